@@ -1,0 +1,2 @@
+//! The criba command.
+fn main() {}

@@ -1,0 +1,151 @@
+//! Several changes written as one.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use crate::codec::{Fields, PutFields};
+use crate::error::{Error, Result};
+use crate::key::{self, EntryKind, EntryRef, Seq};
+
+/// The longest batch, in bytes of its encoded form.
+const MAX_BATCH_BYTES: u64 = u32::MAX as u64;
+
+/// Changes that become visible, and survive a crash, all together or not at all. Later changes of a
+/// key win over earlier ones.
+///
+/// ```
+/// # fn main() -> criba::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = criba::Db::open(dir.path().join("store"))?;
+/// let mut batch = criba::Batch::new();
+/// batch.put("from", "90").put("to", "110").delete("pending");
+/// db.write(batch)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    /// The changes as the log keeps them; see format.md, "Batch".
+    ops: Vec<u8>,
+    count: u64,
+    refused: Option<Error>,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a key's value. A key or value that is too long makes writing the batch fail.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        self.push(EntryKind::Put, key.as_ref(), value.as_ref())
+    }
+
+    /// Makes a key absent. A key that is too long makes writing the batch fail.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.push(EntryKind::Delete, key.as_ref(), &[])
+    }
+
+    fn push(&mut self, kind: EntryKind, key: &[u8], value: &[u8]) -> &mut Self {
+        if let Err(error) = key::check_lengths(key, value) {
+            self.refused.get_or_insert(error);
+            return self;
+        }
+        self.ops.put_u8(kind as u8);
+        self.ops.put_prefixed(key);
+        if kind == EntryKind::Put {
+            self.ops.put_prefixed(value);
+        }
+        self.count += 1;
+        self
+    }
+
+    /// The number of changes.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are no changes.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The encoded changes and their number, unless one of them was refused.
+    pub(crate) fn into_parts(self) -> Result<(Vec<u8>, u64)> {
+        let length = self.ops.len() as u64;
+        match self.refused {
+            Some(error) => Err(error),
+            None if length > MAX_BATCH_BYTES => {
+                Err(Error::TooLong { what: "batch", length, limit: MAX_BATCH_BYTES })
+            }
+            None => Ok((self.ops, self.count)),
+        }
+    }
+}
+
+/// Gives each change of an encoded batch to `apply`, the first with sequence number `seq`. Gives
+/// their number, or `None` for bytes that are no batch.
+pub(crate) fn for_each_change<'a>(
+    ops: &'a [u8],
+    seq: Seq,
+    mut apply: impl FnMut(EntryRef<'a>),
+) -> Option<u64> {
+    let mut fields = Fields::new(ops);
+    let mut count = 0;
+    while !fields.is_empty() {
+        let kind = EntryKind::from_byte(fields.u8()?)?;
+        let key = fields.prefixed()?;
+        let value = if kind == EntryKind::Put { fields.prefixed()? } else { &[] };
+        key::check_lengths(key, value).ok()?;
+        apply(EntryRef { key, seq: seq.checked_add(count)?, kind, value });
+        count += 1;
+    }
+    Some(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+
+    #[test]
+    fn changes_come_back_with_consecutive_sequence_numbers() {
+        let mut batch = Batch::new();
+        batch.put("a", "1").delete("b").put("", vec![7; 300]);
+        assert_eq!(batch.len(), 3);
+        let (ops, count) = batch.into_parts().expect("nothing too long");
+        let mut seen = Vec::new();
+        let applied = for_each_change(&ops, 10, |e| {
+            seen.push((e.seq, e.kind, e.key.to_vec(), e.value.len()));
+        });
+        assert_eq!(applied, Some(count));
+        assert_eq!(
+            seen,
+            [
+                (10, EntryKind::Put, b"a".to_vec(), 1),
+                (11, EntryKind::Delete, b"b".to_vec(), 0),
+                (12, EntryKind::Put, vec![], 300),
+            ]
+        );
+        let starts = [5, 8]; // where a change ends, a cut leaves a shorter batch
+        for length in 1..ops.len() {
+            let cut = for_each_change(&ops[..length], 10, |_| {});
+            assert_eq!(cut.is_some(), starts.contains(&length), "cut to {length}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_refuses_the_whole_batch() {
+        let mut batch = Batch::new();
+        batch.put(vec![0; MAX_KEY_BYTES], "longest key");
+        assert!(batch.clone().into_parts().is_ok());
+        batch.put(vec![0; MAX_KEY_BYTES + 1], "").put("fine", "fine");
+        assert!(matches!(
+            batch.into_parts(),
+            Err(Error::TooLong { what: "key", length: 65_536, limit: 65_535 })
+        ));
+        let mut batch = Batch::new();
+        batch.put("k", vec![0; MAX_VALUE_BYTES + 1]);
+        assert!(matches!(batch.into_parts(), Err(Error::TooLong { what: "value", .. })));
+    }
+}

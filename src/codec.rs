@@ -1,0 +1,188 @@
+//! Fixed-width little-endian fields, varints and the checksum that every framed byte carries.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use byteorder::{ByteOrder, LittleEndian};
+
+/// The checksum of some bytes *at their place*: CRC-32 (IEEE) over the file's id, the offset and
+/// the bytes, so that right bytes in the wrong file, or at the wrong offset, fail.
+pub(crate) fn checksum_at(file_id: u64, offset: u64, parts: &[&[u8]]) -> u32 {
+    let mut place = [0; 16];
+    let (id, at) = place.split_at_mut(8);
+    LittleEndian::write_u64(id, file_id);
+    LittleEndian::write_u64(at, offset);
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&place);
+    for part in parts {
+        hasher.update(part);
+    }
+    hasher.finalize()
+}
+
+/// Appends fields to a buffer.
+pub(crate) trait PutFields {
+    fn put_u8(&mut self, value: u8);
+    fn put_u16(&mut self, value: u16);
+    fn put_u32(&mut self, value: u32);
+    fn put_u64(&mut self, value: u64);
+    fn put_f64(&mut self, value: f64);
+    /// Seven bits a byte, lowest first, the top bit set on all but the last: 1 to 10 bytes.
+    fn put_varint(&mut self, value: u64);
+    /// A varint length, then the bytes.
+    fn put_prefixed(&mut self, bytes: &[u8]);
+}
+
+impl PutFields for Vec<u8> {
+    fn put_u8(&mut self, value: u8) {
+        self.push(value);
+    }
+
+    fn put_u16(&mut self, value: u16) {
+        let mut field = [0; 2];
+        LittleEndian::write_u16(&mut field, value);
+        self.extend_from_slice(&field);
+    }
+
+    fn put_u32(&mut self, value: u32) {
+        let mut field = [0; 4];
+        LittleEndian::write_u32(&mut field, value);
+        self.extend_from_slice(&field);
+    }
+
+    fn put_u64(&mut self, value: u64) {
+        let mut field = [0; 8];
+        LittleEndian::write_u64(&mut field, value);
+        self.extend_from_slice(&field);
+    }
+
+    fn put_f64(&mut self, value: f64) {
+        self.put_u64(value.to_bits());
+    }
+
+    fn put_varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.push(value as u8);
+    }
+
+    fn put_prefixed(&mut self, bytes: &[u8]) {
+        self.put_varint(bytes.len() as u64);
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// Takes fields off the front of a slice. Every method answers `None`, and takes nothing, when the
+/// bytes do not hold the field; nothing here can panic or allocate.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(crate) fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.bytes(1)?.first().copied()
+    }
+
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        self.bytes(2).map(LittleEndian::read_u16)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.bytes(4).map(LittleEndian::read_u32)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.bytes(8).map(LittleEndian::read_u64)
+    }
+
+    pub(crate) fn f64(&mut self) -> Option<f64> {
+        self.u64().map(f64::from_bits)
+    }
+
+    pub(crate) fn varint(&mut self) -> Option<u64> {
+        let mut value = 0_u64;
+        for (i, &byte) in self.rest.iter().enumerate().take(10) {
+            let bits = u64::from(byte & 0x7f);
+            if i == 9 && bits > 1 {
+                return None; // more than 64 bits
+            }
+            value |= bits << (7 * i);
+            if byte & 0x80 == 0 {
+                self.rest = self.rest.get(i + 1..)?;
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn prefixed(&mut self) -> Option<&'a [u8]> {
+        let mut ahead = *self;
+        let length = usize::try_from(ahead.varint()?).ok()?;
+        let bytes = ahead.bytes(length)?;
+        *self = ahead;
+        Some(bytes)
+    }
+}
+
+/// The little-endian u32 at `offset`, or `None` past the end.
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    bytes.get(offset..offset.checked_add(4)?).map(LittleEndian::read_u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_come_back_and_overlong_ones_are_refused() {
+        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
+            let mut bytes = Vec::new();
+            bytes.put_varint(value);
+            let mut fields = Fields::new(&bytes);
+            assert_eq!(fields.varint(), Some(value));
+            assert!(fields.is_empty());
+            let mut cut = Fields::new(&bytes[..bytes.len() - 1]);
+            assert_eq!(cut.varint(), None, "{value} cut short");
+        }
+        assert_eq!(Fields::new(&[0xff; 11]).varint(), None);
+        let over_64_bits = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x02];
+        assert_eq!(Fields::new(&over_64_bits).varint(), None);
+    }
+
+    #[test]
+    fn a_field_that_does_not_fit_takes_nothing() {
+        let mut fields = Fields::new(&[5, b'a', b'b']);
+        assert_eq!(fields.prefixed(), None);
+        assert_eq!(fields.u32(), None);
+        assert_eq!(fields.rest(), &[5, b'a', b'b']);
+    }
+
+    #[test]
+    fn the_checksum_depends_on_file_offset_and_bytes() {
+        let sum = checksum_at(1, 2, &[b"ab", b"c"]);
+        assert_eq!(sum, checksum_at(1, 2, &[b"a", b"bc"]));
+        assert_ne!(sum, checksum_at(2, 2, &[b"abc"]));
+        assert_ne!(sum, checksum_at(1, 3, &[b"abc"]));
+        assert_ne!(sum, checksum_at(1, 2, &[b"abd"]));
+    }
+}

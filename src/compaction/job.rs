@@ -1,0 +1,170 @@
+//! Merging tables into new ones.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::{Compaction, Survivors};
+use crate::error::{Error, IoContext, Result};
+use crate::iter::{Cursor, Direction, MergeCursor};
+use crate::key::Seq;
+use crate::ledger::{Event, LEVELS};
+use crate::names::FileName;
+use crate::table::{
+    FilterState, FinishedTable, ReadPlan, Table, TableCursor, TableEnv, TableSettings, TableWriter,
+};
+use crate::version::{LevelCursor, LiveTable, Version};
+use crate::vfs::FileKind;
+
+/// What a job needs beside its inputs.
+pub(crate) struct JobContext<'a> {
+    pub(crate) env: &'a Arc<TableEnv>,
+    pub(crate) settings: &'a TableSettings,
+    /// Tables are cut, between user keys, when they reach this size.
+    pub(crate) table_bytes: u64,
+    /// The sequence numbers that snapshots read at.
+    pub(crate) snapshots: Vec<Seq>,
+    /// Gives a file number that was never given before.
+    pub(crate) new_number: &'a dyn Fn() -> u64,
+    /// Whether to give up, because the store is being closed.
+    pub(crate) cancelled: &'a dyn Fn() -> bool,
+}
+
+/// Merges the inputs of a compaction into new tables: complete, synced, verified and open, but
+/// named by no manifest yet.
+pub(crate) fn run(
+    compaction: &Compaction,
+    version: &Version,
+    context: JobContext<'_>,
+) -> Result<Vec<Arc<Table>>> {
+    let (direction, plan) = (Direction::Forward, ReadPlan::Compaction);
+    let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
+    for level in 0..LEVELS {
+        let tables: Vec<LiveTable> = compaction
+            .inputs
+            .iter()
+            .filter(|(at, _)| *at == level)
+            .map(|(_, live)| live.clone())
+            .collect();
+        if level == 0 {
+            for live in tables {
+                let cursor = TableCursor::new(live.table, direction, Bound::Unbounded, plan)?;
+                cursors.push(Box::new(cursor));
+            }
+        } else if !tables.is_empty() {
+            cursors.push(Box::new(LevelCursor::new(&tables, direction, Bound::Unbounded, plan)?));
+        }
+    }
+    let below = compaction.output_level + 1..LEVELS;
+    let nothing_older = |key: &[u8]| {
+        below.clone().all(|level| {
+            version.candidate(level, key).is_none_or(|live| !live.table.meta().covers(key))
+        })
+    };
+    let expected: u64 = compaction.inputs.iter().map(|(_, live)| live.table.meta().entries).sum();
+    let mut merged = MergeCursor::new(cursors, direction);
+    write_tables(&mut merged, expected, nothing_older, context)
+}
+
+/// Writes what survives of a cursor's entries to new tables. On an error none of them is left.
+pub(crate) fn write_tables(
+    cursor: &mut dyn Cursor,
+    expected_entries: u64,
+    nothing_older: impl Fn(&[u8]) -> bool,
+    mut context: JobContext<'_>,
+) -> Result<Vec<Arc<Table>>> {
+    let mut outputs = Outputs { context: &context, begun: Vec::new(), tables: Vec::new() };
+    let mut survivors = Survivors::new(context.snapshots.clone());
+    let written = outputs.write(cursor, expected_entries, nothing_older, &mut survivors);
+    let Outputs { begun, tables, .. } = outputs;
+    match written {
+        Ok(()) => Ok(tables),
+        Err(error) => {
+            drop(tables);
+            for id in begun {
+                let path = FileName::Table(id).path(&context.env.dir);
+                // What cannot be removed now is removed at the next open: nothing refers to it.
+                let _ = context.env.vfs.remove(&path, FileKind::Table);
+            }
+            context.snapshots.clear();
+            Err(error)
+        }
+    }
+}
+
+struct Outputs<'a> {
+    context: &'a JobContext<'a>,
+    /// The numbers of all files created.
+    begun: Vec<u64>,
+    tables: Vec<Arc<Table>>,
+}
+
+impl Outputs<'_> {
+    fn write(
+        &mut self,
+        cursor: &mut dyn Cursor,
+        expected_entries: u64,
+        nothing_older: impl Fn(&[u8]) -> bool,
+        survivors: &mut Survivors,
+    ) -> Result<()> {
+        let context = self.context;
+        let mut writer: Option<TableWriter> = None;
+        let mut entries = 0;
+        while let Some(entry) = cursor.entry() {
+            if entries % 4096 == 0 && (context.cancelled)() {
+                return Err(Error::Closed);
+            }
+            entries += 1;
+            if survivors.keeps(entry, &nothing_older) {
+                if let Some(full) = writer.take_if(|writer| {
+                    writer.data_bytes() >= context.table_bytes && writer.last_key() != entry.key
+                }) {
+                    self.finish(full)?;
+                }
+                let writer = match &mut writer {
+                    Some(writer) => writer,
+                    none => none.insert(self.begin()?),
+                };
+                writer.add(entry)?;
+            }
+            cursor.advance()?;
+        }
+        if entries != expected_entries {
+            let dir = &context.env.dir;
+            let expected = format!("{expected_entries} entries in the inputs of a merge");
+            return Err(Error::corrupt(dir, 0, expected, entries.to_string()));
+        }
+        if let Some(last) = writer {
+            self.finish(last)?;
+        }
+        let dir = &context.env.dir;
+        context.env.vfs.sync_dir(dir).context("sync", dir)
+    }
+
+    fn begin(&mut self) -> Result<TableWriter> {
+        let id = (self.context.new_number)();
+        self.begun.push(id);
+        TableWriter::create(self.context.env, id, self.context.settings)
+    }
+
+    /// Finishes a table, opens it as any reader would, and asks its filter for every key.
+    fn finish(&mut self, writer: TableWriter) -> Result<()> {
+        let FinishedTable { meta, hashes, io } = writer.finish()?;
+        let with_filter = meta.filter_bytes > 0;
+        let table = Table::open(self.context.env, meta)?;
+        match table.filter() {
+            FilterState::None => {}
+            FilterState::Active(filter) => {
+                if let Some(key) = hashes.iter().position(|&hash| !filter.may_contain(hash)) {
+                    return Err(Error::FilterLies { path: table.path(), key: key as u64 });
+                }
+            }
+            FilterState::Degraded(reason) => {
+                let offset = table.meta().size;
+                return Err(Error::corrupt(&table.path(), offset, "a sound filter", reason));
+            }
+        }
+        self.context.env.ledger.note(Event::TableWritten { with_filter, io });
+        self.tables.push(Arc::new(table));
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! What to compact next.
+//!
+//! Levels are filled from the bottom up: the last level may grow without bound, each level above it
+//! is meant to hold a tenth of the one below, and a level whose share would be less than
+//! `level_base_bytes` is not used at all. So all levels together take about 1.11 times the last
+//! one's space, whatever the amount of data (the "dynamic level bytes" of RocksDB).
+
+use std::collections::HashSet;
+
+use crate::ledger::LEVELS;
+use crate::version::{LiveTable, Version};
+
+/// How much larger a level is than the one above it.
+const LEVEL_RATIO: u64 = 10;
+const LAST: usize = LEVELS - 1;
+
+/// When a level is due.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PickSettings {
+    /// This many tables on L0 are too many.
+    pub(crate) l0_tables: usize,
+    /// The least share that makes a level used.
+    pub(crate) level_base_bytes: u64,
+}
+
+/// Tables to merge, and where the outcome goes.
+#[derive(Debug)]
+pub(crate) struct Compaction {
+    /// With their levels. All that overlaps them on the output level is among them.
+    pub(crate) inputs: Vec<(usize, LiveTable)>,
+    pub(crate) output_level: usize,
+    /// The inputs overlap neither one another nor anything on the output level, so they can go
+    /// there as they are.
+    pub(crate) moves: bool,
+}
+
+/// Each level's share, 0 for the unused ones. L0 and the last level have none.
+fn targets(version: &Version, settings: &PickSettings) -> [u64; LEVELS] {
+    let mut targets = [0; LEVELS];
+    let mut below = version.level_bytes(LAST);
+    for level in (1..LAST).rev() {
+        below /= LEVEL_RATIO;
+        if below < settings.level_base_bytes {
+            break;
+        }
+        targets[level] = below;
+    }
+    targets
+}
+
+/// Where L0 goes: the uppermost level that is used, or that still holds something.
+fn level_below_l0(version: &Version, targets: &[u64; LEVELS]) -> usize {
+    (1..LAST).find(|&level| targets[level] > 0 || !version.level(level).is_empty()).unwrap_or(LAST)
+}
+
+/// The compaction that is due most, if any is. `busy` are the tables of compactions under way.
+pub(crate) fn pick(
+    version: &Version,
+    settings: &PickSettings,
+    busy: &HashSet<u64>,
+) -> Option<Compaction> {
+    let targets = targets(version, settings);
+    let mut due: Vec<(f64, usize)> = Vec::new();
+    due.push((version.level(0).len() as f64 / settings.l0_tables as f64, 0));
+    for (level, &target) in targets.iter().enumerate().take(LAST).skip(1) {
+        let bytes = version.level_bytes(level);
+        // A level without a share is to be emptied, before anything else.
+        let pressure = bytes as f64 / target as f64;
+        due.push((if bytes == 0 { 0.0 } else { pressure }, level));
+    }
+    due.retain(|(pressure, _)| *pressure >= 1.0);
+    // The target itself is not too much; L0's is.
+    due.retain(|(pressure, level)| *level == 0 || *pressure > 1.0);
+    due.sort_by(|a, b| b.0.total_cmp(&a.0));
+    due.into_iter().find_map(|(_, level)| match level {
+        0 => pick_l0(version, level_below_l0(version, &targets), busy),
+        level => pick_from_level(version, level, busy),
+    })
+}
+
+/// All of L0, and what it overlaps.
+fn pick_l0(version: &Version, output_level: usize, busy: &HashSet<u64>) -> Option<Compaction> {
+    let inputs: Vec<_> = version.level(0).iter().map(|live| (0, live.clone())).collect();
+    complete(version, inputs, output_level, busy)
+}
+
+/// One table of a level, and what it overlaps below: one with many tombstones first, else the one
+/// that makes the fewest bytes be rewritten for each of its own.
+fn pick_from_level(version: &Version, level: usize, busy: &HashSet<u64>) -> Option<Compaction> {
+    let mut choices: Vec<_> = version
+        .level(level)
+        .iter()
+        .map(|live| {
+            let meta = live.table.meta();
+            let overlapped: u64 = version
+                .overlapping(level + 1, &meta.smallest, &meta.largest)
+                .map(|below| below.table.meta().size)
+                .sum();
+            let many_tombstones = 2 * meta.tombstones >= meta.entries;
+            (!many_tombstones, overlapped as f64 / meta.size as f64, live)
+        })
+        .collect();
+    choices.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    choices
+        .into_iter()
+        .find_map(|(_, _, live)| complete(version, vec![(level, live.clone())], level + 1, busy))
+}
+
+/// Everything, into the last level; `None` if it is one run already, without anything to drop.
+pub(crate) fn everything(version: &Version) -> Option<Compaction> {
+    let inputs: Vec<_> = version.tables().map(|(level, live)| (level, live.clone())).collect();
+    let compact = inputs.iter().all(|(level, live)| {
+        let meta = live.table.meta();
+        *level == LAST && meta.tombstones == 0 && meta.keys == meta.entries
+    });
+    (!compact).then_some(Compaction { inputs, output_level: LAST, moves: false })
+}
+
+/// Adds the tables of the output level that the inputs overlap. `None` if any is busy.
+fn complete(
+    version: &Version,
+    mut inputs: Vec<(usize, LiveTable)>,
+    output_level: usize,
+    busy: &HashSet<u64>,
+) -> Option<Compaction> {
+    let metas = || inputs.iter().map(|(_, live)| live.table.meta());
+    let smallest = metas().map(|meta| &meta.smallest).min()?.clone();
+    let largest = metas().map(|meta| &meta.largest).max()?.clone();
+    let nothing_below = |meta: &crate::table::TableMeta| {
+        (output_level + 1..LEVELS)
+            .all(|level| version.overlapping(level, &meta.smallest, &meta.largest).next().is_none())
+    };
+    let apart = |meta: &crate::table::TableMeta| {
+        let alone =
+            metas().filter(|other| other.overlaps(&meta.smallest, &meta.largest)).count() == 1;
+        alone && version.overlapping(output_level, &meta.smallest, &meta.largest).next().is_none()
+    };
+    // Tombstones that reach the bottom are worth a rewriting, which drops them.
+    let moves = metas().all(|meta| apart(meta) && !(meta.tombstones > 0 && nothing_below(meta)));
+    if !moves {
+        let below = version.overlapping(output_level, &smallest, &largest);
+        inputs.extend(below.map(|live| (output_level, live.clone())));
+    }
+    let free = inputs.iter().all(|(_, live)| !busy.contains(&live.table.id()));
+    free.then_some(Compaction { inputs, output_level, moves })
+}

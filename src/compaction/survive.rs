@@ -1,0 +1,131 @@
+//! Which changes of a key a merge keeps.
+
+use crate::key::{EntryKind, EntryRef, Seq};
+
+/// Follows a merge, entry by entry in internal-key order, and says what must be kept.
+///
+/// A change is needed if somebody can see it: the newest state, or a snapshot. Between two
+/// neighbouring changes of a key, newer and older, the older one is seen by the snapshots from its
+/// own sequence number up to just before the newer one's.
+#[derive(Debug)]
+pub(crate) struct Survivors {
+    /// The sequence numbers that snapshots read at, ascending.
+    snapshots: Vec<Seq>,
+    key: Vec<u8>,
+    /// The sequence number of the change of `key` before the current one.
+    newer: Option<Seq>,
+}
+
+impl Survivors {
+    pub(crate) fn new(mut snapshots: Vec<Seq>) -> Self {
+        snapshots.sort_unstable();
+        Self { snapshots, key: Vec::new(), newer: None }
+    }
+
+    /// Whether the entry must be kept. `nothing_older` says whether no table outside the merge can
+    /// hold an older change of a key; it is asked for tombstones only.
+    pub(crate) fn keeps(
+        &mut self,
+        entry: EntryRef<'_>,
+        nothing_older: impl FnOnce(&[u8]) -> bool,
+    ) -> bool {
+        let newer = self.newer.filter(|_| self.key == entry.key);
+        if newer.is_none() {
+            self.key.clear();
+            self.key.extend_from_slice(entry.key);
+        }
+        self.newer = Some(entry.seq);
+        let first_reader = self.snapshots.iter().find(|&&snapshot| snapshot >= entry.seq);
+        let seen = match (newer, first_reader) {
+            (None, _) => true,
+            (Some(newer), Some(&snapshot)) => snapshot < newer,
+            (Some(_), None) => false,
+        };
+        // A tombstone that hides nothing is not needed. Older changes within the merge go with it,
+        // since no snapshot is older than it.
+        let hides_nothing = entry.kind == EntryKind::Delete
+            && self.snapshots.first().is_none_or(|&oldest| entry.seq <= oldest);
+        seen && !(hides_nothing && nothing_older(entry.key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What survives of changes to one key, newest first, given as (sequence number, is a tombstone).
+    fn surviving(snapshots: &[Seq], nothing_older: bool, changes: &[(Seq, bool)]) -> Vec<Seq> {
+        let mut survivors = Survivors::new(snapshots.to_vec());
+        changes
+            .iter()
+            .filter(|&&(seq, tombstone)| {
+                let kind = if tombstone { EntryKind::Delete } else { EntryKind::Put };
+                survivors.keeps(EntryRef { key: b"k", seq, kind, value: b"" }, |_| nothing_older)
+            })
+            .map(|(seq, _)| *seq)
+            .collect()
+    }
+
+    #[test]
+    fn without_snapshots_only_the_newest_change_survives() {
+        assert_eq!(surviving(&[], false, &[(9, false), (5, false), (1, true)]), [9]);
+        assert_eq!(surviving(&[], false, &[(9, true), (5, false)]), [9]);
+        assert_eq!(surviving(&[], true, &[(9, true), (5, false)]), [0; 0]);
+    }
+
+    #[test]
+    fn snapshots_keep_what_they_see_and_no_more() {
+        let puts = [(9, false), (7, false), (5, false), (3, false), (1, false)];
+        assert_eq!(surviving(&[6, 4], true, &puts), [9, 5, 3]);
+        assert_eq!(surviving(&[9], true, &puts), [9]);
+        assert_eq!(surviving(&[8, 7], true, &puts), [9, 7]);
+        assert_eq!(surviving(&[100], true, &puts), [9]);
+    }
+
+    #[test]
+    fn a_tombstone_stays_while_it_hides_something() {
+        let changes = [(9, true), (5, false)];
+        // A snapshot at 6 still sees 5, so 9 must go on hiding it from everyone else.
+        assert_eq!(surviving(&[6], true, &changes), [9, 5]);
+        assert_eq!(surviving(&[9], true, &changes), [0; 0]);
+        assert_eq!(surviving(&[9], false, &changes), [9]);
+    }
+
+    /// Against the definition: for every reader the newest visible change must be the same before
+    /// and after, over all small cases.
+    #[test]
+    fn no_reader_can_tell_the_difference() {
+        let mut cases = 0;
+        for shape in 0..1_u32 << 8 {
+            // Four possible changes at 2, 4, 6, 8, each missing, a put or a tombstone.
+            let changes: Vec<(Seq, bool)> = (0..4)
+                .rev()
+                .filter_map(|i| match shape >> (2 * i) & 3 {
+                    0 | 3 => None,
+                    kind => Some((2 * i + 2, kind == 2)),
+                })
+                .collect();
+            for taken in 0..32_u64 {
+                let snapshots: Vec<Seq> =
+                    (0..5).filter(|i| taken >> i & 1 == 1).map(|i| 2 * i + 1).collect();
+                for nothing_older in [false, true] {
+                    let kept = surviving(&snapshots, nothing_older, &changes);
+                    for reader in snapshots.iter().copied().chain([Seq::MAX]) {
+                        let newest = |seqs: Vec<Seq>| seqs.into_iter().find(|&s| s <= reader);
+                        let before = newest(changes.iter().map(|c| c.0).collect());
+                        let after = newest(kept.clone());
+                        let absent =
+                            |seq: Option<Seq>| seq.is_none_or(|seq| changes.contains(&(seq, true)));
+                        if nothing_older {
+                            assert!(before == after || absent(before) && absent(after));
+                        } else {
+                            assert_eq!(before, after, "{changes:?} read at {reader}");
+                        }
+                        cases += 1;
+                    }
+                }
+            }
+        }
+        assert!(cases > 10_000);
+    }
+}

@@ -1,0 +1,220 @@
+//! What all handles and threads of an open store share.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use super::RecoveryReport;
+use super::write::Writer;
+use crate::error::{Error, IoContext, Result};
+use crate::key::Seq;
+use crate::memtable::Memtable;
+use crate::names::FileName;
+use crate::options::Options;
+use crate::sync::{
+    AtomicBool, AtomicU64, AtomicUsize, Condvar, JoinHandle, Mutex, OnceLock, Ordering, Swap,
+};
+use crate::table::{Table, TableEnv};
+use crate::version::{Edit, Manifest, Version};
+use crate::vfs::{FileKind, FileLock};
+use crate::wal::{LogError, LogWriter};
+
+/// What a reader reads: replaced whole, never changed, but for the growing memtable.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    /// The memtable that takes writes.
+    pub(crate) memtable: Arc<Memtable>,
+    /// Memtables waiting to be flushed, newest first.
+    pub(crate) sealed: Vec<Arc<Memtable>>,
+    pub(crate) version: Arc<Version>,
+}
+
+/// A log in which nobody writes any more, but whose end record is not written and synced yet.
+#[derive(Debug)]
+pub(crate) struct UnclosedLog {
+    pub(crate) log: LogWriter,
+    /// The log in which writers went on.
+    pub(crate) next: u64,
+    pub(crate) next_seq: Seq,
+}
+
+/// Which background work is failing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Job {
+    Flush,
+    Compaction,
+}
+
+/// What is decided under one lock: who reads at what, and who compacts what.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// The sequence numbers that snapshots read at, with how many do.
+    pub(crate) snapshots: BTreeMap<Seq, usize>,
+    /// The tables of compactions under way.
+    pub(crate) busy: HashSet<u64>,
+    /// Compactions under way.
+    pub(crate) running: usize,
+    /// Whether `compact` has the tables to itself.
+    pub(crate) exclusive: bool,
+    /// The error of the newest try, by [`Job`].
+    pub(crate) failing: [Option<Arc<Error>>; 2],
+    /// Whether background work is to end.
+    pub(crate) stop: bool,
+}
+
+/// An open store.
+///
+/// Locks are taken in this order: `writer`, `unclosed`, `manifest`, `state`.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) options: Options,
+    pub(crate) env: Arc<TableEnv>,
+    pub(crate) report: RecoveryReport,
+    /// The directory's lock, until the store is closed. Snapshots and scans hold it longer.
+    pub(crate) lock: Mutex<Option<Arc<dyn FileLock>>>,
+    pub(crate) view: Swap<View>,
+    /// The newest sequence number that readers may see.
+    pub(crate) visible: AtomicU64,
+    pub(crate) next_file: AtomicU64,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) requests: super::write::Requests,
+    pub(crate) unclosed: Mutex<Vec<UnclosedLog>>,
+    /// The length of `unclosed`, to be looked at without its lock.
+    pub(crate) unclosed_count: AtomicUsize,
+    pub(crate) manifest: Mutex<Manifest>,
+    pub(crate) state: Mutex<State>,
+    /// Told whenever `state` or `view` changes.
+    pub(crate) changed: Condvar,
+    pub(crate) poison: OnceLock<Arc<Error>>,
+    pub(crate) closed: AtomicBool,
+    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Core {
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        match self.poison.get() {
+            Some(cause) => Err(Error::Poisoned { cause: Arc::clone(cause) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses all writes from now on, because of `cause`; gives the error to pass on.
+    pub(crate) fn poison(&self, cause: Error) -> Error {
+        let cause = self.poison.get_or_init(|| Arc::new(cause));
+        let _state = self.state.lock();
+        self.changed.notify_all();
+        Error::Poisoned { cause: Arc::clone(cause) }
+    }
+
+    /// Passes a log's error on; one that leaves the log in doubt poisons the store.
+    pub(crate) fn judge(&self, error: LogError) -> Error {
+        match error {
+            LogError::Refused(error) => error,
+            LogError::Broken(error) => self.poison(error),
+        }
+    }
+
+    /// A file number that was never given before.
+    pub(crate) fn new_number(&self) -> u64 {
+        self.next_file.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether flushes and compactions run on the calling thread.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.options.background_threads == 0
+    }
+
+    /// Writes and syncs the end record of every log that is not in use any more, oldest first. From
+    /// then on a sync of the log in use covers all that was written before.
+    pub(crate) fn close_earlier_logs(&self) -> Result<()> {
+        let mut unclosed = self.unclosed.lock();
+        while let Some(first) = unclosed.first_mut() {
+            let UnclosedLog { log, next, next_seq } = first;
+            log.finish(*next, *next_seq).map_err(|error| self.judge(error))?;
+            unclosed.remove(0);
+            self.unclosed_count.store(unclosed.len(), Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Records an edit and puts the version that it makes in place: durably, then visibly. A flush
+    /// says so, and its memtable, the oldest sealed one, goes in the same step.
+    pub(crate) fn install(
+        &self,
+        mut edit: Edit,
+        added: &[(usize, Arc<Table>)],
+        flush: bool,
+    ) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        self.check_poison()?;
+        edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
+        manifest.record(&edit).map_err(|error| self.judge(error))?;
+        {
+            let _state = self.state.lock();
+            let mut view = View::clone(&self.view.load());
+            if flush {
+                view.sealed.pop();
+            }
+            view.version = Arc::new(view.version.with(&edit.removed, added, &self.env.ledger));
+            self.view.store(Arc::new(view));
+            self.changed.notify_all();
+        }
+        if manifest.wants_rewriting() {
+            let env = &self.env;
+            match manifest.rewrite(env.vfs.as_ref(), &env.dir, self.new_number()) {
+                Ok(old) => self.remove(FileName::Manifest(old), FileKind::Manifest),
+                Err(LogError::Refused(_)) => {} // this one serves on; the next edit tries again
+                Err(LogError::Broken(error)) => {
+                    self.poison(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_poison(&self) -> Result<()> {
+        match self.poison.get() {
+            Some(cause) => Err(Error::Poisoned { cause: Arc::clone(cause) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a file that nothing refers to. If that fails, it goes at the next open.
+    pub(crate) fn remove(&self, name: FileName, kind: FileKind) {
+        let _ = self.env.vfs.remove(&name.path(&self.env.dir), kind);
+    }
+
+    /// Ends background work and closes the logs. Readers that hold snapshots or scans go on.
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Err(Error::Closed);
+        }
+        self.state.lock().stop = true;
+        self.changed.notify_all();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            // A panic in a thread has poisoned the store already.
+            let _ = thread.join();
+        }
+        let mut writer = self.writer.lock();
+        let ended = self.check_poison().and_then(|()| self.close_earlier_logs()).and_then(|()| {
+            let Writer { log, next_seq } = &mut *writer;
+            log.finish(0, *next_seq).map_err(|error| self.judge(error))
+        });
+        self.lock.lock().take();
+        ended
+    }
+
+    /// The lock on the directory, to be held by what outlives the handles.
+    pub(crate) fn hold_lock(&self) -> Result<Arc<dyn FileLock>> {
+        self.lock.lock().clone().ok_or(Error::Closed)
+    }
+}
+
+/// Makes a directory's entries durable.
+pub(crate) fn sync_dir(env: &TableEnv) -> Result<()> {
+    env.vfs.sync_dir(&env.dir).context("sync", &env.dir)
+}

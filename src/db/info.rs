@@ -1,0 +1,54 @@
+//! What a store tells of its tables.
+
+use super::core::Core;
+use crate::ledger::Counts;
+use crate::table::FilterInfo;
+use crate::value::Value;
+
+/// A live table.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct TableInfo {
+    /// The number in its file's name.
+    pub id: u64,
+    /// Its level.
+    pub level: usize,
+    /// Its file's length in bytes.
+    pub file_bytes: u64,
+    /// Changes held, tombstones included.
+    pub entries: u64,
+    /// Tombstones held.
+    pub tombstones: u64,
+    /// Distinct user keys held.
+    pub keys: u64,
+    /// The first user key.
+    pub smallest: Value,
+    /// The last user key.
+    pub largest: Value,
+    /// The table's filter.
+    pub filter: FilterInfo,
+    /// What lookups met at this table since the store was opened.
+    pub counts: Counts,
+}
+
+pub(super) fn tables(core: &Core) -> Vec<TableInfo> {
+    let view = core.view.load_full();
+    view.version
+        .tables()
+        .map(|(level, live)| {
+            let meta = live.table.meta();
+            TableInfo {
+                id: meta.id,
+                level,
+                file_bytes: meta.size,
+                entries: meta.entries,
+                tombstones: meta.tombstones,
+                keys: meta.keys,
+                smallest: Value::copied(&meta.smallest),
+                largest: Value::copied(&meta.largest),
+                filter: live.table.filter().into(),
+                counts: core.env.ledger.table_counts(meta.id),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,365 @@
+//! Opening a store: refuse what is not one, lock it, read the manifest, replay the logs.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::core::{Core, State, View, sync_dir};
+use super::write::{Requests, Writer};
+use crate::batch::for_each_change;
+use crate::cache::BlockCache;
+use crate::compaction::{JobContext, write_tables};
+use crate::error::{Error, IoContext, Result};
+use crate::iter::Direction;
+use crate::ledger::Ledger;
+use crate::memtable::{Memtable, MemtableCursor};
+use crate::names::FileName;
+use crate::options::Options;
+use crate::sync::{
+    AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, Swap,
+    available_parallelism, scope,
+};
+use crate::table::{FilePool, Table, TableEnv};
+use crate::version::{Manifest, TableSet, Version, read_current, set_current};
+use crate::vfs::{FileKind, FileLock, Vfs};
+use crate::wal::{LogError, LogKind, LogWriter, LostTail, replay};
+
+/// Tables are opened by this many threads at most.
+const OPENING_THREADS: usize = 8;
+
+/// What opening a store found and mended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct RecoveryReport {
+    /// Write-ahead logs read.
+    pub logs: usize,
+    /// Changes replayed from them, now in tables.
+    pub changes: u64,
+    /// What a crash had left of unsynced writes at the end of the logs, if it was not whole.
+    pub lost_tail: Option<LostTail>,
+    /// The same for the manifest: a flush or compaction that was being recorded.
+    pub lost_edit: Option<LostTail>,
+    /// Files removed because nothing refers to them.
+    pub removed_files: usize,
+}
+
+/// The files in a directory.
+#[derive(Debug, Default)]
+struct Listing {
+    ours: Vec<FileName>,
+    foreign: Option<OsString>,
+}
+
+impl Listing {
+    /// `None` for a directory that does not exist.
+    fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Self>> {
+        let names = match vfs.list(dir) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+                return Err(Error::NotAStore { path: dir.to_owned(), found: "a file".into() });
+            }
+            other => other.context("list", dir)?,
+        };
+        let mut listing = Self::default();
+        for name in names {
+            match name.to_str().and_then(FileName::parse) {
+                Some(ours) => listing.ours.push(ours),
+                None => listing.foreign = Some(name),
+            }
+        }
+        listing.ours.sort_by_key(|name| (name.number(), name.to_string()));
+        Ok(Some(listing))
+    }
+
+    fn numbers(&self, of: fn(&FileName) -> Option<u64>) -> impl Iterator<Item = u64> {
+        self.ours.iter().filter_map(of)
+    }
+}
+
+fn log_number(name: &FileName) -> Option<u64> {
+    if let FileName::Log(number) = name { Some(*number) } else { None }
+}
+
+/// What the files of a store amount to.
+struct Recovered {
+    store: u64,
+    set: TableSet,
+    tables: Vec<(usize, Arc<Table>)>,
+    report: RecoveryReport,
+}
+
+pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
+    let vfs = Arc::clone(&options.vfs);
+    let listing = Listing::read(vfs.as_ref(), dir)?;
+    check_fit(vfs.as_ref(), dir, listing.as_ref(), &options)?;
+    vfs.create_dir(dir).context("create", dir)?;
+    let lock = lock(vfs.as_ref(), dir)?;
+    // Again: what was there before the lock may have been changed by its last holder.
+    let listing = Listing::read(vfs.as_ref(), dir)?.unwrap_or_default();
+    check_fit(vfs.as_ref(), dir, Some(&listing), &options)?;
+
+    let ledger = Arc::new(Ledger::default());
+    let env = |store| {
+        Arc::new(TableEnv {
+            vfs: Arc::clone(&vfs),
+            dir: dir.to_owned(),
+            store,
+            files: FilePool::new(options.max_open_files),
+            cache: BlockCache::new(options.cache_bytes, options.block_bytes),
+            ledger: Arc::clone(&ledger),
+            ignore_filters: options.ignore_filters,
+        })
+    };
+    let highest = listing.numbers(|name| name.number()).max().unwrap_or(0);
+    let next_file = AtomicU64::new(highest + 1);
+    let (env, mut recovered) = match read_current(vfs.as_ref(), dir)? {
+        None => {
+            let store = options.seed.map_or_else(random_id, |seed| Ok(mix(seed)))?;
+            let recovered = Recovered {
+                store,
+                set: TableSet::default(),
+                tables: Vec::new(),
+                report: RecoveryReport::default(),
+            };
+            (env(store), recovered)
+        }
+        Some(number) => {
+            let (set, store, lost_edit) = Manifest::read(vfs.as_ref(), dir, number)?;
+            let report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
+            next_file.fetch_max(set.next_file, Ordering::Relaxed);
+            let env = env(store);
+            let tables = open_tables(&env, &set, &options)?;
+            let mut recovered = Recovered { store, set, tables, report };
+            replay_logs(&env, &listing, &options, &next_file, &mut recovered)?;
+            (env, recovered)
+        }
+    };
+
+    // Everything that was recovered is in tables now. A fresh log, then a fresh manifest that names
+    // them all, put in force in one step: until then nothing that exists was changed.
+    let new_number = || next_file.fetch_add(1, Ordering::Relaxed);
+    let number = new_number();
+    let path = FileName::Log(number).path(dir);
+    let log = LogWriter::create(vfs.as_ref(), &path, LogKind::Wal, number, recovered.store, true)?;
+    let manifest_number = new_number();
+    recovered.set.log = number;
+    recovered.set.next_file = next_file.load(Ordering::Relaxed);
+    let (store, set) = (recovered.store, recovered.set);
+    let manifest = Manifest::create(vfs.as_ref(), dir, manifest_number, store, set)?;
+    set_current(vfs.as_ref(), dir, manifest_number).map_err(LogError::into_error)?;
+
+    let set = manifest.set();
+    let mut report = recovered.report;
+    report.removed_files = remove_unreferenced(vfs.as_ref(), dir, set, manifest_number);
+    let next_seq = set.flushed_seq + 1;
+    let version = Version::default().with(&[], &recovered.tables, &ledger);
+    let view = View {
+        memtable: Arc::new(Memtable::new(number)),
+        sealed: vec![],
+        version: Arc::new(version),
+    };
+    let core = Arc::new(Core {
+        env,
+        report,
+        lock: Mutex::new(Some(lock)),
+        view: Swap::new(view),
+        visible: AtomicU64::new(next_seq - 1),
+        next_file,
+        writer: Mutex::new(Writer { log, next_seq }),
+        requests: Requests::default(),
+        unclosed: Mutex::new(Vec::new()),
+        unclosed_count: AtomicUsize::new(0),
+        manifest: Mutex::new(manifest),
+        state: Mutex::new(State::default()),
+        changed: Condvar::default(),
+        poison: OnceLock::new(),
+        closed: AtomicBool::new(false),
+        threads: Mutex::new(Vec::new()),
+        options,
+    });
+    core.start_threads()?;
+    if core.is_inline() {
+        core.compact_while_due()?;
+    }
+    Ok(core)
+}
+
+/// Refuses a directory that holds something else, or a store that lost its beginning.
+fn check_fit(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    listing: Option<&Listing>,
+    options: &Options,
+) -> Result<()> {
+    let not_a_store = |found: String| Err(Error::NotAStore { path: dir.to_owned(), found });
+    let Some(listing) = listing else {
+        return if options.create_if_missing { Ok(()) } else { not_a_store("nothing".into()) };
+    };
+    if listing.ours.contains(&FileName::Current) {
+        return Ok(());
+    }
+    if let Some(foreign) = &listing.foreign {
+        return not_a_store(format!("{} and no CURRENT", foreign.display()));
+    }
+    // A crash while the store was made leaves a log without records, and no table. With more than
+    // that, the file that names the manifest has been lost.
+    for name in &listing.ours {
+        let holds_data = match name {
+            FileName::Table(_) => true,
+            FileName::Log(number) => {
+                let path = name.path(dir);
+                let mut reader = crate::wal::LogReader::open(vfs, &path, LogKind::Wal, *number)?;
+                reader.furthest_synced_from(0)?.is_some()
+            }
+            _ => false,
+        };
+        if holds_data {
+            let path = FileName::Current.path(dir);
+            return Err(Error::Missing { path, named_by: format!("the presence of {name}") });
+        }
+    }
+    if options.create_if_missing { Ok(()) } else { not_a_store("an empty directory".into()) }
+}
+
+fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Arc<dyn FileLock>> {
+    let path: PathBuf = FileName::Lock.path(dir);
+    match vfs.lock(&path) {
+        Ok(lock) => Ok(Arc::from(lock)),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(Error::Locked { path }),
+        Err(e) => Err(e).context("lock", &path),
+    }
+}
+
+/// Opens all tables of a set, several at a time unless everything is to run on one thread.
+fn open_tables(
+    env: &Arc<TableEnv>,
+    set: &TableSet,
+    options: &Options,
+) -> Result<Vec<(usize, Arc<Table>)>> {
+    let entries: Vec<_> = set.tables.values().collect();
+    let threads = if options.background_threads == 0 {
+        1
+    } else {
+        available_parallelism().map_or(1, usize::from).min(OPENING_THREADS)
+    };
+    let next = AtomicUsize::new(0);
+    let opened = Mutex::new(Vec::with_capacity(entries.len()));
+    let work = || {
+        while let Some((level, meta)) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let table = Table::open(env, meta.clone());
+            let failed = table.is_err();
+            opened.lock().push(table.map(|table| (*level, Arc::new(table))));
+            if failed {
+                break;
+            }
+        }
+    };
+    if threads == 1 {
+        work();
+    } else {
+        scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(work);
+            }
+        });
+    }
+    let mut tables = Vec::new();
+    for table in std::mem::take(&mut *opened.lock()) {
+        tables.push(table?);
+    }
+    Ok(tables)
+}
+
+/// Replays the logs into memtables, and writes these to L0 tables.
+fn replay_logs(
+    env: &Arc<TableEnv>,
+    listing: &Listing,
+    options: &Options,
+    next_file: &AtomicU64,
+    recovered: &mut Recovered,
+) -> Result<()> {
+    let Recovered { store, set, tables, report } = recovered;
+    let logs: Vec<u64> = listing.numbers(log_number).filter(|&log| log >= set.log).collect();
+    let mut written: Vec<Arc<Table>> = Vec::new();
+    let mut memtable = Arc::new(Memtable::new(0));
+    let settings = options.table_settings();
+    let flush = |memtable: &Arc<Memtable>, written: &mut Vec<Arc<Table>>| {
+        let context = JobContext {
+            env,
+            settings: &settings,
+            table_bytes: u64::MAX,
+            snapshots: Vec::new(),
+            new_number: &|| next_file.fetch_add(1, Ordering::Relaxed),
+            cancelled: &|| false,
+        };
+        let start = std::ops::Bound::Unbounded;
+        let mut cursor = MemtableCursor::new(Arc::clone(memtable), Direction::Forward, start);
+        written.extend(write_tables(&mut cursor, memtable.len(), |_| false, context)?);
+        Ok::<_, Error>(())
+    };
+    let first_seq = set.flushed_seq + 1;
+    let replayed = replay(
+        env.vfs.as_ref(),
+        &env.dir,
+        *store,
+        &logs,
+        set.log,
+        first_seq,
+        |path, offset, seq, payload| {
+            let changes = for_each_change(payload, seq, |entry| memtable.insert(entry));
+            let changes =
+                changes.ok_or_else(|| Error::corrupt(path, offset, "a batch", "something else"))?;
+            if memtable.bytes() >= options.memtable_bytes {
+                flush(&memtable, &mut written)?;
+                memtable = Arc::new(Memtable::new(0));
+            }
+            Ok(changes)
+        },
+    )?;
+    if !memtable.is_empty() {
+        flush(&memtable, &mut written)?;
+    }
+    sync_dir(env)?;
+    report.logs = logs.len();
+    report.changes = replayed.next_seq - first_seq;
+    report.lost_tail = replayed.lost;
+    set.flushed_seq = replayed.next_seq - 1;
+    for table in written {
+        set.tables.insert(table.id(), (0, table.meta().clone()));
+        tables.push((0, table));
+    }
+    Ok(())
+}
+
+/// Removes our files that the manifest in force does not name; gives their number.
+fn remove_unreferenced(vfs: &dyn Vfs, dir: &Path, set: &TableSet, manifest: u64) -> usize {
+    let Ok(Some(listing)) = Listing::read(vfs, dir) else { return 0 };
+    let unreferenced = listing.ours.into_iter().filter_map(|name| match name {
+        FileName::Table(id) if !set.tables.contains_key(&id) => Some((name, FileKind::Table)),
+        FileName::Log(number) if number != set.log => Some((name, FileKind::Wal)),
+        FileName::Manifest(number) if number != manifest => Some((name, FileKind::Manifest)),
+        FileName::CurrentTemp => Some((name, FileKind::Current)),
+        _ => None,
+    });
+    // One that cannot be removed now goes at the next open.
+    unreferenced.filter(|(name, kind)| vfs.remove(&name.path(dir), *kind).is_ok()).count()
+}
+
+/// A random id for a new store.
+fn random_id() -> Result<u64> {
+    getrandom::u64().map_err(|e| Error::Io {
+        action: "get random bytes".into(),
+        path: PathBuf::from("the operating system"),
+        source: Arc::new(io::Error::other(e.to_string())),
+    })
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): seeds that differ little give ids
+/// that differ much.
+fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}

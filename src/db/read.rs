@@ -1,0 +1,91 @@
+//! The read path: memtables, then tables from the newest to the oldest, filters before disk.
+
+use super::core::Core;
+use crate::error::Result;
+use crate::filter::KeyHash;
+use crate::key::{EntryKind, Seq};
+use crate::ledger::{Event, Outcome, Step, TableStep, Verdict};
+use crate::value::Value;
+use crate::version::LiveTable;
+
+/// Follows a lookup, step by step.
+pub(crate) trait Trace {
+    fn step(&mut self, step: Step);
+}
+
+/// Follows nothing.
+impl Trace for () {
+    fn step(&mut self, _: Step) {}
+}
+
+impl Trace for Vec<Step> {
+    fn step(&mut self, step: Step) {
+        self.push(step);
+    }
+}
+
+impl Core {
+    /// Finds the newest value of `key` up to a snapshot's sequence number, or now. Reads at most one
+    /// block for each table that holds the key or whose filter is mistaken.
+    pub(crate) fn lookup(
+        &self,
+        key: &[u8],
+        snapshot: Option<Seq>,
+        trace: &mut impl Trace,
+    ) -> Result<Option<Value>> {
+        // The view first, then the sequence number: a compaction between the two may drop, from
+        // newer views, what only an older sequence number could see.
+        let view = self.view.load();
+        let seq =
+            snapshot.unwrap_or_else(|| self.visible.load(std::sync::atomic::Ordering::Acquire));
+
+        for (age, memtable) in std::iter::once(&view.memtable).chain(&view.sealed).enumerate() {
+            let found = memtable.get(key, seq);
+            trace.step(Step::Memtable { age, found: found.as_ref().map(|(kind, _)| *kind) });
+            if let Some(found) = found {
+                return Ok(self.end_lookup(Some(found), true));
+            }
+        }
+
+        let hash = KeyHash::of(key);
+        let l0 = view.version.level(0).iter().map(|live| (0, live));
+        let below = (1..crate::LEVELS)
+            .filter_map(|level| view.version.candidate(level, key).map(|live| (level, live)));
+        for (level, live) in l0.chain(below) {
+            let (step, found) = probe(live, key, seq, hash)?;
+            live.counters.count(step);
+            trace.step(Step::Table { id: live.table.id(), level, step });
+            if found.is_some() {
+                return Ok(self.end_lookup(found, false));
+            }
+        }
+        Ok(self.end_lookup(None, false))
+    }
+
+    fn end_lookup(&self, found: Option<(EntryKind, Value)>, by_memtable: bool) -> Option<Value> {
+        let value = found.and_then(|(kind, value)| (kind == EntryKind::Put).then_some(value));
+        self.env.ledger.note(Event::Lookup { hit: value.is_some(), by_memtable });
+        value
+    }
+}
+
+/// Asks one table: range, filter, then its one block.
+fn probe(
+    live: &LiveTable,
+    key: &[u8],
+    seq: Seq,
+    hash: KeyHash,
+) -> Result<(TableStep, Option<(EntryKind, Value)>)> {
+    let table = &live.table;
+    if !table.meta().covers(key) {
+        return Ok((TableStep::RangePruned, None));
+    }
+    let verdict = table.verdict(hash);
+    if verdict == Verdict::No {
+        let outcome = Outcome::TrueNegative;
+        return Ok((TableStep::Probed { verdict, block: None, outcome }, None));
+    }
+    let (found, fetch) = table.search(key, seq)?;
+    let outcome = Outcome::of_read(verdict, found.holds_key);
+    Ok((TableStep::Probed { verdict, block: Some(fetch), outcome }, found.version))
+}

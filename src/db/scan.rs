@@ -1,0 +1,196 @@
+//! Scans: a range of keys, in either direction or both, as one moment sees them.
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use super::core::{Core, View};
+use crate::error::Result;
+use crate::iter::{Cursor, Direction, MergeCursor};
+use crate::key::{EntryKind, Seq};
+use crate::memtable::MemtableCursor;
+use crate::sync::Ordering;
+use crate::table::{ReadPlan, TableCursor};
+use crate::value::Value;
+use crate::version::LevelCursor;
+use crate::vfs::FileLock;
+
+type Key = Vec<u8>;
+
+/// A lazy, double-ended iterator over keys and values in key order, made by
+/// [`Db::range`](crate::Db::range) and its like. It sees the store as it was when the iterator was
+/// made, and keeps what it sees alive, and the store locked, until it is dropped.
+///
+/// Nothing is read before the first item is asked for. Each item is an error if its block cannot be
+/// read or is damaged; the iterator ends there.
+#[derive(Debug)]
+pub struct Range {
+    view: Arc<View>,
+    seq: Seq,
+    bounds: (Bound<Key>, Bound<Key>),
+    front: Option<Visible>,
+    back: Option<Visible>,
+    ended: bool,
+    #[expect(dead_code, reason = "held, not used: it keeps the directory locked")]
+    lock: Arc<dyn FileLock>,
+}
+
+impl Range {
+    pub(crate) fn new<K: AsRef<[u8]>>(
+        core: &Core,
+        snapshot: Option<Seq>,
+        bounds: &impl RangeBounds<K>,
+    ) -> Result<Self> {
+        let view = core.view.load_full();
+        let seq = snapshot.unwrap_or_else(|| core.visible.load(Ordering::Acquire));
+        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let bounds = (owned(bounds.start_bound()), owned(bounds.end_bound()));
+        let lock = core.hold_lock()?;
+        Ok(Self { view, seq, bounds, front: None, back: None, ended: false, lock })
+    }
+
+    /// The next item from one end.
+    fn step(&mut self, direction: Direction) -> Result<Option<(Value, Value)>> {
+        let (start, side) = match direction {
+            Direction::Forward => (&self.bounds.0, &mut self.front),
+            Direction::Backward => (&self.bounds.1, &mut self.back),
+        };
+        let visible = match side {
+            Some(visible) => visible,
+            none => {
+                let start = start.as_ref().map(Vec::as_slice);
+                none.insert(Visible::new(&self.view, self.seq, direction, start)?)
+            }
+        };
+        let Some((key, value)) = visible.next()? else { return Ok(None) };
+        let within = match direction {
+            Direction::Forward => match &self.bounds.1 {
+                Bound::Unbounded => true,
+                Bound::Included(end) => key.as_ref() <= end.as_slice(),
+                Bound::Excluded(end) => key.as_ref() < end.as_slice(),
+            },
+            Direction::Backward => match &self.bounds.0 {
+                Bound::Unbounded => true,
+                Bound::Included(end) => key.as_ref() >= end.as_slice(),
+                Bound::Excluded(end) => key.as_ref() > end.as_slice(),
+            },
+        };
+        if !within {
+            return Ok(None);
+        }
+        // What one end has given, the other must not give again.
+        let given = match direction {
+            Direction::Forward => &mut self.bounds.0,
+            Direction::Backward => &mut self.bounds.1,
+        };
+        match given {
+            Bound::Excluded(bound) => {
+                bound.clear();
+                bound.extend_from_slice(&key);
+            }
+            other => *other = Bound::Excluded(key.to_vec()),
+        }
+        Ok(Some((key, value)))
+    }
+
+    fn item(&mut self, direction: Direction) -> Option<Result<(Value, Value)>> {
+        if self.ended {
+            return None;
+        }
+        let item = self.step(direction);
+        // When one end comes to nothing more, the other has nothing left either.
+        self.ended = !matches!(item, Ok(Some(_)));
+        item.transpose()
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<(Value, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.item(Direction::Forward)
+    }
+}
+
+impl DoubleEndedIterator for Range {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.item(Direction::Backward)
+    }
+}
+
+impl std::iter::FusedIterator for Range {}
+
+/// Every key that starts with `prefix`.
+pub(crate) fn prefix_bounds(prefix: &[u8]) -> (Bound<Key>, Bound<Key>) {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return (Bound::Included(prefix.to_vec()), Bound::Excluded(end));
+        }
+    }
+    (Bound::Included(prefix.to_vec()), Bound::Unbounded)
+}
+
+/// The keys that one moment sees, with their values, in one direction.
+#[derive(Debug)]
+struct Visible {
+    merged: MergeCursor,
+    seq: Seq,
+    direction: Direction,
+}
+
+impl Visible {
+    fn new(view: &View, seq: Seq, direction: Direction, start: Bound<&[u8]>) -> Result<Self> {
+        let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
+        for memtable in std::iter::once(&view.memtable).chain(&view.sealed) {
+            cursors.push(Box::new(MemtableCursor::new(Arc::clone(memtable), direction, start)));
+        }
+        let plan = ReadPlan::Scan;
+        for live in view.version.level(0) {
+            let table = Arc::clone(&live.table);
+            cursors.push(Box::new(TableCursor::new(table, direction, start, plan)?));
+        }
+        for level in 1..crate::LEVELS {
+            let tables = view.version.level(level);
+            cursors.push(Box::new(LevelCursor::new(tables, direction, start, plan)?));
+        }
+        Ok(Self { merged: MergeCursor::new(cursors, direction), seq, direction })
+    }
+
+    /// The next key that has a value.
+    fn next(&mut self) -> Result<Option<(Value, Value)>> {
+        while let Some(entry) = self.merged.entry() {
+            let key = Value::copied(entry.key);
+            let mut newest: Option<(EntryKind, Value)> = None;
+            // Take all changes of the key; the newest visible one comes first, or backward last.
+            while let Some(entry) = self.merged.entry()
+                && key == entry.key
+            {
+                if entry.seq <= self.seq
+                    && (newest.is_none() || self.direction == Direction::Backward)
+                {
+                    newest = Some((entry.kind, self.merged.value()));
+                }
+                self.merged.advance()?;
+            }
+            if let Some((EntryKind::Put, value)) = newest {
+                return Ok(Some((key, value)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_the_next_key_that_lacks_it() {
+        let ends = |prefix: &[u8]| prefix_bounds(prefix).1;
+        assert_eq!(ends(b"ab"), Bound::Excluded(b"ac".to_vec()));
+        assert_eq!(ends(b"a\xff\xff"), Bound::Excluded(b"b".to_vec()));
+        assert_eq!(ends(b"\xff"), Bound::Unbounded);
+        assert_eq!(ends(b""), Bound::Unbounded);
+    }
+}

@@ -1,0 +1,63 @@
+//! Internal keys: a user key with the sequence number and kind of one change to it.
+//!
+//! Order everywhere: user keys ascending by bytes; for one user key the newest change first.
+
+use std::cmp::Ordering;
+
+use crate::error::{Error, Result};
+
+/// The longest user key, in bytes.
+pub const MAX_KEY_BYTES: usize = u16::MAX as usize;
+/// The longest value, in bytes.
+pub const MAX_VALUE_BYTES: usize = 1 << 30;
+
+/// The number of a change: each operation of each batch takes the next one, without a gap.
+/// The first is 1; 0 means "before everything".
+pub(crate) type Seq = u64;
+
+/// What one change does to its user key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum EntryKind {
+    /// A tombstone: the key is absent from here on.
+    Delete = 0,
+    /// The key has this value from here on.
+    Put = 1,
+    // 2 is reserved for range tombstones (see format.md); no reader of this version accepts it.
+}
+
+impl EntryKind {
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Delete),
+            1 => Some(Self::Put),
+            _ => None,
+        }
+    }
+}
+
+/// One change, borrowed from wherever it is stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EntryRef<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) seq: Seq,
+    pub(crate) kind: EntryKind,
+    pub(crate) value: &'a [u8],
+}
+
+/// The order of internal keys.
+pub(crate) fn compare(a: (&[u8], Seq), b: (&[u8], Seq)) -> Ordering {
+    a.0.cmp(b.0).then_with(|| b.1.cmp(&a.1))
+}
+
+/// Refuses a key or value that the format cannot hold.
+pub(crate) fn check_lengths(key: &[u8], value: &[u8]) -> Result<()> {
+    for (what, length, limit) in
+        [("key", key.len(), MAX_KEY_BYTES), ("value", value.len(), MAX_VALUE_BYTES)]
+    {
+        if length > limit {
+            return Err(Error::TooLong { what, length: length as u64, limit: limit as u64 });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! What happened in one lookup, step by step.
+
+use std::fmt;
+
+use super::Counts;
+use crate::key::EntryKind;
+use crate::value::Value;
+
+/// What a filter answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The key is not in the table; certain.
+    No,
+    /// The key may be in the table.
+    Maybe,
+    /// The table has no filter, because none was asked for or because filters are ignored.
+    Unfiltered,
+    /// The table should have a filter, but it cannot be trusted; so: maybe.
+    Degraded,
+}
+
+/// How one probe ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The filter said no: nothing was read.
+    TrueNegative,
+    /// The filter said maybe, and the table holds the key.
+    TruePositive,
+    /// The filter said maybe, and the table does not hold the key.
+    FalsePositive,
+    /// There was no usable filter, and the table holds the key.
+    UnfilteredFound,
+    /// There was no usable filter, and the table does not hold the key.
+    UnfilteredNotFound,
+}
+
+impl Outcome {
+    /// The outcome of a probe whose filter did not say no.
+    pub(crate) fn of_read(verdict: Verdict, holds_key: bool) -> Self {
+        match (verdict, holds_key) {
+            (Verdict::Maybe, true) => Self::TruePositive,
+            (Verdict::Maybe, false) => Self::FalsePositive,
+            (_, true) => Self::UnfilteredFound,
+            (_, false) => Self::UnfilteredNotFound,
+        }
+    }
+}
+
+/// The data block that a probe looked into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockFetch {
+    /// Where the block starts in its file.
+    pub offset: u64,
+    /// Its length in bytes, trailer included.
+    pub bytes: u64,
+    /// Whether the cache held it; otherwise it was one disk read.
+    pub from_cache: bool,
+}
+
+/// What a lookup did with one table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TableStep {
+    /// The table's key range does not cover the key.
+    RangePruned,
+    /// The table was asked.
+    Probed {
+        /// What its filter answered.
+        verdict: Verdict,
+        /// The block looked into, unless the filter said no.
+        block: Option<BlockFetch>,
+        /// How it ended.
+        outcome: Outcome,
+    },
+}
+
+/// One step of a lookup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// A memtable was searched.
+    Memtable {
+        /// Its age: 0 for the one being written, 1 for the newest sealed one, and so on.
+        age: usize,
+        /// What it held for the key.
+        found: Option<EntryKind>,
+    },
+    /// A table was considered.
+    Table {
+        /// The table's id, the number in its file's name.
+        id: u64,
+        /// Its level.
+        level: usize,
+        /// What was done with it.
+        step: TableStep,
+    },
+}
+
+/// What one lookup found, and all that it did to find it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// The value, or `None` for an absent key.
+    pub value: Option<Value>,
+    /// The steps, in the order in which they were taken.
+    pub steps: Vec<Step>,
+}
+
+impl Explanation {
+    /// What this lookup added to the statistics.
+    pub fn counts(&self) -> Counts {
+        self.steps.iter().map(Counts::from).sum()
+    }
+}
+
+impl From<&Step> for Counts {
+    fn from(step: &Step) -> Self {
+        let mut counts = Self::default();
+        match *step {
+            Step::Memtable { .. } => {}
+            Step::Table { step: TableStep::RangePruned, .. } => counts.range_pruned += 1,
+            Step::Table { step: TableStep::Probed { verdict, block, outcome }, .. } => {
+                match outcome {
+                    Outcome::TrueNegative => counts.true_negatives += 1,
+                    Outcome::TruePositive => counts.true_positives += 1,
+                    Outcome::FalsePositive => counts.false_positives += 1,
+                    Outcome::UnfilteredFound => counts.unfiltered_found += 1,
+                    Outcome::UnfilteredNotFound => counts.unfiltered_not_found += 1,
+                }
+                counts.degraded += u64::from(verdict == Verdict::Degraded);
+                match block {
+                    Some(block) if block.from_cache => counts.cache_hits += 1,
+                    Some(block) => {
+                        counts.disk_reads += 1;
+                        counts.disk_read_bytes += block.bytes;
+                    }
+                    None => {}
+                }
+            }
+        }
+        counts
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Memtable { age, found } => {
+                match age {
+                    0 => write!(f, "memtable")?,
+                    age => write!(f, "sealed memtable {age}")?,
+                }
+                f.write_str(match found {
+                    None => ": does not hold the key",
+                    Some(EntryKind::Put) => ": holds the key",
+                    Some(EntryKind::Delete) => ": holds a tombstone",
+                })
+            }
+            Self::Table { id, level, step } => {
+                write!(f, "L{level} table {id}: ")?;
+                let TableStep::Probed { verdict, block, outcome } = step else {
+                    return f.write_str("range-pruned, its keys do not reach this one");
+                };
+                f.write_str(match verdict {
+                    Verdict::No => "the filter says no",
+                    Verdict::Maybe => "the filter says maybe",
+                    Verdict::Unfiltered => "no filter",
+                    Verdict::Degraded => "a degraded filter",
+                })?;
+                if let Some(block) = block {
+                    let source = if block.from_cache { "from the cache" } else { "by a disk read" };
+                    write!(f, ", block of {} bytes at {} {source}", block.bytes, block.offset)?;
+                }
+                f.write_str(match outcome {
+                    Outcome::TrueNegative => ", nothing read (true negative)",
+                    Outcome::TruePositive => ", holds the key (true positive)",
+                    Outcome::FalsePositive => ", does not hold the key (false positive)",
+                    Outcome::UnfilteredFound => ", holds the key",
+                    Outcome::UnfilteredNotFound => ", does not hold the key",
+                })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    /// A line a step, then the sum.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.steps {
+            writeln!(f, "{step}")?;
+        }
+        let counts = self.counts();
+        let found = match &self.value {
+            Some(value) => format!("found, {} bytes", value.len()),
+            None => "absent".to_owned(),
+        };
+        write!(
+            f,
+            "{found}: {} disk reads, {} blocks from the cache, {} reads avoided, {} tables range-pruned",
+            counts.disk_reads, counts.cache_hits, counts.true_negatives, counts.range_pruned
+        )
+    }
+}

@@ -1,0 +1,187 @@
+//! The ledger: what every lookup considered, asked and read, counted exactly.
+//!
+//! This room knows ids and numbers only. Its invariant: each probe ends in exactly one outcome, and
+//! the statistics are the sum of what [`explain`](crate::Db::explain) tells of each lookup, because
+//! both come from the same calls. Totals never fall: when a table goes, its counts stay with its
+//! level.
+
+mod counters;
+mod explain;
+
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+
+pub(crate) use counters::{Event, Ledger, ProbeCounters};
+pub use explain::{BlockFetch, Explanation, Outcome, Step, TableStep, Verdict};
+
+/// The number of levels, L0 included.
+pub const LEVELS: usize = 7;
+
+macro_rules! counts {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[non_exhaustive]
+        pub struct $name { $($(#[$field_doc])* pub $field: u64,)* }
+
+        impl AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$field += other.$field;)*
+            }
+        }
+
+        impl SubAssign for $name {
+            fn sub_assign(&mut self, earlier: Self) {
+                $(self.$field -= earlier.$field;)*
+            }
+        }
+
+        impl Add for $name {
+            type Output = Self;
+
+            fn add(mut self, other: Self) -> Self {
+                self += other;
+                self
+            }
+        }
+
+        impl Sub for $name {
+            type Output = Self;
+
+            fn sub(mut self, earlier: Self) -> Self {
+                self -= earlier;
+                self
+            }
+        }
+
+        impl Sum for $name {
+            fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+                all.fold(Self::default(), Add::add)
+            }
+        }
+    };
+}
+
+counts! {
+    /// What lookups met at tables: at one table, at one level, in one lookup or in all.
+    Counts {
+        /// Tables passed over because their key range does not cover the key.
+        range_pruned,
+        /// The filter said no: nothing was read.
+        true_negatives,
+        /// The filter said maybe, and the table holds the key (a tombstone is held too).
+        true_positives,
+        /// The filter said maybe, and the table does not hold the key.
+        false_positives,
+        /// The table has no usable filter, and holds the key.
+        unfiltered_found,
+        /// The table has no usable filter, and does not hold the key.
+        unfiltered_not_found,
+        /// Of the unfiltered ones: the table should have a filter, but it cannot be trusted.
+        degraded,
+        /// Data blocks found in the cache.
+        cache_hits,
+        /// Calls to the file layer that fetched bytes of a table for a lookup.
+        disk_reads,
+        /// The bytes of these calls.
+        disk_read_bytes,
+    }
+}
+
+impl Counts {
+    /// Lookups that asked a table, whatever came of it.
+    pub fn probes(&self) -> u64 {
+        self.true_negatives + self.true_positives + self.false_positives + self.unfiltered()
+    }
+
+    /// Probes of tables without a usable filter.
+    pub fn unfiltered(&self) -> u64 {
+        self.unfiltered_found + self.unfiltered_not_found
+    }
+
+    /// The false-positive rate: false positives / (false positives + true negatives). `None` before
+    /// a filter was asked for an absent key.
+    pub fn false_positive_rate(&self) -> Option<f64> {
+        let absent = self.false_positives + self.true_negatives;
+        (absent > 0).then(|| self.false_positives as f64 / absent as f64)
+    }
+}
+
+counts! {
+    /// Calls to the file layer, and the bytes that they moved.
+    Io {
+        /// Calls.
+        calls,
+        /// Bytes.
+        bytes,
+    }
+}
+
+counts! {
+    /// What the engine did beside lookups, and what lookups came to.
+    Activity {
+        /// Lookups of a key: `get`, `contains`, `explain` and their like.
+        lookups,
+        /// Lookups that found a value.
+        hits,
+        /// Lookups that found none.
+        misses,
+        /// Lookups that a memtable answered, by a value or a tombstone.
+        memtable_answers,
+        /// Memtables written out as tables.
+        flushes,
+        /// Compactions that rewrote tables.
+        compactions,
+        /// Tables moved down a level without being rewritten; they keep their filters.
+        tables_moved,
+        /// Tables written by flushes and compactions.
+        tables_written,
+        /// Filters built, one for each table written that wants one.
+        filters_built,
+    }
+}
+
+/// The counts of a store since it was opened. Subtract an earlier value to get what happened
+/// between the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// What was done, and how often.
+    pub activity: Activity,
+    /// What lookups met, by level; L0 first.
+    pub levels: [Counts; LEVELS],
+    /// Reads of data blocks by scans.
+    pub scan_reads: Io,
+    /// Reads of data blocks by compactions.
+    pub compaction_reads: Io,
+    /// Reads of filters, indexes and footers when tables were opened.
+    pub open_reads: Io,
+    /// Writes of tables, by flushes and compactions.
+    pub table_writes: Io,
+    /// Writes to write-ahead logs.
+    pub wal_writes: Io,
+}
+
+impl Stats {
+    /// What lookups met, all levels together.
+    pub fn total(&self) -> Counts {
+        self.levels.iter().copied().sum()
+    }
+}
+
+impl Sub for Stats {
+    type Output = Self;
+
+    fn sub(mut self, earlier: Self) -> Self {
+        self.activity -= earlier.activity;
+        for (level, before) in self.levels.iter_mut().zip(earlier.levels) {
+            *level -= before;
+        }
+        self.scan_reads -= earlier.scan_reads;
+        self.compaction_reads -= earlier.compaction_reads;
+        self.open_reads -= earlier.open_reads;
+        self.table_writes -= earlier.table_writes;
+        self.wal_writes -= earlier.wal_writes;
+        self
+    }
+}

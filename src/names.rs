@@ -1,0 +1,96 @@
+//! The names of a store's files. A name that does not parse is not ours, and is never touched.
+
+use std::path::{Path, PathBuf};
+
+/// A file of the store. Numbers come from one counter and are never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum FileName {
+    /// `NNNNNN.sst`: an SSTable.
+    Table(u64),
+    /// `NNNNNN.log`: a write-ahead log.
+    Log(u64),
+    /// `MANIFEST-NNNNNN`: the record of the live tables.
+    Manifest(u64),
+    /// `CURRENT`: names the manifest in force.
+    Current,
+    /// `CURRENT.tmp`: the next `CURRENT`, before it is renamed into place.
+    CurrentTemp,
+    /// `LOCK`: held while the store is open; always empty.
+    Lock,
+}
+
+impl FileName {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        match name {
+            "CURRENT" => return Some(Self::Current),
+            "CURRENT.tmp" => return Some(Self::CurrentTemp),
+            "LOCK" => return Some(Self::Lock),
+            _ => {}
+        }
+        let parsed = if let Some(number) = name.strip_prefix("MANIFEST-") {
+            Self::Manifest(number.parse().ok()?)
+        } else {
+            let (number, extension) = name.split_once('.')?;
+            let number = number.parse().ok()?;
+            match extension {
+                "sst" => Self::Table(number),
+                "log" => Self::Log(number),
+                _ => return None,
+            }
+        };
+        // Only the one spelling that we write: "1.sst", "+00001.sst" are somebody else's.
+        (parsed.to_string() == name).then_some(parsed)
+    }
+
+    pub(crate) fn path(self, dir: &Path) -> PathBuf {
+        dir.join(self.to_string())
+    }
+
+    pub(crate) fn number(self) -> Option<u64> {
+        match self {
+            Self::Table(n) | Self::Log(n) | Self::Manifest(n) => Some(n),
+            Self::Current | Self::CurrentTemp | Self::Lock => None,
+        }
+    }
+}
+
+impl std::fmt::Display for FileName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Table(n) => write!(f, "{n:06}.sst"),
+            Self::Log(n) => write!(f, "{n:06}.log"),
+            Self::Manifest(n) => write!(f, "MANIFEST-{n:06}"),
+            Self::Current => f.write_str("CURRENT"),
+            Self::CurrentTemp => f.write_str("CURRENT.tmp"),
+            Self::Lock => f.write_str("LOCK"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_parses_back() {
+        for name in [
+            FileName::Table(7),
+            FileName::Log(1_234_567),
+            FileName::Manifest(u64::MAX),
+            FileName::Current,
+            FileName::CurrentTemp,
+            FileName::Lock,
+        ] {
+            assert_eq!(FileName::parse(&name.to_string()), Some(name));
+        }
+    }
+
+    #[test]
+    fn other_spellings_are_not_ours() {
+        for name in
+            ["7.sst", "+000007.sst", "000007.SST", "000007.sst.bak", "MANIFEST-", "current", ""]
+        {
+            assert_eq!(FileName::parse(name), None, "{name}");
+        }
+    }
+}

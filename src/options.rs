@@ -1,0 +1,239 @@
+//! What a user sets. The rooms of the engine take their own plain settings, made from these.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::compaction::PickSettings;
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::filter::FilterPolicy;
+use crate::table::TableSettings;
+use crate::vfs::{RealVfs, Vfs};
+
+/// How a store is opened. Every setting has a default that is right for most.
+///
+/// Settings are not stored: each opening says anew how it wants to write, and reads whatever was
+/// written under other ones.
+///
+/// ```
+/// # fn main() -> criba::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("store");
+/// use criba::{FilterPolicy, Options};
+///
+/// let db = Options::new().filter(FilterPolicy::bits_per_key(12.5)).cache_bytes(1 << 30).open(path)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "options do nothing until a store is opened with them"]
+pub struct Options {
+    pub(crate) create_if_missing: bool,
+    pub(crate) filter: FilterPolicy,
+    pub(crate) ignore_filters: bool,
+    pub(crate) memtable_bytes: usize,
+    pub(crate) table_bytes: u64,
+    pub(crate) level_base_bytes: u64,
+    pub(crate) block_bytes: usize,
+    pub(crate) restart_interval: usize,
+    pub(crate) cache_bytes: u64,
+    pub(crate) max_open_files: usize,
+    pub(crate) auto_compaction: bool,
+    pub(crate) background_threads: usize,
+    pub(crate) l0_compact: usize,
+    pub(crate) l0_slow: usize,
+    pub(crate) l0_hold: usize,
+    pub(crate) seed: Option<u64>,
+    pub(crate) vfs: Arc<dyn Vfs>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            create_if_missing: true,
+            filter: FilterPolicy::default(),
+            ignore_filters: false,
+            memtable_bytes: 64 << 20,
+            table_bytes: 64 << 20,
+            level_base_bytes: 256 << 20,
+            block_bytes: 4096,
+            restart_interval: 16,
+            cache_bytes: 64 << 20,
+            max_open_files: default_max_open_files(),
+            auto_compaction: true,
+            background_threads: 1,
+            l0_compact: 4,
+            l0_slow: 12,
+            l0_hold: 24,
+            seed: None,
+            vfs: Arc::new(RealVfs),
+        }
+    }
+}
+
+/// A quarter of what the process may have open, so that the program around has the rest; at most
+/// 4,096.
+fn default_max_open_files() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(4096, |limit| (limit / 4).min(4096) as usize)
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether a store is made where there is none. Default: true.
+    pub fn create_if_missing(mut self, create: bool) -> Self {
+        self.create_if_missing = create;
+        self
+    }
+
+    /// The filters that tables get when they are written. Default: a false-positive rate of 1 %.
+    pub fn filter(mut self, policy: FilterPolicy) -> Self {
+        self.filter = policy;
+        self
+    }
+
+    /// Makes every filter answer "maybe", as if there were none; the ledger counts the probes as
+    /// unfiltered. For measuring what the filters save. Default: false.
+    pub fn ignore_filters(mut self, ignore: bool) -> Self {
+        self.ignore_filters = ignore;
+        self
+    }
+
+    /// A memtable is sealed and flushed when it takes this much memory, in bytes, its overhead
+    /// included. Up to three of them are in memory at once. Default: 64 MiB.
+    pub fn memtable_bytes(mut self, bytes: usize) -> Self {
+        self.memtable_bytes = bytes;
+        self
+    }
+
+    /// Compactions cut their outputs at this size in bytes. Default: 64 MiB.
+    pub fn table_bytes(mut self, bytes: u64) -> Self {
+        self.table_bytes = bytes;
+        self
+    }
+
+    /// A level is used when its share, a tenth of the level below it, reaches this many bytes.
+    /// Default: 256 MiB.
+    pub fn level_base_bytes(mut self, bytes: u64) -> Self {
+        self.level_base_bytes = bytes;
+        self
+    }
+
+    /// Data blocks stay below this size in bytes; a larger value has a block of its own. A lookup
+    /// that must read reads one block. Default: 4,096.
+    pub fn block_bytes(mut self, bytes: usize) -> Self {
+        self.block_bytes = bytes;
+        self
+    }
+
+    /// The size of the block cache in bytes; 0 for none, so that every block asked for is a disk
+    /// read. Default: 64 MiB.
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// How many table files are kept open. A table whose file is closed keeps its filter and index
+    /// in memory, so an absent key never opens a file. Default: a quarter of the process's limit on
+    /// open files, at most 4,096.
+    pub fn max_open_files(mut self, files: usize) -> Self {
+        self.max_open_files = files;
+        self
+    }
+
+    /// Whether compactions take place by themselves. Without them L0 grows, and writers are not
+    /// held back for it. Default: true.
+    pub fn auto_compaction(mut self, on: bool) -> Self {
+        self.auto_compaction = on;
+        self
+    }
+
+    /// How many threads compact; flushes have one of their own beside them. With 0 there are no
+    /// threads at all: flushes and compactions run inside the calls that make them due, in a fixed
+    /// order, so that a run can be repeated exactly. Default: 1.
+    pub fn background_threads(mut self, threads: usize) -> Self {
+        self.background_threads = threads;
+        self
+    }
+
+    /// The number of L0 tables at which a compaction is due. Default: 4.
+    pub fn l0_compaction_tables(mut self, tables: usize) -> Self {
+        self.l0_compact = tables;
+        self
+    }
+
+    /// The numbers of L0 tables from which each write waits a millisecond, and from which writes
+    /// wait for a compaction. Default: 12 and 24.
+    pub fn l0_limits(mut self, slow: usize, hold: usize) -> Self {
+        self.l0_slow = slow;
+        self.l0_hold = hold;
+        self
+    }
+
+    /// Fixes what is otherwise random in a new store (its id), so that two runs of the same calls
+    /// with [`background_threads(0)`](Self::background_threads) write the same bytes.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The file layer. Default: the operating system's.
+    pub fn vfs(mut self, vfs: Arc<dyn Vfs>) -> Self {
+        self.vfs = vfs;
+        self
+    }
+
+    /// Opens the store in a directory, or makes one there, and recovers what a crash has left.
+    ///
+    /// Every table is opened: one read each, and one for its filter.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] and [`Error::NotAStore`] change nothing; [`Error::Locked`] when the
+    /// store is open already; [`Error::Corrupt`], [`Error::Missing`] and [`Error::Unsupported`] name
+    /// the file that stands in the way; [`Error::Io`].
+    pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
+        self.check()?;
+        Db::open_with(dir.as_ref(), self)
+    }
+
+    fn check(&self) -> Result<()> {
+        let refuse = |option, reason: String| Err(Error::InvalidOption { option, reason });
+        if let Err(reason) = self.filter.check() {
+            return refuse("filter", reason);
+        }
+        for (option, value, least) in [
+            ("memtable_bytes", self.memtable_bytes as u64, 1024),
+            ("table_bytes", self.table_bytes, 1024),
+            ("level_base_bytes", self.level_base_bytes, 1),
+            ("block_bytes", self.block_bytes as u64, 64),
+            ("restart_interval", self.restart_interval as u64, 1),
+            ("l0_compaction_tables", self.l0_compact as u64, 1),
+            ("l0_limits", self.l0_slow as u64, self.l0_compact as u64),
+            ("l0_limits", self.l0_hold as u64, self.l0_slow as u64),
+        ] {
+            if value < least {
+                return refuse(option, format!("{value} is less than {least}"));
+            }
+        }
+        if self.block_bytes > 1 << 30 {
+            return refuse("block_bytes", format!("{} is more than 1 GiB", self.block_bytes));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn table_settings(&self) -> TableSettings {
+        TableSettings {
+            block_bytes: self.block_bytes,
+            restart_interval: self.restart_interval,
+            filter: self.filter,
+        }
+    }
+
+    pub(crate) fn pick_settings(&self) -> PickSettings {
+        PickSettings { l0_tables: self.l0_compact, level_base_bytes: self.level_base_bytes }
+    }
+}

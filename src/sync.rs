@@ -1,0 +1,90 @@
+//! Every lock, atomic and thread of the engine comes through here, so that a test build can put
+//! instrumented ones in their place.
+//!
+//! Locks ignore poisoning: a thread that panics inside a critical section is a bug, and hiding the
+//! store behind a second panic helps nobody. State that a panic could leave half-changed is guarded
+//! by the sticky error of the handle instead.
+
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::{Arc, MutexGuard, OnceLock};
+pub(crate) use std::thread::{JoinHandle, available_parallelism, scope, sleep};
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// A mutual-exclusion lock.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(std::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits, with the lock released, for a change that another thread announces.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(std::sync::Condvar);
+
+impl Condvar {
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn wait_timeout<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        timeout: Duration,
+    ) -> MutexGuard<'a, T> {
+        self.0.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+/// A shared value that readers take without a lock and writers replace whole.
+#[derive(Debug)]
+pub(crate) struct Swap<T>(arc_swap::ArcSwap<T>);
+
+impl<T> Swap<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(arc_swap::ArcSwap::from_pointee(value))
+    }
+
+    /// The value for the length of one short operation; cheaper than `load_full`.
+    pub(crate) fn load(&self) -> impl std::ops::Deref<Target = Arc<T>> {
+        self.0.load()
+    }
+
+    /// The value to keep.
+    pub(crate) fn load_full(&self) -> Arc<T> {
+        self.0.load_full()
+    }
+
+    pub(crate) fn store(&self, value: Arc<T>) {
+        self.0.store(value);
+    }
+}
+
+/// Starts a named thread.
+pub(crate) fn spawn(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body)
+}
+
+/// A small number that is the same for all calls of one thread and spread evenly over threads.
+pub(crate) fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    std::thread_local! {
+        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    MINE.with(|mine| *mine)
+}

@@ -1,0 +1,411 @@
+//! The contents of a data block: entries with prefix-compressed keys, then the restart points.
+//! See format.md, "Data block".
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::codec::{Fields, PutFields, u32_at};
+use crate::key::{EntryKind, EntryRef, MAX_KEY_BYTES, Seq};
+use crate::value::Value;
+
+/// Gathers entries in internal-key order.
+#[derive(Debug)]
+pub(crate) struct BlockBuilder {
+    bytes: Vec<u8>,
+    restarts: Vec<u32>,
+    restart_interval: usize,
+    since_restart: usize,
+    last_key: Vec<u8>,
+}
+
+impl BlockBuilder {
+    pub(crate) fn new(restart_interval: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            restarts: Vec::new(),
+            restart_interval,
+            since_restart: 0,
+            last_key: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The length of the finished contents, if it ended here.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() + 4 * self.restarts.len() + 4
+    }
+
+    pub(crate) fn add(&mut self, entry: EntryRef<'_>) {
+        // Restart points let a search begin there. They only speed it up, so the rare block that
+        // outgrows a u32 (versions of one huge value) does without the later ones.
+        let offset = u32::try_from(self.bytes.len());
+        let shared = match offset {
+            Ok(offset) if self.is_empty() || self.since_restart == self.restart_interval => {
+                self.restarts.push(offset);
+                self.since_restart = 0;
+                0
+            }
+            _ => common_prefix(&self.last_key, entry.key),
+        };
+        self.since_restart += 1;
+        let (_, suffix) = entry.key.split_at(shared);
+        self.bytes.put_varint(shared as u64);
+        self.bytes.put_varint(suffix.len() as u64);
+        self.bytes.put_varint(entry.value.len() as u64);
+        self.bytes.put_varint(entry.seq);
+        self.bytes.put_u8(entry.kind as u8);
+        self.bytes.extend_from_slice(suffix);
+        self.bytes.extend_from_slice(entry.value);
+        self.last_key.clear();
+        self.last_key.extend_from_slice(entry.key);
+    }
+
+    /// The contents; the builder starts over.
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        for &restart in &self.restarts {
+            bytes.put_u32(restart);
+        }
+        bytes.put_u32(self.restarts.len() as u32);
+        self.restarts.clear();
+        self.since_restart = 0;
+        self.last_key.clear();
+        bytes
+    }
+}
+
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// Damage inside a block whose checksum was right: where, in bytes from the block's start, and what
+/// should be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockDamage {
+    pub(crate) offset: usize,
+    pub(crate) expected: &'static str,
+}
+
+type BlockResult<T> = Result<T, BlockDamage>;
+
+fn damage<T>(offset: usize, expected: &'static str) -> BlockResult<T> {
+    Err(BlockDamage { offset, expected })
+}
+
+/// What a search for a user key found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Whether the block holds the key at all, in whatever version.
+    pub(crate) holds_key: bool,
+    /// The newest version that the search may see.
+    pub(crate) version: Option<(EntryKind, Value)>,
+}
+
+/// The contents of a data block, verified.
+#[derive(Debug, Clone)]
+pub(crate) struct Block {
+    bytes: Bytes,
+    /// Where the entries end and the restart points begin.
+    entries_end: usize,
+    restarts: usize,
+}
+
+/// The fields of an entry, without its key.
+struct RawEntry {
+    shared: usize,
+    suffix: Range<usize>,
+    value: Range<usize>,
+    seq: Seq,
+    kind: EntryKind,
+}
+
+impl Block {
+    pub(crate) fn new(bytes: Bytes) -> BlockResult<Self> {
+        let broken =
+            BlockDamage { offset: bytes.len().saturating_sub(4), expected: "restart points" };
+        let count_at = bytes.len().checked_sub(4).ok_or(broken)?;
+        let restarts = u32_at(&bytes, count_at).ok_or(broken)? as usize;
+        let entries_end = count_at.checked_sub(4 * restarts).ok_or(broken)?;
+        if restarts == 0 || entries_end == 0 || u32_at(&bytes, entries_end) != Some(0) {
+            return Err(broken);
+        }
+        Ok(Self { bytes, entries_end, restarts })
+    }
+
+    /// The memory held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Parses the entry at `offset`; its end is its value's end.
+    fn entry_at(&self, offset: usize) -> BlockResult<RawEntry> {
+        let parse = || {
+            let rest = self.bytes.get(offset..self.entries_end)?;
+            let mut fields = Fields::new(rest);
+            let shared = usize::try_from(fields.varint()?).ok()?;
+            let suffix_length = usize::try_from(fields.varint()?).ok()?;
+            let value_length = usize::try_from(fields.varint()?).ok()?;
+            let seq = fields.varint()?;
+            let kind = EntryKind::from_byte(fields.u8()?)?;
+            if shared.checked_add(suffix_length)? > MAX_KEY_BYTES {
+                return None;
+            }
+            let start = self.entries_end - fields.rest().len();
+            fields.bytes(suffix_length)?;
+            fields.bytes(value_length)?;
+            let suffix = start..start + suffix_length;
+            let value = suffix.end..suffix.end + value_length;
+            Some(RawEntry { shared, suffix, value, seq, kind })
+        };
+        parse().ok_or(BlockDamage { offset, expected: "an entry" })
+    }
+
+    /// Turns `key`, that of the entry before, into this entry's key.
+    fn next_key(&self, key: &mut Vec<u8>, entry: &RawEntry, offset: usize) -> BlockResult<()> {
+        if entry.shared > key.len() {
+            return damage(offset, "a key that shares no more than the one before has");
+        }
+        key.truncate(entry.shared);
+        key.extend_from_slice(self.slice(&entry.suffix));
+        Ok(())
+    }
+
+    /// The bytes of a range that `entry_at` gave.
+    fn slice(&self, range: &Range<usize>) -> &[u8] {
+        self.bytes.get(range.clone()).unwrap_or_default()
+    }
+
+    fn value(&self, range: &Range<usize>) -> Value {
+        if range.end > self.bytes.len() {
+            return Value::default(); // entry_at gives no such range
+        }
+        Value::new(self.bytes.slice(range.clone()))
+    }
+
+    fn restart(&self, number: usize) -> BlockResult<usize> {
+        let at = self.entries_end + 4 * number;
+        match u32_at(&self.bytes, at) {
+            Some(offset) if (offset as usize) < self.entries_end => Ok(offset as usize),
+            _ => damage(at, "a restart point within the entries"),
+        }
+    }
+
+    /// The entry from which a forward walk meets every version of `key`: the last restart point
+    /// whose key is smaller, or the first entry.
+    fn start_for(&self, key: &[u8]) -> BlockResult<usize> {
+        let (mut low, mut high) = (0, self.restarts);
+        // Restart points below `low` have smaller keys, those from `high` on have not.
+        while low < high {
+            let middle = low.midpoint(high);
+            let offset = self.restart(middle)?;
+            let entry = self.entry_at(offset)?;
+            if entry.shared != 0 {
+                return damage(offset, "a whole key at a restart point");
+            }
+            if self.slice(&entry.suffix) < key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        self.restart(low.saturating_sub(1))
+    }
+
+    /// Finds the newest version of `key` with a sequence number of at most `seq`.
+    pub(crate) fn search(&self, key: &[u8], seq: Seq) -> BlockResult<Found> {
+        let mut found = Found { holds_key: false, version: None };
+        let mut at = self.start_for(key)?;
+        let mut current = Vec::with_capacity(key.len() + 16);
+        while at < self.entries_end {
+            let entry = self.entry_at(at)?;
+            self.next_key(&mut current, &entry, at)?;
+            match current.as_slice().cmp(key) {
+                std::cmp::Ordering::Less => {}
+                std::cmp::Ordering::Equal => {
+                    found.holds_key = true;
+                    if entry.seq <= seq {
+                        found.version = Some((entry.kind, self.value(&entry.value)));
+                        break;
+                    }
+                }
+                std::cmp::Ordering::Greater => break,
+            }
+            at = entry.value.end;
+        }
+        Ok(found)
+    }
+
+    /// Takes the whole block apart, for walking it in either direction.
+    pub(crate) fn decode(self) -> BlockResult<DecodedBlock> {
+        let mut keys = Vec::new();
+        let mut entries: Vec<DecodedEntry> = Vec::new();
+        let mut current = Vec::new();
+        let mut at = 0;
+        while at < self.entries_end {
+            let entry = self.entry_at(at)?;
+            // Only the first entry has no key before it to share with.
+            if entries.is_empty() && entry.shared != 0 {
+                return damage(at, "a whole key in the first entry");
+            }
+            self.next_key(&mut current, &entry, at)?;
+            let key = match entries.last() {
+                Some(before) if keys.get(before.key.clone()) == Some(&current) => {
+                    if before.seq <= entry.seq {
+                        return damage(at, "the versions of a key newest first");
+                    }
+                    before.key.clone()
+                }
+                Some(before) if keys.get(before.key.clone()) > Some(&current) => {
+                    return damage(at, "keys in ascending order");
+                }
+                _ => {
+                    keys.extend_from_slice(&current);
+                    keys.len() - current.len()..keys.len()
+                }
+            };
+            at = entry.value.end;
+            entries.push(DecodedEntry {
+                key,
+                seq: entry.seq,
+                kind: entry.kind,
+                value: entry.value,
+            });
+        }
+        Ok(DecodedBlock { block: self, keys, entries })
+    }
+}
+
+#[derive(Debug)]
+struct DecodedEntry {
+    key: Range<usize>,
+    seq: Seq,
+    kind: EntryKind,
+    value: Range<usize>,
+}
+
+/// A block's entries, one after the other, with whole keys.
+#[derive(Debug)]
+pub(crate) struct DecodedBlock {
+    block: Block,
+    keys: Vec<u8>,
+    entries: Vec<DecodedEntry>,
+}
+
+impl DecodedBlock {
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn entry(&self, number: usize) -> Option<EntryRef<'_>> {
+        let entry = self.entries.get(number)?;
+        Some(EntryRef {
+            key: self.keys.get(entry.key.clone())?,
+            seq: entry.seq,
+            kind: entry.kind,
+            value: self.block.slice(&entry.value),
+        })
+    }
+
+    /// The entry's value, sharing the block's memory.
+    pub(crate) fn value(&self, number: usize) -> Value {
+        self.entries.get(number).map(|entry| self.block.value(&entry.value)).unwrap_or_default()
+    }
+
+    /// How many entries come before the first whose user key fails `before`.
+    pub(crate) fn partition(&self, before: impl Fn(&[u8]) -> bool) -> usize {
+        self.entries.partition_point(|entry| self.keys.get(entry.key.clone()).is_some_and(&before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(key: &'static [u8], seq: Seq, value: &'static [u8]) -> EntryRef<'static> {
+        EntryRef { key, seq, kind: EntryKind::Put, value }
+    }
+
+    fn sample() -> Block {
+        let mut builder = BlockBuilder::new(2);
+        for entry in [
+            entry(b"", 3, b"empty key"),
+            entry(b"apple", 9, b"new"),
+            entry(b"apple", 5, b"old"),
+            entry(b"apple", 2, b"oldest"),
+            entry(b"applet", 4, b"small"),
+            entry(b"b", 8, b""),
+        ] {
+            builder.add(entry);
+        }
+        builder.add(EntryRef { key: b"c", seq: 1, kind: EntryKind::Delete, value: b"" });
+        let size = builder.size();
+        let bytes = builder.finish();
+        assert_eq!(bytes.len(), size);
+        assert!(builder.is_empty());
+        Block::new(bytes.into()).expect("sound")
+    }
+
+    #[test]
+    fn a_search_sees_the_newest_version_up_to_its_sequence_number() {
+        let block = sample();
+        let search = |key: &[u8], seq| {
+            let found = block.search(key, seq).expect("sound");
+            (found.holds_key, found.version.map(|(kind, value)| (kind, value.to_vec())))
+        };
+        let put = |value: &[u8]| Some((EntryKind::Put, value.to_vec()));
+        assert_eq!(search(b"apple", 100), (true, put(b"new")));
+        assert_eq!(search(b"apple", 8), (true, put(b"old")));
+        assert_eq!(search(b"apple", 2), (true, put(b"oldest")));
+        assert_eq!(search(b"apple", 1), (true, None));
+        assert_eq!(search(b"", 3), (true, put(b"empty key")));
+        assert_eq!(search(b"b", 100), (true, put(b"")));
+        assert_eq!(search(b"c", 100), (true, Some((EntryKind::Delete, Vec::new()))));
+        for absent in [&b"a"[..], b"appl", b"apples", b"bb", b"d"] {
+            assert_eq!(search(absent, 100), (false, None), "{absent:?}");
+        }
+    }
+
+    #[test]
+    fn decoding_gives_all_entries_in_order() {
+        let decoded = sample().decode().expect("sound");
+        let keys: Vec<_> = (0..decoded.len())
+            .filter_map(|i| decoded.entry(i))
+            .map(|e| (e.key.to_vec(), e.seq))
+            .collect();
+        assert_eq!(decoded.len(), 7);
+        assert_eq!(keys[3], (b"apple".to_vec(), 2));
+        assert_eq!(decoded.value(4), "small");
+        assert_eq!(decoded.partition(|key| key < b"apple".as_slice()), 1);
+        assert_eq!(decoded.partition(|key| key <= b"apple".as_slice()), 4);
+    }
+
+    /// A checksum keeps damaged blocks out, but forged ones may carry a right one.
+    #[test]
+    fn no_bytes_make_a_block_panic() {
+        let bytes = sample().bytes.to_vec();
+        let mut tried = 0;
+        for at in 0..bytes.len() {
+            for value in [0, 1, 2, 5, 0x7f, 0x80, 0xff, bytes[at] ^ 1] {
+                let mut forged = bytes.clone();
+                forged[at] = value;
+                if let Ok(block) = Block::new(forged.into()) {
+                    let _ = block.search(b"apple", 100);
+                    let _ = block.search(b"zzz", 100);
+                    let _ = block.decode();
+                }
+                tried += 1;
+            }
+            if let Ok(block) = Block::new(bytes[..at].to_vec().into()) {
+                let _ = block.search(b"applet", 100);
+                let _ = block.decode();
+            }
+        }
+        assert!(tried > 500);
+    }
+}

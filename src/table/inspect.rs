@@ -1,0 +1,230 @@
+//! One table file looked at on its own, without its store.
+
+use std::ffi::OsStr;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::cursor::{ReadPlan, TableCursor};
+use super::pool::FilePool;
+use super::reader::{FilterState, Table, TableEnv};
+use crate::error::{Error, Result};
+use crate::filter::{Geometry, KeyHash};
+use crate::iter::{Cursor, Direction};
+use crate::key::EntryKind;
+use crate::ledger::{Ledger, Verdict};
+use crate::names::FileName;
+use crate::value::Value;
+use crate::vfs::{RealVfs, Vfs};
+
+/// The state of a table's filter.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum FilterInfo {
+    /// None was asked for when the table was written.
+    None,
+    /// In use.
+    Active {
+        /// Its shape.
+        geometry: Geometry,
+        /// Header and bits, as they are in memory and in the file.
+        bytes: usize,
+        /// The false-positive rate that its finished bits give.
+        predicted_rate: f64,
+    },
+    /// Not to be trusted, so the table answers "maybe".
+    Degraded {
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl FilterInfo {
+    /// The filter's size in bytes; 0 unless it is in use.
+    pub fn bytes(&self) -> usize {
+        if let Self::Active { bytes, .. } = self { *bytes } else { 0 }
+    }
+}
+
+impl From<&FilterState> for FilterInfo {
+    fn from(state: &FilterState) -> Self {
+        match state {
+            FilterState::None => Self::None,
+            FilterState::Active(filter) => Self::Active {
+                geometry: filter.geometry(),
+                bytes: filter.bytes(),
+                predicted_rate: filter.predicted_rate(),
+            },
+            FilterState::Degraded(reason) => Self::Degraded { reason: reason.clone() },
+        }
+    }
+}
+
+/// What a table says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableProperties {
+    /// The table's id.
+    pub id: u64,
+    /// The id of the store that it belongs to.
+    pub store: u64,
+    /// The file's length in bytes.
+    pub file_bytes: u64,
+    /// Changes held, tombstones included.
+    pub entries: u64,
+    /// Tombstones held.
+    pub tombstones: u64,
+    /// Distinct user keys held.
+    pub keys: u64,
+    /// Data blocks.
+    pub data_blocks: u64,
+    /// Bytes of all user keys, before prefix compression.
+    pub key_bytes: u64,
+    /// Bytes of all values.
+    pub value_bytes: u64,
+    /// The oldest sequence number held.
+    pub min_seq: u64,
+    /// The newest sequence number held.
+    pub max_seq: u64,
+    /// The first user key.
+    pub smallest: Value,
+    /// The last user key.
+    pub largest: Value,
+}
+
+/// A data block, as the index names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IndexEntry {
+    /// Where the block starts in the file.
+    pub offset: u64,
+    /// Its length in bytes, trailer included.
+    pub bytes: u64,
+    /// Not less than the block's last key, and less than the next block's first.
+    pub separator: Value,
+}
+
+/// One change that a table holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableEntry {
+    /// The user key.
+    pub key: Value,
+    /// The change's sequence number.
+    pub seq: u64,
+    /// What it does to the key.
+    pub kind: EntryKind,
+    /// The value; empty for a tombstone.
+    pub value: Value,
+}
+
+/// An SSTable opened on its own, to be looked at. Its index and footer must be sound; its filter may
+/// be degraded.
+#[derive(Debug)]
+pub struct TableFile {
+    table: Arc<Table>,
+    store: u64,
+}
+
+impl TableFile {
+    /// Opens a table file, whose name is `NNNNNN.sst`. Reads its footer, properties, index and
+    /// filter, and locks nothing.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Corrupt`], which names the part that is damaged;
+    /// [`Error::Unsupported`] for a newer version.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path.as_ref(), &(Arc::new(RealVfs) as Arc<dyn Vfs>))
+    }
+
+    fn open_with(path: &Path, vfs: &Arc<dyn Vfs>) -> Result<Self> {
+        let name = path.file_name().and_then(OsStr::to_str).and_then(FileName::parse);
+        let Some(FileName::Table(id)) = name else {
+            let found = "another name";
+            return Err(Error::corrupt(
+                path,
+                0,
+                "a table file, named by its number (000001.sst)",
+                found,
+            ));
+        };
+        let dir = path.parent().unwrap_or(Path::new("")).to_owned();
+        let env = |store, dir| TableEnv {
+            vfs: Arc::clone(vfs),
+            dir,
+            store,
+            files: FilePool::new(1),
+            cache: None,
+            ledger: Arc::new(Ledger::default()),
+            ignore_filters: false,
+        };
+        let (mut meta, store) = Table::meta_of_file(&env(0, dir.clone()), id)?;
+        meta.id = id; // a file under another table's name is told apart by its footer
+        let table = Arc::new(Table::open(&Arc::new(env(store, dir)), meta)?);
+        Ok(Self { table, store })
+    }
+
+    /// What the table says of itself.
+    pub fn properties(&self) -> TableProperties {
+        let (meta, properties) = (self.table.meta(), self.table.properties());
+        TableProperties {
+            id: meta.id,
+            store: self.store,
+            file_bytes: meta.size,
+            entries: properties.entries,
+            tombstones: properties.tombstones,
+            keys: properties.keys,
+            data_blocks: properties.data_blocks,
+            key_bytes: properties.key_bytes,
+            value_bytes: properties.value_bytes,
+            min_seq: properties.min_seq,
+            max_seq: properties.max_seq,
+            smallest: Value::copied(&properties.smallest),
+            largest: Value::copied(&properties.largest),
+        }
+    }
+
+    /// The state of its filter.
+    pub fn filter(&self) -> FilterInfo {
+        self.table.filter().into()
+    }
+
+    /// What its filter says of a key. No I/O.
+    pub fn verdict(&self, key: impl AsRef<[u8]>) -> Verdict {
+        self.table.verdict(KeyHash::of(key.as_ref()))
+    }
+
+    /// Its data blocks, in order.
+    pub fn index(&self) -> Vec<IndexEntry> {
+        let index = self.table.index();
+        let entry = |number| {
+            let handle = index.block(number)?;
+            Some(IndexEntry {
+                offset: handle.offset,
+                bytes: handle.end()? - handle.offset,
+                separator: Value::copied(index.separator(number)?),
+            })
+        };
+        (0..index.len()).filter_map(entry).collect()
+    }
+
+    /// Its entries, in order. Reads and verifies every data block. After an error the iterator ends.
+    pub fn entries(&self) -> impl Iterator<Item = Result<TableEntry>> + use<> {
+        let table = Arc::clone(&self.table);
+        let (direction, plan) = (Direction::Forward, ReadPlan::Compaction);
+        let mut cursor = Some(TableCursor::new(table, direction, Bound::Unbounded, plan));
+        std::iter::from_fn(move || {
+            let mut current = match cursor.take()? {
+                Ok(current) => current,
+                Err(error) => return Some(Err(error)),
+            };
+            let entry = current.entry()?;
+            let key = Value::copied(entry.key);
+            let entry =
+                TableEntry { key, seq: entry.seq, kind: entry.kind, value: current.value() };
+            let advanced = current.advance();
+            cursor = Some(advanced.map(|()| current));
+            Some(Ok(entry))
+        })
+    }
+}

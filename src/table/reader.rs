@@ -1,0 +1,407 @@
+//! Reading a table: opened once, with filter and index resident; then one data block a lookup.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::block::{Block, BlockDamage, Found};
+use super::format::{
+    BlockType, FILTER_ALIGNMENT, FOOTER_BYTES, Footer, FooterError, Handle, Properties,
+    TRAILER_BYTES, TableMeta, VERSION, check_block,
+};
+use super::index::Index;
+use super::pool::FilePool;
+use crate::cache::{BlockCache, Cached};
+use crate::codec::u32_at;
+use crate::error::{Error, IoContext, Result};
+use crate::filter::{Filter, KeyHash};
+use crate::key::Seq;
+use crate::ledger::{BlockFetch, Event, Ledger, Verdict};
+use crate::names::FileName;
+use crate::sealed::SealedBytes;
+use crate::sync::{AtomicBool, Ordering};
+use crate::vfs::{FileKind, Vfs, VfsFile};
+
+/// What all tables of a store share.
+#[derive(Debug)]
+pub(crate) struct TableEnv {
+    pub(crate) vfs: Arc<dyn Vfs>,
+    pub(crate) dir: PathBuf,
+    /// The store's id, which its files carry.
+    pub(crate) store: u64,
+    pub(crate) files: FilePool,
+    pub(crate) cache: Option<BlockCache<Block>>,
+    pub(crate) ledger: Arc<Ledger>,
+    /// Whether every filter answers "maybe".
+    pub(crate) ignore_filters: bool,
+}
+
+impl Cached for Block {
+    fn bytes_held(&self) -> u64 {
+        // The cache's own record of an entry takes about as much again.
+        (self.bytes() + 2 * size_of::<Self>()) as u64
+    }
+}
+
+/// What became of a table's filter.
+#[derive(Debug)]
+pub(crate) enum FilterState {
+    /// None was asked for when the table was written.
+    None,
+    /// Verified and in use.
+    Active(Filter),
+    /// It should be there, but this is wrong with it.
+    Degraded(String),
+}
+
+/// An open table. Dropped, it removes its file if the table was made obsolete before.
+#[derive(Debug)]
+pub(crate) struct Table {
+    env: Arc<TableEnv>,
+    meta: TableMeta,
+    properties: Properties,
+    /// The file from the index to its end.
+    tail: SealedBytes,
+    index: Handle,
+    filter: FilterState,
+    obsolete: AtomicBool,
+}
+
+impl Table {
+    /// Opens a table that the manifest names: one read, and one more for the filter. Everything but
+    /// the filter must be sound; a filter that is not is degraded.
+    pub(crate) fn open(env: &Arc<TableEnv>, meta: TableMeta) -> Result<Self> {
+        let path = FileName::Table(meta.id).path(&env.dir);
+        let file = env.files.get(meta.id, env.vfs.as_ref(), &env.dir);
+        let file = match file {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::Missing { path, named_by: "the manifest".into() });
+            }
+            other => other.context("open", &path)?,
+        };
+        let length = file.length().context("find the length", &path)?;
+        if length != meta.size {
+            let expected = format!("a table of {} bytes", meta.size);
+            return Err(Error::corrupt(&path, length, expected, format!("{length} bytes")));
+        }
+        let wrong_tail = || {
+            Error::corrupt(
+                &path,
+                meta.index_offset,
+                "index, properties and footer",
+                "no room for them",
+            )
+        };
+        let tail_length =
+            length.checked_sub(meta.index_offset).filter(|&tail| tail >= FOOTER_BYTES as u64);
+        let tail_length = tail_length.ok_or_else(wrong_tail)? as usize;
+        let tail = SealedBytes::filled(tail_length, |buffer| {
+            file.read_exact_at(buffer, meta.index_offset)
+        })
+        .context(format!("read {tail_length} bytes at offset {}", meta.index_offset), &path)?;
+        env.ledger.note(Event::OpenRead { bytes: tail_length as u64 });
+
+        let footer_offset = length - FOOTER_BYTES as u64;
+        let footer_bytes = tail.get(tail_length - FOOTER_BYTES..).unwrap_or_default();
+        let footer = decode_footer(&path, footer_bytes, footer_offset)?;
+        check_footer(&path, &footer, footer_bytes, footer_offset, env.store, &meta)?;
+        let block_in_tail = |handle: Handle, block_type, what: &str| {
+            let start = (handle.offset - meta.index_offset) as usize;
+            let bytes = tail.get(start..start + handle.length as usize + TRAILER_BYTES);
+            check_block(bytes.unwrap_or_default(), block_type, meta.id, handle.offset)
+                .map(|length| &bytes.unwrap_or_default()[..length])
+                .map_err(|found| Error::corrupt(&path, handle.offset, what, found))
+        };
+        let index_bytes = block_in_tail(footer.index, BlockType::Index, "an index block")?;
+        let properties =
+            block_in_tail(footer.properties, BlockType::Properties, "a properties block")?;
+        let properties = Properties::decode(properties).filter(|p| matches_meta(p, &meta));
+        let properties = properties.ok_or_else(|| {
+            let expected = "the properties that the manifest has for this table";
+            Error::corrupt(&path, footer.properties.offset, expected, "others")
+        })?;
+        let data_limit =
+            if footer.filter.is_none() { meta.index_offset } else { footer.filter.offset };
+        Index::new(index_bytes)
+            .filter(|index| index.data_end() <= data_limit)
+            .filter(|index| index.len() as u64 == properties.data_blocks)
+            .and_then(|index| index.check(&meta.largest))
+            .ok_or_else(|| {
+                let expected = "an index of blocks in order, up to the table's largest key";
+                Error::corrupt(&path, footer.index.offset, expected, "another")
+            })?;
+
+        let filter = load_filter(env, file.as_ref(), footer.filter, &meta);
+        let index = Handle { offset: 0, length: footer.index.length };
+        let obsolete = AtomicBool::new(false);
+        Ok(Self { env: Arc::clone(env), meta, properties, tail, index, filter, obsolete })
+    }
+
+    /// The manifest's record of a table that lies alone, as its own footer and properties tell it.
+    pub(crate) fn meta_of_file(env: &TableEnv, id: u64) -> Result<(TableMeta, u64)> {
+        let path = FileName::Table(id).path(&env.dir);
+        let file = env.vfs.open(&path, FileKind::Table).context("open", &path)?;
+        let length = file.length().context("find the length", &path)?;
+        let read = |offset: u64, length: u64| {
+            let mut bytes = vec![0; length as usize];
+            let action = format!("read {length} bytes at offset {offset}");
+            file.read_exact_at(&mut bytes, offset).context(action, &path).map(|()| bytes)
+        };
+        let footer_offset = length.checked_sub(FOOTER_BYTES as u64).ok_or_else(|| {
+            Error::corrupt(&path, 0, "an SSTable", format!("a file of {length} bytes"))
+        })?;
+        let bytes = read(footer_offset, FOOTER_BYTES as u64)?;
+        let footer = decode_footer(&path, &bytes, footer_offset)?;
+        let broken = |found: String| {
+            Error::corrupt(&path, footer.properties.offset, "a properties block", found)
+        };
+        let end = footer.properties.end().filter(|&end| end <= length);
+        let end = end.ok_or_else(|| broken("a place outside the file".into()))?;
+        let contents = read(footer.properties.offset, end - footer.properties.offset)?;
+        let contents_length =
+            check_block(&contents, BlockType::Properties, footer.table, footer.properties.offset)
+                .map_err(broken)?;
+        let properties = Properties::decode(&contents[..contents_length])
+            .ok_or_else(|| broken("properties that contradict each other".into()))?;
+        let filter_checksum = match footer.filter.end().filter(|&end| 4 <= end && end <= length) {
+            Some(end) if !footer.filter.is_none() => {
+                u32_at(&read(end - 4, 4)?, 0).unwrap_or_default()
+            }
+            _ => 0,
+        };
+        let meta = TableMeta {
+            id: footer.table,
+            size: length,
+            index_offset: footer.index.offset,
+            filter_bytes: footer.filter.length,
+            footer_checksum: Footer::checksum(&bytes),
+            filter_checksum,
+            entries: properties.entries,
+            tombstones: properties.tombstones,
+            keys: properties.keys,
+            min_seq: properties.min_seq,
+            max_seq: properties.max_seq,
+            smallest: properties.smallest,
+            largest: properties.largest,
+        };
+        Ok((meta, footer.store))
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.meta.id
+    }
+
+    pub(crate) fn meta(&self) -> &TableMeta {
+        &self.meta
+    }
+
+    pub(crate) fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    pub(crate) fn filter(&self) -> &FilterState {
+        &self.filter
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        FileName::Table(self.meta.id).path(&self.env.dir)
+    }
+
+    /// Lets the file go with the last reference to the table. The manifest must have dropped it,
+    /// durably.
+    pub(crate) fn make_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+
+    /// What the filter says. No I/O.
+    pub(crate) fn verdict(&self, hash: KeyHash) -> Verdict {
+        match &self.filter {
+            _ if self.env.ignore_filters => Verdict::Unfiltered,
+            FilterState::None => Verdict::Unfiltered,
+            FilterState::Degraded(_) => Verdict::Degraded,
+            FilterState::Active(filter) if filter.may_contain(hash) => Verdict::Maybe,
+            FilterState::Active(_) => Verdict::No,
+        }
+    }
+
+    /// Looks for the newest version of `key` up to `seq`, in the one block that may hold it: at
+    /// most one disk read.
+    pub(crate) fn search(&self, key: &[u8], seq: Seq) -> Result<(Found, BlockFetch)> {
+        let number = self.index().block_for(key);
+        let handle = self.handle(number)?;
+        let place = (self.meta.id, handle.offset);
+        let cached = self.env.cache.as_ref().and_then(|cache| cache.get(place));
+        let from_cache = cached.is_some();
+        let block = match cached {
+            Some(block) => block,
+            None => {
+                let block = self.read_block(handle)?;
+                if let Some(cache) = &self.env.cache {
+                    cache.insert(place, block.clone());
+                }
+                block
+            }
+        };
+        let found = block.search(key, seq).map_err(|damage| self.damaged(handle, damage))?;
+        let bytes = handle.length + TRAILER_BYTES as u64;
+        Ok((found, BlockFetch { offset: handle.offset, bytes, from_cache }))
+    }
+
+    pub(super) fn env(&self) -> &TableEnv {
+        &self.env
+    }
+
+    pub(crate) fn index(&self) -> Index<'_> {
+        let bytes = self.tail.get(..self.index.length as usize).unwrap_or_default();
+        // `open` parsed and checked these very bytes, and they cannot change.
+        Index::new(bytes).unwrap_or(Index::EMPTY)
+    }
+
+    pub(super) fn handle(&self, number: usize) -> Result<Handle> {
+        self.index().block(number).ok_or_else(|| {
+            let expected = format!("a block number {number}");
+            Error::corrupt(&self.path(), self.meta.index_offset, expected, "none")
+        })
+    }
+
+    /// Reads and verifies one block.
+    fn read_block(&self, handle: Handle) -> Result<Block> {
+        let bytes = self.read(handle.offset, handle.length + TRAILER_BYTES as u64)?;
+        self.verify_block(&bytes.into(), handle)
+    }
+
+    pub(super) fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length as usize];
+        self.env
+            .files
+            .get(self.meta.id, self.env.vfs.as_ref(), &self.env.dir)
+            .and_then(|file| file.read_exact_at(&mut bytes, offset))
+            .map_err(|source| Error::Io {
+                action: format!("read {length} bytes at offset {offset}"),
+                path: self.path(),
+                source: Arc::new(source),
+            })?;
+        Ok(bytes)
+    }
+
+    /// Checks a data block as it came from the file, trailer included.
+    pub(super) fn verify_block(&self, bytes: &Bytes, handle: Handle) -> Result<Block> {
+        let length = check_block(bytes, BlockType::Data, self.meta.id, handle.offset);
+        let length = length.map_err(|found| {
+            Error::corrupt(&self.path(), handle.offset, "a data block with its checksum", found)
+        })?;
+        Block::new(bytes.slice(..length)).map_err(|damage| self.damaged(handle, damage))
+    }
+
+    pub(super) fn damaged(&self, handle: Handle, damage: BlockDamage) -> Error {
+        let offset = handle.offset + damage.offset as u64;
+        Error::corrupt(&self.path(), offset, damage.expected, "something else")
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.env.ledger.retire(self.meta.id);
+        self.env.files.forget(self.meta.id);
+        if self.obsolete.load(Ordering::Acquire) {
+            // Nothing refers to the file. Left behind by a failure, it goes at the next open.
+            let _ = self.env.vfs.remove(&self.path(), FileKind::Table);
+        }
+    }
+}
+
+fn decode_footer(path: &Path, bytes: &[u8], offset: u64) -> Result<Footer> {
+    Footer::decode(bytes, offset).map_err(|error| match error {
+        FooterError::Damaged(found) => Error::corrupt(path, offset, "an SSTable footer", found),
+        FooterError::Version(version) => Error::Unsupported {
+            path: path.to_owned(),
+            supported: format!("SSTable version {VERSION}"),
+            found: format!("version {version}"),
+        },
+    })
+}
+
+/// Whether the footer is the one that the manifest means, and its parts follow one another.
+fn check_footer(
+    path: &Path,
+    footer: &Footer,
+    bytes: &[u8],
+    offset: u64,
+    store: u64,
+    meta: &TableMeta,
+) -> Result<()> {
+    let corrupt =
+        |expected: String, found: String| Err(Error::corrupt(path, offset, expected, found));
+    if footer.store != store {
+        return corrupt(
+            format!("a table of store {store:016x}"),
+            format!("store {:016x}", footer.store),
+        );
+    }
+    if footer.table != meta.id {
+        return corrupt(format!("table {}", meta.id), format!("table {}", footer.table));
+    }
+    let checksum = Footer::checksum(bytes);
+    if checksum != meta.footer_checksum {
+        let expected = format!("the footer {:#010x} that the manifest names", meta.footer_checksum);
+        return corrupt(expected, format!("{checksum:#010x}"));
+    }
+    if !footer.range_tombstones.is_none() {
+        return Err(Error::Unsupported {
+            path: path.to_owned(),
+            supported: "tables without range tombstones".into(),
+            found: "range tombstones".into(),
+        });
+    }
+    let filter_fits = footer.filter.is_none()
+        || footer.filter.offset.is_multiple_of(FILTER_ALIGNMENT)
+            && footer.filter.end() == Some(footer.index.offset);
+    let in_order = footer.index.offset == meta.index_offset
+        && footer.index.end() == Some(footer.properties.offset)
+        && footer.properties.end() == Some(offset)
+        && footer.filter.length == meta.filter_bytes
+        && filter_fits;
+    if !in_order {
+        return corrupt("filter, index and properties in a row".into(), "other places".into());
+    }
+    Ok(())
+}
+
+fn matches_meta(properties: &Properties, meta: &TableMeta) -> bool {
+    properties.entries == meta.entries
+        && properties.tombstones == meta.tombstones
+        && properties.keys == meta.keys
+        && properties.min_seq == meta.min_seq
+        && properties.max_seq == meta.max_seq
+        && properties.smallest == meta.smallest
+        && properties.largest == meta.largest
+}
+
+/// Reads the filter block into sealed memory. Whatever is wrong with it, the table stays usable.
+fn load_filter(
+    env: &TableEnv,
+    file: &dyn VfsFile,
+    handle: Handle,
+    meta: &TableMeta,
+) -> FilterState {
+    if handle.is_none() {
+        return FilterState::None;
+    }
+    let length = handle.length as usize + TRAILER_BYTES;
+    let memory = SealedBytes::filled(length, |buffer| file.read_exact_at(buffer, handle.offset));
+    env.ledger.note(Event::OpenRead { bytes: length as u64 });
+    let loaded = memory.map_err(|e| format!("it cannot be read: {e}")).and_then(|memory| {
+        let length = check_block(&memory, BlockType::Filter, meta.id, handle.offset)
+            .map_err(|found| format!("its checksum does not match: {found}"))?;
+        if u32_at(&memory, length + 1) != Some(meta.filter_checksum) {
+            return Err("it is not the filter that the manifest names".into());
+        }
+        Filter::decode(memory, length, meta.keys)
+    });
+    match loaded {
+        Ok(filter) => FilterState::Active(filter),
+        Err(reason) => FilterState::Degraded(reason),
+    }
+}

@@ -1,0 +1,206 @@
+//! Writing a table: entries in internal-key order in, a synced file out.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::block::BlockBuilder;
+use super::format::{
+    BlockType, FILTER_ALIGNMENT, Footer, Handle, Properties, TableMeta, seal_block,
+};
+use super::index::{IndexBuilder, separator};
+use super::reader::TableEnv;
+use crate::error::{IoContext, Result};
+use crate::filter::{self, FilterPolicy, KeyHash};
+use crate::key::{EntryKind, EntryRef};
+use crate::ledger::Io;
+use crate::names::FileName;
+use crate::vfs::{FileKind, VfsFile};
+
+/// Data blocks are gathered up to this many bytes before they are written.
+const WRITE_BUFFER_BYTES: usize = 256 * 1024;
+
+/// How tables are written.
+#[derive(Debug, Clone)]
+pub(crate) struct TableSettings {
+    /// The size that data blocks stay below; a larger entry has a block of its own.
+    pub(crate) block_bytes: usize,
+    /// Every so many entries a key is stored whole.
+    pub(crate) restart_interval: usize,
+    pub(crate) filter: FilterPolicy,
+}
+
+/// A table being written. Not finished, it leaves a file that nothing refers to.
+#[derive(Debug)]
+pub(crate) struct TableWriter {
+    file: Arc<dyn VfsFile>,
+    path: PathBuf,
+    id: u64,
+    store: u64,
+    settings: TableSettings,
+    block: BlockBuilder,
+    index: IndexBuilder,
+    /// Finished bytes that are not in the file yet.
+    buffer: Vec<u8>,
+    /// The length of the file, buffer included.
+    offset: u64,
+    hashes: Vec<KeyHash>,
+    properties: Properties,
+    io: Io,
+}
+
+/// A table that is complete and synced, but not yet named by the manifest.
+#[derive(Debug)]
+pub(crate) struct FinishedTable {
+    pub(crate) meta: TableMeta,
+    /// The hashes of its distinct user keys, to be asked of the filter as it was written.
+    pub(crate) hashes: Vec<KeyHash>,
+    pub(crate) io: Io,
+}
+
+impl TableWriter {
+    pub(crate) fn create(env: &TableEnv, id: u64, settings: &TableSettings) -> Result<Self> {
+        let path = FileName::Table(id).path(&env.dir);
+        let file = env.vfs.create(&path, FileKind::Table).context("create", &path)?;
+        Ok(Self {
+            file,
+            path,
+            id,
+            store: env.store,
+            settings: settings.clone(),
+            block: BlockBuilder::new(settings.restart_interval),
+            index: IndexBuilder::default(),
+            buffer: Vec::new(),
+            offset: 0,
+            hashes: Vec::new(),
+            properties: Properties::default(),
+            io: Io::default(),
+        })
+    }
+
+    /// Whether an entry was added yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.properties.entries == 0
+    }
+
+    /// The user key of the entry added last.
+    pub(crate) fn last_key(&self) -> &[u8] {
+        &self.properties.largest
+    }
+
+    /// The bytes of data so far.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.offset + self.block.size() as u64
+    }
+
+    /// Adds the next entry. Entries come in internal-key order.
+    pub(crate) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
+        let new_key = self.is_empty() || entry.key != self.last_key();
+        debug_assert!(self.is_empty() || entry.key >= self.last_key(), "entries come in order");
+        if new_key {
+            // Blocks are cut between user keys only, so that one read finds every version.
+            let size = self.block.size() + entry.key.len() + entry.value.len() + 16;
+            if !self.block.is_empty() && size > self.settings.block_bytes {
+                let separator = separator(self.last_key(), entry.key);
+                self.finish_block(&separator)?;
+            }
+            if self.is_empty() {
+                self.properties.smallest = entry.key.to_vec();
+                self.properties.min_seq = entry.seq;
+            }
+            self.properties.largest.clear();
+            self.properties.largest.extend_from_slice(entry.key);
+            self.hashes.push(KeyHash::of(entry.key));
+        }
+        self.block.add(entry);
+        let properties = &mut self.properties;
+        properties.entries += 1;
+        properties.keys += u64::from(new_key);
+        properties.tombstones += u64::from(entry.kind == EntryKind::Delete);
+        properties.key_bytes += entry.key.len() as u64;
+        properties.value_bytes += entry.value.len() as u64;
+        properties.min_seq = properties.min_seq.min(entry.seq);
+        properties.max_seq = properties.max_seq.max(entry.seq);
+        Ok(())
+    }
+
+    fn finish_block(&mut self, separator: &[u8]) -> Result<()> {
+        let contents = self.block.finish();
+        self.index.add(separator, self.offset);
+        self.push_block(contents, BlockType::Data);
+        if self.buffer.len() >= WRITE_BUFFER_BYTES { self.write_buffer() } else { Ok(()) }
+    }
+
+    /// Seals a block and puts it into the buffer; gives its checksum along.
+    fn push_block(&mut self, mut contents: Vec<u8>, block_type: BlockType) -> (Handle, u32) {
+        let handle = Handle { offset: self.offset, length: contents.len() as u64 };
+        seal_block(&mut contents, block_type, self.id, self.offset);
+        let checksum = contents.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        self.push(&contents);
+        (handle, checksum)
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+        self.offset += bytes.len() as u64;
+    }
+
+    fn write_buffer(&mut self) -> Result<()> {
+        let action = || format!("write {} bytes", self.buffer.len());
+        self.file.append(&self.buffer).context(action(), &self.path)?;
+        self.io.calls += 1;
+        self.io.bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes filter, index, properties and footer, and syncs the file. The table has at least one
+    /// entry.
+    pub(crate) fn finish(mut self) -> Result<FinishedTable> {
+        let largest = self.properties.largest.clone();
+        self.finish_block(&largest)?;
+        let data_end = self.offset;
+        self.properties.data_blocks = self.index.blocks() as u64;
+
+        let (mut filter, mut filter_checksum) = (Handle::default(), 0);
+        if let Some(contents) = filter::build(&self.settings.filter, &self.hashes) {
+            let padding = self.offset.next_multiple_of(FILTER_ALIGNMENT) - self.offset;
+            self.push(&[0; FILTER_ALIGNMENT as usize][..padding as usize]);
+            (filter, filter_checksum) = self.push_block(contents, BlockType::Filter);
+        }
+        let index = std::mem::take(&mut self.index).finish(data_end);
+        let (index, _) = self.push_block(index, BlockType::Index);
+        let properties = self.properties.encode();
+        let (properties, _) = self.push_block(properties, BlockType::Properties);
+        let footer = Footer {
+            filter,
+            index,
+            properties,
+            range_tombstones: Handle::default(),
+            table: self.id,
+            store: self.store,
+        };
+        let footer = footer.encode(self.offset);
+        let footer_checksum = Footer::checksum(&footer);
+        self.push(&footer);
+        self.write_buffer()?;
+        self.file.sync_all().context("sync", &self.path)?;
+
+        let properties = self.properties;
+        let meta = TableMeta {
+            id: self.id,
+            size: self.offset,
+            index_offset: index.offset,
+            filter_bytes: filter.length,
+            footer_checksum,
+            filter_checksum,
+            entries: properties.entries,
+            tombstones: properties.tombstones,
+            keys: properties.keys,
+            min_seq: properties.min_seq,
+            max_seq: properties.max_seq,
+            smallest: properties.smallest,
+            largest: properties.largest,
+        };
+        Ok(FinishedTable { meta, hashes: self.hashes, io: self.io })
+    }
+}

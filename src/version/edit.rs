@@ -1,0 +1,235 @@
+//! One change to the set of live tables, and the set that all changes so far amount to.
+//! See format.md, "Manifest".
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use std::collections::BTreeMap;
+
+use crate::codec::{Fields, PutFields};
+use crate::key::Seq;
+use crate::ledger::LEVELS;
+use crate::table::TableMeta;
+
+const ADDED: u8 = 1;
+const REMOVED: u8 = 2;
+const LOG: u8 = 3;
+const FLUSHED_SEQ: u8 = 4;
+const NEXT_FILE: u8 = 5;
+
+/// What a flush or compaction changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Edit {
+    pub(crate) added: Vec<(usize, TableMeta)>,
+    /// Level and id.
+    pub(crate) removed: Vec<(usize, u64)>,
+    /// The oldest log whose changes are not all in tables.
+    pub(crate) log: Option<u64>,
+    /// The newest sequence number that is in tables.
+    pub(crate) flushed_seq: Option<Seq>,
+    /// A number that no file has yet, nor any later one.
+    pub(crate) next_file: Option<u64>,
+}
+
+impl Edit {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (level, id) in &self.removed {
+            bytes.put_u8(REMOVED);
+            bytes.put_u8(*level as u8);
+            bytes.put_u64(*id);
+        }
+        for (level, meta) in &self.added {
+            bytes.put_u8(ADDED);
+            bytes.put_u8(*level as u8);
+            meta.encode(&mut bytes);
+        }
+        for (tag, field) in
+            [(LOG, self.log), (FLUSHED_SEQ, self.flushed_seq), (NEXT_FILE, self.next_file)]
+        {
+            if let Some(value) = field {
+                bytes.put_u8(tag);
+                bytes.put_u64(value);
+            }
+        }
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields::new(bytes);
+        let mut edit = Self::default();
+        let level =
+            |fields: &mut Fields<'_>| fields.u8().map(usize::from).filter(|&level| level < LEVELS);
+        while !fields.is_empty() {
+            match fields.u8()? {
+                ADDED => edit.added.push((level(&mut fields)?, TableMeta::decode(&mut fields)?)),
+                REMOVED => edit.removed.push((level(&mut fields)?, fields.u64()?)),
+                LOG => edit.log = Some(fields.u64()?),
+                FLUSHED_SEQ => edit.flushed_seq = Some(fields.u64()?),
+                NEXT_FILE => edit.next_file = Some(fields.u64()?),
+                _ => return None,
+            }
+        }
+        Some(edit)
+    }
+}
+
+/// What the manifest amounts to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct TableSet {
+    /// By id: the level, and what is known of the table.
+    pub(crate) tables: BTreeMap<u64, (usize, TableMeta)>,
+    pub(crate) log: u64,
+    pub(crate) flushed_seq: Seq,
+    pub(crate) next_file: u64,
+}
+
+impl TableSet {
+    /// Applies an edit, or says why it cannot follow what came before.
+    pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), String> {
+        for (level, id) in &edit.removed {
+            match self.tables.remove(id) {
+                Some((at, _)) if at == *level => {}
+                _ => {
+                    return Err(format!(
+                        "the removal of table {id}, which is not on level {level}"
+                    ));
+                }
+            }
+        }
+        for (level, meta) in &edit.added {
+            if self.tables.insert(meta.id, (*level, meta.clone())).is_some() {
+                return Err(format!("a second table {}", meta.id));
+            }
+        }
+        for (field, value) in [
+            (&mut self.log, edit.log),
+            (&mut self.flushed_seq, edit.flushed_seq),
+            (&mut self.next_file, edit.next_file),
+        ] {
+            if let Some(value) = value {
+                if value < *field {
+                    return Err(format!("a counter that goes back from {field} to {value}"));
+                }
+                *field = value;
+            }
+        }
+        Ok(())
+    }
+
+    /// The one edit that makes this set out of nothing.
+    pub(crate) fn as_edit(&self) -> Edit {
+        Edit {
+            added: self.tables.values().cloned().collect(),
+            removed: Vec::new(),
+            log: Some(self.log),
+            flushed_seq: Some(self.flushed_seq),
+            next_file: Some(self.next_file),
+        }
+    }
+
+    /// Says what is wrong with the set as a whole.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        for level in 1..LEVELS {
+            let mut tables: Vec<_> =
+                self.tables.values().filter(|(at, _)| *at == level).map(|(_, meta)| meta).collect();
+            tables.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+            let overlap =
+                tables.iter().zip(tables.iter().skip(1)).find(|(a, b)| a.largest >= b.smallest);
+            if let Some((a, b)) = overlap {
+                return Err(format!("tables {} and {} of level {level} overlapping", a.id, b.id));
+            }
+        }
+        for (_, meta) in self.tables.values() {
+            let sound = meta.smallest <= meta.largest
+                && meta.min_seq <= meta.max_seq
+                && meta.max_seq <= self.flushed_seq
+                && 0 < meta.keys
+                && meta.keys <= meta.entries
+                && meta.index_offset < meta.size
+                && meta.id < self.next_file;
+            if !sound {
+                return Err(format!("a record of table {} that contradicts itself", meta.id));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(id: u64, smallest: &[u8], largest: &[u8]) -> TableMeta {
+        TableMeta {
+            id,
+            size: 1000,
+            index_offset: 800,
+            filter_bytes: 200,
+            footer_checksum: 1,
+            filter_checksum: 2,
+            entries: 10,
+            tombstones: 1,
+            keys: 9,
+            min_seq: 1,
+            max_seq: 10,
+            smallest: smallest.to_vec(),
+            largest: largest.to_vec(),
+        }
+    }
+
+    fn sample() -> Edit {
+        Edit {
+            added: vec![(0, meta(5, b"", b"zz")), (6, meta(4, b"a", b"b"))],
+            removed: vec![(1, 3), (0, 2)],
+            log: Some(6),
+            flushed_seq: Some(10),
+            next_file: Some(8),
+        }
+    }
+
+    #[test]
+    fn an_edit_comes_back_and_no_cut_one_passes_for_it() {
+        let edit = sample();
+        let bytes = edit.encode();
+        assert_eq!(Edit::decode(&bytes), Some(edit.clone()));
+        for length in 0..bytes.len() {
+            assert_ne!(Edit::decode(&bytes[..length]), Some(edit.clone()));
+        }
+        assert_eq!(Edit::decode(&[99]), None);
+        assert_eq!(Edit::decode(&[REMOVED, 7, 0, 0, 0, 0, 0, 0, 0, 0]), None, "level 7");
+    }
+
+    #[test]
+    fn a_set_is_rebuilt_from_its_own_edit() {
+        let mut set = TableSet::default();
+        let edit = Edit { removed: vec![], ..sample() };
+        assert_eq!(set.apply(&edit), Ok(()));
+        assert_eq!(set.check(), Ok(()));
+        let mut again = TableSet::default();
+        assert_eq!(again.apply(&set.as_edit()), Ok(()));
+        assert_eq!(again, set);
+    }
+
+    #[test]
+    fn edits_that_cannot_follow_are_refused() {
+        let mut set = TableSet::default();
+        assert!(set.clone().apply(&sample()).is_err(), "removes tables that are not there");
+        set.apply(&Edit { removed: vec![], ..sample() }).expect("a first edit");
+        let added = Edit { added: vec![(3, meta(5, b"", b""))], ..Edit::default() };
+        assert!(set.clone().apply(&added).is_err(), "a second table 5");
+        let back = Edit { next_file: Some(7), ..Edit::default() };
+        assert!(set.clone().apply(&back).is_err(), "a counter going back");
+        for (level, bad) in [
+            (6, meta(6, b"b", b"c")),                              // overlaps table 4
+            (1, TableMeta { keys: 0, ..meta(6, b"x", b"y") }),     // no keys
+            (1, TableMeta { max_seq: 11, ..meta(6, b"x", b"y") }), // newer than flushed
+            (1, TableMeta { index_offset: 1000, ..meta(6, b"x", b"y") }), // no room for an index
+            (1, meta(9, b"x", b"y")),                              // a number not yet given
+            (1, meta(6, b"y", b"x")),                              // range upside down
+        ] {
+            let mut set = set.clone();
+            set.apply(&Edit { added: vec![(level, bad)], ..Edit::default() }).expect("it follows");
+            assert!(set.check().is_err());
+        }
+    }
+}

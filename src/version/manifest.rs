@@ -1,0 +1,210 @@
+//! The manifest: the log of edits, and the file `CURRENT` that names the one in force.
+
+use std::path::{Path, PathBuf};
+
+use super::edit::{Edit, TableSet};
+use crate::error::{Error, IoContext, Result};
+use crate::names::FileName;
+use crate::vfs::{FileKind, Vfs};
+use crate::wal::{Item, LogError, LogKind, LogReader, LogWriter, LostTail};
+
+/// The manifest is rewritten when it is this many times as long as its content needs …
+const REWRITE_FACTOR: u64 = 4;
+/// … but not before it has this many bytes.
+const REWRITE_FROM_BYTES: u64 = 64 * 1024;
+
+/// The first line of `CURRENT`, with the version of the store's layout.
+const CURRENT_HEADER: &str = "criba 1";
+
+/// The manifest being written.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    log: LogWriter,
+    set: TableSet,
+    /// Edits so far; each record's sequence number is its edit's.
+    edits: u64,
+    /// The length right after the last rewriting.
+    rewritten_bytes: u64,
+    store: u64,
+}
+
+impl Manifest {
+    /// Writes a new manifest that holds `set` in one edit; durable, but not yet in force.
+    pub(crate) fn create(
+        vfs: &dyn Vfs,
+        dir: &Path,
+        number: u64,
+        store: u64,
+        set: TableSet,
+    ) -> Result<Self> {
+        let path = FileName::Manifest(number).path(dir);
+        let mut log = LogWriter::create(vfs, &path, LogKind::Manifest, number, store, true)?;
+        let written = log.append([(0, set.as_edit().encode().as_slice())]);
+        written.and_then(|_| log.sync()).map_err(LogError::into_error)?;
+        let rewritten_bytes = log.length();
+        Ok(Self { log, set, edits: 1, rewritten_bytes, store })
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.log.number()
+    }
+
+    pub(crate) fn set(&self) -> &TableSet {
+        &self.set
+    }
+
+    /// Records an edit, durably.
+    pub(crate) fn record(&mut self, edit: &Edit) -> std::result::Result<(), LogError> {
+        let mut set = self.set.clone();
+        set.apply(edit).map_err(|found| {
+            LogError::Refused(Error::corrupt(
+                self.log.path(),
+                self.log.length(),
+                "an edit that follows",
+                found,
+            ))
+        })?;
+        self.log.append([(self.edits, edit.encode().as_slice())])?;
+        self.log.sync()?;
+        self.edits += 1;
+        self.set = set;
+        Ok(())
+    }
+
+    /// Whether the manifest has outgrown its content.
+    pub(crate) fn wants_rewriting(&self) -> bool {
+        self.log.length() > (REWRITE_FACTOR * self.rewritten_bytes).max(REWRITE_FROM_BYTES)
+    }
+
+    /// Goes on in a new manifest. An error of the first kind leaves this one in force; after one of
+    /// the second kind it is not known which is.
+    pub(crate) fn rewrite(
+        &mut self,
+        vfs: &dyn Vfs,
+        dir: &Path,
+        number: u64,
+    ) -> std::result::Result<u64, LogError> {
+        let next = Self::create(vfs, dir, number, self.store, self.set.clone())
+            .map_err(LogError::Refused)?;
+        set_current(vfs, dir, number)?;
+        let old = self.number();
+        *self = next;
+        Ok(old)
+    }
+
+    /// Reads a manifest. Every edit but the last was synced before the next was written, so damage
+    /// before the last one is refused, and a last one that is not whole was never in force.
+    pub(crate) fn read(
+        vfs: &dyn Vfs,
+        dir: &Path,
+        number: u64,
+    ) -> Result<(TableSet, u64, Option<LostTail>)> {
+        let path = FileName::Manifest(number).path(dir);
+        let reader = LogReader::open(vfs, &path, LogKind::Manifest, number);
+        let mut reader = match reader {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::Missing { path, named_by: FileName::Current.to_string() });
+            }
+            other => other?,
+        };
+        let store = reader
+            .header(LogKind::Manifest)?
+            .map_err(|found| Error::corrupt(&path, 0, "a manifest header", found))?;
+        let mut set = TableSet::default();
+        let mut edits = 0;
+        let mut lost = None;
+        loop {
+            match reader.next()? {
+                Item::Record { seq, offset, payload } => {
+                    let corrupt = |found| Error::corrupt(&path, offset, "a version edit", found);
+                    if seq != edits {
+                        return Err(corrupt(format!("edit number {seq} instead of {edits}")));
+                    }
+                    let edit = Edit::decode(&payload)
+                        .ok_or_else(|| corrupt("fields unknown to this criba".into()))?;
+                    set.apply(&edit).map_err(corrupt)?;
+                    edits += 1;
+                }
+                Item::Damage { offset, found } => {
+                    if reader.furthest_synced_from(offset)? > Some(offset) || edits == 0 {
+                        return Err(Error::corrupt(&path, offset, "a whole version edit", found));
+                    }
+                    let bytes = reader.length() - offset;
+                    lost = Some(LostTail::new(path.clone(), offset, bytes, found));
+                    break;
+                }
+                Item::End { .. } | Item::Eof => break,
+            }
+        }
+        if edits == 0 {
+            return Err(Error::corrupt(&path, reader.length(), "a version edit", "none"));
+        }
+        set.check().map_err(|found| Error::corrupt(&path, 0, "a sound set of tables", found))?;
+        Ok((set, store, lost))
+    }
+}
+
+/// Puts a manifest in force: writes `CURRENT.tmp`, syncs it, renames it, syncs the directory.
+pub(crate) fn set_current(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    number: u64,
+) -> std::result::Result<(), LogError> {
+    let temp = FileName::CurrentTemp.path(dir);
+    let current = FileName::Current.path(dir);
+    let body = format!("{CURRENT_HEADER}\n{}\n", FileName::Manifest(number));
+    let text = format!("{body}{:08x}\n", crc32fast::hash(body.as_bytes()));
+    let prepare = || {
+        match vfs.remove(&temp, FileKind::Current) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(e).context("remove", &temp);
+            }
+            _ => {}
+        }
+        let file = vfs.create(&temp, FileKind::Current).context("create", &temp)?;
+        file.append(text.as_bytes()).context("write", &temp)?;
+        file.sync_all().context("sync", &temp)
+    };
+    prepare().map_err(LogError::Refused)?;
+    // From here on a crash, or an error, may find either manifest in force.
+    vfs.rename(&temp, &current, FileKind::Current)
+        .context("rename to CURRENT", &temp)
+        .and_then(|()| vfs.sync_dir(dir).context("sync", dir))
+        .map_err(LogError::Broken)
+}
+
+/// The number of the manifest in force; `None` if there is no `CURRENT`.
+pub(crate) fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Option<u64>> {
+    let path: PathBuf = FileName::Current.path(dir);
+    let file = match vfs.open(&path, FileKind::Current) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other.context("open", &path)?,
+    };
+    let length = file.length().context("find the length", &path)?;
+    let corrupt = |found: &str| {
+        Err(Error::corrupt(&path, 0, "three lines: version, manifest, checksum", found))
+    };
+    if length > 256 {
+        return corrupt("a longer file");
+    }
+    let mut bytes = vec![0; length as usize];
+    file.read_exact_at(&mut bytes, 0).context("read", &path)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.split('\n').collect();
+    let [header, name, checksum, ""] = lines[..] else { return corrupt("other lines") };
+    let body = format!("{header}\n{name}\n");
+    if checksum != format!("{:08x}", crc32fast::hash(body.as_bytes())) {
+        return corrupt("another checksum");
+    }
+    if header != CURRENT_HEADER {
+        return Err(Error::Unsupported {
+            path,
+            supported: format!("a store of version \"{CURRENT_HEADER}\""),
+            found: format!("\"{header}\""),
+        });
+    }
+    match FileName::parse(name) {
+        Some(FileName::Manifest(number)) => Ok(Some(number)),
+        _ => corrupt("another name"),
+    }
+}

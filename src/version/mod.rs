@@ -1,0 +1,92 @@
+//! Versions: the set of live tables, by level, and the manifest that records it.
+//!
+//! A version never changes; a flush or compaction makes a new one, records the difference in the
+//! manifest, durably, and only then puts it in place. Invariants: L0 is ordered newest first; on
+//! every level below, tables are sorted and no two of them have a key in common.
+
+mod cursor;
+mod edit;
+mod manifest;
+
+use std::sync::Arc;
+
+pub(crate) use cursor::LevelCursor;
+pub(crate) use edit::{Edit, TableSet};
+pub(crate) use manifest::{Manifest, read_current, set_current};
+
+use crate::ledger::{LEVELS, Ledger, ProbeCounters};
+use crate::table::Table;
+
+/// A table at its level, with the counters for its probes there.
+#[derive(Debug, Clone)]
+pub(crate) struct LiveTable {
+    pub(crate) table: Arc<Table>,
+    pub(crate) counters: Arc<ProbeCounters>,
+}
+
+/// The live tables.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Version {
+    levels: [Vec<LiveTable>; LEVELS],
+}
+
+impl Version {
+    /// The tables of a level: L0 newest first, others in key order.
+    pub(crate) fn level(&self, level: usize) -> &[LiveTable] {
+        self.levels.get(level).map_or(&[], Vec::as_slice)
+    }
+
+    /// Every table with its level, L0 first.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &LiveTable)> {
+        self.levels
+            .iter()
+            .enumerate()
+            .flat_map(|(level, tables)| tables.iter().map(move |t| (level, t)))
+    }
+
+    /// The bytes of a level's files.
+    pub(crate) fn level_bytes(&self, level: usize) -> u64 {
+        self.level(level).iter().map(|live| live.table.meta().size).sum()
+    }
+
+    /// The tables of a level that have a key in `smallest ..= largest`.
+    pub(crate) fn overlapping<'a>(
+        &'a self,
+        level: usize,
+        smallest: &'a [u8],
+        largest: &'a [u8],
+    ) -> impl Iterator<Item = &'a LiveTable> {
+        self.level(level).iter().filter(move |live| live.table.meta().overlaps(smallest, largest))
+    }
+
+    /// The one table of a level below L0 that a lookup considers: the first whose last key is not
+    /// less than the key.
+    pub(crate) fn candidate(&self, level: usize, key: &[u8]) -> Option<&LiveTable> {
+        let tables = self.level(level);
+        let number = tables.partition_point(|live| live.table.meta().largest.as_slice() < key);
+        tables.get(number)
+    }
+
+    /// This version without some tables and with others. A table that is in both lists moves.
+    pub(crate) fn with(
+        &self,
+        removed: &[(usize, u64)],
+        added: &[(usize, Arc<Table>)],
+        ledger: &Ledger,
+    ) -> Self {
+        let mut next = self.clone();
+        for &(level, id) in removed {
+            next.levels[level].retain(|live| live.table.id() != id);
+        }
+        for (level, table) in added {
+            let counters = ledger.counters(table.id(), *level);
+            next.levels[*level].push(LiveTable { table: Arc::clone(table), counters });
+        }
+        let [l0, sorted @ ..] = &mut next.levels;
+        l0.sort_by_key(|live| std::cmp::Reverse(live.table.meta().max_seq));
+        for level in sorted {
+            level.sort_by(|a, b| a.table.meta().smallest.cmp(&b.table.meta().smallest));
+        }
+        next
+    }
+}

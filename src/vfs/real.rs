@@ -1,0 +1,222 @@
+//! The operating system's file system.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+
+use super::{AccessHint, FileKind, FileLock, Vfs, VfsFile};
+use crate::sync::{AtomicU64, Ordering};
+
+/// The operating system's file system. Reads are `pread`s, one system call each; no file is mapped.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealVfs;
+
+#[derive(Debug)]
+struct RealFile {
+    file: File,
+    /// Where the next append goes. One thread appends at a time; the others only sync and read.
+    end: AtomicU64,
+}
+
+impl RealFile {
+    fn open(options: &OpenOptions, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
+        let file = options.open(path)?;
+        let end = AtomicU64::new(file.metadata()?.len());
+        Ok(Arc::new(Self { file, end }))
+    }
+}
+
+impl VfsFile for RealFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn append(&self, data: &[u8]) -> io::Result<()> {
+        let end = self.end.load(Ordering::Acquire);
+        self.file.write_all_at(data, end)?;
+        self.end.store(end + data.len() as u64, Ordering::Release);
+        Ok(())
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(data, offset)?;
+        self.end.fetch_max(offset + data.len() as u64, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)?;
+        self.end.store(length, Ordering::Release);
+        Ok(())
+    }
+
+    fn preallocate(&self, length: u64) -> io::Result<()> {
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, length) {
+            // Not every file system can; the space is then found as it is written.
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            other => other.map_err(Into::into),
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn hint(&self, hint: AccessHint) -> io::Result<()> {
+        let advice = match hint {
+            AccessHint::Random => Advice::Random,
+            AccessHint::Sequential => Advice::Sequential,
+            AccessHint::DontNeed => Advice::DontNeed,
+        };
+        fadvise(&self.file, 0, None, advice).map_err(Into::into)
+    }
+}
+
+/// `flock` on an open file: it goes with the process, however that ends, and two opens conflict
+/// within one process too.
+#[derive(Debug)]
+struct RealLock {
+    _file: File,
+}
+
+impl FileLock for RealLock {}
+
+impl Vfs for RealVfs {
+    fn create(&self, path: &Path, _kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
+        RealFile::open(OpenOptions::new().read(true).write(true).create_new(true), path)
+    }
+
+    fn open(&self, path: &Path, _kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
+        RealFile::open(OpenOptions::new().read(true), path)
+    }
+
+    fn open_writable(&self, path: &Path, _kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
+        RealFile::open(OpenOptions::new().read(true).write(true), path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path, _kind: FileKind) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path, _kind: FileKind) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path, _kind: FileKind) -> io::Result<()> {
+        std::fs::hard_link(from, to)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
+    fn length(&self, path: &Path, _kind: FileKind) -> io::Result<u64> {
+        Ok(std::fs::metadata(path)?.len())
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        match std::fs::create_dir(dir) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                self.create_dir(parent_of(dir))?;
+                return self.create_dir(dir);
+            }
+            Err(e) => return Err(e),
+        }
+        self.sync_dir(parent_of(dir))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(RealLock { _file: file })),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+}
+
+/// The directory that holds the name `path`.
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appends_go_on_after_a_cut_and_after_reopening() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("f");
+        let file = RealVfs.create(&path, FileKind::Wal)?;
+        file.append(b"abcdef")?;
+        file.set_length(2)?;
+        file.append(b"XY")?;
+        drop(file);
+        let file = RealVfs.open_writable(&path, FileKind::Wal)?;
+        file.append(b"!")?;
+        assert_eq!(std::fs::read(&path)?, b"abXY!");
+        let mut past_the_end = [0; 3];
+        let error = file.read_exact_at(&mut past_the_end, 4).expect_err("only one byte is there");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        Ok(())
+    }
+
+    #[test]
+    fn a_name_is_never_written_over() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("f");
+        RealVfs.create(&path, FileKind::Table)?.append(b"kept")?;
+        let error = RealVfs.create(&path, FileKind::Table).expect_err("it exists");
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path)?, b"kept");
+        Ok(())
+    }
+
+    #[test]
+    fn a_lock_excludes_a_second_one_in_the_same_process() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("LOCK");
+        let first = RealVfs.lock(&path)?;
+        let error = RealVfs.lock(&path).expect_err("it is held");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        drop(first);
+        RealVfs.lock(&path).map(drop)
+    }
+
+    #[test]
+    fn directories_are_made_with_their_parents() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let deep = dir.path().join("a/b/c");
+        RealVfs.create_dir(&deep)?;
+        RealVfs.create_dir(&deep)?;
+        assert!(deep.is_dir());
+        let file = deep.join("file");
+        std::fs::write(&file, b"")?;
+        assert!(RealVfs.create_dir(&file).is_err());
+        Ok(())
+    }
+}

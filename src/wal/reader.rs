@@ -1,0 +1,312 @@
+//! Reading a log file back, record by record, up to where it stops being whole.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::frame::{
+    BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Frame, FrameKind, HeaderError, LogKind,
+    decode_file_header, decode_frame,
+};
+use crate::codec::Fields;
+use crate::error::{Error, IoContext, Result};
+use crate::key::Seq;
+use crate::vfs::{Vfs, VfsFile};
+
+/// What comes next in a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// A whole record.
+    Record {
+        seq: Seq,
+        /// Where its first frame starts.
+        offset: u64,
+        payload: Vec<u8>,
+    },
+    /// The log was closed here, and writers went on in log `next` (0: they did not).
+    End { next: u64 },
+    /// The file ends, or holds nothing but zeros from here on.
+    Eof,
+    /// From `offset` on the log is not whole.
+    Damage { offset: u64, found: String },
+}
+
+/// A log file being read from front to back.
+#[derive(Debug)]
+pub(crate) struct LogReader {
+    file: Arc<dyn VfsFile>,
+    path: PathBuf,
+    number: u64,
+    length: u64,
+    /// The block that `at` lies in, and where it starts.
+    block: Vec<u8>,
+    block_start: Option<u64>,
+    at: u64,
+}
+
+impl LogReader {
+    pub(crate) fn open(vfs: &dyn Vfs, path: &Path, kind: LogKind, number: u64) -> Result<Self> {
+        let file = vfs.open(path, kind.file_kind()).context("open", path)?;
+        let length = file.length().context("find the length", path)?;
+        let path = path.to_owned();
+        let at = FILE_HEADER_BYTES;
+        Ok(Self { file, path, number, length, block: Vec::new(), block_start: None, at })
+    }
+
+    /// Checks the file's header and gives the store's id, or says what is there instead. Files of
+    /// a newer version are refused with an error.
+    pub(crate) fn header(&mut self, kind: LogKind) -> Result<std::result::Result<u64, String>> {
+        self.load_block(0)?;
+        match decode_file_header(&self.block, kind, self.number) {
+            Ok(store) => Ok(Ok(store)),
+            Err(HeaderError::Damaged(found)) => Ok(Err(found)),
+            Err(HeaderError::Unsupported(found)) => Err(Error::Unsupported {
+                path: self.path.clone(),
+                supported: "version 1 without required features".into(),
+                found,
+            }),
+        }
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    fn load_block(&mut self, start: u64) -> Result<()> {
+        if self.block_start != Some(start) {
+            let length = BLOCK_BYTES.min(self.length.saturating_sub(start)) as usize;
+            self.block_start = None;
+            self.block.resize(length, 0);
+            let action = format!("read {length} bytes at offset {start}");
+            self.file.read_exact_at(&mut self.block, start).context(action, &self.path)?;
+            self.block_start = Some(start);
+        }
+        Ok(())
+    }
+
+    /// The bytes from `at` to the end of its block or of the file.
+    fn rest_of_block(&mut self, at: u64) -> Result<&[u8]> {
+        let start = at - at % BLOCK_BYTES;
+        self.load_block(start)?;
+        Ok(self.block.get((at - start) as usize..).unwrap_or_default())
+    }
+
+    /// Whether there is nothing but zeros from `at` on.
+    fn only_zeros_from(&mut self, mut at: u64) -> Result<bool> {
+        while at < self.length {
+            let rest = self.rest_of_block(at)?;
+            if rest.iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            at += rest.len() as u64;
+        }
+        Ok(true)
+    }
+
+    /// The next record, end or damage. After anything but a record there is no next item.
+    pub(crate) fn next(&mut self) -> Result<Item> {
+        let mut record: Option<(Seq, u64, Vec<u8>)> = None;
+        loop {
+            let left = BLOCK_BYTES - self.at % BLOCK_BYTES;
+            if left < FRAME_HEADER_BYTES {
+                self.at += left; // padding: no frame fits here
+            }
+            let (at, number) = (self.at, self.number);
+            let damage = |found: String, record: Option<(Seq, u64, Vec<u8>)>| {
+                let offset = record.map_or(at, |(_, offset, _)| offset);
+                Ok(Item::Damage { offset, found })
+            };
+            if at >= self.length {
+                return match record {
+                    None => Ok(Item::Eof),
+                    cut => damage("the end of the file within a record".into(), cut),
+                };
+            }
+            let frame = decode_frame(self.rest_of_block(at)?, number, at)
+                .map(|Frame { kind, seq, payload, .. }| (kind, seq, payload.to_vec()));
+            let (kind, seq, payload) = match frame {
+                Ok(frame) => frame,
+                Err(_) if record.is_none() && self.only_zeros_from(at)? => return Ok(Item::Eof),
+                Err(found) => return damage(found, record),
+            };
+            let frame_end = at + FRAME_HEADER_BYTES + payload.len() as u64;
+            record = match (kind, record) {
+                (FrameKind::Full, None) => {
+                    self.at = frame_end;
+                    return Ok(Item::Record { seq, offset: at, payload });
+                }
+                (FrameKind::First, None) => Some((seq, at, payload)),
+                (FrameKind::Middle | FrameKind::Last, Some((first_seq, offset, mut whole)))
+                    if first_seq == seq =>
+                {
+                    whole.extend_from_slice(&payload);
+                    if kind == FrameKind::Last {
+                        self.at = frame_end;
+                        return Ok(Item::Record { seq, offset, payload: whole });
+                    }
+                    Some((first_seq, offset, whole))
+                }
+                (FrameKind::End, None) => {
+                    return match Fields::new(&payload).u64() {
+                        Some(next) => Ok(Item::End { next }),
+                        None => damage("an end record without a log number".into(), None),
+                    };
+                }
+                (_, record) => return damage(format!("a {kind:?} frame out of order"), record),
+            };
+            self.at = frame_end;
+        }
+    }
+
+    /// Looks at every byte from `from` on for frames that are whole, and gives the furthest offset
+    /// that one of them says was synced; `None` if there are no such frames.
+    pub(crate) fn furthest_synced_from(&mut self, from: u64) -> Result<Option<u64>> {
+        let mut furthest = None;
+        let mut at = from;
+        while at < self.length {
+            let number = self.number;
+            let rest = self.rest_of_block(at)?;
+            let mut skip = 1;
+            match decode_frame(rest, number, at) {
+                Ok(frame) => {
+                    furthest = furthest.max(Some(frame.synced));
+                    skip = FRAME_HEADER_BYTES + frame.payload.len() as u64;
+                }
+                Err(_) if (rest.len() as u64) < FRAME_HEADER_BYTES => skip = rest.len() as u64,
+                Err(_) => {}
+            }
+            at += skip;
+        }
+        Ok(furthest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::writer::LogWriter;
+    use super::*;
+    use crate::vfs::RealVfs;
+
+    fn write(path: &Path, records: &[(Seq, Vec<u8>)], end: Option<u64>) -> Result<()> {
+        let _ = std::fs::remove_file(path);
+        let mut log = LogWriter::create(&RealVfs, path, LogKind::Wal, 4, 77, true)?;
+        for (seq, payload) in records {
+            log.append([(*seq, payload.as_slice())]).expect("a real file");
+        }
+        if let Some(next) = end {
+            log.finish(next, 99).expect("a real file");
+        }
+        assert_eq!(log.length(), std::fs::metadata(path).expect("it exists").len());
+        Ok(())
+    }
+
+    fn read(path: &Path) -> Result<Vec<Item>> {
+        let mut reader = LogReader::open(&RealVfs, path, LogKind::Wal, 4)?;
+        assert_eq!(reader.header(LogKind::Wal)?, Ok(77));
+        let mut items = Vec::new();
+        loop {
+            let item = reader.next()?;
+            let last = !matches!(item, Item::Record { .. });
+            items.push(item);
+            if last {
+                return Ok(items);
+            }
+        }
+    }
+
+    #[test]
+    fn records_of_every_size_come_back() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("000004.log");
+        // Around the block's end in every way, then records of several blocks.
+        let near_block = BLOCK_BYTES - FILE_HEADER_BYTES - FRAME_HEADER_BYTES;
+        for first in near_block - 60..=near_block + 5 {
+            let sizes = [first, 0, 1, 100, 3 * BLOCK_BYTES, 5];
+            let records: Vec<_> = sizes
+                .iter()
+                .enumerate()
+                .map(|(i, &size)| (i as u64 + 1, vec![i as u8 + 1; size as usize]))
+                .collect();
+            for end in [None, Some(5)] {
+                write(&path, &records, end)?;
+                let items = read(&path)?;
+                let read: Vec<_> = items
+                    .iter()
+                    .filter_map(|item| match item {
+                        Item::Record { seq, payload, .. } => Some((*seq, payload.clone())),
+                        _ => None,
+                    })
+                    .collect();
+                assert!(read == records, "first record of {first} bytes");
+                let expected = end.map_or(Item::Eof, |next| Item::End { next });
+                assert_eq!(items.last(), Some(&expected));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whatever is cut off, the records before the cut come back and nothing else does.
+    #[test]
+    fn a_log_cut_at_any_byte_gives_the_records_before_the_cut() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("000004.log");
+        let records: Vec<_> =
+            (1..=40_u64).map(|seq| (seq, vec![seq as u8; 30 * seq as usize])).collect();
+        write(&path, &records, Some(5))?;
+        let whole = std::fs::read(&path).expect("it exists");
+        let mut damaged = 0;
+        for length in FILE_HEADER_BYTES as usize..whole.len() {
+            std::fs::write(&path, &whole[..length]).expect("a real file");
+            let items = read(&path)?;
+            for (item, (seq, payload)) in items.iter().zip(&records) {
+                let Item::Record { seq: found, payload: bytes, .. } = item else { break };
+                assert_eq!((found, bytes), (seq, payload));
+            }
+            match items.last() {
+                Some(Item::Damage { offset, .. }) => {
+                    assert!(*offset < length as u64);
+                    damaged += 1;
+                }
+                Some(Item::Eof) => {}
+                other => panic!("cut to {length}: {other:?}"),
+            }
+        }
+        assert!(damaged > 20_000, "{damaged} cuts within a frame");
+        Ok(())
+    }
+
+    #[test]
+    fn zeros_behind_the_records_are_the_end_of_the_log() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("000004.log");
+        write(&path, &[(1, b"record".to_vec())], None)?;
+        let mut bytes = std::fs::read(&path).expect("it exists");
+        bytes.resize(100_000, 0);
+        std::fs::write(&path, &bytes).expect("a real file");
+        assert_eq!(read(&path)?.last(), Some(&Item::Eof));
+        bytes[90_000] = 1;
+        std::fs::write(&path, &bytes).expect("a real file");
+        assert!(matches!(read(&path)?.last(), Some(Item::Damage { .. })));
+        Ok(())
+    }
+
+    #[test]
+    fn frames_beyond_damage_are_found_again_and_tell_what_was_synced() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("000004.log");
+        let mut log = LogWriter::create(&RealVfs, &path, LogKind::Wal, 4, 77, true)?;
+        log.append([(1, &b"first"[..])]).expect("a real file");
+        log.sync().expect("a real file");
+        let synced = log.length();
+        log.append([(2, &b"second"[..])]).expect("a real file");
+        let mut bytes = std::fs::read(&path).expect("it exists");
+        bytes[FILE_HEADER_BYTES as usize + 5] ^= 1; // the first frame's length
+        std::fs::write(&path, &bytes).expect("a real file");
+        let mut reader = LogReader::open(&RealVfs, &path, LogKind::Wal, 4)?;
+        assert!(matches!(reader.next()?, Item::Damage { offset: FILE_HEADER_BYTES, .. }));
+        assert_eq!(reader.furthest_synced_from(FILE_HEADER_BYTES)?, Some(synced));
+        assert_eq!(reader.furthest_synced_from(synced + 1)?, None);
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! Replaying the write-ahead logs after a crash: a prefix of what was written, without a hole, and
+//! never less than what is recorded as synced.
+
+use std::path::{Path, PathBuf};
+
+use super::frame::{FILE_HEADER_BYTES, LogKind};
+use super::reader::{Item, LogReader};
+use crate::error::{Error, Result};
+use crate::key::Seq;
+use crate::names::FileName;
+use crate::vfs::Vfs;
+
+/// What a crash had left at the end of the logs without it being whole, and what recovery therefore
+/// dropped. None of it was recorded as synced. (Damage to the very last sync before a crash looks
+/// the same as a write that the crash cut short: nothing later says that the sync took place.)
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LostTail {
+    /// The log in which the first dropped byte lies.
+    pub path: PathBuf,
+    /// Where in it.
+    pub offset: u64,
+    /// Bytes dropped, in this log and the ones after it.
+    pub bytes: u64,
+    /// What stood there instead of a whole record.
+    pub found: String,
+}
+
+impl LostTail {
+    pub(crate) fn new(path: PathBuf, offset: u64, bytes: u64, found: String) -> Self {
+        Self { path, offset, bytes, found }
+    }
+}
+
+/// What a replay came to.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    /// The sequence number that the next write takes.
+    pub(crate) next_seq: Seq,
+    pub(crate) lost: Option<LostTail>,
+}
+
+/// The first place from which the logs are not whole.
+#[derive(Debug)]
+struct Hole {
+    path: PathBuf,
+    offset: u64,
+    found: String,
+    /// A frame from the hole on, in the hole's own log, that says that more than this was synced
+    /// proves that what is missing was, too.
+    limit: u64,
+    bytes: u64,
+}
+
+impl Hole {
+    /// The refusal to go on, when something from the hole on is recorded as synced.
+    fn refuse(&self) -> Error {
+        let expected = "a whole record, since what follows was recorded as synced";
+        Error::corrupt(&self.path, self.offset, expected, self.found.clone())
+    }
+}
+
+/// Gives every record of the logs, in order, to `apply`, which returns how many sequence numbers
+/// the record takes. The manifest names the log `first`; the first record has the sequence number
+/// `next_seq`.
+pub(crate) fn replay(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    store: u64,
+    logs: &[u64],
+    first: u64,
+    mut next_seq: Seq,
+    mut apply: impl FnMut(&Path, u64, Seq, &[u8]) -> Result<u64>,
+) -> Result<Replay> {
+    let mut hole: Option<Hole> = None;
+    // The log that an end record, or to begin with the manifest, says must come next.
+    let mut promised = Some(first);
+    for &number in logs {
+        let path = FileName::Log(number).path(dir);
+        let mut reader = LogReader::open(vfs, &path, LogKind::Wal, number)?;
+        if hole.is_none() {
+            if promised.is_some_and(|promised| promised != number) {
+                // A log that was made and never written to, because making it failed halfway.
+                if reader.furthest_synced_from(0)?.is_none() {
+                    continue;
+                }
+                break; // its promised predecessor is missing
+            }
+            match reader.header(LogKind::Wal)? {
+                Ok(found) if found == store => {}
+                Ok(found) => {
+                    let expected = format!("a log of store {store:016x}");
+                    return Err(Error::corrupt(&path, 0, expected, format!("store {found:016x}")));
+                }
+                Err(found) => {
+                    // A header is synced before anything refers to the log or is put into it. So
+                    // this is a log whose creation the crash cut short, or damage.
+                    if promised == Some(number) || reader.furthest_synced_from(0)?.is_some() {
+                        return Err(Error::corrupt(&path, 0, "a log header", found));
+                    }
+                    continue;
+                }
+            }
+        }
+        if hole.is_none() {
+            promised = None;
+            loop {
+                match reader.next()? {
+                    Item::Record { seq, offset, payload } if seq == next_seq => {
+                        next_seq += apply(&path, offset, seq, &payload)?;
+                    }
+                    Item::Record { seq, offset, .. } => {
+                        let found = format!("sequence number {seq} instead of {next_seq}");
+                        // What is missing before the first record was in an earlier log, and any
+                        // sync of this log covered that one.
+                        let limit = if offset == FILE_HEADER_BYTES { 0 } else { offset };
+                        hole = Some(Hole { path: path.clone(), offset, found, limit, bytes: 0 });
+                        break;
+                    }
+                    Item::Damage { offset, found } => {
+                        let limit = offset;
+                        hole = Some(Hole { path: path.clone(), offset, found, limit, bytes: 0 });
+                        break;
+                    }
+                    Item::End { next } => {
+                        promised = Some(next).filter(|&next| next != 0);
+                        break;
+                    }
+                    Item::Eof => break,
+                }
+            }
+        }
+        if let Some(hole) = &mut hole {
+            let own = hole.path == path;
+            let (from, limit) = if own { (hole.offset, hole.limit) } else { (0, 0) };
+            if reader.furthest_synced_from(from)? > Some(limit) {
+                return Err(hole.refuse());
+            }
+            hole.bytes += reader.length() - from;
+        }
+    }
+    if hole.is_none()
+        && let Some(number) = promised
+    {
+        let path = FileName::Log(number).path(dir);
+        return Err(Error::Missing { path, named_by: "the manifest or the log before it".into() });
+    }
+    let lost = hole.map(|hole| LostTail {
+        path: hole.path,
+        offset: hole.offset,
+        bytes: hole.bytes,
+        found: hole.found,
+    });
+    Ok(Replay { next_seq, lost })
+}
