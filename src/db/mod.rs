@@ -26,7 +26,7 @@ pub use write::Durability;
 use self::core::Core;
 use crate::batch::Batch;
 use crate::error::Result;
-use crate::ledger::{Explanation, Stats};
+use crate::ledger::{Counts, Explanation, Stats};
 use crate::options::Options;
 use crate::value::Value;
 
@@ -133,6 +133,17 @@ impl Db {
     /// As [`get`](Self::get).
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(key)?.is_some())
+    }
+
+    /// Looks a key up as [`get`](Self::get) does, and tells what this lookup added to the statistics:
+    /// the sum of what [`explain`](Self::explain) would list, without the list.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_counted(&self, key: impl AsRef<[u8]>) -> Result<(Option<Value>, Counts)> {
+        let mut counts = Counts::default();
+        let value = self.core()?.lookup(key.as_ref(), None, &mut counts)?;
+        Ok((value, counts))
     }
 
     /// Looks a key up as [`get`](Self::get) does, with the same reads and the same counts, and tells

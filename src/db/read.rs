@@ -4,7 +4,7 @@ use super::core::Core;
 use crate::error::Result;
 use crate::filter::KeyHash;
 use crate::key::{EntryKind, Seq};
-use crate::ledger::{Event, Outcome, Step, TableStep, Verdict};
+use crate::ledger::{Counts, Event, Outcome, Step, TableStep, Verdict};
 use crate::value::Value;
 use crate::version::LiveTable;
 
@@ -16,6 +16,12 @@ pub(crate) trait Trace {
 /// Follows nothing.
 impl Trace for () {
     fn step(&mut self, _: Step) {}
+}
+
+impl Trace for Counts {
+    fn step(&mut self, step: Step) {
+        *self += Self::from(&step);
+    }
 }
 
 impl Trace for Vec<Step> {
