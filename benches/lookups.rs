@@ -1,0 +1,52 @@
+//! Lookups of present and absent keys in a settled store of several levels, page cache warm.
+//!
+//! `cargo bench --bench lookups`. Times are this machine's; compare them within one run.
+
+use std::hint::black_box;
+
+use criba::{Db, FilterPolicy, Options};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+const KEYS: u64 = 200_000;
+
+fn key(i: u64) -> String {
+    format!("user{:012}", i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20)
+}
+
+fn options() -> Options {
+    Options::new().memtable_bytes(2 << 20).table_bytes(1 << 20).level_base_bytes(1 << 20)
+}
+
+fn load(dir: &std::path::Path, options: Options) -> criba::Result<Db> {
+    let db = options.open(dir)?;
+    for i in 0..KEYS {
+        db.put(key(i), [b'v'; 100])?;
+    }
+    db.wait_until_settled()?;
+    Ok(db)
+}
+
+fn get(c: &mut Criterion) {
+    let mut group = c.benchmark_group("get");
+    group.throughput(Throughput::Elements(1));
+    let arms = [
+        ("filters, no cache", options().cache_bytes(0)),
+        ("filters, cache", options()),
+        ("no filters, no cache", options().filter(FilterPolicy::none()).cache_bytes(0)),
+    ];
+    for (arm, options) in arms {
+        let dir = tempfile::tempdir().expect("a directory");
+        let db = load(dir.path(), options).expect("a store");
+        for (what, first) in [("absent", KEYS), ("present", 0)] {
+            let keys: Vec<_> = (first..first + KEYS).map(key).collect();
+            let mut next = keys.iter().cycle();
+            group.bench_function(format!("{what}, {arm}"), |b| {
+                b.iter(|| black_box(db.get(next.next().expect("a cycle")).expect("a sound store")));
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, get);
+criterion_main!(benches);
