@@ -61,7 +61,7 @@ fn probe(c: &mut Criterion) {
         let keys: Vec<_> = (first..first + KEYS).map(key).collect();
         let mut next = keys.iter().cycle();
         group.bench_function(name, |b| {
-            b.iter(|| black_box(table.verdict(next.next().expect("a cycle"))))
+            b.iter(|| black_box(table.verdict(next.next().expect("a cycle"))));
         });
     }
     group.finish();

@@ -52,7 +52,7 @@ pub enum Error {
         found: String,
     },
     /// The directory is not a criba store. It was left as it was.
-    #[error("{}: expected a criba store or an empty directory, found {found}", path.display())]
+    #[error("{}: expected a criba store, found {found}", path.display())]
     NotAStore {
         /// The directory.
         path: PathBuf,

@@ -34,7 +34,7 @@ pub(crate) struct JobContext<'a> {
 pub(crate) fn run(
     compaction: &Compaction,
     version: &Version,
-    context: JobContext<'_>,
+    context: &JobContext<'_>,
 ) -> Result<Vec<Arc<Table>>> {
     let (direction, plan) = (Direction::Forward, ReadPlan::Compaction);
     let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
@@ -70,9 +70,9 @@ pub(crate) fn write_tables(
     cursor: &mut dyn Cursor,
     expected_entries: u64,
     nothing_older: impl Fn(&[u8]) -> bool,
-    mut context: JobContext<'_>,
+    context: &JobContext<'_>,
 ) -> Result<Vec<Arc<Table>>> {
-    let mut outputs = Outputs { context: &context, begun: Vec::new(), tables: Vec::new() };
+    let mut outputs = Outputs { context, begun: Vec::new(), tables: Vec::new() };
     let mut survivors = Survivors::new(context.snapshots.clone());
     let written = outputs.write(cursor, expected_entries, nothing_older, &mut survivors);
     let Outputs { begun, tables, .. } = outputs;
@@ -85,7 +85,6 @@ pub(crate) fn write_tables(
                 // What cannot be removed now is removed at the next open: nothing refers to it.
                 let _ = context.env.vfs.remove(&path, FileKind::Table);
             }
-            context.snapshots.clear();
             Err(error)
         }
     }

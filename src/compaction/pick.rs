@@ -94,6 +94,7 @@ fn pick_from_level(version: &Version, level: usize, busy: &HashSet<u64>) -> Opti
             let meta = live.table.meta();
             let overlapped: u64 = version
                 .overlapping(level + 1, &meta.smallest, &meta.largest)
+                .iter()
                 .map(|below| below.table.meta().size)
                 .sum();
             let many_tombstones = 2 * meta.tombstones >= meta.entries;
@@ -128,18 +129,18 @@ fn complete(
     let largest = metas().map(|meta| &meta.largest).max()?.clone();
     let nothing_below = |meta: &crate::table::TableMeta| {
         (output_level + 1..LEVELS)
-            .all(|level| version.overlapping(level, &meta.smallest, &meta.largest).next().is_none())
+            .all(|level| version.overlapping(level, &meta.smallest, &meta.largest).is_empty())
     };
     let apart = |meta: &crate::table::TableMeta| {
         let alone =
             metas().filter(|other| other.overlaps(&meta.smallest, &meta.largest)).count() == 1;
-        alone && version.overlapping(output_level, &meta.smallest, &meta.largest).next().is_none()
+        alone && version.overlapping(output_level, &meta.smallest, &meta.largest).is_empty()
     };
     // Tombstones that reach the bottom are worth a rewriting, which drops them.
     let moves = metas().all(|meta| apart(meta) && !(meta.tombstones > 0 && nothing_below(meta)));
     if !moves {
         let below = version.overlapping(output_level, &smallest, &largest);
-        inputs.extend(below.map(|live| (output_level, live.clone())));
+        inputs.extend(below.iter().map(|live| (output_level, live.clone())));
     }
     let free = inputs.iter().all(|(_, live)| !busy.contains(&live.table.id()));
     free.then_some(Compaction { inputs, output_level, moves })

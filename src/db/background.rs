@@ -1,5 +1,6 @@
 //! Flushes and compactions, on threads of their own or inside the calls that make them due.
 
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +14,13 @@ use crate::ledger::Event;
 use crate::memtable::MemtableCursor;
 use crate::names::FileName;
 use crate::sync::{Ordering, spawn};
+use crate::table::Table;
 use crate::version::{Edit, Version};
 use crate::vfs::FileKind;
 
 /// How long failing work waits before it is tried again: this long at first, then twice as long
 /// each time, up to the second value.
-const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 impl Core {
     /// Starts the threads that the options ask for.
@@ -89,21 +91,21 @@ impl Core {
         }
     }
 
-    fn job_context<'a>(
-        &'a self,
+    /// Lets a job have what it needs of the store.
+    fn with_job_context<T>(
+        &self,
         snapshots: Vec<Seq>,
-        numbers: &'a dyn Fn() -> u64,
-        cancelled: &'a dyn Fn() -> bool,
-        settings: &'a crate::table::TableSettings,
-    ) -> JobContext<'a> {
-        JobContext {
+        table_bytes: u64,
+        job: impl FnOnce(JobContext<'_>) -> Result<T>,
+    ) -> Result<T> {
+        job(JobContext {
             env: &self.env,
-            settings,
-            table_bytes: self.options.table_bytes,
+            settings: &self.options.table_settings(),
+            table_bytes,
             snapshots,
-            new_number: numbers,
-            cancelled,
-        }
+            new_number: &|| self.new_number(),
+            cancelled: &|| self.state.lock().stop,
+        })
     }
 
     /// Flushes the oldest sealed memtable to one L0 table; false if there is none.
@@ -114,16 +116,11 @@ impl Core {
         // everything before, and the log itself can go as soon as the table is there.
         self.close_earlier_logs()?;
         let snapshots = self.state.lock().snapshots.keys().copied().collect();
-        let settings = self.options.table_settings();
-        let (numbers, cancelled) = (|| self.new_number(), || self.state.lock().stop);
-        let mut context = self.job_context(snapshots, &numbers, &cancelled, &settings);
-        context.table_bytes = u64::MAX;
-        let mut cursor = MemtableCursor::new(
-            Arc::clone(memtable),
-            Direction::Forward,
-            std::ops::Bound::Unbounded,
-        );
-        let tables = write_tables(&mut cursor, memtable.len(), |_| false, context)?;
+        let start = Bound::Unbounded;
+        let mut cursor = MemtableCursor::new(Arc::clone(memtable), Direction::Forward, start);
+        let tables = self.with_job_context(snapshots, u64::MAX, |context| {
+            write_tables(&mut cursor, memtable.len(), |_| false, &context)
+        })?;
 
         let next = view.sealed.iter().rev().nth(1).unwrap_or(&view.memtable);
         let edit = Edit {
@@ -133,11 +130,7 @@ impl Core {
             ..Edit::default()
         };
         let added: Vec<_> = tables.iter().map(|table| (0, Arc::clone(table))).collect();
-        self.install(edit, &added, true).inspect_err(|_| {
-            for table in &tables {
-                table.make_obsolete();
-            }
-        })?;
+        self.install(edit, &added, true).inspect_err(|error| discard(&tables, error))?;
         self.env.ledger.note(Event::Flush);
         self.remove(FileName::Log(memtable.log()), FileKind::Wal);
         Ok(true)
@@ -180,10 +173,9 @@ impl Core {
         let tables: Vec<_> = if compaction.moves {
             compaction.inputs.iter().map(|(_, live)| Arc::clone(&live.table)).collect()
         } else {
-            let settings = self.options.table_settings();
-            let (numbers, cancelled) = (|| self.new_number(), || self.state.lock().stop);
-            let context = self.job_context(snapshots, &numbers, &cancelled, &settings);
-            run(compaction, version, context)?
+            self.with_job_context(snapshots, self.options.table_bytes, |context| {
+                run(compaction, version, &context)
+            })?
         };
         let output = compaction.output_level;
         let edit = Edit {
@@ -199,17 +191,12 @@ impl Core {
             }
             return installed;
         }
-        if installed.is_ok() {
-            self.env.ledger.note(Event::Compaction);
-            for (_, live) in &compaction.inputs {
-                live.table.make_obsolete();
-            }
-        } else {
-            for table in &tables {
-                table.make_obsolete();
-            }
+        installed.inspect_err(|error| discard(&tables, error))?;
+        self.env.ledger.note(Event::Compaction);
+        for (_, live) in &compaction.inputs {
+            live.table.make_obsolete();
         }
-        installed
+        Ok(())
     }
 
     /// Flushes every sealed memtable on this thread.
@@ -289,6 +276,16 @@ impl Core {
             if *count == 0 {
                 state.snapshots.remove(&seq);
             }
+        }
+    }
+}
+
+/// Lets tables go that could not be installed. Where it is in doubt whether the manifest names them,
+/// they stay, and the next open decides.
+fn discard(tables: &[Arc<Table>], error: &Error) {
+    if !matches!(error, Error::Poisoned { .. }) {
+        for table in tables {
+            table.make_obsolete();
         }
     }
 }

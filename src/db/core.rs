@@ -1,11 +1,11 @@
 //! What all handles and threads of an open store share.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::RecoveryReport;
 use super::write::Writer;
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::key::Seq;
 use crate::memtable::Memtable;
 use crate::names::FileName;
@@ -63,7 +63,7 @@ pub(crate) struct State {
 
 /// An open store.
 ///
-/// Locks are taken in this order: `writer`, `unclosed`, `manifest`, `state`.
+/// Locks are taken in this order: `writer`, `closing`, `unclosed`, `manifest`, `state`.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) options: Options,
@@ -77,8 +77,11 @@ pub(crate) struct Core {
     pub(crate) next_file: AtomicU64,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) requests: super::write::Requests,
-    pub(crate) unclosed: Mutex<Vec<UnclosedLog>>,
-    /// The length of `unclosed`, to be looked at without its lock.
+    /// Held while logs are being closed, so that a sync waits for a closing under way.
+    pub(crate) closing: Mutex<()>,
+    /// Oldest first.
+    pub(crate) unclosed: Mutex<VecDeque<UnclosedLog>>,
+    /// The number of logs whose end is not synced, to be looked at without a lock.
     pub(crate) unclosed_count: AtomicUsize,
     pub(crate) manifest: Mutex<Manifest>,
     pub(crate) state: Mutex<State>,
@@ -131,18 +134,26 @@ impl Core {
     /// Writes and syncs the end record of every log that is not in use any more, oldest first. From
     /// then on a sync of the log in use covers all that was written before.
     pub(crate) fn close_earlier_logs(&self) -> Result<()> {
-        let mut unclosed = self.unclosed.lock();
-        while let Some(first) = unclosed.first_mut() {
-            let UnclosedLog { log, next, next_seq } = first;
-            log.finish(*next, *next_seq).map_err(|error| self.judge(error))?;
-            unclosed.remove(0);
-            self.unclosed_count.store(unclosed.len(), Ordering::Release);
+        let _closing = self.closing.lock();
+        // The queue's own lock is held for moments only: a writer that seals its memtable does not
+        // wait for a sync.
+        let next = || self.unclosed.lock().pop_front();
+        while let Some(mut unclosed) = next() {
+            let UnclosedLog { log, next, next_seq } = &mut unclosed;
+            if let Err(error) = log.finish(*next, *next_seq) {
+                self.unclosed.lock().push_front(unclosed);
+                return Err(self.judge(error));
+            }
+            self.unclosed_count.fetch_sub(1, Ordering::Release);
         }
         Ok(())
     }
 
     /// Records an edit and puts the version that it makes in place: durably, then visibly. A flush
     /// says so, and its memtable, the oldest sealed one, goes in the same step.
+    ///
+    /// After [`Error::Poisoned`] the manifest may or may not hold the edit, so what it names must
+    /// stay; after any other error it does not.
     pub(crate) fn install(
         &self,
         mut edit: Edit,
@@ -212,9 +223,4 @@ impl Core {
     pub(crate) fn hold_lock(&self) -> Result<Arc<dyn FileLock>> {
         self.lock.lock().clone().ok_or(Error::Closed)
     }
-}
-
-/// Makes a directory's entries durable.
-pub(crate) fn sync_dir(env: &TableEnv) -> Result<()> {
-    env.vfs.sync_dir(&env.dir).context("sync", &env.dir)
 }

@@ -1,11 +1,12 @@
 //! Opening a store: refuse what is not one, lock it, read the manifest, replay the logs.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::core::{Core, State, View, sync_dir};
+use super::core::{Core, State, View};
 use super::write::{Requests, Writer};
 use crate::batch::for_each_change;
 use crate::cache::BlockCache;
@@ -168,7 +169,8 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
         next_file,
         writer: Mutex::new(Writer { log, next_seq }),
         requests: Requests::default(),
-        unclosed: Mutex::new(Vec::new()),
+        closing: Mutex::new(()),
+        unclosed: Mutex::new(VecDeque::new()),
         unclosed_count: AtomicUsize::new(0),
         manifest: Mutex::new(manifest),
         state: Mutex::new(State::default()),
@@ -180,7 +182,8 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
     });
     core.start_threads()?;
     if core.is_inline() {
-        core.compact_while_due()?;
+        // A compaction that fails here fails again where it is next due, and says so there.
+        let _ = core.compact_while_due();
     }
     Ok(core)
 }
@@ -295,7 +298,7 @@ fn replay_logs(
         };
         let start = std::ops::Bound::Unbounded;
         let mut cursor = MemtableCursor::new(Arc::clone(memtable), Direction::Forward, start);
-        written.extend(write_tables(&mut cursor, memtable.len(), |_| false, context)?);
+        written.extend(write_tables(&mut cursor, memtable.len(), |_| false, &context)?);
         Ok::<_, Error>(())
     };
     let first_seq = set.flushed_seq + 1;
@@ -320,7 +323,6 @@ fn replay_logs(
     if !memtable.is_empty() {
         flush(&memtable, &mut written)?;
     }
-    sync_dir(env)?;
     report.logs = logs.len();
     report.changes = replayed.next_seq - first_seq;
     report.lost_tail = replayed.lost;

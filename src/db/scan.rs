@@ -39,13 +39,13 @@ impl Range {
         core: &Core,
         snapshot: Option<Seq>,
         bounds: &impl RangeBounds<K>,
-    ) -> Result<Self> {
+        lock: Arc<dyn FileLock>,
+    ) -> Self {
         let view = core.view.load_full();
         let seq = snapshot.unwrap_or_else(|| core.visible.load(Ordering::Acquire));
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let bounds = (owned(bounds.start_bound()), owned(bounds.end_bound()));
-        let lock = core.hold_lock()?;
-        Ok(Self { view, seq, bounds, front: None, back: None, ended: false, lock })
+        Self { view, seq, bounds, front: None, back: None, ended: false, lock }
     }
 
     /// The next item from one end.

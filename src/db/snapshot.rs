@@ -17,7 +17,6 @@ use crate::vfs::FileLock;
 pub struct Snapshot {
     core: Arc<Core>,
     seq: Seq,
-    #[expect(dead_code, reason = "held, not used: it keeps the directory locked")]
     lock: Arc<dyn FileLock>,
 }
 
@@ -59,7 +58,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::range`](crate::Db::range).
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Range> {
-        Range::new(&self.core, Some(self.seq), &bounds)
+        Ok(Range::new(&self.core, Some(self.seq), &bounds, Arc::clone(&self.lock)))
     }
 
     /// As [`Db::prefix`](crate::Db::prefix).
@@ -67,7 +66,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::range`](crate::Db::range).
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
-        Range::new(&self.core, Some(self.seq), &prefix_bounds(prefix.as_ref()))
+        self.range(prefix_bounds(prefix.as_ref()))
     }
 }
 

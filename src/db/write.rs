@@ -189,11 +189,9 @@ impl Core {
         );
         let log = log.inspect_err(|_| self.remove(name, FileKind::Wal))?;
         let old = std::mem::replace(&mut writer.log, log);
-        {
-            let mut unclosed = self.unclosed.lock();
-            unclosed.push(UnclosedLog { log: old, next: number, next_seq: writer.next_seq });
-            self.unclosed_count.store(unclosed.len(), Ordering::Release);
-        }
+        self.unclosed_count.fetch_add(1, Ordering::Release);
+        let unclosed = UnclosedLog { log: old, next: number, next_seq: writer.next_seq };
+        self.unclosed.lock().push_back(unclosed);
         let _state = self.state.lock();
         let mut view = View::clone(&self.view.load());
         let full = std::mem::replace(&mut view.memtable, Arc::new(Memtable::new(number)));

@@ -49,14 +49,17 @@ impl Version {
         self.level(level).iter().map(|live| live.table.meta().size).sum()
     }
 
-    /// The tables of a level that have a key in `smallest ..= largest`.
-    pub(crate) fn overlapping<'a>(
-        &'a self,
+    /// The tables of a level below L0 that have a key in `smallest ..= largest`.
+    pub(crate) fn overlapping(
+        &self,
         level: usize,
-        smallest: &'a [u8],
-        largest: &'a [u8],
-    ) -> impl Iterator<Item = &'a LiveTable> {
-        self.level(level).iter().filter(move |live| live.table.meta().overlaps(smallest, largest))
+        smallest: &[u8],
+        largest: &[u8],
+    ) -> &[LiveTable] {
+        let tables = self.level(level);
+        let first = tables.partition_point(|live| live.table.meta().largest.as_slice() < smallest);
+        let after = tables.partition_point(|live| live.table.meta().smallest.as_slice() <= largest);
+        tables.get(first..after).unwrap_or_default()
     }
 
     /// The one table of a level below L0 that a lookup considers: the first whose last key is not
