@@ -1,4 +1,56 @@
-//! criba: an embedded key-value store for lookups that mostly miss.
+//! An embedded key-value store for workloads that mostly ask for keys that are not there.
+//!
+//! criba is a small LSM tree. Writes go to a log and a sorted table in memory; full memtables become
+//! sorted files, *SSTables*, which are merged level by level in the background. Every SSTable has a
+//! Bloom filter of its own keys. The filters are in memory, verified, before the first lookup, and
+//! are asked before anything is read: an absent key costs a disk read only where a filter is
+//! mistaken, at a rate that you choose, and every read made or avoided is counted.
+//!
+//! ```
+//! # fn main() -> criba::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("store");
+//! let db = criba::Db::open(path)?;
+//! db.put("mara", "mara@example.org")?;
+//! db.flush()?; // into an SSTable, so that there is something to read from
+//!
+//! assert_eq!(db.get("mara")?.unwrap(), "mara@example.org");
+//! assert_eq!(db.stats().total().disk_reads, 1);
+//!
+//! assert_eq!(db.get("maria")?, None);
+//! assert_eq!(db.stats().total().disk_reads, 1); // no further read: there is no such key
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to begin
+//! * [`Db::open`] opens a store or makes one; [`Options`] says how.
+//! * [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::range`], [`Db::prefix`]; several changes at
+//!   once with a [`Batch`]; a fixed moment to read from with [`Db::snapshot`].
+//! * [`Db::stats`] counts what lookups met, [`Db::tables`] lists what there is, [`Db::explain`] tells
+//!   one lookup step by step.
+//! * [`vfs`] is the file layer, to be counted, failed or replaced.
+//! * [`TableFile`] looks at one SSTable on its own.
+//!
+//! # What a lookup costs
+//! Memtables first, in memory. Then, from the newest table to the oldest, those whose key range
+//! covers the key: all on L0, at most one on each level below. Each is asked through its filter,
+//! without I/O. "No" is certain. For "maybe" the index, in memory too, names the one data block that
+//! can hold the key, and the block cache or one disk read brings it. So a present key costs one
+//! block, and each mistaken filter on the way one more.
+//!
+//! # What a write survives
+//! An acknowledged write survives a crash of the process, or, with [`Durability::Synced`], a power
+//! failure. [`Db::sync`] makes all earlier writes synced. After a crash the store holds a prefix of
+//! what was written: no hole, at least everything synced, batches whole. What a crash left half
+//! written is dropped and reported ([`Db::recovery`]); damage to what had been synced makes opening
+//! fail instead, and names the file and the offset.
+//!
+//! # When bytes are damaged
+//! Every block has a checksum, bound to its file and its place, and is verified each time it is read
+//! from disk. A damaged data block is an error for the keys in it. A damaged filter is none: its
+//! table answers "maybe", and is counted as degraded ([`FilterInfo::Degraded`], [`Counts::degraded`]).
+//! No bytes in a file make the library panic.
 
 #[cfg(not(all(unix, target_pointer_width = "64")))]
 compile_error!("criba is made for 64-bit Unix systems");
@@ -36,3 +88,8 @@ pub use options::Options;
 pub use table::{FilterInfo, IndexEntry, TableEntry, TableFile, TableProperties};
 pub use value::Value;
 pub use wal::LostTail;
+
+/// The README's examples, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,10 +1,8 @@
 //! What a user sets. The rooms of the engine take their own plain settings, made from these.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::compaction::PickSettings;
-use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::filter::FilterPolicy;
 use crate::table::TableSettings;
@@ -187,20 +185,7 @@ impl Options {
         self
     }
 
-    /// Opens the store in a directory, or makes one there, and recovers what a crash has left.
-    ///
-    /// Every table is opened: one read each, and one for its filter.
-    ///
-    /// # Errors
-    /// [`Error::InvalidOption`] and [`Error::NotAStore`] change nothing; [`Error::Locked`] when the
-    /// store is open already; [`Error::Corrupt`], [`Error::Missing`] and [`Error::Unsupported`] name
-    /// the file that stands in the way; [`Error::Io`].
-    pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
-        self.check()?;
-        Db::open_with(dir.as_ref(), self)
-    }
-
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let refuse = |option, reason: String| Err(Error::InvalidOption { option, reason });
         if let Err(reason) = self.filter.check() {
             return refuse("filter", reason);

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use super::RecoveryReport;
-use super::write::Writer;
+use super::queue::{Requests, Writer};
+use super::report::RecoveryReport;
 use crate::error::{Error, Result};
 use crate::key::Seq;
 use crate::memtable::Memtable;
@@ -76,7 +76,7 @@ pub(crate) struct Core {
     pub(crate) visible: AtomicU64,
     pub(crate) next_file: AtomicU64,
     pub(crate) writer: Mutex<Writer>,
-    pub(crate) requests: super::write::Requests,
+    pub(crate) requests: Requests,
     /// Held while logs are being closed, so that a sync waits for a closing under way.
     pub(crate) closing: Mutex<()>,
     /// Oldest first.

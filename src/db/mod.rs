@@ -8,7 +8,9 @@ mod background;
 pub(crate) mod core;
 mod info;
 mod open;
+mod queue;
 mod read;
+mod report;
 mod scan;
 mod snapshot;
 mod write;
@@ -18,10 +20,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use info::TableInfo;
-pub use open::RecoveryReport;
+pub use queue::Durability;
+pub use report::RecoveryReport;
 pub use scan::Range;
 pub use snapshot::Snapshot;
-pub use write::Durability;
 
 use self::core::Core;
 use crate::batch::Batch;
@@ -55,10 +57,6 @@ impl Db {
     /// As [`Options::open`].
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(dir)
-    }
-
-    pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Self> {
-        Ok(Self(Arc::new(Handle(open::open(dir, options)?))))
     }
 
     fn core(&self) -> Result<&Arc<Core>> {
@@ -247,5 +245,20 @@ impl Db {
     /// sync.
     pub fn close(self) -> Result<()> {
         self.0.0.close()
+    }
+}
+
+impl Options {
+    /// Opens the store in a directory, or makes one there, and recovers what a crash has left.
+    ///
+    /// Every table is opened: one read each, and one for its filter.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) and [`Error::NotAStore`](crate::Error::NotAStore) change nothing; [`Error::Locked`](crate::Error::Locked) when the
+    /// store is open already; [`Error::Corrupt`](crate::Error::Corrupt), [`Error::Missing`](crate::Error::Missing) and [`Error::Unsupported`](crate::Error::Unsupported) name
+    /// the file that stands in the way; [`Error::Io`](crate::Error::Io).
+    pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
+        self.check()?;
+        Ok(Db(Arc::new(Handle(open::open(dir.as_ref(), self)?))))
     }
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::core::{Core, State, View};
-use super::write::{Requests, Writer};
+use super::queue::{Requests, Writer};
+use super::report::RecoveryReport;
 use crate::batch::for_each_change;
 use crate::cache::BlockCache;
 use crate::compaction::{JobContext, write_tables};
@@ -24,26 +25,10 @@ use crate::sync::{
 use crate::table::{FilePool, Table, TableEnv};
 use crate::version::{Manifest, TableSet, Version, read_current, set_current};
 use crate::vfs::{FileKind, FileLock, Vfs};
-use crate::wal::{LogError, LogKind, LogWriter, LostTail, replay};
+use crate::wal::{LogError, LogKind, LogWriter, replay};
 
 /// Tables are opened by this many threads at most.
 const OPENING_THREADS: usize = 8;
-
-/// What opening a store found and mended.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct RecoveryReport {
-    /// Write-ahead logs read.
-    pub logs: usize,
-    /// Changes replayed from them, now in tables.
-    pub changes: u64,
-    /// What a crash had left of unsynced writes at the end of the logs, if it was not whole.
-    pub lost_tail: Option<LostTail>,
-    /// The same for the manifest: a flush or compaction that was being recorded.
-    pub lost_edit: Option<LostTail>,
-    /// Files removed because nothing refers to them.
-    pub removed_files: usize,
-}
 
 /// The files in a directory.
 #[derive(Debug, Default)]

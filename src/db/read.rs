@@ -4,7 +4,8 @@ use super::core::Core;
 use crate::error::Result;
 use crate::filter::KeyHash;
 use crate::key::{EntryKind, Seq};
-use crate::ledger::{Counts, Event, Outcome, Step, TableStep, Verdict};
+use crate::ledger::{Counts, Event, LEVELS, Outcome, Step, TableStep, Verdict};
+use crate::sync::Ordering;
 use crate::value::Value;
 use crate::version::LiveTable;
 
@@ -42,8 +43,7 @@ impl Core {
         // The view first, then the sequence number: a compaction between the two may drop, from
         // newer views, what only an older sequence number could see.
         let view = self.view.load();
-        let seq =
-            snapshot.unwrap_or_else(|| self.visible.load(std::sync::atomic::Ordering::Acquire));
+        let seq = snapshot.unwrap_or_else(|| self.visible.load(Ordering::Acquire));
 
         for (age, memtable) in std::iter::once(&view.memtable).chain(&view.sealed).enumerate() {
             let found = memtable.get(key, seq);
@@ -55,7 +55,7 @@ impl Core {
 
         let hash = KeyHash::of(key);
         let l0 = view.version.level(0).iter().map(|live| (0, live));
-        let below = (1..crate::LEVELS)
+        let below = (1..LEVELS)
             .filter_map(|level| view.version.candidate(level, key).map(|live| (level, live)));
         for (level, live) in l0.chain(below) {
             let (step, found) = probe(live, key, seq, hash)?;

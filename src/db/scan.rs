@@ -7,6 +7,7 @@ use super::core::{Core, View};
 use crate::error::Result;
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::{EntryKind, Seq};
+use crate::ledger::LEVELS;
 use crate::memtable::MemtableCursor;
 use crate::sync::Ordering;
 use crate::table::{ReadPlan, TableCursor};
@@ -150,7 +151,7 @@ impl Visible {
             let table = Arc::clone(&live.table);
             cursors.push(Box::new(TableCursor::new(table, direction, start, plan)?));
         }
-        for level in 1..crate::LEVELS {
+        for level in 1..LEVELS {
             let tables = view.version.level(level);
             cursors.push(Box::new(LevelCursor::new(tables, direction, start, plan)?));
         }

@@ -1,72 +1,23 @@
 //! The write path: log, then memtable, then acknowledgement; writers that wait go together.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, Job, UnclosedLog, View};
+use super::queue::{Durability, Request, Writer};
 use crate::batch::{Batch, for_each_change};
 use crate::error::{Error, Result};
-use crate::key::Seq;
 use crate::ledger::Event;
 use crate::memtable::Memtable;
 use crate::names::FileName;
-use crate::sync::{Mutex, OnceLock, Ordering, sleep};
+use crate::sync::{Ordering, sleep};
 use crate::vfs::FileKind;
 use crate::wal::{LogKind, LogWriter};
 
-/// What an acknowledged write survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Durability {
-    /// A crash of the process: the operating system has the data.
-    #[default]
-    Buffered,
-    /// A power failure: the data is synced, and so is everything written before it.
-    Synced,
-}
-
-/// A group takes no further batches beyond this many bytes.
-const GROUP_BYTES: usize = 4 << 20;
 /// Writers wait when this many memtables wait to be flushed.
 const MAX_SEALED: usize = 2;
 /// How long each write waits when L0 has grown too far.
 const SLOW_WRITE: Duration = Duration::from_millis(1);
-
-/// What the one writer at a time holds.
-#[derive(Debug)]
-pub(crate) struct Writer {
-    pub(crate) log: LogWriter,
-    pub(crate) next_seq: Seq,
-}
-
-/// A batch waiting to be written.
-#[derive(Debug)]
-struct Request {
-    ops: Vec<u8>,
-    changes: u64,
-    durability: Durability,
-    done: OnceLock<Result<()>>,
-}
-
-/// The batches waiting to be written, in the order in which they came.
-#[derive(Debug, Default)]
-pub(crate) struct Requests(Mutex<VecDeque<Arc<Request>>>);
-
-impl Requests {
-    /// The next ones that go together.
-    fn next_group(&self) -> Vec<Arc<Request>> {
-        let mut waiting = self.0.lock();
-        let mut bytes = 0;
-        let mut group = Vec::new();
-        while bytes < GROUP_BYTES
-            && let Some(request) = waiting.pop_front()
-        {
-            bytes += request.ops.len();
-            group.push(request);
-        }
-        group
-    }
-}
 
 impl Core {
     /// Writes a batch. Whoever gets the writer writes for all that wait, so they share one append
@@ -77,8 +28,7 @@ impl Core {
         if changes == 0 && durability == Durability::Buffered {
             return Ok(());
         }
-        let request = Arc::new(Request { ops, changes, durability, done: OnceLock::new() });
-        self.requests.0.lock().push_back(Arc::clone(&request));
+        let request = self.requests.push(ops, changes, durability);
         let mut writer = self.writer.lock();
         loop {
             if let Some(result) = request.done.get() {
