@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core::{Core, Job};
+use super::core::{Core, Job, State};
 use crate::compaction::{Compaction, JobContext, everything, pick, run, write_tables};
 use crate::error::{Error, Result};
 use crate::iter::Direction;
@@ -110,6 +110,10 @@ impl Core {
 
     /// Flushes the oldest sealed memtable to one L0 table; false if there is none.
     fn flush_oldest(&self) -> Result<bool> {
+        let _flushing = self.flushing.lock();
+        if self.state.lock().stop {
+            return Err(Error::Closed);
+        }
         let view = self.view.load_full();
         let Some(memtable) = view.sealed.last() else { return Ok(false) };
         // Its log is not written to any more. Once its end is synced, a sync of a later log covers
@@ -137,7 +141,7 @@ impl Core {
     }
 
     /// The compaction that is due, if any is.
-    fn due(&self, state: &super::core::State) -> Option<(Compaction, Arc<Version>)> {
+    fn due(&self, state: &State) -> Option<(Compaction, Arc<Version>)> {
         if !self.options.auto_compaction || state.exclusive || state.stop {
             return None;
         }
@@ -149,19 +153,10 @@ impl Core {
     fn compact_once(&self) -> Result<bool> {
         let mut state = self.state.lock();
         let Some((compaction, version)) = self.due(&state) else { return Ok(false) };
-        let inputs: Vec<u64> = compaction.inputs.iter().map(|(_, live)| live.table.id()).collect();
-        state.busy.extend(&inputs);
-        state.running += 1;
         let snapshots = state.snapshots.keys().copied().collect();
+        let _running = Running::begin(self, &mut state, &compaction, false);
         drop(state);
-        let done = self.run_compaction(&compaction, &version, snapshots);
-        let mut state = self.state.lock();
-        state.running -= 1;
-        for id in inputs {
-            state.busy.remove(&id);
-        }
-        self.changed.notify_all();
-        done.map(|()| true)
+        self.run_compaction(&compaction, &version, snapshots).map(|()| true)
     }
 
     fn run_compaction(
@@ -248,17 +243,15 @@ impl Core {
             self.check_writable()?;
             state = self.changed.wait(state);
         }
-        state.exclusive = true;
+        if state.stop {
+            return Err(Error::Closed);
+        }
         let version = Arc::clone(&self.view.load().version);
+        let Some(compaction) = everything(&version) else { return Ok(()) };
         let snapshots = state.snapshots.keys().copied().collect();
+        let _running = Running::begin(self, &mut state, &compaction, true);
         drop(state);
-        let done = match everything(&version) {
-            Some(compaction) => self.run_compaction(&compaction, &version, snapshots),
-            None => Ok(()),
-        };
-        self.state.lock().exclusive = false;
-        self.changed.notify_all();
-        done
+        self.run_compaction(&compaction, &version, snapshots)
     }
 
     /// Takes a snapshot's sequence number and keeps compactions from dropping what it sees.
@@ -277,6 +270,37 @@ impl Core {
                 state.snapshots.remove(&seq);
             }
         }
+    }
+}
+
+/// A compaction under way; dropped, however it ended, it lets its tables go.
+struct Running<'a> {
+    core: &'a Core,
+    tables: Vec<u64>,
+    exclusive: bool,
+}
+
+impl<'a> Running<'a> {
+    fn begin(core: &'a Core, state: &mut State, compaction: &Compaction, exclusive: bool) -> Self {
+        let tables: Vec<u64> = compaction.inputs.iter().map(|(_, live)| live.table.id()).collect();
+        state.busy.extend(&tables);
+        state.running += 1;
+        state.exclusive |= exclusive;
+        Self { core, tables, exclusive }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut state = self.core.state.lock();
+        state.running -= 1;
+        for id in &self.tables {
+            state.busy.remove(id);
+        }
+        if self.exclusive {
+            state.exclusive = false;
+        }
+        self.core.changed.notify_all();
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct State {
     pub(crate) snapshots: BTreeMap<Seq, usize>,
     /// The tables of compactions under way.
     pub(crate) busy: HashSet<u64>,
-    /// Compactions under way.
+    /// Compactions under way, the one of `compact` included.
     pub(crate) running: usize,
     /// Whether `compact` has the tables to itself.
     pub(crate) exclusive: bool,
@@ -63,7 +63,7 @@ pub(crate) struct State {
 
 /// An open store.
 ///
-/// Locks are taken in this order: `writer`, `closing`, `unclosed`, `manifest`, `state`.
+/// Locks are taken in this order: `writer`, `flushing`, `closing`, `unclosed`, `manifest`, `state`.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) options: Options,
@@ -77,6 +77,8 @@ pub(crate) struct Core {
     pub(crate) next_file: AtomicU64,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) requests: Requests,
+    /// Held by the one flush at a time.
+    pub(crate) flushing: Mutex<()>,
     /// Held while logs are being closed, so that a sync waits for a closing under way.
     pub(crate) closing: Mutex<()>,
     /// Oldest first.
@@ -210,6 +212,13 @@ impl Core {
             // A panic in a thread has poisoned the store already.
             let _ = thread.join();
         }
+        // Flushes and compactions on the threads of callers see `stop` too, and end soon.
+        drop(self.flushing.lock());
+        let mut state = self.state.lock();
+        while state.running > 0 {
+            state = self.changed.wait(state);
+        }
+        drop(state);
         let mut writer = self.writer.lock();
         let ended = self.check_poison().and_then(|()| self.close_earlier_logs()).and_then(|()| {
             let Writer { log, next_seq } = &mut *writer;

@@ -154,6 +154,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
         next_file,
         writer: Mutex::new(Writer { log, next_seq }),
         requests: Requests::default(),
+        flushing: Mutex::new(()),
         closing: Mutex::new(()),
         unclosed: Mutex::new(VecDeque::new()),
         unclosed_count: AtomicUsize::new(0),
