@@ -35,15 +35,15 @@ pub(crate) struct Compaction {
 }
 
 /// Each level's share, 0 for the unused ones. L0 and the last level have none.
-fn targets(version: &Version, settings: &PickSettings) -> [u64; LEVELS] {
+fn targets(last_level_bytes: u64, settings: &PickSettings) -> [u64; LEVELS] {
     let mut targets = [0; LEVELS];
-    let mut below = version.level_bytes(LAST);
+    let mut share = last_level_bytes;
     for level in (1..LAST).rev() {
-        below /= LEVEL_RATIO;
-        if below < settings.level_base_bytes {
+        share /= LEVEL_RATIO;
+        if share < settings.level_base_bytes {
             break;
         }
-        targets[level] = below;
+        targets[level] = share;
     }
     targets
 }
@@ -59,18 +59,19 @@ pub(crate) fn pick(
     settings: &PickSettings,
     busy: &HashSet<u64>,
 ) -> Option<Compaction> {
-    let targets = targets(version, settings);
+    let targets = targets(version.level_bytes(LAST), settings);
     let mut due: Vec<(f64, usize)> = Vec::new();
-    due.push((version.level(0).len() as f64 / settings.l0_tables as f64, 0));
+    let l0_pressure = version.level(0).len() as f64 / settings.l0_tables as f64;
+    if l0_pressure >= 1.0 {
+        due.push((l0_pressure, 0));
+    }
     for (level, &target) in targets.iter().enumerate().take(LAST).skip(1) {
         let bytes = version.level_bytes(level);
-        // A level without a share is to be emptied, before anything else.
-        let pressure = bytes as f64 / target as f64;
-        due.push((if bytes == 0 { 0.0 } else { pressure }, level));
+        if bytes > target {
+            // A level without a share is to be emptied, before anything else.
+            due.push((bytes as f64 / target as f64, level));
+        }
     }
-    due.retain(|(pressure, _)| *pressure >= 1.0);
-    // The target itself is not too much; L0's is.
-    due.retain(|(pressure, level)| *level == 0 || *pressure > 1.0);
     due.sort_by(|a, b| b.0.total_cmp(&a.0));
     due.into_iter().find_map(|(_, level)| match level {
         0 => pick_l0(version, level_below_l0(version, &targets), busy),
@@ -144,4 +145,21 @@ fn complete(
     }
     let free = inputs.iter().all(|(_, live)| !busy.contains(&live.table.id()));
     free.then_some(Compaction { inputs, output_level, moves })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_used_from_the_bottom_up() {
+        let settings = PickSettings { l0_tables: 4, level_base_bytes: 100 };
+        let shares = |last| targets(last, &settings);
+        assert_eq!(shares(0), [0; LEVELS]);
+        assert_eq!(shares(999), [0; LEVELS], "a tenth is less than the base");
+        assert_eq!(shares(1_000), [0, 0, 0, 0, 0, 100, 0]);
+        assert_eq!(shares(25_000), [0, 0, 0, 0, 250, 2_500, 0]);
+        assert_eq!(shares(10_000_000), [0, 100, 1_000, 10_000, 100_000, 1_000_000, 0]);
+        assert_eq!(shares(u64::MAX)[1], u64::MAX / 100_000, "L0 keeps no share");
+    }
 }
