@@ -33,7 +33,6 @@ pub struct Options {
     pub(crate) table_bytes: u64,
     pub(crate) level_base_bytes: u64,
     pub(crate) block_bytes: usize,
-    pub(crate) restart_interval: usize,
     pub(crate) cache_bytes: u64,
     pub(crate) max_open_files: usize,
     pub(crate) auto_compaction: bool,
@@ -55,7 +54,6 @@ impl Default for Options {
             table_bytes: 64 << 20,
             level_base_bytes: 256 << 20,
             block_bytes: 4096,
-            restart_interval: 16,
             cache_bytes: 64 << 20,
             max_open_files: default_max_open_files(),
             auto_compaction: true,
@@ -195,7 +193,6 @@ impl Options {
             ("table_bytes", self.table_bytes, 1024),
             ("level_base_bytes", self.level_base_bytes, 1),
             ("block_bytes", self.block_bytes as u64, 64),
-            ("restart_interval", self.restart_interval as u64, 1),
             ("l0_compaction_tables", self.l0_compact as u64, 1),
             ("l0_limits", self.l0_slow as u64, self.l0_compact as u64),
             ("l0_limits", self.l0_hold as u64, self.l0_slow as u64),
@@ -211,11 +208,7 @@ impl Options {
     }
 
     pub(crate) fn table_settings(&self) -> TableSettings {
-        TableSettings {
-            block_bytes: self.block_bytes,
-            restart_interval: self.restart_interval,
-            filter: self.filter,
-        }
+        TableSettings { block_bytes: self.block_bytes, filter: self.filter }
     }
 
     pub(crate) fn pick_settings(&self) -> PickSettings {

@@ -11,27 +11,23 @@ use crate::codec::{Fields, PutFields, u32_at};
 use crate::key::{EntryKind, EntryRef, MAX_KEY_BYTES, Seq};
 use crate::value::Value;
 
+/// Every so many entries a key is stored whole.
+const RESTART_INTERVAL: usize = 16;
+/// Taking a block apart writes its keys out. With a whole key at every restart point they take less
+/// than this many times the block's length. More is refused, so that no forged block takes memory out
+/// of proportion to its file.
+const MAX_EXPANSION: usize = 2 * RESTART_INTERVAL;
+
 /// Gathers entries in internal-key order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct BlockBuilder {
     bytes: Vec<u8>,
     restarts: Vec<u32>,
-    restart_interval: usize,
     since_restart: usize,
     last_key: Vec<u8>,
 }
 
 impl BlockBuilder {
-    pub(crate) fn new(restart_interval: usize) -> Self {
-        Self {
-            bytes: Vec::new(),
-            restarts: Vec::new(),
-            restart_interval,
-            since_restart: 0,
-            last_key: Vec::new(),
-        }
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -46,7 +42,7 @@ impl BlockBuilder {
         // outgrows a u32 (versions of one huge value) does without the later ones.
         let offset = u32::try_from(self.bytes.len());
         let shared = match offset {
-            Ok(offset) if self.is_empty() || self.since_restart == self.restart_interval => {
+            Ok(offset) if self.is_empty() || self.since_restart == RESTART_INTERVAL => {
                 self.restarts.push(offset);
                 self.since_restart = 0;
                 0
@@ -246,6 +242,7 @@ impl Block {
         let mut keys = Vec::new();
         let mut entries: Vec<DecodedEntry> = Vec::new();
         let mut current = Vec::new();
+        let limit = self.bytes.len() * MAX_EXPANSION;
         let mut at = 0;
         while at < self.entries_end {
             let entry = self.entry_at(at)?;
@@ -263,6 +260,9 @@ impl Block {
                 }
                 Some(before) if keys.get(before.key.clone()) > Some(&current) => {
                     return damage(at, "keys in ascending order");
+                }
+                _ if keys.len() + current.len() > limit => {
+                    return damage(at, "keys in proportion to the block");
                 }
                 _ => {
                     keys.extend_from_slice(&current);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     fn sample() -> Block {
-        let mut builder = BlockBuilder::new(2);
+        let mut builder = BlockBuilder::default();
         for entry in [
             entry(b"", 3, b"empty key"),
             entry(b"apple", 9, b"new"),
@@ -344,6 +344,15 @@ mod tests {
             builder.add(entry);
         }
         builder.add(EntryRef { key: b"c", seq: 1, kind: EntryKind::Delete, value: b"" });
+        for i in 0..40 {
+            let key = format!("many{i:02}");
+            builder.add(EntryRef {
+                key: key.as_bytes(),
+                seq: 7,
+                kind: EntryKind::Put,
+                value: b"x",
+            });
+        }
         let size = builder.size();
         let bytes = builder.finish();
         assert_eq!(bytes.len(), size);
@@ -366,7 +375,10 @@ mod tests {
         assert_eq!(search(b"", 3), (true, put(b"empty key")));
         assert_eq!(search(b"b", 100), (true, put(b"")));
         assert_eq!(search(b"c", 100), (true, Some((EntryKind::Delete, Vec::new()))));
-        for absent in [&b"a"[..], b"appl", b"apples", b"bb", b"d"] {
+        for i in 0..40 {
+            assert_eq!(search(format!("many{i:02}").as_bytes(), 7), (true, put(b"x")));
+        }
+        for absent in [&b"a"[..], b"appl", b"apples", b"bb", b"d", b"many151", b"z"] {
             assert_eq!(search(absent, 100), (false, None), "{absent:?}");
         }
     }
@@ -378,11 +390,37 @@ mod tests {
             .filter_map(|i| decoded.entry(i))
             .map(|e| (e.key.to_vec(), e.seq))
             .collect();
-        assert_eq!(decoded.len(), 7);
+        assert_eq!(decoded.len(), 47);
         assert_eq!(keys[3], (b"apple".to_vec(), 2));
         assert_eq!(decoded.value(4), "small");
         assert_eq!(decoded.partition(|key| key < b"apple".as_slice()), 1);
         assert_eq!(decoded.partition(|key| key <= b"apple".as_slice()), 4);
+    }
+
+    #[test]
+    fn keys_expand_within_a_bound() {
+        let key = |i: u32| [vec![b'k'; 60_000], i.to_be_bytes().to_vec()].concat();
+        let mut builder = BlockBuilder::default();
+        for i in 0..500 {
+            builder.add(EntryRef { key: &key(i), seq: 1, kind: EntryKind::Put, value: b"" });
+        }
+        let contents = builder.finish();
+        let decode = |contents: &[u8]| Block::new(contents.to_vec().into()).and_then(Block::decode);
+        assert_eq!(decode(&contents).map(|block| block.len()), Ok(500));
+        // The same keys with one restart point only: 30 MB out of 63 KB.
+        let mut forged = Vec::new();
+        for i in 0..500 {
+            let (shared, key) = (if i == 0 { 0 } else { 60_000 }, key(i));
+            for field in [shared, key.len() - shared, 0, 1] {
+                forged.put_varint(field as u64);
+            }
+            forged.put_u8(EntryKind::Put as u8);
+            forged.extend_from_slice(&key[shared..]);
+        }
+        forged.put_u32(0);
+        forged.put_u32(1);
+        let refused = decode(&forged).expect_err("out of proportion");
+        assert_eq!(refused.expected, "keys in proportion to the block");
     }
 
     /// A checksum keeps damaged blocks out, but forged ones may carry a right one.

@@ -24,8 +24,6 @@ const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 pub(crate) struct TableSettings {
     /// The size that data blocks stay below; a larger entry has a block of its own.
     pub(crate) block_bytes: usize,
-    /// Every so many entries a key is stored whole.
-    pub(crate) restart_interval: usize,
     pub(crate) filter: FilterPolicy,
 }
 
@@ -67,7 +65,7 @@ impl TableWriter {
             id,
             store: env.store,
             settings: settings.clone(),
-            block: BlockBuilder::new(settings.restart_interval),
+            block: BlockBuilder::default(),
             index: IndexBuilder::default(),
             buffer: Vec::new(),
             offset: 0,
