@@ -29,7 +29,7 @@ fn key(number: u64) -> Vec<u8> {
 /// Change number `number`: a key, and its new value or `None` for a tombstone.
 fn change(number: u64) -> (Vec<u8>, Option<Vec<u8>>) {
     let key = key(number * number % 9973 * 31 % KEYS);
-    let length = if number % 101 == 0 { 1500 } else { number % 23 };
+    let length = if number.is_multiple_of(101) { 1500 } else { number % 23 };
     let value = (0..length).map(|i| (number * 7 + i) as u8).collect();
     (key, (number % 4 != 3).then_some(value))
 }
@@ -155,7 +155,8 @@ fn make_fixture() {
                 (key, None) => batch.delete(key),
             };
         }
-        let durability = if first % 8 == 0 { Durability::Synced } else { Durability::Buffered };
+        let durability =
+            if first.is_multiple_of(8) { Durability::Synced } else { Durability::Buffered };
         db.write_with(batch, durability).unwrap();
     }
     for table in db.tables() {
