@@ -2,7 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-/// A file of the store. Numbers come from one counter and are never used twice.
+/// The greatest number that a file, or a change, can have: no store lives to see it, and counters
+/// that start below it cannot overflow.
+pub(crate) const MAX_NUMBER: u64 = 1 << 62;
+
+/// A file of the store. Numbers come from one counter, and no two files share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum FileName {
     /// `NNNNNN.sst`: an SSTable.
@@ -38,8 +42,10 @@ impl FileName {
                 _ => return None,
             }
         };
-        // Only the one spelling that we write: "1.sst", "+00001.sst" are somebody else's.
-        (parsed.to_string() == name).then_some(parsed)
+        // Only the one spelling that we write: "1.sst", "+00001.sst" are somebody else's, and so is
+        // a number that no store gets to.
+        let ours = parsed.number() <= Some(MAX_NUMBER) && parsed.to_string() == name;
+        ours.then_some(parsed)
     }
 
     pub(crate) fn path(self, dir: &Path) -> PathBuf {
@@ -76,7 +82,7 @@ mod tests {
         for name in [
             FileName::Table(7),
             FileName::Log(1_234_567),
-            FileName::Manifest(u64::MAX),
+            FileName::Manifest(MAX_NUMBER),
             FileName::Current,
             FileName::CurrentTemp,
             FileName::Lock,
@@ -87,9 +93,16 @@ mod tests {
 
     #[test]
     fn other_spellings_are_not_ours() {
-        for name in
-            ["7.sst", "+000007.sst", "000007.SST", "000007.sst.bak", "MANIFEST-", "current", ""]
-        {
+        for name in [
+            "7.sst",
+            "+000007.sst",
+            "000007.SST",
+            "000007.sst.bak",
+            "MANIFEST-",
+            "MANIFEST-18446744073709551615",
+            "current",
+            "",
+        ] {
             assert_eq!(FileName::parse(name), None, "{name}");
         }
     }

@@ -607,7 +607,6 @@ fn sequence_numbers_and_end_frames_join_the_logs() {
 
 /// An End frame is padded for as a whole: up to 34 bytes may be left unused before it.
 #[test]
-#[ignore = "known to fail: the log reader takes padding of 27 to 34 bytes before an End frame for damage"]
 fn a_log_closed_near_the_end_of_a_block_is_whole() {
     for left in 20..40 {
         let dir = tempfile::tempdir().unwrap();
@@ -622,7 +621,6 @@ fn a_log_closed_near_the_end_of_a_block_is_whole() {
 
 /// The same where a later log was synced: a sound store must not be taken for a rotten one.
 #[test]
-#[ignore = "known to fail: the log reader takes padding of 27 to 34 bytes before an End frame for damage"]
 fn a_log_that_ended_near_the_end_of_a_block_does_not_stop_a_store_from_opening() {
     let value = vec![1; 32_768 - 40 - 27 - 6 - 30];
     let mut batch = vec![1, 1, b'a'];

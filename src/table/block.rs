@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::codec::{Fields, PutFields, u32_at};
-use crate::key::{EntryKind, EntryRef, MAX_KEY_BYTES, Seq};
+use crate::key::{EntryKind, EntryRef, MAX_KEY_BYTES, MAX_VALUE_BYTES, Seq};
 use crate::value::Value;
 
 /// Every so many entries a key is stored whole.
@@ -149,7 +149,8 @@ impl Block {
             let value_length = usize::try_from(fields.varint()?).ok()?;
             let seq = fields.varint()?;
             let kind = EntryKind::from_byte(fields.u8()?)?;
-            if shared.checked_add(suffix_length)? > MAX_KEY_BYTES {
+            let most = if kind == EntryKind::Put { MAX_VALUE_BYTES } else { 0 };
+            if shared.checked_add(suffix_length)? > MAX_KEY_BYTES || value_length > most {
                 return None;
             }
             let start = self.entries_end - fields.rest().len();

@@ -45,7 +45,7 @@ impl IndexBuilder {
     }
 }
 
-/// The shortest key that is not less than `last` and less than `next`, where `last < next`.
+/// A short key that is not less than `last` and less than `next`, where `last < next`.
 pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     let shared = last.iter().zip(next).take_while(|(a, b)| a == b).count();
     match (last.get(shared), next.get(shared), last.get(..=shared)) {
@@ -153,7 +153,7 @@ mod tests {
     fn separators_are_short_and_in_between() {
         for (last, next, expected) in [
             (&b"apple"[..], &b"cherry"[..], &b"b"[..]),
-            (b"apple", b"banana", b"apple"), // nothing shorter fits between a and b
+            (b"apple", b"banana", b"apple"), // a and b are neighbours
             (b"abcdef", b"abzz", b"abd"),
             (b"ab", b"abc", b"ab"),
             (b"", b"a", b""),

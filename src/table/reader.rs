@@ -122,10 +122,14 @@ impl Table {
             let expected = "the properties that the manifest has for this table";
             Error::corrupt(&path, footer.properties.offset, expected, "others")
         })?;
-        let data_limit =
-            if footer.filter.is_none() { meta.index_offset } else { footer.filter.offset };
         Index::new(index_bytes)
-            .filter(|index| index.data_end() <= data_limit)
+            .filter(|index| {
+                let end = index.data_end();
+                match footer.filter {
+                    none if none.is_none() => end == meta.index_offset,
+                    filter => end.checked_next_multiple_of(FILTER_ALIGNMENT) == Some(filter.offset),
+                }
+            })
             .filter(|index| index.len() as u64 == properties.data_blocks)
             .and_then(|index| index.check(&meta.largest))
             .ok_or_else(|| {
@@ -355,9 +359,7 @@ fn check_footer(
             found: "range tombstones".into(),
         });
     }
-    let filter_fits = footer.filter.is_none()
-        || footer.filter.offset.is_multiple_of(FILTER_ALIGNMENT)
-            && footer.filter.end() == Some(footer.index.offset);
+    let filter_fits = footer.filter.is_none() || footer.filter.end() == Some(footer.index.offset);
     let in_order = footer.index.offset == meta.index_offset
         && footer.index.end() == Some(footer.properties.offset)
         && footer.properties.end() == Some(offset)

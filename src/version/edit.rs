@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use crate::codec::{Fields, PutFields};
 use crate::key::Seq;
 use crate::ledger::LEVELS;
+use crate::names::MAX_NUMBER;
 use crate::table::TableMeta;
 
 const ADDED: u8 = 1;
@@ -137,6 +138,15 @@ impl TableSet {
                 tables.iter().zip(tables.iter().skip(1)).find(|(a, b)| a.largest >= b.smallest);
             if let Some((a, b)) = overlap {
                 return Err(format!("tables {} and {} of level {level} overlapping", a.id, b.id));
+            }
+        }
+        for (counter, value) in [
+            ("log number", self.log),
+            ("sequence number", self.flushed_seq),
+            ("file number", self.next_file),
+        ] {
+            if value > MAX_NUMBER {
+                return Err(format!("a {counter} of {value}"));
             }
         }
         for (_, meta) in self.tables.values() {

@@ -10,6 +10,11 @@ use crate::vfs::FileKind;
 pub(crate) const BLOCK_BYTES: u64 = 32 * 1024;
 pub(crate) const FILE_HEADER_BYTES: u64 = 40;
 pub(crate) const FRAME_HEADER_BYTES: u64 = 27;
+/// The payload of an end frame: a log number.
+const END_PAYLOAD_BYTES: u64 = 8;
+/// A block with less room left than an end frame takes is filled up with zeros, whatever comes next,
+/// so that reader and writer agree on where the next frame starts without looking at it.
+pub(crate) const LEAST_ROOM_BYTES: u64 = FRAME_HEADER_BYTES + END_PAYLOAD_BYTES;
 const VERSION: u16 = 1;
 
 /// What a log file is for.

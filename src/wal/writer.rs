@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::frame::{
-    BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Frame, FrameKind, LogKind,
-    encode_file_header,
+    BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Frame, FrameKind, LEAST_ROOM_BYTES,
+    LogKind, encode_file_header,
 };
 use crate::codec::PutFields;
 use crate::error::{Error, IoContext};
@@ -113,7 +113,7 @@ impl LogWriter {
         let mut payload = Vec::new();
         payload.put_u64(next);
         self.buffer.clear();
-        self.skip_short_tail(&mut written, payload.len() as u64);
+        self.skip_short_tail(&mut written);
         self.push_frame(FrameKind::End, seq, &payload, &mut written);
         if let Err(error) = self.write_buffer() {
             return Err(self.cut_back(start, error));
@@ -144,7 +144,7 @@ impl LogWriter {
         let mut rest = payload;
         let mut first = true;
         loop {
-            self.skip_short_tail(at, 0);
+            self.skip_short_tail(at);
             let room = (BLOCK_BYTES - *at % BLOCK_BYTES - FRAME_HEADER_BYTES) as usize;
             let (part, after) = rest.split_at(room.min(rest.len()));
             let kind = match (first, after.is_empty()) {
@@ -164,10 +164,10 @@ impl LogWriter {
         }
     }
 
-    /// Fills the end of a block that has no room for a frame of this payload with zeros.
-    fn skip_short_tail(&mut self, at: &mut u64, payload: u64) {
+    /// Fills the end of a block with zeros if it is too short for every kind of frame.
+    fn skip_short_tail(&mut self, at: &mut u64) {
         let left = BLOCK_BYTES - *at % BLOCK_BYTES;
-        if left < FRAME_HEADER_BYTES + payload {
+        if left < LEAST_ROOM_BYTES {
             self.buffer.resize(self.buffer.len() + left as usize, 0);
             *at += left;
         }
