@@ -209,7 +209,11 @@ impl Core {
     /// Puts all that was written so far into tables.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_writable()?;
-        self.seal(&mut self.writer.lock())?;
+        {
+            let mut writer = self.writer.lock();
+            self.check_writable()?; // closing the store ends its log under the same lock
+            self.seal(&mut writer)?;
+        }
         if self.is_inline() {
             self.flush_all_sealed()?;
             return self.compact_while_due();
@@ -225,8 +229,16 @@ impl Core {
         let mut state = self.state.lock();
         loop {
             self.check_writable()?;
-            if state.running == 0 && !state.exclusive && self.due(&state).is_none() {
+            let due = self.due(&state).is_some();
+            if !due && state.running == 0 {
                 return Ok(());
+            }
+            if due && self.is_inline() {
+                // Due only now, because another caller's compaction was in the way before.
+                drop(state);
+                self.compact_while_due()?;
+                state = self.state.lock();
+                continue;
             }
             if let Some(cause) = &state.failing[Job::Compaction as usize] {
                 return Err(Error::Background { cause: Arc::clone(cause) });

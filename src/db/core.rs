@@ -141,6 +141,11 @@ impl Core {
         // wait for a sync.
         let next = || self.unclosed.lock().pop_front();
         while let Some(mut unclosed) = next() {
+            // A sync that failed is not tried again.
+            if let Err(poisoned) = self.check_poison() {
+                self.unclosed.lock().push_front(unclosed);
+                return Err(poisoned);
+            }
             let UnclosedLog { log, next, next_seq } = &mut unclosed;
             if let Err(error) = log.finish(*next, *next_seq) {
                 self.unclosed.lock().push_front(unclosed);

@@ -186,7 +186,9 @@ fn check_fit(
         return if options.create_if_missing { Ok(()) } else { not_a_store("nothing".into()) };
     };
     if listing.ours.contains(&FileName::Current) {
-        return Ok(());
+        // Other engines have a file of this name, too. Theirs is refused before a lock file is made,
+        // so that their directory stays as it is.
+        return read_current(vfs, dir).map(|_| ());
     }
     if let Some(foreign) = &listing.foreign {
         return not_a_store(format!("{} and no CURRENT", foreign.display()));
@@ -305,10 +307,19 @@ fn replay_logs(
             }
             Ok(changes)
         },
-    )?;
-    if !memtable.is_empty() {
-        flush(&memtable, &mut written)?;
-    }
+    )
+    .and_then(|replayed| {
+        if !memtable.is_empty() {
+            flush(&memtable, &mut written)?;
+        }
+        Ok(replayed)
+    })
+    .inspect_err(|_| {
+        // What is refused stays as it was.
+        for table in &written {
+            table.make_obsolete();
+        }
+    })?;
     report.logs = logs.len();
     report.changes = replayed.next_seq - first_seq;
     report.lost_tail = replayed.lost;
