@@ -1,7 +1,7 @@
 //! The checks of `readamp`: each compares two counts that were come by in different ways.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use statrs::distribution::{Binomial, Discrete};
+use statrs::distribution::{Binomial, DiscreteCDF};
 
 use super::measure::{Found, Lookup, Pass, TableProbes};
 use crate::text::{counted, thousands};
@@ -231,57 +231,134 @@ pub fn fpr_within_bounds(tables: &[TableProbes]) -> Check {
     }
     let (low, high) = bounds(probes, expected / probes as f64);
     let said = format!(
-        "{} false positives, {expected:.1} predicted; 99.9 % bounds {} to {}",
+        "{} false positives, {} predicted; 99.9 % bounds {} to {}",
         thousands(found),
+        if expected < 100.0 {
+            format!("{expected:.1}")
+        } else {
+            thousands(expected.round() as u64)
+        },
         thousands(low),
         thousands(high)
     );
     if (low..=high).contains(&found) { Check::holds(said) } else { Check::fails(said) }
 }
 
-/// The narrowest interval that leaves at most half of [`DOUBT`] on either side of `draws` draws with
-/// chance `p`, summed from the far end of each tail.
+/// The interval that leaves at most half of [`DOUBT`] on either side of `draws` draws with chance
+/// `p`.
 fn bounds(draws: u64, p: f64) -> (u64, u64) {
-    let Ok(distribution) = Binomial::new(p.clamp(0.0, 1.0), draws) else { return (0, draws) };
-    let mean = draws as f64 * p;
-    // Beyond this lies less than 1e-20, which no sum of halves of a thousandth will miss.
-    let reach = 12.0 * (mean * (1.0 - p)).max(0.0).sqrt() + 30.0;
-    let first = (mean - reach).max(0.0) as u64;
-    let last = draws.min((mean + reach).ceil() as u64);
-    // Where a tail, summed from its far end, outgrows its share of the doubt.
-    let mut tails = [0.0; 2];
-    let mut outgrows = |side: usize, count| {
-        tails[side] += distribution.pmf(count);
-        tails[side] > DOUBT / 2.0
-    };
-    let low = (first..=last).find(|&count| outgrows(0, count));
-    let high = (first..=last).rev().find(|&count| outgrows(1, count));
-    (low.unwrap_or(first), high.unwrap_or(last))
+    match Binomial::new(p.clamp(0.0, 1.0), draws) {
+        Ok(successes) => {
+            (successes.inverse_cdf(DOUBT / 2.0), successes.inverse_cdf(1.0 - DOUBT / 2.0))
+        }
+        Err(_) => (0, draws), // p is no number; its filter's header would not have been accepted
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use statrs::distribution::DiscreteCDF;
+
+    fn lookup(blocks: u64, true_negatives: u64, found: Found) -> Lookup {
+        Lookup { blocks, true_negatives, found }
+    }
+
+    /// Three lookups, two absent and one present, with filters and without.
+    fn sound() -> [(Vec<Lookup>, Vec<Lookup>); 2] {
+        let absent = vec![lookup(0, 3, Found::Absent), lookup(1, 2, Found::Absent)];
+        let absent_unfiltered = vec![lookup(3, 0, Found::Absent), lookup(3, 0, Found::Absent)];
+        let present = vec![lookup(1, 1, Found::AsLoaded)];
+        let present_unfiltered = vec![lookup(2, 0, Found::AsLoaded)];
+        [(absent, absent_unfiltered), (present, present_unfiltered)]
+    }
+
+    fn pairs(lookups: &[(Vec<Lookup>, Vec<Lookup>); 2]) -> [Pair<'_>; 2] {
+        lookups.each_ref().map(|(with, without)| (&with[..], &without[..]))
+    }
 
     #[test]
-    fn probe_statrs() {
-        for (n, p) in [
-            (1000, 0.01),
-            (200_000, 0.01),
-            (1_000_000, 0.01),
-            (10_000_000, 0.01),
-            (10_000_000, 0.5),
-        ] {
-            let d = Binomial::new(p, n).unwrap();
-            let (lo, hi) = bounds(n, p);
-            println!(
-                "{n} {p}: {lo} {hi} cdf(lo-1)={} cdf(lo)={} sf(hi)={} sf(hi-1)={}",
-                d.cdf(lo.saturating_sub(1)),
-                d.cdf(lo),
-                d.sf(hi),
-                d.sf(hi - 1)
-            );
+    fn one_other_answer_is_noticed() {
+        assert_eq!(answers_equal(pairs(&sound())).holds, Some(true));
+        for other in [Found::Absent, Found::Other(b"x".to_vec())] {
+            let mut lookups = sound();
+            lookups[1].1[0].found = other;
+            assert_eq!(answers_equal(pairs(&lookups)).holds, Some(false));
         }
+        let mut lookups = sound();
+        lookups[0].0[1].found = Found::Other(vec![]);
+        let check = answers_equal(pairs(&lookups));
+        assert_eq!(check.holds, Some(false));
+        assert!(check.said.contains("1 lookup; the first is absent lookup 1"), "{}", check.said);
+    }
+
+    /// One read too many and one too few make the sums equal; the lookups still differ.
+    #[test]
+    fn reads_are_compared_lookup_by_lookup() {
+        assert_eq!(avoided_per_lookup(pairs(&sound())).holds, Some(true));
+        let mut lookups = sound();
+        lookups[0].0[0].blocks += 1;
+        lookups[0].0[1].blocks -= 1;
+        let check = avoided_per_lookup(pairs(&lookups));
+        assert_eq!(check.holds, Some(false));
+        assert!(check.said.contains("2 lookups"), "{}", check.said);
+        let mut lookups = sound();
+        lookups[1].0.clear();
+        assert_eq!(avoided_per_lookup(pairs(&lookups)).holds, Some(false), "a lookup is missing");
+    }
+
+    #[test]
+    fn a_missed_key_is_noticed() {
+        let mut lookups = vec![lookup(1, 0, Found::AsLoaded); 3];
+        assert_eq!(no_key_missed(&lookups).holds, Some(true));
+        for wrong in [Found::Absent, Found::Other(b"stale".to_vec())] {
+            lookups[1].found = wrong;
+            assert_eq!(no_key_missed(&lookups).holds, Some(false));
+        }
+        assert_eq!(no_key_missed(&[]).holds, None);
+    }
+
+    #[test]
+    fn one_uncounted_read_is_noticed() {
+        let pass = PassReads { name: "absent", told: 7, engine: 7, file_layer: 7, kernel: Ok(7) };
+        let check = |change: fn(&mut PassReads)| {
+            let mut passes = vec![pass.clone(); 4];
+            change(&mut passes[3]);
+            (file_layer_agrees(&passes).holds, kernel_agrees(&passes).holds)
+        };
+        assert_eq!(check(|_| {}), (Some(true), Some(true)));
+        assert_eq!(check(|pass| pass.file_layer += 1), (Some(false), Some(true)));
+        assert_eq!(check(|pass| pass.told -= 1), (Some(false), Some(true)));
+        assert_eq!(check(|pass| pass.kernel = Ok(8)), (Some(true), Some(false)));
+        assert_eq!(check(|pass| pass.kernel = Err("no /proc".into())), (Some(true), None));
+    }
+
+    #[test]
+    fn a_rate_is_bounded_from_both_sides() {
+        let check = |found: u64, predicted_rate| {
+            let half = TableProbes { absent: 100_000, false_positives: found / 2, predicted_rate };
+            let rest = TableProbes { false_positives: found - found / 2, ..half };
+            fpr_within_bounds(&[half, rest]).holds
+        };
+        for (found, holds) in
+            [(1854, false), (1855, true), (2000, true), (2148, true), (2149, false)]
+        {
+            assert_eq!(check(found, 0.01), Some(holds), "{found}");
+        }
+        assert_eq!(check(2000, 0.009), Some(false), "the filters promise more than they hold");
+        assert_eq!(check(2000, 0.011), Some(false), "and less");
+        assert_eq!(check(0, 0.0), Some(true));
+        assert_eq!(check(1, 0.0), Some(false));
+        assert_eq!(check(200_000, 1.0), Some(true));
+        assert_eq!(fpr_within_bounds(&[]).holds, None);
+    }
+
+    /// The values come from summing the probabilities one by one, with another program.
+    #[test]
+    fn the_bounds_are_those_of_the_binomial_distribution() {
+        assert_eq!(bounds(1000, 0.01), (2, 22));
+        assert_eq!(bounds(200_000, 0.01), (1855, 2148));
+        assert_eq!(bounds(1_000_000, 0.01), (9674, 10_329));
+        assert_eq!(bounds(10_000_000, 0.01), (98_966, 101_037));
+        assert_eq!(bounds(10_000_000, 0.5), (4_994_797, 5_005_203));
     }
 }

@@ -146,8 +146,8 @@ mod tests {
         let (key, value) = &input.present[0];
         assert!(value.starts_with(key) && value.contains(&b'@'));
         let again = Input::made_up(1000, 500, 7);
-        assert_eq!((input.present, input.absent), (again.present, again.absent));
-        assert_ne!(Input::made_up(1000, 500, 8).absent, again.absent);
+        assert_eq!((&input.present, &input.absent), (&again.present, &again.absent));
+        assert_ne!(Input::made_up(1000, 500, 8).absent, input.absent);
     }
 
     #[test]

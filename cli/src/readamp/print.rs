@@ -16,26 +16,45 @@ pub(super) fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
 
 fn print_setup(report: &Report, out: &mut dyn Write) -> Result<()> {
     let setup = &report.setup;
+    let per_lookup = |name, lookups| {
+        let reads = report.pass(name).map_or(0, |pass| pass.disk_reads);
+        ratio(reads as f64, lookups).unwrap_or(0.0)
+    };
     writeln!(
         out,
-        "{} loaded into {}, then {} absent and {} present keys looked up.",
+        "The filters avoided {} of {} disk reads ({}).\n\
+         Looking up an absent key cost {:.4} disk reads; without filters it cost {:.4}.\n",
+        thousands(report.reads_avoided.max(0).unsigned_abs()),
+        thousands(report.disk_reads_unfiltered),
+        percent(ratio(report.reads_avoided as f64, report.disk_reads_unfiltered)),
+        per_lookup("absent", report.absent),
+        per_lookup("absent_unfiltered", report.absent),
+    )?;
+    writeln!(
+        out,
+        "  loaded     {} into {} on {}",
         counted(report.keys, "key"),
         counted(report.tables, "table"),
-        thousands(report.absent),
-        thousands(report.present),
+        counted(report.levels.len() as u64, "level"),
+    )?;
+    writeln!(
+        out,
+        "  looked up  {} and {}, with filters and without",
+        counted(report.absent, "absent key"),
+        counted(report.present, "present key"),
     )?;
     let keys = match &setup.files {
-        Some((present, absent)) => format!("present {present}\n         absent {absent}"),
+        Some((present, absent)) => format!("present {present}\n             absent  {absent}"),
         None => "made-up user names, with e-mail addresses as values".into(),
     };
-    writeln!(out, "  keys   {keys}")?;
+    writeln!(out, "  keys       {keys}")?;
     for (lines, why) in [
         (setup.present_repeated, "of the present file overruled by a later line of the same key"),
         (setup.absent_repeated, "of the absent file left out: repeated"),
         (setup.absent_present, "of the absent file left out: the key is present"),
     ] {
         if lines > 0 {
-            writeln!(out, "         {} {why}", counted(lines, "line"))?;
+            writeln!(out, "             {} {why}", counted(lines, "line"))?;
         }
     }
     let cache = match setup.cache_bytes {
@@ -43,19 +62,19 @@ fn print_setup(report: &Report, out: &mut dyn Write) -> Result<()> {
         bytes => format!("a block cache of {}", counted(bytes, "byte")),
     };
     let settled = if setup.unsettled { "unsettled" } else { "settled" };
-    writeln!(out, "  store  {}, {cache}, {settled}, seed {}", setup.filter, setup.seed)?;
+    writeln!(out, "  store      {}, {cache}, {settled}, seed {}", setup.filter, setup.seed)?;
     Ok(())
 }
 
 fn print_levels(report: &Report, out: &mut dyn Write) -> Result<()> {
     writeln!(
         out,
-        "\n{:<5}  {:>6}  {:>10}  {:>8}  {:>10}  {:>10}  {:>10}  {:>9}  {:>8}  {:>9}",
+        "\n{:<5}  {:>6}  {:>9}  {:>8}  {:>10}  {:>8}  {:>10}  {:>9}  {:>8}  {:>9}",
         "", "", "", "bits per", "", "range-", "true", "false", "FPR", "FPR"
     )?;
     writeln!(
         out,
-        "{:<5}  {:>6}  {:>10}  {:>8}  {:>10}  {:>10}  {:>10}  {:>9}  {:>8}  {:>9}",
+        "{:<5}  {:>6}  {:>9}  {:>8}  {:>10}  {:>8}  {:>10}  {:>9}  {:>8}  {:>9}",
         "level",
         "tables",
         "keys",
@@ -70,14 +89,27 @@ fn print_levels(report: &Report, out: &mut dyn Write) -> Result<()> {
     for level in &report.levels {
         print_level(&format!("L{}", level.level), level, out)?;
     }
-    print_total(report, out)
+    print_total(report, out)?;
+    writeln!(
+        out,
+        "Bits per key include the filters' headers. A probe is one lookup asking one table."
+    )?;
+    if report.unfiltered > 0 {
+        writeln!(
+            out,
+            "{} met no filter in use, {} of them a degraded one.",
+            counted(report.unfiltered, "probe"),
+            thousands(report.degraded)
+        )?;
+    }
+    Ok(())
 }
 
 fn print_level(name: &str, level: &Level, out: &mut dyn Write) -> Result<()> {
     let bits = level.bits_per_key.map_or("–".into(), |bits| format!("{bits:.2}"));
     writeln!(
         out,
-        "{name:<5}  {:>6}  {:>10}  {bits:>8}  {:>10}  {:>10}  {:>10}  {:>9}  {:>8}  {:>9}",
+        "{name:<5}  {:>6}  {:>9}  {bits:>8}  {:>10}  {:>8}  {:>10}  {:>9}  {:>8}  {:>9}",
         thousands(level.tables),
         thousands(level.keys),
         thousands(level.probes),
@@ -132,12 +164,12 @@ fn print_reads(report: &Report, out: &mut dyn Write) -> Result<()> {
     });
     writeln!(out)?;
     let heads = ["absent keys", "present keys", "both"];
-    row("disk reads, per lookup", heads.map(str::to_owned), out)?;
+    row("disk reads; per lookup", heads.map(str::to_owned), out)?;
     row("  without filters", per_lookup(without), out)?;
     row("  with filters", per_lookup(with), out)?;
     row("  avoided by filters", avoided, out)?;
     if report.setup.cache_bytes > 0 {
-        row("blocks from the cache", [const { String::new() }; 3], out)?;
+        writeln!(out, "blocks from the cache")?;
         let hits = |absent, present| both(report, absent, present, |pass| pass.cache_hits);
         row("  without filters", per_lookup(hits("absent_unfiltered", "present_unfiltered")), out)?;
         row("  with filters", per_lookup(hits("absent", "present")), out)?;
