@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
             let (seq, key) = (thousands(entry.seq), escaped(&entry.key));
             match entry.kind {
                 EntryKind::Put => {
-                    writeln!(out, "  {seq:>12}  put   {key}\t{}", escaped(&entry.value))?
+                    writeln!(out, "  {seq:>12}  put   {key}\t{}", escaped(&entry.value))?;
                 }
                 EntryKind::Delete => writeln!(out, "  {seq:>12}  tomb  {key}")?,
             }

@@ -296,9 +296,9 @@ fn wrong_usage_is_2() {
 fn a_closed_pipe_is_no_error() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = dir.path().join("store").display().to_string();
-    let lines: String = (0..50_000).map(|i| format!("key{i:06}\tvalue of {i}\n")).collect();
+    let lines: Vec<_> = (0..50_000).map(|i| format!("key{i:06}\tvalue of {i}\n")).collect();
     let file = dir.path().join("lines");
-    fs::write(&file, lines).expect("a file");
+    fs::write(&file, lines.concat()).expect("a file");
     run(&format!("load {store} {}", file.display())).well();
     let mut child = criba(["scan", &store])
         .stdout(Stdio::piped())
