@@ -6,9 +6,12 @@ use std::path::PathBuf;
 use criba::Batch;
 
 use crate::failure::{Failure, Result};
-use crate::{Answer, lines, store, text};
+use crate::lines::{Lines, split_at_tab};
+use crate::{Answer, store, text};
 
 /// Write the keys and values of a file, key TAB value a line; makes the store if there is none
+///
+/// A line that is wrong ends it; lines before that one may have been written.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
@@ -22,10 +25,11 @@ pub(crate) struct Args {
 const BATCH_BYTES: usize = 64 << 10;
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
+    let lines = Lines::open(&args.file)?; // first: a mistyped name makes no store
     let db = store::to_fill(&args.dir)?;
     let (mut batch, mut bytes, mut count) = (Batch::new(), 0, 0);
-    lines::for_each_line(&args.file, |number, line| {
-        let (key, value) = lines::split_at_tab(line);
+    lines.for_each(|number, line| {
+        let (key, value) = split_at_tab(line);
         let value = value.ok_or_else(|| {
             let found = "a line without a TAB";
             Failure::unfit(&args.file, format!("key TAB value on line {number}"), found)

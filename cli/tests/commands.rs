@@ -112,6 +112,9 @@ fn load_names_the_line_that_is_wrong() {
     let file = dir.path().join("lines.txt");
     fs::write(&file, "a\t1\nb\n").expect("a file");
     let (store, file) = (dir.path().join("s"), file.display().to_string());
+    let line = run(&format!("load {} {file}.none", store.display())).error(3);
+    assert!(line.contains("lines.txt.none: cannot open"), "{line}");
+    assert!(!store.exists());
     let line = run(&format!("load {} {file}", store.display())).error(3);
     assert_eq!(
         line,

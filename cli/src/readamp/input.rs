@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::failure::{Failure, Result};
-use crate::lines;
+use crate::lines::{Lines, split_at_tab};
 
 /// Keys that are loaded, and keys that are not.
 #[derive(Debug, Clone, Default)]
@@ -74,8 +74,8 @@ impl Input {
             ..Self::default()
         };
         let mut present = BTreeMap::new();
-        lines::for_each_line(present_file, |_, line| {
-            let (key, value) = lines::split_at_tab(line);
+        Lines::open(present_file)?.for_each(|_, line| {
+            let (key, value) = split_at_tab(line);
             let before = present.insert(key.to_vec(), value.unwrap_or_default().to_vec());
             input.present_repeated += u64::from(before.is_some());
             Ok(())
@@ -84,8 +84,8 @@ impl Input {
             return Err(Failure::unfit(present_file, "at least one key, one a line", "none"));
         }
         let mut seen = HashSet::new();
-        lines::for_each_line(absent_file, |_, line| {
-            let (key, _) = lines::split_at_tab(line);
+        Lines::open(absent_file)?.for_each(|_, line| {
+            let (key, _) = split_at_tab(line);
             if present.contains_key(key) {
                 input.absent_present += 1;
             } else if seen.contains(key) {

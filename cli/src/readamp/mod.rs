@@ -31,7 +31,6 @@ use crate::{Answer, tell};
 /// Loads keys into a fresh store and looks up present and absent ones: with filters, then with
 /// every filter answering "maybe". Exit code 1 if a check does not hold.
 #[derive(Debug, clap::Args)]
-#[command(next_line_help = false)]
 pub struct Args {
     /// How many keys to make up and load
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "present")]

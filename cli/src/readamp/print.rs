@@ -10,16 +10,14 @@ pub(super) fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     print_setup(report, out)?;
     print_levels(report, out)?;
     print_reads(report, out)?;
+    print_passes(report, out)?;
     print_checks(report, out)?;
     print_times(report, out)
 }
 
 fn print_setup(report: &Report, out: &mut dyn Write) -> Result<()> {
     let setup = &report.setup;
-    let per_lookup = |name, lookups| {
-        let reads = report.pass(name).map_or(0, |pass| pass.disk_reads);
-        ratio(reads as f64, lookups).unwrap_or(0.0)
-    };
+    let [absent, _, absent_unfiltered, _] = per_lookup(report, &report.total());
     writeln!(
         out,
         "The filters avoided {} of {} disk reads ({}).\n\
@@ -27,8 +25,8 @@ fn print_setup(report: &Report, out: &mut dyn Write) -> Result<()> {
         thousands(report.reads_avoided.max(0).unsigned_abs()),
         thousands(report.disk_reads_unfiltered),
         percent(ratio(report.reads_avoided as f64, report.disk_reads_unfiltered)),
-        per_lookup("absent", report.absent),
-        per_lookup("absent_unfiltered", report.absent),
+        absent.unwrap_or(0.0),
+        absent_unfiltered.unwrap_or(0.0),
     )?;
     writeln!(
         out,
@@ -89,7 +87,7 @@ fn print_levels(report: &Report, out: &mut dyn Write) -> Result<()> {
     for level in &report.levels {
         print_level(&format!("L{}", level.level), level, out)?;
     }
-    print_total(report, out)?;
+    print_level("total", &report.total(), out)?;
     writeln!(
         out,
         "Bits per key include the filters' headers. A probe is one lookup asking one table."
@@ -122,65 +120,77 @@ fn print_level(name: &str, level: &Level, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-fn print_total(report: &Report, out: &mut dyn Write) -> Result<()> {
-    let level = Level {
-        level: 0,
-        tables: report.tables,
-        keys: report.levels.iter().map(|level| level.keys).sum(),
-        filter_bytes: report.filter_bytes,
-        bits_per_key: report.bits_per_key,
-        probes: report.probes,
-        range_pruned: report.range_pruned,
-        true_negatives: report.true_negatives,
-        true_positives: report.true_positives,
-        false_positives: report.false_positives,
-        fpr_measured: report.fpr_measured,
-        fpr_predicted: report.fpr_predicted,
-        disk_reads: report.disk_reads,
-    };
-    print_level("total", &level, out)
+/// The disk reads per lookup of each pass, in their order.
+fn per_lookup(report: &Report, level: &Level) -> [Option<f64>; 4] {
+    let lookups = [report.absent, report.present, report.absent, report.present];
+    std::array::from_fn(|pass| ratio(level.pass_reads[pass] as f64, lookups[pass]))
 }
 
-/// Reads of absent keys, of present ones, and of both: in all, and per lookup.
 fn print_reads(report: &Report, out: &mut dyn Write) -> Result<()> {
-    let lookups = [report.absent, report.present, report.lookups];
-    let with = both(report, "absent", "present", |pass| pass.disk_reads);
-    let without = both(report, "absent_unfiltered", "present_unfiltered", |pass| pass.disk_reads);
-    let row = |name: &str, cells: [String; 3], out: &mut dyn Write| {
-        let [absent, present, both] = cells;
-        writeln!(out, "{name:<24}  {absent:>22}  {present:>22}  {both:>22}")
-    };
-    let per_lookup = |reads: [u64; 3]| {
-        std::array::from_fn(|i| match ratio(reads[i] as f64, lookups[i]) {
-            Some(each) => format!("{}  {each:>8.4}", thousands(reads[i])),
-            None => thousands(reads[i]),
-        })
-    };
-    let avoided = std::array::from_fn(|i| {
-        let count = without[i] as i64 - with[i] as i64;
-        let sign = if count < 0 { "-" } else { "" }; // a cache may do so
-        let share = percent(ratio(count as f64, without[i]));
-        format!("{sign}{}  {share:>8}", thousands(count.unsigned_abs()))
-    });
-    writeln!(out)?;
-    let heads = ["absent keys", "present keys", "both"];
-    row("disk reads; per lookup", heads.map(str::to_owned), out)?;
-    row("  without filters", per_lookup(without), out)?;
-    row("  with filters", per_lookup(with), out)?;
-    row("  avoided by filters", avoided, out)?;
-    if report.setup.cache_bytes > 0 {
-        writeln!(out, "blocks from the cache")?;
-        let hits = |absent, present| both(report, absent, present, |pass| pass.cache_hits);
-        row("  without filters", per_lookup(hits("absent_unfiltered", "present_unfiltered")), out)?;
-        row("  with filters", per_lookup(hits("absent", "present")), out)?;
+    writeln!(
+        out,
+        "\n{:<5}  {:>26}  {:>26}  {:>32}",
+        "", "reads per absent lookup", "reads per present lookup", "reads avoided by filters"
+    )?;
+    let heads = ["without", "with filters", "without", "with filters", "count", "share"];
+    let [a, b, c, d, e, f] = heads;
+    writeln!(out, "{:<5}  {a:>12}  {b:>12}  {c:>12}  {d:>12}  {e:>21}  {f:>9}", "level")?;
+    for level in &report.levels {
+        print_level_reads(&format!("L{}", level.level), report, level, out)?;
+    }
+    print_level_reads("total", report, &report.total(), out)
+}
+
+fn print_level_reads(
+    name: &str,
+    report: &Report,
+    level: &Level,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let each = per_lookup(report, level)
+        .map(|reads| reads.map_or("–".to_owned(), |reads| format!("{reads:.4}")));
+    let [absent, present, absent_unfiltered, present_unfiltered] = each;
+    let [absent_reads, present_reads, rest @ ..] = level.pass_reads;
+    let without: u64 = rest.iter().sum();
+    let avoided = without as i64 - (absent_reads + present_reads) as i64;
+    let sign = if avoided < 0 { "-" } else { "" }; // with a cache, at one level
+    writeln!(
+        out,
+        "{name:<5}  {absent_unfiltered:>12}  {absent:>12}  {present_unfiltered:>12}  \
+         {present:>12}  {:>21}  {:>9}",
+        format!("{sign}{}", thousands(avoided.unsigned_abs())),
+        percent(ratio(avoided as f64, without)),
+    )?;
+    Ok(())
+}
+
+/// The three counts of each pass side by side.
+fn print_passes(report: &Report, out: &mut dyn Write) -> Result<()> {
+    writeln!(
+        out,
+        "\n{:<31}  {:>10}  {:>12}  {:>12}  {:>12}  {:>12}",
+        "reads counted in each pass", "lookups", "cache hits", "by engine", "by files", "by kernel"
+    )?;
+    for pass in &report.passes {
+        writeln!(
+            out,
+            "  {:<29}  {:>10}  {:>12}  {:>12}  {:>12}  {:>12}",
+            title(pass),
+            thousands(pass.lookups),
+            thousands(pass.cache_hits),
+            thousands(pass.disk_reads),
+            thousands(pass.file_reads),
+            pass.kernel_reads.map_or("–".into(), thousands),
+        )?;
     }
     Ok(())
 }
 
-/// A count of two passes, and their sum.
-fn both(report: &Report, absent: &str, present: &str, of: fn(&PassReport) -> u64) -> [u64; 3] {
-    let [absent, present] = [absent, present].map(|name| report.pass(name).map_or(0, of));
-    [absent, present, absent + present]
+fn title(pass: &PassReport) -> String {
+    match pass.name.strip_suffix("_unfiltered") {
+        Some(keys) => format!("{keys} keys, without filters"),
+        None => format!("{} keys, with filters", pass.name),
+    }
 }
 
 fn print_checks(report: &Report, out: &mut dyn Write) -> Result<()> {
@@ -200,12 +210,10 @@ fn print_times(report: &Report, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "\ntimes, of this machine (its page cache holds the tables)")?;
     writeln!(out, "  {:<30}  {:>7.2} s", "loading and settling", report.load_ns as f64 / 1e9)?;
     for pass in &report.passes {
-        let name = pass.name.replace("_unfiltered", " keys without filters");
-        let name = if name.contains(' ') { name } else { name + " keys with filters" };
         let ns = (pass.end_ns - pass.start_ns) as f64;
         let each = ratio(ns / 1e3, pass.lookups)
             .map_or(String::new(), |each| format!("  {each:>7.2} µs a lookup"));
-        writeln!(out, "  {name:<30}  {:>7.2} s{each}", ns / 1e9)?;
+        writeln!(out, "  {:<30}  {:>7.2} s{each}", title(pass), ns / 1e9)?;
     }
     Ok(())
 }

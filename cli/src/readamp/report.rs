@@ -101,6 +101,8 @@ pub struct Level {
     pub fpr_predicted: Option<f64>,
     /// Disk reads.
     pub disk_reads: u64,
+    /// Disk reads of each pass, in the order of [`Report::passes`].
+    pub pass_reads: [u64; 4],
 }
 
 /// One pass.
@@ -184,8 +186,7 @@ impl Report {
         let counts: Counts = filtered.iter().map(|pass| pass.stats.total()).sum();
         let unfiltered: Counts =
             [absent_unfiltered, present_unfiltered].iter().map(|pass| pass.stats.total()).sum();
-        let levels: Vec<_> =
-            (0..LEVELS).filter_map(|number| Level::new(number, filtered)).collect();
+        let levels: Vec<_> = (0..LEVELS).filter_map(|number| Level::new(number, passes)).collect();
         let all_probes: Vec<_> = filtered.iter().flat_map(|pass| probes(&pass.tables)).collect();
         let sum = |of: fn(&Level) -> u64| levels.iter().map(of).sum::<u64>();
         let (filter_bytes, table_keys) = (sum(|l| l.filter_bytes), sum(|l| l.keys));
@@ -227,15 +228,33 @@ impl Report {
         }
     }
 
-    /// The pass of a name.
-    pub(super) fn pass(&self, name: &str) -> Option<&PassReport> {
-        self.passes.iter().find(|pass| pass.name == name)
+    /// All levels together.
+    pub(super) fn total(&self) -> Level {
+        let reads = |pass: usize| self.levels.iter().map(|level| level.pass_reads[pass]).sum();
+        Level {
+            level: LEVELS,
+            tables: self.tables,
+            keys: self.levels.iter().map(|level| level.keys).sum(),
+            filter_bytes: self.filter_bytes,
+            bits_per_key: self.bits_per_key,
+            probes: self.probes,
+            range_pruned: self.range_pruned,
+            true_negatives: self.true_negatives,
+            true_positives: self.true_positives,
+            false_positives: self.false_positives,
+            fpr_measured: self.fpr_measured,
+            fpr_predicted: self.fpr_predicted,
+            disk_reads: self.disk_reads,
+            pass_reads: std::array::from_fn(reads),
+        }
     }
 }
 
 impl Level {
     /// A level that has tables, with what the passes met there.
-    fn new(level: usize, passes: [&Pass; 2]) -> Option<Self> {
+    fn new(level: usize, all_passes: &[Pass; 4]) -> Option<Self> {
+        let [absent, present, ..] = all_passes;
+        let passes = [absent, present];
         let of_level = |pass: &Pass| -> Vec<TableInfo> {
             pass.tables.iter().filter(|table| table.level == level).cloned().collect()
         };
@@ -261,6 +280,7 @@ impl Level {
             fpr_measured: counts.false_positive_rate(),
             fpr_predicted: predicted(&probes),
             disk_reads: counts.disk_reads,
+            pass_reads: all_passes.each_ref().map(|pass| pass.stats.levels[level].disk_reads),
         })
     }
 }
