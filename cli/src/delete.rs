@@ -1,0 +1,23 @@
+//! `criba delete`: makes a key absent.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::failure::Result;
+use crate::{Answer, store, text};
+
+/// Make a key absent; one that is absent already is no error
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The store's directory
+    dir: PathBuf,
+    /// The key; \xNN stands for a byte
+    key: OsString,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let db = store::to_change(&args.dir)?;
+    db.delete(text::of_argument(&args.key))?;
+    db.close()?; // which syncs
+    Ok(Answer::Yes)
+}

@@ -1,0 +1,100 @@
+//! `criba inspect`: one SSTable, without its store.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use criba::{EntryKind, FilterInfo, TableFile};
+
+use crate::failure::Result;
+use crate::text::{escaped, percent, thousands};
+use crate::{Answer, text};
+
+/// Print an SSTable's properties, filter header and index
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The table's file, NNNNNN.sst
+    file: PathBuf,
+    /// Print its entries too, which reads and verifies every data block
+    #[arg(long)]
+    entries: bool,
+}
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
+    let table = TableFile::open(&args.file)?;
+    print_properties(&table, out)?;
+    print_filter(&table, out)?;
+    print_index(&table, out)?;
+    if args.entries {
+        writeln!(out, "\nentries")?;
+        writeln!(out, "  {:>12}  kind  key TAB value", "sequence")?;
+        for entry in table.entries() {
+            let entry = entry?;
+            let (seq, key) = (thousands(entry.seq), escaped(&entry.key));
+            match entry.kind {
+                EntryKind::Put => {
+                    writeln!(out, "  {seq:>12}  put   {key}\t{}", escaped(&entry.value))?;
+                }
+                EntryKind::Delete => writeln!(out, "  {seq:>12}  tomb  {key}")?,
+            }
+        }
+    }
+    Ok(Answer::Yes)
+}
+
+fn print_properties(table: &TableFile, out: &mut dyn Write) -> Result<()> {
+    let properties = table.properties();
+    writeln!(out, "properties")?;
+    for (name, value) in [
+        ("table", thousands(properties.id)),
+        ("store", format!("{:016x}", properties.store)),
+        ("file bytes", thousands(properties.file_bytes)),
+        ("entries", thousands(properties.entries)),
+        ("tombstones", thousands(properties.tombstones)),
+        ("distinct keys", thousands(properties.keys)),
+        ("data blocks", thousands(properties.data_blocks)),
+        ("key bytes", thousands(properties.key_bytes)),
+        ("value bytes", thousands(properties.value_bytes)),
+        (
+            "sequence numbers",
+            format!("{} to {}", thousands(properties.min_seq), thousands(properties.max_seq)),
+        ),
+        ("smallest key", escaped(&properties.smallest)),
+        ("largest key", escaped(&properties.largest)),
+    ] {
+        writeln!(out, "  {name:<17} {value}")?;
+    }
+    Ok(())
+}
+
+fn print_filter(table: &TableFile, out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "\nfilter")?;
+    match table.filter() {
+        FilterInfo::None => writeln!(out, "  none was asked for")?,
+        FilterInfo::Active { geometry, bytes, predicted_rate } => {
+            let keys = table.properties().keys;
+            let per_key = text::ratio(geometry.m as f64, keys).unwrap_or(0.0);
+            for (name, value) in [
+                ("kind", "bloom".to_owned()),
+                ("bits (m)", format!("{}, {per_key:.2} a key", thousands(geometry.m))),
+                ("probes (k)", geometry.k.to_string()),
+                ("bytes", format!("{}, header included", thousands(bytes as u64))),
+                ("predicted FPR", percent(Some(predicted_rate))),
+            ] {
+                writeln!(out, "  {name:<17} {value}")?;
+            }
+        }
+        FilterInfo::Degraded { reason } => writeln!(out, "  degraded: {reason}")?,
+        other => writeln!(out, "  {other:?}")?,
+    }
+    Ok(())
+}
+
+fn print_index(table: &TableFile, out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "\nindex")?;
+    writeln!(out, "  {:>12}  {:>7}  up to key", "offset", "bytes")?;
+    for block in table.index() {
+        let (offset, bytes) = (thousands(block.offset), thousands(block.bytes));
+        writeln!(out, "  {offset:>12}  {bytes:>7}  {}", escaped(&block.separator))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! The `criba` command: a store at the command line, and the benchmark that counts its reads.
+//!
+//! A file for each subcommand. This one parses the command line, and turns what a command came to
+//! into an exit code: 0; 1 for a negative answer (an absent key, a check that does not hold); 2 for
+//! wrong usage; 3 for an error, told on standard error in one line.
+
+mod compact;
+mod delete;
+mod explain;
+mod failure;
+mod get;
+mod inspect;
+mod lines;
+mod load;
+mod put;
+pub mod readamp;
+mod scan;
+mod stats;
+mod store;
+mod text;
+
+use std::ffi::OsString;
+use std::io::{self, BufWriter, Write};
+
+use clap::{Parser, Subcommand};
+
+pub use failure::{Failure, Result};
+
+/// An embedded key-value store for lookups that mostly miss, at the command line.
+///
+/// Keys and values on the command line and in what is printed are text in which any byte may stand
+/// as \xNN.
+#[derive(Debug, Parser)]
+#[command(
+    name = "criba",
+    version,
+    after_help = "Exit codes: 0; 1 a negative answer (an absent key, a check that does not hold); \
+                  2 wrong usage; 3 an error."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Get(get::Args),
+    Put(put::Args),
+    Delete(delete::Args),
+    Scan(scan::Args),
+    Load(load::Args),
+    Compact(compact::Args),
+    Stats(stats::Args),
+    Explain(explain::Args),
+    Inspect(inspect::Args),
+    Readamp(readamp::Args),
+}
+
+/// What a command that did its work has to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Done, found, or it holds.
+    Yes,
+    /// Absent, or it does not hold.
+    No,
+}
+
+impl Command {
+    fn run(&self, out: &mut dyn Write) -> Result<Answer> {
+        match self {
+            Self::Get(args) => get::run(args, out),
+            Self::Put(args) => put::run(args),
+            Self::Delete(args) => delete::run(args),
+            Self::Scan(args) => scan::run(args, out),
+            Self::Load(args) => load::run(args, out),
+            Self::Compact(args) => compact::run(args, out),
+            Self::Stats(args) => stats::run(args, out),
+            Self::Explain(args) => explain::run(args, out),
+            Self::Inspect(args) => inspect::run(args, out),
+            Self::Readamp(args) => readamp::run(args, out),
+        }
+    }
+}
+
+/// Runs a command line, the program's name first, and gives the exit code.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(refusal) => {
+            // Help and version come this way too. Nobody is left to tell if printing fails.
+            let _ = refusal.print();
+            return refusal.exit_code() as u8;
+        }
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let done = cli.command.run(&mut out);
+    // What was printed before an error is worth having.
+    let flushed = out.flush().map_err(Failure::from);
+    match done.and_then(|answer| flushed.map(|()| answer)) {
+        Ok(Answer::Yes) => 0,
+        Ok(Answer::No) => 1,
+        Err(failure) => {
+            if !failure.is_closed_pipe() {
+                tell(&failure.to_string());
+            }
+            failure.exit_code()
+        }
+    }
+}
+
+/// Says something on standard error, in one line whatever it holds.
+fn tell(message: &str) {
+    // If standard error is closed, the exit code still speaks.
+    let _ = writeln!(io::stderr(), "criba: {}", message.replace('\n', "\\n"));
+}

@@ -1,0 +1,53 @@
+//! Reading a file of lines, plain or gzipped.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+
+use crate::failure::{Failure, Result};
+
+/// A file of lines, opened.
+pub(crate) struct Lines<'a> {
+    path: &'a Path,
+    file: BufReader<Box<dyn Read>>,
+    action: &'static str,
+}
+
+impl<'a> Lines<'a> {
+    /// Opens a file. A name that ends in `.gz` is a gzipped one; `-` is standard input.
+    pub(crate) fn open(path: &'a Path) -> Result<Self> {
+        let gzipped = path.extension().is_some_and(|extension| extension == "gz");
+        let file: Box<dyn Read> = if path == Path::new("-") {
+            Box::new(io::stdin().lock())
+        } else {
+            Box::new(File::open(path).map_err(|source| Failure::file("open", path, source))?)
+        };
+        let file: Box<dyn Read> = if gzipped { Box::new(MultiGzDecoder::new(file)) } else { file };
+        let action = if gzipped { "read it as gzipped lines" } else { "read its lines" };
+        Ok(Self { path, file: BufReader::with_capacity(1 << 16, file), action })
+    }
+
+    /// Gives every line, counted from 1 and without its newline, to `take`.
+    pub(crate) fn for_each(mut self, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        let mut line = Vec::new();
+        for number in 1.. {
+            line.clear();
+            let read = self.file.read_until(b'\n', &mut line);
+            if read.map_err(|source| Failure::file(self.action, self.path, source))? == 0 {
+                break;
+            }
+            take(number, line.strip_suffix(b"\n").unwrap_or(&line))?;
+        }
+        Ok(())
+    }
+}
+
+/// What stands before the first TAB of a line, and after it if there is one.
+pub(crate) fn split_at_tab(line: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match line.iter().position(|&byte| byte == b'\t') {
+        Some(tab) => (&line[..tab], Some(&line[tab + 1..])),
+        None => (line, None),
+    }
+}

@@ -1,0 +1,57 @@
+//! `criba load`: writes a file of keys and values into a store.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use criba::Batch;
+
+use crate::failure::{Failure, Result};
+use crate::lines::{Lines, split_at_tab};
+use crate::{Answer, store, text};
+
+/// Write the keys and values of a file, key TAB value a line; makes the store if there is none
+///
+/// A line that is wrong ends it; lines before that one may have been written.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The store's directory
+    dir: PathBuf,
+    /// The file, gzipped if its name ends in .gz; - is standard input. \xNN stands for a byte
+    file: PathBuf,
+}
+
+/// Writes are gathered into batches of about this many bytes: a system call for each would cost
+/// more than the write.
+const BATCH_BYTES: usize = 64 << 10;
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
+    let lines = Lines::open(&args.file)?; // first: a mistyped name makes no store
+    let db = store::to_fill(&args.dir)?;
+    let (mut batch, mut bytes, mut count) = (Batch::new(), 0, 0);
+    lines.for_each(|number, line| {
+        let (key, value) = split_at_tab(line);
+        let value = value.ok_or_else(|| {
+            let found = "a line without a TAB";
+            Failure::unfit(&args.file, format!("key TAB value on line {number}"), found)
+        })?;
+        batch.put(text::unescaped(key), text::unescaped(value));
+        bytes += line.len();
+        count += 1;
+        if bytes >= BATCH_BYTES {
+            bytes = 0;
+            db.write(std::mem::take(&mut batch))?;
+        }
+        Ok(())
+    })?;
+    db.write(batch)?;
+    db.wait_until_settled()?;
+    let tables = db.tables().len() as u64;
+    db.close()?;
+    writeln!(
+        out,
+        "{} written; the store has {}",
+        text::counted(count, "line"),
+        text::counted(tables, "table")
+    )?;
+    Ok(Answer::Yes)
+}

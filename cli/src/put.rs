@@ -1,0 +1,25 @@
+//! `criba put`: sets a key's value.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::failure::Result;
+use crate::{Answer, store, text};
+
+/// Set a key's value; makes the store if there is none
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The store's directory
+    dir: PathBuf,
+    /// The key; \xNN stands for a byte
+    key: OsString,
+    /// The value; \xNN stands for a byte
+    value: OsString,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let db = store::to_fill(&args.dir)?;
+    db.put(text::of_argument(&args.key), text::of_argument(&args.value))?;
+    db.close()?; // which syncs: when the command ends well, the write survives a power failure
+    Ok(Answer::Yes)
+}

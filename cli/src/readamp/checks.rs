@@ -1,0 +1,364 @@
+//! The checks of `readamp`: each compares two counts that were come by in different ways.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use statrs::distribution::{Binomial, DiscreteCDF};
+
+use super::measure::{Found, Lookup, Pass, TableProbes};
+use crate::text::{counted, thousands};
+
+/// What became of one check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// Whether it holds; `None` if that cannot be told.
+    pub holds: Option<bool>,
+    /// What was compared, what is wrong, or why it cannot be told.
+    pub said: String,
+}
+
+impl Check {
+    fn holds(said: impl Into<String>) -> Self {
+        Self { holds: Some(true), said: said.into() }
+    }
+
+    fn fails(said: impl Into<String>) -> Self {
+        Self { holds: Some(false), said: said.into() }
+    }
+
+    fn unknown(why: impl Into<String>) -> Self {
+        Self { holds: None, said: why.into() }
+    }
+}
+
+/// The checks by name, in the order in which they are printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checks(pub Vec<(&'static str, Check)>);
+
+impl Checks {
+    /// Makes all checks of four passes: absent, present, and both without filters.
+    pub fn new(passes: &[Pass; 4]) -> Self {
+        let [absent, present, absent_unfiltered, present_unfiltered] = passes;
+        let pairs = [(absent, absent_unfiltered), (present, present_unfiltered)]
+            .map(|(with, without)| (&with.lookups[..], &without.lookups[..]));
+        let reads = passes.each_ref().map(PassReads::from);
+        let probes: Vec<_> =
+            [absent, present].iter().flat_map(|pass| pass.first_probes.iter().copied()).collect();
+        Self(vec![
+            ("answers_equal", answers_equal(pairs)),
+            ("no_key_missed", no_key_missed(&present.lookups)),
+            ("avoided_per_lookup", avoided_per_lookup(pairs)),
+            ("file_layer_agrees", file_layer_agrees(&reads)),
+            ("kernel_agrees", kernel_agrees(&reads)),
+            ("fpr_within_bounds", fpr_within_bounds(&probes)),
+        ])
+    }
+
+    /// The check of a name.
+    pub fn get(&self, name: &str) -> Option<&Check> {
+        self.0.iter().find(|(other, _)| *other == name).map(|(_, check)| check)
+    }
+
+    /// Those that do not hold.
+    pub fn failed(&self) -> impl Iterator<Item = &(&'static str, Check)> {
+        self.0.iter().filter(|(_, check)| check.holds == Some(false))
+    }
+}
+
+impl Serialize for Checks {
+    /// A map from names to true, false or null.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, check) in &self.0 {
+            map.serialize_entry(name, &check.holds)?;
+        }
+        map.end()
+    }
+}
+
+/// The same lookups with filters and without.
+pub type Pair<'a> = (&'a [Lookup], &'a [Lookup]);
+
+/// Every lookup, with filters and without, gave the same answer.
+pub fn answers_equal(pairs: [Pair; 2]) -> Check {
+    let what = "with filters and without, all lookups gave the same answers";
+    lookup_by_lookup(pairs, what, |with, without| {
+        (with.found != without.found)
+            .then(|| format!("{:?} with filters, {:?} without", with.found, without.found))
+    })
+}
+
+/// Every single lookup saved as many blocks as filters told it no.
+pub fn avoided_per_lookup(pairs: [Pair; 2]) -> Check {
+    let what = "each lookup saved one block for each filter that said no";
+    lookup_by_lookup(pairs, what, |with, without| {
+        (without.blocks != with.blocks + with.true_negatives).then(|| {
+            format!(
+                "{} without filters, {} and {} with them",
+                counted(without.blocks, "block"),
+                counted(with.blocks, "block"),
+                counted(with.true_negatives, "true negative")
+            )
+        })
+    })
+}
+
+/// Compares each lookup with itself, and tells the first that `differs`.
+fn lookup_by_lookup(
+    pairs: [Pair; 2],
+    what: &str,
+    differs: impl Fn(&Lookup, &Lookup) -> Option<String>,
+) -> Check {
+    let lookups: usize = pairs.iter().map(|(with, _)| with.len()).sum();
+    if lookups == 0 {
+        return Check::unknown("no lookup was made");
+    }
+    let mut wrong = 0;
+    let mut first = String::new();
+    for (kind, (with, without)) in ["absent", "present"].into_iter().zip(pairs) {
+        if with.len() != without.len() {
+            return Check::fails(format!("lookups are missing for {kind} keys"));
+        }
+        for (number, (with, without)) in with.iter().zip(without).enumerate() {
+            if let Some(how) = differs(with, without) {
+                wrong += 1;
+                if wrong == 1 {
+                    first = format!("{kind} lookup {number}: {how}");
+                }
+            }
+        }
+    }
+    match wrong {
+        0 => Check::holds(what),
+        _ => {
+            Check::fails(format!("it fails for {}; the first is {first}", counted(wrong, "lookup")))
+        }
+    }
+}
+
+/// Every present key was found, with the value that was loaded.
+pub fn no_key_missed(present: &[Lookup]) -> Check {
+    let missed = present.iter().filter(|lookup| lookup.found != Found::AsLoaded).count() as u64;
+    match (present.len(), missed) {
+        (0, _) => Check::unknown("no present key was looked up"),
+        (_, 0) => Check::holds("every present key was found with its value"),
+        (all, missed) => Check::fails(format!(
+            "{} of {} present keys were not found with their values",
+            thousands(missed),
+            thousands(all as u64)
+        )),
+    }
+}
+
+/// The reads of one pass, counted in three places.
+#[derive(Debug, Clone)]
+pub struct PassReads {
+    /// The pass.
+    pub name: &'static str,
+    /// What the lookups told, summed.
+    pub told: u64,
+    /// What the engine's statistics say.
+    pub engine: u64,
+    /// Calls of the file layer.
+    pub file_layer: u64,
+    /// Read system calls, or why they are unknown.
+    pub kernel: Result<u64, String>,
+}
+
+impl From<&Pass> for PassReads {
+    fn from(pass: &Pass) -> Self {
+        Self {
+            name: pass.name,
+            told: pass.told.disk_reads,
+            engine: pass.stats.total().disk_reads,
+            file_layer: pass.file_reads,
+            kernel: pass.kernel_reads.clone(),
+        }
+    }
+}
+
+/// In every pass, the file layer was asked to read from tables as often as the engine says, by its
+/// statistics and lookup by lookup.
+pub fn file_layer_agrees(passes: &[PassReads]) -> Check {
+    for pass in passes {
+        if pass.engine != pass.file_layer || pass.told != pass.file_layer {
+            return Check::fails(format!(
+                "pass {}: the engine counts {}, its lookups tell of {}, the file layer counts {}",
+                pass.name,
+                counted(pass.engine, "disk read"),
+                thousands(pass.told),
+                thousands(pass.file_layer)
+            ));
+        }
+    }
+    Check::holds("the file layer counts the engine's disk reads, in every pass")
+}
+
+/// In every pass, the process made as many read system calls as the engine says.
+pub fn kernel_agrees(passes: &[PassReads]) -> Check {
+    for pass in passes {
+        match &pass.kernel {
+            Err(why) => return Check::unknown(why),
+            Ok(kernel) if *kernel != pass.engine => {
+                return Check::fails(format!(
+                    "pass {}: the engine counts {}, the kernel counts {}",
+                    pass.name,
+                    counted(pass.engine, "disk read"),
+                    counted(*kernel, "read call")
+                ));
+            }
+            Ok(_) => {}
+        }
+    }
+    Check::holds("the kernel counts the engine's disk reads, in every pass")
+}
+
+/// The probability that a sound measurement falls outside the bounds, both sides together.
+const DOUBT: f64 = 0.001;
+
+/// The false positives lie within the 99.9 % bounds, on both sides, of what the filters' stored
+/// rates predict for the probes made.
+///
+/// The number of false positives is a sum of independent yes-or-no draws whose chances p differ from
+/// table to table. Its tails are never heavier than those of as many draws at the mean chance
+/// (Hoeffding, *On the distribution of the number of successes in independent trials*, 1956), so
+/// bounds of that one binomial distribution are safe ones, and with rates as alike as those of one
+/// store's filters also tight.
+pub fn fpr_within_bounds(tables: &[TableProbes]) -> Check {
+    let probes: u64 = tables.iter().map(|table| table.absent).sum();
+    let found: u64 = tables.iter().map(|table| table.false_positives).sum();
+    let expected: f64 = tables.iter().map(|table| table.absent as f64 * table.predicted_rate).sum();
+    if probes == 0 {
+        return Check::unknown("no filter was asked for a key that its table does not hold");
+    }
+    let (low, high) = bounds(probes, expected / probes as f64);
+    let said = format!(
+        "{} false positives, {} predicted; 99.9 % bounds {} to {}",
+        thousands(found),
+        if expected < 100.0 {
+            format!("{expected:.1}")
+        } else {
+            thousands(expected.round() as u64)
+        },
+        thousands(low),
+        thousands(high)
+    );
+    if (low..=high).contains(&found) { Check::holds(said) } else { Check::fails(said) }
+}
+
+/// The interval that leaves at most half of [`DOUBT`] on either side of `draws` draws with chance
+/// `p`.
+fn bounds(draws: u64, p: f64) -> (u64, u64) {
+    match Binomial::new(p.clamp(0.0, 1.0), draws) {
+        Ok(successes) => {
+            (successes.inverse_cdf(DOUBT / 2.0), successes.inverse_cdf(1.0 - DOUBT / 2.0))
+        }
+        Err(_) => (0, draws), // p is no number; its filter's header would not have been accepted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookup(blocks: u64, true_negatives: u64, found: Found) -> Lookup {
+        Lookup { blocks, true_negatives, found }
+    }
+
+    /// Three lookups, two absent and one present, with filters and without.
+    fn sound() -> [(Vec<Lookup>, Vec<Lookup>); 2] {
+        let absent = vec![lookup(0, 3, Found::Absent), lookup(1, 2, Found::Absent)];
+        let absent_unfiltered = vec![lookup(3, 0, Found::Absent), lookup(3, 0, Found::Absent)];
+        let present = vec![lookup(1, 1, Found::AsLoaded)];
+        let present_unfiltered = vec![lookup(2, 0, Found::AsLoaded)];
+        [(absent, absent_unfiltered), (present, present_unfiltered)]
+    }
+
+    fn pairs(lookups: &[(Vec<Lookup>, Vec<Lookup>); 2]) -> [Pair<'_>; 2] {
+        lookups.each_ref().map(|(with, without)| (&with[..], &without[..]))
+    }
+
+    #[test]
+    fn one_other_answer_is_noticed() {
+        assert_eq!(answers_equal(pairs(&sound())).holds, Some(true));
+        for other in [Found::Absent, Found::Other(b"x".to_vec())] {
+            let mut lookups = sound();
+            lookups[1].1[0].found = other;
+            assert_eq!(answers_equal(pairs(&lookups)).holds, Some(false));
+        }
+        let mut lookups = sound();
+        lookups[0].0[1].found = Found::Other(vec![]);
+        let check = answers_equal(pairs(&lookups));
+        assert_eq!(check.holds, Some(false));
+        assert!(check.said.contains("1 lookup; the first is absent lookup 1"), "{}", check.said);
+    }
+
+    /// One read too many and one too few make the sums equal; the lookups still differ.
+    #[test]
+    fn reads_are_compared_lookup_by_lookup() {
+        assert_eq!(avoided_per_lookup(pairs(&sound())).holds, Some(true));
+        let mut lookups = sound();
+        lookups[0].0[0].blocks += 1;
+        lookups[0].0[1].blocks -= 1;
+        let check = avoided_per_lookup(pairs(&lookups));
+        assert_eq!(check.holds, Some(false));
+        assert!(check.said.contains("2 lookups"), "{}", check.said);
+        let mut lookups = sound();
+        lookups[1].0.clear();
+        assert_eq!(avoided_per_lookup(pairs(&lookups)).holds, Some(false), "a lookup is missing");
+    }
+
+    #[test]
+    fn a_missed_key_is_noticed() {
+        let mut lookups = vec![lookup(1, 0, Found::AsLoaded); 3];
+        assert_eq!(no_key_missed(&lookups).holds, Some(true));
+        for wrong in [Found::Absent, Found::Other(b"stale".to_vec())] {
+            lookups[1].found = wrong;
+            assert_eq!(no_key_missed(&lookups).holds, Some(false));
+        }
+        assert_eq!(no_key_missed(&[]).holds, None);
+    }
+
+    #[test]
+    fn one_uncounted_read_is_noticed() {
+        let pass = PassReads { name: "absent", told: 7, engine: 7, file_layer: 7, kernel: Ok(7) };
+        let check = |change: fn(&mut PassReads)| {
+            let mut passes = vec![pass.clone(); 4];
+            change(&mut passes[3]);
+            (file_layer_agrees(&passes).holds, kernel_agrees(&passes).holds)
+        };
+        assert_eq!(check(|_| {}), (Some(true), Some(true)));
+        assert_eq!(check(|pass| pass.file_layer += 1), (Some(false), Some(true)));
+        assert_eq!(check(|pass| pass.told -= 1), (Some(false), Some(true)));
+        assert_eq!(check(|pass| pass.kernel = Ok(8)), (Some(true), Some(false)));
+        assert_eq!(check(|pass| pass.kernel = Err("no /proc".into())), (Some(true), None));
+    }
+
+    #[test]
+    fn a_rate_is_bounded_from_both_sides() {
+        let check = |found: u64, predicted_rate| {
+            let half = TableProbes { absent: 100_000, false_positives: found / 2, predicted_rate };
+            let rest = TableProbes { false_positives: found - found / 2, ..half };
+            fpr_within_bounds(&[half, rest]).holds
+        };
+        for (found, holds) in
+            [(1854, false), (1855, true), (2000, true), (2148, true), (2149, false)]
+        {
+            assert_eq!(check(found, 0.01), Some(holds), "{found}");
+        }
+        assert_eq!(check(2000, 0.009), Some(false), "the filters promise more than they hold");
+        assert_eq!(check(2000, 0.011), Some(false), "and less");
+        assert_eq!(check(0, 0.0), Some(true));
+        assert_eq!(check(1, 0.0), Some(false));
+        assert_eq!(check(200_000, 1.0), Some(true));
+        assert_eq!(fpr_within_bounds(&[]).holds, None);
+    }
+
+    /// The values come from summing the probabilities one by one, with another program.
+    #[test]
+    fn the_bounds_are_those_of_the_binomial_distribution() {
+        assert_eq!(bounds(1000, 0.01), (2, 22));
+        assert_eq!(bounds(200_000, 0.01), (1855, 2148));
+        assert_eq!(bounds(1_000_000, 0.01), (9674, 10_329));
+        assert_eq!(bounds(10_000_000, 0.01), (98_966, 101_037));
+        assert_eq!(bounds(10_000_000, 0.5), (4_994_797, 5_005_203));
+    }
+}

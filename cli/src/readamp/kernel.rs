@@ -1,0 +1,54 @@
+//! What the kernel counts: the read system calls of this process, from `/proc/self/io`.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+const PATH: &str = "/proc/self/io";
+
+/// Counts the read system calls that the process makes from a moment on.
+///
+/// The file is opened beforehand and read with one call each time, and that call is counted too; so
+/// the meter reads twice to begin with, and takes the difference for what a reading costs.
+#[derive(Debug)]
+pub struct ReadMeter {
+    file: File,
+    cost: u64,
+    start: u64,
+}
+
+impl ReadMeter {
+    /// Starts counting.
+    ///
+    /// # Errors
+    /// Why the kernel's count cannot be had here.
+    pub fn start() -> Result<Self, String> {
+        let file = File::open(PATH).map_err(|e| format!("{PATH}: cannot open: {e}"))?;
+        let first = read_calls(&file)?;
+        let start = read_calls(&file)?;
+        match start.checked_sub(first) {
+            Some(cost) if cost > 0 => Ok(Self { file, cost, start }),
+            _ => {
+                Err(format!("{PATH}: expected a count of read calls, found one that stands still"))
+            }
+        }
+    }
+
+    /// The read system calls since the start, without the meter's own.
+    ///
+    /// # Errors
+    /// Why the kernel's count cannot be had here.
+    pub fn stop(self) -> Result<u64, String> {
+        let end = read_calls(&self.file)?;
+        end.checked_sub(self.start + self.cost)
+            .ok_or_else(|| format!("{PATH}: expected a count that grows, found one that fell"))
+    }
+}
+
+/// The process's read system calls so far, without this one.
+fn read_calls(file: &File) -> Result<u64, String> {
+    let mut buffer = [0; 1024];
+    let length = file.read_at(&mut buffer, 0).map_err(|e| format!("{PATH}: cannot read: {e}"))?;
+    let text = String::from_utf8_lossy(&buffer[..length]);
+    let count = text.lines().find_map(|line| line.strip_prefix("syscr: ")?.trim().parse().ok());
+    count.ok_or_else(|| format!("{PATH}: expected a line syscr, found none"))
+}

@@ -1,0 +1,181 @@
+//! `criba readamp`: loads keys into a fresh store, looks up present and absent ones, and counts what
+//! the filters saved: lookup by lookup, in the engine, in the file layer and in the kernel.
+//!
+//! [`input`] makes or reads the keys, [`measure`] loads the store and makes the four passes,
+//! [`checks`] compares what was counted, [`report`] puts it together, and `print` shows it.
+
+pub mod checks;
+pub mod input;
+pub mod kernel;
+pub mod measure;
+mod print;
+pub mod report;
+
+use std::io::{IsTerminal, Write, stderr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use criba::FilterPolicy;
+use criba::vfs::{CountingVfs, RealVfs};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use self::input::Input;
+use self::measure::{Engine, Settings};
+use self::report::Report;
+use crate::failure::{Failure, Result};
+use crate::{Answer, tell};
+
+/// Count the disk reads of lookups, with filters and without, and check the counts against the
+/// file layer's and the kernel's
+///
+/// Loads keys into a fresh store and looks up present and absent ones: with filters, then with
+/// every filter answering "maybe". Exit code 1 if a check does not hold.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// How many keys to make up and load
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "present")]
+    n: u64,
+    /// How many present keys to look up, and again how many absent ones [default: each key once]
+    #[arg(long, value_name = "N")]
+    lookups: Option<u64>,
+    /// Fixes everything random; the same seed gives the same counts
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The filters' false-positive rate [default: 0.01]
+    #[arg(long, value_name = "RATE", conflicts_with = "bits_per_key")]
+    fpr: Option<f64>,
+    /// The filters' size instead; 0 for no filters
+    #[arg(long, value_name = "BITS")]
+    bits_per_key: Option<f64>,
+    /// The block cache; 0 for none, so that every block asked for is a disk read
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    cache_bytes: u64,
+    /// Where compactions cut tables. The three sizes are small so that little data has levels
+    #[arg(long, value_name = "BYTES", default_value_t = 512 << 10)]
+    table_bytes: u64,
+    /// When a memtable is flushed
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    memtable_bytes: usize,
+    /// The least share that makes a level used
+    #[arg(long, value_name = "BYTES", default_value_t = 512 << 10)]
+    level_base_bytes: u64,
+    /// No compactions: every flushed table stays on L0
+    #[arg(long)]
+    unsettled: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// An empty or new directory for the store, which is kept; otherwise a temporary one
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Load these keys instead: one a line, or key TAB value; byte for byte; gzipped if named .gz
+    #[arg(long, value_name = "FILE", requires = "absent")]
+    present: Option<PathBuf>,
+    /// Look these up as absent keys, one a line
+    #[arg(long, value_name = "FILE", requires = "present")]
+    absent: Option<PathBuf>,
+}
+
+impl Args {
+    fn settings(&self) -> Settings {
+        let filter = match (self.fpr, self.bits_per_key) {
+            (Some(rate), _) => FilterPolicy::rate(rate),
+            (None, Some(bits)) => FilterPolicy::bits_per_key(bits),
+            (None, None) => FilterPolicy::default(),
+        };
+        Settings {
+            filter,
+            seed: self.seed,
+            lookups: self.lookups,
+            cache_bytes: self.cache_bytes,
+            memtable_bytes: self.memtable_bytes,
+            table_bytes: self.table_bytes,
+            level_base_bytes: self.level_base_bytes,
+            unsettled: self.unsettled,
+        }
+    }
+
+    fn input(&self) -> Result<Input> {
+        match (&self.present, &self.absent) {
+            (Some(present), Some(absent)) => Input::read(present, absent),
+            _ => Ok(Input::made_up(self.n, self.lookups.unwrap_or(self.n), self.seed)),
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
+    let input = args.input()?;
+    let settings = args.settings();
+    let report = match &args.dir {
+        Some(dir) => {
+            check_free(dir)?;
+            run_in(dir, &input, &settings)?
+        }
+        None => {
+            let parent = std::env::temp_dir();
+            let dir = tempfile::Builder::new().prefix("criba-readamp-").tempdir_in(&parent);
+            let dir = dir.map_err(|e| Failure::file("make a directory in it", &parent, e))?;
+            run_in(dir.path(), &input, &settings)?
+        }
+    };
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &report).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        print::print(&report, out)?;
+    }
+    out.flush()?; // so that the report stands before what follows
+    for (name, check) in report.checks.failed() {
+        tell(&format!("{name} does not hold: {}", check.said));
+    }
+    Ok(if report.checks.failed().next().is_none() { Answer::Yes } else { Answer::No })
+}
+
+/// Measures a store in an empty directory on the real file system.
+///
+/// # Errors
+/// What [`measure::measure`] says.
+pub fn run_in(dir: &Path, input: &Input, settings: &Settings) -> Result<Report> {
+    let counting = CountingVfs::new(Arc::new(RealVfs));
+    let engine = Engine { vfs: Arc::new(counting.clone()), counting };
+    let progress = progress_bar();
+    let report = measure::measure(dir, input, settings, &engine, &progress);
+    progress.finish_and_clear();
+    report
+}
+
+/// Prints a report as `criba readamp` does.
+///
+/// # Errors
+/// [`Failure::Output`].
+pub fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
+    print::print(report, out)
+}
+
+/// The measured store must be made by the measurement alone.
+fn check_free(dir: &Path) -> Result<()> {
+    let expected = "an empty directory or none";
+    match std::fs::read_dir(dir) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => {
+            Err(Failure::unfit(dir, expected, "a file"))
+        }
+        Err(e) => Err(Failure::file("list", dir, e)),
+        Ok(_) if dir.join("CURRENT").exists() => Err(Failure::unfit(dir, expected, "a store")),
+        Ok(mut names) => match names.next() {
+            Some(_) => Err(Failure::unfit(dir, expected, "files")),
+            None => Ok(()),
+        },
+    }
+}
+
+/// Shown on a terminal only. It is drawn inside `inc`, on this thread: a thread that draws by itself
+/// might read something while a pass is counted.
+fn progress_bar() -> ProgressBar {
+    if !stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let template = "{msg:<28} {wide_bar} {human_pos} of {human_len}";
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

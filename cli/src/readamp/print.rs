@@ -1,0 +1,219 @@
+//! The report for people, in lines of at most 100 characters.
+
+use std::io::Write;
+
+use super::report::{Level, PassReport, Report};
+use crate::failure::Result;
+use crate::text::{counted, percent, ratio, thousands};
+
+pub(super) fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
+    print_setup(report, out)?;
+    print_levels(report, out)?;
+    print_reads(report, out)?;
+    print_passes(report, out)?;
+    print_checks(report, out)?;
+    print_times(report, out)
+}
+
+fn print_setup(report: &Report, out: &mut dyn Write) -> Result<()> {
+    let setup = &report.setup;
+    let [absent, _, absent_unfiltered, _] = per_lookup(report, &report.total());
+    writeln!(
+        out,
+        "The filters avoided {} of {} disk reads ({}).\n\
+         Looking up an absent key cost {:.4} disk reads; without filters it cost {:.4}.\n",
+        thousands(report.reads_avoided.max(0).unsigned_abs()),
+        thousands(report.disk_reads_unfiltered),
+        percent(ratio(report.reads_avoided as f64, report.disk_reads_unfiltered)),
+        absent.unwrap_or(0.0),
+        absent_unfiltered.unwrap_or(0.0),
+    )?;
+    writeln!(
+        out,
+        "  loaded     {} into {} on {}",
+        counted(report.keys, "key"),
+        counted(report.tables, "table"),
+        counted(report.levels.len() as u64, "level"),
+    )?;
+    writeln!(
+        out,
+        "  looked up  {} and {}, with filters and without",
+        counted(report.absent, "absent key"),
+        counted(report.present, "present key"),
+    )?;
+    let keys = match &setup.files {
+        Some((present, absent)) => format!("present {present}\n             absent  {absent}"),
+        None => "made-up user names, with e-mail addresses as values".into(),
+    };
+    writeln!(out, "  keys       {keys}")?;
+    for (lines, why) in [
+        (setup.present_repeated, "of the present file overruled by a later line of the same key"),
+        (setup.absent_repeated, "of the absent file left out: repeated"),
+        (setup.absent_present, "of the absent file left out: the key is present"),
+    ] {
+        if lines > 0 {
+            writeln!(out, "             {} {why}", counted(lines, "line"))?;
+        }
+    }
+    let cache = match setup.cache_bytes {
+        0 => "no block cache".to_owned(),
+        bytes => format!("a block cache of {}", counted(bytes, "byte")),
+    };
+    let settled = if setup.unsettled { "unsettled" } else { "settled" };
+    writeln!(out, "  store      {}, {cache}, {settled}, seed {}", setup.filter, setup.seed)?;
+    Ok(())
+}
+
+fn print_levels(report: &Report, out: &mut dyn Write) -> Result<()> {
+    writeln!(
+        out,
+        "\n{:<5}  {:>6}  {:>9}  {:>8}  {:>10}  {:>8}  {:>10}  {:>9}  {:>8}  {:>9}",
+        "", "", "", "bits per", "", "range-", "true", "false", "FPR", "FPR"
+    )?;
+    writeln!(
+        out,
+        "{:<5}  {:>6}  {:>9}  {:>8}  {:>10}  {:>8}  {:>10}  {:>9}  {:>8}  {:>9}",
+        "level",
+        "tables",
+        "keys",
+        "key",
+        "probes",
+        "pruned",
+        "negatives",
+        "positives",
+        "measured",
+        "predicted"
+    )?;
+    for level in &report.levels {
+        print_level(&format!("L{}", level.level), level, out)?;
+    }
+    print_level("total", &report.total(), out)?;
+    writeln!(
+        out,
+        "Bits per key include the filters' headers. A probe is one lookup asking one table."
+    )?;
+    if report.unfiltered > 0 {
+        writeln!(
+            out,
+            "{} met no filter in use, {} of them a degraded one.",
+            counted(report.unfiltered, "probe"),
+            thousands(report.degraded)
+        )?;
+    }
+    Ok(())
+}
+
+fn print_level(name: &str, level: &Level, out: &mut dyn Write) -> Result<()> {
+    let bits = level.bits_per_key.map_or("–".into(), |bits| format!("{bits:.2}"));
+    writeln!(
+        out,
+        "{name:<5}  {:>6}  {:>9}  {bits:>8}  {:>10}  {:>8}  {:>10}  {:>9}  {:>8}  {:>9}",
+        thousands(level.tables),
+        thousands(level.keys),
+        thousands(level.probes),
+        thousands(level.range_pruned),
+        thousands(level.true_negatives),
+        thousands(level.false_positives),
+        percent(level.fpr_measured),
+        percent(level.fpr_predicted),
+    )?;
+    Ok(())
+}
+
+/// The disk reads per lookup of each pass, in their order.
+fn per_lookup(report: &Report, level: &Level) -> [Option<f64>; 4] {
+    let lookups = [report.absent, report.present, report.absent, report.present];
+    std::array::from_fn(|pass| ratio(level.pass_reads[pass] as f64, lookups[pass]))
+}
+
+fn print_reads(report: &Report, out: &mut dyn Write) -> Result<()> {
+    writeln!(
+        out,
+        "\n{:<5}  {:>26}  {:>26}  {:>32}",
+        "", "reads per absent lookup", "reads per present lookup", "reads avoided by filters"
+    )?;
+    let heads = ["without", "with filters", "without", "with filters", "count", "share"];
+    let [a, b, c, d, e, f] = heads;
+    writeln!(out, "{:<5}  {a:>12}  {b:>12}  {c:>12}  {d:>12}  {e:>21}  {f:>9}", "level")?;
+    for level in &report.levels {
+        print_level_reads(&format!("L{}", level.level), report, level, out)?;
+    }
+    print_level_reads("total", report, &report.total(), out)
+}
+
+fn print_level_reads(
+    name: &str,
+    report: &Report,
+    level: &Level,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let each = per_lookup(report, level)
+        .map(|reads| reads.map_or("–".to_owned(), |reads| format!("{reads:.4}")));
+    let [absent, present, absent_unfiltered, present_unfiltered] = each;
+    let [absent_reads, present_reads, rest @ ..] = level.pass_reads;
+    let without: u64 = rest.iter().sum();
+    let avoided = without as i64 - (absent_reads + present_reads) as i64;
+    let sign = if avoided < 0 { "-" } else { "" }; // with a cache, at one level
+    writeln!(
+        out,
+        "{name:<5}  {absent_unfiltered:>12}  {absent:>12}  {present_unfiltered:>12}  \
+         {present:>12}  {:>21}  {:>9}",
+        format!("{sign}{}", thousands(avoided.unsigned_abs())),
+        percent(ratio(avoided as f64, without)),
+    )?;
+    Ok(())
+}
+
+/// The three counts of each pass side by side.
+fn print_passes(report: &Report, out: &mut dyn Write) -> Result<()> {
+    writeln!(
+        out,
+        "\n{:<31}  {:>10}  {:>12}  {:>12}  {:>12}  {:>12}",
+        "reads counted in each pass", "lookups", "cache hits", "by engine", "by files", "by kernel"
+    )?;
+    for pass in &report.passes {
+        writeln!(
+            out,
+            "  {:<29}  {:>10}  {:>12}  {:>12}  {:>12}  {:>12}",
+            title(pass),
+            thousands(pass.lookups),
+            thousands(pass.cache_hits),
+            thousands(pass.disk_reads),
+            thousands(pass.file_reads),
+            pass.kernel_reads.map_or("–".into(), thousands),
+        )?;
+    }
+    Ok(())
+}
+
+fn title(pass: &PassReport) -> String {
+    match pass.name.strip_suffix("_unfiltered") {
+        Some(keys) => format!("{keys} keys, without filters"),
+        None => format!("{} keys, with filters", pass.name),
+    }
+}
+
+fn print_checks(report: &Report, out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "\nchecks")?;
+    for (name, check) in &report.checks.0 {
+        let holds = match check.holds {
+            Some(true) => "holds",
+            Some(false) => "FAILS",
+            None => "unknown",
+        };
+        writeln!(out, "  {name:<18}  {holds:<7}  {}", check.said)?;
+    }
+    Ok(())
+}
+
+fn print_times(report: &Report, out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "\ntimes, of this machine (its page cache holds the tables)")?;
+    writeln!(out, "  {:<30}  {:>7.2} s", "loading and settling", report.load_ns as f64 / 1e9)?;
+    for pass in &report.passes {
+        let ns = (pass.end_ns - pass.start_ns) as f64;
+        let each = ratio(ns / 1e3, pass.lookups)
+            .map_or(String::new(), |each| format!("  {each:>7.2} µs a lookup"));
+        writeln!(out, "  {:<30}  {:>7.2} s{each}", title(pass), ns / 1e9)?;
+    }
+    Ok(())
+}

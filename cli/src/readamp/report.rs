@@ -1,0 +1,308 @@
+//! All that was counted, in the form that `--json` prints.
+
+use std::time::Duration;
+
+use criba::{Counts, LEVELS, TableInfo};
+use serde::Serialize;
+
+use super::checks::Checks;
+use super::input::Input;
+use super::measure::{Pass, Settings, TableProbes, probes};
+use crate::text::ratio;
+
+/// What `readamp` counted. All counters are those of the passes with filters, unless their name says
+/// unfiltered.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// Keys loaded.
+    pub keys: u64,
+    /// Lookups, of present and absent keys together.
+    pub lookups: u64,
+    /// Lookups of present keys.
+    pub present: u64,
+    /// Lookups of absent keys.
+    pub absent: u64,
+    /// Tables, all levels together.
+    pub tables: u64,
+    /// Probes.
+    pub probes: u64,
+    /// Tables passed over by their key range.
+    pub range_pruned: u64,
+    /// Filters that said no.
+    pub true_negatives: u64,
+    /// Filters that said maybe, of a key that the table holds.
+    pub true_positives: u64,
+    /// Filters that said maybe, of a key that the table does not hold.
+    pub false_positives: u64,
+    /// Probes of tables without a usable filter.
+    pub unfiltered: u64,
+    /// Those of them whose table should have one.
+    pub degraded: u64,
+    /// Blocks found in the cache.
+    pub cache_hits: u64,
+    /// Disk reads.
+    pub disk_reads: u64,
+    /// Disk reads of the same lookups with every filter answering "maybe".
+    pub disk_reads_unfiltered: u64,
+    /// The difference.
+    pub reads_avoided: i64,
+    /// Read system calls, if the kernel tells.
+    pub kernel_reads: Option<u64>,
+    /// False positives of all probes with keys that the table does not hold.
+    pub fpr_measured: Option<f64>,
+    /// What the filters' headers predict for these probes.
+    pub fpr_predicted: Option<f64>,
+    /// Bytes of all filters, headers included.
+    pub filter_bytes: u64,
+    /// The same in bits, for each key of each table.
+    pub bits_per_key: Option<f64>,
+    /// Each level that has tables.
+    pub levels: Vec<Level>,
+    /// The four passes.
+    pub passes: Vec<PassReport>,
+    /// The checks: true, false, or null.
+    pub checks: Checks,
+    /// Why a check is false or null, by its name.
+    pub check_reasons: serde_json::Map<String, serde_json::Value>,
+    /// How it was done.
+    pub setup: Setup,
+    /// How long loading took, in nanoseconds.
+    pub load_ns: u64,
+}
+
+/// One level.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Level {
+    /// Its number.
+    pub level: usize,
+    /// Its tables.
+    pub tables: u64,
+    /// Their keys.
+    pub keys: u64,
+    /// Bytes of their filters, headers included.
+    pub filter_bytes: u64,
+    /// As [`Report::bits_per_key`].
+    pub bits_per_key: Option<f64>,
+    /// Probes.
+    pub probes: u64,
+    /// As [`Report::range_pruned`].
+    pub range_pruned: u64,
+    /// As [`Report::true_negatives`].
+    pub true_negatives: u64,
+    /// As [`Report::true_positives`].
+    pub true_positives: u64,
+    /// As [`Report::false_positives`].
+    pub false_positives: u64,
+    /// As [`Report::fpr_measured`].
+    pub fpr_measured: Option<f64>,
+    /// As [`Report::fpr_predicted`].
+    pub fpr_predicted: Option<f64>,
+    /// Disk reads.
+    pub disk_reads: u64,
+    /// Disk reads of each pass, in the order of [`Report::passes`].
+    pub pass_reads: [u64; 4],
+}
+
+/// One pass.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct PassReport {
+    /// "absent", "present", "absent_unfiltered" or "present_unfiltered".
+    pub name: &'static str,
+    /// Lookups.
+    pub lookups: u64,
+    /// When the first began, in nanoseconds since 1970.
+    pub start_ns: u64,
+    /// When the last had ended.
+    pub end_ns: u64,
+    /// Blocks found in the cache.
+    pub cache_hits: u64,
+    /// Disk reads, as the engine counts.
+    pub disk_reads: u64,
+    /// Disk reads, as the file layer counts.
+    pub file_reads: u64,
+    /// Read system calls, if the kernel tells.
+    pub kernel_reads: Option<u64>,
+}
+
+/// What the figures depend on.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Setup {
+    /// The files of present and absent keys; made-up names without them.
+    pub files: Option<(String, String)>,
+    /// Lines of the present file overruled by a later one with the same key.
+    pub present_repeated: u64,
+    /// Lines of the absent file that repeat an earlier one.
+    pub absent_repeated: u64,
+    /// Lines of the absent file left out because their key is present.
+    pub absent_present: u64,
+    /// The seed.
+    pub seed: u64,
+    /// The filters asked for.
+    pub filter: String,
+    /// The block cache.
+    pub cache_bytes: u64,
+    /// As [`Settings::memtable_bytes`].
+    pub memtable_bytes: usize,
+    /// As [`Settings::table_bytes`].
+    pub table_bytes: u64,
+    /// As [`Settings::level_base_bytes`].
+    pub level_base_bytes: u64,
+    /// Whether L0 kept every table.
+    pub unsettled: bool,
+}
+
+impl Setup {
+    fn new(input: &Input, settings: &Settings) -> Self {
+        let shown = |path: &std::path::PathBuf| path.display().to_string();
+        Self {
+            files: input.files.as_ref().map(|(present, absent)| (shown(present), shown(absent))),
+            present_repeated: input.present_repeated,
+            absent_repeated: input.absent_repeated,
+            absent_present: input.absent_present,
+            seed: settings.seed,
+            filter: settings.filter.to_string(),
+            cache_bytes: settings.cache_bytes,
+            memtable_bytes: settings.memtable_bytes,
+            table_bytes: settings.table_bytes,
+            level_base_bytes: settings.level_base_bytes,
+            unsettled: settings.unsettled,
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn new(
+        input: &Input,
+        settings: &Settings,
+        loading: Duration,
+        passes: &[Pass; 4],
+    ) -> Self {
+        let [absent, present, absent_unfiltered, present_unfiltered] = passes;
+        let filtered = [absent, present];
+        let counts: Counts = filtered.iter().map(|pass| pass.stats.total()).sum();
+        let unfiltered: Counts =
+            [absent_unfiltered, present_unfiltered].iter().map(|pass| pass.stats.total()).sum();
+        let levels: Vec<_> = (0..LEVELS).filter_map(|number| Level::new(number, passes)).collect();
+        let all_probes: Vec<_> = filtered.iter().flat_map(|pass| probes(&pass.tables)).collect();
+        let sum = |of: fn(&Level) -> u64| levels.iter().map(of).sum::<u64>();
+        let (filter_bytes, table_keys) = (sum(|l| l.filter_bytes), sum(|l| l.keys));
+        let kernel_reads = filtered.iter().map(|pass| pass.kernel_reads.as_ref().ok());
+        let checks = Checks::new(passes);
+        Self {
+            keys: input.present.len() as u64,
+            lookups: (absent.lookups.len() + present.lookups.len()) as u64,
+            present: present.lookups.len() as u64,
+            absent: absent.lookups.len() as u64,
+            tables: absent.tables.len() as u64,
+            probes: counts.probes(),
+            range_pruned: counts.range_pruned,
+            true_negatives: counts.true_negatives,
+            true_positives: counts.true_positives,
+            false_positives: counts.false_positives,
+            unfiltered: counts.unfiltered(),
+            degraded: counts.degraded,
+            cache_hits: counts.cache_hits,
+            disk_reads: counts.disk_reads,
+            disk_reads_unfiltered: unfiltered.disk_reads,
+            reads_avoided: unfiltered.disk_reads as i64 - counts.disk_reads as i64,
+            kernel_reads: kernel_reads.sum(),
+            fpr_measured: counts.false_positive_rate(),
+            fpr_predicted: predicted(&all_probes),
+            filter_bytes,
+            bits_per_key: ratio(filter_bytes as f64 * 8.0, table_keys),
+            levels,
+            passes: passes.iter().map(PassReport::from).collect(),
+            check_reasons: checks
+                .0
+                .iter()
+                .filter(|(_, check)| check.holds != Some(true))
+                .map(|(name, check)| ((*name).to_owned(), check.said.clone().into()))
+                .collect(),
+            checks,
+            setup: Setup::new(input, settings),
+            load_ns: loading.as_nanos() as u64,
+        }
+    }
+
+    /// All levels together.
+    pub(super) fn total(&self) -> Level {
+        let reads = |pass: usize| self.levels.iter().map(|level| level.pass_reads[pass]).sum();
+        Level {
+            level: LEVELS,
+            tables: self.tables,
+            keys: self.levels.iter().map(|level| level.keys).sum(),
+            filter_bytes: self.filter_bytes,
+            bits_per_key: self.bits_per_key,
+            probes: self.probes,
+            range_pruned: self.range_pruned,
+            true_negatives: self.true_negatives,
+            true_positives: self.true_positives,
+            false_positives: self.false_positives,
+            fpr_measured: self.fpr_measured,
+            fpr_predicted: self.fpr_predicted,
+            disk_reads: self.disk_reads,
+            pass_reads: std::array::from_fn(reads),
+        }
+    }
+}
+
+impl Level {
+    /// A level that has tables, with what the passes met there.
+    fn new(level: usize, all_passes: &[Pass; 4]) -> Option<Self> {
+        let [absent, present, ..] = all_passes;
+        let passes = [absent, present];
+        let of_level = |pass: &Pass| -> Vec<TableInfo> {
+            pass.tables.iter().filter(|table| table.level == level).cloned().collect()
+        };
+        let tables = of_level(passes[0]);
+        if tables.is_empty() {
+            return None;
+        }
+        let counts: Counts = passes.iter().map(|pass| pass.stats.levels[level]).sum();
+        let probes: Vec<_> = passes.iter().flat_map(|pass| probes(&of_level(pass))).collect();
+        let keys = tables.iter().map(|table| table.keys).sum();
+        let filter_bytes = tables.iter().map(|table| table.filter.bytes() as u64).sum();
+        Some(Self {
+            level,
+            tables: tables.len() as u64,
+            keys,
+            filter_bytes,
+            bits_per_key: ratio(filter_bytes as f64 * 8.0, keys),
+            probes: counts.probes(),
+            range_pruned: counts.range_pruned,
+            true_negatives: counts.true_negatives,
+            true_positives: counts.true_positives,
+            false_positives: counts.false_positives,
+            fpr_measured: counts.false_positive_rate(),
+            fpr_predicted: predicted(&probes),
+            disk_reads: counts.disk_reads,
+            pass_reads: all_passes.each_ref().map(|pass| pass.stats.levels[level].disk_reads),
+        })
+    }
+}
+
+impl From<&Pass> for PassReport {
+    fn from(pass: &Pass) -> Self {
+        let counts = pass.stats.total();
+        Self {
+            name: pass.name,
+            lookups: pass.lookups.len() as u64,
+            start_ns: pass.start.as_nanos() as u64,
+            end_ns: pass.end.as_nanos() as u64,
+            cache_hits: counts.cache_hits,
+            disk_reads: counts.disk_reads,
+            file_reads: pass.file_reads,
+            kernel_reads: pass.kernel_reads.as_ref().ok().copied(),
+        }
+    }
+}
+
+/// The rate that filters predict, each as often as it was asked for a key that it does not hold.
+fn predicted(tables: &[TableProbes]) -> Option<f64> {
+    let expected = tables.iter().map(|table| table.absent as f64 * table.predicted_rate).sum();
+    ratio(expected, tables.iter().map(|table| table.absent).sum())
+}

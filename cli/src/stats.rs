@@ -1,0 +1,101 @@
+//! `criba stats`: what a store holds, and what opening it found.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use criba::{FilterInfo, LEVELS, RecoveryReport, TableInfo};
+
+use crate::failure::Result;
+use crate::text::{counted, percent, ratio, thousands};
+use crate::{Answer, store};
+
+/// Print a store's tables by level, what their filters take and promise, and what recovery did
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The store's directory
+    dir: PathBuf,
+}
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
+    let db = store::to_read(&args.dir)?;
+    let tables = db.tables();
+    writeln!(
+        out,
+        "{:<5} {:>7} {:>13} {:>11} {:>15} {:>13} {:>8} {:>13}",
+        "level",
+        "tables",
+        "keys",
+        "tombstones",
+        "file bytes",
+        "filter bytes",
+        "bits/key",
+        "predicted FPR"
+    )?;
+    for level in 0..LEVELS {
+        let of_level: Vec<_> = tables.iter().filter(|table| table.level == level).collect();
+        if !of_level.is_empty() {
+            print_row(&format!("L{level}"), &of_level, out)?;
+        }
+    }
+    print_row("total", &tables.iter().collect::<Vec<_>>(), out)?;
+    writeln!(
+        out,
+        "A key counts in each table that holds it. Bits per key include the filters' headers."
+    )?;
+    print_degraded(&tables, out)?;
+    print_recovery(db.recovery(), out)?;
+    Ok(Answer::Yes)
+}
+
+fn print_row(name: &str, tables: &[&TableInfo], out: &mut dyn Write) -> Result<()> {
+    let sum = |of: fn(&TableInfo) -> u64| tables.iter().map(|table| of(table)).sum::<u64>();
+    let keys = sum(|table| table.keys);
+    let filter_bytes = sum(|table| table.filter.bytes() as u64);
+    // A table without a usable filter passes every absent key.
+    let rate = |table: &TableInfo| match table.filter {
+        FilterInfo::Active { predicted_rate, .. } => predicted_rate,
+        _ => 1.0,
+    };
+    let passing: f64 = tables.iter().map(|table| table.keys as f64 * rate(table)).sum();
+    let bits =
+        ratio(filter_bytes as f64 * 8.0, keys).map_or("–".into(), |bits| format!("{bits:.2}"));
+    writeln!(
+        out,
+        "{name:<5} {:>7} {:>13} {:>11} {:>15} {:>13} {bits:>8} {:>13}",
+        thousands(tables.len() as u64),
+        thousands(keys),
+        thousands(sum(|table| table.tombstones)),
+        thousands(sum(|table| table.file_bytes)),
+        thousands(filter_bytes),
+        percent(ratio(passing, keys)),
+    )?;
+    Ok(())
+}
+
+fn print_degraded(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
+    let degraded = tables.iter().filter_map(|table| match &table.filter {
+        FilterInfo::Degraded { reason } => Some((table, reason)),
+        _ => None,
+    });
+    writeln!(out, "\ndegraded filters: {}", degraded.clone().count())?;
+    for (table, reason) in degraded {
+        writeln!(out, "  {:06}.sst on L{}: {reason}", table.id, table.level)?;
+    }
+    Ok(())
+}
+
+fn print_recovery(recovery: &RecoveryReport, out: &mut dyn Write) -> Result<()> {
+    let lost = recovery.lost_tail.iter().chain(&recovery.lost_edit);
+    writeln!(
+        out,
+        "recovery: {} read, {} replayed, {} removed, {}",
+        counted(recovery.logs as u64, "log"),
+        counted(recovery.changes, "change"),
+        counted(recovery.removed_files as u64, "unreferenced file"),
+        if lost.clone().count() == 0 { "nothing dropped" } else { "dropped:" },
+    )?;
+    for lost in lost {
+        writeln!(out, "  {}", store::told(lost))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Opening the store that a command works on.
+
+use std::path::Path;
+
+use criba::{Db, Error, LostTail, Options};
+
+use crate::failure::{Failure, Result};
+use crate::{tell, text};
+
+/// Opens an existing store to look at it: no compaction starts, so its tables stay as they are.
+pub(crate) fn to_read(dir: &Path) -> Result<Db> {
+    existing(dir, Options::new().auto_compaction(false).background_threads(0))
+}
+
+/// Opens an existing store to change it.
+pub(crate) fn to_change(dir: &Path) -> Result<Db> {
+    existing(dir, Options::new())
+}
+
+/// Opens a store to write to it, or makes one.
+pub(crate) fn to_fill(dir: &Path) -> Result<Db> {
+    open(dir, Options::new())
+}
+
+fn existing(dir: &Path, options: Options) -> Result<Db> {
+    open(dir, options.create_if_missing(false)).map_err(|failure| match failure {
+        // The library would take an empty directory too; these commands would not.
+        Failure::Store(Error::NotAStore { path, found }) => {
+            Failure::unfit(&path, "a criba store", found)
+        }
+        other => other,
+    })
+}
+
+fn open(dir: &Path, options: Options) -> Result<Db> {
+    let db = options.open(dir)?;
+    let recovery = db.recovery();
+    for lost in recovery.lost_tail.iter().chain(&recovery.lost_edit) {
+        tell(&format!("warning: {}", told(lost)));
+    }
+    Ok(db)
+}
+
+/// What recovery dropped, and where, in a line.
+pub(crate) fn told(lost: &LostTail) -> String {
+    format!(
+        "{}: offset {}: expected a whole record, found {}; recovery dropped {} that a crash left \
+         unsynced",
+        lost.path.display(),
+        lost.offset,
+        lost.found,
+        text::counted(lost.bytes, "byte"),
+    )
+}

@@ -1,0 +1,318 @@
+//! Each command, its output, its exit codes and its error lines.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use common::{Run, criba, run};
+use tempfile::TempDir;
+
+/// A store with three keys, in a directory of its own.
+fn store() -> (TempDir, String) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("store").to_str().expect("a plain path").to_owned();
+    for (key, value) in [("ada", "ada@example.org"), ("bea", ""), ("cid\\x00\\x5c", "\\xff")] {
+        run(&format!("put {store} {key} {value}\\x20")).well();
+    }
+    (dir, store)
+}
+
+fn tables(store: &str) -> Vec<PathBuf> {
+    let names = fs::read_dir(store).expect("a store").map(|entry| entry.expect("a name").path());
+    let mut tables: Vec<_> =
+        names.filter(|path| path.extension().is_some_and(|extension| extension == "sst")).collect();
+    tables.sort();
+    tables
+}
+
+fn change_byte(path: &Path, at: impl FnOnce(usize) -> usize) {
+    let mut bytes = fs::read(path).expect("a file");
+    let at = at(bytes.len());
+    bytes[at] ^= 0x40;
+    fs::write(path, bytes).expect("a writable file");
+}
+
+#[test]
+fn put_get_delete() {
+    let (_dir, store) = store();
+    assert_eq!(run(&format!("get {store} ada")).well(), "ada@example.org \n");
+    assert_eq!(run(&format!("get {store} bea")).well(), " \n");
+    assert_eq!(run(&format!("get {store} cid\\x00\\x5C")).well(), "\\xff \n");
+    let raw = criba(["get", &store, "cid\\x00\\x5c", "--raw"]).output().expect("it starts");
+    assert_eq!(raw.stdout, b"\xff ");
+
+    assert_eq!(run(&format!("get {store} nobody")).error(1), "criba: absent\n");
+    run(&format!("delete {store} ada")).well();
+    run(&format!("delete {store} ada")).well();
+    let gone = run(&format!("get {store} ada"));
+    assert_eq!(gone.out, "");
+    gone.error(1);
+}
+
+#[test]
+fn scan_in_every_direction() {
+    let (_dir, store) = store();
+    let all = ["ada\tada@example.org ", "bea\t ", "cid\\x00\\x5c\t\\xff "];
+    let scan = |options: &str| {
+        let out = run(&format!("scan {store} {options}")).well();
+        out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(scan(""), all);
+    assert_eq!(scan("--reverse"), [all[2], all[1], all[0]]);
+    assert_eq!(scan("--from b --to c"), [all[1]]);
+    assert_eq!(scan("--prefix cid\\x00"), [all[2]]);
+    assert_eq!(scan("--limit 1"), [all[0]]);
+    assert_eq!(scan("--reverse --limit 1"), [all[2]]);
+}
+
+#[test]
+fn what_scan_prints_load_reads() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("a plain path").to_owned();
+    let every_byte: Vec<u8> = (0..=255).collect();
+    {
+        let db = criba::Db::open(path("first")).expect("a new store");
+        for byte in 0..=255_u8 {
+            let key = [b"key ", &[byte][..]].concat();
+            db.put(key, &every_byte[..usize::from(byte)]).expect("a write");
+        }
+        db.put("", "the empty key").expect("a write");
+        db.close().expect("a sound end");
+    }
+    let printed = run(&format!("scan {}", path("first"))).well();
+    assert_eq!(printed.lines().count(), 257);
+
+    fs::write(path("plain"), &printed).expect("a file");
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gz.write_all(printed.as_bytes()).expect("memory");
+    fs::write(path("packed.gz"), gz.finish().expect("memory")).expect("a file");
+    for file in ["plain", "packed.gz"] {
+        let copy = path(&format!("copy of {file}").replace(' ', "-"));
+        let told = run(&format!("load {copy} {}", path(file))).well();
+        assert_eq!(told, "257 lines written; the store has 1 table\n");
+        assert_eq!(run(&format!("scan {copy}")).well(), printed);
+    }
+
+    let mut child = criba(["load", &path("piped"), "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    child.stdin.take().expect("piped").write_all(printed.as_bytes()).expect("an open pipe");
+    assert!(child.wait().expect("an end").success());
+    assert_eq!(run(&format!("scan {}", path("piped"))).well(), printed);
+}
+
+#[test]
+fn load_names_the_line_that_is_wrong() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("lines.txt");
+    fs::write(&file, "a\t1\nb\n").expect("a file");
+    let (store, file) = (dir.path().join("s"), file.display().to_string());
+    let line = run(&format!("load {} {file}.none", store.display())).error(3);
+    assert!(line.contains("lines.txt.none: cannot open"), "{line}");
+    assert!(!store.exists());
+    let line = run(&format!("load {} {file}", store.display())).error(3);
+    assert_eq!(
+        line,
+        format!("criba: {file}: expected key TAB value on line 2, found a line without a TAB\n")
+    );
+
+    let no_gzip = dir.path().join("lines.gz");
+    fs::write(&no_gzip, "a\t1\n").expect("a file");
+    let line = run(&format!("load {} {}", store.display(), no_gzip.display())).error(3);
+    assert!(line.contains("lines.gz: cannot read it as gzipped lines"), "{line}");
+}
+
+#[test]
+fn compact_and_stats() {
+    let (_dir, store) = store();
+    run(&format!("delete {store} ada")).well();
+    let told = run(&format!("compact {store}")).well();
+    assert!(told.contains("after:  1 table, 2 entries, "), "{told}");
+    assert_eq!(tables(&store).len(), 1);
+
+    let stats = run(&format!("stats {store}")).well();
+    let row = stats.lines().find(|line| line.starts_with("L6")).expect("a row of L6");
+    let cells: Vec<_> = row.split_whitespace().collect();
+    assert_eq!(cells[..4], ["L6", "1", "2", "0"], "{stats}");
+    for part in ["predicted FPR", "degraded filters: 0", "nothing dropped"] {
+        assert!(stats.contains(part), "{part}: {stats}");
+    }
+}
+
+#[test]
+fn looking_changes_no_table() {
+    let (_dir, store) = store();
+    run(&format!("get {store} ada")).well(); // replays the log of the last put
+    let before = tables(&store);
+    for line in ["get STORE ada", "scan STORE", "stats STORE", "explain STORE ada"] {
+        run(&line.replace("STORE", &store)).well();
+        assert_eq!(tables(&store), before, "{line}");
+    }
+}
+
+#[test]
+fn explain_a_found_key_and_an_absent_one() {
+    let (_dir, store) = store();
+    let found = run(&format!("explain {store} ada")).well();
+    assert!(found.contains("holds the key"), "{found}");
+    assert!(found.contains("found, 16 bytes: 1 disk read"), "{found}");
+    let absent = run(&format!("explain {store} bob"));
+    assert_eq!((absent.code, absent.err.as_str()), (1, ""));
+    assert!(absent.out.contains("absent: 0 disk reads"), "{}", absent.out);
+}
+
+#[test]
+fn inspect_a_table() {
+    let (_dir, store) = store();
+    run(&format!("delete {store} ada")).well();
+    run(&format!("put {store} ada again")).well();
+    run(&format!("delete {store} zoe")).well();
+    run(&format!("get {store} ada")).well(); // replays the log of the delete
+    let newest = tables(&store).pop().expect("a table").display().to_string();
+    let told = run(&format!("inspect {newest}")).well();
+    for part in ["properties\n", "distinct keys", "\nfilter\n", "probes (k)", "\nindex\n"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!told.contains("\nentries\n"));
+    let told = run(&format!("inspect {newest} --entries")).well();
+    assert!(told.contains("tomb  zoe\n"), "{told}");
+}
+
+#[test]
+fn a_degraded_filter_is_told() {
+    let (_dir, store) = store();
+    run(&format!("compact {store}")).well();
+    let table = tables(&store).pop().expect("a table");
+    let bytes = fs::read(&table).expect("a table");
+    let filter = bytes.windows(8).position(|window| window == b"cribaFLT").expect("a filter");
+    change_byte(&table, |_| filter + 40);
+    let stats = run(&format!("stats {store}")).well();
+    assert!(stats.contains("degraded filters: 1\n  "), "{stats}");
+    assert_eq!(run(&format!("get {store} bea")).well(), " \n");
+    let told = run(&format!("inspect {}", table.display())).well();
+    assert!(told.contains("\nfilter\n  degraded: "), "{told}");
+}
+
+#[test]
+fn what_recovery_dropped_is_a_warning() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    // What a crash leaves: a copy of the files of an open store, with half a record at the end.
+    let db = criba::Db::open(dir.path().join("open")).expect("a new store");
+    db.put("ada", "ada@example.org").expect("a write");
+    let crashed = dir.path().join("crashed");
+    fs::create_dir(&crashed).expect("a new directory");
+    for entry in fs::read_dir(dir.path().join("open")).expect("a store") {
+        let entry = entry.expect("a name");
+        fs::copy(entry.path(), crashed.join(entry.file_name())).expect("a copy");
+    }
+    let names = fs::read_dir(&crashed).expect("a store").map(|entry| entry.expect("a name").path());
+    let log = names.filter(|path| path.extension().is_some_and(|e| e == "log")).max();
+    let log = log.expect("a log");
+    let mut file = fs::OpenOptions::new().append(true).open(&log).expect("the log");
+    file.write_all(&[0x5a; 11]).expect("a writable log");
+    drop(file);
+
+    let got = run(&format!("get {} ada", crashed.display()));
+    assert_eq!((got.code, got.out.as_str()), (0, "ada@example.org\n"), "{}", got.err);
+    assert_eq!(got.err.lines().count(), 1, "{}", got.err);
+    assert!(got.err.starts_with("criba: warning: "), "{}", got.err);
+    assert!(got.err.contains(log.to_str().expect("a plain path")), "{}", got.err);
+}
+
+#[test]
+fn commands_make_no_store_but_put_load_and_readamp() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let none = dir.path().join("none");
+    let path = none.display();
+    for line in
+        ["get NONE k", "delete NONE k", "scan NONE", "compact NONE", "stats NONE", "explain NONE k"]
+    {
+        let told = run(&line.replace("NONE", &path.to_string())).error(3);
+        assert_eq!(told, format!("criba: {path}: expected a criba store, found nothing\n"));
+        assert!(!none.exists(), "{line}");
+    }
+    let file = dir.path().join("file");
+    fs::write(&file, "x").expect("a file");
+    let told = run(&format!("get {} k", file.display())).error(3);
+    assert!(told.contains("expected a criba store, found a file"), "{told}");
+    let told = run(&format!("inspect {path}")).error(3);
+    assert!(told.contains("expected a table file"), "{told}");
+    let told = run(&format!("inspect {}", dir.path().join("000001.sst").display())).error(3);
+    assert!(told.contains("000001.sst: cannot open"), "{told}");
+}
+
+#[test]
+fn a_damaged_store_is_an_error_in_one_line() {
+    let (_dir, store) = store();
+    run(&format!("compact {store}")).well();
+    let table = tables(&store).pop().expect("a table");
+    change_byte(&table, |length| length - 9);
+    for line in [format!("get {store} ada"), format!("inspect {}", table.display())] {
+        let told = run(&line).error(3);
+        let name = table.file_name().and_then(|name| name.to_str()).expect("a plain name");
+        assert!(told.contains(name) && told.contains("expected"), "{told}");
+    }
+}
+
+#[test]
+fn a_store_in_use_is_an_error() {
+    let (_dir, store) = store();
+    let db = criba::Db::open(&store).expect("a sound store");
+    let told = run(&format!("get {store} ada")).error(3);
+    assert!(told.contains("expected a free store"), "{told}");
+    drop(db);
+    run(&format!("get {store} ada")).well();
+}
+
+#[test]
+fn wrong_usage_is_2() {
+    for line in [
+        "",
+        "nonsense",
+        "get",
+        "get dir",
+        "put dir k",
+        "scan",
+        "readamp --n 0",
+        "readamp --n x",
+        "readamp --fpr 0.1 --bits-per-key 10",
+        "readamp --present f",
+        "readamp --fpr 2",
+        "readamp --bits-per-key 65",
+        "scan dir --prefix a --from b",
+    ] {
+        let told = run(line);
+        assert_eq!((told.code, told.out.as_str()), (2, ""), "{line}");
+        assert!(!told.err.is_empty(), "{line}");
+    }
+    for line in ["--help", "--version", "readamp --help"] {
+        assert!(!run(line).well().is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("store").display().to_string();
+    let lines: Vec<_> = (0..50_000).map(|i| format!("key{i:06}\tvalue of {i}\n")).collect();
+    let file = dir.path().join("lines");
+    fs::write(&file, lines.concat()).expect("a file");
+    run(&format!("load {store} {}", file.display())).well();
+    let mut child = criba(["scan", &store])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut first = String::new();
+    let mut out = BufReader::new(child.stdout.take().expect("piped"));
+    out.read_line(&mut first).expect("a line");
+    drop(out);
+    assert_eq!(first, "key000000\tvalue of 0\n");
+    let end = Run::new(child.wait_with_output().expect("an end"));
+    assert_eq!((end.code, end.err.as_str()), (0, ""));
+}

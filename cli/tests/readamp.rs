@@ -1,0 +1,251 @@
+//! `criba readamp`, as it is run.
+
+mod common;
+
+use std::fs;
+use std::io::Read;
+use std::path::PathBuf;
+
+use common::run;
+use serde_json::Value;
+
+/// Sizes at which a few thousand keys make several tables on several levels.
+const SMALL: &str = "--memtable-bytes 20000 --table-bytes 20000 --level-base-bytes 8000";
+
+fn report(options: &str) -> Value {
+    serde_json::from_str(&run(&format!("readamp --json {options}")).well()).expect("JSON")
+}
+
+fn sample(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name)
+}
+
+#[track_caller]
+fn number(report: &Value, name: &str) -> u64 {
+    report[name].as_u64().unwrap_or_else(|| panic!("{name} is {}", report[name]))
+}
+
+/// What must hold of every report, and which checks could not be made.
+#[track_caller]
+fn unknown_checks(report: &Value) -> Vec<&str> {
+    let of = |name| number(report, name);
+    assert_eq!(of("lookups"), of("present") + of("absent"));
+    assert_eq!(
+        of("probes"),
+        of("true_negatives") + of("true_positives") + of("false_positives") + of("unfiltered")
+    );
+    let avoided = report["reads_avoided"].as_i64().expect("a number");
+    assert_eq!(of("disk_reads_unfiltered") as i64 - of("disk_reads") as i64, avoided);
+    for sum in [
+        "tables",
+        "filter_bytes",
+        "probes",
+        "range_pruned",
+        "true_negatives",
+        "true_positives",
+        "false_positives",
+        "disk_reads",
+    ] {
+        let levels = report["levels"].as_array().expect("a list");
+        assert_eq!(levels.iter().map(|level| number(level, sum)).sum::<u64>(), of(sum), "{sum}");
+    }
+    let passes = report["passes"].as_array().expect("a list");
+    let names: Vec<_> = passes.iter().map(|pass| pass["name"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["absent", "present", "absent_unfiltered", "present_unfiltered"]);
+    assert_eq!(
+        passes[..2].iter().map(|pass| number(pass, "disk_reads")).sum::<u64>(),
+        of("disk_reads")
+    );
+    for pass in passes {
+        assert!(number(pass, "start_ns") <= number(pass, "end_ns"));
+        assert_eq!(pass["disk_reads"], pass["file_reads"]);
+        if !pass["kernel_reads"].is_null() {
+            assert_eq!(pass["disk_reads"], pass["kernel_reads"]);
+        }
+    }
+    let checks = report["checks"].as_object().expect("a map");
+    assert_eq!(checks.len(), 6);
+    let unknown = checks.iter().filter(|(_, holds)| holds.is_null());
+    let unknown: Vec<_> = unknown.map(|(name, _)| name.as_str()).collect();
+    for name in &unknown {
+        assert!(report["check_reasons"][name].is_string(), "{name} needs a reason");
+    }
+    assert!(checks.values().all(|holds| holds.as_bool() != Some(false)), "{checks:?}");
+    unknown.into_iter().filter(|name| *name != "kernel_agrees").collect()
+}
+
+#[test]
+fn without_a_cache_each_true_negative_is_a_read_avoided() {
+    let report = report(&format!("--n 8000 {SMALL}"));
+    assert_eq!(unknown_checks(&report), [""; 0]);
+    assert_eq!((number(&report, "present"), number(&report, "absent")), (8000, 8000));
+    assert!(report["levels"].as_array().expect("a list").len() >= 3, "{}", report["levels"]);
+    assert_eq!(number(&report, "reads_avoided"), number(&report, "true_negatives"));
+    let measured = report["fpr_measured"].as_f64().expect("a rate");
+    assert!((0.005..0.02).contains(&measured), "{measured}");
+}
+
+/// Everything but the times.
+fn counts(mut report: Value) -> Value {
+    for pass in report["passes"].as_array_mut().expect("a list") {
+        for time in ["start_ns", "end_ns"] {
+            pass[time].take();
+        }
+    }
+    report["load_ns"].take();
+    report
+}
+
+#[test]
+fn two_runs_count_the_same_and_another_seed_does_not() {
+    let line = format!("--n 3000 {SMALL} --cache-bytes 100000 --seed 5");
+    let first = counts(report(&line));
+    assert_eq!(first, counts(report(&line)));
+    let other = counts(report(&line.replace("--seed 5", "--seed 6")));
+    assert_ne!(first["disk_reads"], other["disk_reads"]);
+}
+
+#[test]
+fn a_cache_takes_reads_over_and_the_checks_still_hold() {
+    let report = report(&format!("--n 3000 {SMALL} --cache-bytes 100000"));
+    assert_eq!(unknown_checks(&report), [""; 0]);
+    let blocks = number(&report, "disk_reads") + number(&report, "cache_hits");
+    let passes = report["passes"].as_array().expect("a list");
+    let unfiltered: u64 = passes[2..]
+        .iter()
+        .map(|pass| number(pass, "disk_reads") + number(pass, "cache_hits"))
+        .sum();
+    assert!(number(&report, "cache_hits") > 0);
+    assert_eq!(unfiltered - blocks, number(&report, "true_negatives"));
+}
+
+#[test]
+fn unsettled_keeps_every_table_on_l0() {
+    let report = report(&format!("--n 3000 {SMALL} --unsettled"));
+    assert_eq!(unknown_checks(&report), [""; 0]);
+    let levels = report["levels"].as_array().expect("a list");
+    assert_eq!((levels.len(), number(&levels[0], "level")), (1, 0));
+    assert!(number(&report, "tables") > 4);
+}
+
+#[test]
+fn small_numbers() {
+    let one = report("--n 1");
+    assert_eq!((number(&one, "present"), number(&one, "tables")), (1, 1));
+    assert_eq!(unknown_checks(&one), ["fpr_within_bounds"]);
+
+    let fifty = report("--n 50");
+    assert_eq!(unknown_checks(&fifty), [""; 0]);
+
+    let none = report("--n 50 --lookups 0");
+    assert_eq!((number(&none, "lookups"), number(&none, "disk_reads")), (0, 0));
+    let unknown = unknown_checks(&none);
+    assert_eq!(
+        unknown,
+        ["answers_equal", "avoided_per_lookup", "fpr_within_bounds", "no_key_missed"]
+    );
+}
+
+/// More lookups than keys: the keys come round again.
+#[test]
+fn lookups_are_as_many_as_asked() {
+    for lookups in [20, 130] {
+        let report = report(&format!("--n 50 --lookups {lookups}"));
+        unknown_checks(&report);
+        assert_eq!((number(&report, "present"), number(&report, "absent")), (lookups, lookups));
+    }
+}
+
+#[test]
+fn filters_as_asked_and_none_at_all() {
+    let bits = report(&format!("--n 3000 {SMALL} --bits-per-key 4.5"));
+    assert_eq!(unknown_checks(&bits), [""; 0]);
+    let rate = bits["fpr_measured"].as_f64().expect("a rate");
+    assert!((0.08..0.16).contains(&rate), "{rate}");
+
+    let none = report(&format!("--n 3000 {SMALL} --bits-per-key 0"));
+    assert_eq!(unknown_checks(&none), ["fpr_within_bounds"]);
+    assert_eq!(number(&none, "reads_avoided"), 0);
+    assert_eq!(number(&none, "unfiltered"), number(&none, "probes"));
+    assert_eq!((number(&none, "filter_bytes"), number(&none, "degraded")), (0, 0));
+}
+
+#[test]
+fn sample_files_packed_and_plain() {
+    let names = ["paths-present.tsv.gz", "paths-absent.txt.gz"].map(sample);
+    let line = |[present, absent]: [PathBuf; 2]| {
+        format!("--present {} --absent {} {SMALL}", present.display(), absent.display())
+    };
+    let packed = report(&line(names.clone()));
+    assert_eq!(unknown_checks(&packed), [""; 0]);
+    assert_eq!((number(&packed, "present"), number(&packed, "absent")), (1000, 1000));
+
+    // Plain, with the first present key among the absent ones.
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let [present, absent] = names.map(|name| {
+        let mut text = String::new();
+        let file = fs::File::open(name).expect("the sample");
+        flate2::read::GzDecoder::new(file).read_to_string(&mut text).expect("gzip");
+        text
+    });
+    let first = present.split('\t').next().expect("a key");
+    let plain = ["p", "a"].map(|name| dir.path().join(name));
+    fs::write(&plain[0], &present).expect("a file");
+    fs::write(&plain[1], format!("{absent}{first}\n")).expect("a file");
+    let plain_report = report(&line(plain.clone()));
+    assert_eq!(number(&plain_report["setup"], "absent_present"), 1);
+    for name in ["absent", "disk_reads", "true_negatives", "false_positives"] {
+        assert_eq!(plain_report[name], packed[name], "{name}");
+    }
+    let told = run(&format!("readamp {}", line(plain))).well();
+    assert!(told.contains("1 line of the absent file left out: the key is present"), "{told}");
+}
+
+#[test]
+fn files_that_do_not_fit() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (empty, key) = (dir.path().join("empty"), dir.path().join("key"));
+    fs::write(&empty, "").expect("a file");
+    fs::write(&key, "k\n").expect("a file");
+    let line = |present: &PathBuf, absent: &PathBuf| {
+        format!("readamp --json --present {} --absent {}", present.display(), absent.display())
+    };
+    let told = run(&line(&empty, &key)).error(3);
+    assert!(told.contains("empty: expected at least one key"), "{told}");
+    let told = run(&line(&key, &dir.path().join("none"))).error(3);
+    assert!(told.contains("none: cannot open"), "{told}");
+    // Nothing absent is no error, unless absent keys are asked for.
+    run(&line(&key, &key)).well();
+    run(&(line(&key, &key) + " --lookups 3")).error(2);
+}
+
+#[test]
+fn a_directory_in_use_is_refused_and_one_asked_for_is_kept() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("deep/store");
+    let line = format!("readamp --n 50 --dir {}", store.display());
+    run(&line).well();
+    let scanned = run(&format!("scan {}", store.display())).well();
+    assert_eq!(scanned.lines().count(), 50);
+    let told = run(&line).error(3);
+    assert_eq!(
+        told,
+        format!("criba: {}: expected an empty directory or none, found a store\n", store.display())
+    );
+    let told = run(&format!("readamp --n 50 --dir {}", dir.path().display())).error(3);
+    assert!(told.contains("found files"), "{told}");
+}
+
+#[test]
+fn the_table_fits_in_100_columns() {
+    let told = run(&format!("readamp --n 3000 {SMALL} --cache-bytes 100000")).well();
+    for line in told.lines() {
+        assert!(line.chars().count() <= 100 && line.trim_end() == line, "{line}");
+    }
+    assert!(told.contains("\ntotal "), "{told}");
+    assert_eq!(
+        told.matches("  holds  ").count() + told.matches("kernel_agrees       unknown").count(),
+        6,
+        "{told}"
+    );
+}
