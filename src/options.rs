@@ -212,6 +212,10 @@ impl Options {
     }
 
     pub(crate) fn pick_settings(&self) -> PickSettings {
-        PickSettings { l0_tables: self.l0_compact, level_base_bytes: self.level_base_bytes }
+        PickSettings {
+            l0_tables: self.l0_compact,
+            level_base_bytes: self.level_base_bytes,
+            table_bytes: self.table_bytes,
+        }
     }
 }

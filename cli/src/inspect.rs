@@ -70,7 +70,7 @@ fn print_filter(table: &TableFile, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "\nfilter")?;
     match table.filter() {
         FilterInfo::None => writeln!(out, "  none was asked for")?,
-        FilterInfo::Active { geometry, bytes, predicted_rate } => {
+        FilterInfo::Active { geometry, bytes, predicted_rate, .. } => {
             let keys = table.properties().keys;
             let per_key = text::ratio(geometry.m as f64, keys).unwrap_or(0.0);
             for (name, value) in [

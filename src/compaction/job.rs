@@ -39,12 +39,13 @@ pub(crate) fn run(
     let (direction, plan) = (Direction::Forward, ReadPlan::Compaction);
     let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
     for level in 0..LEVELS {
-        let tables: Vec<LiveTable> = compaction
+        let mut tables: Vec<LiveTable> = compaction
             .inputs
             .iter()
             .filter(|(at, _)| *at == level)
             .map(|(_, live)| live.clone())
             .collect();
+        tables.sort_by(|a, b| a.table.meta().smallest.cmp(&b.table.meta().smallest));
         if level == 0 {
             for live in tables {
                 let cursor = TableCursor::new(live.table, direction, Bound::Unbounded, plan)?;

@@ -13,6 +13,8 @@ use crate::version::{LiveTable, Version};
 /// How much larger a level is than the one above it.
 const LEVEL_RATIO: u64 = 10;
 const LAST: usize = LEVELS - 1;
+/// A table of less than this part of the usual size is small.
+const SMALL_FRACTION: u64 = 8;
 
 /// When a level is due.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +23,8 @@ pub(crate) struct PickSettings {
     pub(crate) l0_tables: usize,
     /// The least share that makes a level used.
     pub(crate) level_base_bytes: u64,
+    /// The size at which compactions cut their outputs.
+    pub(crate) table_bytes: u64,
 }
 
 /// Tables to merge, and where the outcome goes.
@@ -59,6 +63,7 @@ pub(crate) fn pick(
     settings: &PickSettings,
     busy: &HashSet<u64>,
 ) -> Option<Compaction> {
+    let small = settings.table_bytes / SMALL_FRACTION;
     let targets = targets(version.level_bytes(LAST), settings);
     let mut due: Vec<(f64, usize)> = Vec::new();
     let l0_pressure = version.level(0).len() as f64 / settings.l0_tables as f64;
@@ -74,15 +79,39 @@ pub(crate) fn pick(
     }
     due.sort_by(|a, b| b.0.total_cmp(&a.0));
     due.into_iter().find_map(|(_, level)| match level {
-        0 => pick_l0(version, level_below_l0(version, &targets), busy),
+        0 => pick_l0(version, level_below_l0(version, &targets), small, busy),
         level => pick_from_level(version, level, busy),
     })
 }
 
-/// All of L0, and what it overlaps.
-fn pick_l0(version: &Version, output_level: usize, busy: &HashSet<u64>) -> Option<Compaction> {
+/// All of L0, and what it overlaps. Small tables are merged even where they could be moved, or a store
+/// that is opened and written to little and often would fill with them; and a small table beside them
+/// below goes along, unless it is much larger than they are together.
+fn pick_l0(
+    version: &Version,
+    output_level: usize,
+    small: u64,
+    busy: &HashSet<u64>,
+) -> Option<Compaction> {
     let inputs: Vec<_> = version.level(0).iter().map(|live| (0, live.clone())).collect();
-    complete(version, inputs, output_level, busy)
+    let sizes = inputs.iter().map(|(_, live)| live.table.meta().size);
+    if sizes.clone().any(|size| size >= small) {
+        return complete(version, inputs, output_level, busy, true);
+    }
+    let much_larger = SMALL_FRACTION * sizes.sum::<u64>();
+    let mut compaction = complete(version, inputs, output_level, busy, false)?;
+    let (smallest, largest) = range_of(&compaction.inputs)?;
+    let below = version.level(output_level);
+    let before = below.partition_point(|live| live.table.meta().largest < smallest);
+    let after = below.partition_point(|live| live.table.meta().smallest <= largest);
+    let neighbours = [before.checked_sub(1).and_then(|i| below.get(i)), below.get(after)];
+    for live in neighbours.into_iter().flatten() {
+        let size = live.table.meta().size;
+        if size < small && size <= much_larger && !busy.contains(&live.table.id()) {
+            compaction.inputs.push((output_level, live.clone()));
+        }
+    }
+    Some(compaction)
 }
 
 /// One table of a level, and what it overlaps below: one with many tombstones first, else the one
@@ -103,9 +132,9 @@ fn pick_from_level(version: &Version, level: usize, busy: &HashSet<u64>) -> Opti
         })
         .collect();
     choices.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    choices
-        .into_iter()
-        .find_map(|(_, _, live)| complete(version, vec![(level, live.clone())], level + 1, busy))
+    choices.into_iter().find_map(|(_, _, live)| {
+        complete(version, vec![(level, live.clone())], level + 1, busy, true)
+    })
 }
 
 /// Everything, into the last level; `None` if it is one run already, without anything to drop.
@@ -118,16 +147,25 @@ pub(crate) fn everything(version: &Version) -> Option<Compaction> {
     (!compact).then_some(Compaction { inputs, output_level: LAST, moves: false })
 }
 
-/// Adds the tables of the output level that the inputs overlap. `None` if any is busy.
+/// The first and the last key of some tables.
+fn range_of(tables: &[(usize, LiveTable)]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let metas = || tables.iter().map(|(_, live)| live.table.meta());
+    let smallest = metas().map(|meta| &meta.smallest).min()?;
+    let largest = metas().map(|meta| &meta.largest).max()?;
+    Some((smallest.clone(), largest.clone()))
+}
+
+/// Adds the tables of the output level that the inputs overlap; or finds that the inputs may move.
+/// `None` if any of them is busy.
 fn complete(
     version: &Version,
     mut inputs: Vec<(usize, LiveTable)>,
     output_level: usize,
     busy: &HashSet<u64>,
+    may_move: bool,
 ) -> Option<Compaction> {
+    let (smallest, largest) = range_of(&inputs)?;
     let metas = || inputs.iter().map(|(_, live)| live.table.meta());
-    let smallest = metas().map(|meta| &meta.smallest).min()?.clone();
-    let largest = metas().map(|meta| &meta.largest).max()?.clone();
     let nothing_below = |meta: &crate::table::TableMeta| {
         (output_level + 1..LEVELS)
             .all(|level| version.overlapping(level, &meta.smallest, &meta.largest).is_empty())
@@ -138,7 +176,8 @@ fn complete(
         alone && version.overlapping(output_level, &meta.smallest, &meta.largest).is_empty()
     };
     // Tombstones that reach the bottom are worth a rewriting, which drops them.
-    let moves = metas().all(|meta| apart(meta) && !(meta.tombstones > 0 && nothing_below(meta)));
+    let moves = may_move
+        && metas().all(|meta| apart(meta) && !(meta.tombstones > 0 && nothing_below(meta)));
     if !moves {
         let below = version.overlapping(output_level, &smallest, &largest);
         inputs.extend(below.iter().map(|live| (output_level, live.clone())));
@@ -153,7 +192,7 @@ mod tests {
 
     #[test]
     fn levels_are_used_from_the_bottom_up() {
-        let settings = PickSettings { l0_tables: 4, level_base_bytes: 100 };
+        let settings = PickSettings { l0_tables: 4, level_base_bytes: 100, table_bytes: 10 };
         let shares = |last| targets(last, &settings);
         assert_eq!(shares(0), [0; LEVELS]);
         assert_eq!(shares(999), [0; LEVELS], "a tenth is less than the base");

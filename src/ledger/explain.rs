@@ -197,7 +197,7 @@ impl fmt::Display for Explanation {
         };
         write!(
             f,
-            "{found}: {} disk reads, {} blocks from the cache, {} reads avoided, {} tables range-pruned",
+            "{found}; disk reads: {}, blocks from the cache: {}, reads avoided: {}, range-pruned: {}",
             counts.disk_reads, counts.cache_hits, counts.true_negatives, counts.range_pruned
         )
     }

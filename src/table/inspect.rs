@@ -24,6 +24,7 @@ pub enum FilterInfo {
     /// None was asked for when the table was written.
     None,
     /// In use.
+    #[non_exhaustive]
     Active {
         /// Its shape.
         geometry: Geometry,

@@ -128,16 +128,20 @@ impl Vfs for RealVfs {
     }
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        match std::fs::create_dir(dir) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => return Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                self.create_dir(parent_of(dir))?;
-                return self.create_dir(dir);
+        let parent = parent_of(dir);
+        let made = match std::fs::create_dir(dir) {
+            // Once more with the parent there, and no more often: "not found" may mean other things.
+            Err(e) if e.kind() == io::ErrorKind::NotFound && parent != dir => {
+                self.create_dir(parent)?;
+                std::fs::create_dir(dir)
             }
-            Err(e) => return Err(e),
+            made => made,
+        };
+        match made {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+            Err(e) => Err(e),
+            Ok(()) => self.sync_dir(parent),
         }
-        self.sync_dir(parent_of(dir))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
@@ -217,6 +221,9 @@ mod tests {
         let file = deep.join("file");
         std::fs::write(&file, b"")?;
         assert!(RealVfs.create_dir(&file).is_err());
+        // A file system that has no place for it says "not found", whatever is there.
+        #[cfg(target_os = "linux")]
+        assert!(RealVfs.create_dir(Path::new("/proc/criba/store")).is_err());
         Ok(())
     }
 }
