@@ -113,17 +113,22 @@ class Table:
         need(entries_end >= 0 and count == self.blocks >= 1, "as many blocks as the properties say")
         entry_offsets = struct.unpack(f"<{count}I", contents[entries_end:-12])
         offsets, self.separators = [], []
+        expected = 0
         for at in entry_offsets:
+            need(at == expected, "index entries one behind the other")
             fields = Fields(contents[at:entries_end])
             offsets.append(fields.number(8))
             self.separators.append(fields.bytes(fields.number(2)))
+            expected = at + 10 + len(self.separators[-1])
+        need(expected == entries_end, "index entries up to their offsets")
         ends = offsets[1:] + [data_end]
         self.data = [(start, end - start - 5) for start, end in zip(offsets, ends)]
         need(offsets[0] == 0, "a first block at 0")
         need(all(length >= 1 for _, length in self.data), "blocks with contents")
         need(ascending(self.separators), "ascending separators")
         need(self.separators[-1] == self.largest, "a last separator that is the largest key")
-        need(data_end <= (self.filter[0] if self.filter[1] else self.index[0]), "data before the rest")
+        rest = (data_end + 63) // 64 * 64 if self.filter[1] else data_end
+        need(rest == (self.filter[0] if self.filter[1] else self.index[0]), "no gap behind the data")
 
     def read_filter(self):
         self.bits = None

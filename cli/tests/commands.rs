@@ -160,10 +160,10 @@ fn explain_a_found_key_and_an_absent_one() {
     let (_dir, store) = store();
     let found = run(&format!("explain {store} ada")).well();
     assert!(found.contains("holds the key"), "{found}");
-    assert!(found.contains("found, 16 bytes: 1 disk read"), "{found}");
+    assert!(found.contains("found, 16 bytes; disk reads: 1,"), "{found}");
     let absent = run(&format!("explain {store} bob"));
     assert_eq!((absent.code, absent.err.as_str()), (1, ""));
-    assert!(absent.out.contains("absent: 0 disk reads"), "{}", absent.out);
+    assert!(absent.out.contains("absent; disk reads: 0,"), "{}", absent.out);
 }
 
 #[test]

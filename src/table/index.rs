@@ -9,6 +9,8 @@
 use super::format::{Handle, TRAILER_BYTES};
 use crate::codec::{Fields, PutFields, u32_at};
 
+/// An entry's fixed part: the block's offset and the separator's length.
+const ENTRY_BYTES: usize = 10;
 /// Behind the entries: the end of the data, and the number of entries.
 const TAIL_BYTES: usize = 12;
 
@@ -82,13 +84,18 @@ impl<'a> Index<'a> {
         Some(Self { entries, offsets, data_end })
     }
 
-    /// Whether the whole index is sound: blocks one after the other from offset 0, separators
-    /// ascending, up to the table's largest key.
+    /// Whether the whole index is sound: entries and blocks one after the other from offset 0,
+    /// separators ascending, up to the table's largest key.
     pub(crate) fn check(&self, largest: &[u8]) -> Option<()> {
+        let mut expected_entry = 0;
         let mut expected_start = 0;
         let mut before: Option<&[u8]> = None;
         for number in 0..self.len() {
             let (handle, separator) = (self.block(number)?, self.separator(number)?);
+            if u32_at(self.offsets, 4 * number)? as usize != expected_entry {
+                return None;
+            }
+            expected_entry += ENTRY_BYTES + separator.len();
             if handle.offset != expected_start || handle.length == 0 {
                 return None;
             }
@@ -98,7 +105,8 @@ impl<'a> Index<'a> {
             }
             before = Some(separator);
         }
-        (expected_start == self.data_end && before == Some(largest)).then_some(())
+        let complete = expected_entry == self.entries.len() && expected_start == self.data_end;
+        (complete && before == Some(largest)).then_some(())
     }
 
     /// The number of blocks.
@@ -203,7 +211,7 @@ mod tests {
         assert_eq!(check(&build(&[(b"a", 0), (b"y", 50)], 90)), None, "not up to the largest key");
         assert_eq!(check(&build(&[(b"a", 50), (b"z", 0)], 90)), None, "blocks out of order");
         let sound = build(&[(b"z", 0)], 90);
-        assert_eq!(sound.len(), 10 + 1 + 4 + TAIL_BYTES);
+        assert_eq!(sound.len(), ENTRY_BYTES + 1 + 4 + TAIL_BYTES);
         for length in 0..sound.len() {
             assert_eq!(check(&sound[..length]), None, "cut to {length}");
         }
