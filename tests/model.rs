@@ -8,8 +8,8 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use criba::{
-    Batch, Counts, Db, Durability, FilterPolicy, Geometry, Options, Outcome, Range, Snapshot, Stats,
-    Step, TableStep, Verdict,
+    Batch, Counts, Db, Durability, FilterPolicy, Geometry, Options, Outcome, Range, Snapshot,
+    Stats, Step, TableStep, Verdict,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -242,7 +242,9 @@ impl Run {
                     assert!(last);
                     self.by_memtable += 1;
                 }
-                Step::Table { step: TableStep::Probed { verdict, block, outcome }, level, .. } => {
+                Step::Table {
+                    step: TableStep::Probed { verdict, block, outcome }, level, ..
+                } => {
                     probed += 1;
                     assert!(level < criba::LEVELS);
                     let read = match outcome {
