@@ -197,7 +197,9 @@ fn check_fit(
         return if options.create_if_missing { Ok(()) } else { not_a_store("nothing".into()) };
     };
     if listing.ours.contains(&FileName::Current) {
-        return Ok(());
+        // Other engines have a file of this name, too. Theirs is refused before the lock file is
+        // made, so that their directory stays as it is.
+        return read_current(vfs, dir).map(|_| ());
     }
     if let Some(foreign) = &listing.foreign {
         return not_a_store(format!("{} and no CURRENT", foreign.display()));
