@@ -318,11 +318,20 @@ fn replay_logs(
             }
             Ok(changes)
         },
-    )?;
-    if !memtable.is_empty() {
-        flush(&memtable, &mut written)?;
-    }
-    sync_dir(env)?;
+    );
+    let replayed = replayed.and_then(|replayed| {
+        if !memtable.is_empty() {
+            flush(&memtable, &mut written)?;
+        }
+        sync_dir(env)?;
+        Ok(replayed)
+    });
+    let replayed = replayed.inspect_err(|_| {
+        // A refused directory stays as it was.
+        for table in &written {
+            table.make_obsolete();
+        }
+    })?;
     report.logs = logs.len();
     report.changes = replayed.next_seq - first_seq;
     report.lost_tail = replayed.lost;
