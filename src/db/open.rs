@@ -28,6 +28,9 @@ use crate::wal::{LogError, LogKind, LogWriter, LostTail, replay};
 /// Tables are opened by this many threads at most.
 const OPENING_THREADS: usize = 8;
 
+/// A file with a greater number is none that a store has made, and leaves too few to go on with.
+const HIGHEST_NUMBER: u64 = i64::MAX as u64;
+
 /// What opening a store found and mended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -112,6 +115,10 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
         })
     };
     let highest = listing.numbers(|name| name.number()).max().unwrap_or(0);
+    if highest > HIGHEST_NUMBER {
+        let expected = format!("file numbers up to {HIGHEST_NUMBER}");
+        return Err(Error::corrupt(dir, 0, expected, highest.to_string()));
+    }
     let next_file = AtomicU64::new(highest + 1);
     let (env, mut recovered) = match read_current(vfs.as_ref(), dir)? {
         None => {
