@@ -218,6 +218,15 @@ impl VfsFile for HookFile {
     }
 }
 
+/// Waits for something that another thread is about to do; fails if it takes a minute.
+pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while !done() {
+        assert!(start.elapsed().as_secs() < 60, "waiting for {what}");
+        std::thread::yield_now();
+    }
+}
+
 /// What a full disk says.
 pub(crate) fn no_space() -> io::Error {
     io::Error::new(io::ErrorKind::StorageFull, "no space left, as the test wants it")
