@@ -108,6 +108,8 @@ impl Core {
 
     /// Flushes the oldest sealed memtable to one L0 table; false if there is none.
     fn flush_oldest(&self) -> Result<bool> {
+        // Without threads, several callers may come here at once.
+        let _one_at_a_time = self.flushing.lock();
         let view = self.view.load_full();
         let Some(memtable) = view.sealed.last() else { return Ok(false) };
         // Its log is not written to any more. Once its end is synced, a sync of a later log covers
@@ -243,6 +245,13 @@ impl Core {
         let mut state = self.state.lock();
         loop {
             self.check_writable()?;
+            if self.is_inline() && self.due(&state).is_some() {
+                // Due only now, because another caller's compaction was in the way before.
+                drop(state);
+                self.compact_while_due()?;
+                state = self.state.lock();
+                continue;
+            }
             if state.running == 0 && !state.exclusive && self.due(&state).is_none() {
                 return Ok(());
             }

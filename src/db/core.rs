@@ -63,7 +63,7 @@ pub(crate) struct State {
 
 /// An open store.
 ///
-/// Locks are taken in this order: `writer`, `unclosed`, `manifest`, `state`.
+/// Locks are taken in this order: `writer`, `flushing`, `unclosed`, `manifest`, `state`.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) options: Options,
@@ -77,6 +77,8 @@ pub(crate) struct Core {
     pub(crate) next_file: AtomicU64,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) requests: super::write::Requests,
+    /// Held by whoever flushes: sealed memtables go one after the other, the oldest first.
+    pub(crate) flushing: Mutex<()>,
     pub(crate) unclosed: Mutex<Vec<UnclosedLog>>,
     /// The length of `unclosed`, to be looked at without its lock.
     pub(crate) unclosed_count: AtomicUsize,

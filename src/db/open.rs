@@ -175,6 +175,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
         next_file,
         writer: Mutex::new(Writer { log, next_seq }),
         requests: Requests::default(),
+        flushing: Mutex::default(),
         unclosed: Mutex::new(Vec::new()),
         unclosed_count: AtomicUsize::new(0),
         manifest: Mutex::new(manifest),
