@@ -13,6 +13,7 @@ use crate::ledger::Event;
 use crate::memtable::MemtableCursor;
 use crate::names::FileName;
 use crate::sync::{Ordering, spawn};
+use crate::table::Table;
 use crate::version::{Edit, Version};
 use crate::vfs::FileKind;
 
@@ -135,11 +136,7 @@ impl Core {
             ..Edit::default()
         };
         let added: Vec<_> = tables.iter().map(|table| (0, Arc::clone(table))).collect();
-        self.install(edit, &added, true).inspect_err(|_| {
-            for table in &tables {
-                table.make_obsolete();
-            }
-        })?;
+        self.install(edit, &added, true).inspect_err(|error| take_back(&tables, error))?;
         self.env.ledger.note(Event::Flush);
         self.remove(FileName::Log(memtable.log()), FileKind::Wal);
         Ok(true)
@@ -201,17 +198,12 @@ impl Core {
             }
             return installed;
         }
-        if installed.is_ok() {
-            self.env.ledger.note(Event::Compaction);
-            for (_, live) in &compaction.inputs {
-                live.table.make_obsolete();
-            }
-        } else {
-            for table in &tables {
-                table.make_obsolete();
-            }
+        installed.inspect_err(|error| take_back(&tables, error))?;
+        self.env.ledger.note(Event::Compaction);
+        for (_, live) in &compaction.inputs {
+            live.table.make_obsolete();
         }
-        installed
+        Ok(())
     }
 
     /// Flushes every sealed memtable on this thread.
@@ -298,6 +290,16 @@ impl Core {
             if *count == 0 {
                 state.snapshots.remove(&seq);
             }
+        }
+    }
+}
+
+/// Removes tables that could not be installed, unless the manifest is in doubt: it may name them.
+/// What it does not name goes at the next open.
+fn take_back(tables: &[Arc<Table>], error: &Error) {
+    if !matches!(error, Error::Poisoned { .. }) {
+        for table in tables {
+            table.make_obsolete();
         }
     }
 }
