@@ -135,6 +135,7 @@ impl Core {
     pub(crate) fn close_earlier_logs(&self) -> Result<()> {
         let mut unclosed = self.unclosed.lock();
         while let Some(first) = unclosed.first_mut() {
+            self.check_poison()?; // a sync that failed is not tried again
             let UnclosedLog { log, next, next_seq } = first;
             log.finish(*next, *next_seq).map_err(|error| self.judge(error))?;
             unclosed.remove(0);
