@@ -177,7 +177,8 @@ impl Db {
     /// [`Error::Closed`](crate::Error::Closed); later, as items,
     /// [`Error::Corrupt`](crate::Error::Corrupt) and [`Error::Io`](crate::Error::Io).
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Range> {
-        Range::new(self.core()?, None, &bounds)
+        let core = self.core()?;
+        Ok(Range::new(core, None, core.hold_lock()?, &bounds))
     }
 
     /// The keys that start with `prefix`, with their values.
@@ -185,7 +186,8 @@ impl Db {
     /// # Errors
     /// As [`range`](Self::range).
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
-        Range::new(self.core()?, None, &scan::prefix_bounds(prefix.as_ref()))
+        let core = self.core()?;
+        Ok(Range::new(core, None, core.hold_lock()?, &scan::prefix_bounds(prefix.as_ref())))
     }
 
     /// The store as it is now, to be read from as long as the snapshot lives.

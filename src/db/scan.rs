@@ -38,14 +38,14 @@ impl Range {
     pub(crate) fn new<K: AsRef<[u8]>>(
         core: &Core,
         snapshot: Option<Seq>,
+        lock: Arc<dyn FileLock>,
         bounds: &impl RangeBounds<K>,
-    ) -> Result<Self> {
+    ) -> Self {
         let view = core.view.load_full();
         let seq = snapshot.unwrap_or_else(|| core.visible.load(Ordering::Acquire));
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let bounds = (owned(bounds.start_bound()), owned(bounds.end_bound()));
-        let lock = core.hold_lock()?;
-        Ok(Self { view, seq, bounds, front: None, back: None, ended: false, lock })
+        Self { view, seq, bounds, front: None, back: None, ended: false, lock }
     }
 
     /// The next item from one end.

@@ -17,7 +17,7 @@ use crate::vfs::FileLock;
 pub struct Snapshot {
     core: Arc<Core>,
     seq: Seq,
-    #[expect(dead_code, reason = "held, not used: it keeps the directory locked")]
+    /// Keeps the directory locked.
     lock: Arc<dyn FileLock>,
 }
 
@@ -59,7 +59,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::range`](crate::Db::range).
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Range> {
-        Range::new(&self.core, Some(self.seq), &bounds)
+        Ok(Range::new(&self.core, Some(self.seq), Arc::clone(&self.lock), &bounds))
     }
 
     /// As [`Db::prefix`](crate::Db::prefix).
@@ -67,7 +67,8 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::range`](crate::Db::range).
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
-        Range::new(&self.core, Some(self.seq), &prefix_bounds(prefix.as_ref()))
+        let bounds = prefix_bounds(prefix.as_ref());
+        Ok(Range::new(&self.core, Some(self.seq), Arc::clone(&self.lock), &bounds))
     }
 }
 
