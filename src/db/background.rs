@@ -221,7 +221,13 @@ impl Core {
     /// Puts all that was written so far into tables.
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_writable()?;
-        self.seal(&mut self.writer.lock())?;
+        // Whoever closes the store meanwhile does not let anybody else in before this ends.
+        let _lock = self.hold_lock()?;
+        {
+            let mut writer = self.writer.lock();
+            self.check_writable()?; // closing ends the log under the same lock
+            self.seal(&mut writer)?;
+        }
         if self.is_inline() {
             self.flush_all_sealed()?;
             return self.compact_while_due();
@@ -233,6 +239,8 @@ impl Core {
 
     /// Flushes, then waits until no compaction is due or under way.
     pub(crate) fn wait_until_settled(&self) -> Result<()> {
+        self.check_writable()?;
+        let _lock = self.hold_lock()?;
         self.flush()?;
         let mut state = self.state.lock();
         loop {
@@ -256,6 +264,8 @@ impl Core {
 
     /// Merges everything into one run, on this thread.
     pub(crate) fn compact(&self) -> Result<()> {
+        self.check_writable()?;
+        let _lock = self.hold_lock()?;
         self.flush()?;
         let mut state = self.state.lock();
         while state.running > 0 || state.exclusive {
