@@ -77,7 +77,7 @@ fn lookups() -> impl Iterator<Item = Vec<u8>> {
     (0..12_000).map(key).chain([vec![], b"user".to_vec(), b"user/99999999".to_vec(), vec![0xff; 3]])
 }
 
-fn sum_io(counts: FileCounts) -> u64 {
+fn sum_io(counts: &FileCounts) -> u64 {
     let all = FileKind::ALL.into_iter().flat_map(|kind| {
         Operation::ALL.into_iter().map(move |operation| counts.of(kind, operation).calls)
     });
@@ -109,7 +109,7 @@ fn reads_without_filters_minus_reads_with_them_are_the_true_negatives() {
                 if max_open_files == 0 {
                     assert_eq!(opens, counts.disk_reads);
                 }
-                assert_eq!(sum_io(files), reads.calls + opens);
+                assert_eq!(sum_io(&files), reads.calls + opens);
                 assert_eq!(counts.cache_hits, 0);
             }
             assert_eq!(counts_without.disk_reads - counts.disk_reads, counts.true_negatives);
@@ -126,7 +126,7 @@ fn reads_without_filters_minus_reads_with_them_are_the_true_negatives() {
                 absent += 1;
             }
             if counts.false_positives + counts.true_positives == 0 {
-                assert_eq!(sum_io(files), 0, "a key that every filter denies costs nothing");
+                assert_eq!(sum_io(&files), 0, "a key that every filter denies costs nothing");
             }
             sum += counts;
             sum_without += counts_without;
@@ -159,7 +159,7 @@ fn a_key_that_the_filters_deny_opens_no_file() {
         reads += counts.disk_reads;
         assert_eq!(files.of(FileKind::Table, Operation::Read).calls, counts.false_positives);
         if counts.false_positives == 0 {
-            assert_eq!(sum_io(files), 0);
+            assert_eq!(sum_io(&files), 0);
             denied += 1;
         } else {
             passed += 1;
@@ -219,9 +219,9 @@ fn with_a_cache_hits_and_reads_together_differ_by_the_true_negatives() {
             assert_eq!(found, found_without);
             let fetched = |counts: &Counts| counts.cache_hits + counts.disk_reads;
             assert_eq!(fetched(&counts_without) - fetched(&counts), counts.true_negatives);
-            let reads = |files: FileCounts| files.of(FileKind::Table, Operation::Read).calls;
-            assert_eq!(reads(files), counts.disk_reads);
-            assert_eq!(reads(files_without), counts_without.disk_reads);
+            let reads = |files: &FileCounts| files.of(FileKind::Table, Operation::Read).calls;
+            assert_eq!(reads(&files), counts.disk_reads);
+            assert_eq!(reads(&files_without), counts_without.disk_reads);
             sum += counts;
         }
         assert_eq!(with.db.stats().total(), sum);

@@ -135,9 +135,9 @@ fn nothing_is_lost_and_no_batch_is_seen_half_with_threads() {
 
 #[test]
 fn writers_that_wait_share_a_sync() {
-    let parent = tempfile::tempdir().unwrap();
     // The first sync waits until all the other writers are there, so they make one group.
     const WAITING: u64 = 15;
+    let parent = tempfile::tempdir().unwrap();
     let armed = Arc::new(AtomicBool::new(false));
     let (arrived, hold) = (Arc::new(AtomicU64::new(0)), Arc::clone(&armed));
     let others = Arc::clone(&arrived);
