@@ -427,6 +427,100 @@ fn a_damaged_manifest_never_loses_data_in_silence() {
 }
 
 #[test]
+fn an_edit_that_a_crash_cut_short_was_never_made_and_is_reported() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    for compacting in [false, true] {
+        let _ = std::fs::remove_dir_all(&dir);
+        let db = options().auto_compaction(false).open(&dir).unwrap();
+        let mut history = History::new(&db);
+        for _ in 0..3 {
+            history.next(&db, Durability::Buffered);
+            db.flush().unwrap();
+        }
+        if !compacting {
+            history.next(&db, Durability::Buffered);
+        }
+        let before = contents(&dir);
+        if compacting {
+            db.compact().unwrap();
+        } else {
+            db.flush().unwrap();
+        }
+        let after = contents(&dir);
+        drop(db);
+        // What was there, the new table, and a part of the edit that names it.
+        let name = before.keys().find(|name| name.starts_with("MANIFEST")).unwrap();
+        let mut files = after.clone();
+        files.extend(before.clone());
+        let whole = &after[name];
+        let old = before[name].len();
+        assert!(whole.len() > old + 50);
+        for length in old..=whole.len() {
+            files.insert(name.clone(), whole[..length].to_vec());
+            restore(&dir, &files);
+            let db = options().auto_compaction(false).open(&dir).unwrap();
+            assert_eq!(all(&db), *history.states.last().unwrap(), "cut to {length}");
+            let lost = db.recovery().lost_edit.clone();
+            assert_eq!(lost.is_some(), length != old && length != whole.len(), "cut to {length}");
+            if let Some(lost) = lost {
+                assert_eq!((lost.path, lost.offset), (dir.join(name), old as u64));
+                assert_eq!(lost.bytes, (length - old) as u64);
+            }
+            assert_eq!(db.recovery().lost_tail, None);
+            assert_eq!(files_with(&dir, "sst").len(), db.tables().len(), "what is not named goes");
+        }
+    }
+}
+
+#[test]
+fn records_of_many_frames_are_cut_whole() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let db = options().open(&dir).unwrap();
+    let log = the_file(&dir, "000001.log");
+    let length = || std::fs::metadata(&log).unwrap().len() as usize;
+    let mut states = vec![Map::new()];
+    let mut ends = vec![length()];
+    for (number, size) in [10, 32_000, 70_000, 32_768 - 27, 5, 100_000].into_iter().enumerate() {
+        let mut batch = Batch::new();
+        batch.put("first", [number as u8]);
+        batch.put(number.to_string(), vec![number as u8; size]);
+        batch.put("last", [number as u8]);
+        db.write(batch).unwrap();
+        states.push(all(&db));
+        ends.push(length());
+    }
+    let files = contents(&dir);
+    drop(db);
+    let whole = &files["000001.log"];
+    let near_ends = ends.iter().flat_map(|&end| end.saturating_sub(3).max(40)..end + 3);
+    let near_blocks = (1..whole.len() / 32_768).flat_map(|n| n * 32_768 - 30..n * 32_768 + 30);
+    let places = (40..whole.len()).step_by(1009).chain(near_ends).chain(near_blocks);
+    let mut tried = 0;
+    for place in places.filter(|&place| place < whole.len()) {
+        let records = ends.iter().rposition(|&end| end <= place).unwrap();
+        let cut = whole[..place].to_vec();
+        let mut flipped = whole.clone();
+        flipped[place] ^= 0x40;
+        for (bytes, is_cut) in [(cut, true), (flipped, false)] {
+            let mut files = files.clone();
+            files.insert("000001.log".into(), bytes);
+            restore(&dir, &files);
+            let db = options().open(&dir).unwrap();
+            // A byte that only fills the end of a block says nothing.
+            let lost = db.recovery().lost_tail.is_some();
+            let state = if !is_cut && !lost { states.len() - 1 } else { records };
+            assert_eq!(all(&db), states[state], "at {place}, cut: {is_cut}");
+            assert_eq!(lost, if is_cut { ends[records] != place } else { lost });
+            tried += 1;
+        }
+    }
+    println!("{tried} cuts and flips in records of many frames");
+    assert!(tried > 900);
+}
+
+#[test]
 fn a_damaged_or_missing_current_is_refused() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");

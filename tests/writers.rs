@@ -22,6 +22,8 @@ fn all(db: &Db) -> BTreeMap<Vec<u8>, Vec<u8>> {
 fn write_in_parallel(threads: usize, seed: u64) {
     const WRITERS: u64 = 4;
     const WRITES: u64 = 600;
+    /// Keys that are overwritten all the time, and never deleted.
+    const FIXED: u64 = 20;
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");
     let options = || {
@@ -32,6 +34,9 @@ fn write_in_parallel(threads: usize, seed: u64) {
             .level_base_bytes(1000)
     };
     let db = options().open(&dir).unwrap();
+    for number in 0..FIXED {
+        db.put(format!("fixed {number}"), "value").unwrap();
+    }
     let done = AtomicBool::new(false);
     let checks = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -54,6 +59,18 @@ fn write_in_parallel(threads: usize, seed: u64) {
                             *last = left;
                             checks.fetch_add(1, Ordering::Relaxed);
                         }
+                        // A scan sees one moment, too, and what nobody deletes is always there.
+                        let scanned: BTreeMap<Vec<u8>, Vec<u8>> = all(&db);
+                        for writer in 0..WRITERS {
+                            let side = |side: &str| {
+                                scanned.get(format!("{side} {writer}").as_bytes()).cloned()
+                            };
+                            assert_eq!(side("left"), side("right"), "half a batch in a scan");
+                        }
+                        for number in 0..FIXED {
+                            let value = db.get(format!("fixed {number}")).unwrap();
+                            assert!(value.is_some(), "fixed key {number} was not there");
+                        }
                     }
                 })
             })
@@ -71,6 +88,7 @@ fn write_in_parallel(threads: usize, seed: u64) {
                             batch.delete(format!("{writer}/{}", number - 10));
                         }
                         batch.put(format!("right {writer}"), number.to_le_bytes());
+                        batch.put(format!("fixed {}", number % FIXED), "value");
                         let synced = rng.random_range(0..20) == 0;
                         let durability =
                             if synced { Durability::Synced } else { Durability::Buffered };
@@ -97,7 +115,9 @@ fn write_in_parallel(threads: usize, seed: u64) {
             reader.join().unwrap();
         }
     });
-    let mut expected = BTreeMap::new();
+    let mut expected: BTreeMap<Vec<u8>, Vec<u8>> = (0..FIXED)
+        .map(|number| (format!("fixed {number}").into_bytes(), b"value".to_vec()))
+        .collect();
     for writer in 0..WRITERS {
         for side in ["left", "right"] {
             expected.insert(format!("{side} {writer}").into_bytes(), WRITES.to_le_bytes().to_vec());
@@ -506,4 +526,62 @@ fn a_crash_while_the_disk_is_full_loses_nothing() {
     assert_eq!(all(&db), expected);
     println!("{failed} of 400 writes failed on a disk that was full now and then");
     assert!(failed >= 130);
+}
+
+/// Compactions that cannot go on hold writers up only until they are told so.
+#[test]
+fn failing_compactions_fail_writers_and_let_them_go_on_afterwards() {
+    for threads in [1, 2] {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("store");
+        let full = Arc::new(AtomicBool::new(true));
+        let hook = Arc::clone(&full);
+        let vfs = HookVfs::new(move |kind, what| {
+            let thread = std::thread::current();
+            let compacts = thread.name().is_some_and(|name| name.starts_with("criba-compact"));
+            let creates = (kind, what) == (FileKind::Table, Operation::Create);
+            if compacts && creates && hook.load(Ordering::SeqCst) {
+                return Err(no_space());
+            }
+            Ok(())
+        });
+        let options = || {
+            Options::new()
+                .background_threads(threads)
+                .memtable_bytes(2048)
+                .l0_compaction_tables(2)
+                .l0_limits(4, 6)
+        };
+        let db = options().vfs(vfs).open(&dir).unwrap();
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let mut expected = BTreeMap::new();
+        let mut failed = None;
+        for number in 0..10_000_u32 {
+            // Overlapping tables, which cannot just be moved.
+            let key = rng.random_range(0..1000_u32).to_be_bytes().to_vec();
+            match db.put(&key, number.to_be_bytes()) {
+                Ok(()) => expected.insert(key, number.to_be_bytes().to_vec()),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            };
+        }
+        let error = failed.expect("writers must be told");
+        assert!(matches!(error, Error::Background { .. }), "{error}");
+        assert!(matches!(db.wait_until_settled(), Err(Error::Background { .. })));
+        assert_eq!(all(&db), expected);
+        full.store(false, Ordering::SeqCst);
+        wait_until("compactions to go on", || db.wait_until_settled().is_ok());
+        for number in 0..500_u32 {
+            let key = number.to_be_bytes().to_vec();
+            db.put(&key, "again").unwrap();
+            expected.insert(key, b"again".to_vec());
+        }
+        db.wait_until_settled().unwrap();
+        assert!(db.tables().iter().filter(|table| table.level == 0).count() < 2);
+        assert_eq!(all(&db), expected);
+        drop(db);
+        assert_eq!(all(&options().open(&dir).unwrap()), expected);
+    }
 }
