@@ -18,12 +18,72 @@ fn all(db: &Db) -> BTreeMap<Vec<u8>, Vec<u8>> {
     items.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
 }
 
+const WRITERS: u64 = 4;
+const WRITES: u64 = 600;
+/// Keys that are overwritten all the time, and never deleted.
+const FIXED: u64 = 20;
+
+/// Reads until it is done: what one writer wrote together is seen together, and never goes back.
+fn watch(db: &Db, done: &AtomicBool) -> u64 {
+    let mut last = [0; WRITERS as usize];
+    let mut checks = 0;
+    while !done.load(Ordering::Acquire) {
+        let snapshot = db.snapshot().unwrap();
+        for (writer, last) in last.iter_mut().enumerate() {
+            let read = |side: &str| {
+                let value = snapshot.get(format!("{side} {writer}")).unwrap();
+                value.map_or(0, |value| u64::from_le_bytes(value[..].try_into().unwrap()))
+            };
+            let (left, right) = (read("left"), read("right"));
+            assert_eq!(left, right, "half a batch of writer {writer}");
+            assert!(left >= *last, "writer {writer} went back");
+            *last = left;
+            checks += 1;
+        }
+        // A scan sees one moment, too, and what nobody deletes is always there.
+        let scanned = all(db);
+        for writer in 0..WRITERS {
+            let side = |side: &str| scanned.get(format!("{side} {writer}").as_bytes()).cloned();
+            assert_eq!(side("left"), side("right"), "half a batch in a scan");
+        }
+        for number in 0..FIXED {
+            let value = db.get(format!("fixed {number}")).unwrap();
+            assert!(value.is_some(), "fixed key {number} was not there");
+        }
+    }
+    checks
+}
+
+/// Writes batches, and now and then flushes, settles or compacts.
+fn write(db: &Db, writer: u64, seed: u64) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed + writer);
+    for number in 1..=WRITES {
+        let mut batch = Batch::new();
+        batch.put(format!("left {writer}"), number.to_le_bytes());
+        batch.put(format!("{writer}/{number}"), [writer as u8; 20]);
+        if number > 10 {
+            batch.delete(format!("{writer}/{}", number - 10));
+        }
+        batch.put(format!("right {writer}"), number.to_le_bytes());
+        batch.put(format!("fixed {}", number % FIXED), "value");
+        let synced = rng.random_range(0..20) == 0;
+        let durability = if synced { Durability::Synced } else { Durability::Buffered };
+        db.write_with(batch, durability).unwrap();
+        let own = db.get(format!("{writer}/{number}")).unwrap();
+        assert!(own.is_some(), "an acknowledged write of {writer} is not there");
+        match rng.random_range(0..60) {
+            0 => db.flush().unwrap(),
+            1 => db.wait_until_settled().unwrap(),
+            2 => db.compact().unwrap(),
+            _ => {}
+        }
+        let own = db.get(format!("{writer}/{number}")).unwrap();
+        assert!(own.is_some(), "write {number} of {writer} went with a flush");
+    }
+}
+
 /// Writers in parallel, some of them flushing and compacting in between, with readers beside them.
 fn write_in_parallel(threads: usize, seed: u64) {
-    const WRITERS: u64 = 4;
-    const WRITES: u64 = 600;
-    /// Keys that are overwritten all the time, and never deleted.
-    const FIXED: u64 = 20;
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");
     let options = || {
@@ -38,82 +98,18 @@ fn write_in_parallel(threads: usize, seed: u64) {
         db.put(format!("fixed {number}"), "value").unwrap();
     }
     let done = AtomicBool::new(false);
-    let checks = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..2)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut last = [0; WRITERS as usize];
-                    while !done.load(Ordering::Acquire) {
-                        let snapshot = db.snapshot().unwrap();
-                        for (writer, last) in last.iter_mut().enumerate() {
-                            let read = |side: &str| {
-                                let value = snapshot.get(format!("{side} {writer}")).unwrap();
-                                value.map_or(0, |value| {
-                                    u64::from_le_bytes(value[..].try_into().unwrap())
-                                })
-                            };
-                            let (left, right) = (read("left"), read("right"));
-                            assert_eq!(left, right, "half a batch of writer {writer}");
-                            assert!(left >= *last, "writer {writer} went back");
-                            *last = left;
-                            checks.fetch_add(1, Ordering::Relaxed);
-                        }
-                        // A scan sees one moment, too, and what nobody deletes is always there.
-                        let scanned: BTreeMap<Vec<u8>, Vec<u8>> = all(&db);
-                        for writer in 0..WRITERS {
-                            let side = |side: &str| {
-                                scanned.get(format!("{side} {writer}").as_bytes()).cloned()
-                            };
-                            assert_eq!(side("left"), side("right"), "half a batch in a scan");
-                        }
-                        for number in 0..FIXED {
-                            let value = db.get(format!("fixed {number}")).unwrap();
-                            assert!(value.is_some(), "fixed key {number} was not there");
-                        }
-                    }
-                })
-            })
-            .collect();
+    let checks: u64 = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2).map(|_| scope.spawn(|| watch(&db, &done))).collect();
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
                 let db = db.clone();
-                scope.spawn(move || {
-                    let mut rng = ChaCha8Rng::seed_from_u64(seed + writer);
-                    for number in 1..=WRITES {
-                        let mut batch = Batch::new();
-                        batch.put(format!("left {writer}"), number.to_le_bytes());
-                        batch.put(format!("{writer}/{number}"), [writer as u8; 20]);
-                        if number > 10 {
-                            batch.delete(format!("{writer}/{}", number - 10));
-                        }
-                        batch.put(format!("right {writer}"), number.to_le_bytes());
-                        batch.put(format!("fixed {}", number % FIXED), "value");
-                        let synced = rng.random_range(0..20) == 0;
-                        let durability =
-                            if synced { Durability::Synced } else { Durability::Buffered };
-                        db.write_with(batch, durability).unwrap();
-                        let own = db.get(format!("{writer}/{number}")).unwrap();
-                        assert!(own.is_some(), "an acknowledged write of {writer} is not there");
-                        match rng.random_range(0..60) {
-                            0 => db.flush().unwrap(),
-                            1 => db.wait_until_settled().unwrap(),
-                            2 => db.compact().unwrap(),
-                            _ => {}
-                        }
-                        let own = db.get(format!("{writer}/{number}")).unwrap();
-                        assert!(own.is_some(), "write {number} of {writer} went with a flush");
-                    }
-                })
+                scope.spawn(move || write(&db, writer, seed))
             })
             .collect();
-        for writer in writers {
-            writer.join().unwrap();
-        }
+        let written: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         done.store(true, Ordering::Release);
-        for reader in readers {
-            reader.join().unwrap();
-        }
+        assert!(written.iter().all(Result::is_ok), "a writer failed");
+        readers.into_iter().map(|reader| reader.join().unwrap()).sum()
     });
     let mut expected: BTreeMap<Vec<u8>, Vec<u8>> = (0..FIXED)
         .map(|number| (format!("fixed {number}").into_bytes(), b"value".to_vec()))
@@ -133,10 +129,9 @@ fn write_in_parallel(threads: usize, seed: u64) {
     let db = options().open(&dir).unwrap();
     assert_eq!(all(&db), expected);
     println!(
-        "{threads} background threads, seed {seed}: {} batches by {WRITERS} writers, {} checks of a \
-         batch, {} flushes, {} compactions",
+        "{threads} background threads, seed {seed}: {} batches by {WRITERS} writers, {checks} checks \
+         of a batch, {} flushes, {} compactions",
         WRITERS * WRITES,
-        checks.into_inner(),
         activity.flushes,
         activity.compactions
     );
