@@ -106,7 +106,8 @@ fn write_in_parallel(threads: usize, seed: u64) {
                 scope.spawn(move || write(&db, writer, seed))
             })
             .collect();
-        let written: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        let written: Vec<_> =
+            writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         done.store(true, Ordering::Release);
         assert!(written.iter().all(Result::is_ok), "a writer failed");
         readers.into_iter().map(|reader| reader.join().unwrap()).sum()
