@@ -29,13 +29,14 @@ pub(crate) fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// Makes `dir` hold exactly these files.
+/// Makes `dir` hold exactly these files; those that it has already are left alone.
 pub(crate) fn restore(dir: &Path, files: &BTreeMap<String, Vec<u8>>) {
-    if dir.exists() {
-        std::fs::remove_dir_all(dir).unwrap();
-    }
     std::fs::create_dir_all(dir).unwrap();
-    for (name, bytes) in files {
+    let there = contents(dir);
+    for name in there.keys().filter(|name| !files.contains_key(*name)) {
+        std::fs::remove_file(dir.join(name)).unwrap();
+    }
+    for (name, bytes) in files.iter().filter(|(name, bytes)| there.get(*name) != Some(*bytes)) {
         std::fs::write(dir.join(name), bytes).unwrap();
     }
 }
