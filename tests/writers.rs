@@ -279,6 +279,68 @@ fn an_append_that_fails_fails_its_write_alone() {
 }
 
 #[test]
+fn an_append_that_fails_does_not_fail_the_others_of_its_group() {
+    const WAITING: u64 = 12;
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let (hold, arrived) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let failures = Arc::new(AtomicU64::new(0));
+    let (hook_hold, others, left) =
+        (Arc::clone(&hold), Arc::clone(&arrived), Arc::clone(&failures));
+    let vfs = HookVfs::new(move |kind, operation| {
+        let takes = |left: &AtomicU64| {
+            left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok()
+        };
+        match (kind, operation) {
+            (FileKind::Wal, Operation::Sync) if hook_hold.swap(false, Ordering::SeqCst) => {
+                wait_until("the other writers", || others.load(Ordering::SeqCst) == WAITING);
+                // They have announced themselves, and are on their way into the queue.
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                // The append of the group fails, and then one more.
+                left.store(2, Ordering::SeqCst);
+                Ok(())
+            }
+            (FileKind::Wal, Operation::Append) if takes(&left) => Err(no_space()),
+            _ => Ok(()),
+        }
+    });
+    let db = Options::new().vfs(vfs).open(&dir).unwrap();
+    hold.store(true, Ordering::SeqCst);
+    let write = |number: u64| {
+        let mut batch = Batch::new();
+        batch.put(number.to_be_bytes(), "value");
+        (number, db.write_with(batch, Durability::Synced))
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let first = scope.spawn(|| write(0));
+        wait_until("the first sync", || !hold.load(Ordering::SeqCst));
+        let others: Vec<_> = (1..=WAITING)
+            .map(|number| {
+                let (arrived, write) = (&arrived, &write);
+                scope.spawn(move || {
+                    arrived.fetch_add(1, Ordering::SeqCst);
+                    write(number)
+                })
+            })
+            .collect();
+        std::iter::once(first).chain(others).map(|writer| writer.join().unwrap()).collect()
+    });
+    assert_eq!(failures.load(Ordering::SeqCst), 0);
+    let written: Vec<_> = results.iter().filter(|(_, result)| result.is_ok()).collect();
+    let failed = results.len() - written.len();
+    println!("{failed} of {} writes failed after two failed appends", results.len());
+    // One if they made one group; two if a straggler came on its own.
+    assert!((1..=2).contains(&failed), "{failed} failed");
+    let expected: BTreeMap<_, _> = written
+        .iter()
+        .map(|(number, _)| (number.to_be_bytes().to_vec(), b"value".to_vec()))
+        .collect();
+    assert_eq!(all(&db), expected);
+    db.close().unwrap();
+    assert_eq!(all(&Options::new().open(&dir).unwrap()), expected);
+}
+
+#[test]
 fn a_partial_append_is_cut_back() {
     // The first piece of a large record gets through, the second does not.
     let parent = tempfile::tempdir().unwrap();
