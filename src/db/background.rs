@@ -135,7 +135,6 @@ impl Core {
         };
         let added: Vec<_> = tables.iter().map(|table| (0, Arc::clone(table))).collect();
         self.install(edit, &added, true).inspect_err(|error| discard(&tables, error))?;
-        self.env.ledger.note(Event::Flush);
         self.remove(FileName::Log(memtable.log()), FileKind::Wal);
         Ok(true)
     }

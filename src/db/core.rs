@@ -7,6 +7,7 @@ use super::queue::{Requests, Writer};
 use super::report::RecoveryReport;
 use crate::error::{Error, Result};
 use crate::key::Seq;
+use crate::ledger::Event;
 use crate::memtable::Memtable;
 use crate::names::FileName;
 use crate::options::Options;
@@ -176,6 +177,8 @@ impl Core {
             let mut view = View::clone(&self.view.load());
             if flush {
                 view.sealed.pop();
+                // Before anybody who waits for the flush can look at the statistics.
+                self.env.ledger.note(Event::Flush);
             }
             view.version = Arc::new(view.version.with(&edit.removed, added, &self.env.ledger));
             self.view.store(Arc::new(view));

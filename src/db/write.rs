@@ -36,9 +36,17 @@ impl Core {
             }
             let group = self.requests.next_group();
             let result = self.commit(&mut writer, &group);
+            // What was too much for all of them need not be for each: on a full disk the small ones
+            // still find room. The log ends where it did before.
+            let one_by_one = group.len() > 1 && matches!(result, Err(Error::Io { .. }));
             for request in &group {
+                let result = if one_by_one {
+                    self.commit(&mut writer, std::slice::from_ref(request))
+                } else {
+                    result.clone()
+                };
                 // Each request is in one group, so nobody has set it before.
-                let _ = request.done.set(result.clone());
+                let _ = request.done.set(result);
             }
             if group.is_empty() {
                 return Err(Error::Closed); // its group's leader panicked

@@ -1,0 +1,234 @@
+//! What several of these tests need: copies of directories, and a file layer with a say in every
+//! operation.
+
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use criba::vfs::{AccessHint, FileKind, FileLock, Operation, RealVfs, Vfs, VfsFile};
+
+/// The names and contents of the files of a directory. One that goes meanwhile is left out: an open
+/// store may be removing files that nothing refers to.
+pub(crate) fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().unwrap();
+            match std::fs::read(entry.path()) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+                bytes => Some((name, bytes.unwrap())),
+            }
+        })
+        .collect()
+}
+
+/// Makes `dir` hold exactly these files; those that it has already are left alone.
+pub(crate) fn restore(dir: &Path, files: &BTreeMap<String, Vec<u8>>) {
+    std::fs::create_dir_all(dir).unwrap();
+    let there = contents(dir);
+    for name in there.keys().filter(|name| !files.contains_key(*name)) {
+        std::fs::remove_file(dir.join(name)).unwrap();
+    }
+    for (name, bytes) in files.iter().filter(|(name, bytes)| there.get(*name) != Some(*bytes)) {
+        std::fs::write(dir.join(name), bytes).unwrap();
+    }
+}
+
+pub(crate) fn copy_dir(from: &Path, to: &Path) {
+    restore(to, &contents(from));
+}
+
+/// The files of a directory whose names end in `.extension`, in order.
+pub(crate) fn files_with(dir: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// The one file of a directory whose name begins so.
+pub(crate) fn the_file(dir: &Path, start: &str) -> PathBuf {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(start))
+        .collect();
+    assert_eq!(paths.len(), 1, "{start}: {paths:?}");
+    paths.pop().unwrap()
+}
+
+type Hook = dyn Fn(FileKind, Operation) -> io::Result<()> + Send + Sync;
+
+/// The operating system's file system, but a hook may refuse any operation before it takes place.
+#[derive(Clone)]
+pub(crate) struct HookVfs {
+    hook: Arc<Hook>,
+    syncs: bool,
+}
+
+impl fmt::Debug for HookVfs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HookVfs")
+    }
+}
+
+impl HookVfs {
+    pub(crate) fn new(
+        hook: impl Fn(FileKind, Operation) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self { hook: Arc::new(hook), syncs: true })
+    }
+
+    /// One that refuses nothing and leaves out the syncs, for tests in which no power fails.
+    pub(crate) fn without_syncs() -> Arc<Self> {
+        Arc::new(Self { hook: Arc::new(|_, _| Ok(())), syncs: false })
+    }
+
+    fn wrap(
+        &self,
+        file: io::Result<Arc<dyn VfsFile>>,
+        kind: FileKind,
+    ) -> io::Result<Arc<dyn VfsFile>> {
+        Ok(Arc::new(HookFile { inner: file?, kind, vfs: self.clone() }))
+    }
+}
+
+impl Vfs for HookVfs {
+    fn create(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
+        (self.hook)(kind, Operation::Create)?;
+        self.wrap(RealVfs.create(path, kind), kind)
+    }
+
+    fn open(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
+        (self.hook)(kind, Operation::Open)?;
+        self.wrap(RealVfs.open(path, kind), kind)
+    }
+
+    fn open_writable(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
+        (self.hook)(kind, Operation::Open)?;
+        self.wrap(RealVfs.open_writable(path, kind), kind)
+    }
+
+    fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
+        (self.hook)(kind, Operation::Rename)?;
+        RealVfs.rename(from, to, kind)
+    }
+
+    fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()> {
+        (self.hook)(kind, Operation::Remove)?;
+        RealVfs.remove(path, kind)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
+        (self.hook)(kind, Operation::HardLink)?;
+        RealVfs.hard_link(from, to, kind)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        (self.hook)(FileKind::Directory, Operation::List)?;
+        RealVfs.list(dir)
+    }
+
+    fn length(&self, path: &Path, kind: FileKind) -> io::Result<u64> {
+        (self.hook)(kind, Operation::Length)?;
+        RealVfs.length(path, kind)
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        (self.hook)(FileKind::Directory, Operation::CreateDir)?;
+        RealVfs.create_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        (self.hook)(FileKind::Directory, Operation::SyncDir)?;
+        if self.syncs { RealVfs.sync_dir(dir) } else { Ok(()) }
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        (self.hook)(FileKind::Lock, Operation::Lock)?;
+        RealVfs.lock(path)
+    }
+}
+
+#[derive(Debug)]
+struct HookFile {
+    inner: Arc<dyn VfsFile>,
+    kind: FileKind,
+    vfs: HookVfs,
+}
+
+impl HookFile {
+    fn ask(&self, operation: Operation) -> io::Result<()> {
+        (self.vfs.hook)(self.kind, operation)
+    }
+}
+
+impl VfsFile for HookFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.ask(Operation::Read)?;
+        self.inner.read_exact_at(buffer, offset)
+    }
+
+    fn append(&self, data: &[u8]) -> io::Result<()> {
+        self.ask(Operation::Append)?;
+        self.inner.append(data)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.ask(Operation::Write)?;
+        self.inner.write_at(data, offset)
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.ask(Operation::SetLength)?;
+        self.inner.set_length(length)
+    }
+
+    fn preallocate(&self, length: u64) -> io::Result<()> {
+        self.ask(Operation::Preallocate)?;
+        self.inner.preallocate(length)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.ask(Operation::Sync)?;
+        if self.vfs.syncs { self.inner.sync_data() } else { Ok(()) }
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.ask(Operation::Sync)?;
+        if self.vfs.syncs { self.inner.sync_all() } else { Ok(()) }
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.ask(Operation::Length)?;
+        self.inner.length()
+    }
+
+    fn hint(&self, hint: AccessHint) -> io::Result<()> {
+        self.inner.hint(hint)
+    }
+}
+
+/// Waits for something that another thread is about to do; fails if it takes a minute.
+pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while !done() {
+        assert!(start.elapsed().as_secs() < 60, "waiting for {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// What a full disk says.
+pub(crate) fn no_space() -> io::Error {
+    io::Error::new(io::ErrorKind::StorageFull, "no space left, as the test wants it")
+}

@@ -1,0 +1,148 @@
+//! After every flush and every compaction, no filter of any table denies a key of its table, and each
+//! was sized from the exact number of its distinct keys.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use criba::{
+    Db, EntryKind, FilterInfo, FilterPolicy, Geometry, Options, Snapshot, TableFile, Verdict,
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// The geometry that a policy means for a number of keys.
+type Shape<'a> = &'a dyn Fn(u64) -> Geometry;
+
+#[derive(Debug, Default)]
+struct Asked {
+    tables: u64,
+    keys: u64,
+    tombstones: u64,
+    overwritten: u64,
+    empty_keys: u64,
+    absent: u64,
+    denied: u64,
+}
+
+/// Asks the filter of every table for every key of the table, and for some that it does not hold.
+fn ask(dir: &Path, db: &Db, shape: Shape<'_>, asked: &mut Asked) {
+    let live: BTreeMap<u64, _> = db.tables().into_iter().map(|table| (table.id, table)).collect();
+    let files = common::files_with(dir, "sst");
+    assert_eq!(files.len(), live.len(), "a table too many or too few");
+    for path in files {
+        let table = TableFile::open(&path).unwrap();
+        let properties = table.properties();
+        let mut keys = BTreeSet::new();
+        let (mut entries, mut tombstones) = (0, 0);
+        for entry in table.entries() {
+            let entry = entry.unwrap();
+            assert_ne!(table.verdict(&entry.key), Verdict::No, "{:?}", entry.key);
+            entries += 1;
+            tombstones += u64::from(entry.kind == EntryKind::Delete);
+            asked.empty_keys += u64::from(entry.key.is_empty());
+            keys.insert(entry.key.to_vec());
+        }
+        assert_eq!(properties.keys, keys.len() as u64);
+        assert_eq!((properties.entries, properties.tombstones), (entries, tombstones));
+        let known = &live[&properties.id];
+        assert_eq!((known.keys, known.entries), (properties.keys, entries));
+        match table.filter() {
+            FilterInfo::Active { geometry, predicted_rate, .. } => {
+                assert_eq!(geometry, shape(properties.keys), "for {} keys", properties.keys);
+                assert!((0.0..=1.0).contains(&predicted_rate));
+            }
+            other => panic!("{other:?}"),
+        }
+        asked.tables += 1;
+        asked.keys += properties.keys;
+        asked.tombstones += tombstones;
+        asked.overwritten += entries - properties.keys;
+        for number in 0..20_u32 {
+            asked.absent += 1;
+            let absent = [b"absent ".to_vec(), number.to_be_bytes().to_vec()].concat();
+            asked.denied += u64::from(table.verdict(absent) == Verdict::No);
+        }
+    }
+}
+
+/// As the documentation of `FilterPolicy` says it.
+fn with_best_k(keys: u64, m: f64) -> Geometry {
+    let k = (m / keys as f64 * std::f64::consts::LN_2).round().max(1.0);
+    Geometry { m: m as u64, k: k as u32 }
+}
+
+fn for_rate(keys: u64, rate: f64) -> Geometry {
+    with_best_k(keys, (-(keys as f64) * rate.ln() / std::f64::consts::LN_2.powi(2)).ceil())
+}
+
+fn churn(policy: FilterPolicy, shape: Shape<'_>, seed: u64) -> Asked {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let db = Options::new()
+        .background_threads(0)
+        .filter(policy)
+        .memtable_bytes(1 << 20)
+        .table_bytes(3000)
+        .level_base_bytes(500)
+        .block_bytes(400)
+        .vfs(common::HookVfs::without_syncs())
+        .open(&dir)
+        .unwrap();
+    let mut asked = Asked::default();
+    let mut snapshots: Vec<Snapshot> = Vec::new();
+    for round in 0..25 {
+        for _ in 0..120 {
+            let key = match rng.random_range(0..30) {
+                0 => vec![],
+                1 => vec![rng.random_range(0..3); rng.random_range(1..300)],
+                _ => format!("{:05}", rng.random_range(0..2000)).into_bytes(),
+            };
+            if rng.random_range(0..3) == 0 {
+                db.delete(key).unwrap();
+            } else {
+                db.put(key, vec![7; rng.random_range(0..20)]).unwrap();
+            }
+            if rng.random_range(0..60) == 0 {
+                snapshots.push(db.snapshot().unwrap()); // so that tables keep several versions
+            }
+        }
+        db.flush().unwrap(); // and with it what compactions are due
+        ask(&dir, &db, shape, &mut asked);
+        if round % 6 == 5 {
+            snapshots.drain(..snapshots.len() / 2);
+            db.compact().unwrap();
+            ask(&dir, &db, shape, &mut asked);
+        }
+    }
+    let activity = db.stats().activity;
+    assert_eq!(activity.tables_written, activity.filters_built);
+    assert!(activity.compactions > 5);
+    asked
+}
+
+#[test]
+fn no_key_of_any_table_is_ever_denied() {
+    let fixed = Geometry { m: 997, k: 4 };
+    let policies: [(FilterPolicy, Shape<'_>); 6] = [
+        (FilterPolicy::default(), &|keys| for_rate(keys, 0.01)),
+        (FilterPolicy::rate(0.3), &|keys| for_rate(keys, 0.3)),
+        (FilterPolicy::rate(1e-6), &|keys| for_rate(keys, 1e-6)),
+        (FilterPolicy::bits_per_key(2.3), &|keys| with_best_k(keys, (keys as f64 * 2.3).ceil())),
+        (FilterPolicy::bits_per_key(17.0), &|keys| with_best_k(keys, (keys as f64 * 17.0).ceil())),
+        (FilterPolicy::geometry(fixed), &move |_| fixed),
+    ];
+    let seed = 77;
+    let mut keys = 0;
+    for (number, (policy, geometry)) in policies.into_iter().enumerate() {
+        let asked = churn(policy, geometry, seed + number as u64);
+        println!("seed {}, {policy:?}: {asked:?}", seed + number as u64);
+        assert!(asked.tombstones > 1000 && asked.overwritten > 50 && asked.empty_keys > 20);
+        assert!(asked.denied > asked.absent / 4, "filters that deny nothing are no filters");
+        keys += asked.keys;
+    }
+    println!("{keys} keys asked for, none denied");
+    assert!(keys > 100_000);
+}

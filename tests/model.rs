@@ -1,0 +1,586 @@
+//! Random operations against a `BTreeMap`: every answer is equal, under every option, through
+//! flushes, compactions, snapshots, reopenings and crashes; and every lookup is in the ledger once.
+
+mod common;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::path::PathBuf;
+
+use criba::{
+    Batch, Counts, Db, Durability, FilterPolicy, Geometry, Options, Outcome, Range, Snapshot,
+    Stats, Step, TableStep, Verdict,
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const FILTERS: usize = 5;
+
+#[derive(Debug, Clone, Copy)]
+struct Config {
+    threads: usize,
+    cache: u64,
+    filter: usize,
+    max_open_files: usize,
+    auto_compaction: bool,
+    seed: u64,
+}
+
+impl Config {
+    fn options(self) -> Options {
+        let policy = match self.filter {
+            0 => FilterPolicy::rate(0.3),
+            1 => FilterPolicy::bits_per_key(3.5),
+            2 => FilterPolicy::geometry(Geometry { m: 100, k: 3 }),
+            3 => FilterPolicy::none(),
+            _ => FilterPolicy::default(),
+        };
+        Options::new()
+            .background_threads(self.threads)
+            .cache_bytes(self.cache)
+            .filter(policy)
+            .ignore_filters(self.filter == 4)
+            .max_open_files(self.max_open_files)
+            .auto_compaction(self.auto_compaction)
+            .memtable_bytes(3000)
+            .table_bytes(1024)
+            .level_base_bytes(20)
+            .l0_compaction_tables(2)
+            .block_bytes(256)
+            .vfs(common::HookVfs::without_syncs())
+    }
+}
+
+/// About 150 keys: the empty one, prefixes of one another, the lowest and highest bytes, long ones.
+fn universe(rng: &mut ChaCha8Rng) -> Vec<Vec<u8>> {
+    let mut keys: Vec<Vec<u8>> = vec![
+        vec![],
+        vec![0],
+        vec![0, 0],
+        vec![0xff],
+        vec![0xff, 0xff],
+        vec![0xff; 300],
+        vec![0; 300],
+        b"a".to_vec(),
+        b"aa".to_vec(),
+        b"aa\0".to_vec(),
+        b"aa\xff".to_vec(),
+        b"aaa".to_vec(),
+        b"ab".to_vec(),
+    ];
+    for _ in 0..140 {
+        let length = rng.random_range(1..6);
+        keys.push((0..length).map(|_| b"\0ab\xff"[rng.random_range(0..4)]).collect());
+    }
+    keys
+}
+
+/// Counts over all runs, so that a run that tests nothing is noticed.
+#[derive(Debug, Default)]
+struct Tested {
+    operations: u64,
+    lookups: u64,
+    items: u64,
+    reopened: u64,
+    crashes: u64,
+    probes: u64,
+    true_negatives: u64,
+    false_positives: u64,
+    cache_hits: u64,
+    compactions: u64,
+    flushes: u64,
+    moved: u64,
+    probes_by_level: [u64; criba::LEVELS],
+}
+
+impl Tested {
+    fn add(&mut self, stats: &Stats) {
+        let total = stats.total();
+        self.probes += total.probes();
+        self.true_negatives += total.true_negatives;
+        self.false_positives += total.false_positives;
+        self.cache_hits += total.cache_hits;
+        self.compactions += stats.activity.compactions;
+        self.flushes += stats.activity.flushes;
+        self.moved += stats.activity.tables_moved;
+        for (sum, level) in self.probes_by_level.iter_mut().zip(stats.levels) {
+            *sum += level.probes();
+        }
+    }
+}
+
+struct Held {
+    snapshot: Snapshot,
+    map: Map,
+}
+
+struct Scan {
+    range: Range,
+    expected: VecDeque<(Vec<u8>, Vec<u8>)>,
+}
+
+struct Run {
+    config: Config,
+    rng: ChaCha8Rng,
+    keys: Vec<Vec<u8>>,
+    parent: tempfile::TempDir,
+    path: PathBuf,
+    copies: usize,
+    db: Option<Db>,
+    map: Map,
+    snapshots: Vec<Held>,
+    scans: Vec<Scan>,
+    /// What the lookups since the last opening told of themselves, and how many hit and missed.
+    told: Counts,
+    hits: u64,
+    misses: u64,
+    by_memtable: u64,
+    writes: u64,
+    tested: Tested,
+}
+
+impl Run {
+    fn new(config: Config) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
+        let keys = universe(&mut rng);
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("0");
+        let db = config.options().open(&path).unwrap();
+        Self {
+            config,
+            rng,
+            keys,
+            parent,
+            path,
+            copies: 0,
+            db: Some(db),
+            map: Map::new(),
+            snapshots: Vec::new(),
+            scans: Vec::new(),
+            told: Counts::default(),
+            hits: 0,
+            misses: 0,
+            by_memtable: 0,
+            writes: 0,
+            tested: Tested::default(),
+        }
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        // Now and then one that was never written.
+        if self.rng.random_range(0..12) == 0 {
+            return vec![b'a', self.rng.random(), self.rng.random()];
+        }
+        self.keys[self.rng.random_range(0..self.keys.len())].clone()
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let length = match self.rng.random_range(0..40) {
+            0 => 700, // larger than a block
+            1 => 0,
+            _ => self.rng.random_range(0..30),
+        };
+        self.writes += 1;
+        let mut value = self.writes.to_le_bytes().to_vec();
+        value.resize(length.max(usize::from(length > 0) * 8), 7);
+        value
+    }
+
+    fn put(&mut self) {
+        let (key, value) = (self.key(), self.value());
+        self.db().put(&key, &value).unwrap();
+        self.map.insert(key, value);
+    }
+
+    fn delete(&mut self) {
+        let key = self.key();
+        self.db().delete(&key).unwrap();
+        self.map.remove(&key);
+    }
+
+    fn batch(&mut self) {
+        let mut batch = Batch::new();
+        let few = self.rng.random_range(1..4); // few keys, so some come more than once
+        let keys: Vec<_> = (0..few).map(|_| self.key()).collect();
+        for _ in 0..self.rng.random_range(0..7) {
+            let key = &keys[self.rng.random_range(0..keys.len())].clone();
+            if self.rng.random_bool(0.6) {
+                let value = self.value();
+                batch.put(key, &value);
+                self.map.insert(key.clone(), value);
+            } else {
+                batch.delete(key);
+                self.map.remove(key);
+            }
+        }
+        let synced = self.rng.random_bool(0.2);
+        let durability = if synced { Durability::Synced } else { Durability::Buffered };
+        self.db().write_with(batch, durability).unwrap();
+    }
+
+    fn note(&mut self, found: bool, counts: Counts) {
+        self.told += counts;
+        self.hits += u64::from(found);
+        self.misses += u64::from(!found);
+        self.tested.lookups += 1;
+    }
+
+    fn check_steps(&mut self, steps: &[Step], found: bool) {
+        let mut probed = 0;
+        let mut counts = Counts::default();
+        for (number, step) in steps.iter().enumerate() {
+            let last = number + 1 == steps.len();
+            counts += Counts::from(step);
+            match *step {
+                Step::Memtable { found: Some(_), .. } => {
+                    assert!(last);
+                    self.by_memtable += 1;
+                }
+                Step::Table {
+                    step: TableStep::Probed { verdict, block, outcome }, level, ..
+                } => {
+                    probed += 1;
+                    assert!(level < criba::LEVELS);
+                    let read = match outcome {
+                        Outcome::TrueNegative => verdict == Verdict::No && block.is_none(),
+                        Outcome::TruePositive | Outcome::FalsePositive => {
+                            verdict == Verdict::Maybe && block.is_some()
+                        }
+                        Outcome::UnfilteredFound | Outcome::UnfilteredNotFound => {
+                            verdict == Verdict::Unfiltered && block.is_some()
+                        }
+                        other => panic!("{other:?}"),
+                    };
+                    assert!(read, "{step:?}");
+                    let holds = matches!(outcome, Outcome::TruePositive | Outcome::UnfilteredFound);
+                    assert!(!(last && found) || holds, "found by the last step: {step:?}");
+                    if self.config.filter == 3 || self.config.filter == 4 {
+                        assert_eq!(verdict, Verdict::Unfiltered);
+                    }
+                    if self.config.cache == 0 {
+                        assert!(block.is_none_or(|block| !block.from_cache));
+                    }
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(counts.probes(), probed);
+        assert_eq!(counts.cache_hits + counts.disk_reads, probed - counts.true_negatives);
+    }
+
+    fn get(&mut self) {
+        let key = self.key();
+        let expected = self.map.get(&key).cloned();
+        let found = expected.is_some();
+        match self.rng.random_range(0..3) {
+            // A plain lookup tells nothing: it is in the totals as one lookup, with what the same
+            // lookup explained tells if nothing runs beside it and nothing is cached.
+            0 if self.config.threads == 0 && self.config.cache == 0 => {
+                if self.rng.random_bool(0.5) {
+                    assert_eq!(self.db().get(&key).unwrap().as_deref(), expected.as_deref());
+                } else {
+                    assert_eq!(self.db().contains(&key).unwrap(), found);
+                }
+                let before = self.db().stats();
+                let explained = self.db().explain(&key).unwrap();
+                assert_eq!((self.db().stats() - before).total(), explained.counts());
+                let again = explained.counts();
+                self.note(found, again);
+                self.note(found, again);
+                let by_memtable = self.by_memtable;
+                self.check_steps(&explained.steps, found);
+                self.by_memtable += self.by_memtable - by_memtable;
+            }
+            1 => {
+                let before = self.db().stats().activity.memtable_answers;
+                let (value, counts) = self.db().get_counted(&key).unwrap();
+                assert_eq!(value.as_deref(), expected.as_deref(), "{key:?}");
+                self.by_memtable += self.db().stats().activity.memtable_answers - before;
+                self.note(found, counts);
+            }
+            _ => {
+                let explained = self.db().explain(&key).unwrap();
+                assert_eq!(explained.value.as_deref(), expected.as_deref(), "{key:?}");
+                self.note(found, explained.counts());
+                self.check_steps(&explained.steps, found);
+            }
+        }
+    }
+
+    fn snapshot_get(&mut self) {
+        if self.snapshots.is_empty() {
+            return;
+        }
+        let key = self.key();
+        let number = self.rng.random_range(0..self.snapshots.len());
+        let held = &self.snapshots[number];
+        let explained = held.snapshot.explain(&key).unwrap();
+        assert_eq!(explained.value.as_deref(), held.map.get(&key).map(Vec::as_slice), "{key:?}");
+        let found = explained.value.is_some();
+        self.note(found, explained.counts());
+        self.check_steps(&explained.steps, found);
+    }
+
+    fn bound(&mut self) -> Bound<Vec<u8>> {
+        match self.rng.random_range(0..5) {
+            0 => Bound::Unbounded,
+            1 | 2 => Bound::Included(self.key()),
+            _ => Bound::Excluded(self.key()),
+        }
+    }
+
+    /// Begins a scan of everything, a range or a prefix, of now or of a snapshot.
+    fn scan(&mut self) -> Scan {
+        let held = (!self.snapshots.is_empty() && self.rng.random_bool(0.4))
+            .then(|| self.rng.random_range(0..self.snapshots.len()));
+        let by_prefix = self.rng.random_bool(0.3);
+        let prefix = self.key();
+        let prefix = prefix[..self.rng.random_range(0..=prefix.len().min(3))].to_vec();
+        let bounds = (self.bound(), self.bound());
+        let lies_within = |key: &[u8]| {
+            let after = match &bounds.0 {
+                Bound::Unbounded => true,
+                Bound::Included(start) => key >= start.as_slice(),
+                Bound::Excluded(start) => key > start.as_slice(),
+            };
+            let before = match &bounds.1 {
+                Bound::Unbounded => true,
+                Bound::Included(end) => key <= end.as_slice(),
+                Bound::Excluded(end) => key < end.as_slice(),
+            };
+            if by_prefix { key.starts_with(&prefix) } else { after && before }
+        };
+        let map = held.map_or(&self.map, |number| &self.snapshots[number].map);
+        let expected = map
+            .iter()
+            .filter(|(key, _)| lies_within(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        let range = match (held, by_prefix) {
+            (Some(number), true) => self.snapshots[number].snapshot.prefix(&prefix),
+            (Some(number), false) => self.snapshots[number].snapshot.range(bounds),
+            (None, true) => self.db().prefix(&prefix),
+            (None, false) => self.db().range(bounds),
+        };
+        Scan { range: range.unwrap(), expected }
+    }
+
+    /// Takes up to `items` items of a scan, from the ends as `both` says; whether it came to its end.
+    fn advance(&mut self, scan: &mut Scan, items: usize, backward: f64) -> bool {
+        for _ in 0..items {
+            let (item, expected) = if self.rng.random_bool(backward) {
+                (scan.range.next_back(), scan.expected.pop_back())
+            } else {
+                (scan.range.next(), scan.expected.pop_front())
+            };
+            let item = item.map(|item| item.unwrap());
+            let item = item.map(|(key, value)| (key.to_vec(), value.to_vec()));
+            assert_eq!(item, expected);
+            self.tested.items += 1;
+            if item.is_none() {
+                assert!(scan.range.next().is_none() && scan.range.next_back().is_none());
+                return true;
+            }
+        }
+        false
+    }
+
+    fn scan_some(&mut self) {
+        let mut scan = self.scan();
+        let backward = [0.0, 1.0, 0.5][self.rng.random_range(0..3)];
+        if self.rng.random_bool(0.3) && self.scans.len() < 3 {
+            self.advance(&mut scan, 3, backward);
+            self.scans.push(scan); // to go on with later, when much has changed
+        } else {
+            let items = if self.rng.random_bool(0.3) { usize::MAX } else { 10 };
+            self.advance(&mut scan, items, backward);
+        }
+    }
+
+    fn go_on_scanning(&mut self) {
+        if let Some(mut scan) = self.scans.pop()
+            && !self.advance(&mut scan, 5, 0.5)
+        {
+            self.scans.insert(0, scan);
+        }
+    }
+
+    /// The ledger: what all lookups told is what the statistics have.
+    fn check_ledger(&mut self) {
+        let stats = self.db().stats();
+        assert_eq!(stats.total(), self.told);
+        assert_eq!(stats.activity.lookups, self.hits + self.misses);
+        assert_eq!((stats.activity.hits, stats.activity.misses), (self.hits, self.misses));
+        assert_eq!(stats.activity.memtable_answers, self.by_memtable);
+        let live: Counts = self.db().tables().iter().map(|table| table.counts).sum();
+        assert!(live.probes() <= stats.total().probes());
+    }
+
+    fn end_session(&mut self) {
+        self.check_ledger();
+        self.tested.add(&self.db().stats());
+        self.snapshots.clear();
+        self.scans.clear();
+        (self.told, self.hits, self.misses) = (Counts::default(), 0, 0);
+        self.by_memtable = 0;
+    }
+
+    fn begin_session(&mut self) {
+        let db = self.config.options().open(&self.path).unwrap();
+        assert_eq!(db.recovery().lost_tail, None);
+        assert_eq!(db.recovery().lost_edit, None);
+        self.db = Some(db);
+        self.check_all();
+    }
+
+    fn reopen(&mut self) {
+        self.end_session();
+        let db = self.db.take().unwrap();
+        if self.rng.random_bool(0.5) {
+            db.close().unwrap();
+        } else {
+            drop(db);
+        }
+        self.begin_session();
+        self.tested.reopened += 1;
+    }
+
+    /// The process dies: the directory as it is, nothing closed, is opened by somebody else.
+    fn crash(&mut self) {
+        if self.config.threads > 0 {
+            self.db().wait_until_settled().unwrap(); // so that nothing changes during the copy
+        }
+        for _ in 0..3 {
+            let key = self.key();
+            self.db().put(&key, b"small").unwrap(); // too little for another flush
+            self.map.insert(key, b"small".to_vec());
+            self.delete();
+        }
+        self.copies += 1;
+        let copy = self.parent.path().join(self.copies.to_string());
+        common::copy_dir(&self.path, &copy);
+        self.end_session();
+        self.db = None;
+        std::fs::remove_dir_all(&self.path).unwrap();
+        self.path = copy;
+        self.begin_session();
+        assert!(self.db().recovery().changes > 0);
+        self.tested.crashes += 1;
+    }
+
+    fn check_all(&mut self) {
+        let found: Vec<(Vec<u8>, Vec<u8>)> = self
+            .db()
+            .range::<&[u8]>(..)
+            .unwrap()
+            .map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
+            .collect();
+        let expected: Vec<_> =
+            self.map.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        assert_eq!(found, expected);
+    }
+
+    fn step(&mut self) {
+        self.tested.operations += 1;
+        match self.rng.random_range(0..1000) {
+            0..330 => self.put(),
+            330..450 => self.delete(),
+            450..530 => self.batch(),
+            530..740 => self.get(),
+            740..810 => self.snapshot_get(),
+            810..890 => self.scan_some(),
+            890..930 => self.go_on_scanning(),
+            930..945 if self.snapshots.len() < 4 => {
+                let snapshot = self.db().snapshot().unwrap();
+                self.snapshots.push(Held { snapshot, map: self.map.clone() });
+            }
+            930..955 if !self.snapshots.is_empty() => {
+                let number = self.rng.random_range(0..self.snapshots.len());
+                self.snapshots.swap_remove(number);
+            }
+            955..970 => self.db().flush().unwrap(),
+            970..974 => self.db().compact().unwrap(),
+            974..980 => self.db().wait_until_settled().unwrap(),
+            980..984 => self.reopen(),
+            984..988 => self.crash(),
+            988..990 => self.db().sync().unwrap(),
+            _ => self.check_ledger(),
+        }
+    }
+}
+
+fn run(config: Config, operations: usize) -> Tested {
+    let mut run = Run::new(config);
+    let mut number = 0;
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        while number < operations {
+            run.step();
+            number += 1;
+        }
+        run.check_all();
+        run.reopen();
+        run.end_session();
+    }));
+    if let Err(panic) = outcome {
+        println!("failed at operation {number} of {config:?}");
+        std::panic::resume_unwind(panic);
+    }
+    run.tested
+}
+
+fn matrix(threads: usize, operations: usize) {
+    let mut sum = Tested::default();
+    let mut runs = 0;
+    for filter in 0..FILTERS {
+        for cache in [0, 8192] {
+            for (max_open_files, auto_compaction) in [(0, true), (1, false), (1000, true)] {
+                let seed = 1000 * threads as u64 + runs;
+                let config =
+                    Config { threads, cache, filter, max_open_files, auto_compaction, seed };
+                let tested = run(config, operations);
+                sum.operations += tested.operations;
+                sum.lookups += tested.lookups;
+                sum.items += tested.items;
+                sum.reopened += tested.reopened;
+                sum.crashes += tested.crashes;
+                sum.probes += tested.probes;
+                sum.true_negatives += tested.true_negatives;
+                sum.false_positives += tested.false_positives;
+                sum.cache_hits += tested.cache_hits;
+                sum.compactions += tested.compactions;
+                sum.flushes += tested.flushes;
+                sum.moved += tested.moved;
+                for (sum, level) in sum.probes_by_level.iter_mut().zip(tested.probes_by_level) {
+                    *sum += level;
+                }
+                runs += 1;
+            }
+        }
+    }
+    println!("{threads} background threads, seeds from {}, {runs} runs: {sum:?}", 1000 * threads);
+    assert!(sum.true_negatives > 500 && sum.false_positives > 50 && sum.cache_hits > 500);
+    assert!(sum.compactions > 100 && sum.flushes > 500 && sum.crashes > 20);
+    let levels = sum.probes_by_level.iter().filter(|&&probes| probes > 100).count();
+    assert!(levels >= 3, "only {levels} levels were probed");
+}
+
+#[test]
+fn a_store_without_threads_answers_as_a_map_does() {
+    matrix(0, 1500);
+}
+
+#[test]
+fn a_store_with_one_thread_answers_as_a_map_does() {
+    matrix(1, 1500);
+}
+
+#[test]
+fn a_store_with_two_threads_answers_as_a_map_does() {
+    matrix(2, 1500);
+}

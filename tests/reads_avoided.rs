@@ -1,0 +1,264 @@
+//! The ledger is exact, lookup by lookup: reads without filters minus reads with them are the true
+//! negatives, the engine counts what the file layer counts, and a "no" does no I/O at all.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use criba::vfs::{CountingVfs, FileCounts, FileKind, Operation};
+use criba::{Counts, Db, FilterPolicy, Geometry, Options};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// A store opened with a file layer that counts.
+struct Counted {
+    db: Db,
+    vfs: CountingVfs,
+}
+
+fn options() -> Options {
+    Options::new()
+        .background_threads(0)
+        .auto_compaction(false)
+        .cache_bytes(0)
+        .block_bytes(512)
+        .filter(FilterPolicy::rate(0.05))
+}
+
+impl Counted {
+    fn open(dir: &Path, options: Options) -> Self {
+        let vfs = CountingVfs::new(common::HookVfs::without_syncs());
+        let db = options.vfs(Arc::new(vfs.clone())).open(dir).unwrap();
+        Self { db, vfs }
+    }
+
+    /// One lookup: whether it found a value, what it told, and what the file layer saw.
+    fn get(&self, key: &[u8]) -> (bool, Counts, FileCounts) {
+        let before = self.vfs.counts();
+        let (value, counts) = self.db.get_counted(key).unwrap();
+        (value.is_some(), counts, self.vfs.counts() - before)
+    }
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("user/{:08}", number.wrapping_mul(0x9E37_79B1) % 10_000_000).into_bytes()
+}
+
+/// Several overlapping tables on L0 and a run below, with tombstones and overwritten values: the
+/// same files for every opening.
+fn build(dir: &Path, seed: u64) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let db = options().table_bytes(16 << 10).open(dir).unwrap();
+    let mut write = |count: u32| {
+        for _ in 0..count {
+            let key = key(rng.random_range(0..6000));
+            if rng.random_range(0..8) == 0 {
+                db.delete(key).unwrap();
+            } else {
+                db.put(key, vec![5; rng.random_range(0..40)]).unwrap();
+            }
+        }
+        db.flush().unwrap();
+    };
+    write(3000);
+    write(1500);
+    db.compact().unwrap();
+    for count in [800, 100, 500, 2, 300] {
+        write(count);
+    }
+    let l0 = db.tables().iter().filter(|table| table.level == 0).count();
+    assert!(l0 == 5 && db.tables().len() > 7, "{:?}", db.tables().len());
+    db.close().unwrap();
+}
+
+fn lookups() -> impl Iterator<Item = Vec<u8>> {
+    // Present, deleted and absent ones within the range, and some outside.
+    (0..12_000).map(key).chain([vec![], b"user".to_vec(), b"user/99999999".to_vec(), vec![0xff; 3]])
+}
+
+fn sum_io(counts: &FileCounts) -> u64 {
+    let all = FileKind::ALL.into_iter().flat_map(|kind| {
+        Operation::ALL.into_iter().map(move |operation| counts.of(kind, operation).calls)
+    });
+    all.sum()
+}
+
+#[test]
+fn reads_without_filters_minus_reads_with_them_are_the_true_negatives() {
+    for (seed, max_open_files) in [(1, 1000), (2, 0), (3, 1)] {
+        let parent = tempfile::tempdir().unwrap();
+        let (one, other) = (parent.path().join("one"), parent.path().join("other"));
+        build(&one, seed);
+        common::copy_dir(&one, &other);
+        let with = Counted::open(&one, options().max_open_files(max_open_files));
+        let ignoring = options().max_open_files(max_open_files).ignore_filters(true);
+        let without = Counted::open(&other, ignoring);
+        let (mut sum, mut sum_without) = (Counts::default(), Counts::default());
+        let (mut present, mut absent) = (0, 0);
+        for key in lookups() {
+            let (found, counts, files) = with.get(&key);
+            let (found_without, counts_without, files_without) = without.get(&key);
+            assert_eq!(found, found_without);
+            // The file layer and the ledger agree on every read and every byte.
+            for (counts, files) in [(counts, files), (counts_without, files_without)] {
+                let reads = files.of(FileKind::Table, Operation::Read);
+                assert_eq!((reads.calls, reads.bytes), (counts.disk_reads, counts.disk_read_bytes));
+                let opens = files.of(FileKind::Table, Operation::Open).calls;
+                assert!(opens <= counts.disk_reads);
+                if max_open_files == 0 {
+                    assert_eq!(opens, counts.disk_reads);
+                }
+                assert_eq!(sum_io(&files), reads.calls + opens);
+                assert_eq!(counts.cache_hits, 0);
+            }
+            assert_eq!(counts_without.disk_reads - counts.disk_reads, counts.true_negatives);
+            assert_eq!(counts_without.probes(), counts.probes());
+            assert_eq!(counts_without.range_pruned, counts.range_pruned);
+            assert_eq!(counts_without.unfiltered(), counts_without.probes());
+            // One read for each mistake of a filter, and one for where the key is.
+            assert_eq!(counts.disk_reads, counts.false_positives + counts.true_positives);
+            assert!(counts.true_positives <= 1);
+            if found {
+                assert!(counts.disk_reads <= 1 + counts.false_positives);
+                present += 1;
+            } else {
+                absent += 1;
+            }
+            if counts.false_positives + counts.true_positives == 0 {
+                assert_eq!(sum_io(&files), 0, "a key that every filter denies costs nothing");
+            }
+            sum += counts;
+            sum_without += counts_without;
+        }
+        assert_eq!(with.db.stats().total(), sum);
+        assert_eq!(without.db.stats().total(), sum_without);
+        println!(
+            "seed {seed}, {max_open_files} open files: {present} present, {absent} absent; {} reads, \
+             {} without filters, {} true negatives, {} false positives",
+            sum.disk_reads, sum_without.disk_reads, sum.true_negatives, sum.false_positives
+        );
+        assert!(present > 2000 && absent > 6000);
+        assert!(sum.true_negatives > 10_000 && sum.false_positives > 200);
+    }
+}
+
+#[test]
+fn a_key_that_the_filters_deny_opens_no_file() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    build(&dir, 4);
+    let store = Counted::open(&dir, options().max_open_files(0));
+    let before = store.vfs.counts();
+    let (mut denied, mut passed) = (0, 0);
+    let mut reads = 0;
+    for number in 0..5000 {
+        // In every table's range, in none of the tables.
+        let (found, counts, files) = store.get(&[&key(number)[..], b"-"].concat());
+        assert!(!found);
+        reads += counts.disk_reads;
+        assert_eq!(files.of(FileKind::Table, Operation::Read).calls, counts.false_positives);
+        if counts.false_positives == 0 {
+            assert_eq!(sum_io(&files), 0);
+            denied += 1;
+        } else {
+            passed += 1;
+        }
+    }
+    let files = store.vfs.counts() - before;
+    assert_eq!(files.of(FileKind::Table, Operation::Open).calls, reads);
+    println!(
+        "{denied} absent keys without any I/O, {passed} with {reads} reads for as many mistakes"
+    );
+    assert!(denied > 3000 && passed > 100);
+}
+
+#[test]
+fn one_false_positive_costs_exactly_one_read() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    {
+        let db =
+            options().filter(FilterPolicy::geometry(Geometry { m: 64, k: 1 })).open(&dir).unwrap();
+        for number in 0..200 {
+            db.put(key(number), "value").unwrap();
+        }
+        db.close().unwrap();
+    }
+    // 200 keys in 64 bits: nearly every absent key passes.
+    let full = options().filter(FilterPolicy::geometry(Geometry { m: 64, k: 1 }));
+    let store = Counted::open(&dir, full);
+    let tables = store.db.tables();
+    assert_eq!(tables.len(), 1);
+    let mut passed = 0;
+    for number in 0..1000 {
+        let absent = [&key(number)[..], b"-"].concat();
+        let (_, counts, files) = store.get(&absent);
+        assert_eq!(counts.disk_reads, counts.false_positives);
+        assert_eq!(files.of(FileKind::Table, Operation::Read).calls, counts.false_positives);
+        assert!(counts.probes() <= 1);
+        passed += counts.false_positives;
+    }
+    println!("{passed} false positives, one read each");
+    assert!(passed > 800);
+}
+
+#[test]
+fn with_a_cache_hits_and_reads_together_differ_by_the_true_negatives() {
+    for cache in [4 << 10, 1 << 20] {
+        let parent = tempfile::tempdir().unwrap();
+        let (one, other) = (parent.path().join("one"), parent.path().join("other"));
+        build(&one, 5);
+        common::copy_dir(&one, &other);
+        let with = Counted::open(&one, options().cache_bytes(cache));
+        let without = Counted::open(&other, options().cache_bytes(cache).ignore_filters(true));
+        let mut sum = Counts::default();
+        for key in lookups().chain(lookups()) {
+            let (found, counts, files) = with.get(&key);
+            let (found_without, counts_without, files_without) = without.get(&key);
+            assert_eq!(found, found_without);
+            let fetched = |counts: &Counts| counts.cache_hits + counts.disk_reads;
+            assert_eq!(fetched(&counts_without) - fetched(&counts), counts.true_negatives);
+            let reads = |files: &FileCounts| files.of(FileKind::Table, Operation::Read).calls;
+            assert_eq!(reads(&files), counts.disk_reads);
+            assert_eq!(reads(&files_without), counts_without.disk_reads);
+            sum += counts;
+        }
+        assert_eq!(with.db.stats().total(), sum);
+        println!("cache of {cache} bytes: {} hits, {} reads", sum.cache_hits, sum.disk_reads);
+        assert!(sum.cache_hits > 400 && sum.disk_reads > 100);
+    }
+}
+
+#[test]
+fn opening_flushing_compacting_and_scanning_are_counted_too() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    build(&dir, 6);
+    let store = Counted::open(&dir, options());
+    let tables = store.db.tables().len() as u64;
+    // Two reads a table: its tail, and its filter.
+    let opening = store.vfs.counts().of(FileKind::Table, Operation::Read);
+    let stats = store.db.stats();
+    assert_eq!((opening.calls, opening.bytes), (stats.open_reads.calls, stats.open_reads.bytes));
+    assert_eq!(opening.calls, 2 * tables);
+
+    let items = store.db.range::<&[u8]>(..).unwrap().map(Result::unwrap).count();
+    let back = store.db.range::<&[u8]>(..).unwrap().rev().map(Result::unwrap).count();
+    assert_eq!(items, back);
+    store.db.put("new", "value").unwrap();
+    store.db.flush().unwrap();
+    store.db.compact().unwrap();
+    let (stats, files) = (store.db.stats(), store.vfs.counts());
+    let all = [stats.open_reads, stats.scan_reads, stats.compaction_reads];
+    let reads = files.of(FileKind::Table, Operation::Read);
+    assert_eq!(reads.calls, all.iter().map(|io| io.calls).sum::<u64>());
+    assert_eq!(reads.bytes, all.iter().map(|io| io.bytes).sum::<u64>());
+    assert!(all.iter().all(|io| io.calls > 0), "{all:?}");
+    let appends = files.of(FileKind::Table, Operation::Append);
+    assert_eq!(
+        (appends.calls, appends.bytes),
+        (stats.table_writes.calls, stats.table_writes.bytes)
+    );
+    assert_eq!(stats.total(), Counts::default());
+}

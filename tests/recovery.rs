@@ -1,0 +1,800 @@
+//! What a crash or rot leaves of a store's files is recovered to a prefix of what was written, or
+//! refused with nothing changed; logs, manifest, CURRENT and tables, at every byte.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use common::{HookVfs, contents, copy_dir, files_with, restore, the_file};
+use criba::vfs::{FileKind, Operation};
+use criba::{Batch, Db, Durability, Error, Options};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Without threads, and with memtables that hold whatever a test writes.
+fn options() -> Options {
+    Options::new()
+        .background_threads(0)
+        .cache_bytes(0)
+        .block_bytes(128)
+        .vfs(HookVfs::without_syncs())
+}
+
+/// Memtables so small that a replay writes several tables before it is through.
+fn small() -> Options {
+    options().memtable_bytes(1024)
+}
+
+fn all(db: &Db) -> Map {
+    let items = db.range::<&[u8]>(..).unwrap();
+    items.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
+}
+
+/// A history of batches, each of two keys that must agree and a third that grows a list; the states
+/// after each of them.
+struct History {
+    states: Vec<Map>,
+}
+
+impl History {
+    fn new(db: &Db) -> Self {
+        Self { states: vec![all(db)] }
+    }
+
+    fn next(&mut self, db: &Db, durability: Durability) {
+        let number = self.states.len();
+        let mut state = self.states[number - 1].clone();
+        let mut batch = Batch::new();
+        for (key, value) in [
+            (b"left".to_vec(), number.to_string().into_bytes()),
+            (format!("key {number:03}").into_bytes(), vec![b'v'; number % 40]),
+            (b"right".to_vec(), number.to_string().into_bytes()),
+        ] {
+            batch.put(&key, &value);
+            state.insert(key, value);
+        }
+        if number.is_multiple_of(3) {
+            let gone = format!("key {:03}", number - 2).into_bytes();
+            batch.delete(&gone);
+            state.remove(&gone);
+        }
+        db.write_with(batch, durability).unwrap();
+        self.states.push(state);
+    }
+}
+
+/// Opens a store that must be refused, and checks that nothing in it changes.
+fn refused(options: Options, dir: &Path) -> Error {
+    let before = contents(dir);
+    let error = options.open(dir).map(|_| ()).expect_err("it must be refused");
+    let after = contents(dir);
+    for (name, bytes) in &before {
+        assert_eq!(after.get(name), Some(bytes), "{name} changed by: {error}");
+    }
+    let added: Vec<_> = after.keys().filter(|name| !before.contains_key(*name)).collect();
+    assert!(added.is_empty(), "{added:?} left by: {error}");
+    error
+}
+
+fn corrupt_path(error: &Error) -> (&Path, u64) {
+    match error {
+        Error::Corrupt { path, offset, .. } => (path, *offset),
+        other => panic!("expected Corrupt, found {other:?}"),
+    }
+}
+
+/// A store of 25 batches in one log that was never closed, and where each record ends.
+struct OneLog {
+    files: BTreeMap<String, Vec<u8>>,
+    log: String,
+    ends: Vec<usize>,
+    history: History,
+}
+
+fn one_log(durability: impl Fn(usize) -> Durability) -> OneLog {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let db = options().open(&dir).unwrap();
+    let log = the_file(&dir, "000001.log");
+    let length = || std::fs::metadata(&log).unwrap().len() as usize;
+    let mut history = History::new(&db);
+    let mut ends = vec![length()];
+    for number in 1..=25 {
+        history.next(&db, durability(number));
+        ends.push(length());
+    }
+    let files = contents(&dir); // the process dies here
+    OneLog { files, log: "000001.log".into(), ends, history }
+}
+
+#[test]
+fn a_log_cut_anywhere_gives_a_prefix_and_goes_on() {
+    let OneLog { files, log, ends, history } =
+        one_log(|number| if number % 5 == 0 { Durability::Synced } else { Durability::Buffered });
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let whole = &files[&log];
+    assert_eq!(whole.len(), *ends.last().unwrap());
+    let mut cuts = 0;
+    for length in ends[0]..=whole.len() {
+        let mut files = files.clone();
+        files.insert(log.clone(), whole[..length].to_vec());
+        restore(&dir, &files);
+        let records = ends.iter().rposition(|&end| end <= length).unwrap();
+        let db = if length % 2 == 0 { small() } else { options() }.open(&dir).unwrap();
+        assert_eq!(all(&db), history.states[records], "cut to {length}");
+        let lost = db.recovery().lost_tail.clone();
+        assert_eq!(lost.is_some(), ends[records] != length, "cut to {length}");
+        if let Some(lost) = lost {
+            assert_eq!(lost.path, dir.join(&log));
+            assert_eq!(
+                (lost.offset, lost.bytes),
+                (ends[records] as u64, (length - ends[records]) as u64)
+            );
+        }
+        cuts += 1;
+        if length % 3 > 0 && length < ends[23] {
+            continue;
+        }
+        // The sequence goes on, and a second opening finds the same and nothing to complain of.
+        db.put("left", "after").unwrap();
+        let mut expected = history.states[records].clone();
+        expected.insert(b"left".to_vec(), b"after".to_vec());
+        drop(db);
+        let db = options().open(&dir).unwrap();
+        assert_eq!(all(&db), expected);
+        assert_eq!(db.recovery().lost_tail, None);
+    }
+    // A log shorter than its header was damaged after it was made: the header was synced first.
+    for length in 0..ends[0] {
+        let mut files = files.clone();
+        files.insert(log.clone(), whole[..length].to_vec());
+        restore(&dir, &files);
+        assert_eq!(corrupt_path(&refused(options(), &dir)).0, dir.join(&log));
+        cuts += 1;
+    }
+    println!("{cuts} cuts of a log of {} records", ends.len() - 1);
+    assert_eq!(cuts, whole.len() + 1);
+}
+
+#[test]
+fn a_flipped_bit_in_what_was_never_synced_costs_what_follows_it_and_is_reported() {
+    let OneLog { files, log, ends, history } = one_log(|_| Durability::Buffered);
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let whole = files[&log].clone();
+    let mut flips = 0;
+    for place in ends[18]..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 1 << (place % 8);
+        let mut files = files.clone();
+        files.insert(log.clone(), damaged);
+        restore(&dir, &files);
+        let records = ends.iter().rposition(|&end| end <= place).unwrap();
+        let db = small().open(&dir).unwrap();
+        assert_eq!(all(&db), history.states[records], "flipped at {place}");
+        let lost = db.recovery().lost_tail.clone().expect("something was dropped");
+        assert_eq!((lost.path, lost.offset), (dir.join(&log), ends[records] as u64));
+        assert_eq!(lost.bytes, (whole.len() - ends[records]) as u64);
+        flips += 1;
+    }
+    println!("{flips} flips in 7 unsynced records");
+    assert!(flips > 400);
+}
+
+#[test]
+fn a_flipped_bit_below_what_was_synced_is_refused_and_nothing_changes() {
+    // Records 1 to 24 are synced with the 24th; the 25th says so.
+    let OneLog { files, log, ends, history } =
+        one_log(|number| if number == 24 { Durability::Synced } else { Durability::Buffered });
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let whole = files[&log].clone();
+    let (mut refusals, mut dropped) = (0, 0);
+    for place in (0..ends[0]).chain(ends[18]..whole.len()) {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 1 << (place % 8);
+        let mut files = files.clone();
+        files.insert(log.clone(), damaged);
+        restore(&dir, &files);
+        let record = ends.iter().rposition(|&end| end <= place);
+        if record == Some(24) {
+            let db = small().open(&dir).unwrap();
+            assert_eq!(all(&db), history.states[24], "flipped at {place}");
+            assert!(db.recovery().lost_tail.is_some());
+            dropped += 1;
+        } else {
+            let error = refused(small(), &dir);
+            let start = record.map_or(0, |record| ends[record] as u64);
+            assert_eq!(corrupt_path(&error), (dir.join(&log).as_path(), start), "{error}");
+            refusals += 1;
+        }
+    }
+    println!("{refusals} flips refused below a sync, {dropped} dropped above it");
+    assert!(refusals > 400 && dropped > 50);
+}
+
+/// A store whose disk has no room for tables, so that its logs pile up: two that nobody writes to
+/// any more, and one in use. Their paths, in order. `closed` says whether the first two got their
+/// end records, and so whether the last one says that they are synced.
+fn three_logs(dir: &Path, closed: bool) -> (History, Vec<PathBuf>, Vec<usize>) {
+    let flusher_may_append = closed;
+    let full = Arc::new(AtomicBool::new(false));
+    let refusals = Arc::new(AtomicU64::new(0));
+    let (hook, count) = (Arc::clone(&full), Arc::clone(&refusals));
+    let vfs = HookVfs::new(move |kind, operation| {
+        let flushes = std::thread::current().name().is_some_and(|name| name == "criba-flush");
+        let refuse = match (kind, operation) {
+            (FileKind::Table, Operation::Create) => true,
+            (FileKind::Wal, Operation::Append) => flushes && !flusher_may_append,
+            _ => false,
+        };
+        if refuse && hook.load(Ordering::Relaxed) {
+            count.fetch_add(1, Ordering::SeqCst);
+            return Err(common::no_space());
+        }
+        Ok(())
+    });
+    let db = Options::new().memtable_bytes(4096).vfs(vfs).open(dir).unwrap();
+    full.store(true, Ordering::Relaxed);
+    let mut history = History::new(&db);
+    let mut last_of_log = Vec::new();
+    for _ in 0..2 {
+        for _ in 0..5 {
+            history.next(&db, Durability::Buffered);
+        }
+        last_of_log.push(history.states.len() - 1);
+        // Seals the memtable, then finds that it cannot be flushed.
+        let before = refusals.load(Ordering::SeqCst);
+        let error = db.flush().unwrap_err();
+        assert!(matches!(error, Error::Background { .. }), "{error}");
+        // Two tries later the log is closed, or has failed to be.
+        common::wait_until("flushes", || refusals.load(Ordering::SeqCst) >= before + 2);
+    }
+    for _ in 0..5 {
+        history.next(&db, Durability::Buffered);
+    }
+    last_of_log.push(history.states.len() - 1);
+    let logs = files_with(dir, "log");
+    assert_eq!(logs.len(), 3);
+    let copy = dir.with_extension("copy");
+    copy_dir(dir, &copy);
+    drop(db);
+    restore(dir, &contents(&copy));
+    (history, logs, last_of_log)
+}
+
+fn flip(path: &Path, place: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[place] ^= 0x10;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn several_logs_are_replayed_in_order() {
+    for closed in [false, true] {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("store");
+        let (history, ..) = three_logs(&dir, closed);
+        let db = small().open(&dir).unwrap();
+        assert_eq!(all(&db), *history.states.last().unwrap());
+        assert_eq!(db.recovery().logs, 3);
+        assert_eq!(db.recovery().lost_tail, None);
+    }
+}
+
+#[test]
+fn a_hole_in_the_first_log_ends_recovery_or_forbids_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let (history, logs, _) = three_logs(&dir, false);
+    let files = contents(&dir);
+    let lengths: Vec<u64> = logs.iter().map(|log| std::fs::metadata(log).unwrap().len()).collect();
+    let mut prefixes = 0;
+    for place in 40..lengths[0] as usize {
+        restore(&dir, &files);
+        flip(&logs[0], place);
+        let db = small().open(&dir).unwrap();
+        let lost = db.recovery().lost_tail.clone().expect("a hole");
+        assert_eq!(lost.path, logs[0]);
+        assert_eq!(lost.bytes, lengths[0] - lost.offset + lengths[1] + lengths[2]);
+        let state = all(&db);
+        let prefix = history.states.iter().position(|known| *known == state);
+        assert!(prefix.is_some_and(|prefix| prefix < 5), "flipped at {place}: {state:?}");
+        prefixes += 1;
+    }
+
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let (_, logs, _) = three_logs(&dir, true);
+    let files = contents(&dir);
+    let mut refusals = 0;
+    for place in 40..std::fs::metadata(&logs[0]).unwrap().len() as usize {
+        restore(&dir, &files);
+        flip(&logs[0], place);
+        let error = refused(small(), &dir);
+        assert_eq!(corrupt_path(&error).0, logs[0], "{error}");
+        refusals += 1;
+    }
+    println!("holes in the first of three logs: {prefixes} dropped, {refusals} refused");
+    assert!(prefixes > 200 && refusals > 200);
+}
+
+#[test]
+fn a_missing_log_is_a_hole_too() {
+    for closed in [false, true] {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("store");
+        let (history, logs, last_of_log) = three_logs(&dir, closed);
+        let files = contents(&dir);
+        for missing in 0..3 {
+            restore(&dir, &files);
+            std::fs::remove_file(&logs[missing]).unwrap();
+            if missing == 0 || closed {
+                // Named by the manifest, or by the end record of the log before it.
+                match refused(small(), &dir) {
+                    Error::Missing { path, .. } => assert_eq!(path, logs[missing]),
+                    other => panic!("log {missing} missing: {other}"),
+                }
+            } else {
+                let db = small().open(&dir).unwrap();
+                assert_eq!(all(&db), history.states[last_of_log[missing - 1]]);
+                let lost = db.recovery().lost_tail.as_ref().map(|lost| lost.path.clone());
+                assert_eq!(lost, (missing == 1).then(|| logs[2].clone()));
+            }
+        }
+    }
+}
+
+/// A store with tables on several levels, edits in its manifest, nothing in its log, not closed.
+fn tables_and_edits(dir: &Path) -> Map {
+    let db = options().table_bytes(1024).l0_compaction_tables(3).open(dir).unwrap();
+    let mut map = Map::new();
+    for round in 0..7_u32 {
+        for i in 0..12_u32 {
+            let key = format!("key {:03}", (i * 7 + round * 5) % 60).into_bytes();
+            if (i + round) % 5 == 0 {
+                db.delete(&key).unwrap();
+                map.remove(&key);
+            } else {
+                let value = format!("value {round}/{i} {}", ".".repeat(60)).into_bytes();
+                db.put(&key, &value).unwrap();
+                map.insert(key, value);
+            }
+        }
+        db.flush().unwrap();
+    }
+    assert!(db.stats().activity.compactions > 0);
+    let copy = dir.with_extension("copy");
+    copy_dir(dir, &copy);
+    drop(db);
+    restore(dir, &contents(&copy));
+    map
+}
+
+/// Opens a store in which one file is damaged: right data, or a refusal that changes nothing.
+fn right_or_refused(dir: &Path, expected: &Map, what: &str) -> bool {
+    let before = contents(dir);
+    match options().open(dir) {
+        Ok(db) => {
+            assert_eq!(all(&db), *expected, "{what}");
+            true
+        }
+        Err(error) => {
+            let known = matches!(
+                error,
+                Error::Corrupt { .. } | Error::Missing { .. } | Error::Unsupported { .. }
+            );
+            assert!(known, "{what}: {error:?}");
+            assert_eq!(contents(dir), before, "{what}: {error}");
+            false
+        }
+    }
+}
+
+#[test]
+fn a_damaged_manifest_never_loses_data_in_silence() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let map = tables_and_edits(&dir);
+    let files = contents(&dir);
+    let name = the_file(&dir, "MANIFEST").file_name().unwrap().to_str().unwrap().to_owned();
+    let whole = &files[&name];
+    let (mut opened, mut tried) = (0, 0);
+    let mut attempt = |bytes: Vec<u8>, what: String| {
+        let mut files = files.clone();
+        files.insert(name.clone(), bytes);
+        restore(&dir, &files);
+        opened += u64::from(right_or_refused(&dir, &map, &what));
+        tried += 1;
+    };
+    attempt(whole.clone(), "untouched".into());
+    for length in 0..whole.len() {
+        attempt(whole[..length].to_vec(), format!("cut to {length}"));
+    }
+    for place in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[place] ^= 1 << (place % 8);
+        attempt(bytes, format!("flipped at {place}"));
+    }
+    println!("manifest of {} bytes: {tried} tried, {opened} opened with right data", whole.len());
+    assert!(opened >= 1 && opened < tried / 10);
+    restore(&dir, &files);
+    std::fs::remove_file(dir.join(&name)).unwrap();
+    assert!(
+        matches!(refused(options(), &dir), Error::Missing { path, .. } if path == dir.join(&name))
+    );
+}
+
+#[test]
+fn an_edit_that_a_crash_cut_short_was_never_made_and_is_reported() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    for compacting in [false, true] {
+        let _ = std::fs::remove_dir_all(&dir);
+        let db = options().auto_compaction(false).open(&dir).unwrap();
+        let mut history = History::new(&db);
+        for _ in 0..3 {
+            history.next(&db, Durability::Buffered);
+            db.flush().unwrap();
+        }
+        if !compacting {
+            history.next(&db, Durability::Buffered);
+        }
+        let before = contents(&dir);
+        if compacting {
+            db.compact().unwrap();
+        } else {
+            db.flush().unwrap();
+        }
+        let after = contents(&dir);
+        drop(db);
+        // What was there, the new table, and a part of the edit that names it.
+        let name = before.keys().find(|name| name.starts_with("MANIFEST")).unwrap();
+        let mut files = after.clone();
+        files.extend(before.clone());
+        let whole = &after[name];
+        let old = before[name].len();
+        assert!(whole.len() > old + 50);
+        for length in old..=whole.len() {
+            files.insert(name.clone(), whole[..length].to_vec());
+            restore(&dir, &files);
+            let db = options().auto_compaction(false).open(&dir).unwrap();
+            assert_eq!(all(&db), *history.states.last().unwrap(), "cut to {length}");
+            let lost = db.recovery().lost_edit.clone();
+            assert_eq!(lost.is_some(), length != old && length != whole.len(), "cut to {length}");
+            if let Some(lost) = lost {
+                assert_eq!((lost.path, lost.offset), (dir.join(name), old as u64));
+                assert_eq!(lost.bytes, (length - old) as u64);
+            }
+            assert_eq!(db.recovery().lost_tail, None);
+            assert_eq!(files_with(&dir, "sst").len(), db.tables().len(), "what is not named goes");
+        }
+    }
+}
+
+#[test]
+fn records_of_many_frames_are_cut_whole() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let db = options().open(&dir).unwrap();
+    let log = the_file(&dir, "000001.log");
+    let length = || std::fs::metadata(&log).unwrap().len() as usize;
+    let mut states = vec![Map::new()];
+    let mut ends = vec![length()];
+    for (number, size) in [10, 32_000, 70_000, 32_768 - 27, 5, 100_000].into_iter().enumerate() {
+        let mut batch = Batch::new();
+        batch.put("first", [number as u8]);
+        batch.put(number.to_string(), vec![number as u8; size]);
+        batch.put("last", [number as u8]);
+        db.write(batch).unwrap();
+        states.push(all(&db));
+        ends.push(length());
+    }
+    let files = contents(&dir);
+    drop(db);
+    let whole = &files["000001.log"];
+    let near_ends = ends.iter().flat_map(|&end| end.saturating_sub(3).max(40)..end + 3);
+    let near_blocks = (1..whole.len() / 32_768).flat_map(|n| n * 32_768 - 30..n * 32_768 + 30);
+    let places = (40..whole.len()).step_by(2003).chain(near_ends).chain(near_blocks);
+    let mut tried = 0;
+    for place in places.filter(|&place| place < whole.len()) {
+        let records = ends.iter().rposition(|&end| end <= place).unwrap();
+        let cut = whole[..place].to_vec();
+        let mut flipped = whole.clone();
+        flipped[place] ^= 0x40;
+        for (bytes, is_cut) in [(cut, true), (flipped, false)] {
+            let mut files = files.clone();
+            files.insert("000001.log".into(), bytes);
+            restore(&dir, &files);
+            let db = options().open(&dir).unwrap();
+            // A byte that only fills the end of a block says nothing.
+            let lost = db.recovery().lost_tail.is_some();
+            let state = if !is_cut && !lost { states.len() - 1 } else { records };
+            assert_eq!(all(&db), states[state], "at {place}, cut: {is_cut}");
+            assert_eq!(lost, if is_cut { ends[records] != place } else { lost });
+            tried += 1;
+        }
+    }
+    println!("{tried} cuts and flips in records of many frames");
+    assert!(tried > 500);
+}
+
+#[test]
+fn a_damaged_or_missing_current_is_refused() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    tables_and_edits(&dir);
+    let files = contents(&dir);
+    let whole = &files["CURRENT"];
+    let mut refusals = 0;
+    for place in 0..whole.len() * 8 {
+        restore(&dir, &files);
+        let mut bytes = whole.clone();
+        bytes[place / 8] ^= 1 << (place % 8);
+        std::fs::write(dir.join("CURRENT"), bytes).unwrap();
+        assert_eq!(corrupt_path(&refused(options(), &dir)).0, dir.join("CURRENT"));
+        refusals += 1;
+    }
+    for length in 0..whole.len() {
+        restore(&dir, &files);
+        std::fs::write(dir.join("CURRENT"), &whole[..length]).unwrap();
+        assert_eq!(corrupt_path(&refused(options(), &dir)).0, dir.join("CURRENT"));
+        refusals += 1;
+    }
+    restore(&dir, &files);
+    std::fs::write(dir.join("CURRENT"), vec![b'x'; 1 << 20]).unwrap();
+    refused(options(), &dir);
+    restore(&dir, &files);
+    std::fs::remove_file(dir.join("CURRENT")).unwrap();
+    assert!(
+        matches!(refused(options(), &dir), Error::Missing { path, .. } if path == dir.join("CURRENT"))
+    );
+    println!("{refusals} damaged CURRENTs refused");
+}
+
+#[test]
+fn a_current_lost_with_the_data_still_in_the_log_is_refused() {
+    let OneLog { mut files, .. } = one_log(|_| Durability::Buffered);
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    files.remove("CURRENT");
+    restore(&dir, &files);
+    assert!(matches!(refused(options(), &dir), Error::Missing { .. }));
+}
+
+#[test]
+fn missing_cut_and_swapped_tables_are_refused_by_name() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    tables_and_edits(&dir);
+    let files = contents(&dir);
+    let tables = files_with(&dir, "sst");
+    assert!(tables.len() >= 3);
+    let mut refusals = 0;
+    for table in &tables {
+        restore(&dir, &files);
+        std::fs::remove_file(table).unwrap();
+        assert!(matches!(refused(options(), &dir), Error::Missing { path, .. } if path == *table));
+        let whole =
+            std::fs::read(dir.with_extension("copy").join(table.file_name().unwrap())).unwrap();
+        for length in (0..whole.len()).step_by(37).chain([whole.len() - 1]) {
+            restore(&dir, &files);
+            std::fs::write(table, &whole[..length]).unwrap();
+            assert_eq!(corrupt_path(&refused(options(), &dir)).0, table);
+            refusals += 1;
+        }
+    }
+    for (a, b) in tables.iter().zip(&tables[1..]) {
+        restore(&dir, &files);
+        let (in_a, in_b) = (std::fs::read(a).unwrap(), std::fs::read(b).unwrap());
+        std::fs::write(a, in_b).unwrap();
+        std::fs::write(b, in_a).unwrap();
+        let error = refused(options(), &dir);
+        assert!([a, b].contains(&&corrupt_path(&error).0.to_owned()), "{error}");
+        refusals += 1;
+    }
+    println!("{} tables: {refusals} cuts and swaps refused", tables.len());
+}
+
+#[test]
+fn a_flipped_byte_in_a_table_gives_an_error_or_the_right_value() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let map = tables_and_edits(&dir);
+    let files = contents(&dir);
+    let table =
+        files_with(&dir, "sst").into_iter().max_by_key(|path| path.metadata().unwrap().len());
+    let table = table.unwrap();
+    let whole = std::fs::read(&table).unwrap();
+    let (mut refusals, mut errors, mut values) = (0, 0, 0);
+    for place in 0..whole.len() {
+        restore(&dir, &files);
+        let mut bytes = whole.clone();
+        bytes[place] ^= 1 << (place % 8);
+        std::fs::write(&table, bytes).unwrap();
+        let db = match options().auto_compaction(false).open(&dir) {
+            Ok(db) => db,
+            Err(error) => {
+                assert_eq!(corrupt_path(&error).0, table);
+                refusals += 1;
+                continue;
+            }
+        };
+        for number in 0..60 {
+            let key = format!("key {number:03}").into_bytes();
+            match db.get(&key) {
+                Ok(value) => {
+                    let expected = map.get(&key).map(Vec::as_slice);
+                    assert_eq!(value.as_deref(), expected, "flipped at {place}");
+                    values += 1;
+                }
+                Err(error) => {
+                    assert_eq!(corrupt_path(&error).0, table);
+                    errors += 1;
+                }
+            }
+        }
+    }
+    println!("{} flips: {refusals} refused, {errors} reads failed, {values} right", whole.len());
+    assert!(refusals > 100 && errors > 300 && values > 1000);
+}
+
+#[test]
+fn what_is_not_ours_stays_and_what_nothing_refers_to_goes() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let map = tables_and_edits(&dir);
+    let foreign = ["notes.txt", "7.sst", "000007.sst.bak", "MANIFEST", "current", "000009.LOG"];
+    for name in foreign {
+        std::fs::write(dir.join(name), name).unwrap();
+    }
+    std::fs::create_dir(dir.join("folder")).unwrap();
+    let rubbish = ["900000.sst", "900001.log", "MANIFEST-900002", "CURRENT.tmp", "000000.sst"];
+    for name in rubbish {
+        std::fs::write(dir.join(name), "rubbish").unwrap();
+    }
+    let db = options().open(&dir).unwrap();
+    assert_eq!(all(&db), map);
+    // And the manifest and the log before this opening; but a new CURRENT.tmp was made meanwhile,
+    // and became CURRENT.
+    assert_eq!(db.recovery().removed_files, rubbish.len() + 2 - 1);
+    for name in rubbish {
+        assert!(!dir.join(name).exists(), "{name}");
+    }
+    db.put("new", "value").unwrap();
+    db.flush().unwrap();
+    let numbers = db.tables().into_iter().map(|table| table.id);
+    assert!(numbers.max().unwrap() > 900_002, "a number is not used twice");
+    drop(db);
+    assert!(dir.join("folder").is_dir());
+    for name in foreign {
+        assert_eq!(std::fs::read(dir.join(name)).unwrap(), name.as_bytes());
+    }
+}
+
+#[test]
+fn a_directory_of_somebody_else_is_refused_unchanged() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("other");
+    for names in [
+        &["notes.txt"][..],
+        &["CURRENT"],
+        &["CURRENT", "MANIFEST-000001", "000003.log"], // as another engine names its files
+        &["000005.sst"],
+    ] {
+        let files = names.iter().map(|name| ((*name).to_owned(), b"theirs\n".to_vec())).collect();
+        restore(&dir, &files);
+        refused(options(), &dir);
+        refused(options().create_if_missing(false), &dir);
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+    std::fs::write(&dir, "a file").unwrap();
+    assert!(matches!(options().open(&dir), Err(Error::NotAStore { .. })));
+    let missing = parent.path().join("missing");
+    let error = options().create_if_missing(false).open(&missing).unwrap_err();
+    assert!(matches!(error, Error::NotAStore { .. }) && !missing.exists());
+}
+
+#[test]
+fn a_number_at_the_end_of_its_range_does_no_harm() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    for number in [u64::MAX, u64::MAX - 1, u64::MAX - 3] {
+        let _ = std::fs::remove_dir_all(&dir);
+        let map = tables_and_edits(&dir);
+        std::fs::write(dir.join(format!("{number}.sst")), "rubbish").unwrap();
+        right_or_refused(&dir, &map, &number.to_string());
+    }
+}
+
+/// As the format's checksums are made: bound to the file's number and the place in it.
+fn checksum(number: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&number.to_le_bytes());
+    hasher.update(&offset.to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize().to_le_bytes()
+}
+
+#[test]
+fn files_of_a_newer_version_are_told_apart_from_damage() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    tables_and_edits(&dir);
+    let files = contents(&dir);
+    let unsupported = |path: &Path| match refused(options(), &dir) {
+        Error::Unsupported { path: found, .. } => assert_eq!(found, path),
+        other => panic!("{other:?}"),
+    };
+
+    let body = String::from_utf8(files["CURRENT"].clone()).unwrap().replace("criba 1", "criba 2");
+    let body = body.lines().take(2).fold(String::new(), |text, line| text + line + "\n");
+    let text = format!("{body}{:08x}\n", crc32fast::hash(body.as_bytes()));
+    std::fs::write(dir.join("CURRENT"), text).unwrap();
+    unsupported(&dir.join("CURRENT"));
+
+    for name in files.keys().filter(|name| name.starts_with("MANIFEST") || name.contains(".log")) {
+        restore(&dir, &files);
+        let mut bytes = files[name].clone();
+        bytes[8] = 2;
+        let number: u64 =
+            name.trim_start_matches("MANIFEST-").trim_end_matches(".log").parse().unwrap();
+        let sum = checksum(number, 0, &bytes[..36]);
+        bytes[36..40].copy_from_slice(&sum);
+        std::fs::write(dir.join(name), bytes).unwrap();
+        unsupported(&dir.join(name));
+    }
+
+    let name = files.keys().find(|name| name.contains(".sst")).unwrap();
+    restore(&dir, &files);
+    let mut bytes = files[name].clone();
+    let footer = bytes.len() - 128;
+    bytes[footer + 112] = 2;
+    let number: u64 = name.trim_end_matches(".sst").parse().unwrap();
+    let sum = checksum(number, footer as u64, &bytes[footer..footer + 116]);
+    bytes[footer + 116..footer + 120].copy_from_slice(&sum);
+    std::fs::write(dir.join(name), bytes).unwrap();
+    unsupported(&dir.join(name));
+}
+
+#[test]
+fn an_opening_that_is_cut_short_anywhere_can_be_made_again() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let (history, ..) = three_logs(&dir, true);
+    let files = contents(&dir);
+    let expected = history.states.last().unwrap();
+    let mut failed = 0;
+    loop {
+        restore(&dir, &files);
+        let refused = Arc::new(AtomicBool::new(false));
+        let (hook, count) = (Arc::clone(&refused), AtomicU64::new(0));
+        let vfs = HookVfs::new(move |_, operation| {
+            let reads = matches!(operation, Operation::Read | Operation::Length | Operation::List);
+            if !reads && count.fetch_add(1, Ordering::Relaxed) >= failed {
+                hook.store(true, Ordering::Relaxed);
+                return Err(common::no_space());
+            }
+            Ok(())
+        });
+        // From this operation on everything fails, as if the process were gone.
+        let opened = small().vfs(vfs).open(&dir);
+        if let Ok(db) = &opened {
+            assert_eq!(all(db), *expected);
+        }
+        drop(opened);
+        let db = small().open(&dir).unwrap();
+        assert_eq!(all(&db), *expected, "cut short at operation {failed}");
+        assert_eq!(db.recovery().lost_tail, None);
+        if !refused.load(Ordering::Relaxed) {
+            break; // that was all it does
+        }
+        failed += 1;
+    }
+    assert!(failed > 30, "{failed}");
+    println!("{failed} openings cut short");
+}
