@@ -262,3 +262,31 @@ fn opening_flushing_compacting_and_scanning_are_counted_too() {
     );
     assert_eq!(stats.total(), Counts::default());
 }
+
+/// A lookup that ends with an error has made its read all the same, and is counted like any other.
+#[test]
+fn a_damaged_block_is_a_counted_read_and_a_failed_lookup() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    build(&dir, 6);
+    for path in common::files_with(&dir, "sst") {
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[20] ^= 1; // in the first data block
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let store = Counted::open(&dir, options());
+    let (stats, files) = (store.db.stats(), store.vfs.counts());
+    let mut errors = 0;
+    for key in lookups() {
+        errors += u64::from(store.db.get(&key).is_err());
+    }
+    let (stats, files) = (store.db.stats() - stats, store.vfs.counts() - files);
+    let (activity, counts) = (stats.activity, stats.total());
+    println!("{errors} of {} lookups failed", activity.lookups);
+    assert!(errors > 100);
+    assert_eq!((activity.failed, counts.failed), (errors, errors));
+    assert_eq!(activity.lookups, lookups().count() as u64);
+    assert_eq!(activity.hits + activity.misses + activity.failed, activity.lookups);
+    assert_eq!(files.of(FileKind::Table, Operation::Read).calls, counts.disk_reads);
+    assert_eq!(files.of(FileKind::Table, Operation::Read).bytes, counts.disk_read_bytes);
+}

@@ -4,7 +4,7 @@ use super::core::Core;
 use crate::error::Result;
 use crate::filter::KeyHash;
 use crate::key::{EntryKind, Seq};
-use crate::ledger::{Counts, Event, LEVELS, Outcome, Step, TableStep, Verdict};
+use crate::ledger::{Counts, Event, LEVELS, LookupEnd, Outcome, Step, TableStep, Verdict};
 use crate::sync::Ordering;
 use crate::value::Value;
 use crate::version::LiveTable;
@@ -58,11 +58,16 @@ impl Core {
         let below = (1..LEVELS)
             .filter_map(|level| view.version.candidate(level, key).map(|live| (level, live)));
         for (level, live) in l0.chain(below) {
-            let (step, found) = probe(live, key, seq, hash)?;
+            let (step, found) = probe(live, key, seq, hash);
             live.counters.count(step);
             trace.step(Step::Table { id: live.table.id(), level, step });
-            if found.is_some() {
-                return Ok(self.end_lookup(found, false));
+            match found {
+                Ok(None) => {}
+                Ok(found) => return Ok(self.end_lookup(found, false)),
+                Err(error) => {
+                    self.env.ledger.note(Event::Lookup(LookupEnd::Failed));
+                    return Err(error);
+                }
             }
         }
         Ok(self.end_lookup(None, false))
@@ -70,28 +75,36 @@ impl Core {
 
     fn end_lookup(&self, found: Option<(EntryKind, Value)>, by_memtable: bool) -> Option<Value> {
         let value = found.and_then(|(kind, value)| (kind == EntryKind::Put).then_some(value));
-        self.env.ledger.note(Event::Lookup { hit: value.is_some(), by_memtable });
+        let end = if value.is_some() { LookupEnd::Hit } else { LookupEnd::Miss };
+        self.env.ledger.note(Event::Lookup(end));
+        if by_memtable {
+            self.env.ledger.note(Event::MemtableAnswer);
+        }
         value
     }
 }
 
-/// Asks one table: range, filter, then its one block.
+/// Asks one table: range, filter, then its one block. Tells what it did also when that failed, so that
+/// the read that was made is counted.
 fn probe(
     live: &LiveTable,
     key: &[u8],
     seq: Seq,
     hash: KeyHash,
-) -> Result<(TableStep, Option<(EntryKind, Value)>)> {
+) -> (TableStep, Result<Option<(EntryKind, Value)>>) {
     let table = &live.table;
     if !table.meta().covers(key) {
-        return Ok((TableStep::RangePruned, None));
+        return (TableStep::RangePruned, Ok(None));
     }
     let verdict = table.verdict(hash);
     if verdict == Verdict::No {
         let outcome = Outcome::TrueNegative;
-        return Ok((TableStep::Probed { verdict, block: None, outcome }, None));
+        return (TableStep::Probed { verdict, block: None, outcome }, Ok(None));
     }
-    let (found, fetch) = table.search(key, seq)?;
-    let outcome = Outcome::of_read(verdict, found.holds_key);
-    Ok((TableStep::Probed { verdict, block: Some(fetch), outcome }, found.version))
+    let (block, found) = table.search(key, seq);
+    let outcome = match &found {
+        Ok(found) => Outcome::of_read(verdict, found.holds_key),
+        Err(_) => Outcome::Failed,
+    };
+    (TableStep::Probed { verdict, block, outcome }, found.map(|found| found.version))
 }

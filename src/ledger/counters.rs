@@ -46,7 +46,7 @@ impl<const N: usize> Sharded<N> {
 
 /// The counters of one table at one level.
 #[derive(Debug, Default)]
-pub(crate) struct ProbeCounters(Sharded<10>);
+pub(crate) struct ProbeCounters(Sharded<11>);
 
 impl ProbeCounters {
     /// Counts one step of one lookup.
@@ -61,6 +61,7 @@ impl ProbeCounters {
                 Outcome::FalsePositive => 3,
                 Outcome::UnfilteredFound => 4,
                 Outcome::UnfilteredNotFound => 5,
+                Outcome::Failed => 10,
             },
             1,
         );
@@ -89,6 +90,7 @@ impl ProbeCounters {
             cache_hits,
             disk_reads,
             disk_read_bytes,
+            failed,
         ] = self.0.sum();
         Counts {
             range_pruned,
@@ -97,6 +99,7 @@ impl ProbeCounters {
             false_positives,
             unfiltered_found,
             unfiltered_not_found,
+            failed,
             degraded,
             cache_hits,
             disk_reads,
@@ -109,10 +112,9 @@ impl ProbeCounters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A lookup ended.
-    Lookup {
-        hit: bool,
-        by_memtable: bool,
-    },
+    Lookup(LookupEnd),
+    /// A memtable answered the lookup that has ended.
+    MemtableAnswer,
     Flush,
     Compaction,
     TablesMoved(u64),
@@ -134,10 +136,18 @@ pub(crate) enum Event {
     },
 }
 
+/// How a lookup ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LookupEnd {
+    Miss = 0,
+    Hit = 1,
+    Failed = 2,
+}
+
 /// The counters of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    lookups: Sharded<3>,
+    lookups: Sharded<4>,
     reads: Sharded<6>,
     writes: Sharded<9>,
     tables: Mutex<Tables>,
@@ -154,12 +164,8 @@ struct Tables {
 impl Ledger {
     pub(crate) fn note(&self, event: Event) {
         match event {
-            Event::Lookup { hit, by_memtable } => {
-                self.lookups.add(usize::from(hit), 1);
-                if by_memtable {
-                    self.lookups.add(2, 1);
-                }
-            }
+            Event::Lookup(end) => self.lookups.add(end as usize, 1),
+            Event::MemtableAnswer => self.lookups.add(3, 1),
             Event::ScanRead { bytes } => self.note_read(0, bytes),
             Event::CompactionRead { bytes } => self.note_read(2, bytes),
             Event::OpenRead { bytes } => self.note_read(4, bytes),
@@ -220,7 +226,7 @@ impl Ledger {
             }
             levels
         };
-        let [misses, hits, memtable_answers] = self.lookups.sum();
+        let [misses, hits, failed, memtable_answers] = self.lookups.sum();
         let [scans, scan_bytes, compactions_read, compaction_bytes, opens, open_bytes] =
             self.reads.sum();
         let [
@@ -236,9 +242,10 @@ impl Ledger {
         ] = self.writes.sum();
         Stats {
             activity: Activity {
-                lookups: hits + misses,
+                lookups: hits + misses + failed,
                 hits,
                 misses,
+                failed,
                 memtable_answers,
                 flushes,
                 compactions,
@@ -276,6 +283,7 @@ mod tests {
             probed(Verdict::Maybe, Outcome::FalsePositive, Some(true)),
             probed(Verdict::Degraded, Outcome::UnfilteredFound, Some(false)),
             probed(Verdict::Unfiltered, Outcome::UnfilteredNotFound, Some(false)),
+            probed(Verdict::Maybe, Outcome::Failed, Some(false)),
         ];
         let mut explained = Counts::default();
         for step in steps {
@@ -284,8 +292,8 @@ mod tests {
         }
         ledger.counters(7, 3).count(TableStep::RangePruned);
         assert_eq!(ledger.stats().levels[2], explained);
-        assert_eq!(explained.probes(), 5);
-        assert_eq!(explained.disk_read_bytes, 300);
+        assert_eq!(explained.probes(), 6);
+        assert_eq!(explained.disk_read_bytes, 400);
         let before = ledger.stats();
         assert_eq!(ledger.table_counts(7), before.total());
         ledger.retire(7);
@@ -302,7 +310,8 @@ mod tests {
                 scope.spawn(|| {
                     for i in 0..10_000 {
                         counters.count(TableStep::RangePruned);
-                        ledger.note(Event::Lookup { hit: i % 2 == 0, by_memtable: false });
+                        let end = if i % 2 == 0 { LookupEnd::Hit } else { LookupEnd::Miss };
+                        ledger.note(Event::Lookup(end));
                     }
                 });
             }

@@ -34,6 +34,8 @@ pub enum Outcome {
     UnfilteredFound,
     /// There was no usable filter, and the table does not hold the key.
     UnfilteredNotFound,
+    /// The block could not be read, or is damaged: the lookup ended with an error.
+    Failed,
 }
 
 impl Outcome {
@@ -127,6 +129,7 @@ impl From<&Step> for Counts {
                     Outcome::FalsePositive => counts.false_positives += 1,
                     Outcome::UnfilteredFound => counts.unfiltered_found += 1,
                     Outcome::UnfilteredNotFound => counts.unfiltered_not_found += 1,
+                    Outcome::Failed => counts.failed += 1,
                 }
                 counts.degraded += u64::from(verdict == Verdict::Degraded);
                 match block {
@@ -178,6 +181,7 @@ impl fmt::Display for Step {
                     Outcome::FalsePositive => ", does not hold the key (false positive)",
                     Outcome::UnfilteredFound => ", holds the key",
                     Outcome::UnfilteredNotFound => ", does not hold the key",
+                    Outcome::Failed => ", which failed",
                 })
             }
         }

@@ -11,7 +11,7 @@ mod explain;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
-pub(crate) use counters::{Event, Ledger, ProbeCounters};
+pub(crate) use counters::{Event, Ledger, LookupEnd, ProbeCounters};
 pub use explain::{BlockFetch, Explanation, Outcome, Step, TableStep, Verdict};
 
 /// The number of levels, L0 included.
@@ -77,7 +77,9 @@ counts! {
         unfiltered_found,
         /// The table has no usable filter, and does not hold the key.
         unfiltered_not_found,
-        /// Of the unfiltered ones: the table should have a filter, but it cannot be trusted.
+        /// The block could not be read, or is damaged, and the lookup ended with an error.
+        failed,
+        /// Of the probes: the table should have a filter, but it cannot be trusted.
         degraded,
         /// Data blocks found in the cache.
         cache_hits,
@@ -91,7 +93,11 @@ counts! {
 impl Counts {
     /// Lookups that asked a table, whatever came of it.
     pub fn probes(&self) -> u64 {
-        self.true_negatives + self.true_positives + self.false_positives + self.unfiltered()
+        self.true_negatives
+            + self.true_positives
+            + self.false_positives
+            + self.unfiltered()
+            + self.failed
     }
 
     /// Probes of tables without a usable filter.
@@ -126,6 +132,8 @@ counts! {
         hits,
         /// Lookups that found none.
         misses,
+        /// Lookups that ended with an error.
+        failed,
         /// Lookups that a memtable answered, by a value or a tombstone.
         memtable_answers,
         /// Memtables written out as tables.

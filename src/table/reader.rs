@@ -231,26 +231,27 @@ impl Table {
     }
 
     /// Looks for the newest version of `key` up to `seq`, in the one block that may hold it: at
-    /// most one disk read.
-    pub(crate) fn search(&self, key: &[u8], seq: Seq) -> Result<(Found, BlockFetch)> {
+    /// most one disk read. Tells which block that is, too, when it cannot be read.
+    pub(crate) fn search(&self, key: &[u8], seq: Seq) -> (Option<BlockFetch>, Result<Found>) {
         let number = self.index().block_for(key);
-        let handle = self.handle(number)?;
+        let handle = match self.handle(number) {
+            Ok(handle) => handle,
+            Err(error) => return (None, Err(error)),
+        };
         let place = (self.meta.id, handle.offset);
         let cached = self.env.cache.as_ref().and_then(|cache| cache.get(place));
-        let from_cache = cached.is_some();
-        let block = match cached {
-            Some(block) => block,
-            None => {
-                let block = self.read_block(handle)?;
+        let bytes = handle.length + TRAILER_BYTES as u64;
+        let fetch = BlockFetch { offset: handle.offset, bytes, from_cache: cached.is_some() };
+        let found = match cached {
+            Some(block) => Ok(block),
+            None => self.read_block(handle).inspect(|block| {
                 if let Some(cache) = &self.env.cache {
                     cache.insert(place, block.clone());
                 }
-                block
-            }
-        };
-        let found = block.search(key, seq).map_err(|damage| self.damaged(handle, damage))?;
-        let bytes = handle.length + TRAILER_BYTES as u64;
-        Ok((found, BlockFetch { offset: handle.offset, bytes, from_cache }))
+            }),
+        }
+        .and_then(|block| block.search(key, seq).map_err(|damage| self.damaged(handle, damage)));
+        (Some(fetch), found)
     }
 
     pub(super) fn env(&self) -> &TableEnv {
