@@ -11,14 +11,17 @@
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let path = dir.path().join("store");
 //! let db = criba::Db::open(path)?;
-//! db.put("mara", "mara@example.org")?;
+//! for i in 0..1000 {
+//!     db.put(format!("user{i}"), format!("{i}@example.org"))?;
+//! }
 //! db.flush()?; // into an SSTable, so that there is something to read from
 //!
-//! assert_eq!(db.get("mara")?.unwrap(), "mara@example.org");
+//! assert_eq!(db.get("user7")?.unwrap(), "7@example.org");
 //! assert_eq!(db.stats().total().disk_reads, 1);
 //!
-//! assert_eq!(db.get("maria")?, None);
-//! assert_eq!(db.stats().total().disk_reads, 1); // no further read: there is no such key
+//! assert_eq!(db.get("user7000")?, None);
+//! assert_eq!(db.stats().total().disk_reads, 1); // no further read: the filter said no
+//! assert_eq!(db.stats().total().true_negatives, 1);
 //! # Ok(())
 //! # }
 //! ```

@@ -1,5 +1,7 @@
 //! The names of a store's files. A name that does not parse is not ours, and is never touched.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
 use std::path::{Path, PathBuf};
 
 /// The greatest number that a file, or a change, can have: no store lives to see it, and counters

@@ -1,5 +1,7 @@
 //! Walking a table in either direction, for scans and compactions.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
 use std::ops::Bound;
 use std::sync::Arc;
 

@@ -51,14 +51,14 @@ pub(crate) fn seal_block(contents: &mut Vec<u8>, block_type: BlockType, id: u64,
     contents.put_u32(checksum);
 }
 
-/// Checks a block as it lies in the file, trailer included, and gives the length of its contents;
-/// or says what is wrong.
+/// Checks a block as it lies in the file, trailer included, and gives its contents; or says what is
+/// wrong.
 pub(crate) fn check_block(
     bytes: &[u8],
     block_type: BlockType,
     id: u64,
     offset: u64,
-) -> Result<usize, String> {
+) -> Result<&[u8], String> {
     let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
         return Err(format!("{} bytes", bytes.len()));
     };
@@ -67,7 +67,7 @@ pub(crate) fn check_block(
         return Err(format!("{stored:#010x} stored, {computed:#010x} computed"));
     }
     match body.split_last() {
-        Some((&found, contents)) if found == block_type as u8 => Ok(contents.len()),
+        Some((&found, contents)) if found == block_type as u8 => Ok(contents),
         Some((found, _)) => Err(format!("a block of type {found}")),
         None => Err("an empty block".into()),
     }
@@ -289,7 +289,7 @@ mod tests {
     fn a_block_is_sound_only_at_its_place() {
         let mut block = b"contents".to_vec();
         seal_block(&mut block, BlockType::Data, 7, 4096);
-        assert_eq!(check_block(&block, BlockType::Data, 7, 4096), Ok(8));
+        assert_eq!(check_block(&block, BlockType::Data, 7, 4096), Ok(&b"contents"[..]));
         for (block_type, id, offset) in
             [(BlockType::Index, 7, 4096), (BlockType::Data, 8, 4096), (BlockType::Data, 7, 0)]
         {

@@ -1,5 +1,7 @@
 //! Reading a table: opened once, with filter and index resident; then one data block a lookup.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,7 +113,6 @@ impl Table {
             let start = (handle.offset - meta.index_offset) as usize;
             let bytes = tail.get(start..start + handle.length as usize + TRAILER_BYTES);
             check_block(bytes.unwrap_or_default(), block_type, meta.id, handle.offset)
-                .map(|length| &bytes.unwrap_or_default()[..length])
                 .map_err(|found| Error::corrupt(&path, handle.offset, what, found))
         };
         let index_bytes = block_in_tail(footer.index, BlockType::Index, "an index block")?;
@@ -163,11 +164,11 @@ impl Table {
         };
         let end = footer.properties.end().filter(|&end| end <= length);
         let end = end.ok_or_else(|| broken("a place outside the file".into()))?;
-        let contents = read(footer.properties.offset, end - footer.properties.offset)?;
-        let contents_length =
-            check_block(&contents, BlockType::Properties, footer.table, footer.properties.offset)
+        let block = read(footer.properties.offset, end - footer.properties.offset)?;
+        let contents =
+            check_block(&block, BlockType::Properties, footer.table, footer.properties.offset)
                 .map_err(broken)?;
-        let properties = Properties::decode(&contents[..contents_length])
+        let properties = Properties::decode(contents)
             .ok_or_else(|| broken("properties that contradict each other".into()))?;
         let filter_checksum = match footer.filter.end().filter(|&end| 4 <= end && end <= length) {
             Some(end) if !footer.filter.is_none() => {
@@ -293,11 +294,11 @@ impl Table {
 
     /// Checks a data block as it came from the file, trailer included.
     pub(super) fn verify_block(&self, bytes: &Bytes, handle: Handle) -> Result<Block> {
-        let length = check_block(bytes, BlockType::Data, self.meta.id, handle.offset);
-        let length = length.map_err(|found| {
+        let contents = check_block(bytes, BlockType::Data, self.meta.id, handle.offset);
+        let contents = contents.map_err(|found| {
             Error::corrupt(&self.path(), handle.offset, "a data block with its checksum", found)
         })?;
-        Block::new(bytes.slice(..length)).map_err(|damage| self.damaged(handle, damage))
+        Block::new(bytes.slice_ref(contents)).map_err(|damage| self.damaged(handle, damage))
     }
 
     pub(super) fn damaged(&self, handle: Handle, damage: BlockDamage) -> Error {
@@ -397,7 +398,8 @@ fn load_filter(
     env.ledger.note(Event::OpenRead { bytes: length as u64 });
     let loaded = memory.map_err(|e| format!("it cannot be read: {e}")).and_then(|memory| {
         let length = check_block(&memory, BlockType::Filter, meta.id, handle.offset)
-            .map_err(|found| format!("its checksum does not match: {found}"))?;
+            .map_err(|found| format!("its checksum does not match: {found}"))?
+            .len();
         if u32_at(&memory, length + 1) != Some(meta.filter_checksum) {
             return Err("it is not the filter that the manifest names".into());
         }

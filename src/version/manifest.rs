@@ -1,5 +1,7 @@
 //! The manifest: the log of edits, and the file `CURRENT` that names the one in force.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
 use std::path::{Path, PathBuf};
 
 use super::edit::{Edit, TableSet};

@@ -1,6 +1,8 @@
 //! Replaying the write-ahead logs after a crash: a prefix of what was written, without a hole, and
 //! never less than what is recorded as synced.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
 use std::path::{Path, PathBuf};
 
 use super::frame::{FILE_HEADER_BYTES, LogKind};
