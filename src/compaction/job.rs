@@ -7,7 +7,7 @@ use super::{Compaction, Survivors};
 use crate::error::{Error, IoContext, Result};
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::Seq;
-use crate::ledger::{Event, LEVELS};
+use crate::ledger::{Activity, LEVELS};
 use crate::names::FileName;
 use crate::table::{
     FilterState, FinishedTable, ReadPlan, Table, TableCursor, TableEnv, TableSettings, TableWriter,
@@ -163,7 +163,13 @@ impl Outputs<'_> {
                 return Err(Error::corrupt(&table.path(), offset, "a sound filter", reason));
             }
         }
-        self.context.env.ledger.note(Event::TableWritten { with_filter, io });
+        let ledger = &self.context.env.ledger;
+        ledger.table_writes.add(io);
+        ledger.count(Activity {
+            tables_written: 1,
+            filters_built: u64::from(with_filter),
+            ..Activity::default()
+        });
         self.tables.push(Arc::new(table));
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::compaction::{Compaction, JobContext, everything, pick, run, write_tab
 use crate::error::{Error, Result};
 use crate::iter::Direction;
 use crate::key::Seq;
-use crate::ledger::Event;
+use crate::ledger::Activity;
 use crate::memtable::MemtableCursor;
 use crate::names::FileName;
 use crate::sync::{Ordering, spawn};
@@ -181,12 +181,13 @@ impl Core {
         let installed = self.install(edit, &added, false);
         if compaction.moves {
             if installed.is_ok() {
-                self.env.ledger.note(Event::TablesMoved(tables.len() as u64));
+                let tables_moved = tables.len() as u64;
+                self.env.ledger.count(Activity { tables_moved, ..Activity::default() });
             }
             return installed;
         }
         installed.inspect_err(|error| discard(&tables, error))?;
-        self.env.ledger.note(Event::Compaction);
+        self.env.ledger.count(Activity { compactions: 1, ..Activity::default() });
         for (_, live) in &compaction.inputs {
             live.table.make_obsolete();
         }

@@ -7,7 +7,7 @@ use super::queue::{Requests, Writer};
 use super::report::RecoveryReport;
 use crate::error::{Error, Result};
 use crate::key::Seq;
-use crate::ledger::Event;
+use crate::ledger::Activity;
 use crate::memtable::Memtable;
 use crate::names::FileName;
 use crate::options::Options;
@@ -178,7 +178,7 @@ impl Core {
             if flush {
                 view.sealed.pop();
                 // Before anybody who waits for the flush can look at the statistics.
-                self.env.ledger.note(Event::Flush);
+                self.env.ledger.count(Activity { flushes: 1, ..Activity::default() });
             }
             view.version = Arc::new(view.version.with(&edit.removed, added, &self.env.ledger));
             self.view.store(Arc::new(view));

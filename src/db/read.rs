@@ -4,7 +4,7 @@ use super::core::Core;
 use crate::error::Result;
 use crate::filter::KeyHash;
 use crate::key::{EntryKind, Seq};
-use crate::ledger::{Counts, Event, LEVELS, LookupEnd, Outcome, Step, TableStep, Verdict};
+use crate::ledger::{Activity, Counts, LEVELS, Outcome, Step, TableStep, Verdict};
 use crate::sync::Ordering;
 use crate::value::Value;
 use crate::version::LiveTable;
@@ -65,7 +65,8 @@ impl Core {
                 Ok(None) => {}
                 Ok(found) => return Ok(self.end_lookup(found, false)),
                 Err(error) => {
-                    self.env.ledger.note(Event::Lookup(LookupEnd::Failed));
+                    let failed = Activity { lookups: 1, failed: 1, ..Activity::default() };
+                    self.env.ledger.count(failed);
                     return Err(error);
                 }
             }
@@ -75,11 +76,13 @@ impl Core {
 
     fn end_lookup(&self, found: Option<(EntryKind, Value)>, by_memtable: bool) -> Option<Value> {
         let value = found.and_then(|(kind, value)| (kind == EntryKind::Put).then_some(value));
-        let end = if value.is_some() { LookupEnd::Hit } else { LookupEnd::Miss };
-        self.env.ledger.note(Event::Lookup(end));
-        if by_memtable {
-            self.env.ledger.note(Event::MemtableAnswer);
-        }
+        self.env.ledger.count(Activity {
+            lookups: 1,
+            hits: u64::from(value.is_some()),
+            misses: u64::from(value.is_none()),
+            memtable_answers: u64::from(by_memtable),
+            ..Activity::default()
+        });
         value
     }
 }

@@ -7,7 +7,6 @@ use super::core::{Core, Job, UnclosedLog, View};
 use super::queue::{Durability, Request, Writer};
 use crate::batch::{Batch, for_each_change};
 use crate::error::{Error, Result};
-use crate::ledger::Event;
 use crate::memtable::Memtable;
 use crate::names::FileName;
 use crate::sync::{Ordering, sleep};
@@ -72,7 +71,7 @@ impl Core {
             (first, request.ops.as_slice())
         });
         let bytes = writer.log.append(records).map_err(|error| self.judge(error))?;
-        self.env.ledger.note(Event::WalWrite { bytes });
+        self.env.ledger.wal_writes.count(bytes);
         if synced {
             writer.log.sync().map_err(|error| self.judge(error))?;
         }

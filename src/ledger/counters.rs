@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Activity, Counts, Io, LEVELS, Outcome, Stats, TableStep, Verdict};
+use super::{Activity, Counts, Io, LEVELS, Stats, TableStep};
 use crate::sync::{AtomicU64, Mutex, OnceLock, Ordering, available_parallelism, thread_number};
 
 /// `N` counters, kept once for each of a few groups of threads, each group on cache lines of its
@@ -28,12 +28,18 @@ impl<const N: usize> Default for Sharded<N> {
 }
 
 impl<const N: usize> Sharded<N> {
-    fn add(&self, counter: usize, amount: u64) {
+    /// Adds to each counter; most amounts are 0, and cost a comparison at most.
+    #[inline]
+    fn add(&self, amounts: [u64; N]) {
         let shard = &self.0[thread_number() & (self.0.len() - 1)];
-        shard.0[counter].fetch_add(amount, Ordering::Relaxed);
+        for (counter, amount) in shard.0.iter().zip(amounts) {
+            if amount != 0 {
+                counter.fetch_add(amount, Ordering::Relaxed);
+            }
+        }
     }
 
-    fn sum(&self) -> [u64; N] {
+    fn sums(&self) -> [u64; N] {
         let mut sums = [0; N];
         for shard in &self.0 {
             for (sum, counter) in sums.iter_mut().zip(&shard.0) {
@@ -46,110 +52,48 @@ impl<const N: usize> Sharded<N> {
 
 /// The counters of one table at one level.
 #[derive(Debug, Default)]
-pub(crate) struct ProbeCounters(Sharded<11>);
+pub(crate) struct ProbeCounters(Sharded<{ Counts::FIELDS }>);
 
 impl ProbeCounters {
-    /// Counts one step of one lookup.
+    /// Counts one step of one lookup: what an explanation of the lookup would count.
+    #[inline]
     pub(crate) fn count(&self, step: TableStep) {
-        let TableStep::Probed { verdict, block, outcome } = step else {
-            return self.0.add(0, 1);
-        };
-        self.0.add(
-            match outcome {
-                Outcome::TrueNegative => 1,
-                Outcome::TruePositive => 2,
-                Outcome::FalsePositive => 3,
-                Outcome::UnfilteredFound => 4,
-                Outcome::UnfilteredNotFound => 5,
-                Outcome::Failed => 10,
-            },
-            1,
-        );
-        if verdict == Verdict::Degraded {
-            self.0.add(6, 1);
-        }
-        match block {
-            Some(block) if block.from_cache => self.0.add(7, 1),
-            Some(block) => {
-                self.0.add(8, 1);
-                self.0.add(9, block.bytes);
-            }
-            None => {}
-        }
+        self.0.add(Counts::from(step).cells());
     }
 
     fn counts(&self) -> Counts {
-        let [
-            range_pruned,
-            true_negatives,
-            true_positives,
-            false_positives,
-            unfiltered_found,
-            unfiltered_not_found,
-            degraded,
-            cache_hits,
-            disk_reads,
-            disk_read_bytes,
-            failed,
-        ] = self.0.sum();
-        Counts {
-            range_pruned,
-            true_negatives,
-            true_positives,
-            false_positives,
-            unfiltered_found,
-            unfiltered_not_found,
-            failed,
-            degraded,
-            cache_hits,
-            disk_reads,
-            disk_read_bytes,
-        }
+        Counts::from_cells(self.0.sums())
     }
 }
 
-/// Something that happened beside the probing of tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Event {
-    /// A lookup ended.
-    Lookup(LookupEnd),
-    /// A memtable answered the lookup that has ended.
-    MemtableAnswer,
-    Flush,
-    Compaction,
-    TablesMoved(u64),
-    TableWritten {
-        with_filter: bool,
-        io: Io,
-    },
-    ScanRead {
-        bytes: u64,
-    },
-    CompactionRead {
-        bytes: u64,
-    },
-    OpenRead {
-        bytes: u64,
-    },
-    WalWrite {
-        bytes: u64,
-    },
-}
+/// The counters of one kind of reads or writes.
+#[derive(Debug, Default)]
+pub(crate) struct IoCounters(Sharded<{ Io::FIELDS }>);
 
-/// How a lookup ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LookupEnd {
-    Miss = 0,
-    Hit = 1,
-    Failed = 2,
+impl IoCounters {
+    /// Counts one call.
+    pub(crate) fn count(&self, bytes: u64) {
+        self.add(Io { calls: 1, bytes });
+    }
+
+    pub(crate) fn add(&self, io: Io) {
+        self.0.add(io.cells());
+    }
+
+    fn io(&self) -> Io {
+        Io::from_cells(self.0.sums())
+    }
 }
 
 /// The counters of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    lookups: Sharded<4>,
-    reads: Sharded<6>,
-    writes: Sharded<9>,
+    activity: Sharded<{ Activity::FIELDS }>,
+    pub(crate) scan_reads: IoCounters,
+    pub(crate) compaction_reads: IoCounters,
+    pub(crate) open_reads: IoCounters,
+    pub(crate) table_writes: IoCounters,
+    pub(crate) wal_writes: IoCounters,
     tables: Mutex<Tables>,
 }
 
@@ -162,32 +106,10 @@ struct Tables {
 }
 
 impl Ledger {
-    pub(crate) fn note(&self, event: Event) {
-        match event {
-            Event::Lookup(end) => self.lookups.add(end as usize, 1),
-            Event::MemtableAnswer => self.lookups.add(3, 1),
-            Event::ScanRead { bytes } => self.note_read(0, bytes),
-            Event::CompactionRead { bytes } => self.note_read(2, bytes),
-            Event::OpenRead { bytes } => self.note_read(4, bytes),
-            Event::WalWrite { bytes } => {
-                self.writes.add(0, 1);
-                self.writes.add(1, bytes);
-            }
-            Event::Flush => self.writes.add(2, 1),
-            Event::Compaction => self.writes.add(3, 1),
-            Event::TablesMoved(tables) => self.writes.add(4, tables),
-            Event::TableWritten { with_filter, io } => {
-                self.writes.add(5, 1);
-                self.writes.add(6, u64::from(with_filter));
-                self.writes.add(7, io.calls);
-                self.writes.add(8, io.bytes);
-            }
-        }
-    }
-
-    fn note_read(&self, counter: usize, bytes: u64) {
-        self.reads.add(counter, 1);
-        self.reads.add(counter + 1, bytes);
+    /// Counts what was done.
+    #[inline]
+    pub(crate) fn count(&self, done: Activity) {
+        self.activity.add(done.cells());
     }
 
     /// The counters of a table at a level, new ones if it was not there before.
@@ -218,7 +140,7 @@ impl Ledger {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let mut levels = {
+        let levels = {
             let tables = self.tables.lock();
             let mut levels = tables.retired;
             for (level, counters) in tables.live.values().flatten() {
@@ -226,46 +148,21 @@ impl Ledger {
             }
             levels
         };
-        let [misses, hits, failed, memtable_answers] = self.lookups.sum();
-        let [scans, scan_bytes, compactions_read, compaction_bytes, opens, open_bytes] =
-            self.reads.sum();
-        let [
-            wal,
-            wal_bytes,
-            flushes,
-            compactions,
-            tables_moved,
-            tables_written,
-            filters_built,
-            table_calls,
-            table_bytes,
-        ] = self.writes.sum();
         Stats {
-            activity: Activity {
-                lookups: hits + misses + failed,
-                hits,
-                misses,
-                failed,
-                memtable_answers,
-                flushes,
-                compactions,
-                tables_moved,
-                tables_written,
-                filters_built,
-            },
-            levels: std::mem::take(&mut levels),
-            scan_reads: Io { calls: scans, bytes: scan_bytes },
-            compaction_reads: Io { calls: compactions_read, bytes: compaction_bytes },
-            open_reads: Io { calls: opens, bytes: open_bytes },
-            table_writes: Io { calls: table_calls, bytes: table_bytes },
-            wal_writes: Io { calls: wal, bytes: wal_bytes },
+            activity: Activity::from_cells(self.activity.sums()),
+            levels,
+            scan_reads: self.scan_reads.io(),
+            compaction_reads: self.compaction_reads.io(),
+            open_reads: self.open_reads.io(),
+            table_writes: self.table_writes.io(),
+            wal_writes: self.wal_writes.io(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BlockFetch, Step};
+    use super::super::{BlockFetch, Outcome, Verdict};
     use super::*;
 
     fn probed(verdict: Verdict, outcome: Outcome, from_cache: Option<bool>) -> TableStep {
@@ -288,7 +185,7 @@ mod tests {
         let mut explained = Counts::default();
         for step in steps {
             ledger.counters(7, 2).count(step);
-            explained += Counts::from(&Step::Table { id: 7, level: 2, step });
+            explained += Counts::from(step);
         }
         ledger.counters(7, 3).count(TableStep::RangePruned);
         assert_eq!(ledger.stats().levels[2], explained);
@@ -310,8 +207,8 @@ mod tests {
                 scope.spawn(|| {
                     for i in 0..10_000 {
                         counters.count(TableStep::RangePruned);
-                        let end = if i % 2 == 0 { LookupEnd::Hit } else { LookupEnd::Miss };
-                        ledger.note(Event::Lookup(end));
+                        let done = Activity { lookups: 1, hits: i % 2, ..Activity::default() };
+                        ledger.count(done);
                     }
                 });
             }

@@ -118,28 +118,37 @@ impl Explanation {
 
 impl From<&Step> for Counts {
     fn from(step: &Step) -> Self {
-        let mut counts = Self::default();
         match *step {
-            Step::Memtable { .. } => {}
-            Step::Table { step: TableStep::RangePruned, .. } => counts.range_pruned += 1,
-            Step::Table { step: TableStep::Probed { verdict, block, outcome }, .. } => {
-                match outcome {
-                    Outcome::TrueNegative => counts.true_negatives += 1,
-                    Outcome::TruePositive => counts.true_positives += 1,
-                    Outcome::FalsePositive => counts.false_positives += 1,
-                    Outcome::UnfilteredFound => counts.unfiltered_found += 1,
-                    Outcome::UnfilteredNotFound => counts.unfiltered_not_found += 1,
-                    Outcome::Failed => counts.failed += 1,
-                }
-                counts.degraded += u64::from(verdict == Verdict::Degraded);
-                match block {
-                    Some(block) if block.from_cache => counts.cache_hits += 1,
-                    Some(block) => {
-                        counts.disk_reads += 1;
-                        counts.disk_read_bytes += block.bytes;
-                    }
-                    None => {}
-                }
+            Step::Memtable { .. } => Self::default(),
+            Step::Table { step, .. } => step.into(),
+        }
+    }
+}
+
+impl From<TableStep> for Counts {
+    #[inline]
+    fn from(step: TableStep) -> Self {
+        let mut counts = Self::default();
+        let TableStep::Probed { verdict, block, outcome } = step else {
+            counts.range_pruned = 1;
+            return counts;
+        };
+        let counter = match outcome {
+            Outcome::TrueNegative => &mut counts.true_negatives,
+            Outcome::TruePositive => &mut counts.true_positives,
+            Outcome::FalsePositive => &mut counts.false_positives,
+            Outcome::UnfilteredFound => &mut counts.unfiltered_found,
+            Outcome::UnfilteredNotFound => &mut counts.unfiltered_not_found,
+            Outcome::Failed => &mut counts.failed,
+        };
+        *counter = 1;
+        counts.degraded = u64::from(verdict == Verdict::Degraded);
+        if let Some(block) = block {
+            if block.from_cache {
+                counts.cache_hits = 1;
+            } else {
+                counts.disk_reads = 1;
+                counts.disk_read_bytes = block.bytes;
             }
         }
         counts

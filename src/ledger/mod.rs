@@ -11,7 +11,7 @@ mod explain;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
-pub(crate) use counters::{Event, Ledger, LookupEnd, ProbeCounters};
+pub(crate) use counters::{Ledger, ProbeCounters};
 pub use explain::{BlockFetch, Explanation, Outcome, Step, TableStep, Verdict};
 
 /// The number of levels, L0 included.
@@ -23,6 +23,20 @@ macro_rules! counts {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         #[non_exhaustive]
         pub struct $name { $($(#[$field_doc])* pub $field: u64,)* }
+
+        impl $name {
+            pub(crate) const FIELDS: usize = [$(stringify!($field)),*].len();
+
+            /// The fields, in the order of their declaration.
+            fn cells(self) -> [u64; Self::FIELDS] {
+                [$(self.$field),*]
+            }
+
+            fn from_cells(cells: [u64; Self::FIELDS]) -> Self {
+                let [$($field),*] = cells;
+                Self { $($field),* }
+            }
+        }
 
         impl AddAssign for $name {
             fn add_assign(&mut self, other: Self) {

@@ -13,7 +13,6 @@ use super::reader::Table;
 use crate::error::Result;
 use crate::iter::{Cursor, Direction};
 use crate::key::EntryRef;
-use crate::ledger::Event;
 use crate::value::Value;
 
 /// A compaction reads this many bytes at once.
@@ -105,7 +104,7 @@ impl TableCursor {
                     Some(block) => block,
                     None => {
                         let length = handle.length + TRAILER_BYTES as u64;
-                        self.table.env().ledger.note(Event::ScanRead { bytes: length });
+                        self.table.env().ledger.scan_reads.count(length);
                         let bytes = self.table.read(handle.offset, length)?;
                         self.table.verify_block(&bytes.into(), handle)?
                     }
@@ -139,7 +138,7 @@ impl TableCursor {
         }
         let data_left = self.table.index().data_end().saturating_sub(handle.offset);
         let ask = READAHEAD_BYTES.min(data_left).max(length);
-        self.table.env().ledger.note(Event::CompactionRead { bytes: ask });
+        self.table.env().ledger.compaction_reads.count(ask);
         self.ahead = (handle.offset, self.table.read(handle.offset, ask)?.into());
         Ok(self.ahead.1.slice(..length as usize))
     }

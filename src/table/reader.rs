@@ -20,7 +20,7 @@ use crate::codec::u32_at;
 use crate::error::{Error, IoContext, Result};
 use crate::filter::{Filter, KeyHash};
 use crate::key::Seq;
-use crate::ledger::{BlockFetch, Event, Ledger, Verdict};
+use crate::ledger::{BlockFetch, Ledger, Verdict};
 use crate::names::FileName;
 use crate::sealed::SealedBytes;
 use crate::sync::{AtomicBool, Ordering};
@@ -103,7 +103,7 @@ impl Table {
             file.read_exact_at(buffer, meta.index_offset)
         })
         .context(format!("read {tail_length} bytes at offset {}", meta.index_offset), &path)?;
-        env.ledger.note(Event::OpenRead { bytes: tail_length as u64 });
+        env.ledger.open_reads.count(tail_length as u64);
 
         let footer_offset = length - FOOTER_BYTES as u64;
         let footer_bytes = tail.get(tail_length - FOOTER_BYTES..).unwrap_or_default();
@@ -395,7 +395,7 @@ fn load_filter(
     }
     let length = handle.length as usize + TRAILER_BYTES;
     let memory = SealedBytes::filled(length, |buffer| file.read_exact_at(buffer, handle.offset));
-    env.ledger.note(Event::OpenRead { bytes: length as u64 });
+    env.ledger.open_reads.count(length as u64);
     let loaded = memory.map_err(|e| format!("it cannot be read: {e}")).and_then(|memory| {
         let length = check_block(&memory, BlockType::Filter, meta.id, handle.offset)
             .map_err(|found| format!("its checksum does not match: {found}"))?
