@@ -243,7 +243,9 @@ impl Run {
                     self.by_memtable += 1;
                 }
                 Step::Table {
-                    step: TableStep::Probed { verdict, block, outcome }, level, ..
+                    step: TableStep::Probed { verdict, block, outcome, .. },
+                    level,
+                    ..
                 } => {
                     probed += 1;
                     assert!(level < criba::LEVELS);

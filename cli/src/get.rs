@@ -13,6 +13,7 @@ pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
     /// The key; \xNN stands for a byte
+    #[arg(allow_hyphen_values = true)]
     key: OsString,
     /// Print the value's bytes as they are, without a newline after them
     #[arg(long)]

@@ -29,7 +29,7 @@ pub use failure::{Failure, Result};
 /// An embedded key-value store for lookups that mostly miss, at the command line.
 ///
 /// Keys and values on the command line and in what is printed are text in which any byte may stand
-/// as \xNN.
+/// as \xNN. A backslash that begins no \xNN stands for itself.
 #[derive(Debug, Parser)]
 #[command(
     name = "criba",

@@ -12,8 +12,10 @@ pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
     /// The key; \xNN stands for a byte
+    #[arg(allow_hyphen_values = true)]
     key: OsString,
     /// The value; \xNN stands for a byte
+    #[arg(allow_hyphen_values = true)]
     value: OsString,
 }
 

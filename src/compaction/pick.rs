@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 
 use crate::ledger::LEVELS;
+use crate::table::FilterState;
 use crate::version::{LiveTable, Version};
 
 /// How much larger a level is than the one above it.
@@ -137,12 +138,14 @@ fn pick_from_level(version: &Version, level: usize, busy: &HashSet<u64>) -> Opti
     })
 }
 
-/// Everything, into the last level; `None` if it is one run already, without anything to drop.
+/// Everything, into the last level; `None` if it is one run already, without anything to drop or a
+/// filter to mend.
 pub(crate) fn everything(version: &Version) -> Option<Compaction> {
     let inputs: Vec<_> = version.tables().map(|(level, live)| (level, live.clone())).collect();
     let compact = inputs.iter().all(|(level, live)| {
         let meta = live.table.meta();
-        *level == LAST && meta.tombstones == 0 && meta.keys == meta.entries
+        let sound = !matches!(live.table.filter(), FilterState::Degraded(_));
+        *level == LAST && meta.tombstones == 0 && meta.keys == meta.entries && sound
     });
     (!compact).then_some(Compaction { inputs, output_level: LAST, moves: false })
 }

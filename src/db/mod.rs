@@ -213,7 +213,9 @@ impl Db {
     }
 
     /// Flushes, and merges everything into one run on the last level, without tombstones or
-    /// overwritten values but for those that snapshots see. Needs room for a second copy meanwhile.
+    /// overwritten values but for those that snapshots see, and with a new filter for every table.
+    /// Needs room for a second copy meanwhile. What is one such run already, with sound filters, is
+    /// left as it is.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).

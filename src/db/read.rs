@@ -102,12 +102,14 @@ fn probe(
     let verdict = table.verdict(hash);
     if verdict == Verdict::No {
         let outcome = Outcome::TrueNegative;
-        return (TableStep::Probed { verdict, block: None, outcome }, Ok(None));
+        return (TableStep::Probed { verdict, block: None, outcome, found: None }, Ok(None));
     }
     let (block, found) = table.search(key, seq);
     let outcome = match &found {
         Ok(found) => Outcome::of_read(verdict, found.holds_key),
         Err(_) => Outcome::Failed,
     };
-    (TableStep::Probed { verdict, block, outcome }, found.map(|found| found.version))
+    let version = found.map(|found| found.version);
+    let found = version.as_ref().ok().and_then(|version| version.as_ref().map(|(kind, _)| *kind));
+    (TableStep::Probed { verdict, block, outcome, found }, version)
 }

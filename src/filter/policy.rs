@@ -48,7 +48,7 @@ impl FilterPolicy {
             // 2^-64 is where the number of probes would pass what the format holds.
             Sizing::Rate(p) if p.is_finite() && 2_f64.powi(-64) <= p && p < 1.0 => Ok(()),
             Sizing::Rate(p) => Err(format!(
-                "a false-positive rate lies between 2^-64 and 1, both exclusive; {p} does not"
+                "a false-positive rate is at least 2^-64 and less than 1; {p:e} is not"
             )),
             Sizing::BitsPerKey(b) if b.is_finite() && b > 0.0 && b <= 64.0 => Ok(()),
             Sizing::BitsPerKey(b) => {

@@ -167,7 +167,7 @@ mod tests {
 
     fn probed(verdict: Verdict, outcome: Outcome, from_cache: Option<bool>) -> TableStep {
         let block = from_cache.map(|from_cache| BlockFetch { offset: 0, bytes: 100, from_cache });
-        TableStep::Probed { verdict, block, outcome }
+        TableStep::Probed { verdict, block, outcome, found: None }
     }
 
     #[test]

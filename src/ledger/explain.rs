@@ -75,6 +75,9 @@ pub enum TableStep {
         block: Option<BlockFetch>,
         /// How it ended.
         outcome: Outcome,
+        /// What the table has for the key that this lookup may see; `None` also for a key that it
+        /// holds in versions only that are newer than the snapshot read from.
+        found: Option<EntryKind>,
     },
 }
 
@@ -129,7 +132,7 @@ impl From<TableStep> for Counts {
     #[inline]
     fn from(step: TableStep) -> Self {
         let mut counts = Self::default();
-        let TableStep::Probed { verdict, block, outcome } = step else {
+        let TableStep::Probed { verdict, block, outcome, .. } = step else {
             counts.range_pruned = 1;
             return counts;
         };
@@ -171,7 +174,7 @@ impl fmt::Display for Step {
             }
             Self::Table { id, level, step } => {
                 write!(f, "L{level} table {id}: ")?;
-                let TableStep::Probed { verdict, block, outcome } = step else {
+                let TableStep::Probed { verdict, block, outcome, found } = step else {
                     return f.write_str("range-pruned, its keys do not reach this one");
                 };
                 f.write_str(match verdict {
@@ -184,14 +187,21 @@ impl fmt::Display for Step {
                     let source = if block.from_cache { "from the cache" } else { "by a disk read" };
                     write!(f, ", block of {} bytes at {} {source}", block.bytes, block.offset)?;
                 }
-                f.write_str(match outcome {
-                    Outcome::TrueNegative => ", nothing read (true negative)",
-                    Outcome::TruePositive => ", holds the key (true positive)",
-                    Outcome::FalsePositive => ", does not hold the key (false positive)",
-                    Outcome::UnfilteredFound => ", holds the key",
-                    Outcome::UnfilteredNotFound => ", does not hold the key",
-                    Outcome::Failed => ", which failed",
-                })
+                let holds = match found {
+                    Some(EntryKind::Put) => "holds the key",
+                    Some(EntryKind::Delete) => "holds a tombstone",
+                    None => "holds newer versions only",
+                };
+                match outcome {
+                    Outcome::TrueNegative => write!(f, ", nothing read (true negative)"),
+                    Outcome::TruePositive => write!(f, ", {holds} (true positive)"),
+                    Outcome::FalsePositive => {
+                        write!(f, ", does not hold the key (false positive)")
+                    }
+                    Outcome::UnfilteredFound => write!(f, ", {holds}"),
+                    Outcome::UnfilteredNotFound => write!(f, ", does not hold the key"),
+                    Outcome::Failed => write!(f, ", which failed"),
+                }
             }
         }
     }

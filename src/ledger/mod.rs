@@ -79,7 +79,8 @@ macro_rules! counts {
 counts! {
     /// What lookups met at tables: at one table, at one level, in one lookup or in all.
     Counts {
-        /// Tables passed over because their key range does not cover the key.
+        /// Tables passed over because their key range does not cover the key. On L0 every table is
+        /// considered, on each level below one at most: the first that does not end before the key.
         range_pruned,
         /// The filter said no: nothing was read.
         true_negatives,

@@ -89,10 +89,18 @@ impl VfsFile for RealFile {
 /// within one process too.
 #[derive(Debug)]
 struct RealLock {
-    _file: File,
+    file: File,
 }
 
 impl FileLock for RealLock {}
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child that is just being spawned holds a copy of the
+        // descriptor until it runs its program, and the lock with it. Unlocking is for all copies.
+        let _ = self.file.unlock();
+    }
+}
 
 impl Vfs for RealVfs {
     fn create(&self, path: &Path, _kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
@@ -152,7 +160,7 @@ impl Vfs for RealVfs {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Box::new(RealLock { _file: file })),
+            Ok(()) => Ok(Box::new(RealLock { file })),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(e)) => Err(e),
         }
@@ -209,6 +217,24 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         drop(first);
         RealVfs.lock(&path).map(drop)
+    }
+
+    /// Between fork and exec a child holds a copy of every descriptor.
+    #[test]
+    fn a_lock_is_let_go_while_other_threads_spawn_processes() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("LOCK");
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let _ = std::process::Command::new("true").status();
+                }
+            });
+            let locked = (0..20_000).try_for_each(|_| RealVfs.lock(&path).map(drop));
+            done.store(true, Ordering::Relaxed);
+            locked
+        })
     }
 
     #[test]

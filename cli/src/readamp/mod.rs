@@ -33,19 +33,24 @@ use crate::{Answer, tell};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How many keys to make up and load
-    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "present")]
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["present", "absent"])]
     n: u64,
     /// How many present keys to look up, and again how many absent ones [default: each key once]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     lookups: Option<u64>,
     /// Fixes everything random; the same seed gives the same counts
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The filters' false-positive rate [default: 0.01]
-    #[arg(long, value_name = "RATE", conflicts_with = "bits_per_key")]
+    #[arg(
+        long,
+        value_name = "RATE",
+        conflicts_with = "bits_per_key",
+        allow_negative_numbers = true
+    )]
     fpr: Option<f64>,
-    /// The filters' size instead; 0 for no filters
-    #[arg(long, value_name = "BITS")]
+    /// The filters' size, instead of --fpr; 0 for no filters
+    #[arg(long, value_name = "BITS", allow_negative_numbers = true)]
     bits_per_key: Option<f64>,
     /// The block cache; 0 for none, so that every block asked for is a disk read
     #[arg(long, value_name = "BYTES", default_value_t = 0)]

@@ -17,16 +17,24 @@ pub(super) fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
 
 fn print_setup(report: &Report, out: &mut dyn Write) -> Result<()> {
     let setup = &report.setup;
-    let [absent, _, absent_unfiltered, _] = per_lookup(report, &report.total());
+    let per_lookup = per_lookup(report, &report.total());
+    for (keys, with, without) in [("absent", 0, 2), ("present", 1, 3)] {
+        if let (Some(with), Some(without)) = (per_lookup[with], per_lookup[without]) {
+            let avoided = (without > 0.0).then(|| 1.0 - with / without);
+            writeln!(
+                out,
+                "Looking up {keys:<7} keys: {without:.4} disk reads each without filters, {with:.4} with \
+                 them; {} avoided.",
+                percent(avoided)
+            )?;
+        }
+    }
     writeln!(
         out,
-        "The filters avoided {} of {} disk reads ({}).\n\
-         Looking up an absent key cost {:.4} disk reads; without filters it cost {:.4}.\n",
+        "In all the filters avoided {} of {} disk reads ({}).\n",
         thousands(report.reads_avoided.max(0).unsigned_abs()),
         thousands(report.disk_reads_unfiltered),
         percent(ratio(report.reads_avoided as f64, report.disk_reads_unfiltered)),
-        absent.unwrap_or(0.0),
-        absent_unfiltered.unwrap_or(0.0),
     )?;
     writeln!(
         out,
