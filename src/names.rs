@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 /// that start below it cannot overflow.
 pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 
+/// The greatest number that an opening accepts, so that there is room above it for all that the open
+/// store will count: what it writes, the next opening must be able to read.
+pub(crate) const MAX_FOUND_NUMBER: u64 = MAX_NUMBER / 2;
+
 /// A file of the store. Numbers come from one counter, and no two files share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum FileName {

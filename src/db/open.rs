@@ -16,7 +16,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::iter::Direction;
 use crate::ledger::Ledger;
 use crate::memtable::{Memtable, MemtableCursor};
-use crate::names::FileName;
+use crate::names::{FileName, MAX_FOUND_NUMBER};
 use crate::options::Options;
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, Swap,
@@ -98,6 +98,10 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
         })
     };
     let highest = listing.numbers(|name| name.number()).max().unwrap_or(0);
+    if highest > MAX_FOUND_NUMBER {
+        let expected = format!("files with numbers up to {MAX_FOUND_NUMBER}");
+        return Err(Error::corrupt(dir, 0, expected, format!("one with number {highest}")));
+    }
     let next_file = AtomicU64::new(highest + 1);
     let (env, mut recovered) = match read_current(vfs.as_ref(), dir)? {
         None => {

@@ -303,6 +303,11 @@ impl DecodedBlock {
         self.entries.len()
     }
 
+    /// The entries' sequence numbers.
+    pub(crate) fn seqs(&self) -> impl Iterator<Item = Seq> {
+        self.entries.iter().map(|entry| entry.seq)
+    }
+
     pub(crate) fn entry(&self, number: usize) -> Option<EntryRef<'_>> {
         let entry = self.entries.get(number)?;
         Some(EntryRef {

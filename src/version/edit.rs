@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::codec::{Fields, PutFields};
 use crate::key::Seq;
 use crate::ledger::LEVELS;
-use crate::names::MAX_NUMBER;
+use crate::names::MAX_FOUND_NUMBER;
 use crate::table::TableMeta;
 
 const ADDED: u8 = 1;
@@ -145,7 +145,7 @@ impl TableSet {
             ("sequence number", self.flushed_seq),
             ("file number", self.next_file),
         ] {
-            if value > MAX_NUMBER {
+            if value > MAX_FOUND_NUMBER {
                 return Err(format!("a {counter} of {value}"));
             }
         }
@@ -155,6 +155,7 @@ impl TableSet {
                 && meta.max_seq <= self.flushed_seq
                 && 0 < meta.keys
                 && meta.keys <= meta.entries
+                && meta.entries <= meta.size
                 && meta.index_offset < meta.size
                 && meta.id < self.next_file;
             if !sound {
@@ -234,6 +235,7 @@ mod tests {
             (1, TableMeta { keys: 0, ..meta(6, b"x", b"y") }),     // no keys
             (1, TableMeta { max_seq: 11, ..meta(6, b"x", b"y") }), // newer than flushed
             (1, TableMeta { index_offset: 1000, ..meta(6, b"x", b"y") }), // no room for an index
+            (1, TableMeta { entries: 1001, ..meta(6, b"x", b"y") }), // more than its bytes can hold
             (1, meta(9, b"x", b"y")),                              // a number not yet given
             (1, meta(6, b"y", b"x")),                              // range upside down
         ] {
