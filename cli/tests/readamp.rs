@@ -146,6 +146,13 @@ fn small_numbers() {
     );
 }
 
+/// Files come in pairs; one alone is not passed over, whatever else is asked.
+#[test]
+fn an_absent_file_alone_is_wrong_usage() {
+    let output = run("readamp --n 50 --absent nofile");
+    assert_eq!(output.code, 2, "{}", output.err);
+}
+
 /// More lookups than keys: the keys come round again.
 #[test]
 fn lookups_are_as_many_as_asked() {
