@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
+use criba::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use flate2::read::MultiGzDecoder;
 
 use crate::failure::{Failure, Result};
@@ -42,6 +43,17 @@ impl<'a> Lines<'a> {
         }
         Ok(())
     }
+}
+
+/// Refuses a key or value that no store takes, and names the line that it is on.
+pub(crate) fn check_lengths(path: &Path, line: u64, key: &[u8], value: &[u8]) -> Result<()> {
+    for (what, bytes, limit) in [("key", key, MAX_KEY_BYTES), ("value", value, MAX_VALUE_BYTES)] {
+        if bytes.len() > limit {
+            let expected = format!("a {what} of at most {limit} bytes on line {line}");
+            return Err(Failure::unfit(path, expected, format!("one of {}", bytes.len())));
+        }
+    }
+    Ok(())
 }
 
 /// What stands before the first TAB of a line, and after it if there is one.

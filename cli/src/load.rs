@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use criba::Batch;
 
 use crate::failure::{Failure, Result};
-use crate::lines::{Lines, split_at_tab};
+use crate::lines::{Lines, check_lengths, split_at_tab};
 use crate::{Answer, store, text};
 
 /// Write the keys and values of a file, key TAB value a line; makes the store if there is none
@@ -34,7 +34,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
             let found = "a line without a TAB";
             Failure::unfit(&args.file, format!("key TAB value on line {number}"), found)
         })?;
-        batch.put(text::unescaped(key), text::unescaped(value));
+        let (key, value) = (text::unescaped(key), text::unescaped(value));
+        check_lengths(&args.file, number, &key, &value)?;
+        batch.put(key, value);
         bytes += line.len();
         count += 1;
         if bytes >= BATCH_BYTES {

@@ -120,6 +120,14 @@ fn load_names_the_line_that_is_wrong() {
         line,
         format!("criba: {file}: expected key TAB value on line 2, found a line without a TAB\n")
     );
+    fs::write(&file, format!("a\t1\n{}\t2\n", "k".repeat(65_536))).expect("a file");
+    let line = run(&format!("load {} {file}", store.display())).error(3);
+    assert_eq!(
+        line,
+        format!(
+            "criba: {file}: expected a key of at most 65535 bytes on line 2, found one of 65536\n"
+        )
+    );
 
     let no_gzip = dir.path().join("lines.gz");
     fs::write(&no_gzip, "a\t1\n").expect("a file");

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::failure::{Failure, Result};
-use crate::lines::{Lines, split_at_tab};
+use crate::lines::{Lines, check_lengths, split_at_tab};
 
 /// Keys that are loaded, and keys that are not.
 #[derive(Debug, Clone, Default)]
@@ -74,8 +74,9 @@ impl Input {
             ..Self::default()
         };
         let mut present = BTreeMap::new();
-        Lines::open(present_file)?.for_each(|_, line| {
+        Lines::open(present_file)?.for_each(|number, line| {
             let (key, value) = split_at_tab(line);
+            check_lengths(present_file, number, key, value.unwrap_or_default())?;
             let before = present.insert(key.to_vec(), value.unwrap_or_default().to_vec());
             input.present_repeated += u64::from(before.is_some());
             Ok(())
