@@ -290,3 +290,24 @@ fn equal_runs_write_equal_bytes() {
     drop(options().seed(2).open(&other).unwrap());
     assert_ne!(contents(&one), contents(&other));
 }
+
+/// Tables that overlap nothing could move down as they are; small ones are merged all the same, or
+/// a store that is written to little and often would fill with them.
+#[test]
+fn small_tables_do_not_pile_up() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let options = || options().table_bytes(1 << 20);
+    for number in 0..200_u32 {
+        let db = options().open(&dir).unwrap();
+        db.put(number.to_be_bytes(), "value").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+    }
+    let db = options().open(&dir).unwrap();
+    check_levels(&db);
+    assert_eq!(all(&db).len(), 200);
+    let tables = db.tables().len();
+    println!("{tables} tables after 200 flushes of one key each");
+    assert!(tables <= 12, "{tables} tables");
+}

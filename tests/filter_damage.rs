@@ -236,3 +236,28 @@ fn a_filter_that_cannot_be_read_costs_reads_and_no_more() {
     db.compact().unwrap();
     assert!(db.tables().iter().all(|table| matches!(table.filter, FilterInfo::Active { .. })));
 }
+
+/// Even a store that is one run already is rewritten, when a filter of it is degraded.
+#[test]
+fn compact_gives_a_degraded_table_a_new_filter() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let _ = two_tables(&dir);
+    let db = options().open(&dir).unwrap();
+    db.compact().unwrap();
+    db.close().unwrap();
+    let [path] = files_with(&dir, "sst").try_into().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = filter_block(&bytes).start + 130;
+    bytes[at] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let db = options().open(&dir).unwrap();
+    assert!(matches!(db.tables()[0].filter, FilterInfo::Degraded { .. }));
+    db.compact().unwrap();
+    assert!(matches!(db.tables()[0].filter, FilterInfo::Active { .. }));
+    for (table, number) in (0..2).flat_map(|table| (0..KEYS).map(move |number| (table, number))) {
+        let expected = format!("value {table} {number:03}");
+        assert_eq!(db.get(key(table, number)).unwrap().unwrap(), expected);
+    }
+    assert_eq!(db.stats().total().degraded, 0);
+}
