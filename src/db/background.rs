@@ -29,10 +29,10 @@ impl Core {
         if self.is_inline() {
             return Ok(());
         }
-        let flusher = (0, "criba-flush".to_owned(), Job::Flush);
+        let flusher = ("criba-flush".to_owned(), Job::Flush);
         let compactors = (1..=self.options.background_threads)
-            .map(|number| (number, format!("criba-compact-{number}"), Job::Compaction));
-        for (_, name, job) in std::iter::once(flusher).chain(compactors) {
+            .map(|number| (format!("criba-compact-{number}"), Job::Compaction));
+        for (name, job) in std::iter::once(flusher).chain(compactors) {
             let core = Arc::clone(self);
             let thread = spawn(&name, move || core.work(job)).map_err(|source| Error::Io {
                 action: format!("start the thread {name}"),

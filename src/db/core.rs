@@ -102,10 +102,7 @@ impl Core {
 
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_open()?;
-        match self.poison.get() {
-            Some(cause) => Err(Error::Poisoned { cause: Arc::clone(cause) }),
-            None => Ok(()),
-        }
+        self.check_poison()
     }
 
     /// Refuses all writes from now on, because of `cause`; gives the error to pass on.

@@ -170,7 +170,8 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
         threads: Mutex::new(Vec::new()),
         options,
     });
-    core.start_threads()?;
+    // Threads that did start hold the store, and with it the lock; they end with it.
+    core.start_threads().inspect_err(|_| drop(core.close()))?;
     if core.is_inline() {
         // A compaction that fails here fails again where it is next due, and says so there.
         let _ = core.compact_while_due();
