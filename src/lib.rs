@@ -65,6 +65,7 @@ mod compaction;
 mod db;
 mod error;
 mod filter;
+mod inspect;
 mod iter;
 mod key;
 mod ledger;
@@ -82,13 +83,13 @@ mod wal;
 pub use batch::Batch;
 pub use db::{Db, Durability, Range, RecoveryReport, Snapshot, TableInfo};
 pub use error::{Error, Result};
-pub use filter::{FilterPolicy, Geometry};
+pub use filter::{Allocation, FilterKind, FilterPolicy, Geometry, KeyHash};
+pub use inspect::{FilterInfo, IndexEntry, TableEntry, TableFile, TableProperties};
 pub use key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use ledger::{
     Activity, BlockFetch, Counts, Explanation, Io, LEVELS, Outcome, Stats, Step, TableStep, Verdict,
 };
 pub use options::Options;
-pub use table::{FilterInfo, IndexEntry, TableEntry, TableFile, TableProperties};
 pub use value::Value;
 pub use wal::LostTail;
 

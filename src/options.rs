@@ -86,7 +86,8 @@ impl Options {
         self
     }
 
-    /// The filters that tables get when they are written. Default: a false-positive rate of 1 %.
+    /// The filters that tables get when they are written. Default: [`FilterPolicy::default`],
+    /// blocked filters over a keyed hash, 10 bits a key in the average.
     pub fn filter(mut self, policy: FilterPolicy) -> Self {
         self.filter = policy;
         self
@@ -170,7 +171,7 @@ impl Options {
         self
     }
 
-    /// Fixes what is otherwise random in a new store (its id), so that two runs of the same calls
+    /// Fixes what is otherwise random in a new store (its id and the key of its hash), so that two runs of the same calls
     /// with [`background_threads(0)`](Self::background_threads) write the same bytes.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -208,7 +209,7 @@ impl Options {
     }
 
     pub(crate) fn table_settings(&self) -> TableSettings {
-        TableSettings { block_bytes: self.block_bytes, filter: self.filter }
+        TableSettings { block_bytes: self.block_bytes, filter: self.filter.recipe() }
     }
 
     pub(crate) fn pick_settings(&self) -> PickSettings {

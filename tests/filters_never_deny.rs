@@ -70,7 +70,7 @@ fn ask(dir: &Path, db: &Db, shape: Shape<'_>, asked: &mut Asked) {
 /// As the documentation of `FilterPolicy` says it.
 fn with_best_k(keys: u64, m: f64) -> Geometry {
     let k = (m / keys as f64 * std::f64::consts::LN_2).round().max(1.0);
-    Geometry { m: m as u64, k: k as u32 }
+    Geometry { m: m as u64, k: k as u32, wide: 0 }
 }
 
 fn for_rate(keys: u64, rate: f64) -> Geometry {
@@ -125,14 +125,15 @@ fn churn(policy: FilterPolicy, shape: Shape<'_>, seed: u64) -> Asked {
 
 #[test]
 fn no_key_of_any_table_is_ever_denied() {
-    let fixed = Geometry { m: 997, k: 4 };
+    let fixed = Geometry { m: 997, k: 4, wide: 0 };
+    let classic = FilterPolicy::classic();
     let policies: [(FilterPolicy, Shape<'_>); 6] = [
-        (FilterPolicy::default(), &|keys| for_rate(keys, 0.01)),
-        (FilterPolicy::rate(0.3), &|keys| for_rate(keys, 0.3)),
-        (FilterPolicy::rate(1e-6), &|keys| for_rate(keys, 1e-6)),
-        (FilterPolicy::bits_per_key(2.3), &|keys| with_best_k(keys, (keys as f64 * 2.3).ceil())),
-        (FilterPolicy::bits_per_key(17.0), &|keys| with_best_k(keys, (keys as f64 * 17.0).ceil())),
-        (FilterPolicy::geometry(fixed), &move |_| fixed),
+        (classic, &|keys| for_rate(keys, 0.01)),
+        (classic.with_rate(0.3), &|keys| for_rate(keys, 0.3)),
+        (classic.with_rate(1e-6), &|keys| for_rate(keys, 1e-6)),
+        (classic.with_bits_per_key(2.3), &|keys| with_best_k(keys, (keys as f64 * 2.3).ceil())),
+        (classic.with_bits_per_key(17.0), &|keys| with_best_k(keys, (keys as f64 * 17.0).ceil())),
+        (classic.with_geometry(997, 4), &move |_| fixed),
     ];
     let seed = 77;
     let mut keys = 0;

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use criba::{
-    Batch, Db, EntryKind, Error, FilterInfo, FilterPolicy, Geometry, Options, TableEntry,
-    TableFile, Verdict,
+    Batch, Db, EntryKind, Error, FilterInfo, FilterPolicy, Options, TableEntry, TableFile, Verdict,
 };
 
 /// Where the repository is.
@@ -247,7 +246,7 @@ fn the_reader_and_the_library_agree_on_odd_tables() {
     let odd = [
         options(3).filter(FilterPolicy::none()).block_bytes(64),
         options(4).filter(FilterPolicy::bits_per_key(64.0)).block_bytes(1 << 20),
-        options(5).filter(FilterPolicy::geometry(Geometry { m: 1, k: 64 })),
+        options(5).filter(FilterPolicy::default().with_geometry(1, 64)),
     ];
     for options in odd {
         let dir = tempfile::tempdir().unwrap();
@@ -370,7 +369,7 @@ fn the_worked_example_is_read_as_it_says() {
     let FilterInfo::Active { geometry, predicted_rate, .. } = table.filter() else {
         panic!("{:?}", table.filter());
     };
-    assert_eq!(geometry, Geometry { m: 29, k: 7 });
+    assert_eq!((geometry.m, geometry.k), (29, 7));
     assert!((predicted_rate - 55.0 / 841.0).abs() < 1e-12);
     Compared::default().table(&path, 1000);
 }

@@ -8,8 +8,8 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use criba::{
-    Batch, Counts, Db, Durability, FilterPolicy, Geometry, Options, Outcome, Range, Snapshot,
-    Stats, Step, TableStep, Verdict,
+    Batch, Counts, Db, Durability, FilterPolicy, Options, Outcome, Range, Snapshot, Stats, Step,
+    TableStep, Verdict,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -33,7 +33,7 @@ impl Config {
         let policy = match self.filter {
             0 => FilterPolicy::rate(0.3),
             1 => FilterPolicy::bits_per_key(3.5),
-            2 => FilterPolicy::geometry(Geometry { m: 100, k: 3 }),
+            2 => FilterPolicy::default().with_geometry(100, 3),
             3 => FilterPolicy::none(),
             _ => FilterPolicy::default(),
         };

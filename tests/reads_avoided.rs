@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use criba::vfs::{CountingVfs, FileCounts, FileKind, Operation};
-use criba::{Counts, Db, FilterPolicy, Geometry, Options};
+use criba::{Counts, Db, FilterPolicy, Options};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -23,7 +23,7 @@ fn options() -> Options {
         .auto_compaction(false)
         .cache_bytes(0)
         .block_bytes(512)
-        .filter(FilterPolicy::rate(0.05))
+        .filter(FilterPolicy::classic().with_rate(0.05))
 }
 
 impl Counted {
@@ -178,15 +178,14 @@ fn one_false_positive_costs_exactly_one_read() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");
     {
-        let db =
-            options().filter(FilterPolicy::geometry(Geometry { m: 64, k: 1 })).open(&dir).unwrap();
+        let db = options().filter(FilterPolicy::default().with_geometry(64, 1)).open(&dir).unwrap();
         for number in 0..200 {
             db.put(key(number), "value").unwrap();
         }
         db.close().unwrap();
     }
     // 200 keys in 64 bits: nearly every absent key passes.
-    let full = options().filter(FilterPolicy::geometry(Geometry { m: 64, k: 1 }));
+    let full = options().filter(FilterPolicy::default().with_geometry(64, 1));
     let store = Counted::open(&dir, full);
     let tables = store.db.tables();
     assert_eq!(tables.len(), 1);

@@ -10,7 +10,8 @@ use crate::key::Seq;
 use crate::ledger::{Activity, LEVELS};
 use crate::names::FileName;
 use crate::table::{
-    FilterState, FinishedTable, ReadPlan, Table, TableCursor, TableEnv, TableSettings, TableWriter,
+    FilterState, FinishedTable, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableSettings,
+    TableWriter,
 };
 use crate::version::{LevelCursor, LiveTable, Version};
 use crate::vfs::FileKind;
@@ -35,7 +36,7 @@ pub(crate) fn run(
     compaction: &Compaction,
     version: &Version,
     context: &JobContext<'_>,
-) -> Result<Vec<Arc<Table>>> {
+) -> Result<Vec<OpenTable>> {
     let (direction, plan) = (Direction::Forward, ReadPlan::Compaction);
     let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
     for level in 0..LEVELS {
@@ -72,7 +73,7 @@ pub(crate) fn write_tables(
     expected_entries: u64,
     nothing_older: impl Fn(&[u8]) -> bool,
     context: &JobContext<'_>,
-) -> Result<Vec<Arc<Table>>> {
+) -> Result<Vec<OpenTable>> {
     let mut outputs = Outputs { context, begun: Vec::new(), tables: Vec::new() };
     let mut survivors = Survivors::new(context.snapshots.clone());
     let written = outputs.write(cursor, expected_entries, nothing_older, &mut survivors);
@@ -95,7 +96,7 @@ struct Outputs<'a> {
     context: &'a JobContext<'a>,
     /// The numbers of all files created.
     begun: Vec<u64>,
-    tables: Vec<Arc<Table>>,
+    tables: Vec<OpenTable>,
 }
 
 impl Outputs<'_> {
@@ -149,12 +150,13 @@ impl Outputs<'_> {
     /// Finishes a table, opens it as any reader would, and asks its filter for every key.
     fn finish(&mut self, writer: TableWriter) -> Result<()> {
         let FinishedTable { meta, hashes, io } = writer.finish()?;
-        let with_filter = meta.filter_bytes > 0;
-        let table = Table::open(self.context.env, meta)?;
-        match table.filter() {
+        let with_filter = meta.filter.bytes > 0;
+        let open = Table::open(self.context.env, meta)?;
+        let table = &open.table;
+        match &open.filter.state {
             FilterState::None => {}
             FilterState::Active(filter) => {
-                if let Some(key) = hashes.iter().position(|&hash| !filter.may_contain(hash)) {
+                if let Some(key) = hashes.iter().position(|&hash| !filter.may_contain_hash(hash)) {
                     return Err(Error::FilterLies { path: table.path(), key: key as u64 });
                 }
             }
@@ -170,7 +172,7 @@ impl Outputs<'_> {
             filters_built: u64::from(with_filter),
             ..Activity::default()
         });
-        self.tables.push(Arc::new(table));
+        self.tables.push(open);
         Ok(())
     }
 }

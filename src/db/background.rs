@@ -14,7 +14,7 @@ use crate::ledger::Activity;
 use crate::memtable::MemtableCursor;
 use crate::names::FileName;
 use crate::sync::{Ordering, spawn};
-use crate::table::Table;
+use crate::table::OpenTable;
 use crate::version::{Edit, Version};
 use crate::vfs::FileKind;
 
@@ -128,12 +128,12 @@ impl Core {
 
         let next = view.sealed.iter().rev().nth(1).unwrap_or(&view.memtable);
         let edit = Edit {
-            added: tables.iter().map(|table| (0, table.meta().clone())).collect(),
+            added: tables.iter().map(|open| (0, open.record())).collect(),
             log: Some(next.log()),
-            flushed_seq: tables.iter().map(|table| table.meta().max_seq).max(),
+            flushed_seq: tables.iter().map(|open| open.table.meta().max_seq).max(),
             ..Edit::default()
         };
-        let added: Vec<_> = tables.iter().map(|table| (0, Arc::clone(table))).collect();
+        let added: Vec<_> = tables.iter().map(|open| (0, open.clone())).collect();
         self.install(edit, &added, true).inspect_err(|error| discard(&tables, error))?;
         self.remove(FileName::Log(memtable.log()), FileKind::Wal);
         Ok(true)
@@ -165,7 +165,7 @@ impl Core {
         snapshots: Vec<Seq>,
     ) -> Result<()> {
         let tables: Vec<_> = if compaction.moves {
-            compaction.inputs.iter().map(|(_, live)| Arc::clone(&live.table)).collect()
+            compaction.inputs.iter().map(|(_, live)| live.open()).collect()
         } else {
             self.with_job_context(snapshots, self.options.table_bytes, |context| {
                 run(compaction, version, &context)
@@ -173,11 +173,11 @@ impl Core {
         };
         let output = compaction.output_level;
         let edit = Edit {
-            added: tables.iter().map(|table| (output, table.meta().clone())).collect(),
+            added: tables.iter().map(|open| (output, open.record())).collect(),
             removed: compaction.inputs.iter().map(|(at, live)| (*at, live.table.id())).collect(),
             ..Edit::default()
         };
-        let added: Vec<_> = tables.iter().map(|table| (output, Arc::clone(table))).collect();
+        let added: Vec<_> = tables.iter().map(|open| (output, open.clone())).collect();
         let installed = self.install(edit, &added, false);
         if compaction.moves {
             if installed.is_ok() {
@@ -318,10 +318,10 @@ impl Drop for Running<'_> {
 
 /// Lets tables go that could not be installed. Where it is in doubt whether the manifest names them,
 /// they stay, and the next open decides.
-fn discard(tables: &[Arc<Table>], error: &Error) {
+fn discard(tables: &[OpenTable], error: &Error) {
     if !matches!(error, Error::Poisoned { .. }) {
-        for table in tables {
-            table.make_obsolete();
+        for open in tables {
+            open.table.make_obsolete();
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, JoinHandle, Mutex, OnceLock, Ordering, Swap,
 };
-use crate::table::{Table, TableEnv};
+use crate::table::{OpenTable, TableEnv};
 use crate::version::{Edit, Manifest, Version};
 use crate::vfs::{FileKind, FileLock};
 use crate::wal::{LogError, LogWriter};
@@ -162,7 +162,7 @@ impl Core {
     pub(crate) fn install(
         &self,
         mut edit: Edit,
-        added: &[(usize, Arc<Table>)],
+        added: &[(usize, OpenTable)],
         flush: bool,
     ) -> Result<()> {
         let mut manifest = self.manifest.lock();

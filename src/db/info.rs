@@ -1,8 +1,8 @@
 //! What a store tells of its tables.
 
 use super::core::Core;
+use crate::inspect::FilterInfo;
 use crate::ledger::Counts;
-use crate::table::FilterInfo;
 use crate::value::Value;
 
 /// A live table.
@@ -46,7 +46,7 @@ pub(super) fn tables(core: &Core) -> Vec<TableInfo> {
                 keys: meta.keys,
                 smallest: Value::copied(&meta.smallest),
                 largest: Value::copied(&meta.largest),
-                filter: live.table.filter().into(),
+                filter: (&live.filter.state).into(),
                 counts: core.env.ledger.table_counts(meta.id),
             }
         })

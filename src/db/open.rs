@@ -13,6 +13,7 @@ use crate::batch::for_each_change;
 use crate::cache::BlockCache;
 use crate::compaction::{JobContext, write_tables};
 use crate::error::{Error, IoContext, Result};
+use crate::filter::{HashKey, mix};
 use crate::iter::Direction;
 use crate::ledger::Ledger;
 use crate::memtable::{Memtable, MemtableCursor};
@@ -22,7 +23,7 @@ use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, Swap,
     available_parallelism, scope,
 };
-use crate::table::{FilePool, Table, TableEnv};
+use crate::table::{FilePool, OpenTable, Table, TableEnv};
 use crate::version::{Manifest, TableSet, Version, read_current, set_current};
 use crate::vfs::{FileKind, FileLock, Vfs};
 use crate::wal::{LogError, LogKind, LogWriter, replay};
@@ -71,7 +72,7 @@ fn log_number(name: &FileName) -> Option<u64> {
 struct Recovered {
     store: u64,
     set: TableSet,
-    tables: Vec<(usize, Arc<Table>)>,
+    tables: Vec<(usize, OpenTable)>,
     report: RecoveryReport,
 }
 
@@ -86,15 +87,15 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
     check_fit(vfs.as_ref(), dir, Some(&listing), &options)?;
 
     let ledger = Arc::new(Ledger::default());
-    let env = |store| {
+    let env = |store, secret| {
         Arc::new(TableEnv {
             vfs: Arc::clone(&vfs),
             dir: dir.to_owned(),
             store,
+            secret,
             files: FilePool::new(options.max_open_files),
             cache: BlockCache::new(options.cache_bytes, options.block_bytes),
             ledger: Arc::clone(&ledger),
-            ignore_filters: options.ignore_filters,
         })
     };
     let highest = listing.numbers(|name| name.number()).max().unwrap_or(0);
@@ -105,20 +106,24 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
     let next_file = AtomicU64::new(highest + 1);
     let (env, mut recovered) = match read_current(vfs.as_ref(), dir)? {
         None => {
-            let store = options.seed.map_or_else(random_id, |seed| Ok(mix(seed)))?;
+            let (store, secret) = new_identity(options.seed)?;
             let recovered = Recovered {
                 store,
-                set: TableSet::default(),
+                set: TableSet { hash_key: Some(secret), ..TableSet::default() },
                 tables: Vec::new(),
                 report: RecoveryReport::default(),
             };
-            (env(store), recovered)
+            (env(store, secret), recovered)
         }
         Some(number) => {
             let (set, store, lost_edit) = Manifest::read(vfs.as_ref(), dir, number)?;
             let report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
             next_file.fetch_max(set.next_file, Ordering::Relaxed);
-            let env = env(store);
+            let secret = set.hash_key.ok_or_else(|| {
+                let path = FileName::Manifest(number).path(dir);
+                Error::corrupt(&path, 0, "the key of the store's hash", "none")
+            })?;
+            let env = env(store, secret);
             let tables = open_tables(&env, &set, &options)?;
             let mut recovered = Recovered { store, set, tables, report };
             replay_logs(&env, &listing, &options, &next_file, &mut recovered)?;
@@ -232,7 +237,7 @@ fn open_tables(
     env: &Arc<TableEnv>,
     set: &TableSet,
     options: &Options,
-) -> Result<Vec<(usize, Arc<Table>)>> {
+) -> Result<Vec<(usize, OpenTable)>> {
     let entries: Vec<_> = set.tables.values().collect();
     let threads = if options.background_threads == 0 {
         1
@@ -245,7 +250,7 @@ fn open_tables(
         while let Some((level, meta)) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
             let table = Table::open(env, meta.clone());
             let failed = table.is_err();
-            opened.lock().push(table.map(|table| (*level, Arc::new(table))));
+            opened.lock().push(table.map(|open| (*level, open)));
             if failed {
                 break;
             }
@@ -277,10 +282,10 @@ fn replay_logs(
 ) -> Result<()> {
     let Recovered { store, set, tables, report } = recovered;
     let logs: Vec<u64> = listing.numbers(log_number).filter(|&log| log >= set.log).collect();
-    let mut written: Vec<Arc<Table>> = Vec::new();
+    let mut written: Vec<OpenTable> = Vec::new();
     let mut memtable = Arc::new(Memtable::new(0));
     let settings = options.table_settings();
-    let flush = |memtable: &Arc<Memtable>, written: &mut Vec<Arc<Table>>| {
+    let flush = |memtable: &Arc<Memtable>, written: &mut Vec<OpenTable>| {
         let context = JobContext {
             env,
             settings: &settings,
@@ -321,17 +326,17 @@ fn replay_logs(
     })
     .inspect_err(|_| {
         // What is refused stays as it was.
-        for table in &written {
-            table.make_obsolete();
+        for open in &written {
+            open.table.make_obsolete();
         }
     })?;
     report.logs = logs.len();
     report.changes = replayed.next_seq - first_seq;
     report.lost_tail = replayed.lost;
     set.flushed_seq = replayed.next_seq - 1;
-    for table in written {
-        set.tables.insert(table.id(), (0, table.meta().clone()));
-        tables.push((0, table));
+    for open in written {
+        set.tables.insert(open.table.id(), (0, open.record()));
+        tables.push((0, open));
     }
     Ok(())
 }
@@ -350,20 +355,25 @@ fn remove_unreferenced(vfs: &dyn Vfs, dir: &Path, set: &TableSet, manifest: u64)
     unreferenced.filter(|(name, kind)| vfs.remove(&name.path(dir), *kind).is_ok()).count()
 }
 
-/// A random id for a new store.
-fn random_id() -> Result<u64> {
-    getrandom::u64().map_err(|e| Error::Io {
-        action: "get random bytes".into(),
-        path: PathBuf::from("the operating system"),
-        source: Arc::new(io::Error::other(e.to_string())),
-    })
-}
-
-/// The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): seeds that differ little give ids
-/// that differ much.
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+/// The id of a new store and the key of its hash: random, unless a seed fixes them.
+fn new_identity(seed: Option<u64>) -> Result<(u64, HashKey)> {
+    let mut bytes = [0; 8 + HashKey::BYTES];
+    match seed {
+        Some(seed) => {
+            for (i, part) in bytes.chunks_exact_mut(8).enumerate() {
+                // Outputs of SplitMix64: seeds that differ little give ids that differ much.
+                let state = (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                part.copy_from_slice(&mix(seed.wrapping_add(state)).to_le_bytes());
+            }
+        }
+        None => getrandom::fill(&mut bytes).map_err(|e| Error::Io {
+            action: "get random bytes".into(),
+            path: PathBuf::from("the operating system"),
+            source: Arc::new(io::Error::other(e.to_string())),
+        })?,
+    }
+    let [store, key @ ..] = bytes.as_chunks::<8>().0 else { unreachable!("three times 8 bytes") };
+    let mut secret = [0; HashKey::BYTES];
+    secret.copy_from_slice(key.as_flattened());
+    Ok((u64::from_le_bytes(*store), HashKey::new(secret)))
 }

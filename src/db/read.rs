@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use crate::error::Result;
-use crate::filter::KeyHash;
+use crate::filter::LookupHash;
 use crate::key::{EntryKind, Seq};
 use crate::ledger::{Activity, Counts, LEVELS, Outcome, Step, TableStep, Verdict};
 use crate::sync::Ordering;
@@ -53,12 +53,12 @@ impl Core {
             }
         }
 
-        let hash = KeyHash::of(key);
+        let hash = LookupHash::new(key, &self.env.secret);
         let l0 = view.version.level(0).iter().map(|live| (0, live));
         let below = (1..LEVELS)
             .filter_map(|level| view.version.candidate(level, key).map(|live| (level, live)));
         for (level, live) in l0.chain(below) {
-            let (step, found) = probe(live, key, seq, hash);
+            let (step, found) = self.probe(live, key, seq, &hash);
             live.counters.count(step);
             trace.step(Step::Table { id: live.table.id(), level, step });
             match found {
@@ -85,31 +85,37 @@ impl Core {
         });
         value
     }
-}
 
-/// Asks one table: range, filter, then its one block. Tells what it did also when that failed, so that
-/// the read that was made is counted.
-fn probe(
-    live: &LiveTable,
-    key: &[u8],
-    seq: Seq,
-    hash: KeyHash,
-) -> (TableStep, Result<Option<(EntryKind, Value)>>) {
-    let table = &live.table;
-    if !table.meta().covers(key) {
-        return (TableStep::RangePruned, Ok(None));
+    /// Asks one table: range, filter, then its one block. Tells what it did also when that failed, so
+    /// that the read that was made is counted.
+    fn probe(
+        &self,
+        live: &LiveTable,
+        key: &[u8],
+        seq: Seq,
+        hash: &LookupHash<'_>,
+    ) -> (TableStep, Result<Option<(EntryKind, Value)>>) {
+        let table = &live.table;
+        if !table.meta().covers(key) {
+            return (TableStep::RangePruned, Ok(None));
+        }
+        let verdict = if self.options.ignore_filters {
+            Verdict::Unfiltered
+        } else {
+            live.filter.verdict(hash)
+        };
+        if verdict == Verdict::No {
+            let outcome = Outcome::TrueNegative;
+            return (TableStep::Probed { verdict, block: None, outcome, found: None }, Ok(None));
+        }
+        let (block, found) = table.search(key, seq);
+        let outcome = match &found {
+            Ok(found) => Outcome::of_read(verdict, found.holds_key),
+            Err(_) => Outcome::Failed,
+        };
+        let version = found.map(|found| found.version);
+        let found =
+            version.as_ref().ok().and_then(|version| version.as_ref().map(|(kind, _)| *kind));
+        (TableStep::Probed { verdict, block, outcome, found }, version)
     }
-    let verdict = table.verdict(hash);
-    if verdict == Verdict::No {
-        let outcome = Outcome::TrueNegative;
-        return (TableStep::Probed { verdict, block: None, outcome, found: None }, Ok(None));
-    }
-    let (block, found) = table.search(key, seq);
-    let outcome = match &found {
-        Ok(found) => Outcome::of_read(verdict, found.holds_key),
-        Err(_) => Outcome::Failed,
-    };
-    let version = found.map(|found| found.version);
-    let found = version.as_ref().ok().and_then(|version| version.as_ref().map(|(kind, _)| *kind));
-    (TableStep::Probed { verdict, block, outcome, found }, version)
 }

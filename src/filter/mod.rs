@@ -3,14 +3,22 @@
 //! This room does no I/O and knows no tables. Its invariant is the one that everything else leans
 //! on: **a filter never says no to a key that it was built from**. What cannot be proved sound when
 //! it is decoded is not a filter at all, and its table answers "maybe".
+//!
+//! The seam is [`kind::Kind`], a row of the table of kinds. A hash is 64 bits whatever it came from
+//! ([`hash`]); the header around a kind's array says which kind, hash and shape it has ([`section`]).
 
+mod blocked;
 mod bloom;
 mod hash;
+mod kind;
 mod policy;
+mod ribbon;
 mod section;
 
-pub use bloom::Geometry;
-pub use policy::FilterPolicy;
+pub use hash::KeyHash;
+pub use kind::{FilterKind, Geometry};
+pub use policy::{Allocation, FilterPolicy};
 
-pub(crate) use hash::KeyHash;
-pub(crate) use section::{Filter, build};
+pub(crate) use hash::{HashKey, LookupHash, mix};
+pub(crate) use policy::Recipe;
+pub(crate) use section::{Filter, FilterPlace, build};

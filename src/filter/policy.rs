@@ -1,89 +1,221 @@
-//! What a user asks of the filters, and what that means for a table of n keys.
+//! What a user asks of the filters, and what that means for one table.
 
-use super::bloom::{self, Geometry};
+use std::fmt;
 
-/// How large each table's filter is made.
+use super::kind::{FilterKind, Geometry};
+use super::{KeyHash, bloom};
+
+/// Which filters tables get: of what kind, by which hash, how large, and where the bits go.
 ///
-/// Every table gets a filter of its own, sized from the exact number of distinct user keys in it,
+/// Every table gets a filter of its own, made from the exact number of distinct user keys in it,
 /// tombstones included.
+///
+/// ```
+/// use criba::{Allocation, FilterKind, FilterPolicy};
+///
+/// let fewest_reads = FilterPolicy::compact().with_bits_per_key(12.5);
+/// let textbook = FilterPolicy::classic();
+/// let mine = FilterPolicy::rate(0.001).with_kind(FilterKind::Ribbon);
+/// let even = FilterPolicy::default().with_allocation(Allocation::Uniform);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FilterPolicy(Sizing);
+pub struct FilterPolicy {
+    kind: FilterKind,
+    hash: KeyHash,
+    amount: Amount,
+    allocation: Allocation,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Sizing {
+pub(crate) enum Amount {
     None,
+    Rate(f64),
+    BitsPerKey(f64),
+    TotalBytes(u64),
+    Geometry(Geometry),
+}
+
+/// Where the bits go that were asked for as bits per key or as bytes. A rate that was asked for is
+/// every table's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Allocation {
+    /// Each table has as many bits a key as any other.
+    Uniform,
+    /// Each table has a false-positive rate in proportion to keys / (absent probes × cost of a read),
+    /// under the same total: bits go where they avoid the most reads. With equal loads this is Monkey
+    /// (Dayan, Athanassoulis and Idreos, SIGMOD 2017).
+    Balanced,
+}
+
+/// What a policy means for one table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Recipe {
+    pub(crate) kind: FilterKind,
+    pub(crate) hash: KeyHash,
+    pub(crate) size: Size,
+}
+
+/// How large one filter is to be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Size {
     Rate(f64),
     BitsPerKey(f64),
     Geometry(Geometry),
 }
 
+impl Recipe {
+    /// The shape of the filter for a table of `keys` distinct keys, at least one.
+    pub(crate) fn geometry(&self, keys: u64) -> Geometry {
+        let kind = self.kind.kind();
+        match self.size {
+            Size::Rate(rate) => (kind.for_rate)(keys, rate),
+            Size::BitsPerKey(bits) => (kind.for_bits)(keys, bits),
+            Size::Geometry(geometry) => geometry,
+        }
+    }
+}
+
 impl FilterPolicy {
-    /// Filters that pass an absent key with probability `rate`, between 0 and 1:
-    /// m = ⌈−n ln p / (ln 2)²⌉ bits and k = max(1, round(m/n · ln 2)) probes for n keys (Bloom 1970;
-    /// 9.585 bits a key at 0.01).
-    pub fn rate(rate: f64) -> Self {
-        Self(Sizing::Rate(rate))
+    /// The filters of the literature: standard Bloom filters over MurmurHash2, of the same rate in
+    /// every table, 1 %. See [`KeyHash::MurmurHash2`] for what it does not protect from.
+    pub fn classic() -> Self {
+        Self {
+            kind: FilterKind::Bloom,
+            hash: KeyHash::MurmurHash2,
+            amount: Amount::Rate(0.01),
+            allocation: Allocation::Uniform,
+        }
     }
 
-    /// Filters of this many bits a key, fractions included, from 0 (no filter) to 64, with
-    /// k = max(1, round(m/n · ln 2)) probes.
-    pub fn bits_per_key(bits: f64) -> Self {
-        Self(if bits == 0.0 { Sizing::None } else { Sizing::BitsPerKey(bits) })
-    }
-
-    /// The same m and k for every table, whatever its number of keys.
-    pub fn geometry(geometry: Geometry) -> Self {
-        Self(Sizing::Geometry(geometry))
+    /// The default with ribbon filters: the fewest disk reads for the memory, slower to build.
+    pub fn compact() -> Self {
+        Self::default().with_kind(FilterKind::Ribbon)
     }
 
     /// No filters: every lookup that reaches a table reads a block.
     pub fn none() -> Self {
-        Self(Sizing::None)
+        Self { amount: Amount::None, ..Self::default() }
+    }
+
+    /// The default, but of this rate; see [`with_rate`](Self::with_rate).
+    pub fn rate(rate: f64) -> Self {
+        Self::default().with_rate(rate)
+    }
+
+    /// The default, but of so many bits; see [`with_bits_per_key`](Self::with_bits_per_key).
+    pub fn bits_per_key(bits: f64) -> Self {
+        Self::default().with_bits_per_key(bits)
+    }
+
+    /// Filters that pass an absent key with probability `rate` at most, in every table; between 0
+    /// and 1.
+    #[must_use]
+    pub fn with_rate(self, rate: f64) -> Self {
+        Self { amount: Amount::Rate(rate), ..self }
+    }
+
+    /// Filters of this many bits a key in the average of the store, fractions included, from 0 (no
+    /// filters) to 64.
+    #[must_use]
+    pub fn with_bits_per_key(self, bits: f64) -> Self {
+        let amount = if bits == 0.0 { Amount::None } else { Amount::BitsPerKey(bits) };
+        Self { amount, ..self }
+    }
+
+    /// Filters of this many bytes for the whole store, headers included; 0 for none.
+    #[must_use]
+    pub fn with_total_bytes(self, bytes: u64) -> Self {
+        let amount = if bytes == 0 { Amount::None } else { Amount::TotalBytes(bytes) };
+        Self { amount, ..self }
+    }
+
+    /// Bloom filters of m bits and k probes in every table, whatever its number of keys.
+    #[must_use]
+    pub fn with_geometry(self, m: u64, k: u32) -> Self {
+        let amount = Amount::Geometry(Geometry { m, k, wide: 0 });
+        Self { kind: FilterKind::Bloom, amount, ..self }
+    }
+
+    /// Filters of this kind.
+    #[must_use]
+    pub fn with_kind(self, kind: FilterKind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// Filters over this hash.
+    #[must_use]
+    pub fn with_hash(self, hash: KeyHash) -> Self {
+        Self { hash, ..self }
+    }
+
+    /// Bits given out in this way.
+    #[must_use]
+    pub fn with_allocation(self, allocation: Allocation) -> Self {
+        Self { allocation, ..self }
     }
 
     /// Says what is wrong with the numbers asked for.
     pub(crate) fn check(&self) -> Result<(), String> {
-        match self.0 {
-            Sizing::None => Ok(()),
-            // 2^-64 is where the number of probes would pass what the format holds.
-            Sizing::Rate(p) if p.is_finite() && 2_f64.powi(-64) <= p && p < 1.0 => Ok(()),
-            Sizing::Rate(p) => Err(format!(
-                "a false-positive rate is at least 2^-64 and less than 1; {p:e} is not"
+        let lowest = self.kind.kind().lowest_rate;
+        match self.amount {
+            Amount::None | Amount::TotalBytes(_) => Ok(()),
+            Amount::Rate(p) if p.is_finite() && lowest <= p && p < 1.0 => Ok(()),
+            Amount::Rate(p) => Err(format!(
+                "the rate of a {} filter is at least {lowest:e} and less than 1; {p:e} is not",
+                self.kind
             )),
-            Sizing::BitsPerKey(b) if b.is_finite() && b > 0.0 && b <= 64.0 => Ok(()),
-            Sizing::BitsPerKey(b) => {
+            Amount::BitsPerKey(b) if b.is_finite() && b > 0.0 && b <= 64.0 => Ok(()),
+            Amount::BitsPerKey(b) => {
                 Err(format!("bits per key lie between 0 and 64; {b} does not"))
             }
-            Sizing::Geometry(g) => g.check(),
+            Amount::Geometry(_) if self.kind != FilterKind::Bloom => {
+                Err(format!("m and k fixed make a bloom filter, not a {} one", self.kind))
+            }
+            Amount::Geometry(g) => (bloom::KIND.check)(&g),
         }
     }
 
-    /// The filter for a table of `keys` distinct keys, at least one; `None` if none is wanted.
-    pub(crate) fn geometry_for(&self, keys: u64) -> Option<Geometry> {
-        match self.0 {
-            Sizing::None => None,
-            Sizing::Rate(p) => Some(bloom::geometry_for_rate(keys, p)),
-            Sizing::BitsPerKey(b) => Some(bloom::geometry_for_bits(keys, b)),
-            Sizing::Geometry(g) => Some(g),
-        }
+    /// What the policy means for each table; `None` if it wants no filters.
+    pub(crate) fn recipe(&self) -> Option<Recipe> {
+        let size = match self.amount {
+            Amount::None => return None,
+            Amount::Rate(rate) => Size::Rate(rate),
+            Amount::BitsPerKey(bits) => Size::BitsPerKey(bits),
+            Amount::TotalBytes(_) => Size::BitsPerKey(10.0),
+            Amount::Geometry(geometry) => Size::Geometry(geometry),
+        };
+        Some(Recipe { kind: self.kind, hash: self.hash, size })
     }
 }
 
 impl Default for FilterPolicy {
-    /// A false-positive rate of 1 %.
+    /// Blocked filters over the keyed hash, 10 bits a key in the average of the store, balanced.
     fn default() -> Self {
-        Self::rate(0.01)
+        Self {
+            kind: FilterKind::Blocked,
+            hash: KeyHash::SipHash13,
+            amount: Amount::BitsPerKey(10.0),
+            allocation: Allocation::Balanced,
+        }
     }
 }
 
-impl std::fmt::Display for FilterPolicy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Sizing::None => f.write_str("no filters"),
-            Sizing::Rate(p) => write!(f, "bloom filters at a rate of {p}"),
-            Sizing::BitsPerKey(b) => write!(f, "bloom filters of {b} bits a key"),
-            Sizing::Geometry(g) => write!(f, "bloom filters of {} bits and {} probes", g.m, g.k),
+impl fmt::Display for FilterPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, hash, amount, allocation } = self;
+        let place = match allocation {
+            Allocation::Uniform => "uniform",
+            Allocation::Balanced => "balanced",
+        };
+        match amount {
+            Amount::None => return f.write_str("no filters"),
+            Amount::Rate(p) => write!(f, "{kind} filters at a rate of {p}")?,
+            Amount::BitsPerKey(b) => write!(f, "{kind} filters of {b} bits a key, {place}")?,
+            Amount::TotalBytes(b) => write!(f, "{kind} filters of {b} bytes in all, {place}")?,
+            Amount::Geometry(g) => write!(f, "{kind} filters of {} bits and {} probes", g.m, g.k)?,
         }
+        write!(f, ", {hash}")
     }
 }
 
@@ -94,13 +226,16 @@ mod tests {
     #[test]
     fn the_formulas_give_the_textbook_values() {
         // 500,000 keys at 1 %: the paper prints 4,799,259 bits; the formula gives 4,792,530.
-        let of = |policy: FilterPolicy, n| policy.geometry_for(n).map(|g| (g.m, g.k));
-        assert_eq!(of(FilterPolicy::rate(0.01), 500_000), Some((4_792_530, 7)));
-        assert_eq!(of(FilterPolicy::rate(0.001), 1_000_000), Some((14_377_588, 10)));
-        assert_eq!(of(FilterPolicy::bits_per_key(10.0), 1000), Some((10_000, 7)));
-        assert_eq!(of(FilterPolicy::bits_per_key(0.5), 1000), Some((500, 1)));
-        assert_eq!(of(FilterPolicy::bits_per_key(9.5), 3), Some((29, 7)));
-        assert_eq!(of(FilterPolicy::bits_per_key(0.0), 1000), None);
+        let of = |policy: FilterPolicy, n| {
+            let geometry = policy.recipe().map(|recipe| recipe.geometry(n));
+            geometry.map(|g| (g.m, g.k))
+        };
+        let classic = FilterPolicy::classic();
+        assert_eq!(of(classic, 500_000), Some((4_792_530, 7)));
+        assert_eq!(of(classic.with_rate(0.001), 1_000_000), Some((14_377_588, 10)));
+        assert_eq!(of(classic.with_bits_per_key(10.0), 1000), Some((10_000, 7)));
+        assert_eq!(of(classic.with_bits_per_key(0.5), 1000), Some((500, 1)));
+        assert_eq!(of(classic.with_bits_per_key(0.0), 1000), None);
         assert_eq!(of(FilterPolicy::none(), 1000), None);
     }
 
@@ -115,15 +250,20 @@ mod tests {
             FilterPolicy::bits_per_key(-1.0),
             FilterPolicy::bits_per_key(64.5),
             FilterPolicy::bits_per_key(f64::INFINITY),
-            FilterPolicy::geometry(Geometry { m: 0, k: 3 }),
-            FilterPolicy::geometry(Geometry { m: 100, k: 0 }),
-            FilterPolicy::geometry(Geometry { m: 100, k: 65 }),
+            FilterPolicy::default().with_geometry(0, 3),
+            FilterPolicy::default().with_geometry(100, 0),
+            FilterPolicy::default().with_geometry(100, 65),
+            FilterPolicy::default().with_geometry(100, 7).with_kind(FilterKind::Ribbon),
         ] {
             assert!(policy.check().is_err(), "{policy:?}");
         }
-        for policy in
-            [FilterPolicy::default(), FilterPolicy::none(), FilterPolicy::bits_per_key(64.0)]
-        {
+        for policy in [
+            FilterPolicy::default(),
+            FilterPolicy::classic(),
+            FilterPolicy::compact(),
+            FilterPolicy::none(),
+            FilterPolicy::bits_per_key(64.0),
+        ] {
             assert_eq!(policy.check(), Ok(()), "{policy:?}");
         }
     }

@@ -3,43 +3,55 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
-use super::bloom::{self, Geometry};
-use super::{FilterPolicy, KeyHash};
+use super::hash::{HashKey, LookupHash};
+use super::kind::{FilterKind, Geometry, Probe};
+use super::{KeyHash, Recipe};
 use crate::codec::{Fields, PutFields};
 use crate::sealed::SealedBytes;
 
-/// The header's length; the bits follow it, so that they start on a cache line when the block does.
+/// The header's length; the array follows it, so that it starts on a cache line when the block does.
 const HEADER_BYTES: usize = 128;
 const MAGIC: &[u8; 8] = b"cribaFLT";
 const VERSION: u16 = 1;
-const KIND_BLOOM: u8 = 1;
-const HASH_MURMUR64A_DOUBLE: u8 = 1;
+/// A filter whose hashes fell badly is built again under another salt, up to this many times.
+const ATTEMPTS: u64 = 8;
+
+/// Which table a filter belongs to, and which one of its filters it is: 0 is the one within the
+/// table, later ones lie beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FilterPlace {
+    pub(crate) table: u64,
+    pub(crate) generation: u64,
+}
 
 /// What the header says.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Header {
+    kind: FilterKind,
+    hash: KeyHash,
+    salt: u64,
+    fingerprint: u64,
     keys: u64,
     geometry: Geometry,
     predicted_rate: f64,
 }
 
 impl Header {
-    fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.geometry.array_bytes());
+    fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(MAGIC);
         bytes.put_u16(VERSION);
-        bytes.put_u8(KIND_BLOOM);
-        bytes.put_u8(HASH_MURMUR64A_DOUBLE);
+        bytes.put_u8(self.kind.kind().id);
+        bytes.put_u8(self.hash.id());
         bytes.put_u32(0); // reserved
-        bytes.put_u64(0); // salt: this hash has none
-        bytes.put_u64(0); // fingerprint of the hash key: this hash has none
+        bytes.put_u64(self.salt);
+        bytes.put_u64(self.fingerprint);
         bytes.put_u64(self.keys);
         bytes.put_u64(self.geometry.m);
         bytes.put_u32(self.geometry.k);
         bytes.put_u32(0); // reserved
         bytes.put_f64(self.predicted_rate);
+        bytes.put_u64(self.geometry.wide);
         bytes.resize(HEADER_BYTES, 0); // reserved
-        bytes
     }
 
     /// Reads a header, or says why there is no filter behind it that can be trusted.
@@ -54,70 +66,128 @@ impl Header {
             return Err(format!("filter version {version}, this criba reads {VERSION}"));
         }
         let (kind, hash) = (fields.u8().ok_or_else(short)?, fields.u8().ok_or_else(short)?);
-        if kind != KIND_BLOOM {
-            return Err(format!("filter kind {kind}, unknown to this criba"));
-        }
-        if hash != HASH_MURMUR64A_DOUBLE {
-            return Err(format!("filter hash {hash}, unknown to this criba"));
-        }
+        let unknown = |what, id| format!("filter {what} {id}, unknown to this criba");
+        let kind = FilterKind::with_id(kind).ok_or_else(|| unknown("kind", kind))?;
+        let hash = KeyHash::with_id(hash).ok_or_else(|| unknown("hash", hash))?;
         fields.u32().ok_or_else(short)?;
         let (salt, fingerprint) =
             (fields.u64().ok_or_else(short)?, fields.u64().ok_or_else(short)?);
-        if salt != 0 || fingerprint != 0 {
-            return Err("a salted or keyed filter, which this hash does not make".into());
-        }
         let keys = fields.u64().ok_or_else(short)?;
-        let geometry =
-            Geometry { m: fields.u64().ok_or_else(short)?, k: fields.u32().ok_or_else(short)? };
-        geometry.check()?;
+        let (m, k) = (fields.u64().ok_or_else(short)?, fields.u32().ok_or_else(short)?);
         fields.u32().ok_or_else(short)?;
         let predicted_rate = fields.f64().ok_or_else(short)?;
         if !(0.0..=1.0).contains(&predicted_rate) {
             return Err(format!("a predicted rate of {predicted_rate}"));
         }
-        Ok(Self { keys, geometry, predicted_rate })
+        let geometry = Geometry { m, k, wide: fields.u64().ok_or_else(short)? };
+        (kind.kind().check)(&geometry)?;
+        Ok(Self { kind, hash, salt, fingerprint, keys, geometry, predicted_rate })
     }
 }
 
-/// The filter block for a table of these distinct keys, or `None` if the policy wants none.
-pub(crate) fn build(policy: &FilterPolicy, hashes: &[KeyHash]) -> Option<Vec<u8>> {
+/// Salt and fingerprint for a hash: none for one that has no key.
+fn salt_and_fingerprint(
+    hash: KeyHash,
+    secret: &HashKey,
+    place: FilterPlace,
+    attempt: u64,
+) -> (u64, u64) {
+    match hash {
+        KeyHash::SipHash13 => {
+            (secret.salt(place.table, place.generation, attempt), secret.fingerprint())
+        }
+        KeyHash::MurmurHash2 => (0, 0),
+    }
+}
+
+/// The filter block for a table of these distinct keys, hashed as the recipe says.
+pub(crate) fn build(
+    recipe: &Recipe,
+    secret: &HashKey,
+    place: FilterPlace,
+    hashes: &[u64],
+) -> Vec<u8> {
+    let Recipe { kind, hash, .. } = *recipe;
     let keys = hashes.len() as u64;
-    let geometry = policy.geometry_for(keys)?;
-    let bits = bloom::build(geometry, hashes);
-    let predicted_rate = bloom::predicted_rate(geometry, &bits, keys);
-    let mut bytes = Header { keys, geometry, predicted_rate }.encode();
-    bytes.extend_from_slice(&bits);
-    Some(bytes)
+    let geometry = recipe.geometry(keys);
+    let mut attempt = 0;
+    let (salt, fingerprint, built) = loop {
+        let (salt, fingerprint) = salt_and_fingerprint(hash, secret, place, attempt);
+        let salted = hashes.iter().map(|&h| hash.salted(h, salt)).collect();
+        let built = (kind.kind().build)(&geometry, salted);
+        attempt += 1;
+        if !built.unlucky || attempt == ATTEMPTS {
+            break (salt, fingerprint, built);
+        }
+    };
+    let predicted_rate = built.predicted_rate;
+    let header = Header { kind, hash, salt, fingerprint, keys, geometry, predicted_rate };
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + built.array.len());
+    header.encode(&mut bytes);
+    bytes.extend_from_slice(&built.array);
+    bytes
 }
 
 /// A filter that was read back, checked, and sealed in memory.
-#[derive(Debug)]
 pub(crate) struct Filter {
     memory: SealedBytes,
     length: usize,
     header: Header,
+    probe: Probe,
 }
 
 impl Filter {
     /// Takes the first `length` bytes of `memory` for the filter of a table with `keys` distinct
-    /// keys, or says why they are none. The caller has verified the checksum.
-    pub(crate) fn decode(memory: SealedBytes, length: usize, keys: u64) -> Result<Self, String> {
+    /// keys in a store with this secret, or says why they are none. The caller has verified the
+    /// checksum.
+    pub(crate) fn decode(
+        memory: SealedBytes,
+        length: usize,
+        keys: u64,
+        secret: &HashKey,
+    ) -> Result<Self, String> {
         let bytes = memory.get(..length).ok_or("a filter shorter than its block")?;
         let header = Header::decode(bytes)?;
+        let Header { kind, hash, salt, fingerprint, geometry, .. } = header;
+        match hash {
+            KeyHash::SipHash13 if fingerprint != secret.fingerprint() => {
+                return Err("a filter made under another hash key".into());
+            }
+            KeyHash::MurmurHash2 if salt != 0 || fingerprint != 0 => {
+                return Err("a salted or keyed filter, which its hash does not make".into());
+            }
+            _ => {}
+        }
         if header.keys != keys {
             return Err(format!("a filter of {} keys for a table of {keys}", header.keys));
         }
-        let expected = HEADER_BYTES + header.geometry.array_bytes();
+        let expected = HEADER_BYTES + (kind.kind().array_bytes)(&geometry);
         if length != expected {
             return Err(format!("a filter of {length} bytes, its shape takes {expected}"));
         }
-        Ok(Self { memory, length, header })
+        Ok(Self { memory, length, header, probe: (kind.kind().probe)() })
     }
 
-    /// Whether the key may be in the table; "no" is certain. One pass over k bits.
-    pub(crate) fn may_contain(&self, hash: KeyHash) -> bool {
-        let bits = self.memory.get(HEADER_BYTES..self.length).unwrap_or_default();
-        bloom::may_contain(self.header.geometry, bits, hash)
+    /// Whether the key of this lookup may be in the table; "no" is certain.
+    #[inline]
+    pub(crate) fn may_contain(&self, lookup: &LookupHash<'_>) -> bool {
+        self.may_contain_hash(lookup.get(self.header.hash))
+    }
+
+    /// The same for a hash made as [`hash`](Self::hash) says.
+    #[inline]
+    pub(crate) fn may_contain_hash(&self, hash: u64) -> bool {
+        let array = self.memory.get(HEADER_BYTES..self.length).unwrap_or_default();
+        let salted = self.header.hash.salted(hash, self.header.salt);
+        (self.probe)(&self.header.geometry, array, salted)
+    }
+
+    pub(crate) fn kind(&self) -> FilterKind {
+        self.header.kind
+    }
+
+    pub(crate) fn hash(&self) -> KeyHash {
+        self.header.hash
     }
 
     pub(crate) fn geometry(&self) -> Geometry {
@@ -128,67 +198,114 @@ impl Filter {
         self.header.predicted_rate
     }
 
-    /// The length of header and bits.
+    /// The length of header and array.
     pub(crate) fn bytes(&self) -> usize {
         self.length
+    }
+}
+
+impl std::fmt::Debug for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.header.fmt(f)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::FilterPolicy;
 
-    fn decode(bytes: &[u8], keys: u64) -> Result<Filter, String> {
+    const PLACE: FilterPlace = FilterPlace { table: 7, generation: 0 };
+
+    fn secret() -> HashKey {
+        HashKey::new([5; 16])
+    }
+
+    fn decode_under(bytes: &[u8], keys: u64, secret: &HashKey) -> Result<Filter, String> {
         let memory = SealedBytes::filled(bytes.len(), |buffer| {
             buffer.copy_from_slice(bytes);
             Ok(())
         });
-        Filter::decode(memory.expect("anonymous memory"), bytes.len(), keys)
+        Filter::decode(memory.expect("anonymous memory"), bytes.len(), keys, secret)
     }
 
-    fn sample() -> (Vec<KeyHash>, Vec<u8>) {
-        let hashes: Vec<_> = (0..100_u32).map(|i| KeyHash::of(&i.to_le_bytes())).collect();
-        let bytes = build(&FilterPolicy::default(), &hashes).expect("a filter is wanted");
+    fn decode(bytes: &[u8], keys: u64) -> Result<Filter, String> {
+        decode_under(bytes, keys, &secret())
+    }
+
+    fn policies() -> impl Iterator<Item = FilterPolicy> {
+        FilterKind::ALL.into_iter().flat_map(|kind| {
+            let policy = FilterPolicy::default().with_kind(kind);
+            [policy, policy.with_hash(KeyHash::MurmurHash2)]
+        })
+    }
+
+    fn sample(policy: FilterPolicy) -> (Vec<u64>, Vec<u8>) {
+        let recipe = policy.recipe().expect("filters are wanted");
+        let key = |i: u32| recipe.hash.of(&i.to_le_bytes(), &secret());
+        let hashes: Vec<_> = (0..100).map(key).collect();
+        let bytes = build(&recipe, &secret(), PLACE, &hashes);
         (hashes, bytes)
     }
 
     #[test]
     fn a_filter_comes_back_and_knows_its_keys() {
-        let (hashes, bytes) = sample();
-        let filter = decode(&bytes, 100).expect("sound");
-        assert!(hashes.iter().all(|&hash| filter.may_contain(hash)));
-        assert_eq!(filter.geometry(), Geometry { m: 959, k: 7 });
-        assert_eq!(filter.bytes(), HEADER_BYTES + 15 * 8);
-        assert!((0.005..0.02).contains(&filter.predicted_rate()));
+        for policy in policies() {
+            let (hashes, bytes) = sample(policy);
+            let filter = decode(&bytes, 100).expect("sound");
+            assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)));
+            let lookup = LookupHash::new(&[0; 4], &secret()).get(filter.hash());
+            assert_eq!(lookup, hashes[0]);
+            assert_eq!(filter.bytes(), bytes.len());
+            assert!((0.0005..0.05).contains(&filter.predicted_rate()), "{filter:?}");
+            let absent = (1000..21_000_u32)
+                .filter(|i| filter.may_contain(&LookupHash::new(&i.to_le_bytes(), &secret())));
+            let rate = absent.count() as f64 / 20_000.0;
+            assert!(rate < 0.05, "{policy}: {rate}");
+        }
+    }
+
+    #[test]
+    fn another_hash_key_is_noticed() {
+        for policy in policies() {
+            let (_, bytes) = sample(policy);
+            let other = decode_under(&bytes, 100, &HashKey::new([6; 16]));
+            assert_eq!(other.is_err(), policy.recipe().expect("wanted").hash == KeyHash::SipHash13);
+        }
     }
 
     /// Even with the checksum put right, a forged header yields no filter, never one that denies.
     #[test]
     fn forged_headers_are_no_filters() {
-        let (_, bytes) = sample();
-        let forge = |offset: usize, field: &[u8]| {
-            let mut forged = bytes.clone();
-            forged[offset..offset + field.len()].copy_from_slice(field);
-            decode(&forged, 100).map(|_| ()).expect_err("forged")
-        };
-        forge(0, b"X"); // magic
-        forge(8, &[2, 0]); // version
-        forge(10, &[0]); // kind
-        forge(11, &[9]); // hash
-        forge(16, &[1]); // salt
-        forge(24, &[1]); // fingerprint
-        forge(32, &99_u64.to_le_bytes()); // keys
-        for m in [0, 1, 895, 961, u64::MAX] {
-            forge(40, &m.to_le_bytes());
-        }
-        for k in [0, 65, u32::MAX] {
-            forge(48, &k.to_le_bytes());
-        }
-        for rate in [-0.1, 1.1, f64::NAN] {
-            forge(56, &f64::to_bits(rate).to_le_bytes());
-        }
-        for length in [1, 8, 127, 128, bytes.len() - 1] {
-            decode(&bytes[..length], 100).expect_err("truncated");
+        for policy in policies() {
+            let (_, bytes) = sample(policy);
+            let forge = |offset: usize, field: &[u8]| {
+                let mut forged = bytes.clone();
+                forged[offset..offset + field.len()].copy_from_slice(field);
+                decode(&forged, 100).map(|_| ()).expect_err("forged")
+            };
+            forge(0, b"X"); // magic
+            forge(8, &[2, 0]); // version
+            forge(10, &[0]); // kind
+            forge(10, &[4]);
+            forge(11, &[1]); // hash
+            forge(24, &7_u64.to_le_bytes()); // fingerprint
+            forge(32, &99_u64.to_le_bytes()); // keys
+            for m in [0, 1, 700, 1 << 20, u64::MAX, u64::MAX - 63] {
+                forge(40, &m.to_le_bytes());
+            }
+            for k in [0, 65, u32::MAX] {
+                forge(48, &k.to_le_bytes());
+            }
+            for rate in [-0.1, 1.1, f64::NAN] {
+                forge(56, &f64::to_bits(rate).to_le_bytes());
+            }
+            for wide in [1 << 20, u64::MAX] {
+                forge(64, &wide.to_le_bytes());
+            }
+            for length in [1, 8, 127, 128, bytes.len() - 1] {
+                decode(&bytes[..length], 100).expect_err("truncated");
+            }
         }
     }
 }

@@ -217,6 +217,28 @@ impl Properties {
     }
 }
 
+/// What the manifest keeps of a table's filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct FilterMeta {
+    /// 0 for the filter block within the table; later ones lie in files beside it.
+    pub(crate) generation: u64,
+    /// The length of the filter block's contents; 0 if there is none.
+    pub(crate) bytes: u64,
+    pub(crate) checksum: u32,
+}
+
+impl FilterMeta {
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.put_u64(self.generation);
+        bytes.put_u64(self.bytes);
+        bytes.put_u32(self.checksum);
+    }
+
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Self { generation: fields.u64()?, bytes: fields.u64()?, checksum: fields.u32()? })
+    }
+}
+
 /// What the manifest keeps of a table: enough to find, check and open it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableMeta {
@@ -225,10 +247,9 @@ pub(crate) struct TableMeta {
     pub(crate) size: u64,
     /// Where the index starts; from there to the end is one read.
     pub(crate) index_offset: u64,
-    /// The length of the filter block's contents; 0 if there is none.
-    pub(crate) filter_bytes: u64,
     pub(crate) footer_checksum: u32,
-    pub(crate) filter_checksum: u32,
+    /// The filter that the table was opened with; a live table may have a later one by now.
+    pub(crate) filter: FilterMeta,
     pub(crate) entries: u64,
     pub(crate) tombstones: u64,
     pub(crate) keys: u64,
@@ -240,11 +261,11 @@ pub(crate) struct TableMeta {
 
 impl TableMeta {
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
-        for field in [self.id, self.size, self.index_offset, self.filter_bytes] {
+        for field in [self.id, self.size, self.index_offset] {
             bytes.put_u64(field);
         }
         bytes.put_u32(self.footer_checksum);
-        bytes.put_u32(self.filter_checksum);
+        self.filter.encode(bytes);
         for field in [self.entries, self.tombstones, self.keys, self.min_seq, self.max_seq] {
             bytes.put_u64(field);
         }
@@ -257,9 +278,8 @@ impl TableMeta {
             id: fields.u64()?,
             size: fields.u64()?,
             index_offset: fields.u64()?,
-            filter_bytes: fields.u64()?,
             footer_checksum: fields.u32()?,
-            filter_checksum: fields.u32()?,
+            filter: FilterMeta::decode(fields)?,
             entries: fields.u64()?,
             tombstones: fields.u64()?,
             keys: fields.u64()?,

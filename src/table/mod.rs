@@ -14,14 +14,14 @@ mod block;
 mod cursor;
 mod format;
 mod index;
-mod inspect;
 mod pool;
 mod reader;
 mod writer;
 
 pub(crate) use cursor::{ReadPlan, TableCursor};
+#[cfg(test)]
+pub(crate) use format::FilterMeta;
 pub(crate) use format::TableMeta;
-pub use inspect::{FilterInfo, IndexEntry, TableEntry, TableFile, TableProperties};
 pub(crate) use pool::FilePool;
-pub(crate) use reader::{FilterState, Table, TableEnv};
+pub(crate) use reader::{FilterState, OpenTable, Table, TableEnv, TableFilter};
 pub(crate) use writer::{FinishedTable, TableSettings, TableWriter};

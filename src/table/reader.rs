@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::block::{Block, BlockDamage, Found};
 use super::format::{
-    BlockType, FILTER_ALIGNMENT, FOOTER_BYTES, Footer, FooterError, Handle, Properties,
+    BlockType, FILTER_ALIGNMENT, FOOTER_BYTES, FilterMeta, Footer, FooterError, Handle, Properties,
     TRAILER_BYTES, TableMeta, VERSION, check_block,
 };
 use super::index::Index;
@@ -18,7 +18,7 @@ use super::pool::FilePool;
 use crate::cache::{BlockCache, Cached};
 use crate::codec::u32_at;
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{Filter, KeyHash};
+use crate::filter::{Filter, HashKey, LookupHash};
 use crate::key::Seq;
 use crate::ledger::{BlockFetch, Ledger, Verdict};
 use crate::names::FileName;
@@ -33,11 +33,11 @@ pub(crate) struct TableEnv {
     pub(crate) dir: PathBuf,
     /// The store's id, which its files carry.
     pub(crate) store: u64,
+    /// The key of its hash.
+    pub(crate) secret: HashKey,
     pub(crate) files: FilePool,
     pub(crate) cache: Option<BlockCache<Block>>,
     pub(crate) ledger: Arc<Ledger>,
-    /// Whether every filter answers "maybe".
-    pub(crate) ignore_filters: bool,
 }
 
 impl Cached for Block {
@@ -58,6 +58,40 @@ pub(crate) enum FilterState {
     Degraded(String),
 }
 
+/// The filter of a table, as the manifest has it and as it is in memory.
+#[derive(Debug)]
+pub(crate) struct TableFilter {
+    pub(crate) meta: FilterMeta,
+    pub(crate) state: FilterState,
+}
+
+impl TableFilter {
+    /// What the filter says. No I/O.
+    #[inline]
+    pub(crate) fn verdict(&self, lookup: &LookupHash<'_>) -> Verdict {
+        match &self.state {
+            FilterState::None => Verdict::Unfiltered,
+            FilterState::Degraded(_) => Verdict::Degraded,
+            FilterState::Active(filter) if filter.may_contain(lookup) => Verdict::Maybe,
+            FilterState::Active(_) => Verdict::No,
+        }
+    }
+}
+
+/// A table with the filter that serves it.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenTable {
+    pub(crate) table: Arc<Table>,
+    pub(crate) filter: Arc<TableFilter>,
+}
+
+impl OpenTable {
+    /// The manifest's record of the two.
+    pub(crate) fn record(&self) -> TableMeta {
+        TableMeta { filter: self.filter.meta, ..self.table.meta().clone() }
+    }
+}
+
 /// An open table. Dropped, it removes its file if the table was made obsolete before.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -67,14 +101,13 @@ pub(crate) struct Table {
     /// The file from the index to its end.
     tail: SealedBytes,
     index: Handle,
-    filter: FilterState,
     obsolete: AtomicBool,
 }
 
 impl Table {
     /// Opens a table that the manifest names: one read, and one more for the filter. Everything but
     /// the filter must be sound; a filter that is not is degraded.
-    pub(crate) fn open(env: &Arc<TableEnv>, meta: TableMeta) -> Result<Self> {
+    pub(crate) fn open(env: &Arc<TableEnv>, meta: TableMeta) -> Result<OpenTable> {
         let path = FileName::Table(meta.id).path(&env.dir);
         let file = env.files.get(meta.id, env.vfs.as_ref(), &env.dir);
         let file = match file {
@@ -138,10 +171,13 @@ impl Table {
                 Error::corrupt(&path, footer.index.offset, expected, "another")
             })?;
 
-        let filter = load_filter(env, file.as_ref(), footer.filter, &meta);
+        let state = load_filter(env, file.as_ref(), footer.filter, &meta);
+        let filter = Arc::new(TableFilter { meta: meta.filter, state });
         let index = Handle { offset: 0, length: footer.index.length };
         let obsolete = AtomicBool::new(false);
-        Ok(Self { env: Arc::clone(env), meta, properties, tail, index, filter, obsolete })
+        let env = Arc::clone(env);
+        let table = Arc::new(Self { env, meta, properties, tail, index, obsolete });
+        Ok(OpenTable { table, filter })
     }
 
     /// The manifest's record of a table that lies alone, as its own footer and properties tell it.
@@ -180,9 +216,12 @@ impl Table {
             id: footer.table,
             size: length,
             index_offset: footer.index.offset,
-            filter_bytes: footer.filter.length,
             footer_checksum: Footer::checksum(&bytes),
-            filter_checksum,
+            filter: FilterMeta {
+                generation: 0,
+                bytes: footer.filter.length,
+                checksum: filter_checksum,
+            },
             entries: properties.entries,
             tombstones: properties.tombstones,
             keys: properties.keys,
@@ -206,10 +245,6 @@ impl Table {
         &self.properties
     }
 
-    pub(crate) fn filter(&self) -> &FilterState {
-        &self.filter
-    }
-
     pub(crate) fn path(&self) -> PathBuf {
         FileName::Table(self.meta.id).path(&self.env.dir)
     }
@@ -218,17 +253,6 @@ impl Table {
     /// durably.
     pub(crate) fn make_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
-    }
-
-    /// What the filter says. No I/O.
-    pub(crate) fn verdict(&self, hash: KeyHash) -> Verdict {
-        match &self.filter {
-            _ if self.env.ignore_filters => Verdict::Unfiltered,
-            FilterState::None => Verdict::Unfiltered,
-            FilterState::Degraded(_) => Verdict::Degraded,
-            FilterState::Active(filter) if filter.may_contain(hash) => Verdict::Maybe,
-            FilterState::Active(_) => Verdict::No,
-        }
     }
 
     /// Looks for the newest version of `key` up to `seq`, in the one block that may hold it: at
@@ -365,7 +389,7 @@ fn check_footer(
     let in_order = footer.index.offset == meta.index_offset
         && footer.index.end() == Some(footer.properties.offset)
         && footer.properties.end() == Some(offset)
-        && footer.filter.length == meta.filter_bytes
+        && (meta.filter.generation > 0 || footer.filter.length == meta.filter.bytes)
         && filter_fits;
     if !in_order {
         return corrupt("filter, index and properties in a row".into(), "other places".into());
@@ -400,10 +424,10 @@ fn load_filter(
         let length = check_block(&memory, BlockType::Filter, meta.id, handle.offset)
             .map_err(|found| format!("its checksum does not match: {found}"))?
             .len();
-        if u32_at(&memory, length + 1) != Some(meta.filter_checksum) {
+        if u32_at(&memory, length + 1) != Some(meta.filter.checksum) {
             return Err("it is not the filter that the manifest names".into());
         }
-        Filter::decode(memory, length, meta.keys)
+        Filter::decode(memory, length, meta.keys, &env.secret)
     });
     match loaded {
         Ok(filter) => FilterState::Active(filter),

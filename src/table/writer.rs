@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::block::BlockBuilder;
 use super::format::{
-    BlockType, FILTER_ALIGNMENT, Footer, Handle, Properties, TableMeta, seal_block,
+    BlockType, FILTER_ALIGNMENT, FilterMeta, Footer, Handle, Properties, TableMeta, seal_block,
 };
 use super::index::{IndexBuilder, separator};
 use super::reader::TableEnv;
 use crate::error::{IoContext, Result};
-use crate::filter::{self, FilterPolicy, KeyHash};
+use crate::filter::{self, FilterPlace, HashKey, Recipe};
 use crate::key::{EntryKind, EntryRef};
 use crate::ledger::Io;
 use crate::names::FileName;
@@ -24,7 +24,8 @@ const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 pub(crate) struct TableSettings {
     /// The size that data blocks stay below; a larger entry has a block of its own.
     pub(crate) block_bytes: usize,
-    pub(crate) filter: FilterPolicy,
+    /// `None` for no filter.
+    pub(crate) filter: Option<Recipe>,
 }
 
 /// A table being written. Not finished, it leaves a file that nothing refers to.
@@ -34,6 +35,7 @@ pub(crate) struct TableWriter {
     path: PathBuf,
     id: u64,
     store: u64,
+    secret: HashKey,
     settings: TableSettings,
     block: BlockBuilder,
     index: IndexBuilder,
@@ -41,7 +43,7 @@ pub(crate) struct TableWriter {
     buffer: Vec<u8>,
     /// The length of the file, buffer included.
     offset: u64,
-    hashes: Vec<KeyHash>,
+    hashes: Vec<u64>,
     properties: Properties,
     io: Io,
 }
@@ -51,7 +53,7 @@ pub(crate) struct TableWriter {
 pub(crate) struct FinishedTable {
     pub(crate) meta: TableMeta,
     /// The hashes of its distinct user keys, to be asked of the filter as it was written.
-    pub(crate) hashes: Vec<KeyHash>,
+    pub(crate) hashes: Vec<u64>,
     pub(crate) io: Io,
 }
 
@@ -64,6 +66,7 @@ impl TableWriter {
             path,
             id,
             store: env.store,
+            secret: env.secret,
             settings: settings.clone(),
             block: BlockBuilder::default(),
             index: IndexBuilder::default(),
@@ -107,7 +110,9 @@ impl TableWriter {
             }
             self.properties.largest.clear();
             self.properties.largest.extend_from_slice(entry.key);
-            self.hashes.push(KeyHash::of(entry.key));
+            if let Some(recipe) = &self.settings.filter {
+                self.hashes.push(recipe.hash.of(entry.key, &self.secret));
+            }
         }
         self.block.add(entry);
         let properties = &mut self.properties;
@@ -160,7 +165,9 @@ impl TableWriter {
         self.properties.data_blocks = self.index.blocks() as u64;
 
         let (mut filter, mut filter_checksum) = (Handle::default(), 0);
-        if let Some(contents) = filter::build(&self.settings.filter, &self.hashes) {
+        if let Some(recipe) = &self.settings.filter {
+            let place = FilterPlace { table: self.id, generation: 0 };
+            let contents = filter::build(recipe, &self.secret, place, &self.hashes);
             let padding = self.offset.next_multiple_of(FILTER_ALIGNMENT) - self.offset;
             self.push(&[0; FILTER_ALIGNMENT as usize][..padding as usize]);
             (filter, filter_checksum) = self.push_block(contents, BlockType::Filter);
@@ -188,9 +195,8 @@ impl TableWriter {
             id: self.id,
             size: self.offset,
             index_offset: index.offset,
-            filter_bytes: filter.length,
             footer_checksum,
-            filter_checksum,
+            filter: FilterMeta { generation: 0, bytes: filter.length, checksum: filter_checksum },
             entries: properties.entries,
             tombstones: properties.tombstones,
             keys: properties.keys,

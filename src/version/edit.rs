@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::codec::{Fields, PutFields};
+use crate::filter::HashKey;
 use crate::key::Seq;
 use crate::ledger::LEVELS;
 use crate::names::MAX_FOUND_NUMBER;
@@ -16,6 +17,7 @@ const REMOVED: u8 = 2;
 const LOG: u8 = 3;
 const FLUSHED_SEQ: u8 = 4;
 const NEXT_FILE: u8 = 5;
+const HASH_KEY: u8 = 6;
 
 /// What a flush or compaction changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -29,6 +31,8 @@ pub(crate) struct Edit {
     pub(crate) flushed_seq: Option<Seq>,
     /// A number that no file has yet, nor any later one.
     pub(crate) next_file: Option<u64>,
+    /// The key of the store's hash: in the first edit of every manifest, and never another.
+    pub(crate) hash_key: Option<HashKey>,
 }
 
 impl Edit {
@@ -52,6 +56,10 @@ impl Edit {
                 bytes.put_u64(value);
             }
         }
+        if let Some(key) = &self.hash_key {
+            bytes.put_u8(HASH_KEY);
+            bytes.extend_from_slice(key.bytes());
+        }
         bytes
     }
 
@@ -67,6 +75,10 @@ impl Edit {
                 LOG => edit.log = Some(fields.u64()?),
                 FLUSHED_SEQ => edit.flushed_seq = Some(fields.u64()?),
                 NEXT_FILE => edit.next_file = Some(fields.u64()?),
+                HASH_KEY => {
+                    let key = fields.bytes(HashKey::BYTES)?;
+                    edit.hash_key = Some(HashKey::new(key.try_into().ok()?));
+                }
                 _ => return None,
             }
         }
@@ -82,6 +94,7 @@ pub(crate) struct TableSet {
     pub(crate) log: u64,
     pub(crate) flushed_seq: Seq,
     pub(crate) next_file: u64,
+    pub(crate) hash_key: Option<HashKey>,
 }
 
 impl TableSet {
@@ -114,6 +127,11 @@ impl TableSet {
                 *field = value;
             }
         }
+        match (self.hash_key, edit.hash_key) {
+            (Some(old), Some(new)) if old != new => return Err("a second hash key".into()),
+            (None, key) => self.hash_key = key,
+            _ => {}
+        }
         Ok(())
     }
 
@@ -125,6 +143,7 @@ impl TableSet {
             log: Some(self.log),
             flushed_seq: Some(self.flushed_seq),
             next_file: Some(self.next_file),
+            hash_key: self.hash_key,
         }
     }
 
@@ -169,15 +188,15 @@ impl TableSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::FilterMeta;
 
     fn meta(id: u64, smallest: &[u8], largest: &[u8]) -> TableMeta {
         TableMeta {
             id,
             size: 1000,
             index_offset: 800,
-            filter_bytes: 200,
             footer_checksum: 1,
-            filter_checksum: 2,
+            filter: FilterMeta { generation: 3, bytes: 200, checksum: 2 },
             entries: 10,
             tombstones: 1,
             keys: 9,
@@ -195,6 +214,7 @@ mod tests {
             log: Some(6),
             flushed_seq: Some(10),
             next_file: Some(8),
+            hash_key: Some(HashKey::new([9; 16])),
         }
     }
 
@@ -228,6 +248,8 @@ mod tests {
         set.apply(&Edit { removed: vec![], ..sample() }).expect("a first edit");
         let added = Edit { added: vec![(3, meta(5, b"", b""))], ..Edit::default() };
         assert!(set.clone().apply(&added).is_err(), "a second table 5");
+        let rekeyed = Edit { hash_key: Some(HashKey::new([8; 16])), ..Edit::default() };
+        assert!(set.clone().apply(&rekeyed).is_err(), "a second hash key");
         let back = Edit { next_file: Some(7), ..Edit::default() };
         assert!(set.clone().apply(&back).is_err(), "a counter going back");
         for (level, bad) in [

@@ -15,13 +15,21 @@ pub(crate) use edit::{Edit, TableSet};
 pub(crate) use manifest::{Manifest, read_current, set_current};
 
 use crate::ledger::{LEVELS, Ledger, ProbeCounters};
-use crate::table::Table;
+use crate::table::{OpenTable, Table, TableFilter};
 
 /// A table at its level, with the counters for its probes there.
 #[derive(Debug, Clone)]
 pub(crate) struct LiveTable {
     pub(crate) table: Arc<Table>,
+    pub(crate) filter: Arc<TableFilter>,
     pub(crate) counters: Arc<ProbeCounters>,
+}
+
+impl LiveTable {
+    /// The table without its place.
+    pub(crate) fn open(&self) -> OpenTable {
+        OpenTable { table: Arc::clone(&self.table), filter: Arc::clone(&self.filter) }
+    }
 }
 
 /// The live tables.
@@ -74,16 +82,17 @@ impl Version {
     pub(crate) fn with(
         &self,
         removed: &[(usize, u64)],
-        added: &[(usize, Arc<Table>)],
+        added: &[(usize, OpenTable)],
         ledger: &Ledger,
     ) -> Self {
         let mut next = self.clone();
         for &(level, id) in removed {
             next.levels[level].retain(|live| live.table.id() != id);
         }
-        for (level, table) in added {
+        for (level, OpenTable { table, filter }) in added {
             let counters = ledger.counters(table.id(), *level);
-            next.levels[*level].push(LiveTable { table: Arc::clone(table), counters });
+            let (table, filter) = (Arc::clone(table), Arc::clone(filter));
+            next.levels[*level].push(LiveTable { table, filter, counters });
         }
         let [l0, sorted @ ..] = &mut next.levels;
         l0.sort_by_key(|live| std::cmp::Reverse(live.table.meta().max_seq));

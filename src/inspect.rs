@@ -5,16 +5,15 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::cursor::{ReadPlan, TableCursor};
-use super::pool::FilePool;
-use super::reader::{FilterState, Table, TableEnv};
 use crate::error::{Error, Result};
-use crate::filter::{Geometry, KeyHash};
+use crate::filter::{FilterKind, Geometry, HashKey, KeyHash, LookupHash};
 use crate::iter::{Cursor, Direction};
 use crate::key::EntryKind;
 use crate::ledger::{Ledger, Verdict};
 use crate::names::FileName;
+use crate::table::{FilePool, FilterState, OpenTable, ReadPlan, Table, TableCursor, TableEnv};
 use crate::value::Value;
+use crate::version::{Manifest, read_current};
 use crate::vfs::{RealVfs, Vfs};
 
 /// The state of a table's filter.
@@ -26,9 +25,13 @@ pub enum FilterInfo {
     /// In use.
     #[non_exhaustive]
     Active {
+        /// Its kind.
+        kind: FilterKind,
+        /// The hash that it was made over.
+        hash: KeyHash,
         /// Its shape.
         geometry: Geometry,
-        /// Header and bits, as they are in memory and in the file.
+        /// Header and array, as they are in memory and in the file.
         bytes: usize,
         /// The false-positive rate that its finished bits give.
         predicted_rate: f64,
@@ -52,6 +55,8 @@ impl From<&FilterState> for FilterInfo {
         match state {
             FilterState::None => Self::None,
             FilterState::Active(filter) => Self::Active {
+                kind: filter.kind(),
+                hash: filter.hash(),
                 geometry: filter.geometry(),
                 bytes: filter.bytes(),
                 predicted_rate: filter.predicted_rate(),
@@ -123,13 +128,15 @@ pub struct TableEntry {
 /// be degraded.
 #[derive(Debug)]
 pub struct TableFile {
-    table: Arc<Table>,
+    open: OpenTable,
+    secret: HashKey,
     store: u64,
 }
 
 impl TableFile {
     /// Opens a table file, whose name is `NNNNNN.sst`. Reads its footer, properties, index and
-    /// filter, and locks nothing.
+    /// filter, and locks nothing. The key of its hash is read from the manifest beside it; without
+    /// one, a filter over a keyed hash is degraded.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Corrupt`], which names the part that is damaged;
@@ -150,24 +157,30 @@ impl TableFile {
             ));
         };
         let dir = path.parent().unwrap_or(Path::new("")).to_owned();
+        // A table that lies alone, or beside a damaged manifest, can be looked at all the same.
+        let manifest = read_current(vfs.as_ref(), &dir).ok().flatten();
+        let set = manifest.and_then(|number| Manifest::read(vfs.as_ref(), &dir, number).ok());
+        let secret = set.as_ref().and_then(|(set, ..)| set.hash_key);
+        let secret = secret.unwrap_or(HashKey::new([0; HashKey::BYTES]));
         let env = |store, dir| TableEnv {
             vfs: Arc::clone(vfs),
             dir,
             store,
+            secret,
             files: FilePool::new(1),
             cache: None,
             ledger: Arc::new(Ledger::default()),
-            ignore_filters: false,
         };
         let (mut meta, store) = Table::meta_of_file(&env(0, dir.clone()), id)?;
         meta.id = id; // a file under another table's name is told apart by its footer
-        let table = Arc::new(Table::open(&Arc::new(env(store, dir)), meta)?);
-        Ok(Self { table, store })
+        let open = Table::open(&Arc::new(env(store, dir)), meta)?;
+        Ok(Self { open, secret, store })
     }
 
     /// What the table says of itself.
     pub fn properties(&self) -> TableProperties {
-        let (meta, properties) = (self.table.meta(), self.table.properties());
+        let table = &self.open.table;
+        let (meta, properties) = (table.meta(), table.properties());
         TableProperties {
             id: meta.id,
             store: self.store,
@@ -187,17 +200,17 @@ impl TableFile {
 
     /// The state of its filter.
     pub fn filter(&self) -> FilterInfo {
-        self.table.filter().into()
+        (&self.open.filter.state).into()
     }
 
     /// What its filter says of a key. No I/O.
     pub fn verdict(&self, key: impl AsRef<[u8]>) -> Verdict {
-        self.table.verdict(KeyHash::of(key.as_ref()))
+        self.open.filter.verdict(&LookupHash::new(key.as_ref(), &self.secret))
     }
 
     /// Its data blocks, in order.
     pub fn index(&self) -> Vec<IndexEntry> {
-        let index = self.table.index();
+        let index = self.open.table.index();
         let entry = |number| {
             let handle = index.block(number)?;
             Some(IndexEntry {
@@ -211,7 +224,7 @@ impl TableFile {
 
     /// Its entries, in order. Reads and verifies every data block. After an error the iterator ends.
     pub fn entries(&self) -> impl Iterator<Item = Result<TableEntry>> + use<> {
-        let table = Arc::clone(&self.table);
+        let table = Arc::clone(&self.open.table);
         let (direction, plan) = (Direction::Forward, ReadPlan::Compaction);
         let mut cursor = Some(TableCursor::new(table, direction, Bound::Unbounded, plan));
         std::iter::from_fn(move || {
