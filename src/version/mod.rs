@@ -8,6 +8,7 @@ mod cursor;
 mod edit;
 mod manifest;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub(crate) use cursor::LevelCursor;
@@ -76,6 +77,19 @@ impl Version {
         let tables = self.level(level);
         let number = tables.partition_point(|live| live.table.meta().largest.as_slice() < key);
         tables.get(number)
+    }
+
+    /// This version with other filters for some of its tables; ids that it does not have are passed
+    /// over. The counters stay.
+    #[expect(dead_code, reason = "the replacing of filters uses it")]
+    pub(crate) fn with_filters(&self, filters: &HashMap<u64, Arc<TableFilter>>) -> Self {
+        let mut next = self.clone();
+        for live in next.levels.iter_mut().flatten() {
+            if let Some(filter) = filters.get(&live.table.id()) {
+                live.filter = Arc::clone(filter);
+            }
+        }
+        next
     }
 
     /// This version without some tables and with others. A table that is in both lists moves.
