@@ -12,6 +12,7 @@ mod get;
 mod inspect;
 mod lines;
 mod load;
+mod policy;
 mod put;
 pub mod readamp;
 mod scan;

@@ -165,7 +165,7 @@ fn lookups_are_as_many_as_asked() {
 
 #[test]
 fn filters_as_asked_and_none_at_all() {
-    let bits = report(&format!("--n 3000 {SMALL} --bits-per-key 4.5"));
+    let bits = report(&format!("--n 3000 {SMALL} --policy classic --bits-per-key 4.5"));
     assert_eq!(unknown_checks(&bits), [""; 0]);
     let rate = bits["fpr_measured"].as_f64().expect("a rate");
     assert!((0.08..0.16).contains(&rate), "{rate}");
@@ -255,4 +255,36 @@ fn the_table_fits_in_100_columns() {
         6,
         "{told}"
     );
+}
+
+#[test]
+fn a_comparison_runs_every_kind_over_as_many_bytes() {
+    let sizes = "--memtable-bytes 100000 --table-bytes 200000 --level-base-bytes 50000";
+    let line = format!("readamp --json --compare --n 20000 {sizes}");
+    let comparison: Value = serde_json::from_str(&run(&line).well()).expect("JSON");
+    let rows = comparison["rows"].as_array().expect("a list");
+    let names: Vec<_> = rows.iter().map(|row| row["name"].as_str().expect("a name")).collect();
+    assert_eq!(
+        names,
+        [
+            "classic",
+            "bloom balanced",
+            "blocked uniform",
+            "blocked balanced (default)",
+            "ribbon uniform",
+            "ribbon balanced (compact)"
+        ]
+    );
+    assert_eq!(comparison["same_size"].as_bool(), Some(true), "{comparison:#}");
+    assert_eq!(comparison["checks_hold"].as_bool(), Some(true));
+    assert!(rows.iter().all(|row| number(row, "absent") == 20_000));
+}
+
+#[test]
+fn absent_keys_of_a_zipf_distribution_come_round_again() {
+    let zipf = report(&format!("--n 3000 {SMALL} --lookups 6000 --zipf 0.99 --history 100"));
+    // What a filter says of a key a second time proves nothing about its rate.
+    assert_eq!(unknown_checks(&zipf), ["fpr_within_bounds"]);
+    assert_eq!(number(&zipf["setup"], "history"), 100);
+    assert_eq!(number(&zipf, "absent"), 6000);
 }

@@ -227,7 +227,9 @@ pub fn fpr_within_bounds(tables: &[TableProbes]) -> Check {
     let found: u64 = tables.iter().map(|table| table.false_positives).sum();
     let expected: f64 = tables.iter().map(|table| table.absent as f64 * table.predicted_rate).sum();
     if probes == 0 {
-        return Check::unknown("no filter was asked for a key that its table does not hold");
+        return Check::unknown(
+            "no filter was asked, for a first time, for a key that its table does not hold",
+        );
     }
     let (low, high) = bounds(probes, expected / probes as f64);
     let said = format!(

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -16,6 +17,8 @@ pub struct Input {
     pub present: Vec<(Vec<u8>, Vec<u8>)>,
     /// Distinct keys, none of them present.
     pub absent: Vec<Vec<u8>>,
+    /// Other such keys, looked up before anything is measured.
+    pub history: Vec<Vec<u8>>,
     /// Lines of the present file that had the key of a later line, whose value counts.
     pub present_repeated: u64,
     /// Lines of the absent file that had the key of an earlier line.
@@ -34,6 +37,8 @@ pub(super) enum Stream {
     Loading,
     Absent,
     Present,
+    History,
+    Ranks,
 }
 
 pub(super) fn random(seed: u64, stream: Stream) -> ChaCha8Rng {
@@ -61,6 +66,26 @@ impl Input {
             })
             .collect();
         Self { present, absent, ..Self::default() }
+    }
+
+    /// Sets this many absent keys apart, drawn at random, to be looked up before anything is measured
+    /// and not again.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] if that leaves none.
+    pub fn with_history(mut self, count: u64, seed: u64) -> Result<Self> {
+        if count > 0 {
+            let left = self.absent.len().checked_sub(count as usize).filter(|&left| left > 0);
+            let left = left.ok_or_else(|| {
+                Failure::Usage(format!(
+                    "--history {count} leaves nothing of {} absent keys",
+                    self.absent.len()
+                ))
+            })?;
+            self.absent.shuffle(&mut random(seed, Stream::History));
+            self.history = self.absent.split_off(left);
+        }
+        Ok(self)
     }
 
     /// Keys from files, byte for byte: a line of the present file is a key, or key TAB value; one
@@ -149,6 +174,15 @@ mod tests {
         let again = Input::made_up(1000, 500, 7);
         assert_eq!((&input.present, &input.absent), (&again.present, &again.absent));
         assert_ne!(Input::made_up(1000, 500, 8).absent, input.absent);
+    }
+
+    #[test]
+    fn a_history_shares_no_key_with_what_is_measured() {
+        let input = Input::made_up(10, 500, 7).with_history(200, 7).expect("enough keys");
+        assert_eq!((input.absent.len(), input.history.len()), (300, 200));
+        let all: HashSet<_> = input.absent.iter().chain(&input.history).collect();
+        assert_eq!(all.len(), 500);
+        assert!(Input::made_up(10, 500, 7).with_history(500, 7).is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use criba::vfs::{CountingVfs, FileKind, Operation, Vfs};
 use criba::{Batch, Counts, Db, FilterInfo, FilterPolicy, Options, Stats, TableInfo, Value};
 use indicatif::ProgressBar;
+use rand::RngExt;
 use rand::seq::SliceRandom;
 
 use super::input::{Input, Stream, random};
@@ -34,6 +35,11 @@ pub struct Settings {
     pub level_base_bytes: u64,
     /// Whether L0 keeps every table.
     pub unsettled: bool,
+    /// Whether everything is compacted into one run.
+    pub one_run: bool,
+    /// Absent keys are looked up with the frequencies of a Zipf distribution of this exponent, so
+    /// that few of them make up most lookups; each key once if `None`.
+    pub zipf: Option<f64>,
 }
 
 impl Default for Settings {
@@ -48,6 +54,8 @@ impl Default for Settings {
             table_bytes: 512 << 10,
             level_base_bytes: 512 << 10,
             unsettled: false,
+            one_run: false,
+            zipf: None,
         }
     }
 }
@@ -154,8 +162,24 @@ impl Pass {
 /// The lookups of one kind: keys with the values that are to be found.
 struct Work<'a> {
     keys: Vec<(&'a [u8], Option<&'a [u8]>)>,
-    /// How many lookups come before a key comes round again.
+    /// How many lookups come before a key comes round again; 0 if that is not known.
     first: usize,
+}
+
+/// Ranks from 0 to n − 1, each drawn in proportion to (rank + 1)^−θ.
+fn zipf_ranks(n: usize, theta: f64, seed: u64) -> impl Iterator<Item = usize> {
+    let mut sum = 0.0;
+    let sums: Vec<f64> = (1..=n)
+        .map(|rank| {
+            sum += (rank as f64).powf(-theta);
+            sum
+        })
+        .collect();
+    let mut random = random(seed, Stream::Ranks);
+    std::iter::repeat_with(move || {
+        let drawn = random.random::<f64>() * sum;
+        sums.partition_point(|&below| below <= drawn).min(n - 1)
+    })
 }
 
 impl<'a> Work<'a> {
@@ -173,6 +197,12 @@ impl<'a> Work<'a> {
         }
         let mut random = random(settings.seed, stream);
         let mut order = Vec::with_capacity(count);
+        if let (Stream::Absent, Some(theta)) = (stream, settings.zipf) {
+            keys.shuffle(&mut random);
+            let ranks = zipf_ranks(distinct, theta, settings.seed);
+            order.extend(ranks.take(count).map(|rank| keys[rank]));
+            return Ok(Self { keys: order, first: 0 });
+        }
         while order.len() < count {
             keys.shuffle(&mut random);
             order.extend(keys.iter().take(count - order.len()));
@@ -227,7 +257,7 @@ pub fn measure(
 }
 
 /// Writes the present keys in random order, so that tables overlap as they do when keys come in any
-/// order, and settles the store.
+/// order, and settles the store; then looks up the keys of its history.
 fn load(
     dir: &Path,
     input: &Input,
@@ -248,6 +278,17 @@ fn load(
         progress.inc(pairs.len() as u64);
     }
     db.wait_until_settled()?;
+    if settings.one_run {
+        db.compact()?;
+    }
+    if !input.history.is_empty() {
+        begin(progress, "history", input.history.len());
+        for key in &input.history {
+            db.get(key)?;
+            progress.inc(1);
+        }
+        db.wait_until_settled()?; // filters may be due that the history asks for
+    }
     db.close()?;
     Ok(())
 }
@@ -293,7 +334,7 @@ fn run_pass(
         lookups,
         told,
         stats: db.stats() - before,
-        first_probes: probes(&first_tables),
+        first_probes: if work.first > 0 { probes(&first_tables) } else { Vec::new() },
         tables: db.tables(),
         file_reads,
         kernel_reads,

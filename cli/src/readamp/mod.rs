@@ -3,8 +3,10 @@
 //!
 //! [`input`] makes or reads the keys, [`measure`] loads the store and makes the four passes,
 //! [`checks`] compares what was counted, [`report`] puts it together, and `print` shows it.
+//! [`compare`] puts the reports of several policies side by side.
 
 pub mod checks;
+pub mod compare;
 pub mod input;
 pub mod kernel;
 pub mod measure;
@@ -15,14 +17,15 @@ use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use criba::FilterPolicy;
 use criba::vfs::{CountingVfs, RealVfs};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use self::compare::Comparison;
 use self::input::Input;
 use self::measure::{Engine, Settings};
 use self::report::Report;
 use crate::failure::{Failure, Result};
+use crate::policy::PolicyArgs;
 use crate::{Answer, tell};
 
 /// Count the disk reads of lookups, with filters and without, and check the counts against the
@@ -31,6 +34,7 @@ use crate::{Answer, tell};
 /// Loads keys into a fresh store and looks up present and absent ones: with filters, then with
 /// every filter answering "maybe". Exit code 1 if a check does not hold.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub struct Args {
     /// How many keys to make up and load
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["present", "absent"])]
@@ -41,17 +45,19 @@ pub struct Args {
     /// Fixes everything random; the same seed gives the same counts
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The filters' false-positive rate [default: 0.01]
-    #[arg(
-        long,
-        value_name = "RATE",
-        conflicts_with = "bits_per_key",
-        allow_negative_numbers = true
-    )]
-    fpr: Option<f64>,
-    /// The filters' size, instead of --fpr; 0 for no filters
-    #[arg(long, value_name = "BITS", allow_negative_numbers = true)]
-    bits_per_key: Option<f64>,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    /// Run the classic policy, each kind uniform and balanced, and what was asked for, at the same
+    /// bits per key, and print them side by side
+    #[arg(long, conflicts_with_all = ["fpr", "filter_bytes", "dir"])]
+    compare: bool,
+    /// Absent keys looked up after loading and before measuring, other ones than those measured:
+    /// balanced filters follow what they meet
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    history: u64,
+    /// Look absent keys up with the frequencies of a Zipf distribution of this exponent, such as 0.99
+    #[arg(long, value_name = "EXPONENT")]
+    zipf: Option<f64>,
     /// The block cache; 0 for none, so that every block asked for is a disk read
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     cache_bytes: u64,
@@ -67,6 +73,9 @@ pub struct Args {
     /// No compactions: every flushed table stays on L0
     #[arg(long)]
     unsettled: bool,
+    /// Compact everything into one run after loading
+    #[arg(long, conflicts_with = "unsettled")]
+    one_run: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -83,13 +92,8 @@ pub struct Args {
 
 impl Args {
     fn settings(&self) -> Settings {
-        let filter = match (self.fpr, self.bits_per_key) {
-            (Some(rate), _) => FilterPolicy::rate(rate),
-            (None, Some(bits)) => FilterPolicy::bits_per_key(bits),
-            (None, None) => FilterPolicy::default(),
-        };
         Settings {
-            filter,
+            filter: self.policy.policy(),
             seed: self.seed,
             lookups: self.lookups,
             cache_bytes: self.cache_bytes,
@@ -97,35 +101,42 @@ impl Args {
             table_bytes: self.table_bytes,
             level_base_bytes: self.level_base_bytes,
             unsettled: self.unsettled,
+            one_run: self.one_run,
+            zipf: self.zipf,
         }
     }
 
     fn input(&self) -> Result<Input> {
-        match (&self.present, &self.absent) {
-            (Some(present), Some(absent)) => Input::read(present, absent),
-            _ => Ok(Input::made_up(self.n, self.lookups.unwrap_or(self.n), self.seed)),
-        }
+        let input = match (&self.present, &self.absent) {
+            (Some(present), Some(absent)) => Input::read(present, absent)?,
+            _ => {
+                let absent = self.lookups.unwrap_or(self.n) + self.history;
+                Input::made_up(self.n, absent, self.seed)
+            }
+        };
+        input.with_history(self.history, self.seed)
     }
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
+    if args.zipf.is_some_and(|theta| !(theta.is_finite() && theta >= 0.0)) {
+        return Err(Failure::Usage("--zipf takes an exponent of 0 or more".into()));
+    }
     let input = args.input()?;
+    if args.compare { compare(args, &input, out) } else { measure_one(args, &input, out) }
+}
+
+fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer> {
     let settings = args.settings();
     let report = match &args.dir {
         Some(dir) => {
             check_free(dir)?;
-            run_in(dir, &input, &settings)?
+            run_in(dir, input, &settings)?
         }
-        None => {
-            let parent = std::env::temp_dir();
-            let dir = tempfile::Builder::new().prefix("criba-readamp-").tempdir_in(&parent);
-            let dir = dir.map_err(|e| Failure::file("make a directory in it", &parent, e))?;
-            run_in(dir.path(), &input, &settings)?
-        }
+        None => run_in_temporary(input, &settings)?,
     };
     if args.json {
-        serde_json::to_writer_pretty(&mut *out, &report).map_err(std::io::Error::from)?;
-        writeln!(out)?;
+        print_json(&report, out)?;
     } else {
         print::print(&report, out)?;
     }
@@ -134,6 +145,39 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         tell(&format!("{name} does not hold: {}", check.said));
     }
     Ok(if report.checks.failed().next().is_none() { Answer::Yes } else { Answer::No })
+}
+
+/// The default size of the filters that are compared.
+const COMPARED_BITS: f64 = 10.0;
+
+fn compare(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer> {
+    let bits = args.policy.bits().unwrap_or(COMPARED_BITS);
+    let asked = args.policy.policy().with_bits_per_key(bits);
+    let mut reports = Vec::new();
+    for (name, filter) in compare::policies(bits, asked) {
+        let report = run_in_temporary(input, &Settings { filter, ..args.settings() })?;
+        reports.push((name, report));
+    }
+    let comparison = Comparison::new(&reports);
+    if args.json {
+        print_json(&comparison, out)?;
+    } else {
+        comparison.print(out)?;
+    }
+    Ok(comparison.answer())
+}
+
+fn print_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value).map_err(std::io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+fn run_in_temporary(input: &Input, settings: &Settings) -> Result<Report> {
+    let parent = std::env::temp_dir();
+    let dir = tempfile::Builder::new().prefix("criba-readamp-").tempdir_in(&parent);
+    let dir = dir.map_err(|e| Failure::file("make a directory in it", &parent, e))?;
+    run_in(dir.path(), input, settings)
 }
 
 /// Measures a store in an empty directory on the real file system.

@@ -67,8 +67,19 @@ fn print_setup(report: &Report, out: &mut dyn Write) -> Result<()> {
         0 => "no block cache".to_owned(),
         bytes => format!("a block cache of {}", counted(bytes, "byte")),
     };
-    let settled = if setup.unsettled { "unsettled" } else { "settled" };
-    writeln!(out, "  store      {}, {cache}, {settled}, seed {}", setup.filter, setup.seed)?;
+    let settled = match (setup.unsettled, setup.one_run) {
+        (true, _) => "unsettled",
+        (_, true) => "one run",
+        _ => "settled",
+    };
+    writeln!(out, "  filters    {}", setup.filter)?;
+    writeln!(out, "  store      {cache}, {settled}, seed {}", setup.seed)?;
+    if setup.history > 0 {
+        writeln!(out, "  history    {} of absent keys", counted(setup.history, "lookup"))?;
+    }
+    if let Some(theta) = setup.zipf {
+        writeln!(out, "  lookups    absent keys by a Zipf distribution of exponent {theta}")?;
+    }
     Ok(())
 }
 

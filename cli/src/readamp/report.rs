@@ -153,6 +153,12 @@ pub struct Setup {
     pub level_base_bytes: u64,
     /// Whether L0 kept every table.
     pub unsettled: bool,
+    /// Whether everything was compacted into one run.
+    pub one_run: bool,
+    /// Absent keys looked up before anything was measured.
+    pub history: u64,
+    /// As [`Settings::zipf`].
+    pub zipf: Option<f64>,
 }
 
 impl Setup {
@@ -170,6 +176,9 @@ impl Setup {
             table_bytes: settings.table_bytes,
             level_base_bytes: settings.level_base_bytes,
             unsettled: settings.unsettled,
+            one_run: settings.one_run,
+            history: input.history.len() as u64,
+            zipf: settings.zipf,
         }
     }
 }

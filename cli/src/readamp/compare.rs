@@ -1,0 +1,186 @@
+//! `readamp --compare`: the same keys and lookups under several policies with as many bytes of
+//! filters, side by side.
+
+use std::io::Write;
+
+use criba::{Allocation, FilterKind, FilterPolicy};
+use serde::Serialize;
+
+use super::report::{Level, Report};
+use crate::Answer;
+use crate::failure::Result;
+use crate::text::{ratio, thousands};
+
+/// Filters whose sizes differ by no more than this part are of the same size.
+const SAME_SIZE: f64 = 0.02;
+
+/// The policies to be compared, at so many bits a key: the literature's first, as the measure of the
+/// others, then each kind, uniform and balanced; and what was asked for, unless it is one of these.
+pub(super) fn policies(bits_per_key: f64, asked: FilterPolicy) -> Vec<(String, FilterPolicy)> {
+    let classic = FilterPolicy::classic().with_bits_per_key(bits_per_key);
+    let mut policies = vec![("classic".to_owned(), classic)];
+    for (kind, allocation, named) in [
+        (FilterKind::Bloom, Allocation::Balanced, ""),
+        (FilterKind::Blocked, Allocation::Uniform, ""),
+        (FilterKind::Blocked, Allocation::Balanced, " (default)"),
+        (FilterKind::Ribbon, Allocation::Uniform, ""),
+        (FilterKind::Ribbon, Allocation::Balanced, " (compact)"),
+    ] {
+        let policy = FilterPolicy::bits_per_key(bits_per_key).with_kind(kind);
+        let place = if allocation == Allocation::Uniform { "uniform" } else { "balanced" };
+        policies.push((format!("{kind} {place}{named}"), policy.with_allocation(allocation)));
+    }
+    if policies.iter().all(|(_, policy)| *policy != asked) {
+        policies.push(("asked".to_owned(), asked));
+    }
+    policies
+}
+
+/// What came of each policy.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// The policies, the classic one first.
+    pub rows: Vec<Row>,
+    /// Whether all filters take the same bytes as the classic ones, within 2 %.
+    pub same_size: bool,
+    /// Whether every check of every run holds, or cannot be made.
+    pub checks_hold: bool,
+}
+
+/// What came of one policy.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Row {
+    /// A short name.
+    pub name: String,
+    /// The policy.
+    pub filter: String,
+    /// Levels that hold tables.
+    pub levels: u64,
+    /// Tables.
+    pub tables: u64,
+    /// Bytes of all filters, headers included.
+    pub filter_bytes: u64,
+    /// The same in bits, for each key of each table.
+    pub bits_per_key: Option<f64>,
+    /// Lookups of absent keys.
+    pub absent: u64,
+    /// Disk reads of these lookups, all of them wasted.
+    pub wasted_reads: u64,
+    /// Disk reads and cache hits of these lookups for each of them.
+    pub wasted_per_lookup: Option<f64>,
+    /// How many times as many the classic policy wastes.
+    pub times_fewer: Option<f64>,
+    /// Bits a key on each level that holds tables, as (level, bits).
+    pub level_bits: Vec<(usize, Option<f64>)>,
+    /// The checks that do not hold.
+    pub failed_checks: Vec<&'static str>,
+}
+
+impl Comparison {
+    pub(super) fn new(reports: &[(String, Report)]) -> Self {
+        let mut rows: Vec<_> =
+            reports.iter().map(|(name, report)| Row::new(name, report)).collect();
+        let classic = rows.first().map(|row| (row.filter_bytes, row.wasted_per_lookup));
+        let (bytes, wasted) = classic.unwrap_or_default();
+        for row in &mut rows {
+            row.times_fewer = match (wasted, row.wasted_per_lookup) {
+                (Some(classic), Some(own)) if own > 0.0 => Some(classic / own),
+                _ => None,
+            };
+        }
+        let same =
+            |row: &Row| (row.filter_bytes as f64 - bytes as f64).abs() <= SAME_SIZE * bytes as f64;
+        Self {
+            same_size: rows.iter().all(same),
+            checks_hold: rows.iter().all(|row| row.failed_checks.is_empty()),
+            rows,
+        }
+    }
+
+    pub(super) fn answer(&self) -> Answer {
+        if self.same_size && self.checks_hold { Answer::Yes } else { Answer::No }
+    }
+
+    pub(super) fn print(&self, out: &mut dyn Write) -> Result<()> {
+        writeln!(
+            out,
+            "{:<26}  {:>12}  {:>8}  {:>13}  {:>10}  {:>7}",
+            "", "bytes of", "bits per", "wasted reads", "for each", "times"
+        )?;
+        writeln!(
+            out,
+            "{:<26}  {:>12}  {:>8}  {:>13}  {:>10}  {:>7}",
+            "policy", "filters", "key", "in all", "lookup", "fewer"
+        )?;
+        for row in &self.rows {
+            let or_dash = |number: Option<f64>, decimals| {
+                number.map_or("–".to_owned(), |number| format!("{number:.decimals$}"))
+            };
+            writeln!(
+                out,
+                "{:<26}  {:>12}  {:>8}  {:>13}  {:>10}  {:>7}",
+                row.name,
+                thousands(row.filter_bytes),
+                or_dash(row.bits_per_key, 2),
+                thousands(row.wasted_reads),
+                or_dash(row.wasted_per_lookup, 5),
+                or_dash(row.times_fewer, 2),
+            )?;
+        }
+        if let Some(row) = self.rows.first() {
+            writeln!(
+                out,
+                "\nThe same {} lookups of absent keys each time, over {} levels. A read for an absent \
+                 key is wasted.",
+                thousands(row.absent),
+                row.levels
+            )?;
+        }
+        writeln!(out, "\nbits per key by level, headers included")?;
+        for row in &self.rows {
+            write!(out, "  {:<24}", row.name)?;
+            for (level, bits) in &row.level_bits {
+                let bits = bits.map_or("–".to_owned(), |bits| format!("{bits:.2}"));
+                write!(out, "  L{level} {bits:>6}")?;
+            }
+            writeln!(out)?;
+        }
+        let holds = |holds| if holds { "holds" } else { "FAILS" };
+        writeln!(
+            out,
+            "\n  {:<7}  all filters take the same bytes, within 2 %",
+            holds(self.same_size)
+        )?;
+        writeln!(out, "  {:<7}  every check of every run", holds(self.checks_hold))?;
+        for row in self.rows.iter().filter(|row| !row.failed_checks.is_empty()) {
+            writeln!(out, "           {}: {}", row.name, row.failed_checks.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl Row {
+    fn new(name: &str, report: &Report) -> Self {
+        let absent = &report.passes[0];
+        Self {
+            name: name.to_owned(),
+            filter: report.setup.filter.clone(),
+            levels: report.levels.len() as u64,
+            tables: report.tables,
+            filter_bytes: report.filter_bytes,
+            bits_per_key: report.bits_per_key,
+            absent: report.absent,
+            wasted_reads: absent.disk_reads,
+            wasted_per_lookup: ratio((absent.disk_reads + absent.cache_hits) as f64, report.absent),
+            times_fewer: None,
+            level_bits: report
+                .levels
+                .iter()
+                .map(|Level { level, bits_per_key, .. }| (*level, *bits_per_key))
+                .collect(),
+            failed_checks: report.checks.failed().map(|(name, _)| *name).collect(),
+        }
+    }
+}
