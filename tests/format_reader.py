@@ -1,12 +1,16 @@
-"""An independent reader of criba's SSTables, written from format.md alone.
+"""An independent reader of criba's SSTables and manifests, written from format.md alone.
 
+    format_reader.py tables DIR   what the manifest in force says of each live table, one a line
     format_reader.py list FILE    every entry: key, sequence number, kind, value; keys and values in hex
     format_reader.py ask FILE     reads keys in hex, one a line; prints the filter's verdicts, 0 or 1
 
-Every checksum is verified, and every rule of format.md that a table alone can be held to. Anything
-that breaks one ends the program with a message and exit code 1.
+The key of the store's hash comes from the manifest beside a table; where there is none, a filter over
+the keyed hash can only answer 1. Every checksum is verified, and every rule of format.md that a table
+and its manifest can be held to. Anything that breaks one ends the program with a message and exit
+code 1; so does a damaged last edit of a manifest, which a store would drop.
 """
 
+import os
 import struct
 import sys
 import zlib
@@ -52,14 +56,194 @@ class Fields:
         return self.bytes(self.varint())
 
 
+class Manifest:
+    """The set of live tables that the manifest in force amounts to, and the key of the hash."""
+
+    def __init__(self, directory):
+        with open(os.path.join(directory, "CURRENT"), "rb") as file:
+            current = file.read()
+        lines = current.split(b"\n")
+        need(len(lines) == 4 and lines[3] == b"", "a CURRENT of three lines")
+        need(lines[2] == b"%08x" % zlib.crc32(current[:-9]), "the checksum of CURRENT")
+        need(lines[0] == b"criba 1", "a layout of version 1")
+        self.tables, self.key = {}, None
+        counters = {3: 0, 4: 0, 5: 0}
+        for number, edit in enumerate(self.edits(directory, lines[1].decode())):
+            self.apply(Fields(edit), counters)
+            need(number > 0 or self.key is not None, "a hash key in the first edit")
+        need(self.key is not None, "a whole edit")
+
+    def edits(self, directory, name):
+        number = int(name.removeprefix("MANIFEST-"))
+        with open(os.path.join(directory, name), "rb") as file:
+            data = file.read()
+        need(data[:8] == b"cribaMAN", "a manifest")
+        version, _, features, log, self.store, _, stored = struct.unpack("<HHIQQII", data[8:40])
+        need(checksum(number, 0, data[:36]) == stored and log == number, "the manifest's header")
+        need(version == 1 and features == 0, "a manifest of version 1 without features")
+        at, expected, parts = 40, 0, None
+        while True:
+            left = 32768 - at % 32768
+            if left < 35:
+                at += left
+                continue
+            if not data[at:].strip(b"\0"):
+                need(parts is None, "a record that ends")
+                return
+            need(at + 27 <= len(data), "a whole frame header")
+            stored, length, kind, log, seq, _ = struct.unpack("<IHBIQQ", data[at : at + 27])
+            frame = data[at + 4 : at + 27 + length]
+            need(27 + length <= left and len(frame) == 23 + length, "a frame within its block")
+            need(checksum(number, at, frame) == stored, f"the checksum of the frame at {at}")
+            need(log == number & 0xFFFFFFFF and kind in (1, 2, 3, 4, 5), "a frame of this log")
+            need((kind in (3, 4)) == (parts is not None), "parts of records in order")
+            if kind == 5:
+                return
+            need(seq == expected, "edits numbered one by one")
+            parts = (parts or b"") + frame[23:]
+            if kind in (1, 4):
+                yield parts
+                expected, parts = expected + 1, None
+            at += 27 + length
+
+    def apply(self, fields, counters):
+        added, removed, filters = [], [], []
+        while fields.at < len(fields.data):
+            kind = fields.number(1)
+            if kind == 1:
+                added.append((fields.number(1), TableRecord(fields)))
+            elif kind == 2:
+                removed.append((fields.number(1), fields.number(8)))
+            elif kind in counters:
+                value = fields.number(8)
+                need(value >= counters[kind], "counters that never go back")
+                counters[kind] = value
+            elif kind == 6:
+                key = fields.bytes(16)
+                need(self.key in (None, key), "one hash key")
+                self.key = key
+            elif kind == 7:
+                filters.append((fields.number(8), FilterRecord(fields)))
+            else:
+                need(False, f"no field {kind}")
+        for level, table in removed:
+            need(table in self.tables and self.tables[table][0] == level, "a table to remove")
+            del self.tables[table]
+        for level, record in added:
+            need(level <= 6 and record.id not in self.tables, "a table to add")
+            self.tables[record.id] = (level, record)
+        for table, record in filters:
+            need(table in self.tables, "a table that gets a filter")
+            self.tables[table][1].filter = record
+
+
+class FilterRecord:
+    def __init__(self, fields):
+        self.generation, self.length, self.checksum = (fields.number(n) for n in (8, 8, 4))
+
+
+class TableRecord:
+    def __init__(self, fields):
+        self.id, self.file_length, self.index_offset = (fields.number(8) for _ in range(3))
+        self.footer_checksum = fields.number(4)
+        self.filter = FilterRecord(fields)
+        self.entries, self.tombstones, self.keys = (fields.number(8) for _ in range(3))
+        self.oldest, self.newest = fields.number(8), fields.number(8)
+        self.smallest, self.largest = fields.prefixed(), fields.prefixed()
+
+
+class Filter:
+    """The contents of a filter block. `key` is the store's, or None if it is not known."""
+
+    def __init__(self, contents, keys, key):
+        need(len(contents) >= 128 and contents[:8] == b"cribaFLT", "a filter header")
+        version, self.kind, self.hash, _ = struct.unpack("<HBBI", contents[8:16])
+        self.salt, fingerprint, count, self.m = struct.unpack("<4Q", contents[16:48])
+        self.k, _, rate, self.wide = struct.unpack("<IIdQ", contents[48:72])
+        need(version == 1, "a filter of version 1")
+        need(count == keys, "a filter of as many keys as the table")
+        need(0 <= rate <= 1, "a sound rate")
+        self.key, self.array = key, contents[128:]
+        if self.hash == 2:
+            need((self.salt, fingerprint) == (0, 0), "no salt and no key for MurmurHash2")
+        else:
+            need(self.hash == 3, "a hash that is known")
+            if key is not None:
+                need(fingerprint == sip_hash_1_3(key, b"criba: which key"), "a filter under this key")
+        m, k, wide = self.m, self.k, self.wide
+        if self.kind == 1:
+            need(1 <= m <= 2**43 and 1 <= k <= 64 and wide == 0, "a sound geometry")
+            length, self.holds = 8 * ((m + 63) // 64), self.bloom
+        elif self.kind == 2:
+            need(1 <= m <= 2**43 and m % 512 == 0 and (k, wide) == (8, 0), "a sound geometry")
+            length, self.holds = m // 8, self.blocked
+        else:
+            need(self.kind == 3, "a kind that is known")
+            need(128 <= m <= 2**40 and m % 64 == 0 and 1 <= k <= 48, "a sound geometry")
+            need(wide < m // 64, "narrow segments")
+            length, self.holds = 8 * (m // 64 * k + wide), self.ribbon
+        need(len(self.array) == length, "an array as long as its shape takes")
+
+    def may_contain(self, key):
+        if self.hash == 2:
+            return self.holds(murmur_hash_64a(key, 0))
+        return self.key is None or self.holds(mix64(sip_hash_1_3(self.key, key) ^ self.salt))
+
+    def bit(self, i):
+        return self.array[i // 8] >> (i % 8) & 1
+
+    def word(self, i):
+        return int.from_bytes(self.array[8 * i : 8 * i + 8], "little")
+
+    def bloom(self, h):
+        start, step = h % self.m, mix64((h + GOLDEN) % 2**64) % self.m
+        return all(self.bit((start + i * step) % self.m) for i in range(self.k))
+
+    def blocked(self, h):
+        block = h * (self.m // 512) >> 64
+        g = h * GOLDEN % 2**64
+        return all(self.bit(512 * block + 64 * j + (g >> (16 + 6 * j) & 63)) for j in range(8))
+
+    def ribbon(self, h):
+        row = h * (self.m - 63) >> 64
+        coefficients = h * GOLDEN % 2**64 | 1
+        segment, offset = divmod(row, 64)
+        here = segment * self.k + min(segment, self.wide)
+        there = (segment + 1) * self.k + min(segment + 1, self.wide)
+        for j in range(self.k + (segment + 1 < self.wide)):
+            # 128 rows of the column. The last segment has no next one, and then offset is 0.
+            rows = self.word(here + j) | (self.word(there + j) << 64 if offset else 0)
+            if bin(rows >> offset & coefficients).count("1") % 2 == 1:
+                return False
+        return True
+
+
 class Table:
     def __init__(self, path):
         with open(path, "rb") as file:
             self.file = file.read()
+        directory, self.record = os.path.dirname(path), None
+        in_store = os.path.exists(os.path.join(directory, "CURRENT"))
+        manifest = Manifest(directory) if in_store else None
         self.read_footer(path)
         self.read_properties()
         self.read_index()
-        self.read_filter()
+        if manifest is not None:
+            need(self.store == manifest.store, "a table of this store")
+            if self.id in manifest.tables:
+                self.compare(manifest.tables[self.id][1])
+        self.key = manifest.key if manifest is not None else None
+        self.read_filter(directory)
+
+    def compare(self, record):
+        """Everything in the manifest's record of the table against the table."""
+        self.record = record
+        need(record.file_length == len(self.file), "the length in the manifest")
+        need(record.index_offset == self.index[0], "the index offset in the manifest")
+        need(record.footer_checksum == self.footer_checksum, "the footer in the manifest")
+        names = "entries tombstones keys oldest newest smallest largest".split()
+        for name in names:
+            need(getattr(record, name) == getattr(self, name), f"{name} as in the manifest")
 
     def read_footer(self, path):
         at = self.footer_offset = len(self.file) - 128
@@ -70,13 +254,13 @@ class Table:
         self.id, self.store = struct.unpack("<QQ", footer[64:80])
         version, _, stored = struct.unpack("<HHI", footer[112:120])
         need(checksum(self.id, at, footer[:116]) == stored, "the footer's checksum")
+        self.footer_checksum = stored
         need(version == 1, f"version {version} is not supported")
         self.filter, self.index, self.properties, ranges = (
             handles[i : i + 2] for i in range(0, 8, 2)
         )
         need(ranges[1] == 0, "range tombstones are not supported")
-        name = path.replace("\\", "/").split("/")[-1]
-        need(name == f"{self.id:06}.sst", f"the name of table {self.id}")
+        need(os.path.basename(path) == f"{self.id:06}.sst", f"the name of table {self.id}")
         offset, length = self.filter
         if length > 0:
             need(offset % 64 == 0, "a filter at a multiple of 64")
@@ -130,30 +314,34 @@ class Table:
         rest = (data_end + 63) // 64 * 64 if self.filter[1] else data_end
         need(rest == (self.filter[0] if self.filter[1] else self.index[0]), "no gap behind the data")
 
-    def read_filter(self):
-        self.bits = None
-        if self.filter[1] == 0:
+    def read_filter(self, directory):
+        """The filters that the table has: the one within it, and the one beside it if that is in force."""
+        self.filters = []
+        within = None
+        if self.filter[1] > 0:
+            self.filters.append(Filter(self.block(self.filter, FILTER), self.keys, self.key))
+            within = self.file[self.index[0] - 4 : self.index[0]]
+        record = self.record.filter if self.record is not None else None
+        if record is None:
             return
-        contents = self.block(self.filter, FILTER)
-        need(len(contents) >= 128 and contents[:8] == b"cribaFLT", "a filter header")
-        version, kind, hashing, _ = struct.unpack("<HBBI", contents[8:16])
-        salt, fingerprint, keys, self.m = struct.unpack("<4Q", contents[16:48])
-        self.k, _, rate = struct.unpack("<IId", contents[48:64])
-        need((version, kind, hashing, salt, fingerprint) == (1, 1, 1, 0, 0), "a filter that is known")
-        need(keys == self.keys, "a filter of as many keys as the table")
-        need(1 <= self.m <= 2**43 and 1 <= self.k <= 64, "a sound geometry")
-        need(0 <= rate <= 1, "a sound rate")
-        need(len(contents) == 128 + 8 * ((self.m + 63) // 64), "as many bits as the header says")
-        self.bits = contents[128:]
+        if record.generation > 0:
+            name = f"{self.id:06}-{record.generation:04}.flt"
+            with open(os.path.join(directory, name), "rb") as file:
+                block = file.read()
+            need(block[-5] == FILTER, "a filter block beside the table")
+            need(checksum(self.id, record.generation, block[:-4]) == record.checksum, f"a sound {name}")
+            need(block[-4:] == record.checksum.to_bytes(4, "little"), f"the checksum of {name}")
+            need(len(block) == record.length + 5, f"the length of {name}")
+            self.filters.append(Filter(block[:-5], self.keys, self.key))
+        elif within is None:
+            need((record.length, record.checksum) == (0, 0), "no filter, as in the manifest")
+        else:
+            need(record.length == self.filter[1], "a filter as long as in the manifest")
+            need(record.checksum == int.from_bytes(within, "little"), "the filter in the manifest")
 
     def may_contain(self, key):
-        if self.bits is None:
-            return True
-        h1 = murmur_hash_64a(key, 0)
-        h2 = murmur_hash_64a(key, h1)
-        start, step = h1 % self.m, h2 % self.m
-        positions = ((start + i * step) % self.m for i in range(self.k))
-        return all(self.bits[at // 8] >> (at % 8) & 1 for at in positions)
+        """The verdict of the filter in force."""
+        return not self.filters or self.filters[-1].may_contain(key)
 
     def block_entries(self, handle):
         """The entries of one data block: key, sequence number, kind, value."""
@@ -200,7 +388,8 @@ class Table:
                 if last_key is None:
                     need(key == self.smallest, "the smallest key first")
                 if key != last_key:
-                    need(self.may_contain(key), "a filter that knows its keys")
+                    knows = all(f.may_contain(key) for f in self.filters)
+                    need(knows, "filters that know their keys")
                 last_key = key
                 yield key, seq, kind, value
         said = [self.entries, self.tombstones, self.keys, self.key_bytes, self.value_bytes]
@@ -211,6 +400,45 @@ class Table:
 
 def ascending(items):
     return all(a < b for a, b in zip(items, items[1:]))
+
+
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def mix64(z):
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+    return z ^ z >> 31
+
+
+def sip_hash_1_3(key, data):
+    """SipHash as its authors describe it, with one round for each word and three at the end."""
+    mask = 2**64 - 1
+
+    def rotated(x, by):
+        return (x << by | x >> (64 - by)) & mask
+
+    def round(a, b, c, d):
+        a, c = a + b & mask, c + d & mask
+        b, d = rotated(b, 13) ^ a, rotated(d, 16) ^ c
+        a = rotated(a, 32)
+        c, a = c + b & mask, a + d & mask
+        b, d = rotated(b, 17) ^ c, rotated(d, 21) ^ a
+        return a, b, rotated(c, 32), d
+
+    k0, k1 = struct.unpack("<QQ", key)
+    a, b = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D
+    c, d = k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573
+    # Zeros up to seven bytes in the last word; its eighth is the length modulo 256.
+    padded = data + bytes(-(len(data) + 1) % 8) + bytes([len(data) % 256])
+    for (word,) in struct.iter_unpack("<Q", padded):
+        d ^= word
+        a, b, c, d = round(a, b, c, d)
+        a ^= word
+    c ^= 0xFF
+    for _ in range(3):
+        a, b, c, d = round(a, b, c, d)
+    return a ^ b ^ c ^ d
 
 
 def murmur_hash_64a(key, seed):
@@ -231,12 +459,19 @@ def murmur_hash_64a(key, seed):
 
 
 def main():
-    need(len(sys.argv) == 3 and sys.argv[1] in ("list", "ask"), "list FILE or ask FILE")
-    table = Table(sys.argv[2])
-    if sys.argv[1] == "list":
-        for key, seq, kind, value in table.all_entries():
+    modes = ("tables", "list", "ask")
+    need(len(sys.argv) == 3 and sys.argv[1] in modes, "tables DIR, list FILE or ask FILE")
+    mode, path = sys.argv[1:]
+    if mode == "tables":
+        for _, (level, r) in sorted(Manifest(path).tables.items()):
+            numbers = (level, r.id, r.file_length, r.entries, r.tombstones, r.keys, r.filter.length)
+            row = [*map(str, numbers), r.smallest.hex() + ".", r.largest.hex() + "."]
+            sys.stdout.write(" ".join(row) + "\n")
+    elif mode == "list":
+        for key, seq, kind, value in Table(path).all_entries():
             sys.stdout.write(f"{key.hex()} {seq} {kind} {value.hex()}\n")
     else:
+        table = Table(path)
         for line in sys.stdin:
             sys.stdout.write(f"{int(table.may_contain(bytes.fromhex(line)))}\n")
 

@@ -1,0 +1,225 @@
+//! Damage on purpose, with checksums put right. What the manifest still tells apart is degraded, and so
+//! is every header that no writer makes. A filter that is plausible in itself, with *every* checksum put
+//! right, the manifest's too, is beyond what a reader can notice: only asking it for each key of its
+//! table finds it.
+
+use std::path::PathBuf;
+
+use criba::FilterInfo;
+
+use crate::common::the_file;
+use crate::forger::{checksum, filter_of, manifest_naming, with_filter};
+use crate::store::{KEYS, Store, denied, filter_block, key, options, policies};
+
+/// The length of a filter's header.
+const HEADER: usize = 128;
+
+/// The most address space that this process has had, in KiB.
+fn peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmPeak:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Says of some work that it never took 4 GiB of address space: far more than all of these tests need,
+/// and far less than any of the absurd sizes.
+fn bounded(work: impl FnOnce()) {
+    let before = peak();
+    work();
+    if let (Some(before), Some(after)) = (before, peak()) {
+        assert!(after - before < 4 << 20, "{} KiB more of address space", after - before);
+    }
+}
+
+impl Store {
+    fn manifest(&self) -> PathBuf {
+        the_file(&self.dir, "MANIFEST-")
+    }
+
+    /// Gives the first table this filter, with every checksum put right, the manifest's too.
+    fn forge(&self, filter: &[u8]) {
+        let table = with_filter(self.sound(0), filter);
+        self.set(&[]);
+        let path = self.manifest();
+        let manifest = manifest_naming(&std::fs::read(&path).unwrap(), &table);
+        self.set(&[(&self.tables[0], &table), (&path, &manifest)]);
+    }
+}
+
+/// What forges must not do by themselves: with the filter that was there, nothing changes.
+#[test]
+fn a_forger_who_changes_nothing_leaves_the_files_as_they_are() {
+    for policy in policies() {
+        let store = Store::new(policy);
+        assert!(with_filter(store.sound(0), filter_of(store.sound(0))) == store.sound(0));
+        store.set(&[]);
+        let manifest = std::fs::read(store.manifest()).unwrap();
+        assert!(manifest_naming(&manifest, store.sound(0)) == manifest);
+    }
+}
+
+/// A bit of each byte of the header; the block's checksum fits, the manifest's does not.
+#[test]
+fn a_header_forged_with_the_blocks_checksum_is_told_by_the_manifest() {
+    let mut tried = 0;
+    for policy in policies() {
+        let store = Store::new(policy);
+        let block = filter_block(store.sound(0));
+        let id = store.tables[0].file_stem().unwrap().to_str().unwrap().parse().unwrap();
+        for byte in 0..HEADER {
+            let mut table = store.sound(0).to_vec();
+            table[block.start + byte] ^= 1 << (byte % 8);
+            let sum = checksum(id, block.start as u64, &table[block.start..block.end - 4]);
+            table[block.end - 4..block.end].copy_from_slice(&sum);
+            store.set(&[(&store.tables[0], &table)]);
+            store.check(&[0], &format!("byte {byte} of the header"));
+            tried += 1;
+        }
+    }
+    println!("{tried} headers forged, the block's checksum put right: all degraded");
+}
+
+/// Every checksum fits, the manifest's too; but no writer makes such a header for this table.
+#[test]
+fn impossible_headers_cost_reads_and_no_more() {
+    const HUGE: [u64; 4] = [1 << 63, u64::MAX, u64::MAX - 63, u64::MAX - 511];
+    let mut tried = 0;
+    bounded(|| {
+        for policy in policies() {
+            let store = Store::new(policy);
+            let sound = filter_of(store.sound(0));
+            let mut forge = |offset: usize, field: &[u8]| {
+                let mut filter = sound.to_vec();
+                filter[offset..offset + field.len()].copy_from_slice(field);
+                assert!(filter != sound);
+                store.forge(&filter);
+                store.check(&[0], &format!("{field:?} at {offset}"));
+                tried += 1;
+            };
+            let (kind, hash) = (sound[10], sound[11]);
+            forge(0, b"d"); // magic
+            for version in [0_u16, 2, u16::MAX] {
+                forge(8, &version.to_le_bytes());
+            }
+            for other in (0..=5).chain([255]).filter(|&other| other != kind) {
+                // A blocked filter of one block has a shape that a Bloom filter may have; see below.
+                if (kind, other) != (2, 1) {
+                    forge(10, &[other]);
+                }
+            }
+            for other in (0..=5).chain([255]).filter(|&other| other != hash) {
+                forge(11, &[other]);
+            }
+            if hash == 2 {
+                forge(16, &[1]); // a salt, which this hash has not
+            }
+            for fingerprint in [1, u64::MAX] {
+                forge(24, &fingerprint.to_le_bytes());
+            }
+            let keys = u64::from(KEYS);
+            for keys in [0, 1, keys - 1, keys + 1].into_iter().chain(HUGE) {
+                forge(32, &keys.to_le_bytes());
+            }
+            // Other shapes than the array's; of the kind's own units, and beyond all bounds.
+            let m = u64::from_le_bytes(sound[40..48].try_into().unwrap());
+            for m in [0, m + 512, m * 2, 1 << 40, 1 << 43, 1 << 44].into_iter().chain(HUGE) {
+                forge(40, &m.to_le_bytes());
+            }
+            for k in [0, 65, 1 << 31, u32::MAX] {
+                forge(48, &k.to_le_bytes());
+            }
+            for rate in [-1e-9, 1.0 + 1e-9, f64::NAN, f64::INFINITY] {
+                forge(56, &f64::to_bits(rate).to_le_bytes());
+            }
+            for wide in [1, 2, m, 1 << 40].into_iter().chain(HUGE) {
+                forge(64, &wide.to_le_bytes());
+            }
+            // All numbers at once.
+            forge(32, &[0; 24]);
+            forge(32, &[0xff; 40]);
+        }
+    });
+    println!("{tried} impossible headers, every checksum put right: all degraded");
+}
+
+/// A filter cut short at every length, or followed by more, with every checksum put right.
+#[test]
+fn filters_of_another_length_cost_reads_and_no_more() {
+    let mut tried = 0;
+    for policy in policies() {
+        let store = Store::new(policy);
+        let sound = filter_of(store.sound(0));
+        for length in 1..sound.len() {
+            store.forge(&sound[..length]);
+            store.check(&[0], &format!("cut to {length}"));
+            tried += 1;
+        }
+        for more in [1, 8, 64, 4096] {
+            store.forge(&[sound, &vec![0; more]].concat());
+            store.check(&[0], &format!("{more} bytes more"));
+            tried += 1;
+        }
+    }
+    println!("{tried} filters of another length, every checksum put right: all degraded");
+}
+
+/// Every bit of the header, the table's own checksums put right, and nobody to contradict them. What
+/// is in use then denies no key, unless the field is one that says where a key's bits are.
+#[test]
+fn only_forged_places_can_deny_keys() {
+    for policy in policies() {
+        let store = Store::new(policy);
+        let sound = filter_of(store.sound(0));
+        let (mut degraded, mut harmless, mut denying) = (0, 0, 0);
+        for bit in 0..8 * HEADER {
+            let mut filter = sound.to_vec();
+            filter[bit / 8] ^= 1 << (bit % 8);
+            store.set(&[(&store.tables[0], &with_filter(store.sound(0), &filter))]);
+            // Without the manifest's contradiction: a table on its own is taken at its word.
+            match denied(&store.tables[0]) {
+                None => degraded += 1,
+                Some(0) => harmless += 1,
+                Some(_) => {
+                    let salt_shape_and_wide = [16..24, 40..52, 64..72];
+                    let place = salt_shape_and_wide.iter().any(|field| field.contains(&(bit / 8)));
+                    assert!(place, "{policy}: bit {bit} makes it deny keys");
+                    denying += 1;
+                }
+            }
+        }
+        println!(
+            "{policy}: {} bits of a header forged: {degraded} degraded, {harmless} harmless, \
+             {denying} found by asking for each key",
+            8 * HEADER
+        );
+        assert!(degraded > 8 * 24);
+    }
+}
+
+/// Where the promise ends: with every checksum put right, the manifest's too, a filter of the right
+/// length that looks for keys in the wrong places does deny some. So does a blocked one that passes
+/// itself off as a Bloom filter. To ask it for every key of its table finds that out; and a compaction
+/// reads the keys themselves, so the next one brings them all back.
+#[test]
+fn a_filter_forged_in_every_checksum_is_found_by_asking_it_for_its_keys() {
+    let [classic, default, compact] = policies();
+    // m of a Bloom filter; the salt; the kind.
+    for (policy, offset) in [(classic, 40), (default, 16), (compact, 16), (default, 10)] {
+        let store = Store::new(policy);
+        assert_eq!(denied(&store.tables[0]), Some(0), "sound");
+        let mut filter = filter_of(store.sound(0)).to_vec();
+        filter[offset] -= 1;
+        store.forge(&filter);
+        let db = options(policy).open(&store.dir).unwrap();
+        assert!(db.tables().iter().all(|table| matches!(table.filter, FilterInfo::Active { .. })));
+        let found = |table| (0..KEYS).filter(|&n| db.get(key(table, n)).unwrap().is_some()).count();
+        assert_eq!(found(1), KEYS as usize);
+        let missed = KEYS as usize - found(0);
+        assert!(missed > 0, "{policy}: it was to be forged");
+        assert_eq!(denied(&store.tables[0]), Some(missed));
+        assert_eq!(denied(&store.tables[1]), Some(0));
+        db.compact().unwrap();
+        assert_eq!((found(0), found(1)), (KEYS as usize, KEYS as usize));
+        println!("{policy}: {missed} of {KEYS} keys denied, all found by asking, and back after");
+    }
+}
