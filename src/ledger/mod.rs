@@ -151,6 +151,11 @@ counts! {
         failed,
         /// Lookups that a memtable answered, by a value or a tombstone.
         memtable_answers,
+        /// Memtables that lookups passed over because their filters said no.
+        memtables_denied,
+        /// Memtables that lookups searched. Each lookup denies or searches every memtable up to the
+        /// one that answers.
+        memtables_searched,
         /// Memtables written out as tables.
         flushes,
         /// Compactions that rewrote tables.
