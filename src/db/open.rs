@@ -291,6 +291,7 @@ fn replay_logs(
             env,
             settings: &settings,
             table_bytes: u64::MAX,
+            ignore_filters: options.ignore_filters,
             snapshots: Vec::new(),
             new_number: &|| next_file.fetch_add(1, Ordering::Relaxed),
             cancelled: &|| false,

@@ -164,6 +164,9 @@ counts! {
         tables_moved,
         /// Tables written by flushes and compactions.
         tables_written,
+        /// Tombstones that compactions dropped on the word of filters: tables below cover their keys,
+        /// and all of them deny that they hold any.
+        tombstones_denied,
         /// Filters built, one for each table written that wants one.
         filters_built,
     }
