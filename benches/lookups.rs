@@ -48,5 +48,27 @@ fn get(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, get);
+/// Everything in one large memtable: what its filter saves of walking the skip list.
+fn get_from_memtable(c: &mut Criterion) {
+    let mut group = c.benchmark_group("get, memtable");
+    group.throughput(Throughput::Elements(1));
+    for (arm, ignore) in [("with its filter", false), ("filters ignored", true)] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = Options::new().memtable_bytes(1 << 30).ignore_filters(ignore);
+        let db = options.open(dir.path()).expect("a store");
+        for i in 0..KEYS {
+            db.put(key(i), [b'v'; 100]).expect("a sound store");
+        }
+        for (what, first) in [("absent", KEYS), ("present", 0)] {
+            let keys: Vec<_> = (first..first + KEYS).map(key).collect();
+            let mut next = keys.iter().cycle();
+            group.bench_function(format!("{what}, {arm}"), |b| {
+                b.iter(|| black_box(db.get(next.next().expect("a cycle")).expect("a sound store")));
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, get, get_from_memtable);
 criterion_main!(benches);

@@ -88,3 +88,46 @@ pub(crate) fn thread_number() -> usize {
     }
     MINE.with(|mine| *mine)
 }
+
+/// A place where tests can look between two steps whose order matters. Nothing in a build without
+/// tests.
+#[inline]
+pub(crate) fn passing(place: &str) {
+    #[cfg(test)]
+    hook::call(place);
+    let _ = place;
+}
+
+#[cfg(test)]
+pub(crate) use hook::with_hook;
+
+#[cfg(test)]
+mod hook {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    type Hook = Rc<dyn Fn(&str)>;
+
+    std::thread_local! {
+        static HOOK: RefCell<Option<(Hook, usize)>> = const { RefCell::new(None) };
+    }
+
+    /// Does something with a hook that is called at each place passed on this thread; gives the
+    /// number of calls.
+    pub(crate) fn with_hook(hook: impl Fn(&str) + 'static, action: impl FnOnce()) -> usize {
+        HOOK.set(Some((Rc::new(hook), 0)));
+        action();
+        HOOK.take().map_or(0, |(_, calls)| calls)
+    }
+
+    pub(super) fn call(place: &str) {
+        let hook = HOOK.with_borrow_mut(|hook| {
+            let (hook, calls) = hook.as_mut()?;
+            *calls += 1;
+            Some(Rc::clone(hook))
+        });
+        if let Some(hook) = hook {
+            hook(place);
+        }
+    }
+}

@@ -86,6 +86,7 @@ struct Tested {
     reopened: u64,
     crashes: u64,
     probes: u64,
+    memtables_denied: u64,
     true_negatives: u64,
     false_positives: u64,
     cache_hits: u64,
@@ -237,6 +238,11 @@ impl Run {
         for (number, step) in steps.iter().enumerate() {
             let last = number + 1 == steps.len();
             counts += Counts::from(step);
+            if let Step::Memtable { filter, found, .. } = *step {
+                assert!(filter != Verdict::No || found.is_none());
+                assert_eq!(filter == Verdict::Unfiltered, self.config.filter == 4);
+                self.tested.memtables_denied += u64::from(filter == Verdict::No);
+            }
             match *step {
                 Step::Memtable { found: Some(_), .. } => {
                     assert!(last);
@@ -552,6 +558,7 @@ fn matrix(threads: usize, operations: usize) {
                 sum.reopened += tested.reopened;
                 sum.crashes += tested.crashes;
                 sum.probes += tested.probes;
+                sum.memtables_denied += tested.memtables_denied;
                 sum.true_negatives += tested.true_negatives;
                 sum.false_positives += tested.false_positives;
                 sum.cache_hits += tested.cache_hits;
@@ -567,6 +574,7 @@ fn matrix(threads: usize, operations: usize) {
     }
     println!("{threads} background threads, seeds from {}, {runs} runs: {sum:?}", 1000 * threads);
     assert!(sum.true_negatives > 500 && sum.false_positives > 50 && sum.cache_hits > 500);
+    assert!(sum.memtables_denied > 500);
     assert!(sum.compactions > 100 && sum.flushes > 500 && sum.crashes > 20);
     let levels = sum.probes_by_level.iter().filter(|&&probes| probes > 100).count();
     assert!(levels >= 3, "only {levels} levels were probed");

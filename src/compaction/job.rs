@@ -1,13 +1,15 @@
 //! Merging tables into new ones.
 
+use std::cell::Cell;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use super::{Compaction, Survivors};
 use crate::error::{Error, IoContext, Result};
+use crate::filter::LookupHash;
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::Seq;
-use crate::ledger::{Activity, LEVELS};
+use crate::ledger::{Activity, LEVELS, Verdict};
 use crate::names::FileName;
 use crate::table::{
     FilterState, FinishedTable, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableSettings,
@@ -22,6 +24,8 @@ pub(crate) struct JobContext<'a> {
     pub(crate) settings: &'a TableSettings,
     /// Tables are cut, between user keys, when they reach this size.
     pub(crate) table_bytes: u64,
+    /// Whether filters are to be taken for "maybe".
+    pub(crate) ignore_filters: bool,
     /// The sequence numbers that snapshots read at.
     pub(crate) snapshots: Vec<Seq>,
     /// Gives a file number that was never given before.
@@ -56,15 +60,32 @@ pub(crate) fn run(
             cursors.push(Box::new(LevelCursor::new(&tables, direction, Bound::Unbounded, plan)?));
         }
     }
-    let below = compaction.output_level + 1..LEVELS;
+    // Whatever is older than the inputs lies below the output level: what overlaps them on that level
+    // is among them. A filter's "no" is certain, so a tombstone of a key that all of them deny hides
+    // nothing; the tables asked are those of the version that the job was made from.
+    let by_filters = Cell::new(0);
     let nothing_older = |key: &[u8]| {
-        below.clone().all(|level| {
-            version.candidate(level, key).is_none_or(|live| !live.table.meta().covers(key))
-        })
+        let hash = LookupHash::new(key, &context.env.secret);
+        let mut denied = false;
+        for level in compaction.output_level + 1..LEVELS {
+            if let Some(live) = version.candidate(level, key)
+                && live.table.meta().covers(key)
+            {
+                if context.ignore_filters || live.filter.verdict(&hash) != Verdict::No {
+                    return false;
+                }
+                denied = true;
+            }
+        }
+        by_filters.update(|count| count + u64::from(denied));
+        true
     };
     let expected: u64 = compaction.inputs.iter().map(|(_, live)| live.table.meta().entries).sum();
     let mut merged = MergeCursor::new(cursors, direction);
-    write_tables(&mut merged, expected, nothing_older, context)
+    let tables = write_tables(&mut merged, expected, nothing_older, context)?;
+    let tombstones_denied = by_filters.get();
+    context.env.ledger.count(Activity { tombstones_denied, ..Activity::default() });
+    Ok(tables)
 }
 
 /// Writes what survives of a cursor's entries to new tables. On an error none of them is left.

@@ -102,6 +102,7 @@ impl Core {
             env: &self.env,
             settings: &self.options.table_settings(),
             table_bytes,
+            ignore_filters: self.options.ignore_filters,
             snapshots,
             new_number: &|| self.new_number(),
             cancelled: &|| self.state.lock().stop,

@@ -16,7 +16,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::filter::{HashKey, mix};
 use crate::iter::Direction;
 use crate::ledger::Ledger;
-use crate::memtable::{Memtable, MemtableCursor};
+use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
 use crate::names::{FileName, MAX_FOUND_NUMBER};
 use crate::options::Options;
 use crate::sync::{
@@ -149,8 +149,9 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
     report.removed_files = remove_unreferenced(vfs.as_ref(), dir, set, manifest_number);
     let next_seq = set.flushed_seq + 1;
     let version = Version::default().with(&[], &recovered.tables, &ledger);
+    let filter = MemtableFilter::new(options.filter.key_hash(), env.secret);
     let view = View {
-        memtable: Arc::new(Memtable::new(number)),
+        memtable: Arc::new(Memtable::new(number, Some(filter))),
         sealed: vec![],
         version: Arc::new(version),
     };
@@ -283,13 +284,14 @@ fn replay_logs(
     let Recovered { store, set, tables, report } = recovered;
     let logs: Vec<u64> = listing.numbers(log_number).filter(|&log| log >= set.log).collect();
     let mut written: Vec<OpenTable> = Vec::new();
-    let mut memtable = Arc::new(Memtable::new(0));
+    let mut memtable = Arc::new(Memtable::new(0, None));
     let settings = options.table_settings();
     let flush = |memtable: &Arc<Memtable>, written: &mut Vec<OpenTable>| {
         let context = JobContext {
             env,
             settings: &settings,
             table_bytes: u64::MAX,
+            ignore_filters: options.ignore_filters,
             snapshots: Vec::new(),
             new_number: &|| next_file.fetch_add(1, Ordering::Relaxed),
             cancelled: &|| false,
@@ -313,7 +315,7 @@ fn replay_logs(
                 changes.ok_or_else(|| Error::corrupt(path, offset, "a batch", "something else"))?;
             if memtable.bytes() >= options.memtable_bytes {
                 flush(&memtable, &mut written)?;
-                memtable = Arc::new(Memtable::new(0));
+                memtable = Arc::new(Memtable::new(0, None));
             }
             Ok(changes)
         },

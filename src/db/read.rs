@@ -45,15 +45,30 @@ impl Core {
         let view = self.view.load();
         let seq = snapshot.unwrap_or_else(|| self.visible.load(Ordering::Acquire));
 
+        let hash = LookupHash::new(key, &self.env.secret);
+        let mut done = Activity { lookups: 1, ..Activity::default() };
         for (age, memtable) in std::iter::once(&view.memtable).chain(&view.sealed).enumerate() {
-            let found = memtable.get(key, seq);
-            trace.step(Step::Memtable { age, found: found.as_ref().map(|(kind, _)| *kind) });
+            let filter = if self.options.ignore_filters {
+                Verdict::Unfiltered
+            } else if memtable.may_contain(&hash) {
+                Verdict::Maybe
+            } else {
+                Verdict::No
+            };
+            let found = match filter {
+                Verdict::No => None,
+                _ => memtable.get(key, seq),
+            };
+            done.memtables_searched += u64::from(filter != Verdict::No);
+            done.memtables_denied += u64::from(filter == Verdict::No);
+            let kind = found.as_ref().map(|(kind, _)| *kind);
+            trace.step(Step::Memtable { age, filter, found: kind });
             if let Some(found) = found {
-                return Ok(self.end_lookup(Some(found), true));
+                done.memtable_answers = 1;
+                return Ok(self.end_lookup(Some(found), done));
             }
         }
 
-        let hash = LookupHash::new(key, &self.env.secret);
         let l0 = view.version.level(0).iter().map(|live| (0, live));
         let below = (1..LEVELS)
             .filter_map(|level| view.version.candidate(level, key).map(|live| (level, live)));
@@ -63,26 +78,20 @@ impl Core {
             trace.step(Step::Table { id: live.table.id(), level, step });
             match found {
                 Ok(None) => {}
-                Ok(found) => return Ok(self.end_lookup(found, false)),
+                Ok(found) => return Ok(self.end_lookup(found, done)),
                 Err(error) => {
-                    let failed = Activity { lookups: 1, failed: 1, ..Activity::default() };
-                    self.env.ledger.count(failed);
+                    self.env.ledger.count(Activity { failed: 1, ..done });
                     return Err(error);
                 }
             }
         }
-        Ok(self.end_lookup(None, false))
+        Ok(self.end_lookup(None, done))
     }
 
-    fn end_lookup(&self, found: Option<(EntryKind, Value)>, by_memtable: bool) -> Option<Value> {
+    fn end_lookup(&self, found: Option<(EntryKind, Value)>, done: Activity) -> Option<Value> {
         let value = found.and_then(|(kind, value)| (kind == EntryKind::Put).then_some(value));
-        self.env.ledger.count(Activity {
-            lookups: 1,
-            hits: u64::from(value.is_some()),
-            misses: u64::from(value.is_none()),
-            memtable_answers: u64::from(by_memtable),
-            ..Activity::default()
-        });
+        let hits = u64::from(value.is_some());
+        self.env.ledger.count(Activity { hits, misses: 1 - hits, ..done });
         value
     }
 

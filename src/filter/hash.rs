@@ -71,7 +71,7 @@ pub(crate) struct HashKey([u8; HashKey::BYTES]);
 impl HashKey {
     pub(crate) const BYTES: usize = 16;
 
-    pub(crate) fn new(bytes: [u8; Self::BYTES]) -> Self {
+    pub(crate) const fn new(bytes: [u8; Self::BYTES]) -> Self {
         Self(bytes)
     }
 
@@ -115,8 +115,9 @@ impl<'a> LookupHash<'a> {
         Self { key, secret, sip: Cell::new(None), murmur: Cell::new(None) }
     }
 
+    /// The hash of this kind; only the first to ask pays for it.
     #[inline]
-    pub(super) fn get(&self, hash: KeyHash) -> u64 {
+    pub(crate) fn get(&self, hash: KeyHash) -> u64 {
         let known = match hash {
             KeyHash::SipHash13 => &self.sip,
             KeyHash::MurmurHash2 => &self.murmur,
@@ -130,7 +131,7 @@ impl<'a> LookupHash<'a> {
 }
 
 /// The golden ratio's fraction, as a 64-bit integer; odd, and without pattern.
-pub(super) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): a permutation of the 64-bit integers in
 /// which each bit of the outcome depends on each bit of `z`.
@@ -144,7 +145,7 @@ pub(crate) fn mix(mut z: u64) -> u64 {
 /// Maps a hash to 0 … n−1, by its high bits, without a division (Lemire, *Fast Random Integer
 /// Generation in an Interval*, 2019).
 #[inline]
-pub(super) fn fast_range(hash: u64, n: u64) -> u64 {
+pub(crate) fn fast_range(hash: u64, n: u64) -> u64 {
     ((u128::from(hash) * u128::from(n)) >> 64) as u64
 }
 

@@ -19,6 +19,6 @@ pub use hash::KeyHash;
 pub use kind::{FilterKind, Geometry};
 pub use policy::{Allocation, FilterPolicy};
 
-pub(crate) use hash::{HashKey, LookupHash, mix};
+pub(crate) use hash::{GOLDEN, HashKey, LookupHash, fast_range, mix};
 pub(crate) use policy::Recipe;
 pub(crate) use section::{Filter, FilterPlace, build};

@@ -176,6 +176,11 @@ impl FilterPolicy {
         }
     }
 
+    /// The hash that the filters are made over.
+    pub(crate) fn key_hash(&self) -> KeyHash {
+        self.hash
+    }
+
     /// What the policy means for each table; `None` if it wants no filters.
     pub(crate) fn recipe(&self) -> Option<Recipe> {
         let size = match self.amount {

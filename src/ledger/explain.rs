@@ -85,10 +85,12 @@ pub enum TableStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// A memtable was searched.
+    /// A memtable was considered.
     Memtable {
         /// Its age: 0 for the one being written, 1 for the newest sealed one, and so on.
         age: usize,
+        /// What its filter answered; it was searched unless that was a no.
+        filter: Verdict,
         /// What it held for the key.
         found: Option<EntryKind>,
     },
@@ -161,15 +163,16 @@ impl From<TableStep> for Counts {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Memtable { age, found } => {
+            Self::Memtable { age, filter, found } => {
                 match age {
                     0 => write!(f, "memtable")?,
                     age => write!(f, "sealed memtable {age}")?,
                 }
-                f.write_str(match found {
-                    None => ": does not hold the key",
-                    Some(EntryKind::Put) => ": holds the key",
-                    Some(EntryKind::Delete) => ": holds a tombstone",
+                f.write_str(match (filter, found) {
+                    (Verdict::No, _) => ": the filter says no",
+                    (_, None) => ": does not hold the key",
+                    (_, Some(EntryKind::Put)) => ": holds the key",
+                    (_, Some(EntryKind::Delete)) => ": holds a tombstone",
                 })
             }
             Self::Table { id, level, step } => {

@@ -151,6 +151,11 @@ counts! {
         failed,
         /// Lookups that a memtable answered, by a value or a tombstone.
         memtable_answers,
+        /// Memtables that lookups passed over because their filters said no.
+        memtables_denied,
+        /// Memtables that lookups searched. Each lookup denies or searches every memtable up to the
+        /// one that answers.
+        memtables_searched,
         /// Memtables written out as tables.
         flushes,
         /// Compactions that rewrote tables.
@@ -159,6 +164,9 @@ counts! {
         tables_moved,
         /// Tables written by flushes and compactions.
         tables_written,
+        /// Tombstones that compactions dropped on the word of filters: tables below cover their keys,
+        /// and all of them deny that they hold any.
+        tombstones_denied,
         /// Filters built, one for each table written that wants one.
         filters_built,
     }

@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn walks_from_any_bound_in_both_directions() -> Result<()> {
-        let memtable = Arc::new(Memtable::new(1));
+        let memtable = Arc::new(Memtable::new(1, None));
         for i in 0..200_u64 {
             // Two changes of each key, so a bound must take or leave both.
             for seq in [2 * i + 1, 2 * i + 2] {

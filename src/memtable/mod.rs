@@ -1,9 +1,11 @@
 //! The newest changes, sorted, in memory: read by many threads while one writes.
 //!
 //! A memtable only grows; it is sealed when it is large enough, flushed to a table and dropped.
-//! Its invariant: an entry that was inserted is visible to every later search.
+//! Its invariants: an entry that was inserted is visible to every later search, and its key passed
+//! the memtable's filter before.
 
 mod cursor;
+mod filter;
 
 use std::borrow::Borrow;
 use std::cmp::Ordering as Order;
@@ -14,9 +16,11 @@ use bytes::Bytes;
 use crossbeam_skiplist::SkipSet;
 
 pub(crate) use cursor::MemtableCursor;
+pub(crate) use filter::MemtableFilter;
 
+use crate::filter::LookupHash;
 use crate::key::{self, EntryKind, EntryRef, Seq};
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicUsize, Ordering, passing};
 use crate::value::Value;
 
 /// What an entry takes beside its key and value: the skip list's node with its tower, two
@@ -111,27 +115,37 @@ impl Eq for MemEntry {}
 #[derive(Debug)]
 pub(crate) struct Memtable {
     entries: SkipSet<MemEntry>,
+    /// `None` for a memtable that is not looked into, but only flushed.
+    filter: Option<MemtableFilter>,
     bytes: AtomicUsize,
     /// The log that holds its changes.
     log: u64,
 }
 
 impl Memtable {
-    pub(crate) fn new(log: u64) -> Self {
-        Self { entries: SkipSet::new(), bytes: AtomicUsize::new(0), log }
+    pub(crate) fn new(log: u64, filter: Option<MemtableFilter>) -> Self {
+        Self { entries: SkipSet::new(), filter, bytes: AtomicUsize::new(0), log }
     }
 
     pub(crate) fn insert(&self, entry: EntryRef<'_>) {
         let mut data = Vec::with_capacity(entry.key.len() + entry.value.len());
         data.extend_from_slice(entry.key);
         data.extend_from_slice(entry.value);
-        self.bytes.fetch_add(data.len() + ENTRY_OVERHEAD_BYTES, Ordering::Relaxed);
+        // The bits before the key: see the filter.
+        let grown = self.filter.as_ref().map_or(0, |filter| filter.insert(entry.key));
+        passing("between a memtable's bits and its entry");
+        self.bytes.fetch_add(data.len() + ENTRY_OVERHEAD_BYTES + grown, Ordering::Relaxed);
         self.entries.insert(MemEntry {
             key_length: entry.key.len() as u32,
             data: data.into(),
             kind: entry.kind,
             seq: entry.seq,
         });
+    }
+
+    /// Whether the key of a lookup may be here; "no" is certain for all that is visible to it.
+    pub(crate) fn may_contain(&self, lookup: &LookupHash<'_>) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain(lookup))
     }
 
     /// The newest change of `key` up to `seq`.
@@ -152,7 +166,7 @@ impl Memtable {
         self.entries.len() as u64
     }
 
-    /// The memory taken, in bytes.
+    /// The memory taken, in bytes, the filter's included.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -164,7 +178,17 @@ impl Memtable {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::filter::{HashKey, KeyHash};
+    use crate::sync::with_hook;
+
+    const SECRET: HashKey = HashKey::new([4; 16]);
+
+    fn memtable() -> Memtable {
+        Memtable::new(1, Some(MemtableFilter::new(KeyHash::SipHash13, SECRET)))
+    }
 
     fn put<'a>(key: &'a [u8], seq: Seq, value: &'a [u8]) -> EntryRef<'a> {
         EntryRef { key, seq, kind: EntryKind::Put, value }
@@ -172,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_search_sees_the_newest_change_up_to_its_sequence_number() {
-        let memtable = Memtable::new(1);
+        let memtable = memtable();
         memtable.insert(put(b"a", 1, b"old"));
         memtable.insert(put(b"a", 5, b"new"));
         memtable.insert(EntryRef { key: b"a", seq: 9, kind: EntryKind::Delete, value: b"" });
@@ -190,7 +214,7 @@ mod tests {
 
     #[test]
     fn readers_see_what_was_inserted_while_a_writer_goes_on() {
-        let memtable = Memtable::new(1);
+        let memtable = memtable();
         let done = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..2 {
@@ -200,6 +224,7 @@ mod tests {
                         for i in (0..inserted).step_by(97) {
                             let key = (i as u64).to_be_bytes();
                             assert!(memtable.get(&key, u64::MAX).is_some(), "{i} of {inserted}");
+                            assert!(memtable.may_contain(&LookupHash::new(&key, &SECRET)));
                         }
                         if inserted == 20_000 {
                             return;
@@ -212,6 +237,28 @@ mod tests {
                 done.store(i as usize + 1, Ordering::Release);
             }
         });
-        assert_eq!(memtable.bytes(), 20_000 * (9 + ENTRY_OVERHEAD_BYTES));
+        let filter = 64 * 4 * (1 + 4 + 16 + 64 + 256);
+        assert_eq!(memtable.bytes(), 20_000 * (9 + ENTRY_OVERHEAD_BYTES) + filter);
+    }
+
+    /// Stops every insertion halfway and looks, as a reader might: a key that can be found by then
+    /// must not be denied. With the two steps in the other order it would be.
+    #[test]
+    fn the_bits_are_there_before_the_key() {
+        let memtable = Arc::new(memtable());
+        let mut halfway = 0;
+        for i in 0..3000_u64 {
+            let key = i.to_be_bytes();
+            let table = Arc::clone(&memtable);
+            let look = move |_: &str| {
+                let denied = !table.may_contain(&LookupHash::new(&key, &SECRET));
+                let found = table.get(&key, u64::MAX).is_some();
+                assert!(!(found && denied), "key {i} is there before its bits");
+                assert!(!denied, "key {i} is about to be there, but denied");
+            };
+            halfway += with_hook(look, || memtable.insert(put(&key, i + 1, b"v")));
+        }
+        println!("looked {halfway} times halfway through an insertion");
+        assert_eq!(halfway, 3000);
     }
 }

@@ -1,0 +1,237 @@
+//! A filter in front of a memtable's skip list, so that a lookup of a key that is not there does not
+//! walk it. It grows with the memtable, and many threads may use it at once.
+//!
+//! A chain of layers, each a Bloom filter in blocks of 512 bits with one bit in each of eight words,
+//! each four times as large as the one before, and made when that one is full. A key's bits go into
+//! the layer that is the last at that moment; a key is perhaps there if any layer says so.
+//!
+//! # Why no visible key is ever denied
+//! Bits are only ever set, and layers only ever added. Who inserts a key sets its bits (or finds all
+//! of them set) *before* it puts the key into the skip list, and the list publishes the key with a
+//! release that the reader who finds it acquires; the same holds for the sequence number that makes
+//! it visible, which is stored later still. So for every reader to whom the key is visible, the
+//! setting of its bits happened before. That is enough, with relaxed operations on the bits: whoever
+//! reads a word then reads the value that has the bit or a later one. It is enough too where the bits
+//! were found set and another thread had set them: to have read them orders every later read.
+//!
+//! Growing is no exception. Whoever puts a key into a layer has made, or seen made, that layer and
+//! all before it, in this order, so that a reader to whom the key is visible finds an unbroken chain
+//! up to that layer. A reader who meets the end of the chain knows that nothing visible to it lies
+//! beyond.
+
+use crate::filter::{GOLDEN, HashKey, KeyHash, LookupHash, fast_range};
+use crate::sync::{AtomicU64, AtomicUsize, OnceLock, Ordering};
+
+const WORDS: usize = 8;
+const BLOCK_BYTES: usize = 64;
+/// Some 12 bits a key: half a per cent of absent keys pass a full layer.
+const KEYS_PER_BLOCK: usize = 42;
+const FIRST_BLOCKS: usize = 4;
+const GROWTH: usize = 4;
+/// With all of them full the memtable would have 10¹¹ keys.
+const LAYERS: usize = 16;
+
+/// One cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Block([AtomicU64; WORDS]);
+
+impl Block {
+    /// The bits of a hash, a word after the other.
+    fn bits(hash: u64) -> impl Iterator<Item = u64> {
+        let product = hash.wrapping_mul(GOLDEN);
+        (0..WORDS).map(move |word| 1 << (product >> (16 + 6 * word) & 63))
+    }
+
+    fn holds(&self, hash: u64) -> bool {
+        let mut missing = 0;
+        for (word, bit) in self.0.iter().zip(Self::bits(hash)) {
+            missing |= !word.load(Ordering::Relaxed) & bit;
+        }
+        missing == 0
+    }
+
+    fn set(&self, hash: u64) {
+        for (word, bit) in self.0.iter().zip(Self::bits(hash)) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+}
+
+fn block_of(layer: &[Block], hash: u64) -> &Block {
+    &layer[fast_range(hash, layer.len() as u64) as usize]
+}
+
+/// The blocks of a layer.
+fn blocks(layer: usize) -> usize {
+    FIRST_BLOCKS * GROWTH.pow(layer as u32)
+}
+
+/// The layer of the key inserted after `earlier` others.
+fn layer_of(mut earlier: usize) -> usize {
+    for layer in 0..LAYERS - 1 {
+        let capacity = blocks(layer) * KEYS_PER_BLOCK;
+        if earlier < capacity {
+            return layer;
+        }
+        earlier -= capacity;
+    }
+    LAYERS - 1
+}
+
+/// The filter of one memtable.
+#[derive(Debug)]
+pub(crate) struct MemtableFilter {
+    hash: KeyHash,
+    secret: HashKey,
+    layers: [OnceLock<Box<[Block]>>; LAYERS],
+    /// Keys that have bits of their own.
+    keys: AtomicUsize,
+}
+
+impl MemtableFilter {
+    /// An empty one, which takes no memory before the first key.
+    pub(crate) fn new(hash: KeyHash, secret: HashKey) -> Self {
+        let layers = std::array::from_fn(|_| OnceLock::new());
+        Self { hash, secret, layers, keys: AtomicUsize::new(0) }
+    }
+
+    /// Sets the bits of a key; gives the bytes that the filter has grown by.
+    pub(super) fn insert(&self, key: &[u8]) -> usize {
+        self.insert_hash(self.hash.of(key, &self.secret))
+    }
+
+    fn insert_hash(&self, hash: u64) -> usize {
+        // A key that is written again and again takes no more room.
+        if self.may_contain_hash(hash) {
+            return 0;
+        }
+        let layer = layer_of(self.keys.fetch_add(1, Ordering::Relaxed));
+        let mut grown = 0;
+        for (number, layer) in self.layers[..=layer].iter().enumerate() {
+            layer.get_or_init(|| {
+                grown += blocks(number) * BLOCK_BYTES;
+                (0..blocks(number)).map(|_| Block::default()).collect()
+            });
+        }
+        if let Some(layer) = self.layers[layer].get() {
+            block_of(layer, hash).set(hash);
+        }
+        grown
+    }
+
+    /// Whether the memtable may hold the key of a lookup; "no" is certain for what the lookup may
+    /// see. The key is hashed if nobody has hashed it yet, unless the memtable is empty.
+    pub(super) fn may_contain(&self, lookup: &LookupHash<'_>) -> bool {
+        self.layers[0].get().is_some() && self.may_contain_hash(lookup.get(self.hash))
+    }
+
+    fn may_contain_hash(&self, hash: u64) -> bool {
+        self.layers.iter().map_while(OnceLock::get).any(|layer| block_of(layer, hash).holds(hash))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::mix;
+
+    fn filter() -> MemtableFilter {
+        MemtableFilter::new(KeyHash::SipHash13, HashKey::new([9; 16]))
+    }
+
+    #[test]
+    fn layers_follow_one_another_without_a_gap() {
+        let first = FIRST_BLOCKS * KEYS_PER_BLOCK;
+        for (earlier, layer) in [
+            (0, 0),
+            (first - 1, 0),
+            (first, 1),
+            (5 * first - 1, 1),
+            (5 * first, 2),
+            (usize::MAX, LAYERS - 1),
+        ] {
+            assert_eq!(layer_of(earlier), layer, "{earlier}");
+        }
+    }
+
+    /// At every size some absent keys pass, and few; and the memory stays a small part of what the
+    /// entries take, 104 bytes and their keys and values.
+    #[test]
+    fn the_rate_and_the_memory_are_bounded_at_every_size() {
+        let filter = filter();
+        let (mut keys, mut bytes) = (0_u64, 0);
+        for size in [1, 100, 1000, 10_000, 100_000, 300_000] {
+            while keys < size {
+                bytes += filter.insert_hash(mix(keys));
+                keys += 1;
+            }
+            assert!((0..keys).all(|key| filter.may_contain_hash(mix(key))), "{size} keys");
+            let probes = 200_000_u64;
+            let passed = (1 << 40..(1 << 40) + probes).map(mix);
+            let passed = passed.filter(|&hash| filter.may_contain_hash(hash)).count();
+            let rate = passed as f64 / probes as f64;
+            println!("{size} keys: {bytes} bytes, {:.3} % of absent keys pass", 100.0 * rate);
+            assert!(rate < 0.05, "{rate}");
+            assert!(size < 10_000 || rate > 0.001, "{rate}: fuller than it looks");
+            assert!(size < 100 || (bytes as f64) < 0.08 * 104.0 * size as f64, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_key_written_again_takes_no_room() {
+        let filter = filter();
+        let first = filter.insert(b"key");
+        assert_eq!(first, FIRST_BLOCKS * BLOCK_BYTES);
+        for _ in 0..100_000 {
+            assert_eq!(filter.insert(b"key"), 0);
+        }
+        assert_eq!(filter.keys.load(Ordering::Relaxed), 1);
+    }
+
+    /// Several threads insert, through many growths, while others ask for all that is announced.
+    #[test]
+    fn what_is_announced_is_never_denied() {
+        const EACH: u64 = 60_000;
+        const WRITERS: u64 = 3;
+        for run in 0..5_u64 {
+            let filter = filter();
+            let announced: [AtomicU64; WRITERS as usize] =
+                std::array::from_fn(|_| AtomicU64::new(0));
+            let hash = |writer: u64, number: u64| mix(run << 50 | writer << 40 | number);
+            let asked = AtomicU64::new(0);
+            std::thread::scope(|scope| {
+                for (writer, announced) in (0..).zip(&announced) {
+                    let filter = &filter;
+                    scope.spawn(move || {
+                        for number in 0..EACH {
+                            filter.insert_hash(hash(writer, number));
+                            announced.store(number + 1, Ordering::Release);
+                        }
+                    });
+                }
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        let mut done = false;
+                        while !done {
+                            done = true;
+                            for (writer, announced) in (0..).zip(&announced) {
+                                let there = announced.load(Ordering::Acquire);
+                                done &= there == EACH;
+                                // The newest ones, where a growth would be missed.
+                                for number in there.saturating_sub(50)..there {
+                                    assert!(filter.may_contain_hash(hash(writer, number)));
+                                }
+                                asked.fetch_add(there.min(50), Ordering::Relaxed);
+                            }
+                        }
+                    });
+                }
+            });
+            for writer in 0..WRITERS {
+                assert!((0..EACH).all(|number| filter.may_contain_hash(hash(writer, number))));
+            }
+            println!("run {run}: asked {} times meanwhile", asked.load(Ordering::Relaxed));
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A compaction drops a tombstone when the filters of all tables below deny its key, and never one
+//! that still hides something.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use criba::{Db, FilterInfo, FilterKind, FilterPolicy, KeyHash, Options, Snapshot, TableInfo};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const KEYS: u32 = 4000;
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key{number:06}").into_bytes()
+}
+
+/// One used level, the sixth, above the last.
+fn options() -> Options {
+    Options::new()
+        .background_threads(0)
+        .seed(11)
+        .block_bytes(512)
+        .table_bytes(16 << 10)
+        .level_base_bytes(10 << 10)
+        .l0_compaction_tables(2)
+        .vfs(common::HookVfs::without_syncs())
+}
+
+/// The even keys, in tables on the last level.
+fn even_keys(dir: &Path, options: Options) {
+    let db = options.open(dir).unwrap();
+    for number in (0..2 * KEYS).step_by(2) {
+        db.put(key(number), [1; 100]).unwrap();
+    }
+    db.compact().unwrap();
+    assert!(db.tables().iter().all(|table| table.level == 6) && db.tables().len() > 5);
+    db.close().unwrap();
+}
+
+/// The tombstones written, by what they hide.
+struct Deleted {
+    /// Of keys that no table's range covers.
+    outside: u64,
+    /// Of keys that a table's range covers, and no table holds.
+    absent: u64,
+    /// Of keys that a table holds.
+    present: u64,
+}
+
+/// Deletes every other odd key, which are absent, and every tenth even one, and lets a compaction
+/// take the tombstones to a level above the last.
+fn delete_and_compact(db: &Db) -> Deleted {
+    let below = db.tables();
+    let covered = |key: &[u8]| below.iter().any(|t| &*t.smallest <= key && key <= &*t.largest);
+    let (mut outside, mut absent, mut present) = (0, 0, 0);
+    for part in 0..2 {
+        for number in (1..2 * KEYS).step_by(4).filter(|number| number / 4 % 2 == part) {
+            db.delete(key(number)).unwrap();
+            if covered(&key(number)) {
+                absent += 1;
+            } else {
+                outside += 1;
+            }
+            if number % 20 == 1 {
+                db.delete(key(number - 1)).unwrap();
+                present += 1;
+            }
+        }
+        db.flush().unwrap();
+    }
+    let levels: Vec<_> = db.tables().iter().map(|table| table.level).collect();
+    assert!(levels.contains(&5) && !levels.contains(&0), "{levels:?}");
+    Deleted { outside, absent, present }
+}
+
+fn tombstones(db: &Db) -> u64 {
+    db.tables().iter().map(|table| table.tombstones).sum()
+}
+
+fn predicted(tables: &[TableInfo]) -> f64 {
+    let rates = tables.iter().map(|table| match table.filter {
+        FilterInfo::Active { predicted_rate, .. } => predicted_rate,
+        _ => 1.0,
+    });
+    rates.sum::<f64>() / tables.len() as f64
+}
+
+fn check_answers(db: &Db) {
+    for number in 0..2 * KEYS {
+        let there = number % 2 == 0 && number % 20 != 0;
+        assert_eq!(db.contains(key(number)).unwrap(), there, "{number}");
+    }
+    assert_eq!(db.range::<&[u8]>(..).unwrap().count(), (KEYS - KEYS / 10) as usize);
+}
+
+#[test]
+fn tombstones_whose_keys_every_filter_below_denies_are_dropped() {
+    for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
+        for hash in [KeyHash::SipHash13, KeyHash::MurmurHash2] {
+            let parent = tempfile::tempdir().unwrap();
+            let policy = FilterPolicy::rate(0.05).with_kind(kind).with_hash(hash);
+            even_keys(&parent.path().join("store"), options().filter(policy));
+            let db = options().filter(policy).open(parent.path().join("store")).unwrap();
+            let rate = predicted(&db.tables());
+            let Deleted { outside, absent, present } = delete_and_compact(&db);
+            let dropped = db.stats().activity.tombstones_denied;
+            let kept = tombstones(&db);
+            println!(
+                "{kind}, {hash}: {outside} + {absent} tombstones hide nothing, {present} hide a key; \
+                 {dropped} denied and dropped, {kept} kept, {:.1} in vain predicted",
+                absent as f64 * rate
+            );
+            assert_eq!(dropped + kept, absent + present, "each covered one is dropped or kept");
+            // 99.9 % of a normal distribution of as many draws.
+            let expected = absent as f64 * rate;
+            let in_vain =
+                kept.checked_sub(present).expect("one that hides a key was dropped") as f64;
+            assert!((in_vain - expected).abs() < 3.3 * expected.sqrt() + 1.0, "{in_vain} kept");
+            check_answers(&db);
+            db.compact().unwrap();
+            assert_eq!(tombstones(&db), 0);
+            check_answers(&db);
+        }
+    }
+}
+
+#[test]
+fn without_the_word_of_a_sound_filter_they_are_kept() {
+    let parent = tempfile::tempdir().unwrap();
+    let (ignored, none, damaged) =
+        (parent.path().join("i"), parent.path().join("n"), parent.path().join("d"));
+    even_keys(&ignored, options());
+    even_keys(&none, options().filter(FilterPolicy::none()));
+    common::copy_dir(&ignored, &damaged);
+    let mut broken = 0;
+    for path in common::files_with(&damaged, "sst") {
+        let mut bytes = std::fs::read(&path).unwrap();
+        let magic = bytes.windows(8).position(|part| part == b"cribaFLT").unwrap();
+        bytes[magic + 130] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        broken += 1;
+    }
+    for (dir, options, degraded) in [
+        (ignored, options().ignore_filters(true), 0),
+        (none, options(), 0),
+        (damaged, options(), broken),
+    ] {
+        let db = options.open(dir).unwrap();
+        let found = db.tables();
+        let found = found.iter().filter(|t| matches!(t.filter, FilterInfo::Degraded { .. }));
+        assert_eq!(found.count(), degraded);
+        let Deleted { absent, present, .. } = delete_and_compact(&db);
+        assert_eq!(db.stats().activity.tombstones_denied, 0);
+        assert_eq!(tombstones(&db), absent + present);
+        check_answers(&db);
+    }
+}
+
+/// Random puts and deletes over several levels beside a map, with snapshots: no key comes back.
+#[test]
+fn a_dropped_tombstone_brings_no_key_back() {
+    const SEEDS: u64 = 80;
+    let (mut dropped, mut lookups, mut compactions) = (0, 0_u64, 0);
+    for seed in 0..SEEDS {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let policy = match seed % 4 {
+            0 => FilterPolicy::default(),
+            1 => FilterPolicy::compact(),
+            2 => FilterPolicy::classic(),
+            _ => FilterPolicy::rate(0.3),
+        };
+        let parent = tempfile::tempdir().unwrap();
+        let options = options()
+            .filter(policy)
+            .memtable_bytes(4 << 10)
+            .table_bytes(1 << 10)
+            .level_base_bytes(100)
+            .cache_bytes(0);
+        let mut db = options.clone().open(parent.path()).unwrap();
+        let mut map: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut snapshots: Vec<(Snapshot, BTreeMap<u32, u64>)> = Vec::new();
+        let check = |found: &dyn Fn(u32) -> bool, map: &BTreeMap<u32, u64>| {
+            for number in 0..400 {
+                assert_eq!(found(number), map.contains_key(&number), "seed {seed}, key {number}");
+            }
+        };
+        for round in 0..12_u64 {
+            // Each round leans to one part of the keys and to puts or deletes.
+            let (first, deletes) = (rng.random_range(0..300), rng.random_range(0.1..0.9));
+            for _ in 0..150 {
+                let number = first + rng.random_range(0..100);
+                if rng.random_bool(deletes) {
+                    db.delete(key(number)).unwrap();
+                    map.remove(&number);
+                } else {
+                    db.put(key(number), round.to_le_bytes()).unwrap();
+                    map.insert(number, round);
+                }
+            }
+            match rng.random_range(0..8) {
+                0 => snapshots.push((db.snapshot().unwrap(), map.clone())),
+                1 => drop(snapshots.pop()),
+                2 => db.compact().unwrap(),
+                3 => db.flush().unwrap(),
+                4 => {
+                    dropped += db.stats().activity.tombstones_denied;
+                    compactions += db.stats().activity.compactions;
+                    snapshots.clear();
+                    db.close().unwrap();
+                    db = options.clone().open(parent.path()).unwrap();
+                }
+                _ => {}
+            }
+            check(&|number| db.contains(key(number)).unwrap(), &map);
+            for (snapshot, map) in &snapshots {
+                check(&|number| snapshot.contains(key(number)).unwrap(), map);
+            }
+            lookups += 400 * (1 + snapshots.len() as u64);
+        }
+        dropped += db.stats().activity.tombstones_denied;
+        compactions += db.stats().activity.compactions;
+    }
+    println!(
+        "{SEEDS} seeds: {compactions} compactions dropped {dropped} tombstones on the word of \
+         filters; {lookups} lookups"
+    );
+    assert!(dropped > 10_000 && compactions > 1000);
+}
