@@ -100,10 +100,10 @@ pub enum Error {
         /// The failure of the newest try.
         cause: Arc<Error>,
     },
-    /// A finished filter denied a key of its own table; the table was not installed.
+    /// A finished filter denied a key of its own table; neither was installed.
     #[error("{}: the finished filter denies key number {key} of its own table", path.display())]
     FilterLies {
-        /// The table's file.
+        /// The file that holds the filter.
         path: PathBuf,
         /// The key's place in the table, counted from 0.
         key: u64,

@@ -11,7 +11,9 @@ use crate::iter::{Cursor, Direction};
 use crate::key::EntryKind;
 use crate::ledger::{Ledger, Verdict};
 use crate::names::FileName;
-use crate::table::{FilePool, FilterState, OpenTable, ReadPlan, Table, TableCursor, TableEnv};
+use crate::table::{
+    FilePool, FilterState, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableFilter,
+};
 use crate::value::Value;
 use crate::version::{Manifest, read_current};
 use crate::vfs::{RealVfs, Vfs};
@@ -20,7 +22,7 @@ use crate::vfs::{RealVfs, Vfs};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum FilterInfo {
-    /// None was asked for when the table was written.
+    /// None is wanted for this table.
     None,
     /// In use.
     #[non_exhaustive]
@@ -29,6 +31,8 @@ pub enum FilterInfo {
         kind: FilterKind,
         /// The hash that it was made over.
         hash: KeyHash,
+        /// 0 for the filter block within the table; later ones lie in files beside it.
+        generation: u64,
         /// Its shape.
         geometry: Geometry,
         /// Header and array, as they are in memory and in the file.
@@ -50,13 +54,14 @@ impl FilterInfo {
     }
 }
 
-impl From<&FilterState> for FilterInfo {
-    fn from(state: &FilterState) -> Self {
+impl From<&TableFilter> for FilterInfo {
+    fn from(TableFilter { meta, state, .. }: &TableFilter) -> Self {
         match state {
             FilterState::None => Self::None,
             FilterState::Active(filter) => Self::Active {
                 kind: filter.kind(),
                 hash: filter.hash(),
+                generation: meta.generation,
                 geometry: filter.geometry(),
                 bytes: filter.bytes(),
                 predicted_rate: filter.predicted_rate(),
@@ -135,8 +140,8 @@ pub struct TableFile {
 
 impl TableFile {
     /// Opens a table file, whose name is `NNNNNN.sst`. Reads its footer, properties, index and
-    /// filter, and locks nothing. The key of its hash is read from the manifest beside it; without
-    /// one, a filter over a keyed hash is degraded.
+    /// filter, and locks nothing. From the manifest beside it come the key of its hash, without which
+    /// a filter over a keyed hash is degraded, and which filter it has, if not the one within it.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Corrupt`], which names the part that is damaged;
@@ -172,6 +177,13 @@ impl TableFile {
             ledger: Arc::new(Ledger::default()),
         };
         let (mut meta, store) = Table::meta_of_file(&env(0, dir.clone()), id)?;
+        // The manifest may name a later filter, in a file beside the table.
+        let known = set.as_ref().and_then(|(set, ..)| set.tables.get(&id)).map(|(_, known)| known);
+        if let Some(known) = known.filter(|known| known.footer_checksum == meta.footer_checksum)
+            && known.filter.generation > 0
+        {
+            meta.filter = known.filter;
+        }
         meta.id = id; // a file under another table's name is told apart by its footer
         let open = Table::open(&Arc::new(env(store, dir)), meta)?;
         Ok(Self { open, secret, store })
@@ -200,7 +212,7 @@ impl TableFile {
 
     /// The state of its filter.
     pub fn filter(&self) -> FilterInfo {
-        (&self.open.filter.state).into()
+        self.open.filter.as_ref().into()
     }
 
     /// What its filter says of a key. No I/O.

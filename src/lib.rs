@@ -64,6 +64,7 @@ mod codec;
 mod compaction;
 mod db;
 mod error;
+mod event;
 mod filter;
 mod inspect;
 mod iter;
@@ -81,8 +82,11 @@ pub mod vfs;
 mod wal;
 
 pub use batch::Batch;
-pub use db::{Db, Durability, Range, RecoveryReport, Snapshot, TableInfo};
+pub use db::{
+    Db, Durability, Range, RebuildProgress, RebuildReport, RecoveryReport, Snapshot, TableInfo,
+};
 pub use error::{Error, Result};
+pub use event::Event;
 pub use filter::{Allocation, FilterKind, FilterPolicy, Geometry, KeyHash};
 pub use inspect::{FilterInfo, IndexEntry, TableEntry, TableFile, TableProperties};
 pub use key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};

@@ -12,11 +12,15 @@ pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 /// store will count: what it writes, the next opening must be able to read.
 pub(crate) const MAX_FOUND_NUMBER: u64 = MAX_NUMBER / 2;
 
-/// A file of the store. Numbers come from one counter, and no two files share one.
+/// A file of the store. Numbers come from one counter, and no two files share one, but that a filter
+/// has its table's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum FileName {
     /// `NNNNNN.sst`: an SSTable.
     Table(u64),
+    /// `NNNNNN-GGGG.flt`: a filter beside its table, by table and generation. Generation 0 lies within
+    /// the table and has no file.
+    Filter { table: u64, generation: u64 },
     /// `NNNNNN.log`: a write-ahead log.
     Log(u64),
     /// `MANIFEST-NNNNNN`: the record of the live tables.
@@ -41,10 +45,17 @@ impl FileName {
             Self::Manifest(number.parse().ok()?)
         } else {
             let (number, extension) = name.split_once('.')?;
-            let number = number.parse().ok()?;
             match extension {
-                "sst" => Self::Table(number),
-                "log" => Self::Log(number),
+                "sst" => Self::Table(number.parse().ok()?),
+                "log" => Self::Log(number.parse().ok()?),
+                "flt" => {
+                    let (table, generation) = number.split_once('-')?;
+                    let generation = generation.parse().ok()?;
+                    if !(1..=MAX_NUMBER).contains(&generation) {
+                        return None;
+                    }
+                    Self::Filter { table: table.parse().ok()?, generation }
+                }
                 _ => return None,
             }
         };
@@ -58,9 +69,12 @@ impl FileName {
         dir.join(self.to_string())
     }
 
+    /// Its number out of the one counter; a filter's is its table's.
     pub(crate) fn number(self) -> Option<u64> {
         match self {
-            Self::Table(n) | Self::Log(n) | Self::Manifest(n) => Some(n),
+            Self::Table(n) | Self::Log(n) | Self::Manifest(n) | Self::Filter { table: n, .. } => {
+                Some(n)
+            }
             Self::Current | Self::CurrentTemp | Self::Lock => None,
         }
     }
@@ -70,6 +84,7 @@ impl std::fmt::Display for FileName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Table(n) => write!(f, "{n:06}.sst"),
+            Self::Filter { table, generation } => write!(f, "{table:06}-{generation:04}.flt"),
             Self::Log(n) => write!(f, "{n:06}.log"),
             Self::Manifest(n) => write!(f, "MANIFEST-{n:06}"),
             Self::Current => f.write_str("CURRENT"),
@@ -87,6 +102,8 @@ mod tests {
     fn every_name_parses_back() {
         for name in [
             FileName::Table(7),
+            FileName::Filter { table: 7, generation: 1 },
+            FileName::Filter { table: 1_234_567, generation: 12_345 },
             FileName::Log(1_234_567),
             FileName::Manifest(MAX_NUMBER),
             FileName::Current,
@@ -104,6 +121,12 @@ mod tests {
             "+000007.sst",
             "000007.SST",
             "000007.sst.bak",
+            "000007.flt",
+            "000007-1.flt",
+            "000007-0000.flt",
+            "000007--001.flt",
+            "000007-0001.sst",
+            "000007-9223372036854775807.flt",
             "MANIFEST-",
             "MANIFEST-18446744073709551615",
             "current",

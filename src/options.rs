@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::compaction::PickSettings;
 use crate::error::{Error, Result};
+use crate::event::{Event, Listener};
 use crate::filter::FilterPolicy;
 use crate::table::TableSettings;
 use crate::vfs::{RealVfs, Vfs};
@@ -24,11 +25,14 @@ use crate::vfs::{RealVfs, Vfs};
 /// # }
 /// ```
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[must_use = "options do nothing until a store is opened with them"]
 pub struct Options {
     pub(crate) create_if_missing: bool,
     pub(crate) filter: FilterPolicy,
     pub(crate) ignore_filters: bool,
+    pub(crate) strict_filters: bool,
+    pub(crate) listener: Listener,
     pub(crate) memtable_bytes: usize,
     pub(crate) table_bytes: u64,
     pub(crate) level_base_bytes: u64,
@@ -50,6 +54,8 @@ impl Default for Options {
             create_if_missing: true,
             filter: FilterPolicy::default(),
             ignore_filters: false,
+            strict_filters: false,
+            listener: Listener::default(),
             memtable_bytes: 64 << 20,
             table_bytes: 64 << 20,
             level_base_bytes: 256 << 20,
@@ -97,6 +103,22 @@ impl Options {
     /// unfiltered. For measuring what the filters save. Default: false.
     pub fn ignore_filters(mut self, ignore: bool) -> Self {
         self.ignore_filters = ignore;
+        self
+    }
+
+    /// Makes opening fail, with [`Error::Corrupt`], when a table's filter cannot be trusted, instead
+    /// of letting that table answer "maybe". The store is left as it was; opened without this,
+    /// [`Db::rebuild_filters`](crate::Db::rebuild_filters) mends it. Default: false.
+    pub fn strict_filters(mut self, strict: bool) -> Self {
+        self.strict_filters = strict;
+        self
+    }
+
+    /// Has a callback told of events, on the thread on which each happens: at opening, on the one
+    /// that opens the store. No lock is held meanwhile. It should be quick, and must not panic.
+    /// Default: nobody is told.
+    pub fn on_event(mut self, callback: Arc<dyn Fn(&Event) + Send + Sync>) -> Self {
+        self.listener = Listener(Some(callback));
         self
     }
 

@@ -12,8 +12,7 @@ use crate::key::Seq;
 use crate::ledger::{Activity, LEVELS, Verdict};
 use crate::names::FileName;
 use crate::table::{
-    FilterState, FinishedTable, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableSettings,
-    TableWriter,
+    FinishedTable, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableSettings, TableWriter,
 };
 use crate::version::{LevelCursor, LiveTable, Version};
 use crate::vfs::FileKind;
@@ -173,19 +172,7 @@ impl Outputs<'_> {
         let FinishedTable { meta, hashes, io } = writer.finish()?;
         let with_filter = meta.filter.bytes > 0;
         let open = Table::open(self.context.env, meta)?;
-        let table = &open.table;
-        match &open.filter.state {
-            FilterState::None => {}
-            FilterState::Active(filter) => {
-                if let Some(key) = hashes.iter().position(|&hash| !filter.may_contain_hash(hash)) {
-                    return Err(Error::FilterLies { path: table.path(), key: key as u64 });
-                }
-            }
-            FilterState::Degraded(reason) => {
-                let offset = table.meta().size;
-                return Err(Error::corrupt(&table.path(), offset, "a sound filter", reason));
-            }
-        }
+        open.prove(&hashes)?;
         let ledger = &self.context.env.ledger;
         ledger.table_writes.add(io);
         ledger.count(Activity {

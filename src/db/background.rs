@@ -129,7 +129,6 @@ impl Core {
 
         let next = view.sealed.iter().rev().nth(1).unwrap_or(&view.memtable);
         let edit = Edit {
-            added: tables.iter().map(|open| (0, open.record())).collect(),
             log: Some(next.log()),
             flushed_seq: tables.iter().map(|open| open.table.meta().max_seq).max(),
             ..Edit::default()
@@ -174,7 +173,6 @@ impl Core {
         };
         let output = compaction.output_level;
         let edit = Edit {
-            added: tables.iter().map(|open| (output, open.record())).collect(),
             removed: compaction.inputs.iter().map(|(at, live)| (*at, live.table.id())).collect(),
             ..Edit::default()
         };
@@ -189,9 +187,6 @@ impl Core {
         }
         installed.inspect_err(|error| discard(&tables, error))?;
         self.env.ledger.count(Activity { compactions: 1, ..Activity::default() });
-        for (_, live) in &compaction.inputs {
-            live.table.make_obsolete();
-        }
         Ok(())
     }
 

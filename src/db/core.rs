@@ -1,6 +1,6 @@
 //! What all handles and threads of an open store share.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::queue::{Requests, Writer};
@@ -14,8 +14,8 @@ use crate::options::Options;
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, JoinHandle, Mutex, OnceLock, Ordering, Swap,
 };
-use crate::table::{OpenTable, TableEnv};
-use crate::version::{Edit, Manifest, Version};
+use crate::table::{OpenTable, TableEnv, TableFilter};
+use crate::version::{Edit, LiveTable, Manifest, Version};
 use crate::vfs::{FileKind, FileLock};
 use crate::wal::{LogError, LogWriter};
 
@@ -64,7 +64,8 @@ pub(crate) struct State {
 
 /// An open store.
 ///
-/// Locks are taken in this order: `writer`, `flushing`, `closing`, `unclosed`, `manifest`, `state`.
+/// Locks are taken in this order: `rebuilding`, `writer`, `flushing`, `closing`, `unclosed`,
+/// `manifest`, `state`.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) options: Options,
@@ -80,6 +81,8 @@ pub(crate) struct Core {
     pub(crate) requests: Requests,
     /// Held by the one flush at a time.
     pub(crate) flushing: Mutex<()>,
+    /// Held while a table gets another filter.
+    pub(crate) rebuilding: Mutex<()>,
     /// Held while logs are being closed, so that a sync waits for a closing under way.
     pub(crate) closing: Mutex<()>,
     /// Oldest first.
@@ -154,11 +157,12 @@ impl Core {
         Ok(())
     }
 
-    /// Records an edit and puts the version that it makes in place: durably, then visibly. A flush
-    /// says so, and its memtable, the oldest sealed one, goes in the same step.
+    /// Installs the tables that a flush or compaction adds, in place of those that its edit removes;
+    /// the files of those that are gone then go with their last reader. A flush says so, and its
+    /// memtable, the oldest sealed one, goes in the same step.
     ///
-    /// After [`Error::Poisoned`] the manifest may or may not hold the edit, so what it names must
-    /// stay; after any other error it does not.
+    /// # Errors
+    /// As [`record`](Self::record).
     pub(crate) fn install(
         &self,
         mut edit: Edit,
@@ -166,18 +170,72 @@ impl Core {
         flush: bool,
     ) -> Result<()> {
         let mut manifest = self.manifest.lock();
+        // Versions change under the manifest's lock only.
+        let version = Arc::clone(&self.view.load().version);
+        // A table that moves takes along the filter that it has now: it may have got it since the
+        // compaction was picked.
+        let added: Vec<(usize, OpenTable)> = added
+            .iter()
+            .map(|(level, open)| {
+                let live = version.table(open.table.id());
+                (*level, live.map_or_else(|| open.clone(), LiveTable::open))
+            })
+            .collect();
+        edit.added = added.iter().map(|(level, open)| (*level, open.record())).collect();
+        let removed = edit.removed.clone();
+        self.record(&mut manifest, edit, |view| {
+            if flush {
+                view.sealed.pop();
+                // Before anybody who waits for the flush can look at the statistics.
+                self.env.ledger.count(Activity { flushes: 1, ..Activity::default() });
+            }
+            view.version = Arc::new(view.version.with(&removed, &added, &self.env.ledger));
+        })?;
+        let stays = |id| added.iter().any(|(_, open)| open.table.id() == id);
+        for live in removed.iter().filter_map(|&(_, id)| version.table(id)) {
+            if !stays(live.table.id()) {
+                live.table.make_obsolete();
+                live.filter.make_obsolete();
+            }
+        }
+        Ok(())
+    }
+
+    /// Installs another filter for a table; false if the table is gone.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record).
+    pub(crate) fn install_filter(&self, id: u64, filter: &Arc<TableFilter>) -> Result<bool> {
+        let mut manifest = self.manifest.lock();
+        let version = Arc::clone(&self.view.load().version);
+        let Some(live) = version.table(id) else { return Ok(false) };
+        let edit = Edit { filters: vec![(id, filter.meta)], ..Edit::default() };
+        self.record(&mut manifest, edit, |view| {
+            let filters = HashMap::from([(id, Arc::clone(filter))]);
+            view.version = Arc::new(view.version.with_filters(&filters));
+        })?;
+        live.filter.make_obsolete();
+        Ok(true)
+    }
+
+    /// Records an edit and puts the view that it makes in place: durably, then visibly.
+    ///
+    /// # Errors
+    /// After [`Error::Poisoned`] the manifest may or may not hold the edit, so what it names must
+    /// stay; after any other error it does not.
+    fn record(
+        &self,
+        manifest: &mut Manifest,
+        mut edit: Edit,
+        change: impl FnOnce(&mut View),
+    ) -> Result<()> {
         self.check_poison()?;
         edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
         manifest.record(&edit).map_err(|error| self.judge(error))?;
         {
             let _state = self.state.lock();
             let mut view = View::clone(&self.view.load());
-            if flush {
-                view.sealed.pop();
-                // Before anybody who waits for the flush can look at the statistics.
-                self.env.ledger.count(Activity { flushes: 1, ..Activity::default() });
-            }
-            view.version = Arc::new(view.version.with(&edit.removed, added, &self.env.ledger));
+            change(&mut view);
             self.view.store(Arc::new(view));
             self.changed.notify_all();
         }
@@ -217,7 +275,8 @@ impl Core {
             // A panic in a thread has poisoned the store already.
             let _ = thread.join();
         }
-        // Flushes and compactions on the threads of callers see `stop` too, and end soon.
+        // What runs on the threads of callers sees `stop` too, and ends soon.
+        drop(self.rebuilding.lock());
         drop(self.flushing.lock());
         let mut state = self.state.lock();
         while state.running > 0 {

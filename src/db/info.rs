@@ -46,7 +46,7 @@ pub(super) fn tables(core: &Core) -> Vec<TableInfo> {
                 keys: meta.keys,
                 smallest: Value::copied(&meta.smallest),
                 largest: Value::copied(&meta.largest),
-                filter: (&live.filter.state).into(),
+                filter: live.filter.as_ref().into(),
                 counts: core.env.ledger.table_counts(meta.id),
             }
         })

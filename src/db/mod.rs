@@ -10,6 +10,7 @@ mod info;
 mod open;
 mod queue;
 mod read;
+mod refilter;
 mod report;
 mod scan;
 mod snapshot;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 pub use info::TableInfo;
 pub use queue::Durability;
+pub use refilter::{RebuildProgress, RebuildReport};
 pub use report::RecoveryReport;
 pub use scan::Range;
 pub use snapshot::Snapshot;
@@ -28,6 +30,7 @@ pub use snapshot::Snapshot;
 use self::core::Core;
 use crate::batch::Batch;
 use crate::error::Result;
+use crate::filter::FilterPolicy;
 use crate::ledger::{Counts, Explanation, Stats};
 use crate::options::Options;
 use crate::value::Value;
@@ -221,6 +224,43 @@ impl Db {
     /// As [`flush`](Self::flush).
     pub fn compact(&self) -> Result<()> {
         self.core()?.compact()
+    }
+
+    /// Gives every table the filter that `policy` means for it, and rewrites no table: new filters
+    /// are built from the tables' keys and written beside them, in files of their own. Degraded
+    /// filters are mended, whatever the policy.
+    ///
+    /// Runs on this thread, beside everything else. A table keeps its filter until the new one is
+    /// synced, read back, asked for every key and recorded. Whatever ends this early, the tables
+    /// already seen to keep their new filters, and another call goes on with the rest.
+    ///
+    /// Tables written by flushes and compactions from then on follow the [`Options`], as always: give
+    /// them the same policy to keep it. What a compaction writes meanwhile is seen to, too.
+    ///
+    /// Cost: every table without the right filter is read once, front to back, and its filter is
+    /// written and read back; memory for 8 bytes a key of one table, and the filter twice.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for a policy that makes no sense;
+    /// [`Error::Corrupt`](crate::Error::Corrupt) for a table with a damaged block, which keeps its
+    /// filter, after all others were seen to; [`Error::Io`](crate::Error::Io);
+    /// [`Error::FilterLies`](crate::Error::FilterLies); [`Error::Poisoned`](crate::Error::Poisoned);
+    /// [`Error::Closed`](crate::Error::Closed).
+    pub fn rebuild_filters(&self, policy: &FilterPolicy) -> Result<RebuildReport> {
+        self.rebuild_filters_with(policy, |_| {})
+    }
+
+    /// As [`rebuild_filters`](Self::rebuild_filters), and tells before each table, and at the end, how
+    /// far it has got.
+    ///
+    /// # Errors
+    /// As [`rebuild_filters`](Self::rebuild_filters).
+    pub fn rebuild_filters_with(
+        &self,
+        policy: &FilterPolicy,
+        mut progress: impl FnMut(&RebuildProgress),
+    ) -> Result<RebuildReport> {
+        self.core()?.rebuild_filters(policy, &mut progress)
     }
 
     /// The counts of this store since it was opened.

@@ -13,6 +13,7 @@ use crate::batch::for_each_change;
 use crate::cache::BlockCache;
 use crate::compaction::{JobContext, write_tables};
 use crate::error::{Error, IoContext, Result};
+use crate::event::Event;
 use crate::filter::{HashKey, mix};
 use crate::iter::Direction;
 use crate::ledger::Ledger;
@@ -23,7 +24,7 @@ use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, Swap,
     available_parallelism, scope,
 };
-use crate::table::{FilePool, OpenTable, Table, TableEnv};
+use crate::table::{FilePool, FilterState, OpenTable, Table, TableEnv};
 use crate::version::{Manifest, TableSet, Version, read_current, set_current};
 use crate::vfs::{FileKind, FileLock, Vfs};
 use crate::wal::{LogError, LogKind, LogWriter, replay};
@@ -165,6 +166,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
         writer: Mutex::new(Writer { log, next_seq }),
         requests: Requests::default(),
         flushing: Mutex::new(()),
+        rebuilding: Mutex::new(()),
         closing: Mutex::new(()),
         unclosed: Mutex::new(VecDeque::new()),
         unclosed_count: AtomicUsize::new(0),
@@ -208,7 +210,7 @@ fn check_fit(
     // that, the file that names the manifest has been lost.
     for name in &listing.ours {
         let holds_data = match name {
-            FileName::Table(_) => true,
+            FileName::Table(_) | FileName::Filter { .. } => true,
             FileName::Log(number) => {
                 let path = name.path(dir);
                 let mut reader = crate::wal::LogReader::open(vfs, &path, LogKind::Wal, *number)?;
@@ -270,7 +272,26 @@ fn open_tables(
     for table in std::mem::take(&mut *opened.lock()) {
         tables.push(table?);
     }
+    tables.sort_by_key(|(_, open)| open.table.id());
+    judge_filters(&tables, options)?;
     Ok(tables)
+}
+
+/// Tells of every degraded filter, and refuses the first if filters are to be strict.
+fn judge_filters(tables: &[(usize, OpenTable)], options: &Options) -> Result<()> {
+    let mut refused = None;
+    for (_, open) in tables {
+        if let FilterState::Degraded(reason) = &open.filter.state {
+            let (path, offset) = open.filter_place();
+            refused.get_or_insert_with(|| Error::corrupt(&path, offset, "a sound filter", reason));
+            let (table, reason) = (open.table.id(), reason.clone());
+            options.listener.tell(&Event::FilterDegraded { table, path, offset, reason });
+        }
+    }
+    match refused {
+        Some(error) if options.strict_filters => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Replays the logs into memtables, and writes these to L0 tables.
@@ -348,6 +369,12 @@ fn remove_unreferenced(vfs: &dyn Vfs, dir: &Path, set: &TableSet, manifest: u64)
     let Ok(Some(listing)) = Listing::read(vfs, dir) else { return 0 };
     let unreferenced = listing.ours.into_iter().filter_map(|name| match name {
         FileName::Table(id) if !set.tables.contains_key(&id) => Some((name, FileKind::Table)),
+        FileName::Filter { table, .. }
+            if set.tables.get(&table).and_then(|(_, meta)| meta.filter.file_of(table))
+                != Some(name) =>
+        {
+            Some((name, FileKind::Filter))
+        }
         FileName::Log(number) if number != set.log => Some((name, FileKind::Wal)),
         FileName::Manifest(number) if number != manifest => Some((name, FileKind::Manifest)),
         FileName::CurrentTemp => Some((name, FileKind::Current)),

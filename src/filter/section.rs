@@ -182,6 +182,12 @@ impl Filter {
         (self.probe)(&self.header.geometry, array, salted)
     }
 
+    /// Whether this is what the recipe makes for such a number of keys.
+    pub(crate) fn follows(&self, recipe: &Recipe) -> bool {
+        let Header { kind, hash, keys, geometry, .. } = self.header;
+        (kind, hash) == (recipe.kind, recipe.hash) && geometry == recipe.geometry(keys)
+    }
+
     pub(crate) fn kind(&self) -> FilterKind {
         self.header.kind
     }

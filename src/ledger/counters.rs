@@ -91,8 +91,10 @@ pub(crate) struct Ledger {
     activity: Sharded<{ Activity::FIELDS }>,
     pub(crate) scan_reads: IoCounters,
     pub(crate) compaction_reads: IoCounters,
+    pub(crate) rebuild_reads: IoCounters,
     pub(crate) open_reads: IoCounters,
     pub(crate) table_writes: IoCounters,
+    pub(crate) filter_writes: IoCounters,
     pub(crate) wal_writes: IoCounters,
     tables: Mutex<Tables>,
 }
@@ -153,8 +155,10 @@ impl Ledger {
             levels,
             scan_reads: self.scan_reads.io(),
             compaction_reads: self.compaction_reads.io(),
+            rebuild_reads: self.rebuild_reads.io(),
             open_reads: self.open_reads.io(),
             table_writes: self.table_writes.io(),
+            filter_writes: self.filter_writes.io(),
             wal_writes: self.wal_writes.io(),
         }
     }

@@ -169,6 +169,8 @@ counts! {
         tombstones_denied,
         /// Filters built, one for each table written that wants one.
         filters_built,
+        /// Filters built anew for tables that stay as they are.
+        filters_rebuilt,
     }
 }
 
@@ -185,10 +187,14 @@ pub struct Stats {
     pub scan_reads: Io,
     /// Reads of data blocks by compactions.
     pub compaction_reads: Io,
-    /// Reads of filters, indexes and footers when tables were opened.
+    /// Reads of data blocks for new filters.
+    pub rebuild_reads: Io,
+    /// Reads of filters, indexes and footers when tables were opened or given new filters.
     pub open_reads: Io,
     /// Writes of tables, by flushes and compactions.
     pub table_writes: Io,
+    /// Writes of filters beside their tables.
+    pub filter_writes: Io,
     /// Writes to write-ahead logs.
     pub wal_writes: Io,
 }
@@ -210,8 +216,10 @@ impl Sub for Stats {
         }
         self.scan_reads -= earlier.scan_reads;
         self.compaction_reads -= earlier.compaction_reads;
+        self.rebuild_reads -= earlier.rebuild_reads;
         self.open_reads -= earlier.open_reads;
         self.table_writes -= earlier.table_writes;
+        self.filter_writes -= earlier.filter_writes;
         self.wal_writes -= earlier.wal_writes;
         self
     }

@@ -25,6 +25,8 @@ pub(crate) enum ReadPlan {
     Scan,
     /// Many blocks at once, past the cache, forward.
     Compaction,
+    /// The same, for a new filter; counted on a line of its own.
+    Rebuilding,
 }
 
 /// A position in a table.
@@ -110,7 +112,7 @@ impl TableCursor {
                     }
                 }
             }
-            ReadPlan::Compaction => {
+            ReadPlan::Compaction | ReadPlan::Rebuilding => {
                 let bytes = self.read_ahead(handle)?;
                 self.table.verify_block(&bytes, handle)?
             }
@@ -164,7 +166,11 @@ impl TableCursor {
         }
         let data_left = self.table.index().data_end().saturating_sub(handle.offset);
         let ask = READAHEAD_BYTES.min(data_left).max(length);
-        self.table.env().ledger.compaction_reads.count(ask);
+        let ledger = &self.table.env().ledger;
+        match self.plan {
+            ReadPlan::Rebuilding => ledger.rebuild_reads.count(ask),
+            _ => ledger.compaction_reads.count(ask),
+        }
         self.ahead = (handle.offset, self.table.read(handle.offset, ask)?.into());
         Ok(self.ahead.1.slice(..length as usize))
     }

@@ -1,4 +1,5 @@
-//! One SSTable: sorted entries in data blocks, then filter, index, properties and footer.
+//! One SSTable: sorted entries in data blocks, then filter, index, properties and footer; and the
+//! filters that were written beside it later.
 //!
 //! This room turns sorted entries into a file and a file into answers. It reads through the file
 //! layer, the block cache and the pool of open files, and knows nothing of levels or versions.
@@ -12,6 +13,7 @@
 
 mod block;
 mod cursor;
+mod filter;
 mod format;
 mod index;
 mod pool;
@@ -19,9 +21,8 @@ mod reader;
 mod writer;
 
 pub(crate) use cursor::{ReadPlan, TableCursor};
-#[cfg(test)]
-pub(crate) use format::FilterMeta;
-pub(crate) use format::TableMeta;
+pub(crate) use filter::{FilterState, OpenTable, TableFilter};
+pub(crate) use format::{FilterMeta, TableMeta};
 pub(crate) use pool::FilePool;
-pub(crate) use reader::{FilterState, OpenTable, Table, TableEnv, TableFilter};
+pub(crate) use reader::{Table, TableEnv};
 pub(crate) use writer::{FinishedTable, TableSettings, TableWriter};

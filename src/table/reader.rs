@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::block::{Block, BlockDamage, Found};
+use super::filter::OpenTable;
 use super::format::{
     BlockType, FILTER_ALIGNMENT, FOOTER_BYTES, FilterMeta, Footer, FooterError, Handle, Properties,
     TRAILER_BYTES, TableMeta, VERSION, check_block,
@@ -18,13 +19,13 @@ use super::pool::FilePool;
 use crate::cache::{BlockCache, Cached};
 use crate::codec::u32_at;
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{Filter, HashKey, LookupHash};
+use crate::filter::HashKey;
 use crate::key::Seq;
-use crate::ledger::{BlockFetch, Ledger, Verdict};
+use crate::ledger::{BlockFetch, Ledger};
 use crate::names::FileName;
 use crate::sealed::SealedBytes;
 use crate::sync::{AtomicBool, Ordering};
-use crate::vfs::{FileKind, Vfs, VfsFile};
+use crate::vfs::{FileKind, Vfs};
 
 /// What all tables of a store share.
 #[derive(Debug)]
@@ -47,51 +48,6 @@ impl Cached for Block {
     }
 }
 
-/// What became of a table's filter.
-#[derive(Debug)]
-pub(crate) enum FilterState {
-    /// None was asked for when the table was written.
-    None,
-    /// Verified and in use.
-    Active(Filter),
-    /// It should be there, but this is wrong with it.
-    Degraded(String),
-}
-
-/// The filter of a table, as the manifest has it and as it is in memory.
-#[derive(Debug)]
-pub(crate) struct TableFilter {
-    pub(crate) meta: FilterMeta,
-    pub(crate) state: FilterState,
-}
-
-impl TableFilter {
-    /// What the filter says. No I/O.
-    #[inline]
-    pub(crate) fn verdict(&self, lookup: &LookupHash<'_>) -> Verdict {
-        match &self.state {
-            FilterState::None => Verdict::Unfiltered,
-            FilterState::Degraded(_) => Verdict::Degraded,
-            FilterState::Active(filter) if filter.may_contain(lookup) => Verdict::Maybe,
-            FilterState::Active(_) => Verdict::No,
-        }
-    }
-}
-
-/// A table with the filter that serves it.
-#[derive(Debug, Clone)]
-pub(crate) struct OpenTable {
-    pub(crate) table: Arc<Table>,
-    pub(crate) filter: Arc<TableFilter>,
-}
-
-impl OpenTable {
-    /// The manifest's record of the two.
-    pub(crate) fn record(&self) -> TableMeta {
-        TableMeta { filter: self.filter.meta, ..self.table.meta().clone() }
-    }
-}
-
 /// An open table. Dropped, it removes its file if the table was made obsolete before.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -101,11 +57,14 @@ pub(crate) struct Table {
     /// The file from the index to its end.
     tail: SealedBytes,
     index: Handle,
+    /// The filter block within the table, whether it is the one in use or not.
+    filter: Handle,
     obsolete: AtomicBool,
 }
 
 impl Table {
-    /// Opens a table that the manifest names: one read, and one more for the filter. Everything but
+    /// Opens a table that the manifest names: one read, and one more for the filter, which lies in it
+    /// or beside it. Everything but
     /// the filter must be sound; a filter that is not is degraded.
     pub(crate) fn open(env: &Arc<TableEnv>, meta: TableMeta) -> Result<OpenTable> {
         let path = FileName::Table(meta.id).path(&env.dir);
@@ -171,12 +130,11 @@ impl Table {
                 Error::corrupt(&path, footer.index.offset, expected, "another")
             })?;
 
-        let state = load_filter(env, file.as_ref(), footer.filter, &meta);
-        let filter = Arc::new(TableFilter { meta: meta.filter, state });
         let index = Handle { offset: 0, length: footer.index.length };
         let obsolete = AtomicBool::new(false);
-        let env = Arc::clone(env);
-        let table = Arc::new(Self { env, meta, properties, tail, index, obsolete });
+        let (env, filter) = (Arc::clone(env), footer.filter);
+        let table = Arc::new(Self { env, meta, properties, tail, index, filter, obsolete });
+        let filter = Arc::new(table.load_filter(table.meta.filter));
         Ok(OpenTable { table, filter })
     }
 
@@ -279,8 +237,13 @@ impl Table {
         (Some(fetch), found)
     }
 
-    pub(super) fn env(&self) -> &TableEnv {
+    pub(super) fn env(&self) -> &Arc<TableEnv> {
         &self.env
+    }
+
+    /// Where the filter block within the table lies; nowhere if it was written without one.
+    pub(crate) fn filter_block(&self) -> Handle {
+        self.filter
     }
 
     pub(crate) fn index(&self) -> Index<'_> {
@@ -405,32 +368,4 @@ fn matches_meta(properties: &Properties, meta: &TableMeta) -> bool {
         && properties.max_seq == meta.max_seq
         && properties.smallest == meta.smallest
         && properties.largest == meta.largest
-}
-
-/// Reads the filter block into sealed memory. Whatever is wrong with it, the table stays usable.
-fn load_filter(
-    env: &TableEnv,
-    file: &dyn VfsFile,
-    handle: Handle,
-    meta: &TableMeta,
-) -> FilterState {
-    if handle.is_none() {
-        return FilterState::None;
-    }
-    let length = handle.length as usize + TRAILER_BYTES;
-    let memory = SealedBytes::filled(length, |buffer| file.read_exact_at(buffer, handle.offset));
-    env.ledger.open_reads.count(length as u64);
-    let loaded = memory.map_err(|e| format!("it cannot be read: {e}")).and_then(|memory| {
-        let length = check_block(&memory, BlockType::Filter, meta.id, handle.offset)
-            .map_err(|found| format!("its checksum does not match: {found}"))?
-            .len();
-        if u32_at(&memory, length + 1) != Some(meta.filter.checksum) {
-            return Err("it is not the filter that the manifest names".into());
-        }
-        Filter::decode(memory, length, meta.keys, &env.secret)
-    });
-    match loaded {
-        Ok(filter) => FilterState::Active(filter),
-        Err(reason) => FilterState::Degraded(reason),
-    }
 }

@@ -10,7 +10,7 @@ use crate::filter::HashKey;
 use crate::key::Seq;
 use crate::ledger::LEVELS;
 use crate::names::MAX_FOUND_NUMBER;
-use crate::table::TableMeta;
+use crate::table::{FilterMeta, TableMeta};
 
 const ADDED: u8 = 1;
 const REMOVED: u8 = 2;
@@ -18,8 +18,9 @@ const LOG: u8 = 3;
 const FLUSHED_SEQ: u8 = 4;
 const NEXT_FILE: u8 = 5;
 const HASH_KEY: u8 = 6;
+const FILTER: u8 = 7;
 
-/// What a flush or compaction changed.
+/// What a flush, a compaction or the rebuilding of a filter changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Edit {
     pub(crate) added: Vec<(usize, TableMeta)>,
@@ -33,6 +34,8 @@ pub(crate) struct Edit {
     pub(crate) next_file: Option<u64>,
     /// The key of the store's hash: in the first edit of every manifest, and never another.
     pub(crate) hash_key: Option<HashKey>,
+    /// By id of a table: the filter that it has from now on.
+    pub(crate) filters: Vec<(u64, FilterMeta)>,
 }
 
 impl Edit {
@@ -60,6 +63,11 @@ impl Edit {
             bytes.put_u8(HASH_KEY);
             bytes.extend_from_slice(key.bytes());
         }
+        for (id, filter) in &self.filters {
+            bytes.put_u8(FILTER);
+            bytes.put_u64(*id);
+            filter.encode(&mut bytes);
+        }
         bytes
     }
 
@@ -79,6 +87,7 @@ impl Edit {
                     let key = fields.bytes(HashKey::BYTES)?;
                     edit.hash_key = Some(HashKey::new(key.try_into().ok()?));
                 }
+                FILTER => edit.filters.push((fields.u64()?, FilterMeta::decode(&mut fields)?)),
                 _ => return None,
             }
         }
@@ -115,6 +124,16 @@ impl TableSet {
                 return Err(format!("a second table {}", meta.id));
             }
         }
+        for (id, filter) in &edit.filters {
+            let Some((_, meta)) = self.tables.get_mut(id) else {
+                return Err(format!("a filter of table {id}, which is not there"));
+            };
+            let (old, new) = (meta.filter.generation, filter.generation);
+            if new <= old {
+                return Err(format!("filter {new} of table {id} after filter {old}"));
+            }
+            meta.filter = *filter;
+        }
         for (field, value) in [
             (&mut self.log, edit.log),
             (&mut self.flushed_seq, edit.flushed_seq),
@@ -144,6 +163,7 @@ impl TableSet {
             flushed_seq: Some(self.flushed_seq),
             next_file: Some(self.next_file),
             hash_key: self.hash_key,
+            filters: Vec::new(),
         }
     }
 
@@ -176,6 +196,7 @@ impl TableSet {
                 && meta.keys <= meta.entries
                 && meta.entries <= meta.size
                 && meta.index_offset < meta.size
+                && meta.filter.generation <= MAX_FOUND_NUMBER
                 && meta.id < self.next_file;
             if !sound {
                 return Err(format!("a record of table {} that contradicts itself", meta.id));
@@ -188,7 +209,6 @@ impl TableSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::FilterMeta;
 
     fn meta(id: u64, smallest: &[u8], largest: &[u8]) -> TableMeta {
         TableMeta {
@@ -215,6 +235,7 @@ mod tests {
             flushed_seq: Some(10),
             next_file: Some(8),
             hash_key: Some(HashKey::new([9; 16])),
+            filters: vec![(5, FilterMeta { generation: 4, bytes: 0, checksum: 0 })],
         }
     }
 
@@ -236,6 +257,7 @@ mod tests {
         let edit = Edit { removed: vec![], ..sample() };
         assert_eq!(set.apply(&edit), Ok(()));
         assert_eq!(set.check(), Ok(()));
+        assert_eq!(set.tables[&5].1.filter, edit.filters[0].1);
         let mut again = TableSet::default();
         assert_eq!(again.apply(&set.as_edit()), Ok(()));
         assert_eq!(again, set);
@@ -250,8 +272,16 @@ mod tests {
         assert!(set.clone().apply(&added).is_err(), "a second table 5");
         let rekeyed = Edit { hash_key: Some(HashKey::new([8; 16])), ..Edit::default() };
         assert!(set.clone().apply(&rekeyed).is_err(), "a second hash key");
+        let filter = |id, generation| {
+            let meta = FilterMeta { generation, bytes: 7, checksum: 8 };
+            set.clone().apply(&Edit { filters: vec![(id, meta)], ..Edit::default() })
+        };
+        assert!(filter(6, 5).is_err(), "a filter of no table");
+        assert!(filter(4, 3).is_err(), "a filter that is there already");
+        assert_eq!(filter(4, 5), Ok(()));
         let back = Edit { next_file: Some(7), ..Edit::default() };
         assert!(set.clone().apply(&back).is_err(), "a counter going back");
+        let endless = FilterMeta { generation: MAX_FOUND_NUMBER + 1, ..FilterMeta::default() };
         for (level, bad) in [
             (6, meta(6, b"b", b"c")),                              // overlaps table 4
             (1, TableMeta { keys: 0, ..meta(6, b"x", b"y") }),     // no keys
@@ -260,6 +290,7 @@ mod tests {
             (1, TableMeta { entries: 1001, ..meta(6, b"x", b"y") }), // more than its bytes can hold
             (1, meta(9, b"x", b"y")),                              // a number not yet given
             (1, meta(6, b"y", b"x")),                              // range upside down
+            (1, TableMeta { filter: endless, ..meta(6, b"x", b"y") }), // no room above it
         ] {
             let mut set = set.clone();
             set.apply(&Edit { added: vec![(level, bad)], ..Edit::default() }).expect("it follows");

@@ -1,7 +1,7 @@
 //! Versions: the set of live tables, by level, and the manifest that records it.
 //!
 //! A version never changes; a flush or compaction makes a new one, records the difference in the
-//! manifest, durably, and only then puts it in place. Invariants: L0 is ordered newest first; on
+//! manifest, durably, and only then puts it in place. So does whoever gives a table another filter. Invariants: L0 is ordered newest first; on
 //! every level below, tables are sorted and no two of them have a key in common.
 
 mod cursor;
@@ -53,6 +53,11 @@ impl Version {
             .flat_map(|(level, tables)| tables.iter().map(move |t| (level, t)))
     }
 
+    /// The table of this id, if it lives.
+    pub(crate) fn table(&self, id: u64) -> Option<&LiveTable> {
+        self.levels.iter().flatten().find(|live| live.table.id() == id)
+    }
+
     /// The bytes of a level's files.
     pub(crate) fn level_bytes(&self, level: usize) -> u64 {
         self.level(level).iter().map(|live| live.table.meta().size).sum()
@@ -81,7 +86,6 @@ impl Version {
 
     /// This version with other filters for some of its tables; ids that it does not have are passed
     /// over. The counters stay.
-    #[expect(dead_code, reason = "the replacing of filters uses it")]
     pub(crate) fn with_filters(&self, filters: &HashMap<u64, Arc<TableFilter>>) -> Self {
         let mut next = self.clone();
         for live in next.levels.iter_mut().flatten() {

@@ -1,0 +1,249 @@
+//! A table's filter: found where the manifest says, verified and resident; and written anew in a file
+//! beside the table, which stays as it is. See format.md, "Filter block" and "Filter file".
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use std::io;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::cursor::{ReadPlan, TableCursor};
+use super::format::{
+    BlockType, FilterMeta, Handle, TRAILER_BYTES, TableMeta, check_block, seal_block,
+};
+use super::reader::{Table, TableEnv};
+use crate::codec::u32_at;
+use crate::error::{Error, IoContext, Result};
+use crate::filter::{self, Filter, FilterPlace, LookupHash, Recipe};
+use crate::iter::{Cursor, Direction};
+use crate::ledger::Verdict;
+use crate::names::FileName;
+use crate::sealed::SealedBytes;
+use crate::sync::{AtomicBool, Ordering};
+use crate::vfs::{FileKind, VfsFile};
+
+/// What became of a table's filter.
+#[derive(Debug)]
+pub(crate) enum FilterState {
+    /// None is wanted for this table.
+    None,
+    /// Verified and in use.
+    Active(Filter),
+    /// It should be there, but this is wrong with it.
+    Degraded(String),
+}
+
+/// The filter of a table, as the manifest has it and as it is in memory. Dropped, it removes its file
+/// if it has one and was made obsolete before.
+#[derive(Debug)]
+pub(crate) struct TableFilter {
+    env: Arc<TableEnv>,
+    table: u64,
+    pub(crate) meta: FilterMeta,
+    pub(crate) state: FilterState,
+    obsolete: AtomicBool,
+}
+
+impl TableFilter {
+    pub(crate) fn new(
+        env: &Arc<TableEnv>,
+        table: u64,
+        meta: FilterMeta,
+        state: FilterState,
+    ) -> Self {
+        let obsolete = AtomicBool::new(false);
+        Self { env: Arc::clone(env), table, meta, state, obsolete }
+    }
+
+    /// What the filter says. No I/O.
+    #[inline]
+    pub(crate) fn verdict(&self, lookup: &LookupHash<'_>) -> Verdict {
+        match &self.state {
+            FilterState::None => Verdict::Unfiltered,
+            FilterState::Degraded(_) => Verdict::Degraded,
+            FilterState::Active(filter) if filter.may_contain(lookup) => Verdict::Maybe,
+            FilterState::Active(_) => Verdict::No,
+        }
+    }
+
+    /// Lets the filter's own file go with the last reference to it. The manifest must name another
+    /// filter, or the table no more, durably.
+    pub(crate) fn make_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for TableFilter {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Acquire)
+            && let Some(name) = self.meta.file_of(self.table)
+        {
+            // Nothing refers to the file. Left behind by a failure, it goes at the next open.
+            let _ = self.env.vfs.remove(&name.path(&self.env.dir), FileKind::Filter);
+        }
+    }
+}
+
+impl FilterMeta {
+    /// The file that such a filter of a table has to itself, if it has one.
+    pub(crate) fn file_of(&self, table: u64) -> Option<FileName> {
+        let Self { generation, bytes, .. } = *self;
+        (generation > 0 && bytes > 0).then_some(FileName::Filter { table, generation })
+    }
+}
+
+/// A table with the filter that serves it.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenTable {
+    pub(crate) table: Arc<Table>,
+    pub(crate) filter: Arc<TableFilter>,
+}
+
+impl OpenTable {
+    /// The manifest's record of the two.
+    pub(crate) fn record(&self) -> TableMeta {
+        TableMeta { filter: self.filter.meta, ..self.table.meta().clone() }
+    }
+
+    /// The file in which the filter lies, and where in it.
+    pub(crate) fn filter_place(&self) -> (PathBuf, u64) {
+        match self.filter.meta.file_of(self.table.id()) {
+            Some(name) => (name.path(&self.table.env().dir), 0),
+            None => (self.table.path(), self.table.filter_block().offset),
+        }
+    }
+
+    /// Asks the filter for every one of the table's keys, and refuses one that is degraded or denies
+    /// one of them. The hashes are made as the filter's own recipe says.
+    pub(crate) fn prove(&self, hashes: &[u64]) -> Result<()> {
+        let (path, offset) = self.filter_place();
+        match &self.filter.state {
+            FilterState::None => Ok(()),
+            FilterState::Active(filter) => {
+                match hashes.iter().position(|&hash| !filter.may_contain_hash(hash)) {
+                    None => Ok(()),
+                    Some(key) => Err(Error::FilterLies { path, key: key as u64 }),
+                }
+            }
+            FilterState::Degraded(reason) => {
+                Err(Error::corrupt(&path, offset, "a sound filter", reason))
+            }
+        }
+    }
+}
+
+impl Table {
+    /// Reads the filter that `meta` names into sealed memory, with one read. Whatever is wrong with
+    /// it, the table stays usable.
+    pub(crate) fn load_filter(&self, meta: FilterMeta) -> TableFilter {
+        let state = match self.read_filter(meta) {
+            Ok(None) => FilterState::None,
+            Ok(Some(filter)) => FilterState::Active(filter),
+            Err(reason) => FilterState::Degraded(reason),
+        };
+        TableFilter::new(self.env(), self.id(), meta, state)
+    }
+
+    fn read_filter(&self, meta: FilterMeta) -> std::result::Result<Option<Filter>, String> {
+        let env = self.env();
+        let unreadable = |e: io::Error| format!("it cannot be read: {e}");
+        let (file, block, place) = if meta.generation == 0 {
+            let block = self.filter_block();
+            let file = env.files.get(self.id(), env.vfs.as_ref(), &env.dir);
+            (file.map_err(unreadable)?, block, block.offset)
+        } else {
+            let Some(name) = meta.file_of(self.id()) else { return Ok(None) };
+            let file = env.vfs.open(&name.path(&env.dir), FileKind::Filter).map_err(unreadable)?;
+            // Before memory is taken for what the manifest promises.
+            let length = file.length().map_err(unreadable)?;
+            if Some(length) != meta.bytes.checked_add(TRAILER_BYTES as u64) {
+                return Err(format!("its file has {length} bytes"));
+            }
+            (file, Handle { offset: 0, length: meta.bytes }, meta.generation)
+        };
+        if block.is_none() {
+            return Ok(None);
+        }
+        let length = block.length as usize + TRAILER_BYTES;
+        let memory = SealedBytes::filled(length, |buffer| file.read_exact_at(buffer, block.offset));
+        env.ledger.open_reads.count(length as u64);
+        let memory = memory.map_err(unreadable)?;
+        let length = check_block(&memory, BlockType::Filter, self.id(), place)
+            .map_err(|found| format!("its checksum does not match: {found}"))?
+            .len();
+        if u32_at(&memory, length + 1) != Some(meta.checksum) {
+            return Err("it is not the filter that the manifest names".into());
+        }
+        Filter::decode(memory, length, self.meta().keys, &env.secret).map(Some)
+    }
+
+    /// The hashes of the table's distinct user keys, from a scan of all its data blocks. Asks
+    /// `cancelled` now and then whether to give up.
+    pub(crate) fn key_hashes(
+        self: &Arc<Self>,
+        recipe: &Recipe,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<u64>> {
+        let (table, plan) = (Arc::clone(self), ReadPlan::Rebuilding);
+        let mut cursor = TableCursor::new(table, Direction::Forward, Bound::Unbounded, plan)?;
+        let mut hashes = Vec::new();
+        let mut last: Option<Vec<u8>> = None;
+        let mut entries = 0_u64;
+        while let Some(entry) = cursor.entry() {
+            if entries.is_multiple_of(4096) && cancelled() {
+                return Err(Error::Closed);
+            }
+            entries += 1;
+            if last.as_deref() != Some(entry.key) {
+                hashes.push(recipe.hash.of(entry.key, &self.env().secret));
+                let last = last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(entry.key);
+            }
+            cursor.advance()?;
+        }
+        let (found, meta) = (hashes.len() as u64, self.meta());
+        if (found, entries) != (meta.keys, meta.entries) {
+            let expected = format!("{} distinct keys in {} entries", meta.keys, meta.entries);
+            return Err(Error::corrupt(&self.path(), 0, expected, format!("{found} in {entries}")));
+        }
+        Ok(hashes)
+    }
+
+    /// Builds a filter of these hashes and writes it beside the table, in a file of a generation
+    /// after `generation`, synced under its name. Nothing refers to that file yet.
+    pub(crate) fn write_filter(
+        &self,
+        recipe: &Recipe,
+        hashes: &[u64],
+        mut generation: u64,
+    ) -> Result<FilterMeta> {
+        let (env, table) = (self.env(), self.id());
+        let (path, file) = loop {
+            generation += 1;
+            let path = FileName::Filter { table, generation }.path(&env.dir);
+            match env.vfs.create(&path, FileKind::Filter) {
+                // Left by a failure, and not yet removed. It is never written over.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                file => break (path.clone(), file.context("create", &path)?),
+            }
+        };
+        let place = FilterPlace { table, generation };
+        let mut bytes = filter::build(recipe, &env.secret, place, hashes);
+        let length = bytes.len() as u64;
+        seal_block(&mut bytes, BlockType::Filter, table, generation);
+        let write = |file: &dyn VfsFile| {
+            let action = format!("write {} bytes", bytes.len());
+            file.append(&bytes).context(action, &path)?;
+            file.sync_all().context("sync", &path)?;
+            env.vfs.sync_dir(&env.dir).context("sync", &env.dir)
+        };
+        write(file.as_ref()).inspect_err(|_| {
+            let _ = env.vfs.remove(&path, FileKind::Filter);
+        })?;
+        env.ledger.filter_writes.count(bytes.len() as u64);
+        let checksum = bytes.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        Ok(FilterMeta { generation, bytes: length, checksum })
+    }
+}

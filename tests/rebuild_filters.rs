@@ -1,0 +1,663 @@
+//! Filters that change while the data stays: no byte of a table is rewritten, no key is missed at any
+//! moment, and what is interrupted goes on where it was.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use common::{HookVfs, files_with};
+use criba::vfs::{FileKind, Operation};
+use criba::{
+    Db, Error, Event, FilterInfo, FilterKind, FilterPolicy, KeyHash, Options, RebuildReport,
+    TableFile, Verdict,
+};
+
+const KEYS: u32 = 1500;
+
+fn options() -> Options {
+    Options::new()
+        .background_threads(0)
+        .auto_compaction(false)
+        .cache_bytes(0)
+        .block_bytes(256)
+        .table_bytes(4096)
+        .vfs(HookVfs::without_syncs())
+        .seed(3)
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key {:06}", number.wrapping_mul(0x9E37_79B1) % 1_000_000).into_bytes()
+}
+
+fn value(number: u32) -> Vec<u8> {
+    format!("value {number}").into_bytes()
+}
+
+/// The value that a key has in the end; it may be deleted.
+fn expected(number: u32) -> Option<Vec<u8>> {
+    let deleted = number.is_multiple_of(7) && !number.is_multiple_of(5);
+    (!deleted).then(|| value(number))
+}
+
+/// A closed store of a run of tables, in which every fifth key stays, and a few on L0, with
+/// tombstones and overwritten values.
+fn build(dir: &Path, options: Options) -> usize {
+    let db = options.open(dir).unwrap();
+    for number in 0..KEYS {
+        let earlier = b"an earlier value".to_vec();
+        let stays = number.is_multiple_of(5);
+        db.put(key(number), if stays { value(number) } else { earlier }).unwrap();
+    }
+    db.compact().unwrap();
+    for part in 0..3 {
+        for number in (part..KEYS).step_by(3).filter(|number| !number.is_multiple_of(5)) {
+            match expected(number) {
+                Some(value) => db.put(key(number), value).unwrap(),
+                None => db.delete(key(number)).unwrap(),
+            }
+        }
+        db.flush().unwrap();
+    }
+    let tables = db.tables().len();
+    assert!(tables > 8, "{tables}");
+    db.close().unwrap();
+    tables
+}
+
+/// Asks for every key.
+fn check(db: &Db, what: &str) {
+    for number in 0..KEYS {
+        let found = db.get(key(number)).unwrap();
+        assert_eq!(found.as_deref(), expected(number).as_deref(), "{what}: key {number}");
+    }
+}
+
+/// What tells whether a table was touched: its inode, the time of its last change, its bytes.
+fn tables_on_disk(dir: &Path) -> BTreeMap<String, (u64, i64, i64, Vec<u8>)> {
+    let of = |path: &Path| {
+        let meta = path.metadata().unwrap();
+        (meta.ino(), meta.mtime(), meta.mtime_nsec(), std::fs::read(path).unwrap())
+    };
+    files_with(dir, "sst").iter().map(|path| (path.display().to_string(), of(path))).collect()
+}
+
+fn count(report: RebuildReport) -> (u64, u64, u64, u64) {
+    (report.rebuilt, report.already_right, report.removed, report.gone)
+}
+
+fn has_kind(filter: &FilterInfo, kind: FilterKind) -> bool {
+    matches!(filter, FilterInfo::Active { kind: found, .. } if *found == kind)
+}
+
+#[test]
+fn tables_stay_as_they_are_whatever_filters_they_get() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let tables = build(&dir, options().filter(FilterPolicy::classic())) as u64;
+    let before = tables_on_disk(&dir);
+    assert_eq!(before.len() as u64, tables);
+    let mut wasted = Vec::new();
+    for (round, policy) in [
+        FilterPolicy::compact(),
+        FilterPolicy::default(),
+        FilterPolicy::classic().with_bits_per_key(4.0),
+        FilterPolicy::none(),
+        FilterPolicy::rate(0.001).with_kind(FilterKind::Bloom),
+        FilterPolicy::compact().with_hash(KeyHash::MurmurHash2),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let db = options().open(&dir).unwrap();
+        let bare = policy == FilterPolicy::none();
+        let report = db.rebuild_filters(&policy).unwrap();
+        let expected = if bare { (0, 0, tables, 0) } else { (tables, 0, 0, 0) };
+        assert_eq!(count(report), expected, "{policy}");
+        assert_eq!(db.stats().activity.filters_rebuilt, report.rebuilt);
+        assert_eq!(count(db.rebuild_filters(&policy).unwrap()), (0, tables, 0, 0), "{policy}");
+        // One file for each filter; those of the round before are gone.
+        let files = files_with(&dir, "flt");
+        let ending = format!("-{:04}.flt", round + 1);
+        assert_eq!(files.len() as u64, if bare { 0 } else { tables });
+        assert!(files.iter().all(|path| path.to_str().unwrap().ends_with(&ending)), "{files:?}");
+        let filters = |db: &Db| -> Vec<_> {
+            db.tables().into_iter().map(|table| (table.id, table.filter)).collect()
+        };
+        let now = filters(&db);
+        for (_, filter) in &now {
+            match filter {
+                FilterInfo::None => assert!(bare),
+                FilterInfo::Active { generation, .. } => assert_eq!(*generation, round as u64 + 1),
+                other => panic!("{other:?}"),
+            }
+        }
+        check(&db, &format!("{policy}"));
+        db.close().unwrap();
+        let db = options().open(&dir).unwrap();
+        assert_eq!(db.recovery().removed_files, 2, "the log and the manifest before");
+        assert_eq!(filters(&db), now, "{policy}, opened again");
+        check(&db, &format!("{policy}, opened again"));
+        let mut counts = criba::Counts::default();
+        for number in 0..20_000 {
+            let (found, more) = db.get_counted(format!("key {number:06}x")).unwrap();
+            assert_eq!(found, None);
+            counts += more;
+        }
+        wasted.push((policy.to_string(), counts.disk_reads));
+        assert_eq!(counts.degraded, 0);
+        assert!(tables_on_disk(&dir) == before, "{policy}: a table was touched");
+    }
+    let rounds = wasted.len();
+    println!("{rounds} rounds over {tables} tables; disk reads of 20,000 absent keys: {wasted:?}");
+    // Few bits, none, many: the filters did change.
+    assert!(wasted[4].1 < wasted[0].1 && wasted[2].1 > 5 * wasted[0].1);
+    assert!(wasted[3].1 > 5 * wasted[2].1);
+}
+
+#[test]
+fn only_tables_without_the_right_filter_are_read() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    build(&dir, options());
+    let db = options().filter(FilterPolicy::compact()).open(&dir).unwrap();
+    let old = db.tables().len() as u64;
+    db.put("new", "value").unwrap();
+    db.flush().unwrap();
+    let mut told = Vec::new();
+    let report = db.rebuild_filters_with(&FilterPolicy::compact(), |now| told.push(*now)).unwrap();
+    assert_eq!(count(report), (old, 1, 0, 0));
+    let bytes: u64 = db.tables().iter().map(|table| table.file_bytes).sum();
+    assert_eq!(told.len() as u64, old + 2);
+    for (done, now) in told.iter().enumerate() {
+        assert_eq!(now.tables_left as u64 + done as u64, old + 1);
+        assert_eq!(now.bytes_done + now.bytes_left, bytes);
+    }
+    assert_eq!(told[told.len() - 1].report, report);
+    let before = db.stats();
+    db.rebuild_filters(&FilterPolicy::compact()).unwrap();
+    assert_eq!(db.stats() - before, criba::Stats::default());
+    for nonsense in [FilterPolicy::rate(0.0), FilterPolicy::bits_per_key(65.0)] {
+        let refused = db.rebuild_filters(&nonsense);
+        assert!(matches!(refused, Err(Error::InvalidOption { option: "filter", .. })));
+    }
+}
+
+/// The process that is to die, as soon as it has rebuilt three filters.
+#[test]
+#[ignore = "run by the test that wants it killed"]
+fn a_rebuilding_process() {
+    let dir = std::env::var_os("CRIBA_TEST_REBUILD_DIR").expect("run by another test");
+    let db = options().open(dir).unwrap();
+    let _ = db.rebuild_filters_with(&FilterPolicy::compact(), |now| {
+        if now.report.rebuilt == 3 {
+            std::process::abort();
+        }
+    });
+}
+
+#[test]
+fn killed_halfway_the_second_run_rebuilds_only_the_rest() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let tables = build(&dir, options()) as u64;
+    let before = tables_on_disk(&dir);
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_rebuilding_process", "--ignored"])
+        .env("CRIBA_TEST_REBUILD_DIR", &dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(!child.success());
+    assert_eq!(files_with(&dir, "flt").len(), 3);
+    let db = options().open(&dir).unwrap();
+    check(&db, "after the kill");
+    let report = db.rebuild_filters(&FilterPolicy::compact()).unwrap();
+    println!("{report:?} of {tables} tables");
+    assert_eq!(count(report), (tables - 3, 3, 0, 0));
+    check(&db, "after the rest");
+    assert!(tables_on_disk(&dir) == before);
+}
+
+fn mutates(operation: Operation) -> bool {
+    use Operation as O;
+    matches!(
+        operation,
+        O::Create
+            | O::Append
+            | O::Write
+            | O::SetLength
+            | O::Sync
+            | O::SyncDir
+            | O::Rename
+            | O::Remove
+    )
+}
+
+/// Fails one mutating operation of a rebuilding, or that one and all after it as a dying process
+/// would, for every one that there is.
+#[test]
+fn a_rebuilding_that_fails_at_any_operation_loses_nothing() {
+    let parent = tempfile::tempdir().unwrap();
+    let whole = parent.path().join("whole");
+    let tables = build(&whole, options()) as u64;
+    let policy = FilterPolicy::compact();
+    let (mut cut, mut poisoned, mut kept) = (0, 0, BTreeSet::new());
+    'kinds: for dies in [false, true] {
+        for failing in 0.. {
+            let dir = parent.path().join("store");
+            common::copy_dir(&whole, &dir);
+            let before = common::contents(&dir);
+            let armed = Arc::new(AtomicBool::new(false));
+            let operations = Arc::new(AtomicU64::new(0));
+            let (hook_armed, hook_operations) = (Arc::clone(&armed), Arc::clone(&operations));
+            let vfs = HookVfs::new(move |_, operation| {
+                if hook_armed.load(Ordering::SeqCst) && mutates(operation) {
+                    let number = hook_operations.fetch_add(1, Ordering::SeqCst);
+                    if number == failing || dies && number > failing {
+                        return Err(common::no_space());
+                    }
+                }
+                Ok(())
+            });
+            let what = format!("operation {failing}, {}", if dies { "the last" } else { "alone" });
+            let db = options().vfs(vfs).open(&dir).unwrap();
+            armed.store(true, Ordering::SeqCst);
+            let ended = db.rebuild_filters(&policy);
+            let all = operations.load(Ordering::SeqCst) <= failing;
+            // Whatever failed, the store answers, and on from there as well as it can.
+            check(&db, &what);
+            if !dies {
+                match db.rebuild_filters(&policy) {
+                    Ok(report) => assert_eq!(report.rebuilt + report.already_right, tables),
+                    Err(Error::Poisoned { .. }) => poisoned += 1,
+                    Err(other) => panic!("{what}: {other}"),
+                }
+                check(&db, &what);
+            }
+            drop(db);
+            let db = options().strict_filters(true).open(&dir).unwrap();
+            check(&db, &what);
+            let of_kind =
+                db.tables().iter().filter(|t| has_kind(&t.filter, FilterKind::Ribbon)).count();
+            let report = db.rebuild_filters(&policy).unwrap();
+            assert_eq!(report.already_right, of_kind as u64, "{what}");
+            assert_eq!(report.rebuilt + report.already_right, tables, "{what}");
+            assert_eq!(files_with(&dir, "flt").len() as u64, tables, "{what}");
+            check(&db, &what);
+            drop(db);
+            for path in files_with(&dir, "sst") {
+                let name = path.file_name().unwrap().to_str().unwrap();
+                assert!(std::fs::read(&path).unwrap() == before[name], "{what}: {name}");
+            }
+            if all {
+                assert_eq!(ended.unwrap().rebuilt, tables);
+                assert!(failing >= 5 * tables, "{failing} operations");
+                continue 'kinds;
+            }
+            kept.insert(of_kind);
+            cut += 1;
+        }
+    }
+    println!("{cut} operations failed, {poisoned} in doubt; {kept:?} of {tables} were rebuilt");
+    assert!(poisoned > 0 && kept.len() as u64 >= tables);
+}
+
+/// Lookups, writes, flushes and compactions of other threads, while filters change all the time.
+#[test]
+fn no_key_is_missed_while_filters_change() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    build(&dir, options());
+    let db = options()
+        .background_threads(1)
+        .auto_compaction(true)
+        .memtable_bytes(16 << 10)
+        .level_base_bytes(8 << 10)
+        .open(&dir)
+        .unwrap();
+    let done = AtomicBool::new(false);
+    let lookups = AtomicU64::new(0);
+    let (mut runs, mut sum) = (0, (0, 0, 0, 0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::SeqCst) {
+                    check(&db, "meanwhile");
+                    lookups.fetch_add(u64::from(KEYS), Ordering::SeqCst);
+                }
+            });
+        }
+        scope.spawn(|| {
+            for number in (0..u32::MAX).take_while(|_| !done.load(Ordering::SeqCst)) {
+                // The same values again, so that every lookup has one answer, and others.
+                let again = number % KEYS;
+                if let Some(value) = expected(again) {
+                    db.put(key(again), value).unwrap();
+                }
+                db.put(format!("other {}", number % 2000), [7; 100]).unwrap();
+                if number % 200 == 0 {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+            }
+        });
+        let policies = [FilterPolicy::compact(), FilterPolicy::classic(), FilterPolicy::none()];
+        for policy in policies.iter().cycle() {
+            let (rebuilt, right, removed, gone) = count(db.rebuild_filters(policy).unwrap());
+            sum = (sum.0 + rebuilt, sum.1 + right, sum.2 + removed, sum.3 + gone);
+            runs += 1;
+            let compactions = db.stats().activity.compactions;
+            let asked = lookups.load(Ordering::SeqCst);
+            if sum.0 > 100 && sum.2 > 50 && compactions > 20 && asked > 20_000 {
+                break;
+            }
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    let compactions = db.stats().activity.compactions;
+    let lookups = lookups.load(Ordering::SeqCst);
+    println!(
+        "{runs} runs: {sum:?} rebuilt, right, removed, gone; {compactions} compactions, {lookups} \
+         lookups meanwhile"
+    );
+    db.close().unwrap();
+    let db = options().strict_filters(true).open(&dir).unwrap();
+    check(&db, "in the end");
+    let named: usize = db
+        .tables()
+        .iter()
+        .filter(|t| matches!(t.filter, FilterInfo::Active { generation: 1.., .. }))
+        .count();
+    assert_eq!(files_with(&dir, "flt").len(), named);
+}
+
+/// A compaction takes the table whose filter is being written, at that very moment.
+#[test]
+fn a_compaction_in_between_wins() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let tables = build(&dir, options()) as u64;
+    let cell: Arc<OnceLock<Db>> = Arc::default();
+    let compacted = Arc::new(AtomicBool::new(true));
+    let (hook_cell, hook_compacted) = (Arc::clone(&cell), Arc::clone(&compacted));
+    let vfs = HookVfs::new(move |kind, operation| {
+        if (kind, operation) == (FileKind::Filter, Operation::Sync)
+            && !hook_compacted.swap(true, Ordering::SeqCst)
+        {
+            hook_cell.get().unwrap().compact().unwrap();
+        }
+        Ok(())
+    });
+    let db = options().vfs(vfs).open(&dir).unwrap();
+    cell.set(db.clone()).unwrap();
+    compacted.store(false, Ordering::SeqCst);
+    let report = db.rebuild_filters(&FilterPolicy::compact()).unwrap();
+    let now = db.tables();
+    println!("{tables} tables, then {}: {report:?}", now.len());
+    assert_eq!(count(report), (now.len() as u64, 0, 0, 1));
+    assert!(now.iter().all(|table| has_kind(&table.filter, FilterKind::Ribbon)));
+    assert_eq!(files_with(&dir, "flt").len(), now.len());
+    check(&db, "after the compaction");
+}
+
+fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = std::fs::read(path).unwrap();
+    change(&mut bytes);
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// A store whose filters all lie in files of their own.
+fn rebuilt(dir: &Path, policy: &FilterPolicy) -> u64 {
+    let tables = build(dir, options().filter(FilterPolicy::bits_per_key(5.0))) as u64;
+    let db = options().open(dir).unwrap();
+    assert_eq!(db.rebuild_filters(policy).unwrap().rebuilt, tables);
+    db.close().unwrap();
+    tables
+}
+
+fn degraded(db: &Db) -> Vec<u64> {
+    let tables = db.tables().into_iter();
+    tables
+        .filter(|table| matches!(table.filter, FilterInfo::Degraded { .. }))
+        .map(|table| table.id)
+        .collect()
+}
+
+#[test]
+fn a_filter_file_damaged_in_any_way_hides_no_key() {
+    let parent = tempfile::tempdir().unwrap();
+    let (dir, small) = (parent.path().join("store"), parent.path().join("small"));
+    let db = options().filter(FilterPolicy::none()).open(&small).unwrap();
+    for table in 0..2 {
+        for number in 0..20 {
+            db.put(format!("key {number:02} of {table}"), "value").unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let (mut tried, mut flips) = (BTreeMap::new(), 0);
+    for policy in [FilterPolicy::default(), FilterPolicy::compact(), FilterPolicy::classic()] {
+        db.rebuild_filters(&policy).unwrap();
+        common::copy_dir(&small, &dir);
+        let files = common::contents(&dir);
+        let [first, second] = files_with(&dir, "flt").try_into().unwrap();
+        let mut try_one = |how: &'static str, damaged: usize, damage: &dyn Fn()| {
+            common::restore(&dir, &files);
+            damage();
+            let db = options().open(&dir).unwrap();
+            assert_eq!(degraded(&db).len(), damaged, "{policy}, {how}");
+            for (table, number) in (0..2).flat_map(|table| (0..20).map(move |n| (table, n))) {
+                let found = db.get(format!("key {number:02} of {table}")).unwrap();
+                assert!(found.is_some(), "{policy}, {how}: key {number} of {table}");
+            }
+            *tried.entry(how).or_insert(0) += 1;
+        };
+        let length = std::fs::read(&first).unwrap().len();
+        let flip = |bit: usize| change(&first, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+        // One bit of each byte with the whole store, then each bit with the table alone.
+        for byte in 0..length {
+            try_one("bits flipped", 1, &|| flip(8 * byte + byte % 8));
+        }
+        common::restore(&dir, &files);
+        let name = first.file_name().unwrap().to_str().unwrap();
+        let table = dir.join(format!("{}.sst", &name[..6]));
+        assert!(matches!(TableFile::open(&table).unwrap().filter(), FilterInfo::Active { .. }));
+        for bit in 0..8 * length {
+            flip(bit);
+            let opened = TableFile::open(&table).unwrap();
+            assert!(matches!(opened.filter(), FilterInfo::Degraded { .. }), "{policy}, bit {bit}");
+            assert_eq!(opened.verdict("key 00 of 0"), Verdict::Degraded);
+            flip(bit);
+            flips += 1;
+        }
+        for length in 0..length {
+            try_one("cut", 1, &|| change(&first, |bytes| bytes.truncate(length)));
+        }
+        try_one("one byte longer", 1, &|| change(&first, |bytes| bytes.push(0)));
+        try_one("missing", 1, &|| std::fs::remove_file(&first).unwrap());
+        try_one("a directory", 1, &|| {
+            std::fs::remove_file(&first).unwrap();
+            std::fs::create_dir(&first).unwrap();
+        });
+        std::fs::remove_dir(&first).unwrap();
+        try_one("swapped", 2, &|| {
+            let (a, b) = (std::fs::read(&first).unwrap(), std::fs::read(&second).unwrap());
+            assert_eq!(a.len(), b.len());
+            std::fs::write(&first, b).unwrap();
+            std::fs::write(&second, a).unwrap();
+        });
+        try_one("undamaged", 0, &|| {});
+    }
+    println!("{flips} bits flipped in tables alone; in stores: {tried:?}");
+    assert!(flips > 3 * 8 * 128 && tried["bits flipped"] > 3 * 128 && tried["cut"] > 3 * 128);
+}
+
+/// The filter of the generation before, with its own sound checksum, under the newer one's name: only
+/// its generation, to which the checksum is bound, and the manifest can tell.
+#[test]
+fn an_older_filter_does_not_pass_for_the_newest() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let tables = rebuilt(&dir, &FilterPolicy::default()) as usize;
+    let older: Vec<_> =
+        files_with(&dir, "flt").iter().map(|path| std::fs::read(path).unwrap()).collect();
+    let db = options().open(&dir).unwrap();
+    db.rebuild_filters(&FilterPolicy::none()).unwrap();
+    db.rebuild_filters(&FilterPolicy::default()).unwrap();
+    db.close().unwrap();
+    for (path, older) in files_with(&dir, "flt").iter().zip(older) {
+        assert!(path.to_str().unwrap().ends_with("-0003.flt"));
+        let newer = std::fs::read(path).unwrap();
+        assert!(newer.len() == older.len() && newer != older, "each generation has its own salt");
+        std::fs::write(path, older).unwrap();
+    }
+    let db = options().open(&dir).unwrap();
+    assert_eq!(degraded(&db).len(), tables);
+    check(&db, "older filters");
+}
+
+#[test]
+fn degraded_filters_are_told_refused_and_mended() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let tables = rebuilt(&dir, &FilterPolicy::default());
+    let files = files_with(&dir, "flt");
+    change(&files[1], |bytes| bytes[200] ^= 1);
+    std::fs::remove_file(&files[2]).unwrap();
+    let before = common::contents(&dir);
+
+    let events: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let listening = |options: Options| {
+        let events = Arc::clone(&events);
+        options.on_event(Arc::new(move |event| events.lock().unwrap().push(event.clone())))
+    };
+    let told = || std::mem::take(&mut *events.lock().unwrap());
+    let strict = listening(options().strict_filters(true)).open(&dir);
+    match strict {
+        Err(Error::Corrupt { path, offset: 0, expected, found }) => {
+            assert_eq!(path, files[1]);
+            assert_eq!(expected, "a sound filter");
+            assert!(found.contains("checksum"), "{found}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(common::contents(&dir) == before, "what is refused stays as it was");
+    let as_degraded = |event: Event| match event {
+        Event::FilterDegraded { path, reason, .. } => {
+            assert!(!reason.is_empty());
+            path
+        }
+        other => panic!("{other:?}"),
+    };
+    let paths: Vec<_> = told().into_iter().map(as_degraded).collect();
+    assert_eq!(paths, files[1..3], "strict opening tells of each, too");
+
+    let db = listening(options()).open(&dir).unwrap();
+    let paths: Vec<_> = told().into_iter().map(as_degraded).collect();
+    assert_eq!(paths, files[1..3]);
+    let ids = degraded(&db);
+    assert_eq!(ids.len(), 2);
+    check(&db, "degraded");
+    assert!(db.stats().total().degraded > 0);
+    let report = db.rebuild_filters(&FilterPolicy::default()).unwrap();
+    assert_eq!(count(report), (2, tables - 2, 0, 0));
+    let rebuilt: BTreeSet<u64> = told()
+        .into_iter()
+        .map(|event| match event {
+            Event::FilterRebuilt { table, filter, .. } => {
+                assert!(matches!(filter, FilterInfo::Active { generation: 2, .. }));
+                table
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(rebuilt, ids.into_iter().collect());
+    check(&db, "mended");
+    db.close().unwrap();
+    let db = listening(options().strict_filters(true)).open(&dir).unwrap();
+    assert_eq!(degraded(&db).len() + told().len(), 0);
+    drop(db);
+
+    // Within a table, too; and the next compaction that takes the table mends it as well.
+    let table = files_with(&dir, "sst").pop().unwrap();
+    let in_table = |bytes: &mut Vec<u8>| {
+        let footer = bytes.len() - 128;
+        let offset = u64::from_le_bytes(bytes[footer..footer + 8].try_into().unwrap()) as usize;
+        bytes[offset + 130] ^= 1;
+    };
+    change(&table, in_table);
+    let db = options().open(&dir).unwrap();
+    assert_eq!(degraded(&db).len(), 0, "the one in use lies beside the table");
+    drop(db);
+    let path = files_with(&dir, "flt").pop().unwrap();
+    change(&path, |bytes| bytes[3] ^= 1);
+    let db = options().open(&dir).unwrap();
+    assert_eq!(degraded(&db).len(), 1);
+    db.compact().unwrap();
+    assert_eq!(degraded(&db).len(), 0);
+    assert!(files_with(&dir, "flt").is_empty(), "they went with their tables");
+    check(&db, "compacted");
+    drop(db);
+    let last = files_with(&dir, "sst").pop().unwrap();
+    change(&last, in_table);
+    match options().strict_filters(true).open(&dir) {
+        Err(Error::Corrupt { path, offset, .. }) => {
+            assert_eq!(path, last);
+            assert!(offset > 0 && offset % 64 == 0);
+        }
+        other => panic!("{other:?}"),
+    }
+    let db = options().open(&dir).unwrap();
+    let report = db.rebuild_filters(&FilterPolicy::default()).unwrap();
+    assert_eq!((report.rebuilt, degraded(&db).len()), (1, 0));
+    check(&db, "mended");
+}
+
+/// A table with a damaged block keeps the filter that it has, and others get theirs.
+#[test]
+fn a_damaged_table_keeps_its_filter_and_stands_in_nobodys_way() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let tables = build(&dir, options()) as u64;
+    let damaged = files_with(&dir, "sst").remove(2);
+    change(&damaged, |bytes| bytes[10] ^= 1);
+    let db = options().open(&dir).unwrap();
+    for _ in 0..2 {
+        match db.rebuild_filters(&FilterPolicy::compact()) {
+            Err(Error::Corrupt { path, .. }) => assert_eq!(path, damaged),
+            other => panic!("{other:?}"),
+        }
+        let new = db.tables().iter().filter(|t| has_kind(&t.filter, FilterKind::Ribbon)).count();
+        assert_eq!(new as u64, tables - 1);
+        assert_eq!(db.stats().activity.filters_rebuilt, tables - 1);
+    }
+    assert_eq!(degraded(&db).len(), 0);
+}
+
+/// A filter file that reads back wrong is never installed, nor left behind.
+#[test]
+fn a_new_filter_that_cannot_be_read_back_is_not_installed() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    build(&dir, options());
+    let vfs = HookVfs::new(|kind, operation| match (kind, operation) {
+        (FileKind::Filter, Operation::Read) => Err(io::Error::other("a bad sector")),
+        _ => Ok(()),
+    });
+    let db = options().vfs(vfs).open(&dir).unwrap();
+    match db.rebuild_filters(&FilterPolicy::compact()) {
+        Err(Error::Corrupt { path, found, .. }) => {
+            assert!(path.to_str().unwrap().ends_with("-0001.flt"));
+            assert!(found.contains("bad sector"), "{found}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(files_with(&dir, "flt").is_empty());
+    assert!(db.tables().iter().all(|table| has_kind(&table.filter, FilterKind::Blocked)));
+    check(&db, "the filters before");
+}
