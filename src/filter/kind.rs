@@ -51,6 +51,8 @@ pub(super) struct Kind {
     pub(super) for_bits: fn(u64, f64) -> Geometry,
     /// The lowest rate that can be asked for.
     pub(super) lowest_rate: f64,
+    /// The next larger shape, some sixteenth larger, for hashes that do badly in this one.
+    pub(super) roomier: fn(&Geometry) -> Geometry,
     /// Says what is wrong with a shape.
     pub(super) check: fn(&Geometry) -> Result<(), String>,
     /// The length of the array in bytes; the shape has been checked.
@@ -58,6 +60,12 @@ pub(super) struct Kind {
     pub(super) build: fn(&Geometry, Vec<u64>) -> Built,
     /// The fastest probe that this processor has.
     pub(super) probe: fn() -> Probe,
+}
+
+/// What to aim at where a rate must not be exceeded: finished bits scatter about what is expected, the
+/// less the more keys there are.
+pub(super) fn below(rate: f64, keys: u64) -> f64 {
+    rate * (0.998 - 1.0 / (keys as f64 + 9.0).sqrt())
 }
 
 impl FilterKind {

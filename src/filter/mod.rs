@@ -14,6 +14,7 @@ mod kind;
 mod policy;
 mod ribbon;
 mod section;
+mod simd;
 
 pub use hash::KeyHash;
 pub use kind::{FilterKind, Geometry};

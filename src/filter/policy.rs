@@ -74,6 +74,18 @@ impl Recipe {
             Size::Geometry(geometry) => geometry,
         }
     }
+
+    /// Whether a finished filter keeps what was asked for. The textbook's Bloom filters may miss a rate
+    /// by [`bloom::TEXTBOOK_EXCESS`]; without a salt to try another draw, they stand as they are.
+    pub(crate) fn accepts(&self, predicted_rate: f64, keys: u64) -> bool {
+        let Size::Rate(asked) = self.size else { return true };
+        let textbook = self.kind == FilterKind::Bloom && keys >= bloom::TEXTBOOK_FROM;
+        match (textbook, self.hash) {
+            (false, _) => predicted_rate <= asked,
+            (true, KeyHash::SipHash13) => predicted_rate <= asked * (1.0 + bloom::TEXTBOOK_EXCESS),
+            (true, KeyHash::MurmurHash2) => true,
+        }
+    }
 }
 
 impl FilterPolicy {

@@ -24,6 +24,10 @@ pub(super) static KIND: Kind = Kind {
     for_rate,
     for_bits,
     lowest_rate: 1e-12,
+    roomier: |geometry| Geometry {
+        m: geometry.m + geometry.m.div_ceil(16 * SEGMENT) * SEGMENT,
+        ..*geometry
+    },
     check,
     array_bytes: |geometry| (8 * words(geometry)) as usize,
     build,

@@ -13,8 +13,10 @@ use crate::sealed::SealedBytes;
 const HEADER_BYTES: usize = 128;
 const MAGIC: &[u8; 8] = b"cribaFLT";
 const VERSION: u16 = 1;
-/// A filter whose hashes fell badly is built again under another salt, up to this many times.
-const ATTEMPTS: u64 = 8;
+/// How many salts a filter is tried with before its shape is made larger.
+const SALTS: u64 = 6;
+/// How often a filter is built at most.
+const ATTEMPTS: u64 = 24;
 
 /// Which table a filter belongs to, and which one of its filters it is: 0 is the one within the
 /// table, later ones lie beside it.
@@ -101,6 +103,9 @@ fn salt_and_fingerprint(
 }
 
 /// The filter block for a table of these distinct keys, hashed as the recipe says.
+///
+/// A filter whose hashes fell badly, or whose finished bits give a higher rate than was asked for, is
+/// built again: under other salts while there are any to try, then in larger shapes.
 pub(crate) fn build(
     recipe: &Recipe,
     secret: &HashKey,
@@ -109,15 +114,20 @@ pub(crate) fn build(
 ) -> Vec<u8> {
     let Recipe { kind, hash, .. } = *recipe;
     let keys = hashes.len() as u64;
-    let geometry = recipe.geometry(keys);
+    let mut geometry = recipe.geometry(keys);
+    let salts = if hash == KeyHash::SipHash13 { SALTS } else { 1 };
     let mut attempt = 0;
     let (salt, fingerprint, built) = loop {
         let (salt, fingerprint) = salt_and_fingerprint(hash, secret, place, attempt);
         let salted = hashes.iter().map(|&h| hash.salted(h, salt)).collect();
         let built = (kind.kind().build)(&geometry, salted);
         attempt += 1;
-        if !built.unlucky || attempt == ATTEMPTS {
+        let fits = !built.unlucky && recipe.accepts(built.predicted_rate, keys);
+        if fits || attempt == ATTEMPTS {
             break (salt, fingerprint, built);
+        }
+        if attempt >= salts {
+            geometry = (kind.kind().roomier)(&geometry);
         }
     };
     let predicted_rate = built.predicted_rate;

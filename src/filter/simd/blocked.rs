@@ -1,0 +1,87 @@
+//! Blocked filters, a whole block at a time.
+
+#![expect(unsafe_code, reason = "vector loads, and calls of code for the processor at hand")]
+
+use std::arch::x86_64::{
+    _mm256_add_epi64, _mm256_and_si256, _mm256_loadu_si256, _mm256_set1_epi64x, _mm256_setr_epi64x,
+    _mm256_sllv_epi64, _mm256_srlv_epi64, _mm256_testc_si256, _mm512_loadu_si512,
+    _mm512_rolv_epi64, _mm512_set1_epi64, _mm512_setr_epi64, _mm512_srlv_epi64,
+    _mm512_testn_epi64_mask,
+};
+
+use super::super::blocked::{BLOCK_BYTES, insert_all, place};
+use super::super::kind::{Geometry, Probe};
+use super::Path;
+
+pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
+    match path {
+        Path::Scalar => None,
+        // SAFETY: `Path::best` gives a path only where the processor has its instructions.
+        Path::Avx2 => Some(|geometry, array, hash| unsafe { avx2(geometry, array, hash) }),
+        // SAFETY: as above.
+        Path::Avx512 => Some(|geometry, array, hash| unsafe { avx512(geometry, array, hash) }),
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
+    let (start, product) = place(geometry, hash);
+    let Some(block) = array.get(start..start + BLOCK_BYTES) else { return true };
+    let shifts = _mm512_setr_epi64(16, 22, 28, 34, 40, 46, 52, 58);
+    // A rotation takes its count mod 64, which spares the masking to six bits.
+    let counts = _mm512_srlv_epi64(_mm512_set1_epi64(product as i64), shifts);
+    let bits = _mm512_rolv_epi64(_mm512_set1_epi64(1), counts);
+    // SAFETY: the slice is 64 bytes long, which is what is read; the load needs no alignment.
+    let block = unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
+    _mm512_testn_epi64_mask(block, bits) == 0
+}
+
+#[target_feature(enable = "avx2")]
+fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
+    let (start, product) = place(geometry, hash);
+    let Some(block) = array.get(start..start + BLOCK_BYTES) else { return true };
+    let product = _mm256_set1_epi64x(product as i64);
+    let (one, six_bits) = (_mm256_set1_epi64x(1), _mm256_set1_epi64x(63));
+    let first = _mm256_setr_epi64x(16, 22, 28, 34);
+    let second = _mm256_add_epi64(first, _mm256_set1_epi64x(24));
+    let bits_of = |shifts| {
+        _mm256_sllv_epi64(one, _mm256_and_si256(_mm256_srlv_epi64(product, shifts), six_bits))
+    };
+    // SAFETY: the slice is 64 bytes long, and its two halves of 32 bytes are read; the loads need no
+    // alignment.
+    let (low, high) = unsafe {
+        let half = block.as_ptr().cast();
+        (_mm256_loadu_si256(half), _mm256_loadu_si256(half.add(1)))
+    };
+    // `testc` is 1 if the first has all bits of the second.
+    _mm256_testc_si256(low, bits_of(first)) & _mm256_testc_si256(high, bits_of(second)) == 1
+}
+
+/// Sets the keys' bits; `false` if this path has no way of its own.
+pub(in crate::filter) fn insert(
+    path: Path,
+    geometry: &Geometry,
+    array: &mut [u8],
+    hashes: &[u64],
+) -> bool {
+    match path {
+        Path::Scalar => return false,
+        // SAFETY: `Path::best` gives a path only where the processor has its instructions.
+        Path::Avx2 => unsafe { insert_avx2(geometry, array, hashes) },
+        // SAFETY: as above.
+        Path::Avx512 => unsafe { insert_avx512(geometry, array, hashes) },
+    }
+    true
+}
+
+/// The plain loop; the compiler makes vectors of it.
+#[target_feature(enable = "avx2")]
+fn insert_avx2(geometry: &Geometry, array: &mut [u8], hashes: &[u64]) {
+    insert_all(geometry, array, hashes);
+}
+
+/// The plain loop; the compiler makes vectors of it.
+#[target_feature(enable = "avx512f")]
+fn insert_avx512(geometry: &Geometry, array: &mut [u8], hashes: &[u64]) {
+    insert_all(geometry, array, hashes);
+}

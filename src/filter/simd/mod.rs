@@ -1,0 +1,83 @@
+//! The same answers, faster: what a processor has beyond the base of its architecture, found at run
+//! time. Each file here has one kind's vector code, and is the only place of that kind where `unsafe`
+//! stands; the kind's own file has the plain code that says what the answer is.
+
+#[cfg(target_arch = "x86_64")]
+pub(super) mod blocked;
+
+/// A way through the same arithmetic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Path {
+    /// Plain Rust without branches, on every processor.
+    Scalar,
+    /// 256 bits at a time.
+    Avx2,
+    /// 512 bits at a time, and the instruction that counts bits in them.
+    Avx512,
+}
+
+impl Path {
+    /// Whether this processor can go it.
+    #[cfg(target_arch = "x86_64")]
+    fn is_here(self) -> bool {
+        match self {
+            Self::Scalar => true,
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("popcnt")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("bmi2")
+            }
+            Self::Avx512 => {
+                Self::Avx2.is_here()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512vpopcntdq")
+            }
+        }
+    }
+
+    /// Whether this processor can go it.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn is_here(self) -> bool {
+        self == Self::Scalar
+    }
+
+    /// The fastest that this processor has.
+    pub(super) fn best() -> Self {
+        #[cfg(test)]
+        if let Some(path) = forced::path() {
+            return path;
+        }
+        [Self::Avx512, Self::Avx2].into_iter().find(|path| path.is_here()).unwrap_or(Self::Scalar)
+    }
+}
+
+/// For tests: another path than the best one.
+#[cfg(test)]
+pub(super) mod forced {
+    use std::cell::Cell;
+
+    use super::Path;
+
+    thread_local! {
+        static FORCED: Cell<Option<Path>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn path() -> Option<Path> {
+        FORCED.get()
+    }
+
+    /// Calls `f` once for each path that this machine has, which all of this thread's filters take
+    /// meanwhile, and prints how many there were.
+    pub(in crate::filter) fn on_each_path(mut f: impl FnMut(Path)) {
+        let all = [Path::Scalar, Path::Avx2, Path::Avx512];
+        let (here, missing): (Vec<_>, Vec<_>) = all.into_iter().partition(|path| path.is_here());
+        for &path in &here {
+            FORCED.set(Some(path));
+            f(path);
+            FORCED.set(None);
+        }
+        let missing = missing.iter().map(|path| format!(", {path:?} is not on this machine"));
+        println!("paths compared: {} of {}{}", here.len(), all.len(), missing.collect::<String>());
+    }
+}
