@@ -34,6 +34,7 @@
 //!   one lookup step by step.
 //! * [`vfs`] is the file layer, to be counted, failed or replaced.
 //! * [`TableFile`] looks at one SSTable on its own.
+//! * [`filter`] has the same filters without a store.
 //!
 //! # What a lookup costs
 //! Memtables first, in memory. Then, from the newest table to the oldest, those whose key range
@@ -64,7 +65,7 @@ mod codec;
 mod compaction;
 mod db;
 mod error;
-mod filter;
+pub mod filter;
 mod inspect;
 mod iter;
 mod key;
