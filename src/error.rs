@@ -108,6 +108,16 @@ pub enum Error {
         /// The key's place in the table, counted from 0.
         key: u64,
     },
+    /// Two filters of one's own that cannot be united or compared. Nothing was changed.
+    #[error("the filters differ in their {what}: {this} here, {other} there")]
+    Mismatch {
+        /// "shape", "hash" or "hash key".
+        what: &'static str,
+        /// What the filter called has.
+        this: String,
+        /// What the other filter has.
+        other: String,
+    },
 }
 
 impl Error {

@@ -34,6 +34,7 @@
 //!   one lookup step by step.
 //! * [`vfs`] is the file layer, to be counted, failed or replaced.
 //! * [`TableFile`] looks at one SSTable on its own.
+//! * [`filter`] has the same filters without a store.
 //!
 //! # What a lookup costs
 //! Memtables first, in memory. Then, from the newest table to the oldest, those whose key range
@@ -65,7 +66,7 @@ mod compaction;
 mod db;
 mod error;
 mod event;
-mod filter;
+pub mod filter;
 mod inspect;
 mod iter;
 mod key;

@@ -83,12 +83,15 @@ fn array_bytes(geometry: &Geometry) -> usize {
 }
 
 /// The two hashes of double hashing: the hash itself, and the next output of SplitMix64 after it.
-fn two_hashes(hash: u64) -> (u64, u64) {
+pub(super) fn two_hashes(hash: u64) -> (u64, u64) {
     (hash, mix(hash.wrapping_add(GOLDEN)))
 }
 
 /// The positions of one key.
-fn positions(geometry: &Geometry, (h1, h2): (u64, u64)) -> impl Iterator<Item = u64> + use<> {
+pub(super) fn positions(
+    geometry: &Geometry,
+    (h1, h2): (u64, u64),
+) -> impl Iterator<Item = u64> + use<> {
     let Geometry { m, k, .. } = *geometry;
     let step = h2 % m;
     let mut next = h1 % m;

@@ -1,0 +1,145 @@
+//! The filters that are made of several: the scalable one keeps its rate whatever it is given, the
+//! sharded one has that of one filter and loses no key between threads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use criba::filter::{Bloom, Fullness, Hashing, ScalableBloom, ShardedBloom};
+
+const DEVIATIONS: f64 = 4.5;
+
+fn hashing() -> Hashing {
+    Hashing::keyed(*b"sixteen bytes...")
+}
+
+fn key(i: u64) -> [u8; 8] {
+    i.to_be_bytes()
+}
+
+/// Of so many absent keys, the part that pass, and its standard deviation.
+fn measured(probes: u64, contains: impl Fn([u8; 8]) -> bool) -> (f64, f64) {
+    let passed = (0..probes).filter(|&i| contains(key(u64::MAX - i))).count() as f64;
+    let rate = passed / probes as f64;
+    (rate, (rate / probes as f64).sqrt())
+}
+
+/// Made for 100,000 keys at 0.001, given 200,000.
+#[test]
+fn a_scalable_filter_keeps_its_rate_with_twice_the_keys() {
+    const KEYS: u64 = 200_000;
+    let mut filter =
+        ScalableBloom::with_rate(100_000, 0.001).unwrap().hashed_by(hashing()).unwrap();
+    let new = (0..KEYS).filter(|&i| filter.insert(key(i))).count() as u64;
+    assert!((0..KEYS).all(|i| filter.contains(key(i))));
+    let (rate, deviation) = measured(4_000_000, |key| filter.contains(key));
+    let told = filter.current_rate();
+    let least = 1.44 * KEYS as f64 * 1000_f64.log2();
+    let bits = 8.0 * filter.bytes() as f64;
+    println!(
+        "{} layers, {new} of {KEYS} keys new; rate {rate:.3e} ± {deviation:.0e} of 4,000,000, told \
+         {told:.3e}; {bits} bits, {:.2} times 1.44 n log2(1/p), which one filter made for {KEYS} takes",
+        filter.layers(),
+        bits / least
+    );
+    assert_eq!(filter.layers(), 2);
+    assert!(rate <= 0.001 + DEVIATIONS * deviation);
+    assert!((rate - told).abs() < DEVIATIONS * deviation + 0.02 * told);
+    // Not by much more bits than it takes: the first layer is full, with a quarter of the rate.
+    assert!(rate > 0.00025 - DEVIATIONS * deviation);
+    assert!(bits < 2.0 * least);
+    assert!(KEYS - new < KEYS / 1000, "a key that is taken for known is not inserted");
+    assert!((filter.estimated_len() / new as f64 - 1.0).abs() < 0.01);
+    assert_eq!(filter.fullness(), Fullness::Within);
+}
+
+/// From 100 to 100,000 keys, through ten layers.
+#[test]
+fn a_scalable_filter_keeps_its_rate_with_a_thousand_times_the_keys() {
+    let mut filter = ScalableBloom::with_rate(100, 0.01).unwrap().hashed_by(hashing()).unwrap();
+    let mut next = 0;
+    for keys in [50, 100, 150, 1000, 10_000, 100_000] {
+        while next < keys {
+            filter.insert(key(next));
+            next += 1;
+        }
+        filter = ScalableBloom::from_bytes(&filter.to_bytes()).unwrap();
+        assert!((0..keys).all(|i| filter.contains(key(i))));
+        let (rate, deviation) = measured(200_000, |key| filter.contains(key));
+        let bits = 8.0 * filter.bytes() as f64 / (1.44 * keys as f64 * 100_f64.log2());
+        println!("{keys} keys, {} layers: {rate:.2e}, {bits:.2} times the bits", filter.layers());
+        assert!(filter.current_rate() <= 0.01);
+        assert!(rate <= 0.01 + DEVIATIONS * deviation);
+        assert!((rate - filter.current_rate()).abs() < DEVIATIONS * deviation + 0.05 * rate);
+    }
+    assert_eq!(filter.layers(), 10);
+}
+
+#[test]
+fn a_sharded_filter_has_the_rate_of_one() {
+    for (capacity, rate) in [(50_000, 0.01), (50_000, 0.001)] {
+        let mut one = Bloom::with_rate(capacity, rate).unwrap().hashed_by(hashing()).unwrap();
+        one.extend((0..capacity).map(key));
+        let probes = (5000.0 / rate) as u64;
+        let (of_one, deviation) = measured(probes, |key| one.contains(key));
+        for shards in [1, 2, 7, 16, 50, 64] {
+            let filter = ShardedBloom::with_rate(shards, capacity, rate).unwrap();
+            let filter = filter.hashed_by(hashing()).unwrap();
+            for i in 0..capacity {
+                filter.insert(key(i));
+            }
+            assert!((0..capacity).all(|i| filter.contains(key(i))));
+            let (found, _) = measured(probes, |key| filter.contains(key));
+            let told = filter.current_rate();
+            println!(
+                "{shards} shards: {found:.3e}, told {told:.3e}, one filter {of_one:.3e} ± {deviation:.0e}; \
+                 {:.3} times its bytes",
+                filter.bytes() as f64 / one.bytes() as f64
+            );
+            // Never more than one filter, and not much less: the difference of two measurements.
+            let bound = DEVIATIONS * 2.0_f64.sqrt() * deviation;
+            assert!(found < 1.01 * of_one + bound);
+            assert!(found > 0.93 * of_one - bound);
+            assert!((found - told).abs() < DEVIATIONS * deviation + 0.01 * rate);
+            assert!(filter.bytes() as f64 <= 1.06 * one.bytes() as f64);
+            assert_eq!(filter.fullness(), Fullness::Within);
+            assert!((filter.estimated_len() / capacity as f64 - 1.0).abs() < 0.01);
+            let copy = ShardedBloom::from_bytes(&filter.to_bytes()).unwrap();
+            assert!((0..capacity).all(|i| copy.contains(key(i))));
+        }
+    }
+}
+
+/// All threads insert the same keys at the same time, and others between them, and ask at once for
+/// what they have inserted.
+#[test]
+fn no_key_is_lost_between_threads() {
+    const THREADS: u64 = 4;
+    const STEP: u64 = 20_000;
+    let filter = ShardedBloom::with_rate(16, (THREADS + 1) * STEP, 0.001).unwrap();
+    let filter = filter.hashed_by(hashing()).unwrap();
+    let new = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (filter, new) = (&filter, &new);
+            scope.spawn(move || {
+                for i in 0..STEP {
+                    for key in [key(i), key((1 + thread) * STEP + i)] {
+                        new.fetch_add(u64::from(filter.insert(key)), Ordering::Relaxed);
+                        assert!(filter.contains(key), "key {key:?}, just inserted");
+                    }
+                }
+            });
+        }
+    });
+    let keys = (THREADS + 1) * STEP;
+    assert!((0..keys).all(|i| filter.contains(key(i))));
+    let new = new.into_inner();
+    println!("{keys} keys by {THREADS} threads, {new} times new");
+    assert!(new <= keys, "a key was new to two threads");
+    assert!(new >= keys - keys / 1000);
+
+    let alone = ShardedBloom::with_rate(16, keys, 0.001).unwrap().hashed_by(hashing()).unwrap();
+    for i in 0..keys {
+        alone.insert(key(i));
+    }
+    assert_eq!(alone.to_bytes(), filter.to_bytes(), "the order of the inserts does not matter");
+}
