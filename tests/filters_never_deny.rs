@@ -1,5 +1,6 @@
-//! After every flush and every compaction, no filter of any table denies a key of its table, and each
-//! was sized from the exact number of its distinct keys.
+//! After every flush and every compaction, no filter of any table denies a key of its table, neither as
+//! it lies in the file nor as the open store asks it, and each was sized from the exact number of its
+//! distinct keys.
 
 mod common;
 
@@ -7,18 +8,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use criba::{
-    Db, EntryKind, FilterInfo, FilterPolicy, Geometry, Options, Snapshot, TableFile, Verdict,
+    Db, EntryKind, FilterInfo, FilterPolicy, Geometry, KeyHash, Options, Snapshot, Step, TableFile,
+    TableStep, Verdict,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// The geometry that a policy means for a number of keys.
-type Shape<'a> = &'a dyn Fn(u64) -> Geometry;
+/// The geometry that a policy means for a number of keys, where it depends on nothing else.
+type Shape<'a> = Option<&'a dyn Fn(u64) -> Geometry>;
 
 #[derive(Debug, Default)]
 struct Asked {
     tables: u64,
     keys: u64,
+    /// Of these, through the open store: as often as a lookup came to the table.
+    through_the_store: u64,
     tombstones: u64,
     overwritten: u64,
     empty_keys: u64,
@@ -50,10 +54,25 @@ fn ask(dir: &Path, db: &Db, shape: Shape<'_>, asked: &mut Asked) {
         assert_eq!((known.keys, known.entries), (properties.keys, entries));
         match table.filter() {
             FilterInfo::Active { geometry, predicted_rate, .. } => {
-                assert_eq!(geometry, shape(properties.keys), "for {} keys", properties.keys);
+                if let Some(shape) = shape {
+                    assert_eq!(geometry, shape(properties.keys), "for {} keys", properties.keys);
+                }
                 assert!((0.0..=1.0).contains(&predicted_rate));
             }
             other => panic!("{other:?}"),
+        }
+        for key in &keys {
+            let explanation = db.explain(key).unwrap();
+            let verdicts = explanation.steps.iter().filter_map(|step| match *step {
+                Step::Table { id, step: TableStep::Probed { verdict, .. }, .. } => {
+                    (id == properties.id).then_some(verdict)
+                }
+                _ => None,
+            });
+            for verdict in verdicts {
+                assert_eq!(verdict, Verdict::Maybe, "table {}: {key:?}", properties.id);
+                asked.through_the_store += 1;
+            }
         }
         asked.tables += 1;
         asked.keys += properties.keys;
@@ -127,13 +146,26 @@ fn churn(policy: FilterPolicy, shape: Shape<'_>, seed: u64) -> Asked {
 fn no_key_of_any_table_is_ever_denied() {
     let fixed = Geometry { m: 997, k: 4, wide: 0 };
     let classic = FilterPolicy::classic();
-    let policies: [(FilterPolicy, Shape<'_>); 6] = [
-        (classic, &|keys| for_rate(keys, 0.01)),
-        (classic.with_rate(0.3), &|keys| for_rate(keys, 0.3)),
-        (classic.with_rate(1e-6), &|keys| for_rate(keys, 1e-6)),
-        (classic.with_bits_per_key(2.3), &|keys| with_best_k(keys, (keys as f64 * 2.3).ceil())),
-        (classic.with_bits_per_key(17.0), &|keys| with_best_k(keys, (keys as f64 * 17.0).ceil())),
-        (classic.with_geometry(997, 4), &move |_| fixed),
+    let (blocked, ribbon) = (FilterPolicy::default(), FilterPolicy::compact());
+    let policies: [(FilterPolicy, Shape<'_>); 12] = [
+        (classic, Some(&|keys| for_rate(keys, 0.01))),
+        (classic.with_rate(0.3), Some(&|keys| for_rate(keys, 0.3))),
+        (classic.with_rate(1e-6), Some(&|keys| for_rate(keys, 1e-6))),
+        (
+            classic.with_bits_per_key(2.3),
+            Some(&|keys| with_best_k(keys, (keys as f64 * 2.3).ceil())),
+        ),
+        (
+            classic.with_bits_per_key(17.0),
+            Some(&|keys| with_best_k(keys, (keys as f64 * 17.0).ceil())),
+        ),
+        (classic.with_geometry(997, 4), Some(&move |_| fixed)),
+        (blocked, None),
+        (blocked.with_rate(1e-4), None),
+        (blocked.with_hash(KeyHash::MurmurHash2), None),
+        (ribbon, None),
+        (ribbon.with_bits_per_key(3.7), None),
+        (ribbon.with_hash(KeyHash::MurmurHash2), None),
     ];
     let seed = 77;
     let mut keys = 0;
@@ -142,8 +174,9 @@ fn no_key_of_any_table_is_ever_denied() {
         println!("seed {}, {policy:?}: {asked:?}", seed + number as u64);
         assert!(asked.tombstones > 1000 && asked.overwritten > 50 && asked.empty_keys > 20);
         assert!(asked.denied > asked.absent / 4, "filters that deny nothing are no filters");
+        assert!(asked.through_the_store > asked.keys / 2, "the store is asked, too");
         keys += asked.keys;
     }
     println!("{keys} keys asked for, none denied");
-    assert!(keys > 100_000);
+    assert!(keys > 200_000);
 }
