@@ -151,10 +151,10 @@ impl Outputs<'_> {
     fn finish(&mut self, writer: TableWriter) -> Result<()> {
         let FinishedTable { meta, hashes, io } = writer.finish()?;
         let with_filter = meta.filter.bytes > 0;
-        let open = Table::open(self.context.env, meta)?;
+        let mut open = Table::open(self.context.env, meta)?;
         let table = &open.table;
         match &open.filter.state {
-            FilterState::None => {}
+            FilterState::None | FilterState::NotResident(_) => {}
             FilterState::Active(filter) => {
                 if let Some(key) = hashes.iter().position(|&hash| !filter.may_contain_hash(hash)) {
                     return Err(Error::FilterLies { path: table.path(), key: key as u64 });
@@ -172,6 +172,7 @@ impl Outputs<'_> {
             filters_built: u64::from(with_filter),
             ..Activity::default()
         });
+        open.fit_filter();
         self.tables.push(open);
         Ok(())
     }

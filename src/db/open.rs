@@ -23,7 +23,7 @@ use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, Swap,
     available_parallelism, scope,
 };
-use crate::table::{FilePool, OpenTable, Table, TableEnv};
+use crate::table::{FilePool, FilterMemory, OpenTable, Table, TableEnv};
 use crate::version::{Manifest, TableSet, Version, read_current, set_current};
 use crate::vfs::{FileKind, FileLock, Vfs};
 use crate::wal::{LogError, LogKind, LogWriter, replay};
@@ -96,6 +96,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
             files: FilePool::new(options.max_open_files),
             cache: BlockCache::new(options.cache_bytes, options.block_bytes),
             ledger: Arc::clone(&ledger),
+            filter_memory: FilterMemory::new(options.filter_memory),
         })
     };
     let highest = listing.numbers(|name| name.number()).max().unwrap_or(0);
@@ -175,6 +176,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
         threads: Mutex::new(Vec::new()),
         options,
     });
+    core.load_filters_within_budget();
     // Threads that did start hold the store, and with it the lock; they end with it.
     core.start_threads().inspect_err(|_| drop(core.close()))?;
     if core.is_inline() {
@@ -246,9 +248,14 @@ fn open_tables(
     };
     let next = AtomicUsize::new(0);
     let opened = Mutex::new(Vec::with_capacity(entries.len()));
+    // Within a budget, what is to be resident is decided when all of them are known.
+    let open_table = match options.filter_memory {
+        None => Table::open,
+        Some(_) => Table::open_without_filter,
+    };
     let work = || {
         while let Some((level, meta)) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let table = Table::open(env, meta.clone());
+            let table = open_table(env, meta.clone());
             let failed = table.is_err();
             opened.lock().push(table.map(|open| (*level, open)));
             if failed {

@@ -11,7 +11,9 @@ mod blocked;
 mod bloom;
 mod hash;
 mod kind;
+mod narrow;
 mod policy;
+mod ration;
 mod ribbon;
 mod section;
 
@@ -20,5 +22,7 @@ pub use kind::{FilterKind, Geometry};
 pub use policy::{Allocation, FilterPolicy};
 
 pub(crate) use hash::{HashKey, LookupHash, mix};
+pub(crate) use narrow::{Portion, StoredFilter};
 pub(crate) use policy::Recipe;
+pub(crate) use ration::{Choice, Claim, loss, ration};
 pub(crate) use section::{Filter, FilterPlace, build};

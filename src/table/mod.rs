@@ -5,7 +5,8 @@
 //! Its invariants:
 //!
 //! * every block is verified, at its place in its file, each time it is read from disk;
-//! * filter and index are resident from open to drop: nothing is read to learn that a key is absent;
+//! * the index is resident from open to drop, and a lookup reads nothing of a filter: it asks what is
+//!   resident of it, all unless there is a budget for filters;
 //! * for every key within the table's range the index names exactly one block.
 //!
 //! The bytes are described in format.md.
@@ -14,6 +15,7 @@ mod block;
 mod cursor;
 mod format;
 mod index;
+mod memory;
 mod pool;
 mod reader;
 mod writer;
@@ -22,6 +24,7 @@ pub(crate) use cursor::{ReadPlan, TableCursor};
 #[cfg(test)]
 pub(crate) use format::FilterMeta;
 pub(crate) use format::TableMeta;
+pub(crate) use memory::{FilterMemory, resident_bytes};
 pub(crate) use pool::FilePool;
 pub(crate) use reader::{FilterState, OpenTable, Table, TableEnv, TableFilter};
 pub(crate) use writer::{FinishedTable, TableSettings, TableWriter};

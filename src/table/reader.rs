@@ -14,11 +14,12 @@ use super::format::{
     TRAILER_BYTES, TableMeta, VERSION, check_block,
 };
 use super::index::Index;
+use super::memory::FilterMemory;
 use super::pool::FilePool;
 use crate::cache::{BlockCache, Cached};
 use crate::codec::u32_at;
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{Filter, HashKey, LookupHash};
+use crate::filter::{Filter, HashKey, LookupHash, StoredFilter};
 use crate::key::Seq;
 use crate::ledger::{BlockFetch, Ledger, Verdict};
 use crate::names::FileName;
@@ -38,6 +39,7 @@ pub(crate) struct TableEnv {
     pub(crate) files: FilePool,
     pub(crate) cache: Option<BlockCache<Block>>,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) filter_memory: FilterMemory,
 }
 
 impl Cached for Block {
@@ -52,8 +54,10 @@ impl Cached for Block {
 pub(crate) enum FilterState {
     /// None was asked for when the table was written.
     None,
-    /// Verified and in use.
+    /// Verified and in use, whole or in part.
     Active(Filter),
+    /// Stored, but none of it is in memory, because of the budget for filters.
+    NotResident(StoredFilter),
     /// It should be there, but this is wrong with it.
     Degraded(String),
 }
@@ -71,6 +75,7 @@ impl TableFilter {
     pub(crate) fn verdict(&self, lookup: &LookupHash<'_>) -> Verdict {
         match &self.state {
             FilterState::None => Verdict::Unfiltered,
+            FilterState::NotResident(_) => Verdict::NotResident,
             FilterState::Degraded(_) => Verdict::Degraded,
             FilterState::Active(filter) if filter.may_contain(lookup) => Verdict::Maybe,
             FilterState::Active(_) => Verdict::No,
@@ -101,6 +106,8 @@ pub(crate) struct Table {
     /// The file from the index to its end.
     tail: SealedBytes,
     index: Handle,
+    /// The filter block within the table.
+    filter: Handle,
     obsolete: AtomicBool,
 }
 
@@ -108,6 +115,19 @@ impl Table {
     /// Opens a table that the manifest names: one read, and one more for the filter. Everything but
     /// the filter must be sound; a filter that is not is degraded.
     pub(crate) fn open(env: &Arc<TableEnv>, meta: TableMeta) -> Result<OpenTable> {
+        Self::open_with(env, meta, load_filter)
+    }
+
+    /// The same, but of the filter only the header is read, and nothing is resident.
+    pub(crate) fn open_without_filter(env: &Arc<TableEnv>, meta: TableMeta) -> Result<OpenTable> {
+        Self::open_with(env, meta, read_filter_header)
+    }
+
+    fn open_with(
+        env: &Arc<TableEnv>,
+        meta: TableMeta,
+        load_filter: fn(&TableEnv, &dyn VfsFile, Handle, &TableMeta) -> FilterState,
+    ) -> Result<OpenTable> {
         let path = FileName::Table(meta.id).path(&env.dir);
         let file = env.files.get(meta.id, env.vfs.as_ref(), &env.dir);
         let file = match file {
@@ -175,8 +195,8 @@ impl Table {
         let filter = Arc::new(TableFilter { meta: meta.filter, state });
         let index = Handle { offset: 0, length: footer.index.length };
         let obsolete = AtomicBool::new(false);
-        let env = Arc::clone(env);
-        let table = Arc::new(Self { env, meta, properties, tail, index, obsolete });
+        let (env, block) = (Arc::clone(env), footer.filter);
+        let table = Arc::new(Self { env, meta, properties, tail, index, filter: block, obsolete });
         Ok(OpenTable { table, filter })
     }
 
@@ -281,6 +301,11 @@ impl Table {
 
     pub(super) fn env(&self) -> &TableEnv {
         &self.env
+    }
+
+    /// Where the filter block within the table lies; nowhere if it was written without one.
+    pub(super) fn filter_block(&self) -> Handle {
+        self.filter
     }
 
     pub(crate) fn index(&self) -> Index<'_> {
@@ -417,20 +442,53 @@ fn load_filter(
     if handle.is_none() {
         return FilterState::None;
     }
-    let length = handle.length as usize + TRAILER_BYTES;
-    let memory = SealedBytes::filled(length, |buffer| file.read_exact_at(buffer, handle.offset));
-    env.ledger.open_reads.count(length as u64);
-    let loaded = memory.map_err(|e| format!("it cannot be read: {e}")).and_then(|memory| {
-        let length = check_block(&memory, BlockType::Filter, meta.id, handle.offset)
-            .map_err(|found| format!("its checksum does not match: {found}"))?
-            .len();
-        if u32_at(&memory, length + 1) != Some(meta.filter.checksum) {
-            return Err("it is not the filter that the manifest names".into());
-        }
-        Filter::decode(memory, length, meta.keys, &env.secret)
-    });
-    match loaded {
+    match read_filter(env, file, handle, meta) {
         Ok(filter) => FilterState::Active(filter),
+        Err(reason) => FilterState::Degraded(reason),
+    }
+}
+
+/// Reads all of a filter, with one read, or says what is wrong with it.
+pub(super) fn read_filter(
+    env: &TableEnv,
+    file: &dyn VfsFile,
+    handle: Handle,
+    meta: &TableMeta,
+) -> std::result::Result<Filter, String> {
+    let length = handle.length as usize + TRAILER_BYTES;
+    let read = |buffer: &mut [u8]| file.read_exact_at(buffer, handle.offset);
+    let memory = SealedBytes::metered(length, env.filter_memory.meter(), read);
+    env.ledger.open_reads.count(length as u64);
+    let memory = memory.map_err(|e| format!("it cannot be read: {e}"))?;
+    let length = check_block(&memory, BlockType::Filter, meta.id, handle.offset)
+        .map_err(|found| format!("its checksum does not match: {found}"))?
+        .len();
+    if u32_at(&memory, length + 1) != Some(meta.filter.checksum) {
+        return Err("it is not the filter that the manifest names".into());
+    }
+    Filter::decode(memory, length, meta.keys, &env.secret)
+}
+
+/// Reads the header of the filter block only.
+fn read_filter_header(
+    env: &TableEnv,
+    file: &dyn VfsFile,
+    handle: Handle,
+    meta: &TableMeta,
+) -> FilterState {
+    if handle.is_none() {
+        return FilterState::None;
+    }
+    let mut header = [0; StoredFilter::HEADER_BYTES];
+    let length = header.len().min(handle.length as usize);
+    let header = header.get_mut(..length).unwrap_or_default();
+    let read = file.read_exact_at(header, handle.offset);
+    env.ledger.open_reads.count(length as u64);
+    let stored = read.map_err(|e| format!("it cannot be read: {e}")).and_then(|()| {
+        StoredFilter::decode(header, handle.length as usize, meta.keys, &env.secret)
+    });
+    match stored {
+        Ok(stored) => FilterState::NotResident(stored),
         Err(reason) => FilterState::Degraded(reason),
     }
 }
