@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::scope;
 
 use common::{HookVfs, contents, files_with};
@@ -59,7 +59,7 @@ fn passing(db: &Db, keys: u64) -> u64 {
     (0..keys).filter(maybe).count() as u64
 }
 
-fn none_is_missed(db: &Db, numbers: impl Iterator<Item = u64>) {
+fn none_is_missed(db: &Db, numbers: impl IntoIterator<Item = u64>) {
     for number in numbers {
         assert_eq!(db.may_contain(key(2 * number)).unwrap(), Membership::Maybe, "{number}");
     }
@@ -484,6 +484,82 @@ fn a_budget_that_is_never_reached_costs_nothing() {
     println!("{:?}", stats.activity);
     assert!(stats.activity.tables_moved > 5 && stats.activity.compactions > 1);
     assert!(tables.iter().all(|table| table.filter.bytes() == table.filter.stored_bytes()));
+}
+
+/// A flush, and a compaction that began within a budget, keep no filter in memory that is let go
+/// while they run.
+#[test]
+fn jobs_under_way_hold_no_filters() {
+    let _alone = alone();
+    for compaction in [false, true] {
+        let gate = Arc::new((Mutex::new(false), Condvar::new()));
+        let (waiting, hold) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let vfs = {
+            let (gate, waiting, hold) =
+                (Arc::clone(&gate), Arc::clone(&waiting), Arc::clone(&hold));
+            HookVfs::new(move |kind, operation| {
+                let (FileKind::Table, Operation::Append) = (kind, operation) else { return Ok(()) };
+                if hold.swap(false, Ordering::AcqRel) {
+                    waiting.store(true, Ordering::Release);
+                    let mut open = gate.0.lock().unwrap();
+                    while !*open {
+                        open = gate.1.wait(open).unwrap();
+                    }
+                }
+                Ok(())
+            })
+        };
+        let parent = tempfile::tempdir().unwrap();
+        let options = options().filter(ribbon(16.0)).memtable_bytes(2 << 20).vfs(vfs);
+        let db = options.open(parent.path().join("store")).unwrap();
+        fill(&db, 0..80_000);
+        let stored = db.filter_memory().stored;
+        db.set_filter_memory(Some(stored)).unwrap();
+        db.put(key(160_000), "").unwrap();
+        if compaction {
+            db.flush().unwrap();
+        }
+        hold.store(true, Ordering::Release);
+        let finished = scope(|scope| {
+            let job = scope.spawn(|| if compaction { db.compact() } else { db.flush() });
+            common::wait_until("a job to write", || waiting.load(Ordering::Acquire));
+            db.set_filter_memory(Some(stored / 2)).unwrap();
+            let held = within_budget(&db);
+            db.set_filter_memory(Some(0)).unwrap();
+            assert_eq!(db.filter_memory().resident, 0, "compaction: {compaction}");
+            db.set_filter_memory(Some(stored)).unwrap();
+            println!("compaction {compaction}: {held} of {stored} bytes, then none, while it runs");
+            *gate.0.lock().unwrap() = true;
+            gate.1.notify_all();
+            job.join().unwrap()
+        });
+        finished.unwrap();
+        within_budget(&db);
+        none_is_missed(&db, 0..=80_000);
+    }
+}
+
+/// What a reader has not let go is counted, and nothing is brought back in its room.
+#[test]
+fn what_a_scan_still_holds_is_counted() {
+    let _alone = alone();
+    let parent = tempfile::tempdir().unwrap();
+    let options = options().filter(ribbon(16.0)).memtable_bytes(2 << 20);
+    let db = options.open(parent.path().join("store")).unwrap();
+    fill(&db, 0..80_000);
+    let stored = db.filter_memory().stored;
+    let scan = db.range::<&[u8]>(..).unwrap();
+    db.set_filter_memory(Some(stored / 2)).unwrap();
+    let held = db.filter_memory().resident;
+    assert!(held > stored && held <= stored + stored / 2, "{held} of {stored}");
+    db.set_filter_memory(Some(stored * 3 / 4)).unwrap();
+    assert_eq!(db.filter_memory().resident, held, "no room before the scan ends");
+    assert_eq!(scan.count(), 80_000);
+    within_budget(&db);
+    db.set_filter_memory(Some(stored * 3 / 4)).unwrap();
+    let resident = within_budget(&db);
+    assert!(resident > stored * 2 / 3, "{resident} of {stored}");
+    none_is_missed(&db, 0..80_000);
 }
 
 /// From the first moment: no operation on a table's file while opening finds more in memory than the
