@@ -7,16 +7,35 @@ use byteorder::{ByteOrder, LittleEndian};
 /// The checksum of some bytes *at their place*: CRC-32 (IEEE) over the file's id, the offset and
 /// the bytes, so that right bytes in the wrong file, or at the wrong offset, fail.
 pub(crate) fn checksum_at(file_id: u64, offset: u64, parts: &[&[u8]]) -> u32 {
-    let mut place = [0; 16];
-    let (id, at) = place.split_at_mut(8);
-    LittleEndian::write_u64(id, file_id);
-    LittleEndian::write_u64(at, offset);
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&place);
+    let mut checksum = ChecksumAt::new(file_id, offset);
     for part in parts {
-        hasher.update(part);
+        checksum.update(part);
     }
-    hasher.finalize()
+    checksum.finish()
+}
+
+/// [`checksum_at`] of bytes that come piece by piece.
+#[derive(Debug)]
+pub(crate) struct ChecksumAt(crc32fast::Hasher);
+
+impl ChecksumAt {
+    pub(crate) fn new(file_id: u64, offset: u64) -> Self {
+        let mut place = [0; 16];
+        let (id, at) = place.split_at_mut(8);
+        LittleEndian::write_u64(id, file_id);
+        LittleEndian::write_u64(at, offset);
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&place);
+        Self(hasher)
+    }
+
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn finish(self) -> u32 {
+        self.0.finalize()
+    }
 }
 
 /// Appends fields to a buffer.

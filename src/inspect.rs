@@ -6,13 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::filter::{FilterKind, Geometry, HashKey, KeyHash, LookupHash};
+use crate::filter::{FilterKind, Geometry, HashKey, KeyHash, LookupHash, StoredFilter};
 use crate::iter::{Cursor, Direction};
 use crate::key::EntryKind;
 use crate::ledger::{Ledger, Verdict};
 use crate::names::FileName;
 use crate::table::{
-    FilePool, FilterState, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableFilter,
+    FilePool, FilterMemory, FilterState, OpenTable, ReadPlan, Table, TableCursor, TableEnv,
+    TableFilter,
 };
 use crate::value::Value;
 use crate::version::{Manifest, read_current};
@@ -35,10 +36,28 @@ pub enum FilterInfo {
         generation: u64,
         /// Its shape.
         geometry: Geometry,
-        /// Header and array, as they are in memory and in the file.
+        /// Header and array, as they are in memory.
         bytes: usize,
         /// The false-positive rate that its finished bits give.
         predicted_rate: f64,
+        /// The filter in the file. A budget for filters may leave in memory the first columns only
+        /// of a ribbon; then the shape, the bytes and the rate above are those of what is resident,
+        /// and these are larger, and lower. Otherwise they are the same.
+        stored: FilterShape,
+        /// What was wrong with the stored filter when it was to be brought back into memory. What is
+        /// resident was verified before, and serves on.
+        damaged: Option<String>,
+    },
+    /// None of it is in memory, because of the budget for filters
+    /// ([`Options::filter_memory`](crate::Options::filter_memory)); the table answers "maybe".
+    #[non_exhaustive]
+    NotResident {
+        /// Its kind.
+        kind: FilterKind,
+        /// The hash that it was made over.
+        hash: KeyHash,
+        /// The filter in the file.
+        stored: FilterShape,
     },
     /// Not to be trusted, so the table answers "maybe".
     Degraded {
@@ -47,10 +66,40 @@ pub enum FilterInfo {
     },
 }
 
+/// The shape of a filter, and what comes of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct FilterShape {
+    /// Its shape.
+    pub geometry: Geometry,
+    /// Header and array.
+    pub bytes: usize,
+    /// The false-positive rate that its finished bits give.
+    pub predicted_rate: f64,
+}
+
+impl From<&StoredFilter> for FilterShape {
+    fn from(stored: &StoredFilter) -> Self {
+        Self {
+            geometry: stored.geometry(),
+            bytes: stored.bytes(),
+            predicted_rate: stored.predicted_rate(),
+        }
+    }
+}
+
 impl FilterInfo {
-    /// The filter's size in bytes; 0 unless it is in use.
+    /// The filter's size in memory, in bytes; 0 unless it is in use.
     pub fn bytes(&self) -> usize {
         if let Self::Active { bytes, .. } = self { *bytes } else { 0 }
+    }
+
+    /// The filter's size in its file, in bytes; 0 if there is none, or none to be trusted.
+    pub fn stored_bytes(&self) -> usize {
+        match self {
+            Self::Active { stored, .. } | Self::NotResident { stored, .. } => stored.bytes,
+            Self::None | Self::Degraded { .. } => 0,
+        }
     }
 }
 
@@ -65,6 +114,13 @@ impl From<&TableFilter> for FilterInfo {
                 geometry: filter.geometry(),
                 bytes: filter.bytes(),
                 predicted_rate: filter.predicted_rate(),
+                stored: filter.stored().into(),
+                damaged: filter.damage().map(str::to_owned),
+            },
+            FilterState::NotResident(stored) => Self::NotResident {
+                kind: stored.kind(),
+                hash: stored.hash(),
+                stored: stored.into(),
             },
             FilterState::Degraded(reason) => Self::Degraded { reason: reason.clone() },
         }
@@ -175,6 +231,7 @@ impl TableFile {
             files: FilePool::new(1),
             cache: None,
             ledger: Arc::new(Ledger::default()),
+            filter_memory: FilterMemory::default(),
         };
         let (mut meta, store) = Table::meta_of_file(&env(0, dir.clone()), id)?;
         // The manifest may name a later filter, in a file beside the table.

@@ -30,6 +30,7 @@
 //! * [`Db::open`] opens a store or makes one; [`Options`] says how.
 //! * [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::range`], [`Db::prefix`]; several changes at
 //!   once with a [`Batch`]; a fixed moment to read from with [`Db::snapshot`].
+//! * [`Db::may_contain`] asks memory alone; [`Db::set_filter_memory`] says how much of it filters take.
 //! * [`Db::stats`] counts what lookups met, [`Db::tables`] lists what there is, [`Db::explain`] tells
 //!   one lookup step by step.
 //! * [`vfs`] is the file layer, to be counted, failed or replaced.
@@ -84,12 +85,13 @@ mod wal;
 
 pub use batch::Batch;
 pub use db::{
-    Db, Durability, Range, RebuildProgress, RebuildReport, RecoveryReport, Snapshot, TableInfo,
+    Db, Durability, FilterMemory, Membership, Range, RebuildProgress, RebuildReport,
+    RecoveryReport, Snapshot, TableInfo,
 };
 pub use error::{Error, Result};
 pub use event::Event;
 pub use filter::{Allocation, FilterKind, FilterPolicy, Geometry, KeyHash};
-pub use inspect::{FilterInfo, IndexEntry, TableEntry, TableFile, TableProperties};
+pub use inspect::{FilterInfo, FilterShape, IndexEntry, TableEntry, TableFile, TableProperties};
 pub use key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use ledger::{
     Activity, BlockFetch, Counts, Explanation, Io, LEVELS, Outcome, Stats, Step, TableStep, Verdict,

@@ -38,6 +38,7 @@ pub struct Options {
     pub(crate) level_base_bytes: u64,
     pub(crate) block_bytes: usize,
     pub(crate) cache_bytes: u64,
+    pub(crate) filter_memory: Option<u64>,
     pub(crate) max_open_files: usize,
     pub(crate) auto_compaction: bool,
     pub(crate) background_threads: usize,
@@ -61,6 +62,7 @@ impl Default for Options {
             level_base_bytes: 256 << 20,
             block_bytes: 4096,
             cache_bytes: 64 << 20,
+            filter_memory: None,
             max_open_files: default_max_open_files(),
             auto_compaction: true,
             background_threads: 1,
@@ -153,6 +155,15 @@ impl Options {
     /// read. Default: 64 MiB.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;
+        self
+    }
+
+    /// The budget for filters in memory, in bytes, from the opening on; see
+    /// [`Db::set_filter_memory`](crate::Db::set_filter_memory). Opening then reads the header of each
+    /// filter first, and of the filters only what has room, so it costs one small read more a table.
+    /// Default: none, and every filter is resident as a whole.
+    pub fn filter_memory(mut self, bytes: u64) -> Self {
+        self.filter_memory = Some(bytes);
         self
     }
 

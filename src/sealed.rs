@@ -7,9 +7,29 @@ use std::ops::Deref;
 
 use memmap2::{Mmap, MmapMut};
 
+use crate::sync::{Arc, AtomicU64, Ordering};
+
 /// Bytes that nothing can change any more. Page-aligned.
 #[derive(Debug)]
-pub(crate) struct SealedBytes(Option<Mmap>);
+pub(crate) struct SealedBytes {
+    memory: Option<Mmap>,
+    meter: Option<Arc<Meter>>,
+}
+
+/// How much memory some sealed bytes take together, in whole pages.
+#[derive(Debug, Default)]
+pub(crate) struct Meter(AtomicU64);
+
+impl Meter {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// The memory that a mapping of so many bytes takes: whole pages.
+pub(crate) fn mapped_bytes(length: usize) -> u64 {
+    length.next_multiple_of(rustix::param::page_size()) as u64
+}
 
 impl SealedBytes {
     /// Lets `fill` write `length` zeroed bytes, then seals them.
@@ -18,11 +38,48 @@ impl SealedBytes {
         fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
         if length == 0 {
-            return Ok(Self(None)); // a mapping cannot be empty
+            return Ok(Self { memory: None, meter: None }); // a mapping cannot be empty
         }
         let mut memory = MmapMut::map_anon(length)?;
         fill(&mut memory)?;
-        Ok(Self(Some(memory.make_read_only()?)))
+        Ok(Self { memory: Some(memory.make_read_only()?), meter: None })
+    }
+
+    /// The same, counted by a meter from the moment in which the memory is asked for until it is
+    /// given back.
+    pub(crate) fn metered(
+        length: usize,
+        meter: &Arc<Meter>,
+        fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let counted = mapped_bytes(length);
+        meter.0.fetch_add(counted, Ordering::AcqRel);
+        let filled = Self::filled(length, fill);
+        match filled {
+            Ok(mut sealed) => {
+                sealed.meter = Some(Arc::clone(meter));
+                Ok(sealed)
+            }
+            Err(error) => {
+                meter.0.fetch_sub(counted, Ordering::AcqRel);
+                Err(error)
+            }
+        }
+    }
+
+    /// The meter that counts these bytes, for others to be counted by.
+    pub(crate) fn meter(&self) -> Option<&Arc<Meter>> {
+        self.meter.as_ref()
+    }
+}
+
+impl Drop for SealedBytes {
+    fn drop(&mut self) {
+        let counted = mapped_bytes(self.len());
+        drop(self.memory.take());
+        if let Some(meter) = &self.meter {
+            meter.0.fetch_sub(counted, Ordering::AcqRel);
+        }
     }
 }
 
@@ -30,7 +87,7 @@ impl Deref for SealedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.0.as_deref().unwrap_or_default()
+        self.memory.as_deref().unwrap_or_default()
     }
 }
 
@@ -48,6 +105,22 @@ mod tests {
         assert_eq!(sealed.as_ptr() as usize % 64, 0);
         assert!(SealedBytes::filled(0, |_| Ok(()))?.is_empty());
         assert!(SealedBytes::filled(9, |_| Err(io::ErrorKind::Other.into())).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_meter_counts_whole_pages_for_as_long_as_they_are_held() -> io::Result<()> {
+        let (meter, page) = (Arc::default(), mapped_bytes(1));
+        let one = SealedBytes::metered(1, &meter, |_| Ok(()))?;
+        let two = SealedBytes::metered(page as usize + 1, &meter, |_| Ok(()))?;
+        let empty = SealedBytes::metered(0, &meter, |_| Ok(()))?;
+        assert_eq!(meter.bytes(), 3 * page);
+        let failed = SealedBytes::metered(1, &meter, |_| Err(io::ErrorKind::Other.into()));
+        assert!(failed.is_err());
+        drop((one, empty));
+        assert_eq!(meter.bytes(), 2 * page);
+        drop(two);
+        assert_eq!(meter.bytes(), 0);
         Ok(())
     }
 

@@ -171,7 +171,7 @@ impl Outputs<'_> {
     fn finish(&mut self, writer: TableWriter) -> Result<()> {
         let FinishedTable { meta, hashes, io } = writer.finish()?;
         let with_filter = meta.filter.bytes > 0;
-        let open = Table::open(self.context.env, meta)?;
+        let mut open = Table::open(self.context.env, meta)?;
         open.prove(&hashes)?;
         let ledger = &self.context.env.ledger;
         ledger.table_writes.add(io);
@@ -180,6 +180,7 @@ impl Outputs<'_> {
             filters_built: u64::from(with_filter),
             ..Activity::default()
         });
+        open.fit_filter();
         self.tables.push(open);
         Ok(())
     }

@@ -144,7 +144,11 @@ pub(crate) fn everything(version: &Version) -> Option<Compaction> {
     let inputs: Vec<_> = version.tables().map(|(level, live)| (level, live.clone())).collect();
     let compact = inputs.iter().all(|(level, live)| {
         let meta = live.table.meta();
-        let sound = !matches!(live.filter.state, FilterState::Degraded(_));
+        let sound = match &live.filter.state {
+            FilterState::Degraded(_) => false,
+            FilterState::Active(filter) => filter.damage().is_none(),
+            FilterState::None | FilterState::NotResident(_) => true,
+        };
         *level == LAST && meta.tombstones == 0 && meta.keys == meta.entries && sound
     });
     (!compact).then_some(Compaction { inputs, output_level: LAST, moves: false })

@@ -50,7 +50,10 @@ impl Core {
         loop {
             let done = catch_unwind(AssertUnwindSafe(|| match job {
                 Job::Flush => self.flush_oldest(),
-                Job::Compaction => self.compact_once(),
+                Job::Compaction => {
+                    let fitted = self.fit_filters_once();
+                    self.compact_once().map(|compacted| compacted || fitted)
+                }
             }));
             let done = done.unwrap_or_else(|_| {
                 // Half-done work is not installed, but what it held is in doubt.
@@ -75,7 +78,7 @@ impl Core {
                     state.failing[job as usize] = None;
                     let idle = match job {
                         Job::Flush => self.view.load().sealed.is_empty(),
-                        Job::Compaction => self.due(&state).is_none(),
+                        Job::Compaction => self.due(&state).is_none() && !state.filters_due,
                     };
                     if idle {
                         drop(self.changed.wait(state));
@@ -115,21 +118,25 @@ impl Core {
         if self.state.lock().stop {
             return Err(Error::Closed);
         }
-        let view = self.view.load_full();
-        let Some(memtable) = view.sealed.last() else { return Ok(false) };
+        let (memtable, next_log) = {
+            // Not held any longer: it would keep every filter in memory that is let go meanwhile.
+            let view = self.view.load();
+            let Some(memtable) = view.sealed.last() else { return Ok(false) };
+            let next = view.sealed.iter().rev().nth(1).unwrap_or(&view.memtable);
+            (Arc::clone(memtable), next.log())
+        };
         // Its log is not written to any more. Once its end is synced, a sync of a later log covers
         // everything before, and the log itself can go as soon as the table is there.
         self.close_earlier_logs()?;
         let snapshots = self.state.lock().snapshots.keys().copied().collect();
         let start = Bound::Unbounded;
-        let mut cursor = MemtableCursor::new(Arc::clone(memtable), Direction::Forward, start);
+        let mut cursor = MemtableCursor::new(Arc::clone(&memtable), Direction::Forward, start);
         let tables = self.with_job_context(snapshots, u64::MAX, |context| {
             write_tables(&mut cursor, memtable.len(), |_| false, &context)
         })?;
 
-        let next = view.sealed.iter().rev().nth(1).unwrap_or(&view.memtable);
         let edit = Edit {
-            log: Some(next.log()),
+            log: Some(next_log),
             flushed_seq: tables.iter().map(|open| open.table.meta().max_seq).max(),
             ..Edit::default()
         };
@@ -155,6 +162,7 @@ impl Core {
         let snapshots = state.snapshots.keys().copied().collect();
         let _running = Running::begin(self, &mut state, &compaction, false);
         drop(state);
+        let (compaction, version) = self.without_pinned_filters(compaction, version);
         self.run_compaction(&compaction, &version, snapshots).map(|()| true)
     }
 
@@ -196,9 +204,9 @@ impl Core {
         Ok(())
     }
 
-    /// Runs compactions on this thread until none is due.
+    /// Runs compactions on this thread until none is due, and what the budget for filters asks for.
     pub(crate) fn compact_while_due(&self) -> Result<()> {
-        while self.compact_once()? {}
+        while self.compact_once()? || self.fit_filters_once() {}
         Ok(())
     }
 
@@ -219,14 +227,15 @@ impl Core {
         self.wait_while(Job::Flush, |view| view.sealed.iter().any(|m| m.log() <= newest))
     }
 
-    /// Flushes, then waits until no compaction is due or under way.
+    /// Flushes, then waits until no compaction is due or under way, and no filter is to be brought
+    /// back into memory.
     pub(crate) fn wait_until_settled(&self) -> Result<()> {
         self.flush()?;
         let mut state = self.state.lock();
         loop {
             self.check_writable()?;
-            let due = self.due(&state).is_some();
-            if !due && state.running == 0 {
+            let due = self.due(&state).is_some() || state.filters_due;
+            if !due && state.running == 0 && state.fitting == 0 {
                 return Ok(());
             }
             if due && self.is_inline() {
@@ -259,6 +268,7 @@ impl Core {
         let snapshots = state.snapshots.keys().copied().collect();
         let _running = Running::begin(self, &mut state, &compaction, true);
         drop(state);
+        let (compaction, version) = self.without_pinned_filters(compaction, version);
         self.run_compaction(&compaction, &version, snapshots)
     }
 

@@ -56,6 +56,10 @@ pub(crate) struct State {
     pub(crate) running: usize,
     /// Whether `compact` has the tables to itself.
     pub(crate) exclusive: bool,
+    /// Whether the budget for filters asks for another look at who has what.
+    pub(crate) filters_due: bool,
+    /// How many are having that look.
+    pub(crate) fitting: usize,
     /// The error of the newest try, by [`Job`].
     pub(crate) failing: [Option<Arc<Error>>; 2],
     /// Whether background work is to end.
@@ -64,8 +68,8 @@ pub(crate) struct State {
 
 /// An open store.
 ///
-/// Locks are taken in this order: `rebuilding`, `writer`, `flushing`, `closing`, `unclosed`,
-/// `manifest`, `state`.
+/// Locks are taken in this order: `rebuilding`, `writer`, `flushing`, `closing`, `unclosed`, that of
+/// the memory for filters, `manifest`, `state`.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) options: Options,
@@ -233,10 +237,11 @@ impl Core {
         edit.next_file = Some(self.next_file.load(Ordering::Relaxed));
         manifest.record(&edit).map_err(|error| self.judge(error))?;
         {
-            let _state = self.state.lock();
+            let mut state = self.state.lock();
             let mut view = View::clone(&self.view.load());
             change(&mut view);
             self.view.store(Arc::new(view));
+            state.filters_due |= self.env.filter_memory.budget().is_some();
             self.changed.notify_all();
         }
         if manifest.wants_rewriting() {
@@ -279,7 +284,7 @@ impl Core {
         drop(self.rebuilding.lock());
         drop(self.flushing.lock());
         let mut state = self.state.lock();
-        while state.running > 0 {
+        while state.running > 0 || state.fitting > 0 {
             state = self.changed.wait(state);
         }
         drop(state);

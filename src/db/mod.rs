@@ -5,8 +5,10 @@
 //! when the manifest has it; readers never wait for writers, flushes or compactions.
 
 mod background;
+mod budget;
 pub(crate) mod core;
 mod info;
+mod membership;
 mod open;
 mod queue;
 mod read;
@@ -20,7 +22,9 @@ use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use budget::FilterMemory;
 pub use info::TableInfo;
+pub use membership::Membership;
 pub use queue::Durability;
 pub use refilter::{RebuildProgress, RebuildReport};
 pub use report::RecoveryReport;
@@ -158,6 +162,32 @@ impl Db {
         Ok(Explanation { value, steps })
     }
 
+    /// Whether a key may have a value: [`Membership::No`] is certain. **No I/O, ever**: asks the
+    /// memtables and, of the tables whose range reaches the key, what is resident of their filters.
+    /// A filter that is degraded, ignored or not resident answers "maybe", and so does one that is
+    /// mistaken, at its rate.
+    ///
+    /// It is not a lookup, and the statistics do not count it.
+    ///
+    /// ```
+    /// # fn main() -> criba::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = criba::Db::open(dir.path().join("store"))?;
+    /// use criba::Membership;
+    ///
+    /// db.put("seen", "")?;
+    /// assert_eq!(db.may_contain("seen")?, Membership::Maybe);
+    /// assert_eq!(db.may_contain("never seen")?, Membership::No);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Closed`](crate::Error::Closed).
+    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> Result<Membership> {
+        Ok(self.core()?.may_contain(key.as_ref()))
+    }
+
     /// The keys within bounds, with their values, in order from either end. Reads a block at a time,
     /// as items are asked for.
     ///
@@ -207,7 +237,8 @@ impl Db {
         self.core()?.flush()
     }
 
-    /// Flushes, and returns when no compaction is due or under way.
+    /// Flushes, and returns when no compaction is due or under way, and no filter is to be brought
+    /// back into memory.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -261,6 +292,44 @@ impl Db {
         mut progress: impl FnMut(&RebuildProgress),
     ) -> Result<RebuildReport> {
         self.core()?.rebuild_filters(policy, &mut progress)
+    }
+
+    /// Sets the budget, in bytes, that resident filters stay within from now on, those of tables
+    /// written later included; `None` for no budget. Nothing on disk changes.
+    ///
+    /// The bytes are the memory of the filters in whole pages ([`filter_memory`](Self::filter_memory)
+    /// tells it). A ribbon filter is reduced to its first columns, each of which halves its rate;
+    /// filters of other kinds are dropped whole. What is dropped is what avoids the fewest reads for
+    /// its bytes, by what the ledger counted of each table. The state of each filter is in
+    /// [`tables`](Self::tables): resident as a whole, in part ([`FilterInfo::Active`]), or not at all
+    /// ([`FilterInfo::NotResident`]).
+    ///
+    /// Filters are reduced on the calling thread, one at a time: the memory is given back when this
+    /// returns, but for what readers still hold, and never was more than before and one filter
+    /// beside it. A lookup holds the filters that it began with until it ends, as do a scan until it
+    /// is dropped and a compaction that began without a budget. Beside the budget, each flush and
+    /// compaction has for a moment the filter of the one table that it is finishing.
+    ///
+    /// Where the budget allows more, filters are read again, verified as at opening, by a background
+    /// thread, or before this returns with
+    /// [`background_threads(0)`](Options::background_threads);
+    /// [`wait_until_settled`](Self::wait_until_settled) waits for it. A filter found bad then keeps
+    /// what is resident of it, which was verified before, and says so ([`FilterInfo::Active`]); with
+    /// nothing resident it is degraded.
+    ///
+    /// # Errors
+    /// [`Error::Closed`](crate::Error::Closed).
+    ///
+    /// [`FilterInfo::Active`]: crate::FilterInfo::Active
+    /// [`FilterInfo::NotResident`]: crate::FilterInfo::NotResident
+    pub fn set_filter_memory(&self, budget: Option<u64>) -> Result<()> {
+        self.core()?.set_filter_memory(budget);
+        Ok(())
+    }
+
+    /// The memory that filters take, and the budget for it.
+    pub fn filter_memory(&self) -> FilterMemory {
+        self.0.0.filter_memory()
     }
 
     /// The counts of this store since it was opened.

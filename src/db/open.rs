@@ -24,7 +24,7 @@ use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, Swap,
     available_parallelism, scope,
 };
-use crate::table::{FilePool, FilterState, OpenTable, Table, TableEnv};
+use crate::table::{FilePool, FilterMemory, FilterState, OpenTable, Table, TableEnv};
 use crate::version::{Manifest, TableSet, Version, read_current, set_current};
 use crate::vfs::{FileKind, FileLock, Vfs};
 use crate::wal::{LogError, LogKind, LogWriter, replay};
@@ -87,50 +87,13 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
     let listing = Listing::read(vfs.as_ref(), dir)?.unwrap_or_default();
     check_fit(vfs.as_ref(), dir, Some(&listing), &options)?;
 
-    let ledger = Arc::new(Ledger::default());
-    let env = |store, secret| {
-        Arc::new(TableEnv {
-            vfs: Arc::clone(&vfs),
-            dir: dir.to_owned(),
-            store,
-            secret,
-            files: FilePool::new(options.max_open_files),
-            cache: BlockCache::new(options.cache_bytes, options.block_bytes),
-            ledger: Arc::clone(&ledger),
-        })
-    };
     let highest = listing.numbers(|name| name.number()).max().unwrap_or(0);
     if highest > MAX_FOUND_NUMBER {
         let expected = format!("files with numbers up to {MAX_FOUND_NUMBER}");
         return Err(Error::corrupt(dir, 0, expected, format!("one with number {highest}")));
     }
     let next_file = AtomicU64::new(highest + 1);
-    let (env, mut recovered) = match read_current(vfs.as_ref(), dir)? {
-        None => {
-            let (store, secret) = new_identity(options.seed)?;
-            let recovered = Recovered {
-                store,
-                set: TableSet { hash_key: Some(secret), ..TableSet::default() },
-                tables: Vec::new(),
-                report: RecoveryReport::default(),
-            };
-            (env(store, secret), recovered)
-        }
-        Some(number) => {
-            let (set, store, lost_edit) = Manifest::read(vfs.as_ref(), dir, number)?;
-            let report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
-            next_file.fetch_max(set.next_file, Ordering::Relaxed);
-            let secret = set.hash_key.ok_or_else(|| {
-                let path = FileName::Manifest(number).path(dir);
-                Error::corrupt(&path, 0, "the key of the store's hash", "none")
-            })?;
-            let env = env(store, secret);
-            let tables = open_tables(&env, &set, &options)?;
-            let mut recovered = Recovered { store, set, tables, report };
-            replay_logs(&env, &listing, &options, &next_file, &mut recovered)?;
-            (env, recovered)
-        }
-    };
+    let (env, mut recovered) = recover(dir, &listing, &options, &next_file)?;
 
     // Everything that was recovered is in tables now. A fresh log, then a fresh manifest that names
     // them all, put in force in one step: until then nothing that exists was changed.
@@ -149,7 +112,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
     let mut report = recovered.report;
     report.removed_files = remove_unreferenced(vfs.as_ref(), dir, set, manifest_number);
     let next_seq = set.flushed_seq + 1;
-    let version = Version::default().with(&[], &recovered.tables, &ledger);
+    let version = Version::default().with(&[], &recovered.tables, &env.ledger);
     let filter = MemtableFilter::new(options.filter.key_hash(), env.secret);
     let view = View {
         memtable: Arc::new(Memtable::new(number, Some(filter))),
@@ -178,6 +141,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
         threads: Mutex::new(Vec::new()),
         options,
     });
+    core.load_filters_within_budget();
     // Threads that did start hold the store, and with it the lock; they end with it.
     core.start_threads().inspect_err(|_| drop(core.close()))?;
     if core.is_inline() {
@@ -185,6 +149,50 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
         let _ = core.compact_while_due();
     }
     Ok(core)
+}
+
+/// Reads what the files of a store amount to, or makes up a new store.
+fn recover(
+    dir: &Path,
+    listing: &Listing,
+    options: &Options,
+    next_file: &AtomicU64,
+) -> Result<(Arc<TableEnv>, Recovered)> {
+    let vfs = &options.vfs;
+    let env = |store, secret| {
+        Arc::new(TableEnv {
+            vfs: Arc::clone(vfs),
+            dir: dir.to_owned(),
+            store,
+            secret,
+            files: FilePool::new(options.max_open_files),
+            cache: BlockCache::new(options.cache_bytes, options.block_bytes),
+            ledger: Arc::new(Ledger::default()),
+            filter_memory: FilterMemory::new(options.filter_memory),
+        })
+    };
+    let Some(number) = read_current(vfs.as_ref(), dir)? else {
+        let (store, secret) = new_identity(options.seed)?;
+        let recovered = Recovered {
+            store,
+            set: TableSet { hash_key: Some(secret), ..TableSet::default() },
+            tables: Vec::new(),
+            report: RecoveryReport::default(),
+        };
+        return Ok((env(store, secret), recovered));
+    };
+    let (set, store, lost_edit) = Manifest::read(vfs.as_ref(), dir, number)?;
+    let report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
+    next_file.fetch_max(set.next_file, Ordering::Relaxed);
+    let secret = set.hash_key.ok_or_else(|| {
+        let path = FileName::Manifest(number).path(dir);
+        Error::corrupt(&path, 0, "the key of the store's hash", "none")
+    })?;
+    let env = env(store, secret);
+    let tables = open_tables(&env, &set, options)?;
+    let mut recovered = Recovered { store, set, tables, report };
+    replay_logs(&env, listing, options, next_file, &mut recovered)?;
+    Ok((env, recovered))
 }
 
 /// Refuses a directory that holds something else, or a store that lost its beginning.
@@ -249,9 +257,14 @@ fn open_tables(
     };
     let next = AtomicUsize::new(0);
     let opened = Mutex::new(Vec::with_capacity(entries.len()));
+    // Within a budget, what is to be resident is decided when all of them are known.
+    let open_table = match options.filter_memory {
+        None => Table::open,
+        Some(_) => Table::open_without_filter,
+    };
     let work = || {
         while let Some((level, meta)) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let table = Table::open(env, meta.clone());
+            let table = open_table(env, meta.clone());
             let failed = table.is_err();
             opened.lock().push(table.map(|open| (*level, open)));
             if failed {

@@ -110,9 +110,9 @@ impl Core {
         // As it is now that nobody else can change it.
         let current = self.view.load().version.table(id).map(LiveTable::open);
         let Some(current) = current else { return Ok(Rebuilt::Gone) };
-        let filter = match (&current.filter.state, recipe) {
+        let filter = match (current.filter.sound(), recipe) {
             (_, None) if current.filter.meta.bytes == 0 => return Ok(Rebuilt::AlreadyRight),
-            (FilterState::Active(filter), Some(recipe)) if filter.follows(recipe) => {
+            (Some(stored), Some(recipe)) if stored.follows(recipe) => {
                 return Ok(Rebuilt::AlreadyRight);
             }
             (_, None) => {
@@ -150,9 +150,10 @@ impl Core {
         let table = Arc::clone(&open.table);
         let hashes = table.key_hashes(recipe, &|| self.state.lock().stop)?;
         let meta = table.write_filter(recipe, &hashes, open.filter.meta.generation)?;
-        let filter = Arc::new(table.load_filter(meta));
-        let proved = OpenTable { table, filter: Arc::clone(&filter) }.prove(&hashes);
-        proved.inspect_err(|_| filter.make_obsolete()).map(|()| filter)
+        let mut open = OpenTable { filter: Arc::new(table.load_filter(meta)), table };
+        open.prove(&hashes).inspect_err(|_| open.filter.make_obsolete())?;
+        open.fit_filter();
+        Ok(open.filter)
     }
 }
 

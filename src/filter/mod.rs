@@ -121,7 +121,9 @@ mod blocked;
 mod bloom;
 mod hash;
 mod kind;
+mod narrow;
 mod policy;
+mod ration;
 mod ribbon;
 mod section;
 mod simd;
@@ -134,5 +136,7 @@ pub use kind::{FilterKind, Geometry};
 pub use policy::{Allocation, FilterPolicy};
 
 pub(crate) use hash::{GOLDEN, HashKey, LookupHash, fast_range, mix};
+pub(crate) use narrow::{Portion, StoredFilter};
 pub(crate) use policy::Recipe;
+pub(crate) use ration::{Choice, Claim, loss, ration};
 pub(crate) use section::{Filter, FilterPlace, build};

@@ -5,12 +5,13 @@
 
 use super::hash::{HashKey, LookupHash};
 use super::kind::{FilterKind, Geometry, Probe};
-use super::{KeyHash, Recipe};
+use super::{KeyHash, Recipe, StoredFilter};
 use crate::codec::{Fields, PutFields};
 use crate::sealed::SealedBytes;
+use crate::sync::OnceLock;
 
 /// The header's length; the array follows it, so that it starts on a cache line when the block does.
-const HEADER_BYTES: usize = 128;
+pub(super) const HEADER_BYTES: usize = 128;
 const MAGIC: &[u8; 8] = b"cribaFLT";
 const VERSION: u16 = 1;
 /// How many salts a filter is tried with before its shape is made larger.
@@ -28,18 +29,18 @@ pub(crate) struct FilterPlace {
 
 /// What the header says.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Header {
-    kind: FilterKind,
-    hash: KeyHash,
+pub(super) struct Header {
+    pub(super) kind: FilterKind,
+    pub(super) hash: KeyHash,
     salt: u64,
     fingerprint: u64,
-    keys: u64,
-    geometry: Geometry,
-    predicted_rate: f64,
+    pub(super) keys: u64,
+    pub(super) geometry: Geometry,
+    pub(super) predicted_rate: f64,
 }
 
 impl Header {
-    fn encode(&self, bytes: &mut Vec<u8>) {
+    pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(MAGIC);
         bytes.put_u16(VERSION);
         bytes.put_u8(self.kind.kind().id);
@@ -84,6 +85,40 @@ impl Header {
         let geometry = Geometry { m, k, wide: fields.u64().ok_or_else(short)? };
         (kind.kind().check)(&geometry)?;
         Ok(Self { kind, hash, salt, fingerprint, keys, geometry, predicted_rate })
+    }
+
+    /// Reads the header of a filter of `length` bytes for a table with `keys` distinct keys in a
+    /// store with this secret, or says why there is no filter behind it that can be trusted.
+    pub(super) fn decode_for(
+        bytes: &[u8],
+        length: usize,
+        keys: u64,
+        secret: &HashKey,
+    ) -> Result<Self, String> {
+        let header = Self::decode(bytes)?;
+        let Self { hash, salt, fingerprint, .. } = header;
+        match hash {
+            KeyHash::SipHash13 if fingerprint != secret.fingerprint() => {
+                return Err("a filter made under another hash key".into());
+            }
+            KeyHash::MurmurHash2 if salt != 0 || fingerprint != 0 => {
+                return Err("a salted or keyed filter, which its hash does not make".into());
+            }
+            _ => {}
+        }
+        if header.keys != keys {
+            return Err(format!("a filter of {} keys for a table of {keys}", header.keys));
+        }
+        let expected = header.bytes();
+        if length != expected {
+            return Err(format!("a filter of {length} bytes, its shape takes {expected}"));
+        }
+        Ok(header)
+    }
+
+    /// The length of header and array; the shape has been checked.
+    pub(super) fn bytes(&self) -> usize {
+        HEADER_BYTES + (self.kind.kind().array_bytes)(&self.geometry)
     }
 }
 
@@ -138,12 +173,16 @@ pub(crate) fn build(
     bytes
 }
 
-/// A filter that was read back, checked, and sealed in memory.
+/// A filter that was read back, checked, and sealed in memory; all that is stored of it, or the
+/// first of its columns.
 pub(crate) struct Filter {
-    memory: SealedBytes,
-    length: usize,
-    header: Header,
+    pub(super) memory: SealedBytes,
+    pub(super) length: usize,
+    pub(super) header: Header,
     probe: Probe,
+    pub(super) stored: StoredFilter,
+    /// What was wrong with the stored filter when it was read again.
+    pub(super) damage: OnceLock<String>,
 }
 
 impl Filter {
@@ -157,25 +196,19 @@ impl Filter {
         secret: &HashKey,
     ) -> Result<Self, String> {
         let bytes = memory.get(..length).ok_or("a filter shorter than its block")?;
-        let header = Header::decode(bytes)?;
-        let Header { kind, hash, salt, fingerprint, geometry, .. } = header;
-        match hash {
-            KeyHash::SipHash13 if fingerprint != secret.fingerprint() => {
-                return Err("a filter made under another hash key".into());
-            }
-            KeyHash::MurmurHash2 if salt != 0 || fingerprint != 0 => {
-                return Err("a salted or keyed filter, which its hash does not make".into());
-            }
-            _ => {}
-        }
-        if header.keys != keys {
-            return Err(format!("a filter of {} keys for a table of {keys}", header.keys));
-        }
-        let expected = HEADER_BYTES + (kind.kind().array_bytes)(&geometry);
-        if length != expected {
-            return Err(format!("a filter of {length} bytes, its shape takes {expected}"));
-        }
-        Ok(Self { memory, length, header, probe: (kind.kind().probe)() })
+        let header = Header::decode_for(bytes, length, keys, secret)?;
+        Ok(Self::new(memory, length, header, StoredFilter { header, length }))
+    }
+
+    /// A filter out of what has been checked: what memory holds, and what is stored.
+    pub(super) fn new(
+        memory: SealedBytes,
+        length: usize,
+        header: Header,
+        stored: StoredFilter,
+    ) -> Self {
+        let probe = (header.kind.kind().probe)();
+        Self { memory, length, header, probe, stored, damage: OnceLock::new() }
     }
 
     /// Whether the key of this lookup may be in the table; "no" is certain.
@@ -190,12 +223,6 @@ impl Filter {
         let array = self.memory.get(HEADER_BYTES..self.length).unwrap_or_default();
         let salted = self.header.hash.salted(hash, self.header.salt);
         (self.probe)(&self.header.geometry, array, salted)
-    }
-
-    /// Whether this is what the recipe makes for such a number of keys.
-    pub(crate) fn follows(&self, recipe: &Recipe) -> bool {
-        let Header { kind, hash, keys, geometry, .. } = self.header;
-        (kind, hash) == (recipe.kind, recipe.hash) && geometry == recipe.geometry(keys)
     }
 
     pub(crate) fn kind(&self) -> FilterKind {

@@ -18,6 +18,9 @@ pub enum Verdict {
     Unfiltered,
     /// The table should have a filter, but it cannot be trusted; so: maybe.
     Degraded,
+    /// The table has a filter, but none of it is in memory, because of the budget for filters; so:
+    /// maybe. The probe is counted as unfiltered, not as degraded.
+    NotResident,
 }
 
 /// How one probe ended.
@@ -185,6 +188,7 @@ impl fmt::Display for Step {
                     Verdict::Maybe => "the filter says maybe",
                     Verdict::Unfiltered => "no filter",
                     Verdict::Degraded => "a degraded filter",
+                    Verdict::NotResident => "its filter is not in memory",
                 })?;
                 if let Some(block) = block {
                     let source = if block.from_cache { "from the cache" } else { "by a disk read" };

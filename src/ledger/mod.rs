@@ -88,7 +88,8 @@ counts! {
         true_positives,
         /// The filter said maybe, and the table does not hold the key.
         false_positives,
-        /// The table has no usable filter, and holds the key.
+        /// The table has no usable filter, and holds the key. None was asked for, or it is degraded,
+        /// or the budget for filters leaves none of it in memory.
         unfiltered_found,
         /// The table has no usable filter, and does not hold the key.
         unfiltered_not_found,
@@ -189,7 +190,8 @@ pub struct Stats {
     pub compaction_reads: Io,
     /// Reads of data blocks for new filters.
     pub rebuild_reads: Io,
-    /// Reads of filters, indexes and footers when tables were opened or given new filters.
+    /// Reads of filters, indexes and footers when tables were opened or given new filters, and of
+    /// filters that were brought back into memory within a budget.
     pub open_reads: Io,
     /// Writes of tables, by flushes and compactions.
     pub table_writes: Io,

@@ -15,7 +15,7 @@ use super::format::{
 use super::reader::{Table, TableEnv};
 use crate::codec::u32_at;
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{self, Filter, FilterPlace, LookupHash, Recipe};
+use crate::filter::{self, Filter, FilterPlace, LookupHash, Recipe, StoredFilter};
 use crate::iter::{Cursor, Direction};
 use crate::ledger::Verdict;
 use crate::names::FileName;
@@ -28,8 +28,10 @@ use crate::vfs::{FileKind, VfsFile};
 pub(crate) enum FilterState {
     /// None is wanted for this table.
     None,
-    /// Verified and in use.
+    /// Verified and in use, whole or in part.
     Active(Filter),
+    /// Stored, but none of it is in memory, because of the budget for filters.
+    NotResident(StoredFilter),
     /// It should be there, but this is wrong with it.
     Degraded(String),
 }
@@ -56,11 +58,17 @@ impl TableFilter {
         Self { env: Arc::clone(env), table, meta, state, obsolete }
     }
 
+    /// The same filter in another state.
+    pub(crate) fn in_state(&self, state: FilterState) -> Self {
+        Self::new(&self.env, self.table, self.meta, state)
+    }
+
     /// What the filter says. No I/O.
     #[inline]
     pub(crate) fn verdict(&self, lookup: &LookupHash<'_>) -> Verdict {
         match &self.state {
             FilterState::None => Verdict::Unfiltered,
+            FilterState::NotResident(_) => Verdict::NotResident,
             FilterState::Degraded(_) => Verdict::Degraded,
             FilterState::Active(filter) if filter.may_contain(lookup) => Verdict::Maybe,
             FilterState::Active(_) => Verdict::No,
@@ -119,7 +127,7 @@ impl OpenTable {
     pub(crate) fn prove(&self, hashes: &[u64]) -> Result<()> {
         let (path, offset) = self.filter_place();
         match &self.filter.state {
-            FilterState::None => Ok(()),
+            FilterState::None | FilterState::NotResident(_) => Ok(()),
             FilterState::Active(filter) => {
                 match hashes.iter().position(|&hash| !filter.may_contain_hash(hash)) {
                     None => Ok(()),
@@ -133,49 +141,96 @@ impl OpenTable {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` gives it by value")]
+fn unreadable(error: io::Error) -> String {
+    format!("it cannot be read: {error}")
+}
+
+/// Where the bytes of a filter block lie.
+pub(super) struct FilterSource {
+    pub(super) file: Arc<dyn VfsFile>,
+    pub(super) block: Handle,
+    /// What the checksum binds the block to: its offset in the table, or the generation of its file.
+    pub(super) place: u64,
+}
+
 impl Table {
     /// Reads the filter that `meta` names into sealed memory, with one read. Whatever is wrong with
     /// it, the table stays usable.
     pub(crate) fn load_filter(&self, meta: FilterMeta) -> TableFilter {
-        let state = match self.read_filter(meta) {
-            Ok(None) => FilterState::None,
-            Ok(Some(filter)) => FilterState::Active(filter),
-            Err(reason) => FilterState::Degraded(reason),
-        };
-        TableFilter::new(self.env(), self.id(), meta, state)
+        self.filter_from(meta, |source| self.read_filter(source, meta).map(FilterState::Active))
     }
 
-    fn read_filter(&self, meta: FilterMeta) -> std::result::Result<Option<Filter>, String> {
-        let env = self.env();
-        let unreadable = |e: io::Error| format!("it cannot be read: {e}");
-        let (file, block, place) = if meta.generation == 0 {
-            let block = self.filter_block();
-            let file = env.files.get(self.id(), env.vfs.as_ref(), &env.dir);
-            (file.map_err(unreadable)?, block, block.offset)
-        } else {
-            let Some(name) = meta.file_of(self.id()) else { return Ok(None) };
-            let file = env.vfs.open(&name.path(&env.dir), FileKind::Filter).map_err(unreadable)?;
-            // Before memory is taken for what the manifest promises.
-            let length = file.length().map_err(unreadable)?;
-            if Some(length) != meta.bytes.checked_add(TRAILER_BYTES as u64) {
-                return Err(format!("its file has {length} bytes"));
-            }
-            (file, Handle { offset: 0, length: meta.bytes }, meta.generation)
+    /// Reads the header of the filter that `meta` names, and leaves the rest where it is.
+    pub(super) fn load_filter_header(&self, meta: FilterMeta) -> TableFilter {
+        let stored = |source: &FilterSource| {
+            let mut header = [0; StoredFilter::HEADER_BYTES];
+            let length = header.len().min(source.block.length as usize);
+            let header = header.get_mut(..length).unwrap_or_default();
+            let read = source.file.read_exact_at(header, source.block.offset);
+            self.env().ledger.open_reads.count(length as u64);
+            read.map_err(unreadable)?;
+            let (length, keys) = (source.block.length as usize, self.meta().keys);
+            StoredFilter::decode(header, length, keys, &self.env().secret)
         };
-        if block.is_none() {
-            return Ok(None);
+        self.filter_from(meta, |source| stored(source).map(FilterState::NotResident))
+    }
+
+    fn filter_from(
+        &self,
+        meta: FilterMeta,
+        load: impl FnOnce(&FilterSource) -> std::result::Result<FilterState, String>,
+    ) -> TableFilter {
+        let source = self.filter_source(meta);
+        let state = source.and_then(|source| source.as_ref().map_or(Ok(FilterState::None), load));
+        TableFilter::new(self.env(), self.id(), meta, state.unwrap_or_else(FilterState::Degraded))
+    }
+
+    /// Finds the filter block that `meta` names; `None` if there is to be none.
+    pub(super) fn filter_source(
+        &self,
+        meta: FilterMeta,
+    ) -> std::result::Result<Option<FilterSource>, String> {
+        let env = self.env();
+        if meta.generation == 0 {
+            let block = self.filter_block();
+            if block.is_none() {
+                return Ok(None);
+            }
+            let file = env.files.get(self.id(), env.vfs.as_ref(), &env.dir).map_err(unreadable)?;
+            return Ok(Some(FilterSource { file, block, place: block.offset }));
         }
+        let Some(name) = meta.file_of(self.id()) else { return Ok(None) };
+        let file = env.vfs.open(&name.path(&env.dir), FileKind::Filter).map_err(unreadable)?;
+        // Before memory is taken for what the manifest promises.
+        let length = file.length().map_err(unreadable)?;
+        if Some(length) != meta.bytes.checked_add(TRAILER_BYTES as u64) {
+            return Err(format!("its file has {length} bytes"));
+        }
+        let block = Handle { offset: 0, length: meta.bytes };
+        Ok(Some(FilterSource { file, block, place: meta.generation }))
+    }
+
+    /// Reads all of a filter, with one read, or says what is wrong with it.
+    pub(super) fn read_filter(
+        &self,
+        source: &FilterSource,
+        meta: FilterMeta,
+    ) -> std::result::Result<Filter, String> {
+        let env = self.env();
+        let FilterSource { file, block, place } = source;
         let length = block.length as usize + TRAILER_BYTES;
-        let memory = SealedBytes::filled(length, |buffer| file.read_exact_at(buffer, block.offset));
+        let read = |buffer: &mut [u8]| file.read_exact_at(buffer, block.offset);
+        let memory = SealedBytes::metered(length, env.filter_memory.meter(), read);
         env.ledger.open_reads.count(length as u64);
         let memory = memory.map_err(unreadable)?;
-        let length = check_block(&memory, BlockType::Filter, self.id(), place)
+        let length = check_block(&memory, BlockType::Filter, self.id(), *place)
             .map_err(|found| format!("its checksum does not match: {found}"))?
             .len();
         if u32_at(&memory, length + 1) != Some(meta.checksum) {
             return Err("it is not the filter that the manifest names".into());
         }
-        Filter::decode(memory, length, self.meta().keys, &env.secret).map(Some)
+        Filter::decode(memory, length, self.meta().keys, &env.secret)
     }
 
     /// The hashes of the table's distinct user keys, from a scan of all its data blocks. Asks

@@ -6,7 +6,8 @@
 //! Its invariants:
 //!
 //! * every block is verified, at its place in its file, each time it is read from disk;
-//! * filter and index are resident from open to drop: nothing is read to learn that a key is absent;
+//! * the index is resident from open to drop, and a lookup reads nothing of a filter: it asks what is
+//!   resident of it, all unless there is a budget for filters;
 //! * for every key within the table's range the index names exactly one block.
 //!
 //! The bytes are described in format.md.
@@ -16,6 +17,7 @@ mod cursor;
 mod filter;
 mod format;
 mod index;
+mod memory;
 mod pool;
 mod reader;
 mod writer;
@@ -23,6 +25,7 @@ mod writer;
 pub(crate) use cursor::{ReadPlan, TableCursor};
 pub(crate) use filter::{FilterState, OpenTable, TableFilter};
 pub(crate) use format::{FilterMeta, TableMeta};
+pub(crate) use memory::{FilterMemory, resident_bytes};
 pub(crate) use pool::FilePool;
 pub(crate) use reader::{Table, TableEnv};
 pub(crate) use writer::{FinishedTable, TableSettings, TableWriter};

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::block::{Block, BlockDamage, Found};
-use super::filter::OpenTable;
+use super::filter::{OpenTable, TableFilter};
 use super::format::{
     BlockType, FILTER_ALIGNMENT, FOOTER_BYTES, FilterMeta, Footer, FooterError, Handle, Properties,
     TRAILER_BYTES, TableMeta, VERSION, check_block,
 };
 use super::index::Index;
+use super::memory::FilterMemory;
 use super::pool::FilePool;
 use crate::cache::{BlockCache, Cached};
 use crate::codec::u32_at;
@@ -39,6 +40,7 @@ pub(crate) struct TableEnv {
     pub(crate) files: FilePool,
     pub(crate) cache: Option<BlockCache<Block>>,
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) filter_memory: FilterMemory,
 }
 
 impl Cached for Block {
@@ -67,6 +69,19 @@ impl Table {
     /// or beside it. Everything but
     /// the filter must be sound; a filter that is not is degraded.
     pub(crate) fn open(env: &Arc<TableEnv>, meta: TableMeta) -> Result<OpenTable> {
+        Self::open_with(env, meta, Self::load_filter)
+    }
+
+    /// The same, but of the filter only the header is read, and nothing is resident.
+    pub(crate) fn open_without_filter(env: &Arc<TableEnv>, meta: TableMeta) -> Result<OpenTable> {
+        Self::open_with(env, meta, Self::load_filter_header)
+    }
+
+    fn open_with(
+        env: &Arc<TableEnv>,
+        meta: TableMeta,
+        load: fn(&Self, FilterMeta) -> TableFilter,
+    ) -> Result<OpenTable> {
         let path = FileName::Table(meta.id).path(&env.dir);
         let file = env.files.get(meta.id, env.vfs.as_ref(), &env.dir);
         let file = match file {
@@ -134,7 +149,7 @@ impl Table {
         let obsolete = AtomicBool::new(false);
         let (env, filter) = (Arc::clone(env), footer.filter);
         let table = Arc::new(Self { env, meta, properties, tail, index, filter, obsolete });
-        let filter = Arc::new(table.load_filter(table.meta.filter));
+        let filter = Arc::new(load(&table, table.meta.filter));
         Ok(OpenTable { table, filter })
     }
 

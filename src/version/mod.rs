@@ -31,6 +31,11 @@ impl LiveTable {
     pub(crate) fn open(&self) -> OpenTable {
         OpenTable { table: Arc::clone(&self.table), filter: Arc::clone(&self.filter) }
     }
+
+    /// The table with none of its filter resident.
+    pub(crate) fn without_filter(&self) -> Self {
+        Self { filter: Arc::new(self.filter.not_resident()), ..self.clone() }
+    }
 }
 
 /// The live tables.
@@ -96,7 +101,17 @@ impl Version {
         next
     }
 
-    /// This version without some tables and with others. A table that is in both lists moves.
+    /// This version with none of its filters resident, for who holds it long.
+    pub(crate) fn without_filters(&self) -> Self {
+        let mut next = self.clone();
+        for live in next.levels.iter_mut().flatten() {
+            *live = live.without_filter();
+        }
+        next
+    }
+
+    /// This version without some tables and with others. A table that is in both lists moves, and
+    /// what is resident of its filter stays so.
     pub(crate) fn with(
         &self,
         removed: &[(usize, u64)],
@@ -104,12 +119,17 @@ impl Version {
         ledger: &Ledger,
     ) -> Self {
         let mut next = self.clone();
+        let mut moving = HashMap::new();
         for &(level, id) in removed {
-            next.levels[level].retain(|live| live.table.id() != id);
+            for live in next.levels[level].extract_if(.., |live| live.table.id() == id) {
+                moving.insert(id, live.filter);
+            }
         }
         for (level, OpenTable { table, filter }) in added {
             let counters = ledger.counters(table.id(), *level);
-            let (table, filter) = (Arc::clone(table), Arc::clone(filter));
+            // It may have been let go in part, or come back, since the move was decided.
+            let now = moving.get(&table.id()).filter(|now| now.meta == filter.meta);
+            let (table, filter) = (Arc::clone(table), Arc::clone(now.unwrap_or(filter)));
             next.levels[*level].push(LiveTable { table, filter, counters });
         }
         let [l0, sorted @ ..] = &mut next.levels;

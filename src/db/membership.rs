@@ -1,0 +1,48 @@
+//! Whether a key may be there, from what is in memory alone.
+
+use super::core::Core;
+use crate::filter::LookupHash;
+use crate::key::EntryKind;
+use crate::ledger::{LEVELS, Verdict};
+use crate::sync::Ordering;
+use crate::version::LiveTable;
+
+/// Whether a key may have a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Membership {
+    /// It has none; certain.
+    No,
+    /// It may have one.
+    Maybe,
+}
+
+impl Core {
+    /// Asks the memtables, and then the filters of the tables that may hold the key. No I/O.
+    ///
+    /// The newest change of the key decides. In a memtable it is seen: a value is a maybe, which
+    /// could be more, and a tombstone a no. Below the memtables a filter knows no difference between
+    /// the two.
+    pub(crate) fn may_contain(&self, key: &[u8]) -> Membership {
+        // In this order for the reason that `lookup` gives.
+        let view = self.view.load();
+        let seq = self.visible.load(Ordering::Acquire);
+        for memtable in std::iter::once(&view.memtable).chain(&view.sealed) {
+            match memtable.get(key, seq) {
+                None => {}
+                Some((EntryKind::Put, _)) => return Membership::Maybe,
+                Some((EntryKind::Delete, _)) => return Membership::No,
+            }
+        }
+        let hash = LookupHash::new(key, &self.env.secret);
+        let passes = |live: &LiveTable| {
+            let covers = live.table.meta().covers(key);
+            covers && (self.options.ignore_filters || live.filter.verdict(&hash) != Verdict::No)
+        };
+        let mut below = (1..LEVELS).filter_map(|level| view.version.candidate(level, key));
+        if view.version.level(0).iter().any(passes) || below.any(passes) {
+            Membership::Maybe
+        } else {
+            Membership::No
+        }
+    }
+}

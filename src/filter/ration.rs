@@ -1,0 +1,176 @@
+//! Memory for filters, given out where it avoids the most reads.
+//!
+//! Each filter can be resident in several portions, each with its bytes and its rate. Wanted are the
+//! portions whose wasted reads, Σ weight · rate, are fewest within a number of bytes. The rule
+//! p ∝ n/a says the same of filters that could have any size: the next byte is worth as much
+//! everywhere.
+
+use super::Portion;
+
+/// What one filter can be given, and what depends on it.
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    /// The absent probes that the filter is to answer, in any unit that all claims share.
+    pub(crate) weight: f64,
+    /// From nothing to the whole: more bytes each, and a lower rate.
+    pub(crate) choices: Vec<Choice>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Choice {
+    pub(crate) portion: Portion,
+    pub(crate) bytes: u64,
+    pub(crate) rate: f64,
+}
+
+/// The wasted reads of some choices, one a claim.
+pub(crate) fn loss(claims: &[Claim], chosen: &[usize]) -> f64 {
+    let one = |(claim, &choice): (&Claim, &usize)| {
+        claim.choices.get(choice).map_or(0.0, |choice| claim.weight * choice.rate)
+    };
+    claims.iter().zip(chosen).map(one).sum()
+}
+
+/// A step from one choice of a claim to a larger one.
+struct Step {
+    claim: usize,
+    from: usize,
+    to: usize,
+    bytes: u64,
+    saved_per_byte: f64,
+}
+
+/// A choice for each claim, by its number, that together take `budget` bytes at most.
+///
+/// The best step comes first, by what it saves per byte. A claim's steps run along the lower convex
+/// hull of its choices, where each saves less per byte than the one before, so their order is its
+/// own. What the last steps leave goes to whoever can use it.
+pub(crate) fn ration(claims: &[Claim], budget: u64) -> Vec<usize> {
+    let mut steps: Vec<Step> =
+        claims.iter().enumerate().flat_map(|(number, claim)| hull_steps(number, claim)).collect();
+    steps.sort_by(|a, b| b.saved_per_byte.total_cmp(&a.saved_per_byte).then(a.from.cmp(&b.from)));
+    let mut chosen = vec![0; claims.len()];
+    let mut left = budget;
+    for step in &steps {
+        if chosen[step.claim] == step.from && step.bytes <= left {
+            chosen[step.claim] = step.to;
+            left -= step.bytes;
+        }
+    }
+    let mut wishes: Vec<usize> = (0..claims.len()).collect();
+    let wasted = |claim: usize| claims[claim].weight * claims[claim].choices[chosen[claim]].rate;
+    wishes.sort_by(|&a, &b| wasted(b).total_cmp(&wasted(a)));
+    for claim in wishes {
+        let choices = &claims[claim].choices;
+        let has = choices[chosen[claim]].bytes;
+        let fits = |choice: &Choice| choice.bytes - has <= left;
+        let more = choices[chosen[claim]..].iter().take_while(|choice| fits(choice)).count() - 1;
+        chosen[claim] += more;
+        left -= choices[chosen[claim]].bytes - has;
+    }
+    chosen
+}
+
+/// The steps along the lower convex hull of a claim's choices, in (bytes, rate).
+fn hull_steps(number: usize, claim: &Claim) -> Vec<Step> {
+    let step = |from: usize, to: usize| {
+        let (a, b) = (&claim.choices[from], &claim.choices[to]);
+        let bytes = b.bytes - a.bytes;
+        let saved = claim.weight * (a.rate - b.rate);
+        // Steps within the memory's last page are free.
+        let saved_per_byte = if bytes == 0 { f64::INFINITY } else { saved / bytes as f64 };
+        Step { claim: number, from, to, bytes, saved_per_byte }
+    };
+    let mut hull: Vec<usize> = Vec::new();
+    for next in 0..claim.choices.len() {
+        while let [.., before, last] = hull[..]
+            && step(last, next).saved_per_byte >= step(before, last).saved_per_byte
+        {
+            hull.pop();
+        }
+        hull.push(next);
+    }
+    hull.windows(2).map(|pair| step(pair[0], pair[1])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mix;
+    use super::*;
+
+    fn claim(weight: f64, choices: impl IntoIterator<Item = (u64, f64)>) -> Claim {
+        let all = std::iter::once((0, 1.0)).chain(choices);
+        let portion = |i| if i == 0 { Portion::Nothing } else { Portion::Columns(i as u32) };
+        let choices = all
+            .enumerate()
+            .map(|(i, (bytes, rate))| Choice { portion: portion(i), bytes, rate })
+            .collect();
+        Claim { weight, choices }
+    }
+
+    fn columns(weight: f64, bytes: u64, columns: u32) -> Claim {
+        claim(weight, (1..=columns).map(|c| (u64::from(c) * bytes, (-f64::from(c)).exp2())))
+    }
+
+    fn taken(claims: &[Claim], chosen: &[usize]) -> u64 {
+        claims.iter().zip(chosen).map(|(claim, &choice)| claim.choices[choice].bytes).sum()
+    }
+
+    /// The fewest wasted reads of all combinations.
+    fn best(claims: &[Claim], budget: u64) -> f64 {
+        let Some((first, rest)) = claims.split_first() else { return 0.0 };
+        let fits = first.choices.iter().filter(|choice| choice.bytes <= budget);
+        fits.map(|choice| first.weight * choice.rate + best(rest, budget - choice.bytes))
+            .fold(f64::INFINITY, f64::min)
+    }
+
+    #[test]
+    fn a_column_more_goes_where_it_avoids_the_most() {
+        // Twice the keys, four times the probes: one column more is right.
+        let claims = [columns(1.0, 100, 9), columns(4.0, 200, 9)];
+        assert_eq!(ration(&claims, 0), [0, 0]);
+        assert_eq!(ration(&claims, 200), [0, 1]);
+        assert_eq!(ration(&claims, 1100), [3, 4]);
+        assert_eq!(ration(&claims, 1099), [4, 3], "what is left goes to whoever can use it");
+        assert_eq!(ration(&claims, 1200), [4, 4]);
+        assert_eq!(ration(&claims, 2700), [9, 9]);
+        assert_eq!(ration(&claims, u64::MAX), [9, 9]);
+    }
+
+    #[test]
+    fn never_more_than_there_is_and_near_the_best_that_can_be() {
+        let mut worst: f64 = 1.0;
+        let mut cases = 0;
+        for seed in 0..400_u64 {
+            let random = |i: u64, n: u64| mix(mix(seed) ^ i) % n;
+            let claims: Vec<Claim> = (0..4)
+                .map(|i| {
+                    let weight = random(4 * i, 50) as f64;
+                    match random(4 * i + 1, 3) {
+                        0 => claim(weight, [(100 + random(4 * i + 2, 900), 0.01)]),
+                        // A page's worth of columns costs nothing.
+                        1 => claim(weight, [(100, 0.5), (100, 0.25), (100, 0.125), (200, 0.0625)]),
+                        _ => columns(weight, 20 + random(4 * i + 2, 100), 6),
+                    }
+                })
+                .collect();
+            let whole: u64 = claims.iter().map(|claim| claim.choices.last().unwrap().bytes).sum();
+            for part in 0..=10 {
+                let budget = whole * part / 10;
+                let chosen = ration(&claims, budget);
+                assert!(taken(&claims, &chosen) <= budget, "seed {seed}, {part} tenths");
+                let (found, best) = (loss(&claims, &chosen), best(&claims, budget));
+                assert!(found >= best - 1e-9);
+                // Greedy misses the best by one claim's last step at most.
+                let largest = claims.iter().map(|claim| claim.weight).fold(0.0, f64::max);
+                assert!(found <= best + largest, "seed {seed}, {part} tenths: {found} {best}");
+                if best > 0.0 {
+                    worst = worst.max(found / best);
+                }
+                cases += 1;
+            }
+            assert_eq!(taken(&claims, &ration(&claims, whole)), whole);
+        }
+        println!("{cases} cases, at worst {worst:.2} times the fewest wasted reads");
+    }
+}

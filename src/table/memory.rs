@@ -1,0 +1,233 @@
+//! The memory of filters: how much of it there is, what may be taken, and a table's filter brought
+//! into it or let out of it.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use std::io;
+use std::sync::Arc;
+
+use super::filter::{FilterSource, FilterState, OpenTable, TableFilter};
+use super::format::{BlockType, TRAILER_BYTES};
+use super::reader::{Table, TableEnv};
+use crate::codec::ChecksumAt;
+use crate::filter::{Filter, Portion, StoredFilter};
+use crate::sealed::{Meter, mapped_bytes};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+
+/// A filter of which a part is wanted is read in pieces of this size if it is larger, so that the
+/// whole of it is never in memory. Whole 64-bit words.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// What filters take, and what they may take.
+#[derive(Debug)]
+pub(crate) struct FilterMemory {
+    meter: Arc<Meter>,
+    /// `u64::MAX` for no budget.
+    budget: AtomicU64,
+    /// Held while memory is taken under the budget, so that no two take the same.
+    taking: Mutex<()>,
+}
+
+impl Default for FilterMemory {
+    fn default() -> Self {
+        Self::new(None)
+    }
+}
+
+impl FilterMemory {
+    pub(crate) fn new(budget: Option<u64>) -> Self {
+        let budget = AtomicU64::new(budget.unwrap_or(u64::MAX));
+        Self { meter: Arc::default(), budget, taking: Mutex::new(()) }
+    }
+
+    pub(crate) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// The bytes that resident filters take in whole pages: those of live tables, of tables being
+    /// written, and those that a reader has not let go yet.
+    pub(crate) fn resident(&self) -> u64 {
+        self.meter.bytes()
+    }
+
+    pub(crate) fn budget(&self) -> Option<u64> {
+        Some(self.budget.load(Ordering::Acquire)).filter(|&budget| budget < u64::MAX)
+    }
+
+    pub(crate) fn set_budget(&self, budget: Option<u64>) {
+        let _taking = self.taking.lock();
+        self.budget.store(budget.unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// Until the guard is dropped nobody else takes memory or changes the budget.
+    pub(crate) fn taking(&self) -> MutexGuard<'_, ()> {
+        self.taking.lock()
+    }
+
+    /// Whether a filter that takes `old` bytes may take `new` ones in their place.
+    pub(crate) fn has_room(&self, old: u64, new: u64) -> bool {
+        let others = self.resident().saturating_sub(old);
+        self.budget().is_none_or(|budget| others.saturating_add(new) <= budget)
+    }
+}
+
+/// The memory, in bytes, that a portion of a filter takes at most.
+pub(crate) fn resident_bytes(stored: &StoredFilter, portion: Portion) -> u64 {
+    match portion {
+        Portion::Nothing => 0,
+        Portion::Columns(_) => mapped_bytes(stored.bytes_of(portion)),
+        // As it is read from the file, with its trailer.
+        Portion::Whole => mapped_bytes(stored.bytes_of(portion) + TRAILER_BYTES),
+    }
+}
+
+impl TableFilter {
+    /// What is stored and how much of it is resident; `None` where there is no filter to be had.
+    pub(crate) fn residence(&self) -> Option<(&StoredFilter, Portion)> {
+        match &self.state {
+            FilterState::Active(filter) => Some((filter.stored(), filter.portion())),
+            FilterState::NotResident(stored) => Some((stored, Portion::Nothing)),
+            FilterState::None | FilterState::Degraded(_) => None,
+        }
+    }
+
+    /// What is stored, if nothing is known to be wrong with it.
+    pub(crate) fn sound(&self) -> Option<&StoredFilter> {
+        match &self.state {
+            FilterState::Active(filter) if filter.damage().is_some() => None,
+            _ => self.residence().map(|(stored, _)| stored),
+        }
+    }
+
+    /// The same filter, with none of it resident.
+    pub(crate) fn not_resident(&self) -> Self {
+        self.in_state(match &self.state {
+            FilterState::None => FilterState::None,
+            FilterState::Active(filter) => FilterState::NotResident(*filter.stored()),
+            FilterState::NotResident(stored) => FilterState::NotResident(*stored),
+            FilterState::Degraded(reason) => FilterState::Degraded(reason.clone()),
+        })
+    }
+
+    /// The same filter with less of it resident; with nothing, if there is no memory to move what
+    /// is to stay. No I/O.
+    pub(crate) fn reduced_to(&self, portion: Portion) -> Self {
+        match (&self.state, portion) {
+            (FilterState::Active(filter), Portion::Columns(columns)) => {
+                match filter.narrowed(columns) {
+                    Ok(narrow) => self.in_state(FilterState::Active(narrow)),
+                    Err(_) => self.not_resident(),
+                }
+            }
+            _ => self.not_resident(),
+        }
+    }
+}
+
+impl OpenTable {
+    /// Lets go what the budget has no room for of the filter of a table that was just written: whole,
+    /// for the proof, it may have been more.
+    pub(crate) fn fit_filter(&mut self) {
+        let memory = &self.table.env().filter_memory;
+        let _taking = memory.taking();
+        let Some((stored, has)) = self.filter.residence() else { return };
+        let old = resident_bytes(stored, has);
+        let fits = |portion: &Portion| memory.has_room(old, resident_bytes(stored, *portion));
+        let portion = stored.portions().filter(fits).last().unwrap_or(Portion::Nothing);
+        if portion < has {
+            self.filter = Arc::new(self.filter.reduced_to(portion));
+        }
+    }
+}
+
+impl Table {
+    /// Reads the filter of this table again, proves it good as at opening, and keeps a portion of
+    /// it, not nothing; or says what is wrong with it.
+    pub(crate) fn load_portion(
+        &self,
+        filter: &TableFilter,
+        stored: &StoredFilter,
+        portion: Portion,
+    ) -> Result<Filter, String> {
+        let env = self.env();
+        let source = self.filter_source(filter.meta)?.ok_or("there is none")?;
+        let Portion::Columns(columns) = portion else {
+            return self.read_filter(&source, filter.meta);
+        };
+        let block = FilterBlock {
+            env,
+            checksum: ChecksumAt::new(self.id(), source.place),
+            source,
+            expected: filter.meta.checksum,
+        };
+        let keys = self.meta().keys;
+        let mut damage = None;
+        let meter = env.filter_memory.meter();
+        let loaded = stored.first_columns(columns, meter, |take| {
+            let header = block.read(take).map_err(|reason| {
+                damage = Some(reason);
+                io::Error::other("damaged")
+            })?;
+            let read = StoredFilter::decode(&header, stored.bytes(), keys, &env.secret);
+            if read.as_ref() != Ok(stored) {
+                damage = Some("its header is not what it was".into());
+            }
+            if damage.is_some() { Err(io::Error::other("damaged")) } else { Ok(()) }
+        });
+        loaded.map_err(|error| damage.unwrap_or_else(|| format!("it cannot be held: {error}")))
+    }
+}
+
+/// A filter block that is read in pieces.
+struct FilterBlock<'a> {
+    env: &'a TableEnv,
+    source: FilterSource,
+    checksum: ChecksumAt,
+    /// As the manifest has it.
+    expected: u32,
+}
+
+impl FilterBlock<'_> {
+    /// Reads the whole block, lets `take` have its array, and gives its header; fails unless all of
+    /// it, trailer included, is what the manifest names.
+    fn read(mut self, take: &mut dyn FnMut(&[u8])) -> Result<Vec<u8>, String> {
+        let end = self.source.block.length + TRAILER_BYTES as u64;
+        let mut buffer = vec![0; end.min((PIECE_BYTES + TRAILER_BYTES) as u64) as usize];
+        let (mut header, mut trailer) = (Vec::new(), [0; TRAILER_BYTES]);
+        let mut at = 0;
+        while at < end {
+            // The last piece has the trailer as a whole.
+            let left = end - at;
+            let last = left <= buffer.len() as u64;
+            let length = if last { left as usize } else { PIECE_BYTES };
+            let piece = buffer.get_mut(..length).unwrap_or_default();
+            self.env.ledger.open_reads.count(length as u64);
+            let read = self.source.file.read_exact_at(piece, self.source.block.offset + at);
+            read.map_err(|e| format!("it cannot be read: {e}"))?;
+            let mut array = &*piece;
+            if last && let Some((rest, found)) = array.split_last_chunk() {
+                (array, trailer) = (rest, *found);
+            }
+            self.checksum.update(array);
+            if at == 0 {
+                let (found, rest) =
+                    array.split_at_checked(StoredFilter::HEADER_BYTES).unwrap_or_default();
+                (array, header) = (rest, found.to_vec());
+            }
+            take(array);
+            at += length as u64;
+        }
+        let [block_type, stored @ ..] = trailer;
+        self.checksum.update(&[block_type]);
+        let (stored, computed) = (u32::from_le_bytes(stored), self.checksum.finish());
+        if stored != computed {
+            return Err(format!(
+                "its checksum does not match: {stored:#010x} stored, {computed:#010x} computed"
+            ));
+        }
+        if block_type != BlockType::Filter as u8 || stored != self.expected {
+            return Err("it is not the filter that the manifest names".into());
+        }
+        Ok(header)
+    }
+}
