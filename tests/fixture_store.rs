@@ -119,7 +119,7 @@ fn a_store_of_version_1_is_read_whole() {
     }
 
     let expected = expected();
-    let holds_all = |db: &criba::Db| {
+    let holds_all = |db: &Db| {
         for number in 0..KEYS + 100 {
             let (key, value) = (key(number), db.get(key(number)).unwrap());
             let value = value.as_deref();
