@@ -399,6 +399,11 @@ const FLUSH_EDIT: usize = 111;
 const FILTER: usize = 64;
 const INDEX: usize = 205;
 
+/// The filter of the example, whose arithmetic can be followed by hand.
+fn textbook() -> FilterPolicy {
+    FilterPolicy::classic().with_geometry(29, 7)
+}
+
 fn example(policy: FilterPolicy, dir: &Path) -> Db {
     Options::new().seed(1).background_threads(0).filter(policy).open(dir).unwrap()
 }
@@ -419,7 +424,7 @@ fn contents(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
 fn the_worked_example_is_what_the_library_writes() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
-    let db = example(FilterPolicy::classic(), dir.path());
+    let db = example(textbook(), dir.path());
     write_example(&db);
     db.flush().unwrap();
     for name in ["CURRENT", "000004.sst", "MANIFEST-000002"] {
@@ -429,7 +434,7 @@ fn the_worked_example_is_what_the_library_writes() {
 
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
-    let db = example(FilterPolicy::classic(), dir.path());
+    let db = example(textbook(), dir.path());
     write_example(&db);
     db.close().unwrap();
     assert_example("CURRENT", &file("CURRENT"));
