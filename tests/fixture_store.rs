@@ -1,17 +1,19 @@
 //! A store that an earlier criba wrote, and this one must read: `tests/fixtures/store-v1`.
 //!
-//! It was left open, as a crash leaves it: tables on L0 and below, tombstones, and changes that are
-//! in the log only. It must never be made again while its version is supported, or the test shows
-//! nothing. [`make_fixture`] made it:
+//! It was left open, as a crash leaves it: tables on L0 and below, with filters of each kind and without,
+//! tombstones, and changes that are in the log only. The format of version 1 was last changed before
+//! the first release, 0.1.0, and the store was made anew then. From 0.1.0 on it must never be made again
+//! while its version is supported, or the test shows nothing. [`make_fixture`] made it:
 //!
 //! ```text
 //! cargo test --test fixture_store make_fixture -- --ignored --nocapture
 //! ```
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use criba::{Batch, Durability, Options};
+use criba::{Batch, Db, Durability, FilterInfo, FilterKind, FilterPolicy, KeyHash, Options};
 
 /// The changes made, one by one.
 const CHANGES: u64 = 2400;
@@ -48,25 +50,25 @@ fn expected() -> BTreeMap<Vec<u8>, Vec<u8>> {
 
 /// The files as they were committed: name, length, CRC-32.
 const FILES: &[(&str, usize, u32)] = &[
-    ("000103.sst", 2632, 0x12e2_139a),
-    ("000104.sst", 3344, 0x471f_6701),
-    ("000105.sst", 2680, 0x967d_57db),
-    ("000117.sst", 2695, 0xec6b_f95f),
-    ("000121.sst", 3272, 0x1f67_5a29),
-    ("000122.sst", 3200, 0x487e_56f2),
-    ("000123.sst", 3272, 0x3b40_5af5),
-    ("000125.sst", 3816, 0xd2ce_762b),
-    ("000126.sst", 2592, 0xee58_8b5d),
-    ("000128.sst", 2584, 0xdc57_d009),
-    ("000129.sst", 2584, 0x6e4c_8d06),
-    ("000130.sst", 530, 0x1a9e_50b0),
-    ("000132.sst", 3216, 0x0c03_4d13),
-    ("000134.sst", 1857, 0x834a_21fc),
-    ("000135.log", 637, 0x38cd_89d6),
-    ("000136.sst", 1793, 0xb591_e433),
-    ("CURRENT", 33, 0xc67f_2631),
+    ("000013.sst", 2583, 0xa7d3_a807),
+    ("000014.sst", 2680, 0x3438_70d7),
+    ("000015.sst", 2696, 0x2449_22ff),
+    ("000016.sst", 3736, 0x97c6_e017),
+    ("000017.sst", 1346, 0x5c53_ecaf),
+    ("000019.sst", 6053, 0x7407_35e8),
+    ("000021.sst", 4566, 0x2913_9130),
+    ("000023.sst", 2337, 0xbf69_e843),
+    ("000027.sst", 6141, 0xe63a_7666),
+    ("000029.sst", 4495, 0x3a17_6d88),
+    ("000033.sst", 4232, 0x1a57_6bf0),
+    ("000035.sst", 4098, 0x0b8c_9c9b),
+    ("000039.sst", 3144, 0x4a0e_e63d),
+    ("000041.sst", 4781, 0x4f45_5ce7),
+    ("000042.log", 3946, 0x019f_63e0),
+    ("000043.sst", 6093, 0xc193_44ea),
+    ("CURRENT", 33, 0x6ef1_ff1a),
     ("LOCK", 0, 0x0000_0000),
-    ("MANIFEST-000002", 13641, 0x1bbf_8589),
+    ("MANIFEST-000037", 1905, 0x1230_cd27),
 ];
 
 fn files_of(dir: &Path) -> Vec<(String, usize, u32)> {
@@ -106,9 +108,18 @@ fn a_store_of_version_1_is_read_whole() {
     assert!(levels.iter().filter(|&&level| level == 0).count() > 1, "{levels:?}");
     assert!(levels.iter().filter(|&&level| level > 0).count() > 1, "{levels:?}");
     assert!(db.tables().iter().any(|table| table.tombstones > 0));
+    let filters: Vec<_> = db.tables().iter().map(|table| kind_and_hash(&table.filter)).collect();
+    for expected in [
+        Some((FilterKind::Bloom, KeyHash::MurmurHash2)),
+        Some((FilterKind::Blocked, KeyHash::SipHash13)),
+        Some((FilterKind::Ribbon, KeyHash::SipHash13)),
+        None,
+    ] {
+        assert!(filters.contains(&expected), "no {expected:?} among {filters:?}");
+    }
 
     let expected = expected();
-    let holds_all = |db: &criba::Db| {
+    let holds_all = |db: &Db| {
         for number in 0..KEYS + 100 {
             let (key, value) = (key(number), db.get(key(number)).unwrap());
             let value = value.as_deref();
@@ -137,17 +148,50 @@ fn a_store_of_version_1_is_read_whole() {
 #[ignore = "makes the fixture anew, which only a new version of the format calls for"]
 fn make_fixture() {
     assert!(!fixture().exists(), "it is there already, and must stay as it is");
-    let db = Options::new()
-        .seed(1)
-        .background_threads(0)
-        .memtable_bytes(9 << 10)
-        .table_bytes(2 << 10)
-        .block_bytes(1 << 10)
-        .level_base_bytes(1 << 10)
-        .l0_compaction_tables(5)
-        .open(fixture())
-        .unwrap();
-    for first in (0..CHANGES).step_by(3) {
+    // The first half is merged as it comes; then tables of other kinds are left to lie on L0.
+    let small = || {
+        Options::new()
+            .seed(1)
+            .background_threads(0)
+            .memtable_bytes(20 << 10)
+            .table_bytes(2 << 10)
+            .block_bytes(1 << 10)
+            .level_base_bytes(1 << 10)
+            .l0_compaction_tables(5)
+    };
+    let unmerged = |policy| small().filter(policy).auto_compaction(false);
+    let quarter = CHANGES / 4;
+    let db = small().filter(FilterPolicy::classic()).open(fixture()).unwrap();
+    write(&db, 0..2 * quarter);
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = unmerged(FilterPolicy::default()).open(fixture()).unwrap();
+    write(&db, 2 * quarter..2 * quarter + 300);
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = unmerged(FilterPolicy::none()).open(fixture()).unwrap();
+    write(&db, 2 * quarter + 300..3 * quarter);
+    db.flush().unwrap();
+    db.close().unwrap();
+    // Columns and a half, so that some segments are wide.
+    let db = unmerged(FilterPolicy::compact().with_bits_per_key(9.4)).open(fixture()).unwrap();
+    write(&db, 3 * quarter..CHANGES);
+    for table in db.tables() {
+        println!(
+            "{} on level {}: {} entries, {:?}",
+            table.id, table.level, table.entries, table.filter
+        );
+    }
+    for (name, length, sum) in files_of(&fixture()) {
+        println!("    ({name:?}, {length}, {sum:#010x}),");
+    }
+    // Never closed: the log keeps what is not in tables, without an end record.
+    std::mem::forget(db);
+}
+
+/// Makes some of the changes, three in a batch.
+fn write(db: &Db, changes: Range<u64>) {
+    for first in changes.step_by(3) {
         let mut batch = Batch::new();
         for number in first..first + 3 {
             match change(number) {
@@ -159,12 +203,12 @@ fn make_fixture() {
             if first.is_multiple_of(8) { Durability::Synced } else { Durability::Buffered };
         db.write_with(batch, durability).unwrap();
     }
-    for table in db.tables() {
-        println!("{} on level {}: {} entries", table.id, table.level, table.entries);
+}
+
+fn kind_and_hash(filter: &FilterInfo) -> Option<(FilterKind, KeyHash)> {
+    match filter {
+        FilterInfo::Active { kind, hash, .. } => Some((*kind, *hash)),
+        FilterInfo::None => None,
+        other => panic!("{other:?}"),
     }
-    for (name, length, sum) in files_of(&fixture()) {
-        println!("    ({name:?}, {length}, {sum:#010x}),");
-    }
-    // Never closed: the log keeps what is not in tables, without an end record.
-    std::mem::forget(db);
 }

@@ -134,6 +134,8 @@ class Manifest:
             self.tables[record.id] = (level, record)
         for table, record in filters:
             need(table in self.tables, "a table that gets a filter")
+            old, new = self.tables[table][1].filter.generation, record.generation
+            need(old < new <= 2**61, "generations that ascend")
             self.tables[table][1].filter = record
 
 
@@ -160,9 +162,11 @@ class Filter:
         version, self.kind, self.hash, _ = struct.unpack("<HBBI", contents[8:16])
         self.salt, fingerprint, count, self.m = struct.unpack("<4Q", contents[16:48])
         self.k, _, rate, self.wide = struct.unpack("<IIdQ", contents[48:72])
+        self.extractor, self.prefixes = struct.unpack("<QQ", contents[72:88])
         need(version == 1, "a filter of version 1")
         need(count == keys, "a filter of as many keys as the table")
         need(0 <= rate <= 1, "a sound rate")
+        need(self.prefixes <= (keys if self.extractor else 0), "a sound number of prefixes")
         self.key, self.array = key, contents[128:]
         if self.hash == 2:
             need((self.salt, fingerprint) == (0, 0), "no salt and no key for MurmurHash2")
@@ -188,6 +192,24 @@ class Filter:
         if self.hash == 2:
             return self.holds(murmur_hash_64a(key, 0))
         return self.key is None or self.holds(mix64(sip_hash_1_3(self.key, key) ^ self.salt))
+
+    def prefix_of(self, key):
+        """The prefix of a key under the filter's extractor; None if it has none, or that is unknown."""
+        rule, parameter = self.extractor % 256, self.extractor >> 8
+        if rule == 1:
+            return key[:parameter] if len(key) >= parameter else None
+        if rule == 2 and bytes([parameter]) in key:
+            return key[: key.index(parameter) + 1]
+        return None
+
+    def may_contain_prefix(self, prefix):
+        if self.hash == 2:
+            return self.holds(murmur_hash_64a(prefix, GOLDEN))
+        if self.key is None:
+            return True
+        halves = (sip_hash_1_3(self.key, b"criba: prefixes, " + n) for n in (b"first", b"second"))
+        key = struct.pack("<QQ", *halves)
+        return self.holds(mix64(sip_hash_1_3(key, prefix) ^ self.salt))
 
     def bit(self, i):
         return self.array[i // 8] >> (i % 8) & 1
@@ -322,9 +344,12 @@ class Table:
             self.filters.append(Filter(self.block(self.filter, FILTER), self.keys, self.key))
             within = self.file[self.index[0] - 4 : self.index[0]]
         record = self.record.filter if self.record is not None else None
+        self.in_force = self.filters[-1] if self.filters else None
         if record is None:
             return
-        if record.generation > 0:
+        if record.generation > 0 and record.length == 0:
+            self.in_force = None
+        elif record.generation > 0:
             name = f"{self.id:06}-{record.generation:04}.flt"
             with open(os.path.join(directory, name), "rb") as file:
                 block = file.read()
@@ -332,7 +357,8 @@ class Table:
             need(checksum(self.id, record.generation, block[:-4]) == record.checksum, f"a sound {name}")
             need(block[-4:] == record.checksum.to_bytes(4, "little"), f"the checksum of {name}")
             need(len(block) == record.length + 5, f"the length of {name}")
-            self.filters.append(Filter(block[:-5], self.keys, self.key))
+            self.in_force = Filter(block[:-5], self.keys, self.key)
+            self.filters.append(self.in_force)
         elif within is None:
             need((record.length, record.checksum) == (0, 0), "no filter, as in the manifest")
         else:
@@ -341,7 +367,7 @@ class Table:
 
     def may_contain(self, key):
         """The verdict of the filter in force."""
-        return not self.filters or self.filters[-1].may_contain(key)
+        return self.in_force is None or self.in_force.may_contain(key)
 
     def block_entries(self, handle):
         """The entries of one data block: key, sequence number, kind, value."""
@@ -369,6 +395,7 @@ class Table:
     def all_entries(self):
         """Every entry, with all that the index and the properties say of them verified."""
         before, last_key, total = None, None, [0] * 5
+        prefixes = [set() for _ in self.filters]
         seqs = []
         for number, handle in enumerate(self.data):
             first = True
@@ -388,14 +415,21 @@ class Table:
                 if last_key is None:
                     need(key == self.smallest, "the smallest key first")
                 if key != last_key:
-                    knows = all(f.may_contain(key) for f in self.filters)
-                    need(knows, "filters that know their keys")
+                    for known, held in zip(self.filters, prefixes):
+                        need(known.may_contain(key), "a filter that knows its keys")
+                        prefix = known.prefix_of(key)
+                        if prefix is not None and prefix not in held:
+                            need(known.may_contain_prefix(prefix), "a filter that knows its prefixes")
+                            held.add(prefix)
                 last_key = key
                 yield key, seq, kind, value
         said = [self.entries, self.tombstones, self.keys, self.key_bytes, self.value_bytes]
         need(total == said, f"properties {said}, not {total}")
         need((min(seqs), max(seqs)) == (self.oldest, self.newest), "the sequence numbers promised")
         need(last_key == self.largest, "the largest key last")
+        for known, held in zip(self.filters, prefixes):
+            if known.extractor % 256 in (0, 1, 2):
+                need(len(held) == known.prefixes, "as many prefixes as the filter says")
 
 
 def ascending(items):
