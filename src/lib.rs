@@ -64,7 +64,7 @@ mod codec;
 mod compaction;
 mod db;
 mod error;
-mod filter;
+pub mod filter;
 mod inspect;
 mod iter;
 mod key;

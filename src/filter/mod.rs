@@ -7,18 +7,23 @@
 //! The seam is [`kind::Kind`], a row of the table of kinds. A hash is 64 bits whatever it came from
 //! ([`hash`]); the header around a kind's array says which kind, hash and shape it has ([`section`]).
 
+mod band;
 mod blocked;
 mod bloom;
 mod hash;
 mod kind;
 mod policy;
+#[cfg(test)]
+mod rates;
 mod ribbon;
 mod section;
+mod set;
 mod simd;
 
 pub use hash::KeyHash;
 pub use kind::{FilterKind, Geometry};
 pub use policy::{Allocation, FilterPolicy};
+pub use set::HashFilter;
 
 pub(crate) use hash::{HashKey, LookupHash, mix};
 pub(crate) use policy::Recipe;

@@ -4,6 +4,8 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod blocked;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod ribbon;
 
 /// A way through the same arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +67,13 @@ pub(super) mod forced {
 
     pub(super) fn path() -> Option<Path> {
         FORCED.get()
+    }
+
+    /// Calls `f` on the plain path.
+    pub(in crate::filter) fn on_scalar(f: impl FnOnce()) {
+        FORCED.set(Some(Path::Scalar));
+        f();
+        FORCED.set(None);
     }
 
     /// Calls `f` once for each path that this machine has, which all of this thread's filters take
