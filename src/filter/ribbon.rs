@@ -192,14 +192,16 @@ pub(super) struct Question {
 #[inline]
 pub(super) fn question(geometry: &Geometry, hash: u64) -> Question {
     let (s, c) = equation(geometry, hash);
-    let (segment, offset) = ((s / 64) as u64, (s % 64) as u32);
+    let segment = (s / 64) as u64;
     let first = segment_start(geometry, segment);
+    // Shifts take their counts mod 64: these are s and 63 − s.
+    let (low, high) = (c.wrapping_shl(s as u32), (c >> 1).wrapping_shr(!s as u32));
     Question {
         first,
         second: first + geometry.k as usize + usize::from(segment < geometry.wide),
         columns: geometry.k as usize + usize::from(segment + 1 < geometry.wide),
-        low: c << offset,
-        high: c >> 1 >> (63 - offset),
+        low,
+        high,
     }
 }
 

@@ -7,6 +7,10 @@ pub(super) mod blocked;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod ribbon;
 
+/// A probe before it is known that the processor has its instructions.
+#[cfg(target_arch = "x86_64")]
+type Unproved = unsafe fn(&super::kind::Geometry, &[u8], u64) -> bool;
+
 /// A way through the same arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Path {
@@ -33,6 +37,7 @@ impl Path {
             Self::Avx512 => {
                 Self::Avx2.is_here()
                     && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vpopcntdq")
             }
         }
