@@ -1,71 +1,221 @@
-//! Filters on their own: how long it takes to write a table with and without one, and to ask it.
+//! The three kinds of filter beside the best of other crates, fed the same hashes in one run.
 //!
-//! `cargo bench --bench filters`. Times are this machine's; compare them within one run.
+//! `cargo bench --bench filters [-- KEYS …]`, of 100,000 and 1,000,000 keys if none are given.
+//!
+//! Each filter is built, then asked for absent and for present hashes, as many as it has keys, each
+//! probe independent of the others; a probe's time is the median over chunks, so short that most of them
+//! are not interrupted. A round does this with every filter in turn; the times are medians
+//! over the rounds, and the ratios medians of the ratios within a round, so that what else the machine
+//! does meanwhile falls on both sides alike. Hashes are made beforehand and their copying is not timed.
 
+use std::collections::HashSet;
 use std::hint::black_box;
+use std::time::Instant;
 
-use criba::{Db, FilterPolicy, Options, TableFile};
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criba::FilterKind;
+use criba::filter::HashFilter;
+use xorf::Filter as _;
 
-const KEYS: u64 = 100_000;
+const ROUNDS: usize = 21;
+const CHUNK: usize = 10_000;
 
-fn key(i: u64) -> String {
-    format!("user{:012}", i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20)
+/// SplitMix64's i-th output: distinct, and even in all bits.
+fn hash(i: u64) -> u64 {
+    let mut z = i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
 }
 
-fn store(dir: &std::path::Path, filter: FilterPolicy) -> criba::Result<Db> {
-    let db = Options::new().filter(filter).background_threads(0).open(dir)?;
-    for i in 0..KEYS {
-        db.put(key(i), "value")?;
-    }
-    Ok(db)
+/// One filter in one round: nanoseconds a key, and what it is like.
+#[derive(Clone, Copy)]
+struct Lap {
+    build: f64,
+    absent: f64,
+    present: f64,
+    bits: f64,
+    rate: f64,
 }
 
-/// The flush of a memtable: entries in, a synced table with its filter out.
-fn flush(c: &mut Criterion) {
-    let mut group = c.benchmark_group("flush");
-    group.sample_size(10).throughput(Throughput::Elements(KEYS));
-    for (name, filter) in [
-        ("no filter", FilterPolicy::none()),
-        ("bloom at 1 %", FilterPolicy::rate(0.01)),
-        ("bloom at 0.01 %", FilterPolicy::rate(0.0001)),
-    ] {
-        group.bench_function(name, |b| {
-            b.iter_batched(
-                || {
-                    let dir = tempfile::tempdir().expect("a directory");
-                    let db = store(dir.path(), filter).expect("a store");
-                    (dir, db)
-                },
-                |(dir, db)| {
-                    db.flush().expect("a real disk");
-                    (dir, db)
-                },
-                BatchSize::PerIteration,
-            );
+struct Hashes {
+    keys: Vec<u64>,
+    absent: Vec<u64>,
+}
+
+/// Times a build, and the probes of what was built.
+fn lap<F>(
+    hashes: &Hashes,
+    build: impl FnOnce(Vec<u64>) -> F,
+    bytes: impl FnOnce(&F) -> usize,
+    contains: impl Fn(&F, u64) -> bool,
+) -> Lap {
+    let n = hashes.keys.len() as f64;
+    let keys = hashes.keys.clone();
+    let start = Instant::now();
+    let filter = black_box(build(keys));
+    let build = start.elapsed().as_secs_f64();
+    let ask = |hashes: &[u64]| {
+        let mut passed = 0;
+        let chunks = hashes.chunks(CHUNK).map(|chunk| {
+            let start = Instant::now();
+            passed += black_box(chunk.iter().filter(|&&hash| contains(&filter, hash)).count());
+            1e9 * start.elapsed().as_secs_f64() / chunk.len() as f64
         });
+        (median(chunks), passed)
+    };
+    ask(&hashes.absent[..hashes.absent.len() / 4]); // warm
+    let (absent, mistaken) = ask(&hashes.absent);
+    let (present, found) = ask(&hashes.keys);
+    assert_eq!(found, hashes.keys.len(), "a key was denied");
+    Lap {
+        build: 1e9 * build / n,
+        absent,
+        present,
+        bits: 8.0 * bytes(&filter) as f64 / n,
+        rate: mistaken as f64 / hashes.absent.len() as f64,
     }
-    group.finish();
 }
 
-/// One filter asked for absent and present keys, hashing included.
-fn probe(c: &mut Criterion) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let db = store(dir.path(), FilterPolicy::rate(0.01)).expect("a store");
-    db.flush().expect("a real disk");
-    let id = db.tables()[0].id;
-    let table = TableFile::open(dir.path().join(format!("{id:06}.sst"))).expect("a sound table");
-    let mut group = c.benchmark_group("probe");
-    group.throughput(Throughput::Elements(1));
-    for (name, first) in [("present", 0), ("absent", KEYS)] {
-        let keys: Vec<_> = (first..first + KEYS).map(key).collect();
-        let mut next = keys.iter().cycle();
-        group.bench_function(name, |b| {
-            b.iter(|| black_box(table.verdict(next.next().expect("a cycle"))));
-        });
-    }
-    group.finish();
+type Contender = (&'static str, Box<dyn Fn(&Hashes) -> Lap>);
+
+fn ours(kind: FilterKind, bits: f64) -> Box<dyn Fn(&Hashes) -> Lap> {
+    Box::new(move |hashes| {
+        lap(
+            hashes,
+            |keys| HashFilter::build(kind, bits, keys),
+            |filter| (filter.bits_per_key() * hashes.keys.len() as f64 / 8.0) as usize,
+            HashFilter::may_contain,
+        )
+    })
 }
 
-criterion_group!(benches, flush, probe);
-criterion_main!(benches);
+fn contenders() -> Vec<Contender> {
+    vec![
+        ("bloom", ours(FilterKind::Bloom, 9.585)),
+        ("blocked", ours(FilterKind::Blocked, 10.0)),
+        ("ribbon", ours(FilterKind::Ribbon, 7.75)),
+        (
+            "sbbf-rs-safe",
+            Box::new(|hashes| {
+                lap(
+                    hashes,
+                    |keys| {
+                        let mut filter = sbbf_rs_safe::Filter::new(10, keys.len());
+                        for hash in keys {
+                            filter.insert_hash(hash);
+                        }
+                        filter
+                    },
+                    |filter| filter.as_bytes().len(),
+                    sbbf_rs_safe::Filter::contains_hash,
+                )
+            }),
+        ),
+        (
+            "BinaryFuse8",
+            Box::new(|hashes| {
+                lap(
+                    hashes,
+                    |keys| xorf::BinaryFuse8::try_from(keys).expect("distinct hashes"),
+                    |filter| filter.fingerprints.len(),
+                    |filter, hash| filter.contains(&hash),
+                )
+            }),
+        ),
+        (
+            "fastbloom",
+            Box::new(|hashes| {
+                lap(
+                    hashes,
+                    |keys| {
+                        let mut filter = fastbloom::BloomFilter::with_num_bits(
+                            (keys.len() as f64 * 9.585) as usize,
+                        )
+                        .seed(&1)
+                        .expected_items(keys.len());
+                        for hash in keys {
+                            filter.insert_hash(hash);
+                        }
+                        filter
+                    },
+                    |filter| filter.num_bits() / 8,
+                    fastbloom::BloomFilter::contains_hash,
+                )
+            }),
+        ),
+        (
+            "HashSet<u64>",
+            Box::new(|hashes| {
+                lap(
+                    hashes,
+                    HashSet::from_iter,
+                    // A slot is a key and a byte; seven eighths of a power of two may be filled.
+                    |set: &HashSet<u64>| (set.capacity() * 8 / 7).next_power_of_two() * 9,
+                    |set, hash| set.contains(&hash),
+                )
+            }),
+        ),
+    ]
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn run(keys: usize) {
+    let hashes = Hashes {
+        keys: (0..keys as u64).map(hash).collect(),
+        absent: (0..keys.max(1_000_000) as u64).map(|i| hash(i | 1 << 40)).collect(),
+    };
+    let contenders = contenders();
+    let rounds: Vec<Vec<Lap>> = (0..ROUNDS)
+        .map(|_| contenders.iter().map(|(_, contender)| contender(&hashes)).collect())
+        .collect();
+    println!("\n{keys} keys, medians of {ROUNDS} rounds; times in ns");
+    println!(
+        "{:<14}{:>10}{:>10}{:>12}{:>14}{:>15}",
+        "", "bits/key", "FPR %", "build/key", "absent probe", "present probe"
+    );
+    for (at, (name, _)) in contenders.iter().enumerate() {
+        let laps = || rounds.iter().map(|round| round[at]);
+        println!(
+            "{name:<14}{:>10.2}{:>10.3}{:>12.2}{:>14.2}{:>15.2}",
+            laps().next().map_or(0.0, |lap| lap.bits),
+            100.0 * median(laps().map(|lap| lap.rate)),
+            median(laps().map(|lap| lap.build)),
+            median(laps().map(|lap| lap.absent)),
+            median(laps().map(|lap| lap.present)),
+        );
+    }
+    let index = |name| contenders.iter().position(|(known, _)| *known == name).expect("known");
+    let said = |what: &str, value: f64, most: f64| {
+        let verdict = if value <= most { "holds" } else { "MISSED" };
+        println!("  {what:<46}{value:>8.3} of {most:<6} {verdict}");
+    };
+    let rate = |name| 100.0 * rounds[0][index(name)].rate;
+    let ratio = |ours, theirs, of: fn(&Lap) -> f64| {
+        let (ours, theirs) = (index(ours), index(theirs));
+        median(rounds.iter().map(|round| of(&round[ours]) / of(&round[theirs])))
+    };
+    // The scatter of a count of false positives, three deviations, is allowed for.
+    let scatter = |rate: f64| rate + 3.0 * (rate * 100.0 / hashes.absent.len() as f64).sqrt();
+    said("bloom: FPR % at 9.585 bits", rate("bloom"), scatter(1.004));
+    said("blocked: FPR % at 10 bits", rate("blocked"), 1.1);
+    said("ribbon: FPR % at 7.75 bits", rate("ribbon"), 0.8);
+    let pairs: [(&str, &str, f64); 2] =
+        [("blocked", "sbbf-rs-safe", 1.5), ("ribbon", "BinaryFuse8", 2.0)];
+    for (ours, theirs, most) in pairs {
+        let absent = ratio(ours, theirs, |lap| lap.absent);
+        said(&format!("{ours}: absent probe / {theirs}"), absent, 1.0);
+        said(&format!("{ours}: build / {theirs}"), ratio(ours, theirs, |lap| lap.build), most);
+    }
+}
+
+fn main() {
+    let asked: Vec<usize> = std::env::args().filter_map(|word| word.parse().ok()).collect();
+    for keys in if asked.is_empty() { vec![100_000, 1_000_000] } else { asked } {
+        run(keys);
+    }
+}

@@ -117,6 +117,7 @@
 // (`hash`); the header around a kind's array says which kind, hash and shape it has (`section`).
 
 mod alone;
+mod band;
 mod blocked;
 mod bloom;
 mod hash;
@@ -124,8 +125,11 @@ mod kind;
 mod narrow;
 mod policy;
 mod ration;
+#[cfg(test)]
+mod rates;
 mod ribbon;
 mod section;
+mod set;
 mod simd;
 
 pub use alone::{
@@ -134,6 +138,7 @@ pub use alone::{
 pub use hash::KeyHash;
 pub use kind::{FilterKind, Geometry};
 pub use policy::{Allocation, FilterPolicy};
+pub use set::HashFilter;
 
 pub(crate) use hash::{GOLDEN, HashKey, LookupHash, fast_range, mix};
 pub(crate) use narrow::{Portion, StoredFilter};

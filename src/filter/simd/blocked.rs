@@ -6,40 +6,46 @@ use std::arch::x86_64::{
     _mm256_add_epi64, _mm256_and_si256, _mm256_loadu_si256, _mm256_set1_epi64x, _mm256_setr_epi64x,
     _mm256_sllv_epi64, _mm256_srlv_epi64, _mm256_testc_si256, _mm512_loadu_si512,
     _mm512_rolv_epi64, _mm512_set1_epi64, _mm512_setr_epi64, _mm512_srlv_epi64,
-    _mm512_testn_epi64_mask,
+    _mm512_test_epi64_mask,
 };
 
 use super::super::blocked::{BLOCK_BYTES, insert_all, place};
 use super::super::kind::{Geometry, Probe};
-use super::Path;
+use super::{Path, Unproved};
 
 pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
-    match path {
-        Path::Scalar => None,
-        // SAFETY: `Path::best` gives a path only where the processor has its instructions.
-        Path::Avx2 => Some(|geometry, array, hash| unsafe { avx2(geometry, array, hash) }),
-        // SAFETY: as above.
-        Path::Avx512 => Some(|geometry, array, hash| unsafe { avx512(geometry, array, hash) }),
-    }
+    let probe = match path {
+        Path::Scalar => return None,
+        Path::Avx2 => avx2 as Unproved,
+        Path::Avx512 => avx512 as Unproved,
+    };
+    // SAFETY: the two types differ in `unsafe` alone, which is there because the processor might not have
+    // the instructions; `Path::best` gives a path only where it has. Not a function around it, for a
+    // probe takes a few nanoseconds.
+    Some(unsafe { std::mem::transmute::<Unproved, Probe>(probe) })
 }
 
-#[target_feature(enable = "avx512f")]
+#[target_feature(enable = "avx512f,avx512dq,bmi2")]
 fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     let (start, product) = place(geometry, hash);
-    let Some(block) = array.get(start..start + BLOCK_BYTES) else { return true };
+    if start + BLOCK_BYTES > array.len() {
+        return true;
+    }
     let shifts = _mm512_setr_epi64(16, 22, 28, 34, 40, 46, 52, 58);
     // A rotation takes its count mod 64, which spares the masking to six bits.
     let counts = _mm512_srlv_epi64(_mm512_set1_epi64(product as i64), shifts);
     let bits = _mm512_rolv_epi64(_mm512_set1_epi64(1), counts);
-    // SAFETY: the slice is 64 bytes long, which is what is read; the load needs no alignment.
-    let block = unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
-    _mm512_testn_epi64_mask(block, bits) == 0
+    // SAFETY: the 64 bytes from `start` on are read, and the array has them; the load needs no alignment.
+    let block = unsafe { _mm512_loadu_si512(array.as_ptr().add(start).cast()) };
+    _mm512_test_epi64_mask(block, bits) == 0xff
 }
 
 #[target_feature(enable = "avx2")]
 fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     let (start, product) = place(geometry, hash);
-    let Some(block) = array.get(start..start + BLOCK_BYTES) else { return true };
+    if start + BLOCK_BYTES > array.len() {
+        return true;
+    }
     let product = _mm256_set1_epi64x(product as i64);
     let (one, six_bits) = (_mm256_set1_epi64x(1), _mm256_set1_epi64x(63));
     let first = _mm256_setr_epi64x(16, 22, 28, 34);
@@ -47,10 +53,10 @@ fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     let bits_of = |shifts| {
         _mm256_sllv_epi64(one, _mm256_and_si256(_mm256_srlv_epi64(product, shifts), six_bits))
     };
-    // SAFETY: the slice is 64 bytes long, and its two halves of 32 bytes are read; the loads need no
-    // alignment.
+    // SAFETY: the two halves of the 64 bytes from `start` on are read, and the array has them; the loads
+    // need no alignment.
     let (low, high) = unsafe {
-        let half = block.as_ptr().cast();
+        let half = array.as_ptr().add(start).cast();
         (_mm256_loadu_si256(half), _mm256_loadu_si256(half.add(1)))
     };
     // `testc` is 1 if the first has all bits of the second.

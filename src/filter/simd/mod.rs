@@ -4,6 +4,12 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod blocked;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod ribbon;
+
+/// A probe before it is known that the processor has its instructions.
+#[cfg(target_arch = "x86_64")]
+type Unproved = unsafe fn(&super::kind::Geometry, &[u8], u64) -> bool;
 
 /// A way through the same arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +37,7 @@ impl Path {
             Self::Avx512 => {
                 Self::Avx2.is_here()
                     && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vpopcntdq")
             }
         }
@@ -65,6 +72,13 @@ pub(super) mod forced {
 
     pub(super) fn path() -> Option<Path> {
         FORCED.get()
+    }
+
+    /// Calls `f` on the plain path.
+    pub(in crate::filter) fn on_scalar(f: impl FnOnce()) {
+        FORCED.set(Some(Path::Scalar));
+        f();
+        FORCED.set(None);
     }
 
     /// Calls `f` once for each path that this machine has, which all of this thread's filters take

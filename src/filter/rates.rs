@@ -1,0 +1,197 @@
+//! Delivered is predicted: every kind, from one key to millions, 2 to 20 bits a key, both sides.
+//!
+//! The full form, `cargo test --lib --release filter::rates -- --ignored --nocapture`, takes each whole
+//! number of bits and ten million keys too.
+
+use super::kind::FilterKind;
+use super::section::{FilterPlace, build};
+use super::set::HashFilter;
+use super::{FilterPolicy, HashKey, KeyHash, mix};
+
+const SIZES: [u64; 10] = [1, 2, 5, 10, 50, 100, 1_000, 10_000, 100_000, 1_000_000];
+/// Below this many keys one filter says little about the next, and many are averaged.
+const AVERAGED_BELOW: u64 = 10_000;
+const SALTS: u64 = 1_000;
+/// 99.9 % for all cells of a test together, both sides: for 300 cells 1 in 600,000 for each side.
+const DEVIATIONS: f64 = 4.9;
+
+/// The i-th of a sequence of distinct hashes; the first 2^40 are for keys.
+fn hash(salt: u64, i: u64) -> u64 {
+    mix(mix(salt).wrapping_add(i))
+}
+const ABSENT: u64 = 1 << 40;
+
+/// What came through, and what was predicted to.
+struct Cell {
+    probes: u64,
+    passed: f64,
+    expected: f64,
+    /// The variance between filters of what came through beyond the prediction.
+    spread: f64,
+}
+
+impl Cell {
+    /// Asks at least `100/p` absent hashes, but not more than `most`.
+    fn measure(kind: FilterKind, keys: u64, bits: f64, most: u64) -> Self {
+        let salts = if keys < AVERAGED_BELOW { SALTS } else { 1 };
+        let filter_of = |salt| {
+            let hashes = (0..keys).map(|i| hash(salt, i)).collect();
+            HashFilter::build(kind, bits, hashes)
+        };
+        let pilot = (0..salts.min(20)).map(|salt| filter_of(salt).predicted_rate()).sum::<f64>();
+        let rate = pilot / salts.min(20) as f64;
+        let each = ((130.0 / rate).min(most as f64) / salts as f64).ceil() as u64;
+        let mut cell = Self { probes: salts * each, passed: 0.0, expected: 0.0, spread: 0.0 };
+        for salt in 0..salts {
+            let filter = filter_of(salt);
+            let passed =
+                (0..each).filter(|i| filter.may_contain(hash(salt, ABSENT + i))).count() as f64;
+            let expected = each as f64 * filter.predicted_rate();
+            cell.passed += passed;
+            cell.expected += expected;
+            cell.spread += (passed - expected).powi(2);
+        }
+        cell
+    }
+
+    /// How far off in standard deviations: the signed root of the deviance of a Poisson count, whose
+    /// tails are right for small counts too, over the spread between filters where that is larger.
+    fn deviations(&self) -> f64 {
+        let (x, mean) = (self.passed, self.expected);
+        let log = if x > 0.0 { x * (x / mean).ln() } else { 0.0 };
+        let deviance = (2.0 * (log - x + mean)).max(0.0).sqrt() * (x - mean).signum();
+        deviance / (self.spread / mean).sqrt().max(1.0)
+    }
+}
+
+fn delivered_is_predicted(kind: FilterKind, sizes: &[u64], bits: &[f64], most: u64) {
+    let (mut cells, mut rare, mut probes, mut worst) = (0, 0, 0, 0.0_f64);
+    let mut wrong = Vec::new();
+    for &keys in sizes {
+        for &bits in bits {
+            let cell = Cell::measure(kind, keys, bits, most);
+            let off = cell.deviations();
+            cells += 1;
+            probes += cell.probes;
+            rare += u32::from(cell.expected < 100.0);
+            worst = if off.abs() > worst.abs() { off } else { worst };
+            if off.abs() > DEVIATIONS {
+                let Cell { passed, expected, probes, .. } = cell;
+                wrong.push(format!(
+                    "{keys} keys at {bits} bits: {passed} of {probes} passed, {expected:.1} predicted, {off:.1} σ"
+                ));
+            }
+        }
+    }
+    println!(
+        "{kind}: {cells} cells ({rare} too rare to be seen from below), {probes} absent probes, worst {worst:.2} σ of {DEVIATIONS}"
+    );
+    assert!(wrong.is_empty(), "{kind}:\n{}", wrong.join("\n"));
+}
+
+/// Thinned to six of the nineteen numbers of bits.
+const SOME_BITS: [f64; 6] = [2.0, 4.5, 7.75, 10.0, 14.0, 20.0];
+
+#[test]
+fn bloom_delivers_what_it_predicts() {
+    delivered_is_predicted(FilterKind::Bloom, &SIZES, &SOME_BITS, 20_000_000);
+}
+
+#[test]
+fn blocked_delivers_what_it_predicts() {
+    delivered_is_predicted(FilterKind::Blocked, &SIZES, &SOME_BITS, 20_000_000);
+}
+
+#[test]
+fn ribbon_delivers_what_it_predicts() {
+    delivered_is_predicted(FilterKind::Ribbon, &SIZES, &SOME_BITS, 60_000_000);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn every_kind_delivers_what_it_predicts_in_full() {
+    let bits: Vec<f64> = (2..=20).map(f64::from).collect();
+    let sizes: Vec<u64> = SIZES.into_iter().chain([10_000_000]).collect();
+    for kind in FilterKind::ALL {
+        delivered_is_predicted(kind, &sizes, &bits, 200_000_000);
+    }
+}
+
+/// The predicted rate in a filter's header.
+fn header_rate(filter: &[u8]) -> f64 {
+    f64::from_le_bytes(filter[56..64].try_into().unwrap())
+}
+
+/// Of one key, of each: the lowest rate that the kind takes is among those asked for.
+#[test]
+fn a_rate_asked_for_is_delivered_or_bettered() {
+    let secret = HashKey::new([9; 16]);
+    let mut asked = 0;
+    for kind in FilterKind::ALL {
+        let lowest = kind.kind().lowest_rate;
+        for rate in [0.9, 0.3, 0.1, 0.01, 0.001, 1e-6, lowest] {
+            for keys in [1, 2, 3, 5, 10, 50, 100, 300, 999, 1_000, 3_000, 10_000, 100_000] {
+                let hashes: Vec<u64> = (0..keys).map(|i| hash(77, i)).collect();
+                for (key_hash, tables) in [(KeyHash::SipHash13, 0..5), (KeyHash::MurmurHash2, 0..1)]
+                {
+                    for table in tables {
+                        let policy = FilterPolicy::rate(rate).with_kind(kind).with_hash(key_hash);
+                        policy.check().unwrap();
+                        let place = FilterPlace { table, generation: 0 };
+                        let filter = build(&policy.recipe().unwrap(), &secret, place, &hashes);
+                        let predicted = header_rate(&filter);
+                        let limit = match (kind, key_hash) {
+                            (FilterKind::Bloom, KeyHash::SipHash13) if keys >= 1000 => 1.015 * rate,
+                            // The textbook's m and k, as its bits fall.
+                            (FilterKind::Bloom, KeyHash::MurmurHash2) if keys >= 1000 => {
+                                1.15 * rate
+                            }
+                            _ => rate,
+                        };
+                        assert!(predicted <= limit, "{policy}, {keys} keys: {predicted:e}");
+                        // And not at any price, where double hashing does not set it.
+                        let bits = 8.0 * filter.len() as f64 / keys as f64;
+                        let fewest = (-rate.log2()).max(1.0);
+                        let plain = kind == FilterKind::Ribbon
+                            || (kind == FilterKind::Bloom && rate > 1e-4);
+                        if keys >= 10_000 && plain {
+                            assert!(
+                                bits < 1.55 * fewest + 1.0,
+                                "{policy}, {keys} keys: {bits} bits"
+                            );
+                        }
+                        asked += 1;
+                    }
+                }
+            }
+        }
+    }
+    println!("{asked} filters made to a rate, none above it");
+}
+
+/// The first columns of a ribbon keep every key, and pass what is predicted of them.
+#[test]
+fn the_first_columns_of_a_ribbon_are_a_filter() {
+    for keys in [1, 300, 100_000] {
+        let hashes: Vec<u64> = (0..keys).map(|i| hash(5, i)).collect();
+        let whole = HashFilter::build(FilterKind::Ribbon, 12.0, hashes.clone());
+        for columns in 1..=whole.geometry().k {
+            let kept = whole.narrowed(columns).unwrap();
+            assert!(hashes.iter().all(|&hash| kept.may_contain(hash)));
+            assert_eq!((kept.geometry().k, kept.geometry().wide), (columns, 0));
+            let probes = 400 << columns;
+            let passed = (0..probes).filter(|i| kept.may_contain(hash(5, ABSENT + i))).count();
+            let expected = probes as f64 * kept.predicted_rate();
+            let off = (passed as f64 - expected) / expected.sqrt();
+            assert!(
+                off.abs() < 5.0,
+                "{keys} keys, {columns} columns: {passed}, {expected:.0} predicted"
+            );
+        }
+        // All columns kept, nothing has changed but the wider segments.
+        let same = whole.narrowed(u32::MAX).unwrap();
+        assert!(same.predicted_rate() >= whole.predicted_rate());
+    }
+    let blocked = HashFilter::build(FilterKind::Blocked, 10.0, vec![1]);
+    assert!(blocked.narrowed(3).is_none());
+}

@@ -1,0 +1,159 @@
+//! Ribbons, eight or four columns at a time.
+
+#![expect(unsafe_code, reason = "vector loads, and calls of code for the processor at hand")]
+#![expect(clippy::cast_ptr_alignment, reason = "the loads need no alignment")]
+
+use std::arch::x86_64::{
+    __m256i, _bzhi_u64, _mm256_and_si256, _mm256_cmpgt_epi64, _mm256_maskload_epi64,
+    _mm256_or_si256, _mm256_sad_epu8, _mm256_set1_epi8, _mm256_set1_epi64x, _mm256_setr_epi8,
+    _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_srli_epi64,
+    _mm256_testz_si256, _mm256_xor_si256, _mm512_and_si512, _mm512_maskz_loadu_epi64,
+    _mm512_popcnt_epi64, _mm512_set1_epi64, _mm512_test_epi64_mask, _mm512_xor_si512,
+};
+
+use super::super::band::{Band, COLUMNS_AT_ONCE};
+use super::super::kind::{Geometry, Probe};
+use super::super::ribbon::{Question, may_contain, question};
+use super::{Path, Unproved};
+
+pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
+    let probe = match path {
+        Path::Scalar => return None,
+        Path::Avx2 => avx2 as Unproved,
+        Path::Avx512 => avx512 as Unproved,
+    };
+    // SAFETY: the two types differ in `unsafe` alone, which is there because the processor might not have
+    // the instructions; `Path::best` gives a path only where it has. Not a function around it, for a
+    // probe takes a few nanoseconds.
+    Some(unsafe { std::mem::transmute::<Unproved, Probe>(probe) })
+}
+
+/// Whether both places of a question lie within the array. At its end they may not, and the plain code
+/// knows what to do.
+#[inline]
+fn is_within(array: &[u8], question: &Question) -> bool {
+    8 * (question.second + question.columns) <= array.len()
+}
+
+#[cold]
+fn at_the_end(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
+    may_contain(geometry, array, hash)
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq,bmi2")]
+fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
+    let question = question(geometry, hash);
+    if !is_within(array, &question) {
+        return at_the_end(geometry, array, hash);
+    }
+    let low = _mm512_set1_epi64(question.low as i64);
+    let high = _mm512_set1_epi64(question.high as i64);
+    let mut columns = _bzhi_u64(u64::MAX, question.columns as u32); // a bit for each, at most 49
+    let mut at = 0;
+    loop {
+        let mask = columns as u8;
+        // SAFETY: the array has at least `second + columns` words of 8 bytes, and `first` is not more
+        // than `second`. The mask has bits for the columns from `at` on, and what it leaves out is not
+        // read. The loads need no alignment.
+        let (a, b) = unsafe {
+            let words = array.as_ptr().cast::<i64>().add(at);
+            (
+                _mm512_maskz_loadu_epi64(mask, words.add(question.first)),
+                _mm512_maskz_loadu_epi64(mask, words.add(question.second)),
+            )
+        };
+        let both = _mm512_xor_si512(_mm512_and_si512(a, low), _mm512_and_si512(b, high));
+        if _mm512_test_epi64_mask(_mm512_popcnt_epi64(both), _mm512_set1_epi64(1)) != 0 {
+            return false;
+        }
+        columns >>= 8;
+        if columns == 0 {
+            return true;
+        }
+        at += 8;
+    }
+}
+
+#[target_feature(enable = "avx2,bmi2")]
+fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
+    let question = question(geometry, hash);
+    if !is_within(array, &question) {
+        return at_the_end(geometry, array, hash);
+    }
+    let low = _mm256_set1_epi64x(question.low as i64);
+    let high = _mm256_set1_epi64x(question.high as i64);
+    let lanes = _mm256_setr_epi64x(0, 1, 2, 3);
+    let mut odd = _mm256_setzero_si256();
+    let mut at = 0;
+    while at < question.columns {
+        let left = (question.columns - at) as i64;
+        let mask = _mm256_cmpgt_epi64(_mm256_set1_epi64x(left), lanes);
+        // SAFETY: the array has at least `second + columns` words of 8 bytes, and `first` is not more
+        // than `second`. The mask leaves out the lanes from `columns − at` on, and what it leaves out is
+        // not read. The loads need no alignment.
+        let (a, b) = unsafe {
+            let words = array.as_ptr().cast::<i64>().add(at);
+            (
+                _mm256_maskload_epi64(words.add(question.first), mask),
+                _mm256_maskload_epi64(words.add(question.second), mask),
+            )
+        };
+        let both = _mm256_xor_si256(_mm256_and_si256(a, low), _mm256_and_si256(b, high));
+        odd = _mm256_or_si256(odd, parities(both));
+        at += 4;
+    }
+    _mm256_testz_si256(odd, _mm256_set1_epi64x(1)) == 1
+}
+
+/// In bit 0 of each lane the parity of the lane: that of each byte from a table of half-bytes, and the
+/// sum over the bytes.
+#[target_feature(enable = "avx2")]
+fn parities(lanes: __m256i) -> __m256i {
+    let table = _mm256_setr_epi8(
+        0, 1, 1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0, //
+        0, 1, 1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0,
+    );
+    let folded = _mm256_xor_si256(lanes, _mm256_srli_epi64::<4>(lanes));
+    let halves = _mm256_and_si256(folded, _mm256_set1_epi8(15));
+    _mm256_sad_epu8(_mm256_shuffle_epi8(table, halves), _mm256_setzero_si256())
+}
+
+/// Back substitution; gives `take` back if this path has no way of its own.
+pub(in crate::filter) fn solve<F: FnMut(u64, &[u64; COLUMNS_AT_ONCE])>(
+    path: Path,
+    band: &Band,
+    seed: u64,
+    first: usize,
+    take: F,
+) -> Result<(), F> {
+    match path {
+        Path::Scalar => return Err(take),
+        // SAFETY: `Path::best` gives a path only where the processor has its instructions.
+        Path::Avx2 => unsafe { solve_avx2(band, seed, first, take) },
+        // SAFETY: as above.
+        Path::Avx512 => unsafe { solve_avx512(band, seed, first, take) },
+    }
+    Ok(())
+}
+
+/// The plain loop; the compiler has an instruction that counts bits.
+#[target_feature(enable = "avx2,popcnt,bmi1,bmi2")]
+fn solve_avx2(
+    band: &Band,
+    seed: u64,
+    first: usize,
+    take: impl FnMut(u64, &[u64; COLUMNS_AT_ONCE]),
+) {
+    band.solve_all(seed, first, take);
+}
+
+/// The plain loop; the compiler has an instruction that counts the bits of eight columns.
+#[target_feature(enable = "avx512f,avx512vpopcntdq,popcnt,bmi1,bmi2")]
+fn solve_avx512(
+    band: &Band,
+    seed: u64,
+    first: usize,
+    take: impl FnMut(u64, &[u64; COLUMNS_AT_ONCE]),
+) {
+    band.solve_all(seed, first, take);
+}
