@@ -83,7 +83,8 @@ mod wal;
 
 pub use batch::Batch;
 pub use db::{
-    Db, Durability, Range, RebuildProgress, RebuildReport, RecoveryReport, Snapshot, TableInfo,
+    Db, Durability, Finding, Range, RebuildProgress, RebuildReport, RecoveryReport, Snapshot,
+    TableInfo, Verification, verify, verify_with,
 };
 pub use error::{Error, Result};
 pub use event::Event;

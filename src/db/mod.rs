@@ -14,6 +14,7 @@ mod refilter;
 mod report;
 mod scan;
 mod snapshot;
+mod verify;
 mod write;
 
 use std::ops::RangeBounds;
@@ -26,6 +27,7 @@ pub use refilter::{RebuildProgress, RebuildReport};
 pub use report::RecoveryReport;
 pub use scan::Range;
 pub use snapshot::Snapshot;
+pub use verify::{Finding, Verification, verify, verify_with};
 
 use self::core::Core;
 use crate::batch::Batch;
