@@ -120,8 +120,8 @@ impl Verification {
 /// Cost: every file is read once, a block at a time, with one table's index and filter in memory.
 ///
 /// # Errors
-/// [`Error::NotAStore`]; [`Error::Locked`] if the store is open; [`Error::Io`] if the directory
-/// cannot be listed. Whatever is wrong with a file is no error but a finding.
+/// [`Error::NotAStore`]; [`Error::Locked`] if the store is open, which the lock file beside it tells
+/// (none is made); [`Error::Io`] if the directory cannot be listed. Whatever is wrong with a file is no error but a finding.
 pub fn verify(dir: impl AsRef<Path>) -> Result<Verification> {
     verify_with(dir, &(Arc::new(RealVfs) as Arc<dyn Vfs>), |_, _| {})
 }
@@ -359,6 +359,7 @@ fn verify_alone(
 mod tests {
     use super::*;
     use crate::filter::FilterPolicy;
+    use crate::table::OpenTable;
     use crate::{FilterKind, Options};
 
     /// A filter that lies: sound in every respect, checksum and manifest included, but made without one
@@ -376,9 +377,17 @@ mod tests {
             let table = Arc::clone(&core.view.load().version.level(0)[0].table);
             let recipe = FilterPolicy::bits_per_key(20.0).with_kind(kind).recipe().expect("one");
             let mut hashes = table.key_hashes(&recipe, &|| false)?;
-            hashes[123] = hashes[124]; // so that their number is right
+            let (right, next) = (hashes[123], hashes[124]);
+            hashes[123] = next; // their number stays right
             let meta = table.write_filter(&recipe, &hashes, 0)?;
             let filter = Arc::new(table.load_filter(meta));
+            let lying = OpenTable { table: Arc::clone(&table), filter: Arc::clone(&filter) };
+            hashes[123] = right;
+            match lying.prove(&hashes) {
+                Err(Error::FilterLies { key, .. }) => assert_eq!(key, 123),
+                other => panic!("never to be installed: {other:?}"),
+            }
+            drop(lying);
             assert!(core.install_filter(table.id(), &filter)?);
             assert_eq!(db.get("key 123")?, None, "this is what it would do");
             let name = meta.file_of(table.id()).expect("a file").to_string();
