@@ -22,10 +22,10 @@ fn options() -> Options {
         .seed(9)
 }
 
-/// A closed store of three tables: one with its filter in it, one with none, and one with a filter
-/// beside it.
+/// A closed store of three tables: one with a filter in it and another, in use, beside it; one without
+/// any; and one with its filter in it.
 fn three_tables(dir: &Path) {
-    let db = options().filter(FilterPolicy::none()).open(dir).unwrap();
+    let db = options().open(dir).unwrap();
     let fill = |db: &criba::Db, table: u32| {
         for number in 0..12 {
             db.put(format!("key {number:02} of {table}"), format!("value {number}")).unwrap();
@@ -35,6 +35,8 @@ fn three_tables(dir: &Path) {
     };
     fill(&db, 0);
     db.rebuild_filters(&FilterPolicy::compact()).unwrap();
+    db.close().unwrap();
+    let db = options().filter(FilterPolicy::none()).open(dir).unwrap();
     fill(&db, 1);
     db.close().unwrap();
     let db = options().open(dir).unwrap();
