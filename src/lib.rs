@@ -54,7 +54,10 @@
 //! # When bytes are damaged
 //! Every block has a checksum, bound to its file and its place, and is verified each time it is read
 //! from disk. A damaged data block is an error for the keys in it. A damaged filter is none: its
-//! table answers "maybe", and is counted as degraded ([`FilterInfo::Degraded`], [`Counts::degraded`]).
+//! table answers "maybe", is counted as degraded ([`FilterInfo::Degraded`], [`Counts::degraded`]) and
+//! told of ([`Options::on_event`]), or refused instead ([`Options::strict_filters`]).
+//! [`Db::rebuild_filters`] mends it, as it gives tables any other filters, without rewriting data.
+//! [`verify`] reads a whole store that nobody has open, and reports everything that is wrong with it.
 //! No bytes in a file make the library panic.
 
 #[cfg(not(all(unix, target_pointer_width = "64")))]
@@ -85,8 +88,8 @@ mod wal;
 
 pub use batch::Batch;
 pub use db::{
-    Db, Durability, FilterMemory, Membership, Range, RebuildProgress, RebuildReport,
-    RecoveryReport, Snapshot, TableInfo,
+    Db, Durability, FilterMemory, Finding, Membership, Range, RebuildProgress, RebuildReport,
+    RecoveryReport, Snapshot, TableInfo, Verification, verify, verify_with,
 };
 pub use error::{Error, Result};
 pub use event::Event;

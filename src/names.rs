@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::vfs::FileKind;
+
 /// The greatest number that a file, or a change, can have: no store lives to see it, and counters
 /// that start below it cannot overflow.
 pub(crate) const MAX_NUMBER: u64 = 1 << 62;
@@ -67,6 +69,17 @@ impl FileName {
 
     pub(crate) fn path(self, dir: &Path) -> PathBuf {
         dir.join(self.to_string())
+    }
+
+    pub(crate) fn kind(self) -> FileKind {
+        match self {
+            Self::Table(_) => FileKind::Table,
+            Self::Filter { .. } => FileKind::Filter,
+            Self::Log(_) => FileKind::Wal,
+            Self::Manifest(_) => FileKind::Manifest,
+            Self::Current | Self::CurrentTemp => FileKind::Current,
+            Self::Lock => FileKind::Lock,
+        }
     }
 
     /// Its number out of the one counter; a filter's is its table's.

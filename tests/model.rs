@@ -90,6 +90,7 @@ struct Tested {
     true_negatives: u64,
     false_positives: u64,
     cache_hits: u64,
+    rebuilt: u64,
     compactions: u64,
     flushes: u64,
     moved: u64,
@@ -518,6 +519,16 @@ impl Run {
             980..984 => self.reopen(),
             984..988 => self.crash(),
             988..990 => self.db().sync().unwrap(),
+            990..994 if self.config.filter != 3 => {
+                let policies = [
+                    FilterPolicy::compact(),
+                    FilterPolicy::classic(),
+                    FilterPolicy::bits_per_key(2.0),
+                    FilterPolicy::none(),
+                ];
+                let policy = policies[self.rng.random_range(0..policies.len())];
+                self.tested.rebuilt += self.db().rebuild_filters(&policy).unwrap().rebuilt;
+            }
             _ => self.check_ledger(),
         }
     }
@@ -563,6 +574,7 @@ fn matrix(threads: usize, operations: usize) {
                 sum.false_positives += tested.false_positives;
                 sum.cache_hits += tested.cache_hits;
                 sum.compactions += tested.compactions;
+                sum.rebuilt += tested.rebuilt;
                 sum.flushes += tested.flushes;
                 sum.moved += tested.moved;
                 for (sum, level) in sum.probes_by_level.iter_mut().zip(tested.probes_by_level) {
@@ -575,7 +587,7 @@ fn matrix(threads: usize, operations: usize) {
     println!("{threads} background threads, seeds from {}, {runs} runs: {sum:?}", 1000 * threads);
     assert!(sum.true_negatives > 500 && sum.false_positives > 50 && sum.cache_hits > 500);
     assert!(sum.memtables_denied > 500);
-    assert!(sum.compactions > 100 && sum.flushes > 500 && sum.crashes > 20);
+    assert!(sum.rebuilt > 200 && sum.compactions > 100 && sum.flushes > 500 && sum.crashes > 20);
     let levels = sum.probes_by_level.iter().filter(|&&probes| probes > 100).count();
     assert!(levels >= 3, "only {levels} levels were probed");
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use criba::vfs::{FileKind, FileLock, Vfs, VfsFile};
-use criba::{Batch, Db, Durability, Options};
+use criba::{Batch, Db, Durability, FilterInfo, FilterPolicy, Options};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -362,6 +362,11 @@ fn workload(rng: &mut ChaCha8Rng, steps: usize) -> (Vec<Contents>, Vec<Disk>) {
                 db = open(&vfs).unwrap();
                 promise(&states);
             }
+            5 | 6 => {
+                let policies =
+                    [FilterPolicy::compact(), FilterPolicy::classic(), FilterPolicy::none()];
+                db.rebuild_filters(&policies[rng.random_range(0..3)]).unwrap();
+            }
             _ => {
                 let (mut batch, mut state) = (Batch::new(), states[states.len() - 1].clone());
                 let changes = if rng.random_ratio(1, 3) { rng.random_range(2..8) } else { 1 };
@@ -407,6 +412,11 @@ fn contents(db: &Db) -> Contents {
 fn recovered(vfs: &MemoryVfs, states: &[Contents], keys: &BTreeSet<Vec<u8>>, at: &str) -> usize {
     let disk = vfs.now();
     let db = open(vfs).unwrap_or_else(|error| panic!("{at}: {error}"));
+    for table in db.tables() {
+        // What the manifest names was durable before, filters beside their tables included.
+        let degraded = matches!(table.filter, FilterInfo::Degraded { .. });
+        assert!(!degraded, "{at}: table {}: {:?}", table.id, table.filter);
+    }
     let found = contents(&db);
     let held = (disk.promised..=disk.begun).rev().find(|&held| states[held] == found);
     let Some(held) = held else {
@@ -423,7 +433,7 @@ fn recovered(vfs: &MemoryVfs, states: &[Contents], keys: &BTreeSet<Vec<u8>>, at:
 #[test]
 fn a_store_survives_a_power_failure_after_every_operation() {
     let mut rng = ChaCha8Rng::seed_from_u64(SEED);
-    let (mut moments, mut disks, mut lost) = (0, 0, 0);
+    let (mut moments, mut disks, mut lost, mut filters) = (0, 0, 0, 0);
     // POWER_RUNS=100 for a long one.
     let runs = std::env::var("POWER_RUNS").map_or(1, |runs| runs.parse().unwrap());
     for run in 0..runs {
@@ -446,6 +456,8 @@ fn a_store_survives_a_power_failure_after_every_operation() {
                 let opening = vfs.moments();
                 disks += 2;
                 lost += moment.begun - held;
+                let names = vfs.now().names.into_keys();
+                filters += names.filter(|name| name.to_str().unwrap().contains(".flt")).count();
                 // Another failure within the opening; then one right after it, which loses nothing.
                 let again = opening[rng.random_range(0..opening.len())].crash(Left::Some, &mut rng);
                 recovered(&MemoryVfs::on(again), &states, &keys, &format!("{at}, twice"));
@@ -457,8 +469,9 @@ fn a_store_survives_a_power_failure_after_every_operation() {
     }
     println!(
         "seed {SEED:#x}: {runs} runs, {moments} operations, {disks} disks opened; \
-         {lost} unsynced writes lost"
+         {lost} unsynced writes lost, {filters} filters beside their tables found"
     );
+    assert!(filters > 1000);
 }
 
 /// What was recovered is durable; writing goes on, and survives the next power failure.

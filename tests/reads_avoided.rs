@@ -253,6 +253,7 @@ fn opening_flushing_compacting_and_scanning_are_counted_too() {
     let reads = files.of(FileKind::Table, Operation::Read);
     assert_eq!(reads.calls, all.iter().map(|io| io.calls).sum::<u64>());
     assert_eq!(reads.bytes, all.iter().map(|io| io.bytes).sum::<u64>());
+    assert_eq!(stats.rebuild_reads.calls, 0);
     assert!(all.iter().all(|io| io.calls > 0), "{all:?}");
     let appends = files.of(FileKind::Table, Operation::Append);
     assert_eq!(
@@ -260,6 +261,49 @@ fn opening_flushing_compacting_and_scanning_are_counted_too() {
         (stats.table_writes.calls, stats.table_writes.bytes)
     );
     assert_eq!(stats.total(), Counts::default());
+}
+
+#[test]
+fn rebuilding_filters_is_counted_on_lines_of_its_own() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    build(&dir, 7);
+    let store = Counted::open(&dir, options());
+    let tables = store.db.tables();
+    let (stats, files) = (store.db.stats(), store.vfs.counts());
+    store.db.rebuild_filters(&FilterPolicy::compact()).unwrap();
+    let (stats, files) = (store.db.stats() - stats, store.vfs.counts() - files);
+    let reads = files.of(FileKind::Table, Operation::Read);
+    assert_eq!((reads.calls, reads.bytes), (stats.rebuild_reads.calls, stats.rebuild_reads.bytes));
+    assert!(reads.calls >= tables.len() as u64);
+    let back = files.of(FileKind::Filter, Operation::Read);
+    assert_eq!((back.calls, back.bytes), (stats.open_reads.calls, stats.open_reads.bytes));
+    let written = files.of(FileKind::Filter, Operation::Append);
+    assert_eq!(
+        (written.calls, written.bytes),
+        (stats.filter_writes.calls, stats.filter_writes.bytes)
+    );
+    assert_eq!((written.calls, back.bytes), (tables.len() as u64, written.bytes));
+    assert_eq!(stats.activity.filters_rebuilt, tables.len() as u64);
+    assert_eq!((stats.compaction_reads.calls, stats.table_writes.calls), (0, 0));
+    assert_eq!(files.of(FileKind::Table, Operation::Append).calls, 0);
+    store.db.close().unwrap();
+
+    // At opening, one read for each table's tail and one for the filter beside it.
+    let store = Counted::open(&dir, options());
+    let (stats, files) = (store.db.stats(), store.vfs.counts());
+    let of = |kind| files.of(kind, Operation::Read);
+    let (tails, filters) = (of(FileKind::Table), of(FileKind::Filter));
+    assert_eq!((tails.calls, filters.calls), (tables.len() as u64, tables.len() as u64));
+    assert_eq!(stats.open_reads.calls, tails.calls + filters.calls);
+    assert_eq!(stats.open_reads.bytes, tails.bytes + filters.bytes);
+    // And nothing but data blocks afterwards.
+    for key in lookups() {
+        let (_, counts, files) = store.get(&key);
+        assert_eq!(files.of(FileKind::Table, Operation::Read).calls, counts.disk_reads);
+        assert_eq!(files.of(FileKind::Filter, Operation::Read).calls, 0);
+        assert_eq!(counts.disk_reads, counts.true_positives + counts.false_positives);
+    }
 }
 
 /// A lookup that ends with an error has made its read all the same, and is counted like any other.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use criba::{EntryKind, FilterInfo, TableFile};
+use criba::{EntryKind, FilterInfo, FilterKind, TableFile};
 
 use crate::failure::Result;
 use crate::text::{escaped, percent, thousands};
@@ -69,15 +69,31 @@ fn print_properties(table: &TableFile, out: &mut dyn Write) -> Result<()> {
 fn print_filter(table: &TableFile, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "\nfilter")?;
     match table.filter() {
-        FilterInfo::None => writeln!(out, "  none was asked for")?,
-        FilterInfo::Active { geometry, bytes, predicted_rate, .. } => {
-            let keys = table.properties().keys;
-            let per_key = text::ratio(geometry.m as f64, keys).unwrap_or(0.0);
+        FilterInfo::None => writeln!(out, "  none is wanted")?,
+        FilterInfo::Active { kind, hash, generation, geometry, bytes, predicted_rate, .. } => {
+            let (id, keys) = (table.properties().id, table.properties().keys);
+            let place = match generation {
+                0 => "in the table".to_owned(),
+                later => format!("{id:06}-{later:04}.flt"),
+            };
+            let (m, k) = match kind {
+                FilterKind::Ribbon => ("rows (m)", "columns"),
+                _ => ("bits (m)", "probes (k)"),
+            };
+            let m_per_key = text::ratio(geometry.m as f64, keys).unwrap_or(0.0);
+            let per_key = text::ratio(bytes as f64 * 8.0, keys).unwrap_or(0.0);
             for (name, value) in [
-                ("kind", "bloom".to_owned()),
-                ("bits (m)", format!("{}, {per_key:.2} a key", thousands(geometry.m))),
-                ("probes (k)", geometry.k.to_string()),
-                ("bytes", format!("{}, header included", thousands(bytes as u64))),
+                ("kind", format!("{kind}, over {hash}")),
+                ("place", place),
+                (m, format!("{}, {m_per_key:.2} a key", thousands(geometry.m))),
+                (k, geometry.k.to_string()),
+                (
+                    "bytes",
+                    format!(
+                        "{}, header included: {per_key:.2} bits a key",
+                        thousands(bytes as u64)
+                    ),
+                ),
                 ("predicted FPR", percent(Some(predicted_rate))),
             ] {
                 writeln!(out, "  {name:<17} {value}")?;

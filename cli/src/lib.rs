@@ -8,17 +8,21 @@ mod compact;
 mod delete;
 mod explain;
 mod failure;
+mod filters;
 mod get;
 mod inspect;
 mod lines;
 mod load;
 mod policy;
+mod progress;
 mod put;
 pub mod readamp;
+mod rebuild_filters;
 mod scan;
 mod stats;
 mod store;
 mod text;
+mod verify;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
@@ -54,6 +58,8 @@ enum Command {
     Stats(stats::Args),
     Explain(explain::Args),
     Inspect(inspect::Args),
+    Verify(verify::Args),
+    RebuildFilters(rebuild_filters::Args),
     Readamp(readamp::Args),
 }
 
@@ -78,6 +84,8 @@ impl Command {
             Self::Stats(args) => stats::run(args, out),
             Self::Explain(args) => explain::run(args, out),
             Self::Inspect(args) => inspect::run(args, out),
+            Self::Verify(args) => verify::run(args, out),
+            Self::RebuildFilters(args) => rebuild_filters::run(args, out),
             Self::Readamp(args) => readamp::run(args, out),
         }
     }

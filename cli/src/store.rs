@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use criba::{Db, Error, LostTail, Options};
+use criba::{Db, Error, FilterPolicy, LostTail, Options};
 
 use crate::failure::{Failure, Result};
 use crate::{tell, text};
@@ -15,6 +15,13 @@ pub(crate) fn to_read(dir: &Path) -> Result<Db> {
 /// Opens an existing store to change it.
 pub(crate) fn to_change(dir: &Path) -> Result<Db> {
     existing(dir, Options::new())
+}
+
+/// Opens an existing store to give its tables other filters: what opening itself writes has them,
+/// and no compaction starts.
+pub(crate) fn to_refilter(dir: &Path, policy: FilterPolicy) -> Result<Db> {
+    let options = Options::new().auto_compaction(false).background_threads(0);
+    existing(dir, options.filter(policy))
 }
 
 /// Opens a store to write to it, or makes one.

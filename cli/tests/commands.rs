@@ -207,6 +207,74 @@ fn a_degraded_filter_is_told() {
 }
 
 #[test]
+fn rebuild_filters_leaves_the_tables_alone() {
+    let (_dir, store) = store();
+    run(&format!("compact {store}")).well();
+    let table = tables(&store).pop().expect("a table");
+    let before = fs::read(&table).expect("a table");
+    let command = format!("rebuild-filters {store}");
+    let told = run(&format!("{command} --policy compact --bits-per-key 12.5")).well();
+    let lines: Vec<_> = told.lines().collect();
+    assert!(lines[0].starts_with("before: 1 table, "), "{told}");
+    assert!(lines[1].starts_with("after:  1 table, "), "{told}");
+    assert_eq!(lines[2], "1 filter rebuilt, 0 as asked already, 0 removed");
+    let again = run(&format!("{command} --kind ribbon --bits-per-key 12.5")).well();
+    assert!(again.ends_with("\n0 filters rebuilt, 1 as asked already, 0 removed\n"), "{again}");
+    let told = run(&format!("inspect {}", table.display())).well();
+    assert!(told.contains("ribbon, over SipHash-1-3") && told.contains("-0001.flt"), "{told}");
+
+    let rebuilt = run(&format!("{command} --policy classic --fpr 0.001")).well();
+    assert!(rebuilt.contains("1 filter rebuilt"), "{rebuilt}");
+    let told = run(&format!("inspect {}", table.display())).well();
+    assert!(told.contains("bloom, over MurmurHash2") && told.contains("-0002.flt"), "{told}");
+    let none = run(&format!("{command} --bits-per-key 0")).well();
+    assert!(none.contains("after:  1 table, 0 bytes of filters in use, 0.00 bits a key"), "{none}");
+    assert!(none.ends_with("0 filters rebuilt, 0 as asked already, 1 removed\n"), "{none}");
+    let told = run(&format!("inspect {}", table.display())).well();
+    assert!(told.contains("\nfilter\n  none is wanted\n"), "{told}");
+    assert_eq!(fs::read(&table).expect("a table"), before);
+    assert_eq!(run(&format!("get {store} ada")).well(), "ada@example.org \n");
+
+    let told = run(&format!("{command} --fpr 2")).error(2);
+    assert!(told.contains("the rate of a blocked filter"), "{told}");
+}
+
+#[test]
+fn verify_tells_everything_that_is_wrong() {
+    let (_dir, store) = store();
+    run(&format!("compact {store}")).well();
+    run(&format!("put {store} new value")).well();
+    run(&format!("rebuild-filters {store} --policy compact")).well();
+    let sound = run(&format!("verify {store}")).well();
+    assert_eq!(
+        sound,
+        "2 tables with 2 blocks, 4 keys and 4 entries; 2 filters asked for 4 keys, 0 denied; 1 log \
+         with 0 changes\nsound\n"
+    );
+    let stray = Path::new(&store).join("stray");
+    fs::write(&stray, "").expect("a file");
+    let noted = run(&format!("verify {store}")).well();
+    assert!(noted.starts_with(&format!("note: {}: not a file", stray.display())), "{noted}");
+
+    let [first, second] = tables(&store).try_into().expect("two tables");
+    change_byte(&first, |_| 3);
+    change_byte(&second, |length| length - 9);
+    let filter = first.with_file_name(format!(
+        "{}-0001.flt",
+        first.file_stem().and_then(|stem| stem.to_str()).expect("a plain name")
+    ));
+    change_byte(&filter, |_| 70);
+    let found = run(&format!("verify {store}"));
+    assert_eq!((found.code, found.err.as_str()), (1, ""));
+    for path in [&first, &second, &filter] {
+        let line = format!("{}: offset ", path.display());
+        assert_eq!(found.out.matches(&line).count(), 1, "{}", found.out);
+    }
+    assert!(found.out.ends_with("\n3 findings\n"), "{}", found.out);
+    assert_eq!(run(&format!("verify {store}")).out, found.out, "nothing was changed");
+}
+
+#[test]
 fn what_recovery_dropped_is_a_warning() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     // What a crash leaves: a copy of the files of an open store, with half a record at the end.
@@ -237,9 +305,16 @@ fn commands_make_no_store_but_put_load_and_readamp() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let none = dir.path().join("none");
     let path = none.display();
-    for line in
-        ["get NONE k", "delete NONE k", "scan NONE", "compact NONE", "stats NONE", "explain NONE k"]
-    {
+    for line in [
+        "get NONE k",
+        "delete NONE k",
+        "scan NONE",
+        "compact NONE",
+        "stats NONE",
+        "explain NONE k",
+        "rebuild-filters NONE",
+        "verify NONE",
+    ] {
         let told = run(&line.replace("NONE", &path.to_string())).error(3);
         assert_eq!(told, format!("criba: {path}: expected a criba store, found nothing\n"));
         assert!(!none.exists(), "{line}");
@@ -271,8 +346,10 @@ fn a_damaged_store_is_an_error_in_one_line() {
 fn a_store_in_use_is_an_error() {
     let (_dir, store) = store();
     let db = criba::Db::open(&store).expect("a sound store");
-    let told = run(&format!("get {store} ada")).error(3);
-    assert!(told.contains("expected a free store"), "{told}");
+    for command in [format!("get {store} ada"), format!("verify {store}")] {
+        let told = run(&command).error(3);
+        assert!(told.contains("expected a free store"), "{told}");
+    }
     drop(db);
     run(&format!("get {store} ada")).well();
 }
@@ -293,6 +370,10 @@ fn wrong_usage_is_2() {
         "readamp --fpr 2",
         "readamp --bits-per-key 65",
         "scan dir --prefix a --from b",
+        "rebuild-filters",
+        "rebuild-filters dir --kind cuckoo",
+        "rebuild-filters dir --fpr 0.1 --bits-per-key 10",
+        "verify",
     ] {
         let told = run(line);
         assert_eq!((told.code, told.out.as_str()), (2, ""), "{line}");

@@ -16,6 +16,7 @@ mod refilter;
 mod report;
 mod scan;
 mod snapshot;
+mod verify;
 mod write;
 
 use std::ops::RangeBounds;
@@ -30,6 +31,7 @@ pub use refilter::{RebuildProgress, RebuildReport};
 pub use report::RecoveryReport;
 pub use scan::Range;
 pub use snapshot::Snapshot;
+pub use verify::{Finding, Verification, verify, verify_with};
 
 use self::core::Core;
 use crate::batch::Batch;

@@ -26,7 +26,7 @@ use crate::sync::{
 };
 use crate::table::{FilePool, FilterMemory, FilterState, OpenTable, Table, TableEnv};
 use crate::version::{Manifest, TableSet, Version, read_current, set_current};
-use crate::vfs::{FileKind, FileLock, Vfs};
+use crate::vfs::{FileLock, Vfs};
 use crate::wal::{LogError, LogKind, LogWriter, replay};
 
 /// Tables are opened by this many threads at most.
@@ -380,21 +380,9 @@ fn replay_logs(
 /// Removes our files that the manifest in force does not name; gives their number.
 fn remove_unreferenced(vfs: &dyn Vfs, dir: &Path, set: &TableSet, manifest: u64) -> usize {
     let Ok(Some(listing)) = Listing::read(vfs, dir) else { return 0 };
-    let unreferenced = listing.ours.into_iter().filter_map(|name| match name {
-        FileName::Table(id) if !set.tables.contains_key(&id) => Some((name, FileKind::Table)),
-        FileName::Filter { table, .. }
-            if set.tables.get(&table).and_then(|(_, meta)| meta.filter.file_of(table))
-                != Some(name) =>
-        {
-            Some((name, FileKind::Filter))
-        }
-        FileName::Log(number) if number != set.log => Some((name, FileKind::Wal)),
-        FileName::Manifest(number) if number != manifest => Some((name, FileKind::Manifest)),
-        FileName::CurrentTemp => Some((name, FileKind::Current)),
-        _ => None,
-    });
+    let unreferenced = listing.ours.into_iter().filter(|&name| !set.refers_to(name, manifest));
     // One that cannot be removed now goes at the next open.
-    unreferenced.filter(|(name, kind)| vfs.remove(&name.path(dir), *kind).is_ok()).count()
+    unreferenced.filter(|name| vfs.remove(&name.path(dir), name.kind()).is_ok()).count()
 }
 
 /// The id of a new store and the key of its hash: random, unless a seed fixes them.

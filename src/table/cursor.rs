@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::block::{BlockDamage, DecodedBlock};
+use super::block::DecodedBlock;
 use super::format::{Handle, TRAILER_BYTES};
 use super::reader::Table;
 use crate::error::Result;
@@ -118,7 +118,9 @@ impl TableCursor {
             }
         };
         let block = block.decode().map_err(|damage| self.table.damaged(handle, damage))?;
-        self.check_place(&block, number).map_err(|damage| self.table.damaged(handle, damage))?;
+        self.table
+            .check_place(&block, number)
+            .map_err(|damage| self.table.damaged(handle, damage))?;
         let position = match self.direction {
             Direction::Forward => 0,
             Direction::Backward => block.len().saturating_sub(1),
@@ -126,31 +128,6 @@ impl TableCursor {
         self.number = number;
         self.current = Some((block, position));
         Ok(())
-    }
-
-    /// Whether a block holds what the index and the manifest say of it. What is in order within each
-    /// block and kept to its place is in order throughout: a merge relies on that, and on sequence
-    /// numbers that the manifest knows.
-    fn check_place(
-        &self,
-        block: &DecodedBlock,
-        number: usize,
-    ) -> std::result::Result<(), BlockDamage> {
-        let (index, meta) = (self.table.index(), self.table.meta());
-        let ends = block.entry(0).zip(block.entry(block.len().saturating_sub(1)));
-        let in_place = ends.is_some_and(|(first, last)| {
-            let starts = match number.checked_sub(1) {
-                None => first.key == meta.smallest,
-                Some(before) => index.separator(before).is_some_and(|before| before < first.key),
-            };
-            starts && index.separator(number).is_some_and(|separator| last.key <= separator)
-        });
-        let seqs = meta.min_seq..=meta.max_seq;
-        if in_place && block.seqs().all(|seq| seqs.contains(&seq)) {
-            return Ok(());
-        }
-        let expected = "keys and sequence numbers that belong into this block";
-        Err(BlockDamage { offset: 0, expected })
     }
 
     /// A block's bytes, out of a larger read.

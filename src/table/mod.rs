@@ -13,6 +13,7 @@
 //! The bytes are described in format.md.
 
 mod block;
+mod check;
 mod cursor;
 mod filter;
 mod format;
@@ -22,6 +23,7 @@ mod pool;
 mod reader;
 mod writer;
 
+pub(crate) use check::Checked;
 pub(crate) use cursor::{ReadPlan, TableCursor};
 pub(crate) use filter::{FilterState, OpenTable, TableFilter};
 pub(crate) use format::{FilterMeta, TableMeta};

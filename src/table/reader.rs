@@ -275,7 +275,7 @@ impl Table {
     }
 
     /// Reads and verifies one block.
-    fn read_block(&self, handle: Handle) -> Result<Block> {
+    pub(super) fn read_block(&self, handle: Handle) -> Result<Block> {
         let bytes = self.read(handle.offset, handle.length + TRAILER_BYTES as u64)?;
         self.verify_block(&bytes.into(), handle)
     }

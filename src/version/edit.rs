@@ -9,7 +9,7 @@ use crate::codec::{Fields, PutFields};
 use crate::filter::HashKey;
 use crate::key::Seq;
 use crate::ledger::LEVELS;
-use crate::names::MAX_FOUND_NUMBER;
+use crate::names::{FileName, MAX_FOUND_NUMBER};
 use crate::table::{FilterMeta, TableMeta};
 
 const ADDED: u8 = 1;
@@ -164,6 +164,21 @@ impl TableSet {
             next_file: Some(self.next_file),
             hash_key: self.hash_key,
             filters: Vec::new(),
+        }
+    }
+
+    /// Whether a file belongs to the store, when this is what the manifest of that number says.
+    pub(crate) fn refers_to(&self, name: FileName, manifest: u64) -> bool {
+        match name {
+            FileName::Table(id) => self.tables.contains_key(&id),
+            FileName::Filter { table, .. } => self
+                .tables
+                .get(&table)
+                .is_some_and(|(_, meta)| meta.filter.file_of(table) == Some(name)),
+            FileName::Log(number) => number >= self.log,
+            FileName::Manifest(number) => number == manifest,
+            FileName::CurrentTemp => false,
+            FileName::Current | FileName::Lock => true,
         }
     }
 

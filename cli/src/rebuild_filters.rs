@@ -1,0 +1,55 @@
+//! `criba rebuild-filters`: other filters for the tables of a store, which stay as they are.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use criba::Db;
+
+use crate::failure::Result;
+use crate::filters::FilterArgs;
+use crate::text::{counted, ratio, thousands};
+use crate::{Answer, progress, store};
+
+/// Build new filters beside the tables of a store, without rewriting its data
+///
+/// Tables that have the filter asked for already are left alone, so a run that was cut short is gone
+/// on with by another. Degraded filters are mended. What other commands write later has the default
+/// filters.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The store's directory
+    dir: PathBuf,
+    #[command(flatten)]
+    filters: FilterArgs,
+}
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
+    let policy = args.filters.policy();
+    let db = store::to_refilter(&args.dir, policy)?;
+    writeln!(out, "before: {}", size(&db))?;
+    let bar = progress::over_bytes("rebuilding filters");
+    let report = db.rebuild_filters_with(&policy, |now| {
+        progress::at(&bar, now.bytes_done, now.bytes_left);
+    });
+    bar.finish_and_clear();
+    let report = report?;
+    writeln!(out, "after:  {}", size(&db))?;
+    db.close()?;
+    writeln!(
+        out,
+        "{} rebuilt, {} as asked already, {} removed",
+        counted(report.rebuilt, "filter"),
+        thousands(report.already_right),
+        thousands(report.removed),
+    )?;
+    Ok(Answer::Yes)
+}
+
+fn size(db: &Db) -> String {
+    let tables = db.tables();
+    let bytes: u64 = tables.iter().map(|table| table.filter.bytes() as u64).sum();
+    let keys = tables.iter().map(|table| table.keys).sum();
+    let bits = ratio(bytes as f64 * 8.0, keys).unwrap_or(0.0);
+    let tables = counted(tables.len() as u64, "table");
+    format!("{tables}, {} of filters in use, {bits:.2} bits a key", counted(bytes, "byte"))
+}

@@ -1,0 +1,167 @@
+//! Checking a whole table, block by block, without stopping at what is wrong.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use super::block::{BlockDamage, DecodedBlock};
+use super::filter::{FilterState, OpenTable};
+use super::format::{BlockType, Properties, TRAILER_BYTES, check_block};
+use super::reader::Table;
+use crate::error::{Error, Result};
+use crate::filter::LookupHash;
+use crate::key::EntryKind;
+
+/// What a check of a table came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Checked {
+    pub(crate) blocks: u64,
+    pub(crate) entries: u64,
+    /// Distinct user keys.
+    pub(crate) keys: u64,
+    /// Keys of these that were asked of the filter, and keys that it denied.
+    pub(crate) asked: u64,
+    pub(crate) denied: u64,
+}
+
+impl OpenTable {
+    /// Reads and checks everything in the table that opening it did not: each block with its checksum
+    /// and its place, the order and number of entries and keys, the filter's own state, and the
+    /// filter's answer for each key. Tells `find` of all that is wrong.
+    pub(crate) fn check(&self, find: &mut dyn FnMut(Error)) -> Checked {
+        let (path, offset) = self.filter_place();
+        let filter = match &self.filter.state {
+            FilterState::None => None,
+            FilterState::Active(filter) => Some(filter),
+            FilterState::Degraded(reason) => {
+                find(Error::corrupt(&path, offset, "a sound filter", reason));
+                None
+            }
+        };
+        // One beside the table is in use; the one within has its checksum all the same.
+        if self.filter.meta.generation > 0 {
+            self.table.check_filter_block().unwrap_or_else(&mut *find);
+        }
+
+        self.table.check_padding().unwrap_or_else(&mut *find);
+
+        let secret = &self.table.env().secret;
+        let mut checked = Checked::default();
+        let mut seen = Properties::default();
+        let mut first_denied: Option<Vec<u8>> = None;
+        let mut whole = true;
+        for number in 0..self.table.index().len() {
+            checked.blocks += 1;
+            let block = match self.table.decoded_block(number) {
+                Ok(block) => block,
+                Err(error) => {
+                    find(error);
+                    whole = false;
+                    continue;
+                }
+            };
+            for entry in (0..block.len()).filter_map(|number| block.entry(number)) {
+                if seen.entries == 0 {
+                    seen.smallest = entry.key.to_vec();
+                    seen.min_seq = entry.seq;
+                }
+                // No key has versions in two blocks: the index keeps the blocks apart.
+                if seen.entries == 0 || seen.largest != entry.key {
+                    seen.keys += 1;
+                    seen.largest.clear();
+                    seen.largest.extend_from_slice(entry.key);
+                    if let Some(filter) = filter {
+                        checked.asked += 1;
+                        if !filter.may_contain(&LookupHash::new(entry.key, secret)) {
+                            checked.denied += 1;
+                            first_denied.get_or_insert_with(|| entry.key.to_vec());
+                        }
+                    }
+                }
+                seen.entries += 1;
+                seen.tombstones += u64::from(entry.kind == EntryKind::Delete);
+                seen.key_bytes += entry.key.len() as u64;
+                seen.value_bytes += entry.value.len() as u64;
+                seen.min_seq = seen.min_seq.min(entry.seq);
+                seen.max_seq = seen.max_seq.max(entry.seq);
+            }
+        }
+        seen.data_blocks = checked.blocks;
+        (checked.entries, checked.keys) = (seen.entries, seen.keys);
+        if let Some(key) = first_denied {
+            let found = format!(
+                "one that denies {} of {} keys, first {:?}",
+                checked.denied,
+                checked.asked,
+                key.escape_ascii().to_string()
+            );
+            find(Error::corrupt(&path, offset, "a filter of the keys of its table", found));
+        }
+        if whole && seen != *self.table.properties() {
+            let expected = format!("what the properties say: {:?}", self.table.properties());
+            find(Error::corrupt(&self.table.path(), 0, expected, format!("{seen:?}")));
+        }
+        checked
+    }
+}
+
+impl Table {
+    /// Reads, verifies and takes apart one data block.
+    fn decoded_block(&self, number: usize) -> Result<DecodedBlock> {
+        let handle = self.handle(number)?;
+        let block = self.read_block(handle)?;
+        let decoded = block.decode().map_err(|damage| self.damaged(handle, damage))?;
+        self.check_place(&decoded, number).map_err(|damage| self.damaged(handle, damage))?;
+        Ok(decoded)
+    }
+
+    /// Whether a block holds what the index and the manifest say of it. What is in order within each
+    /// block and kept to its place is in order throughout: a merge relies on that, and on sequence
+    /// numbers that the manifest knows.
+    pub(super) fn check_place(
+        &self,
+        block: &DecodedBlock,
+        number: usize,
+    ) -> std::result::Result<(), BlockDamage> {
+        let (index, meta) = (self.index(), self.meta());
+        let ends = block.entry(0).zip(block.entry(block.len().saturating_sub(1)));
+        let in_place = ends.is_some_and(|(first, last)| {
+            let starts = match number.checked_sub(1) {
+                None => first.key == meta.smallest,
+                Some(before) => index.separator(before).is_some_and(|before| before < first.key),
+            };
+            starts && index.separator(number).is_some_and(|separator| last.key <= separator)
+        });
+        let seqs = meta.min_seq..=meta.max_seq;
+        if in_place && block.seqs().all(|seq| seqs.contains(&seq)) {
+            return Ok(());
+        }
+        let expected = "keys and sequence numbers that belong into this block";
+        Err(BlockDamage { offset: 0, expected })
+    }
+
+    /// Checks that there are zeros between the last data block and the filter block: no checksum
+    /// covers them.
+    fn check_padding(&self) -> Result<()> {
+        let (start, block) = (self.index().data_end(), self.filter_block());
+        let end = if block.is_none() { start } else { block.offset };
+        let bytes = self.read(start, end.saturating_sub(start))?;
+        match bytes.iter().position(|&byte| byte != 0) {
+            None => Ok(()),
+            Some(at) => {
+                let offset = start + at as u64;
+                Err(Error::corrupt(&self.path(), offset, "zeros up to the filter", "other bytes"))
+            }
+        }
+    }
+
+    /// Checks the checksum of the filter block within the table.
+    fn check_filter_block(&self) -> Result<()> {
+        let block = self.filter_block();
+        if block.is_none() {
+            return Ok(());
+        }
+        let bytes = self.read(block.offset, block.length + TRAILER_BYTES as u64)?;
+        check_block(&bytes, BlockType::Filter, self.id(), block.offset)
+            .map(|_| ())
+            .map_err(|found| Error::corrupt(&self.path(), block.offset, "a filter block", found))
+    }
+}

@@ -1,0 +1,304 @@
+//! `verify` finds what is wrong with a store, all of it, says where, and changes nothing.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use common::{HookVfs, contents, files_with};
+use criba::vfs::{CountingVfs, FileKind, Operation, RealVfs, Vfs};
+use criba::{Batch, Error, FilterPolicy, Options, Verification, verify, verify_with};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+fn options() -> Options {
+    Options::new()
+        .background_threads(0)
+        .auto_compaction(false)
+        .block_bytes(128)
+        .vfs(HookVfs::without_syncs())
+        .seed(9)
+}
+
+/// A closed store of three tables: one with a filter in it and another, in use, beside it; one without
+/// any; and one with its filter in it.
+fn three_tables(dir: &Path) {
+    let db = options().open(dir).unwrap();
+    let fill = |db: &criba::Db, table: u32| {
+        for number in 0..12 {
+            db.put(format!("key {number:02} of {table}"), format!("value {number}")).unwrap();
+        }
+        db.delete("key 03 of 0").unwrap();
+        db.flush().unwrap();
+    };
+    fill(&db, 0);
+    db.rebuild_filters(&FilterPolicy::compact()).unwrap();
+    db.close().unwrap();
+    let db = options().filter(FilterPolicy::none()).open(dir).unwrap();
+    fill(&db, 1);
+    db.close().unwrap();
+    let db = options().open(dir).unwrap();
+    fill(&db, 2);
+    db.put("in the log", "only").unwrap();
+    db.close().unwrap();
+    assert_eq!(files_with(dir, "sst").len(), 3);
+    assert_eq!(files_with(dir, "flt").len(), 1);
+}
+
+fn sound(found: &Verification) {
+    assert!(found.is_sound() && found.notes.is_empty(), "{found:#?}");
+}
+
+fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = std::fs::read(path).unwrap();
+    change(&mut bytes);
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn of_file<'a>(found: &'a Verification, path: &Path) -> Vec<&'a criba::Finding> {
+    found.findings.iter().filter(|finding| finding.path == path).collect()
+}
+
+#[test]
+fn a_sound_store_has_no_findings_and_stays_as_it_is() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    three_tables(&dir);
+    let state = |dir: &Path| -> Vec<(PathBuf, SystemTime)> {
+        let mut paths: Vec<_> =
+            std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).collect();
+        paths.sort();
+        let changed = |path: &Path| path.metadata().unwrap().modified().unwrap();
+        let changed: Vec<_> =
+            paths.into_iter().map(|path| (path.clone(), changed(&path))).collect();
+        [vec![(dir.to_owned(), dir.metadata().unwrap().modified().unwrap())], changed].concat()
+    };
+    let before = (state(&dir), contents(&dir));
+    let counting = CountingVfs::new(Arc::new(RealVfs));
+    let vfs: Arc<dyn Vfs> = Arc::new(counting.clone());
+    let mut told = Vec::new();
+    let found = verify_with(&dir, &vfs, |done, left| told.push((done, left))).unwrap();
+    sound(&found);
+    assert_eq!((found.tables, found.logs, found.changes), (3, 1, 1));
+    // In the first table the tombstone stands for the put that it was written over.
+    assert_eq!((found.entries, found.keys), (38, 12 + 13 + 13));
+    assert_eq!((found.filters, found.asked_keys, found.denied_keys), (2, 12 + 13, 0));
+    assert!(found.blocks > 6);
+    let bytes: u64 = files_with(&dir, "sst").iter().map(|p| p.metadata().unwrap().len()).sum();
+    assert_eq!((told.len(), told[0], told[3]), (4, (0, bytes), (bytes, 0)));
+    assert!((state(&dir), contents(&dir)) == before);
+    let counts = counting.counts();
+    for operation in Operation::ALL {
+        use Operation as O;
+        let reads = matches!(operation, O::Open | O::Read | O::Length | O::List | O::Lock);
+        let calls: u64 =
+            FileKind::ALL.into_iter().map(|kind| counts.of(kind, operation).calls).sum();
+        assert!(reads || calls == 0, "{operation:?}");
+    }
+}
+
+/// After each of many steps of a store with snapshots, compactions and other filters.
+#[test]
+fn what_the_engine_writes_is_sound() {
+    let seed = 12;
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let parent = tempfile::tempdir().unwrap();
+    let (dir, copy) = (parent.path().join("store"), parent.path().join("copy"));
+    let policies = [FilterPolicy::default(), FilterPolicy::compact(), FilterPolicy::classic()];
+    let (mut sum, mut runs) = (Verification::default(), 0);
+    for round in 0..6 {
+        let db = options()
+            .auto_compaction(true)
+            .filter(policies[round % 3])
+            .memtable_bytes(4000)
+            .table_bytes(3000)
+            .level_base_bytes(1500)
+            .open(&dir)
+            .unwrap();
+        let mut snapshots = Vec::new();
+        for step in 0..300 {
+            let mut batch = Batch::new();
+            for _ in 0..rng.random_range(1..6) {
+                let key = format!("key {}", rng.random_range(0..700));
+                match rng.random_range(0..4) {
+                    0 => batch.delete(key),
+                    _ => batch.put(key, vec![1; rng.random_range(0..60)]),
+                };
+            }
+            db.write(batch).unwrap();
+            match rng.random_range(0..40) {
+                0 => snapshots.push(db.snapshot().unwrap()),
+                1 => snapshots.clear(),
+                2 => drop(db.rebuild_filters(&policies[rng.random_range(0..3)]).unwrap()),
+                3 => db.compact().unwrap(),
+                _ => {}
+            }
+            if step % 30 == 7 {
+                // As a crash would leave it; the copy is nobody's.
+                common::copy_dir(&dir, &copy);
+                let found = verify(&copy).unwrap();
+                assert!(found.is_sound(), "seed {seed}: {found:#?}");
+                sum.keys += found.keys;
+                sum.tables += found.tables;
+                sum.asked_keys += found.asked_keys;
+                sum.changes += found.changes;
+                runs += 1;
+            }
+        }
+        assert!(matches!(verify(&dir), Err(Error::Locked { .. })));
+        drop(snapshots);
+        db.close().unwrap();
+        sound(&verify(&dir).unwrap());
+    }
+    println!(
+        "seed {seed}: {runs} crashes, {} tables, {} keys in them, {} asked of filters, {} changes in \
+         logs; nothing found",
+        sum.tables, sum.keys, sum.asked_keys, sum.changes
+    );
+    assert!(sum.tables > 200 && sum.asked_keys == sum.keys && sum.changes > 500);
+}
+
+/// One bit of every byte of every file, one after the other.
+#[test]
+fn a_flipped_bit_anywhere_is_found() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    three_tables(&dir);
+    let (mut found_in, mut noted_in) = (BTreeMap::new(), BTreeMap::new());
+    for (name, bytes) in contents(&dir) {
+        let path = dir.join(&name);
+        let kind = name.split_once(['.', '-']).map_or(name.as_str(), |_| {
+            path.extension().map_or("MANIFEST", |extension| extension.to_str().unwrap())
+        });
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1 << (at % 8);
+            std::fs::write(&path, flipped).unwrap();
+            let found = verify(&dir).unwrap();
+            if matches!(kind, "sst" | "flt") {
+                assert_eq!(of_file(&found, &path).len(), 1, "{name}, byte {at}: {found:#?}");
+                assert_eq!(found.findings.len(), 1, "{name}, byte {at}: {found:#?}");
+            }
+            // The last record of a log may be one that a crash cut short.
+            let count = if found.is_sound() { &mut noted_in } else { &mut found_in };
+            assert!(!found.is_sound() || !found.notes.is_empty(), "{name}, byte {at}");
+            *count.entry(kind.to_owned()).or_insert(0) += 1;
+        }
+        std::fs::write(&path, &bytes).unwrap();
+    }
+    println!("bytes flipped and found: {found_in:?}; told as unsynced ends: {noted_in:?}");
+    sound(&verify(&dir).unwrap());
+    assert!(found_in["sst"] > 1000 && found_in["flt"] > 128);
+    assert!(noted_in.keys().all(|kind| kind == "log" || kind == "MANIFEST"), "{noted_in:?}");
+}
+
+#[test]
+fn everything_is_found_not_only_the_first() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    three_tables(&dir);
+    let [first, second, third] = files_with(&dir, "sst").try_into().unwrap();
+    let [filter] = files_with(&dir, "flt").try_into().unwrap();
+    // Two data blocks of the first table, its filter; the second is gone; the index of the third.
+    change(&first, |bytes| {
+        bytes[10] ^= 1;
+        bytes[200] ^= 1;
+    });
+    change(&filter, |bytes| bytes.truncate(20));
+    std::fs::remove_file(&second).unwrap();
+    let third_index = |bytes: &[u8]| {
+        let footer = &bytes[bytes.len() - 128..];
+        u64::from_le_bytes(footer[16..24].try_into().unwrap()) as usize
+    };
+    change(&third, |bytes| {
+        let at = third_index(bytes);
+        bytes[at] ^= 1;
+    });
+    std::fs::write(dir.join("somebody's"), "").unwrap();
+    std::fs::write(dir.join("000099.sst"), "").unwrap();
+    std::fs::write(dir.join("000001-0007.flt"), "").unwrap();
+    let found = verify(&dir).unwrap();
+    let offsets: Vec<_> = of_file(&found, &first).iter().map(|finding| finding.offset).collect();
+    assert!(offsets.len() == 2 && offsets[0] == Some(0) && offsets[1] > Some(99), "{offsets:?}");
+    let told = |path: &Path| {
+        let [finding] = of_file(&found, path)[..] else { panic!("{found:#?}") };
+        finding.what.clone()
+    };
+    assert!(told(&filter).contains("expected a sound filter"), "{}", told(&filter));
+    assert!(told(&second).contains("named by the manifest"), "{}", told(&second));
+    assert!(told(&third).contains("an index block"), "{}", told(&third));
+    assert_eq!(found.findings.len(), 5, "{found:#?}");
+    let mut noted: Vec<_> = found.notes.iter().map(|note| note.path.clone()).collect();
+    noted.sort();
+    assert_eq!(noted, ["000001-0007.flt", "000099.sst", "somebody's"].map(|name| dir.join(name)));
+}
+
+#[test]
+fn swapped_tables_and_filters_are_told() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    three_tables(&dir);
+    let swap = |a: &Path, b: &Path| {
+        let (in_a, in_b) = (std::fs::read(a).unwrap(), std::fs::read(b).unwrap());
+        std::fs::write(a, in_b).unwrap();
+        std::fs::write(b, in_a).unwrap();
+    };
+    let [first, second, third] = files_with(&dir, "sst").try_into().unwrap();
+    swap(&first, &third);
+    let found = verify(&dir).unwrap();
+    for path in [&first, &third] {
+        assert_eq!(of_file(&found, path).len(), 1, "{found:#?}");
+    }
+    assert!(of_file(&found, &second).is_empty() && found.tables == 3);
+    swap(&first, &third);
+
+    let db = options().open(&dir).unwrap();
+    db.rebuild_filters(&FilterPolicy::classic()).unwrap();
+    db.close().unwrap();
+    sound(&verify(&dir).unwrap());
+    let filters = files_with(&dir, "flt");
+    assert_eq!(filters.len(), 4, "one for the table of the log");
+    swap(&filters[0], &filters[1]);
+    let found = verify(&dir).unwrap();
+    assert_eq!(found.findings.len(), 2, "{found:#?}");
+    for path in &filters[..2] {
+        assert!(of_file(&found, path)[0].what.contains("expected a sound filter"));
+    }
+}
+
+#[test]
+fn without_its_manifest_a_store_is_verified_table_by_table() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    three_tables(&dir);
+    let [first, second, _] = files_with(&dir, "sst").try_into().unwrap();
+    change(&first, |bytes| bytes[10] ^= 1);
+    change(&second, |bytes| bytes.truncate(100));
+    std::fs::remove_file(dir.join("CURRENT")).unwrap();
+    let found = verify(&dir).unwrap();
+    assert_eq!((found.tables, found.findings.len()), (3, 3), "{found:#?}");
+    for path in [&dir.join("CURRENT"), &first, &second] {
+        assert_eq!(of_file(&found, path).len(), 1, "{found:#?}");
+    }
+    assert!(found.entries > 13 && found.asked_keys == 0 && found.notes.len() == 1);
+}
+
+#[test]
+fn what_is_no_store_is_refused() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("none");
+    let refused = |dir: &Path, what: &str| match verify(dir) {
+        Err(Error::NotAStore { found, .. }) => assert!(found.contains(what), "{found}"),
+        other => panic!("{other:?}"),
+    };
+    refused(&dir, "nothing");
+    assert!(!dir.exists());
+    std::fs::create_dir(&dir).unwrap();
+    refused(&dir, "neither");
+    let file = parent.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    refused(&file, "a file");
+    assert!(contents(&dir).is_empty(), "not even a lock");
+}
