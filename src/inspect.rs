@@ -35,6 +35,8 @@ pub enum FilterInfo {
         bytes: usize,
         /// The false-positive rate that its finished bits give.
         predicted_rate: f64,
+        /// The distinct prefixes that it knows beside the keys.
+        prefixes: u64,
     },
     /// Not to be trusted, so the table answers "maybe".
     Degraded {
@@ -60,6 +62,7 @@ impl From<&FilterState> for FilterInfo {
                 geometry: filter.geometry(),
                 bytes: filter.bytes(),
                 predicted_rate: filter.predicted_rate(),
+                prefixes: filter.prefixes(),
             },
             FilterState::Degraded(reason) => Self::Degraded { reason: reason.clone() },
         }

@@ -83,11 +83,12 @@ mod wal;
 pub use batch::Batch;
 pub use db::{Db, Durability, Range, RecoveryReport, Snapshot, TableInfo};
 pub use error::{Error, Result};
-pub use filter::{Allocation, FilterKind, FilterPolicy, Geometry, KeyHash};
+pub use filter::{Allocation, FilterKind, FilterPolicy, Geometry, KeyHash, PrefixExtractor};
 pub use inspect::{FilterInfo, IndexEntry, TableEntry, TableFile, TableProperties};
 pub use key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use ledger::{
-    Activity, BlockFetch, Counts, Explanation, Io, LEVELS, Outcome, Stats, Step, TableStep, Verdict,
+    Activity, BlockFetch, Counts, Explanation, Io, LEVELS, Outcome, PrefixCounts, Stats, Step,
+    TableStep, Verdict,
 };
 pub use options::Options;
 pub use value::Value;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::compaction::PickSettings;
 use crate::error::{Error, Result};
-use crate::filter::FilterPolicy;
+use crate::filter::{FilterPolicy, PrefixExtractor};
+use crate::key::MAX_KEY_BYTES;
 use crate::table::TableSettings;
 use crate::vfs::{RealVfs, Vfs};
 
@@ -28,6 +29,7 @@ use crate::vfs::{RealVfs, Vfs};
 pub struct Options {
     pub(crate) create_if_missing: bool,
     pub(crate) filter: FilterPolicy,
+    pub(crate) prefix: Option<PrefixExtractor>,
     pub(crate) ignore_filters: bool,
     pub(crate) memtable_bytes: usize,
     pub(crate) table_bytes: u64,
@@ -49,6 +51,7 @@ impl Default for Options {
         Self {
             create_if_missing: true,
             filter: FilterPolicy::default(),
+            prefix: None,
             ignore_filters: false,
             memtable_bytes: 64 << 20,
             table_bytes: 64 << 20,
@@ -90,6 +93,15 @@ impl Options {
     /// blocked filters over a keyed hash, 10 bits a key in the average.
     pub fn filter(mut self, policy: FilterPolicy) -> Self {
         self.filter = policy;
+        self
+    }
+
+    /// Puts the prefixes of keys into each table's filter, so that [`Db::prefix`](crate::Db::prefix),
+    /// and [`Db::range`](crate::Db::range) within one prefix, pass over tables that hold none of its
+    /// keys. The filters grow by as many bits for each distinct prefix of a table as for a key. A
+    /// table written under another extractor is read as if it had no prefixes. Default: none.
+    pub fn prefix(mut self, extractor: PrefixExtractor) -> Self {
+        self.prefix = Some(extractor);
         self
     }
 
@@ -189,6 +201,9 @@ impl Options {
         if let Err(reason) = self.filter.check() {
             return refuse("filter", reason);
         }
+        if let Some(Err(reason)) = self.prefix.map(|prefix| prefix.check(MAX_KEY_BYTES)) {
+            return refuse("prefix", reason);
+        }
         for (option, value, least) in [
             ("memtable_bytes", self.memtable_bytes as u64, 1024),
             ("table_bytes", self.table_bytes, 1024),
@@ -209,7 +224,11 @@ impl Options {
     }
 
     pub(crate) fn table_settings(&self) -> TableSettings {
-        TableSettings { block_bytes: self.block_bytes, filter: self.filter.recipe() }
+        TableSettings {
+            block_bytes: self.block_bytes,
+            filter: self.filter.recipe(),
+            prefix: self.prefix,
+        }
     }
 
     pub(crate) fn pick_settings(&self) -> PickSettings {

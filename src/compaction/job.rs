@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Compaction, Survivors};
 use crate::error::{Error, IoContext, Result};
-use crate::filter::LookupHash;
+use crate::filter::{KeyHashes, LookupHash};
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::Seq;
 use crate::ledger::{Activity, LEVELS, Verdict};
@@ -57,7 +57,8 @@ pub(crate) fn run(
                 cursors.push(Box::new(cursor));
             }
         } else if !tables.is_empty() {
-            cursors.push(Box::new(LevelCursor::new(&tables, direction, Bound::Unbounded, plan)?));
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            cursors.push(Box::new(LevelCursor::new(&tables, direction, all, plan, None)?));
         }
     }
     // Whatever is older than the inputs lies below the output level: what overlaps them on that level
@@ -177,7 +178,8 @@ impl Outputs<'_> {
         match &open.filter.state {
             FilterState::None => {}
             FilterState::Active(filter) => {
-                if let Some(key) = hashes.iter().position(|&hash| !filter.may_contain_hash(hash)) {
+                let mut hashes = hashes.iter().flat_map(KeyHashes::iter);
+                if let Some(key) = hashes.position(|hash| !filter.may_contain_hash(hash)) {
                     return Err(Error::FilterLies { path: table.path(), key: key as u64 });
                 }
             }

@@ -10,15 +10,19 @@
 mod blocked;
 mod bloom;
 mod hash;
+mod hashes;
 mod kind;
 mod policy;
+mod prefix;
 mod ribbon;
 mod section;
 
 pub use hash::KeyHash;
 pub use kind::{FilterKind, Geometry};
 pub use policy::{Allocation, FilterPolicy};
+pub use prefix::PrefixExtractor;
 
-pub(crate) use hash::{GOLDEN, HashKey, LookupHash, fast_range, mix};
+pub(crate) use hash::{GOLDEN, HashKey, LookupHash, PrefixHash, fast_range, mix};
+pub(crate) use hashes::KeyHashes;
 pub(crate) use policy::Recipe;
 pub(crate) use section::{Filter, FilterPlace, build};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Activity, Counts, Io, LEVELS, Stats, TableStep};
+use super::{Activity, Counts, Io, LEVELS, PrefixCounts, Stats, TableStep};
 use crate::sync::{AtomicU64, Mutex, OnceLock, Ordering, available_parallelism, thread_number};
 
 /// `N` counters, kept once for each of a few groups of threads, each group on cache lines of its
@@ -89,6 +89,7 @@ impl IoCounters {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     activity: Sharded<{ Activity::FIELDS }>,
+    prefix: Sharded<{ PrefixCounts::FIELDS }>,
     pub(crate) scan_reads: IoCounters,
     pub(crate) compaction_reads: IoCounters,
     pub(crate) open_reads: IoCounters,
@@ -110,6 +111,11 @@ impl Ledger {
     #[inline]
     pub(crate) fn count(&self, done: Activity) {
         self.activity.add(done.cells());
+    }
+
+    /// Counts what a scan within one prefix met.
+    pub(crate) fn count_prefix(&self, met: PrefixCounts) {
+        self.prefix.add(met.cells());
     }
 
     /// The counters of a table at a level, new ones if it was not there before.
@@ -151,6 +157,7 @@ impl Ledger {
         Stats {
             activity: Activity::from_cells(self.activity.sums()),
             levels,
+            prefix: PrefixCounts::from_cells(self.prefix.sums()),
             scan_reads: self.scan_reads.io(),
             compaction_reads: self.compaction_reads.io(),
             open_reads: self.open_reads.io(),

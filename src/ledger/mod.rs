@@ -139,6 +139,27 @@ counts! {
 }
 
 counts! {
+    /// What scans within one prefix met at tables whose keys reach into their bounds; see
+    /// [`Options::prefix`](crate::Options::prefix). A scan asks a table when it comes to it, and
+    /// again when it is asked for items from its other end.
+    PrefixCounts {
+        /// The table's filter was asked for the prefix. It was passed over or looked into.
+        probes,
+        /// The filter said no: the table was passed over, and nothing was read.
+        skipped,
+        /// The filter said maybe: the table was looked into.
+        passed,
+        /// Of the passed: the table held nothing within the scan's bounds, so what was read was read
+        /// in vain. If these are all keys of the prefix, the filter was mistaken; so the
+        /// false-positive rate of such scans is wasted / (skipped + wasted).
+        wasted,
+        /// The table was looked into without asking: its filter does not know the prefixes of this
+        /// extractor, is none, is degraded, or is ignored.
+        unfiltered,
+    }
+}
+
+counts! {
     /// What the engine did beside lookups, and what lookups came to.
     Activity {
         /// Lookups of a key: `get`, `contains`, `explain` and their like.
@@ -181,6 +202,8 @@ pub struct Stats {
     pub activity: Activity,
     /// What lookups met, by level; L0 first.
     pub levels: [Counts; LEVELS],
+    /// What scans within one prefix met.
+    pub prefix: PrefixCounts,
     /// Reads of data blocks by scans.
     pub scan_reads: Io,
     /// Reads of data blocks by compactions.
@@ -208,6 +231,7 @@ impl Sub for Stats {
         for (level, before) in self.levels.iter_mut().zip(earlier.levels) {
             *level -= before;
         }
+        self.prefix -= earlier.prefix;
         self.scan_reads -= earlier.scan_reads;
         self.compaction_reads -= earlier.compaction_reads;
         self.open_reads -= earlier.open_reads;

@@ -18,7 +18,7 @@ use super::pool::FilePool;
 use crate::cache::{BlockCache, Cached};
 use crate::codec::u32_at;
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{Filter, HashKey, LookupHash};
+use crate::filter::{Filter, HashKey, LookupHash, PrefixExtractor, PrefixHash};
 use crate::key::Seq;
 use crate::ledger::{BlockFetch, Ledger, Verdict};
 use crate::names::FileName;
@@ -74,6 +74,23 @@ impl TableFilter {
             FilterState::Degraded(_) => Verdict::Degraded,
             FilterState::Active(filter) if filter.may_contain(lookup) => Verdict::Maybe,
             FilterState::Active(_) => Verdict::No,
+        }
+    }
+
+    /// What the filter says of all keys with a prefix. No I/O.
+    pub(crate) fn prefix_verdict(
+        &self,
+        extractor: PrefixExtractor,
+        prefix: &PrefixHash,
+    ) -> Verdict {
+        match &self.state {
+            FilterState::None => Verdict::Unfiltered,
+            FilterState::Degraded(_) => Verdict::Degraded,
+            FilterState::Active(filter) => match filter.may_contain_prefix(extractor, prefix) {
+                Some(true) => Verdict::Maybe,
+                Some(false) => Verdict::No,
+                None => Verdict::Unfiltered,
+            },
         }
     }
 }
