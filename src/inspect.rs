@@ -172,6 +172,7 @@ impl TableFile {
             secret,
             files: FilePool::new(1),
             cache: None,
+            mistakes: None,
             ledger: Arc::new(Ledger::default()),
         };
         let (mut meta, store) = Table::meta_of_file(&env(0, dir.clone()), id)?;

@@ -69,6 +69,7 @@ mod inspect;
 mod iter;
 mod key;
 mod ledger;
+mod memo;
 mod memtable;
 mod names;
 mod options;

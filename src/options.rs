@@ -36,6 +36,7 @@ pub struct Options {
     pub(crate) level_base_bytes: u64,
     pub(crate) block_bytes: usize,
     pub(crate) cache_bytes: u64,
+    pub(crate) false_positive_memo: u64,
     pub(crate) max_open_files: usize,
     pub(crate) auto_compaction: bool,
     pub(crate) background_threads: usize,
@@ -58,6 +59,7 @@ impl Default for Options {
             level_base_bytes: 256 << 20,
             block_bytes: 4096,
             cache_bytes: 64 << 20,
+            false_positive_memo: 1 << 20,
             max_open_files: default_max_open_files(),
             auto_compaction: true,
             background_threads: 1,
@@ -143,6 +145,16 @@ impl Options {
     /// read. Default: 64 MiB.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;
+        self
+    }
+
+    /// The size in bytes of a memo of keys that filters were wrong about: asked for such a key again,
+    /// a table is not read again, and the probe counts as
+    /// [`Outcome::Remembered`](crate::Outcome::Remembered). It keeps whole keys, with some 112 bytes
+    /// around each, and what is asked for again longest. 0 for none, as when the false-positive rate
+    /// of keys that come more than once is to be measured. Default: 1 MiB.
+    pub fn false_positive_memo(mut self, bytes: u64) -> Self {
+        self.false_positive_memo = bytes;
         self
     }
 

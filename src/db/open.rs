@@ -16,6 +16,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::filter::{HashKey, mix};
 use crate::iter::Direction;
 use crate::ledger::Ledger;
+use crate::memo::Mistakes;
 use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
 use crate::names::{FileName, MAX_FOUND_NUMBER};
 use crate::options::Options;
@@ -95,6 +96,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
             secret,
             files: FilePool::new(options.max_open_files),
             cache: BlockCache::new(options.cache_bytes, options.block_bytes),
+            mistakes: Mistakes::new(options.false_positive_memo),
             ledger: Arc::clone(&ledger),
         })
     };

@@ -137,6 +137,10 @@ impl<'a> LookupHash<'a> {
         Self { key, secret, sip: Cell::new(None), murmur: Cell::new(None) }
     }
 
+    pub(crate) fn key(&self) -> &'a [u8] {
+        self.key
+    }
+
     /// The hash of this kind; only the first to ask pays for it.
     #[inline]
     pub(crate) fn get(&self, hash: KeyHash) -> u64 {

@@ -185,6 +185,7 @@ mod tests {
             probed(Verdict::No, Outcome::TrueNegative, None),
             probed(Verdict::Maybe, Outcome::TruePositive, Some(false)),
             probed(Verdict::Maybe, Outcome::FalsePositive, Some(true)),
+            probed(Verdict::Maybe, Outcome::Remembered, None),
             probed(Verdict::Degraded, Outcome::UnfilteredFound, Some(false)),
             probed(Verdict::Unfiltered, Outcome::UnfilteredNotFound, Some(false)),
             probed(Verdict::Maybe, Outcome::Failed, Some(false)),
@@ -196,7 +197,7 @@ mod tests {
         }
         ledger.counters(7, 3).count(TableStep::RangePruned);
         assert_eq!(ledger.stats().levels[2], explained);
-        assert_eq!(explained.probes(), 6);
+        assert_eq!((explained.probes(), explained.reads_avoided()), (7, 2));
         assert_eq!(explained.disk_read_bytes, 400);
         let before = ledger.stats();
         assert_eq!(ledger.table_counts(7), before.total());

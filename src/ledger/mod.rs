@@ -88,6 +88,8 @@ counts! {
         true_positives,
         /// The filter said maybe, and the table does not hold the key.
         false_positives,
+        /// The filter said maybe, and was known to be wrong about this key: nothing was read.
+        remembered,
         /// The table has no usable filter, and holds the key.
         unfiltered_found,
         /// The table has no usable filter, and does not hold the key.
@@ -111,8 +113,15 @@ impl Counts {
         self.true_negatives
             + self.true_positives
             + self.false_positives
+            + self.remembered
             + self.unfiltered()
             + self.failed
+    }
+
+    /// Blocks that would have been looked into without filters, and were not: true negatives and
+    /// remembered mistakes.
+    pub fn reads_avoided(&self) -> u64 {
+        self.true_negatives + self.remembered
     }
 
     /// Probes of tables without a usable filter.
