@@ -78,7 +78,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let counts = (db.stats() - before).total();
         println!(
             "{what}  {lookups} lookups in {seconds:.2} s: {} disk reads, {} cache hits, {} reads avoided",
-            counts.disk_reads, counts.cache_hits, counts.true_negatives
+            counts.disk_reads,
+            counts.cache_hits,
+            counts.reads_avoided()
         );
     }
     println!("wrong answers: {wrong}");

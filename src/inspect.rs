@@ -40,6 +40,8 @@ pub enum FilterInfo {
         bytes: usize,
         /// The false-positive rate that its finished bits give.
         predicted_rate: f64,
+        /// The distinct prefixes that it knows beside the keys.
+        prefixes: u64,
         /// The filter in the file. A budget for filters may leave in memory the first columns only
         /// of a ribbon; then the shape, the bytes and the rate above are those of what is resident,
         /// and these are larger, and lower. Otherwise they are the same.
@@ -114,6 +116,7 @@ impl From<&TableFilter> for FilterInfo {
                 geometry: filter.geometry(),
                 bytes: filter.bytes(),
                 predicted_rate: filter.predicted_rate(),
+                prefixes: filter.prefixes(),
                 stored: filter.stored().into(),
                 damaged: filter.damage().map(str::to_owned),
             },
@@ -230,6 +233,7 @@ impl TableFile {
             secret,
             files: FilePool::new(1),
             cache: None,
+            mistakes: None,
             ledger: Arc::new(Ledger::default()),
             filter_memory: FilterMemory::default(),
         };

@@ -61,3 +61,15 @@ pub(crate) fn check_lengths(key: &[u8], value: &[u8]) -> Result<()> {
     }
     Ok(())
 }
+
+/// The least key that is greater than every key which starts with `prefix`; `None` if there is none.
+pub(crate) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut successor = prefix.to_vec();
+    while let Some(last) = successor.pop() {
+        if last < u8::MAX {
+            successor.push(last + 1);
+            return Some(successor);
+        }
+    }
+    None
+}

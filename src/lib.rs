@@ -75,6 +75,7 @@ mod inspect;
 mod iter;
 mod key;
 mod ledger;
+mod memo;
 mod memtable;
 mod names;
 mod options;
@@ -93,11 +94,12 @@ pub use db::{
 };
 pub use error::{Error, Result};
 pub use event::Event;
-pub use filter::{Allocation, FilterKind, FilterPolicy, Geometry, KeyHash};
+pub use filter::{Allocation, FilterKind, FilterPolicy, Geometry, KeyHash, PrefixExtractor};
 pub use inspect::{FilterInfo, FilterShape, IndexEntry, TableEntry, TableFile, TableProperties};
 pub use key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use ledger::{
-    Activity, BlockFetch, Counts, Explanation, Io, LEVELS, Outcome, Stats, Step, TableStep, Verdict,
+    Activity, BlockFetch, Counts, Explanation, Io, LEVELS, Outcome, PrefixCounts, Stats, Step,
+    TableStep, Verdict,
 };
 pub use options::Options;
 pub use value::Value;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::compaction::PickSettings;
 use crate::error::{Error, Result};
 use crate::event::{Event, Listener};
-use crate::filter::FilterPolicy;
+use crate::filter::{FilterPolicy, PrefixExtractor};
+use crate::key::MAX_KEY_BYTES;
 use crate::table::TableSettings;
 use crate::vfs::{RealVfs, Vfs};
 
@@ -30,6 +31,7 @@ use crate::vfs::{RealVfs, Vfs};
 pub struct Options {
     pub(crate) create_if_missing: bool,
     pub(crate) filter: FilterPolicy,
+    pub(crate) prefix: Option<PrefixExtractor>,
     pub(crate) ignore_filters: bool,
     pub(crate) strict_filters: bool,
     pub(crate) listener: Listener,
@@ -39,6 +41,7 @@ pub struct Options {
     pub(crate) block_bytes: usize,
     pub(crate) cache_bytes: u64,
     pub(crate) filter_memory: Option<u64>,
+    pub(crate) false_positive_memo: u64,
     pub(crate) max_open_files: usize,
     pub(crate) auto_compaction: bool,
     pub(crate) background_threads: usize,
@@ -54,6 +57,7 @@ impl Default for Options {
         Self {
             create_if_missing: true,
             filter: FilterPolicy::default(),
+            prefix: None,
             ignore_filters: false,
             strict_filters: false,
             listener: Listener::default(),
@@ -63,6 +67,7 @@ impl Default for Options {
             block_bytes: 4096,
             cache_bytes: 64 << 20,
             filter_memory: None,
+            false_positive_memo: 1 << 20,
             max_open_files: default_max_open_files(),
             auto_compaction: true,
             background_threads: 1,
@@ -98,6 +103,15 @@ impl Options {
     /// blocked filters over a keyed hash, 10 bits a key in the average.
     pub fn filter(mut self, policy: FilterPolicy) -> Self {
         self.filter = policy;
+        self
+    }
+
+    /// Puts the prefixes of keys into each table's filter, so that [`Db::prefix`](crate::Db::prefix),
+    /// and [`Db::range`](crate::Db::range) within one prefix, pass over tables that hold none of its
+    /// keys. The filters grow by as many bits for each distinct prefix of a table as for a key. A
+    /// table written under another extractor is read as if it had no prefixes. Default: none.
+    pub fn prefix(mut self, extractor: PrefixExtractor) -> Self {
+        self.prefix = Some(extractor);
         self
     }
 
@@ -167,6 +181,16 @@ impl Options {
         self
     }
 
+    /// The size in bytes of a memo of keys that filters were wrong about: asked for such a key again,
+    /// a table is not read again, and the probe counts as
+    /// [`Outcome::Remembered`](crate::Outcome::Remembered). It keeps whole keys, with some 112 bytes
+    /// around each, and what is asked for again longest. 0 for none, as when the false-positive rate
+    /// of keys that come more than once is to be measured. Default: 1 MiB.
+    pub fn false_positive_memo(mut self, bytes: u64) -> Self {
+        self.false_positive_memo = bytes;
+        self
+    }
+
     /// How many table files are kept open. A table whose file is closed keeps its filter and index
     /// in memory, so an absent key never opens a file. Default: a quarter of the process's limit on
     /// open files, at most 4,096.
@@ -222,6 +246,9 @@ impl Options {
         if let Err(reason) = self.filter.check() {
             return refuse("filter", reason);
         }
+        if let Some(Err(reason)) = self.prefix.map(|prefix| prefix.check(MAX_KEY_BYTES)) {
+            return refuse("prefix", reason);
+        }
         for (option, value, least) in [
             ("memtable_bytes", self.memtable_bytes as u64, 1024),
             ("table_bytes", self.table_bytes, 1024),
@@ -242,7 +269,11 @@ impl Options {
     }
 
     pub(crate) fn table_settings(&self) -> TableSettings {
-        TableSettings { block_bytes: self.block_bytes, filter: self.filter.recipe() }
+        TableSettings {
+            block_bytes: self.block_bytes,
+            filter: self.filter.recipe(),
+            prefix: self.prefix,
+        }
     }
 
     pub(crate) fn pick_settings(&self) -> PickSettings {

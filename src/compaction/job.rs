@@ -56,7 +56,8 @@ pub(crate) fn run(
                 cursors.push(Box::new(cursor));
             }
         } else if !tables.is_empty() {
-            cursors.push(Box::new(LevelCursor::new(&tables, direction, Bound::Unbounded, plan)?));
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            cursors.push(Box::new(LevelCursor::new(&tables, direction, all, plan, None)?));
         }
     }
     // Whatever is older than the inputs lies below the output level: what overlaps them on that level
@@ -172,7 +173,9 @@ impl Outputs<'_> {
         let FinishedTable { meta, hashes, io } = writer.finish()?;
         let with_filter = meta.filter.bytes > 0;
         let mut open = Table::open(self.context.env, meta)?;
-        open.prove(&hashes)?;
+        if let Some(hashes) = &hashes {
+            open.prove(hashes)?;
+        }
         let ledger = &self.context.env.ledger;
         ledger.table_writes.add(io);
         ledger.count(Activity {

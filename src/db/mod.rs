@@ -191,7 +191,8 @@ impl Db {
     }
 
     /// The keys within bounds, with their values, in order from either end. Reads a block at a time,
-    /// as items are asked for.
+    /// as items are asked for; the first item takes one of each table on L0 and one a level, where
+    /// the tables' keys reach into the bounds.
     ///
     /// ```
     /// # fn main() -> criba::Result<()> {
@@ -214,7 +215,9 @@ impl Db {
         Ok(Range::new(core, None, &bounds, core.hold_lock()?))
     }
 
-    /// The keys that start with `prefix`, with their values.
+    /// The keys that start with `prefix`, with their values. With [`Options::prefix`] tables that hold
+    /// none of them are passed over, at the rate of their filters; so does a [`range`](Self::range)
+    /// whose keys all have one prefix.
     ///
     /// # Errors
     /// As [`range`](Self::range).

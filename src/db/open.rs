@@ -17,6 +17,7 @@ use crate::event::Event;
 use crate::filter::{HashKey, mix};
 use crate::iter::Direction;
 use crate::ledger::Ledger;
+use crate::memo::Mistakes;
 use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
 use crate::names::{FileName, MAX_FOUND_NUMBER};
 use crate::options::Options;
@@ -167,6 +168,7 @@ fn recover(
             secret,
             files: FilePool::new(options.max_open_files),
             cache: BlockCache::new(options.cache_bytes, options.block_bytes),
+            mistakes: Mistakes::new(options.false_positive_memo),
             ledger: Arc::new(Ledger::default()),
             filter_memory: FilterMemory::new(options.filter_memory),
         })

@@ -117,11 +117,20 @@ impl Core {
             let outcome = Outcome::TrueNegative;
             return (TableStep::Probed { verdict, block: None, outcome, found: None }, Ok(None));
         }
+        let filtered = verdict == Verdict::Maybe;
+        let mistakes = self.env.mistakes.as_ref().filter(|_| filtered);
+        if mistakes.is_some_and(|mistakes| mistakes.know(table.id(), hash)) {
+            let outcome = Outcome::Remembered;
+            return (TableStep::Probed { verdict, block: None, outcome, found: None }, Ok(None));
+        }
         let (block, found) = table.search(key, seq);
         let outcome = match &found {
             Ok(found) => Outcome::of_read(verdict, found.holds_key),
             Err(_) => Outcome::Failed,
         };
+        if let (Outcome::FalsePositive, Some(mistakes)) = (outcome, mistakes) {
+            mistakes.note(table.id(), hash);
+        }
         let version = found.map(|found| found.version);
         let found =
             version.as_ref().ok().and_then(|version| version.as_ref().map(|(kind, _)| *kind));

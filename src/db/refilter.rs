@@ -112,7 +112,7 @@ impl Core {
         let Some(current) = current else { return Ok(Rebuilt::Gone) };
         let filter = match (current.filter.sound(), recipe) {
             (_, None) if current.filter.meta.bytes == 0 => return Ok(Rebuilt::AlreadyRight),
-            (Some(stored), Some(recipe)) if stored.follows(recipe) => {
+            (Some(stored), Some(recipe)) if stored.follows(recipe, self.options.prefix) => {
                 return Ok(Rebuilt::AlreadyRight);
             }
             (_, None) => {
@@ -148,7 +148,7 @@ impl Core {
     /// asked for every one of them.
     fn new_filter(&self, open: &OpenTable, recipe: &Recipe) -> Result<Arc<TableFilter>> {
         let table = Arc::clone(&open.table);
-        let hashes = table.key_hashes(recipe, &|| self.state.lock().stop)?;
+        let hashes = table.key_hashes(recipe, self.options.prefix, &|| self.state.lock().stop)?;
         let meta = table.write_filter(recipe, &hashes, open.filter.meta.generation)?;
         let mut open = OpenTable { filter: Arc::new(table.load_filter(meta)), table };
         open.prove(&hashes).inspect_err(|_| open.filter.make_obsolete())?;

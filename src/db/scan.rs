@@ -6,16 +6,15 @@ use std::sync::Arc;
 use super::core::{Core, View};
 use crate::error::Result;
 use crate::iter::{Cursor, Direction, MergeCursor};
+use crate::key::successor;
 use crate::key::{EntryKind, Seq};
 use crate::ledger::LEVELS;
 use crate::memtable::MemtableCursor;
 use crate::sync::Ordering;
-use crate::table::{ReadPlan, TableCursor};
+use crate::table::ReadPlan;
 use crate::value::Value;
-use crate::version::LevelCursor;
+use crate::version::{KeyBounds, LevelCursor, PrefixProbe, borrowed};
 use crate::vfs::FileLock;
-
-type Key = Vec<u8>;
 
 /// A lazy, double-ended iterator over keys and values in key order, made by
 /// [`Db::range`](crate::Db::range) and its like. It sees the store as it was when the iterator was
@@ -27,7 +26,9 @@ type Key = Vec<u8>;
 pub struct Range {
     view: Arc<View>,
     seq: Seq,
-    bounds: (Bound<Key>, Bound<Key>),
+    bounds: KeyBounds,
+    /// If all keys within the bounds have one prefix, and filters may know it.
+    prefix: Option<Arc<PrefixProbe>>,
     front: Option<Visible>,
     back: Option<Visible>,
     ended: bool,
@@ -46,20 +47,24 @@ impl Range {
         let seq = snapshot.unwrap_or_else(|| core.visible.load(Ordering::Acquire));
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let bounds = (owned(bounds.start_bound()), owned(bounds.end_bound()));
-        Self { view, seq, bounds, front: None, back: None, ended: false, lock }
+        let prefix = core.options.prefix.and_then(|extractor| {
+            let (env, ignore) = (&core.env, core.options.ignore_filters);
+            PrefixProbe::new(extractor, &bounds, &env.secret, ignore, &env.ledger).map(Arc::new)
+        });
+        Self { view, seq, bounds, prefix, front: None, back: None, ended: false, lock }
     }
 
     /// The next item from one end.
     fn step(&mut self, direction: Direction) -> Result<Option<(Value, Value)>> {
-        let (start, side) = match direction {
-            Direction::Forward => (&self.bounds.0, &mut self.front),
-            Direction::Backward => (&self.bounds.1, &mut self.back),
+        let side = match direction {
+            Direction::Forward => &mut self.front,
+            Direction::Backward => &mut self.back,
         };
         let visible = match side {
             Some(visible) => visible,
             none => {
-                let start = start.as_ref().map(Vec::as_slice);
-                none.insert(Visible::new(&self.view, self.seq, direction, start)?)
+                let (view, bounds) = (&self.view, borrowed(&self.bounds));
+                none.insert(Visible::new(view, self.seq, direction, bounds, self.prefix.as_ref())?)
             }
         };
         let Some((key, value)) = visible.next()? else { return Ok(None) };
@@ -121,15 +126,9 @@ impl DoubleEndedIterator for Range {
 impl std::iter::FusedIterator for Range {}
 
 /// Every key that starts with `prefix`.
-pub(crate) fn prefix_bounds(prefix: &[u8]) -> (Bound<Key>, Bound<Key>) {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if last < u8::MAX {
-            end.push(last + 1);
-            return (Bound::Included(prefix.to_vec()), Bound::Excluded(end));
-        }
-    }
-    (Bound::Included(prefix.to_vec()), Bound::Unbounded)
+pub(crate) fn prefix_bounds(prefix: &[u8]) -> KeyBounds {
+    let end = successor(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+    (Bound::Included(prefix.to_vec()), end)
 }
 
 /// The keys that one moment sees, with their values, in one direction.
@@ -141,19 +140,26 @@ struct Visible {
 }
 
 impl Visible {
-    fn new(view: &View, seq: Seq, direction: Direction, start: Bound<&[u8]>) -> Result<Self> {
+    fn new(
+        view: &View,
+        seq: Seq,
+        direction: Direction,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        prefix: Option<&Arc<PrefixProbe>>,
+    ) -> Result<Self> {
         let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
+        let start = match direction {
+            Direction::Forward => bounds.0,
+            Direction::Backward => bounds.1,
+        };
         for memtable in std::iter::once(&view.memtable).chain(&view.sealed) {
             cursors.push(Box::new(MemtableCursor::new(Arc::clone(memtable), direction, start)));
         }
-        let plan = ReadPlan::Scan;
-        for live in view.version.level(0) {
-            let table = Arc::clone(&live.table);
-            cursors.push(Box::new(TableCursor::new(table, direction, start, plan)?));
-        }
-        for level in 1..LEVELS {
-            let tables = view.version.level(level);
-            cursors.push(Box::new(LevelCursor::new(tables, direction, start, plan)?));
+        // L0's tables overlap, so each is a run of its own.
+        let l0 = view.version.level(0).iter().map(std::slice::from_ref);
+        for run in l0.chain((1..LEVELS).map(|level| view.version.level(level))) {
+            let cursor = LevelCursor::new(run, direction, bounds, ReadPlan::Scan, prefix)?;
+            cursors.push(Box::new(cursor));
         }
         Ok(Self { merged: MergeCursor::new(cursors, direction), seq, direction })
     }

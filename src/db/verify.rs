@@ -11,7 +11,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::filter::HashKey;
 use crate::ledger::Ledger;
 use crate::names::{FileName, MAX_FOUND_NUMBER};
-use crate::table::{Checked, FilePool, FilterMeta, Table, TableEnv, TableMeta};
+use crate::table::{Checked, FilePool, FilterMemory, FilterMeta, Table, TableEnv, TableMeta};
 use crate::version::{Manifest, TableSet, read_current};
 use crate::vfs::{FileLock, RealVfs, Vfs};
 use crate::wal::{LostTail, replay};
@@ -213,7 +213,9 @@ fn environment(vfs: &Arc<dyn Vfs>, dir: &Path, store: u64, secret: HashKey) -> A
         secret,
         files: FilePool::new(1),
         cache: None,
+        mistakes: None,
         ledger: Arc::new(Ledger::default()),
+        filter_memory: FilterMemory::default(),
     })
 }
 
@@ -376,13 +378,12 @@ mod tests {
             let core = db.core()?;
             let table = Arc::clone(&core.view.load().version.level(0)[0].table);
             let recipe = FilterPolicy::bits_per_key(20.0).with_kind(kind).recipe().expect("one");
-            let mut hashes = table.key_hashes(&recipe, &|| false)?;
-            let (right, next) = (hashes[123], hashes[124]);
-            hashes[123] = next; // their number stays right
+            let mut hashes = table.key_hashes(&recipe, None, &|| false)?;
+            let right = hashes.replace(123, 7); // their number stays right
             let meta = table.write_filter(&recipe, &hashes, 0)?;
             let filter = Arc::new(table.load_filter(meta));
             let lying = OpenTable { table: Arc::clone(&table), filter: Arc::clone(&filter) };
-            hashes[123] = right;
+            hashes.replace(123, right);
             match lying.prove(&hashes) {
                 Err(Error::FilterLies { key, .. }) => assert_eq!(key, 123),
                 other => panic!("never to be installed: {other:?}"),

@@ -45,6 +45,15 @@ impl KeyHash {
         }
     }
 
+    /// The hash of a prefix, another one than that of the key with the same bytes. The secret is the
+    /// one [for prefixes](HashKey::for_prefixes).
+    pub(super) fn of_prefix(self, prefix: &[u8], secret: &HashKey) -> u64 {
+        match self {
+            Self::SipHash13 => self.of(prefix, secret),
+            Self::MurmurHash2 => murmurhash2::murmur64a(prefix, PREFIX_SEED),
+        }
+    }
+
     /// What one table makes of that hash.
     #[inline]
     pub(super) fn salted(self, hash: u64, salt: u64) -> u64 {
@@ -64,6 +73,9 @@ impl fmt::Display for KeyHash {
     }
 }
 
+/// MurmurHash2's seed for prefixes; keys have 0.
+const PREFIX_SEED: u64 = GOLDEN;
+
 /// The secret of a store, made when the store is, and kept in its manifest.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HashKey([u8; HashKey::BYTES]);
@@ -82,6 +94,16 @@ impl HashKey {
     /// Tells filters made under another key, without telling the key.
     pub(super) fn fingerprint(&self) -> u64 {
         SipHasher13::new_with_key(&self.0).hash(b"criba: which key")
+    }
+
+    /// The key under which prefixes are hashed.
+    pub(super) fn for_prefixes(&self) -> Self {
+        let hasher = SipHasher13::new_with_key(&self.0);
+        let halves =
+            [hasher.hash(b"criba: prefixes, first"), hasher.hash(b"criba: prefixes, second")];
+        let mut derived = [0; Self::BYTES];
+        LittleEndian::write_u64_into(&halves, &mut derived);
+        Self(derived)
     }
 
     /// The salt of a table's filter: as good as random to whoever does not know the key, another one
@@ -115,6 +137,10 @@ impl<'a> LookupHash<'a> {
         Self { key, secret, sip: Cell::new(None), murmur: Cell::new(None) }
     }
 
+    pub(crate) fn key(&self) -> &'a [u8] {
+        self.key
+    }
+
     /// The hash of this kind; only the first to ask pays for it.
     #[inline]
     pub(crate) fn get(&self, hash: KeyHash) -> u64 {
@@ -127,6 +153,28 @@ impl<'a> LookupHash<'a> {
             known.set(Some(value));
             value
         })
+    }
+}
+
+/// The hashes of one scan's prefix.
+#[derive(Debug)]
+pub(crate) struct PrefixHash {
+    sip: u64,
+    murmur: u64,
+}
+
+impl PrefixHash {
+    pub(crate) fn new(prefix: &[u8], secret: &HashKey) -> Self {
+        let secret = secret.for_prefixes();
+        let of = |hash: KeyHash| hash.of_prefix(prefix, &secret);
+        Self { sip: of(KeyHash::SipHash13), murmur: of(KeyHash::MurmurHash2) }
+    }
+
+    pub(super) fn get(&self, hash: KeyHash) -> u64 {
+        match hash {
+            KeyHash::SipHash13 => self.sip,
+            KeyHash::MurmurHash2 => self.murmur,
+        }
     }
 }
 

@@ -121,12 +121,14 @@ mod band;
 mod blocked;
 mod bloom;
 mod hash;
+mod hashes;
 mod kind;
 mod narrow;
 mod policy;
-mod ration;
+mod prefix;
 #[cfg(test)]
 mod rates;
+mod ration;
 mod ribbon;
 mod section;
 mod set;
@@ -138,9 +140,11 @@ pub use alone::{
 pub use hash::KeyHash;
 pub use kind::{FilterKind, Geometry};
 pub use policy::{Allocation, FilterPolicy};
+pub use prefix::PrefixExtractor;
 pub use set::HashFilter;
 
-pub(crate) use hash::{GOLDEN, HashKey, LookupHash, fast_range, mix};
+pub(crate) use hash::{GOLDEN, HashKey, LookupHash, PrefixHash, fast_range, mix};
+pub(crate) use hashes::KeyHashes;
 pub(crate) use narrow::{Portion, StoredFilter};
 pub(crate) use policy::Recipe;
 pub(crate) use ration::{Choice, Claim, loss, ration};

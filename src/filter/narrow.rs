@@ -8,10 +8,10 @@
 
 use std::io;
 
-use super::Recipe;
 use super::hash::HashKey;
 use super::kind::{FilterKind, Geometry};
 use super::section::{Filter, HEADER_BYTES, Header};
+use super::{PrefixExtractor, Recipe};
 use crate::sealed::{Meter, SealedBytes};
 use crate::sync::Arc;
 
@@ -68,10 +68,9 @@ impl StoredFilter {
         self.length
     }
 
-    /// Whether this is what the recipe makes for such a number of keys.
-    pub(crate) fn follows(&self, recipe: &Recipe) -> bool {
-        let Header { kind, hash, keys, geometry, .. } = self.header;
-        (kind, hash) == (recipe.kind, recipe.hash) && geometry == recipe.geometry(keys)
+    /// Whether a filter built by this recipe, with the prefixes of this extractor, is like this one.
+    pub(crate) fn follows(&self, recipe: &Recipe, extractor: Option<PrefixExtractor>) -> bool {
+        self.header.follows(recipe, extractor)
     }
 
     /// What can be resident of it, the least first.
@@ -240,7 +239,7 @@ mod tests {
     use super::super::hash::mix;
     use super::super::policy::Size;
     use super::super::section::{FilterPlace, build};
-    use super::super::{KeyHash, Recipe};
+    use super::super::{KeyHash, KeyHashes, Recipe};
     use super::*;
 
     fn filter_of(kind: FilterKind, bits: f64, keys: u64) -> (Vec<u64>, Filter) {
@@ -248,7 +247,8 @@ mod tests {
         let recipe = Recipe { kind, hash: KeyHash::SipHash13, size: Size::BitsPerKey(bits) };
         let hashes: Vec<u64> = (0..keys).map(|i| mix(i ^ 0xC81B_A000)).collect();
         let place = FilterPlace { table: 3, generation: 0 };
-        let bytes = build(&recipe, &secret, place, &hashes);
+        let keyed = KeyHashes::of_hashes(recipe.hash, &secret, hashes.clone());
+        let bytes = build(&recipe, &secret, place, &keyed);
         let memory = SealedBytes::metered(bytes.len(), &Arc::default(), |buffer| {
             buffer.copy_from_slice(&bytes);
             Ok(())

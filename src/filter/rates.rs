@@ -6,7 +6,7 @@
 use super::kind::FilterKind;
 use super::section::{FilterPlace, build};
 use super::set::HashFilter;
-use super::{FilterPolicy, HashKey, KeyHash, mix};
+use super::{FilterPolicy, HashKey, KeyHash, KeyHashes, mix};
 
 const SIZES: [u64; 10] = [1, 2, 5, 10, 50, 100, 1_000, 10_000, 100_000, 1_000_000];
 /// Below this many keys one filter says little about the next, and many are averaged.
@@ -138,7 +138,9 @@ fn a_rate_asked_for_is_delivered_or_bettered() {
                         let policy = FilterPolicy::rate(rate).with_kind(kind).with_hash(key_hash);
                         policy.check().unwrap();
                         let place = FilterPlace { table, generation: 0 };
-                        let filter = build(&policy.recipe().unwrap(), &secret, place, &hashes);
+                        let recipe = policy.recipe().unwrap();
+                        let hashes = KeyHashes::of_hashes(key_hash, &secret, hashes.clone());
+                        let filter = build(&recipe, &secret, place, &hashes);
                         let predicted = header_rate(&filter);
                         let limit = match (kind, key_hash) {
                             (FilterKind::Bloom, KeyHash::SipHash13) if keys >= 1000 => 1.015 * rate,

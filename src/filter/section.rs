@@ -3,9 +3,10 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
-use super::hash::{HashKey, LookupHash};
+use super::hash::{HashKey, LookupHash, PrefixHash};
+use super::hashes::KeyHashes;
 use super::kind::{FilterKind, Geometry, Probe};
-use super::{KeyHash, Recipe, StoredFilter};
+use super::{KeyHash, PrefixExtractor, Recipe, StoredFilter};
 use crate::codec::{Fields, PutFields};
 use crate::sealed::SealedBytes;
 use crate::sync::OnceLock;
@@ -37,6 +38,9 @@ pub(super) struct Header {
     pub(super) keys: u64,
     pub(super) geometry: Geometry,
     pub(super) predicted_rate: f64,
+    /// The id of the extractor of the prefixes that the filter has, too; 0 for none.
+    extractor: u64,
+    prefixes: u64,
 }
 
 impl Header {
@@ -54,6 +58,8 @@ impl Header {
         bytes.put_u32(0); // reserved
         bytes.put_f64(self.predicted_rate);
         bytes.put_u64(self.geometry.wide);
+        bytes.put_u64(self.extractor);
+        bytes.put_u64(self.prefixes);
         bytes.resize(HEADER_BYTES, 0); // reserved
     }
 
@@ -84,7 +90,23 @@ impl Header {
         }
         let geometry = Geometry { m, k, wide: fields.u64().ok_or_else(short)? };
         (kind.kind().check)(&geometry)?;
-        Ok(Self { kind, hash, salt, fingerprint, keys, geometry, predicted_rate })
+        let (extractor, prefixes) =
+            (fields.u64().ok_or_else(short)?, fields.u64().ok_or_else(short)?);
+        let most = if extractor == 0 { 0 } else { keys };
+        if prefixes > most {
+            return Err(format!("{prefixes} prefixes of {keys} keys, extractor {extractor:#x}"));
+        }
+        Ok(Self {
+            kind,
+            hash,
+            salt,
+            fingerprint,
+            keys,
+            geometry,
+            predicted_rate,
+            extractor,
+            prefixes,
+        })
     }
 
     /// Reads the header of a filter of `length` bytes for a table with `keys` distinct keys in a
@@ -116,6 +138,19 @@ impl Header {
         Ok(header)
     }
 
+    /// Whether [`build`] makes this of a recipe, so many keys, and the prefixes of an extractor.
+    pub(super) fn follows(&self, recipe: &Recipe, extractor: Option<PrefixExtractor>) -> bool {
+        let mut geometry = recipe.geometry(self.keys + self.prefixes);
+        let mut larger = (0..ATTEMPTS).map(|_| {
+            let this = geometry;
+            geometry = (self.kind.kind().roomier)(&geometry);
+            this
+        });
+        (self.kind, self.hash) == (recipe.kind, recipe.hash)
+            && self.extractor == extractor.map_or(0, PrefixExtractor::id)
+            && larger.any(|geometry| geometry == self.geometry)
+    }
+
     /// The length of header and array; the shape has been checked.
     pub(super) fn bytes(&self) -> usize {
         HEADER_BYTES + (self.kind.kind().array_bytes)(&self.geometry)
@@ -137,7 +172,8 @@ fn salt_and_fingerprint(
     }
 }
 
-/// The filter block for a table of these distinct keys, hashed as the recipe says.
+/// The filter block for a table of these keys. Its size comes from the keys and prefixes together,
+/// so that the rate is what the recipe asks for.
 ///
 /// A filter whose hashes fell badly, or whose finished bits give a higher rate than was asked for, is
 /// built again: under other salts while there are any to try, then in larger shapes.
@@ -145,19 +181,19 @@ pub(crate) fn build(
     recipe: &Recipe,
     secret: &HashKey,
     place: FilterPlace,
-    hashes: &[u64],
+    hashes: &KeyHashes,
 ) -> Vec<u8> {
-    let Recipe { kind, hash, .. } = *recipe;
-    let keys = hashes.len() as u64;
-    let mut geometry = recipe.geometry(keys);
+    let (kind, hash) = (recipe.kind, hashes.hash());
+    let (keys, prefixes, extractor) = (hashes.keys(), hashes.prefixes(), hashes.extractor());
+    let mut geometry = recipe.geometry(keys + prefixes);
     let salts = if hash == KeyHash::SipHash13 { SALTS } else { 1 };
     let mut attempt = 0;
     let (salt, fingerprint, built) = loop {
         let (salt, fingerprint) = salt_and_fingerprint(hash, secret, place, attempt);
-        let salted = hashes.iter().map(|&h| hash.salted(h, salt)).collect();
+        let salted = hashes.iter().map(|h| hash.salted(h, salt)).collect();
         let built = (kind.kind().build)(&geometry, salted);
         attempt += 1;
-        let fits = !built.unlucky && recipe.accepts(built.predicted_rate, keys);
+        let fits = !built.unlucky && recipe.accepts(built.predicted_rate, keys + prefixes);
         if fits || attempt == ATTEMPTS {
             break (salt, fingerprint, built);
         }
@@ -166,7 +202,17 @@ pub(crate) fn build(
         }
     };
     let predicted_rate = built.predicted_rate;
-    let header = Header { kind, hash, salt, fingerprint, keys, geometry, predicted_rate };
+    let header = Header {
+        kind,
+        hash,
+        salt,
+        fingerprint,
+        keys,
+        geometry,
+        predicted_rate,
+        extractor,
+        prefixes,
+    };
     let mut bytes = Vec::with_capacity(HEADER_BYTES + built.array.len());
     header.encode(&mut bytes);
     bytes.extend_from_slice(&built.array);
@@ -217,6 +263,17 @@ impl Filter {
         self.may_contain_hash(lookup.get(self.header.hash))
     }
 
+    /// Whether a key with this prefix may be in the table; `None` if the filter does not know the
+    /// prefixes of this extractor.
+    pub(crate) fn may_contain_prefix(
+        &self,
+        extractor: PrefixExtractor,
+        prefix: &PrefixHash,
+    ) -> Option<bool> {
+        (self.header.extractor == extractor.id())
+            .then(|| self.may_contain_hash(prefix.get(self.header.hash)))
+    }
+
     /// The same for a hash made as [`hash`](Self::hash) says.
     #[inline]
     pub(crate) fn may_contain_hash(&self, hash: u64) -> bool {
@@ -241,6 +298,11 @@ impl Filter {
         self.header.predicted_rate
     }
 
+    /// The distinct prefixes that it knows beside the keys.
+    pub(crate) fn prefixes(&self) -> u64 {
+        self.header.prefixes
+    }
+
     /// The length of header and array.
     pub(crate) fn bytes(&self) -> usize {
         self.length
@@ -258,6 +320,7 @@ mod tests {
     use super::*;
     use crate::filter::FilterPolicy;
 
+    const EXTRACTOR: PrefixExtractor = PrefixExtractor::fixed(3);
     const PLACE: FilterPlace = FilterPlace { table: 7, generation: 0 };
 
     fn secret() -> HashKey {
@@ -285,10 +348,10 @@ mod tests {
 
     fn sample(policy: FilterPolicy) -> (Vec<u64>, Vec<u8>) {
         let recipe = policy.recipe().expect("filters are wanted");
-        let key = |i: u32| recipe.hash.of(&i.to_le_bytes(), &secret());
-        let hashes: Vec<_> = (0..100).map(key).collect();
+        let mut hashes = KeyHashes::new(recipe.hash, &secret(), Some(EXTRACTOR));
+        (0..100_u32).for_each(|i| hashes.add(&i.to_be_bytes()));
         let bytes = build(&recipe, &secret(), PLACE, &hashes);
-        (hashes, bytes)
+        (hashes.iter().collect(), bytes)
     }
 
     #[test]
@@ -302,9 +365,28 @@ mod tests {
             assert_eq!(filter.bytes(), bytes.len());
             assert!((0.0005..0.05).contains(&filter.predicted_rate()), "{filter:?}");
             let absent = (1000..21_000_u32)
-                .filter(|i| filter.may_contain(&LookupHash::new(&i.to_le_bytes(), &secret())));
+                .filter(|i| filter.may_contain(&LookupHash::new(&i.to_be_bytes(), &secret())));
             let rate = absent.count() as f64 / 20_000.0;
             assert!(rate < 0.05, "{policy}: {rate}");
+        }
+    }
+
+    #[test]
+    fn a_filter_knows_the_prefixes_of_its_extractor_alone() {
+        for policy in policies() {
+            let (_, bytes) = sample(policy);
+            let filter = decode(&bytes, 100).expect("sound");
+            assert_eq!(filter.prefixes(), 1); // of big-endian numbers up to 99
+            let ask = |extractor, prefix: &[u8]| {
+                filter.may_contain_prefix(extractor, &PrefixHash::new(prefix, &secret()))
+            };
+            assert_eq!(ask(EXTRACTOR, &[0; 3]), Some(true));
+            let passed = (1..10_000_u16).map(|i| [i.to_be_bytes().as_slice(), &[1]].concat());
+            let passed = passed.filter(|prefix| ask(EXTRACTOR, prefix) == Some(true)).count();
+            assert!(passed < 500, "{policy}: {passed}");
+            for other in [PrefixExtractor::fixed(2), PrefixExtractor::until(3)] {
+                assert_eq!(ask(other, &[0; 3]), None);
+            }
         }
     }
 
@@ -345,6 +427,12 @@ mod tests {
             }
             for wide in [1 << 20, u64::MAX] {
                 forge(64, &wide.to_le_bytes());
+            }
+            for extractor in [0, u64::MAX] {
+                // With 101 prefixes of 100 keys, or any of none.
+                let mut fields = extractor.to_le_bytes().to_vec();
+                fields.extend((1 + 100 * u64::from(extractor > 0)).to_le_bytes());
+                forge(72, &fields);
             }
             for length in [1, 8, 127, 128, bytes.len() - 1] {
                 decode(&bytes[..length], 100).expect_err("truncated");

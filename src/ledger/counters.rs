@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Activity, Counts, Io, LEVELS, Stats, TableStep};
+use super::{Activity, Counts, Io, LEVELS, PrefixCounts, Stats, TableStep};
 use crate::sync::{AtomicU64, Mutex, OnceLock, Ordering, available_parallelism, thread_number};
 
 /// `N` counters, kept once for each of a few groups of threads, each group on cache lines of its
@@ -89,6 +89,7 @@ impl IoCounters {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     activity: Sharded<{ Activity::FIELDS }>,
+    prefix: Sharded<{ PrefixCounts::FIELDS }>,
     pub(crate) scan_reads: IoCounters,
     pub(crate) compaction_reads: IoCounters,
     pub(crate) rebuild_reads: IoCounters,
@@ -112,6 +113,11 @@ impl Ledger {
     #[inline]
     pub(crate) fn count(&self, done: Activity) {
         self.activity.add(done.cells());
+    }
+
+    /// Counts what a scan within one prefix met.
+    pub(crate) fn count_prefix(&self, met: PrefixCounts) {
+        self.prefix.add(met.cells());
     }
 
     /// The counters of a table at a level, new ones if it was not there before.
@@ -153,6 +159,7 @@ impl Ledger {
         Stats {
             activity: Activity::from_cells(self.activity.sums()),
             levels,
+            prefix: PrefixCounts::from_cells(self.prefix.sums()),
             scan_reads: self.scan_reads.io(),
             compaction_reads: self.compaction_reads.io(),
             rebuild_reads: self.rebuild_reads.io(),
@@ -182,6 +189,7 @@ mod tests {
             probed(Verdict::No, Outcome::TrueNegative, None),
             probed(Verdict::Maybe, Outcome::TruePositive, Some(false)),
             probed(Verdict::Maybe, Outcome::FalsePositive, Some(true)),
+            probed(Verdict::Maybe, Outcome::Remembered, None),
             probed(Verdict::Degraded, Outcome::UnfilteredFound, Some(false)),
             probed(Verdict::Unfiltered, Outcome::UnfilteredNotFound, Some(false)),
             probed(Verdict::Maybe, Outcome::Failed, Some(false)),
@@ -193,7 +201,7 @@ mod tests {
         }
         ledger.counters(7, 3).count(TableStep::RangePruned);
         assert_eq!(ledger.stats().levels[2], explained);
-        assert_eq!(explained.probes(), 6);
+        assert_eq!((explained.probes(), explained.reads_avoided()), (7, 2));
         assert_eq!(explained.disk_read_bytes, 400);
         let before = ledger.stats();
         assert_eq!(ledger.table_counts(7), before.total());

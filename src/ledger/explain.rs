@@ -33,6 +33,9 @@ pub enum Outcome {
     TruePositive,
     /// The filter said maybe, and the table does not hold the key.
     FalsePositive,
+    /// The filter said maybe, and the memo of its mistakes says that the table was read for this key
+    /// in vain before: nothing was read.
+    Remembered,
     /// There was no usable filter, and the table holds the key.
     UnfilteredFound,
     /// There was no usable filter, and the table does not hold the key.
@@ -74,7 +77,7 @@ pub enum TableStep {
     Probed {
         /// What its filter answered.
         verdict: Verdict,
-        /// The block looked into, unless the filter said no.
+        /// The block looked into, unless the filter said no or its mistake was remembered.
         block: Option<BlockFetch>,
         /// How it ended.
         outcome: Outcome,
@@ -145,6 +148,7 @@ impl From<TableStep> for Counts {
             Outcome::TrueNegative => &mut counts.true_negatives,
             Outcome::TruePositive => &mut counts.true_positives,
             Outcome::FalsePositive => &mut counts.false_positives,
+            Outcome::Remembered => &mut counts.remembered,
             Outcome::UnfilteredFound => &mut counts.unfiltered_found,
             Outcome::UnfilteredNotFound => &mut counts.unfiltered_not_found,
             Outcome::Failed => &mut counts.failed,
@@ -205,6 +209,9 @@ impl fmt::Display for Step {
                     Outcome::FalsePositive => {
                         write!(f, ", does not hold the key (false positive)")
                     }
+                    Outcome::Remembered => {
+                        write!(f, ", nothing read: it was wrong about this key before (remembered)")
+                    }
                     Outcome::UnfilteredFound => write!(f, ", {holds}"),
                     Outcome::UnfilteredNotFound => write!(f, ", does not hold the key"),
                     Outcome::Failed => write!(f, ", which failed"),
@@ -228,7 +235,10 @@ impl fmt::Display for Explanation {
         write!(
             f,
             "{found}; disk reads: {}, blocks from the cache: {}, reads avoided: {}, range-pruned: {}",
-            counts.disk_reads, counts.cache_hits, counts.true_negatives, counts.range_pruned
+            counts.disk_reads,
+            counts.cache_hits,
+            counts.reads_avoided(),
+            counts.range_pruned
         )
     }
 }

@@ -88,6 +88,8 @@ counts! {
         true_positives,
         /// The filter said maybe, and the table does not hold the key.
         false_positives,
+        /// The filter said maybe, and was known to be wrong about this key: nothing was read.
+        remembered,
         /// The table has no usable filter, and holds the key. None was asked for, or it is degraded,
         /// or the budget for filters leaves none of it in memory.
         unfiltered_found,
@@ -112,8 +114,15 @@ impl Counts {
         self.true_negatives
             + self.true_positives
             + self.false_positives
+            + self.remembered
             + self.unfiltered()
             + self.failed
+    }
+
+    /// Blocks that would have been looked into without filters, and were not: true negatives and
+    /// remembered mistakes.
+    pub fn reads_avoided(&self) -> u64 {
+        self.true_negatives + self.remembered
     }
 
     /// Probes of tables without a usable filter.
@@ -136,6 +145,27 @@ counts! {
         calls,
         /// Bytes.
         bytes,
+    }
+}
+
+counts! {
+    /// What scans within one prefix met at tables whose keys reach into their bounds; see
+    /// [`Options::prefix`](crate::Options::prefix). A scan asks a table when it comes to it, and
+    /// again when it is asked for items from its other end.
+    PrefixCounts {
+        /// The table's filter was asked for the prefix. It was passed over or looked into.
+        probes,
+        /// The filter said no: the table was passed over, and nothing was read.
+        skipped,
+        /// The filter said maybe: the table was looked into.
+        passed,
+        /// Of the passed: the table held nothing within the scan's bounds, so what was read was read
+        /// in vain. If these are all keys of the prefix, the filter was mistaken; so the
+        /// false-positive rate of such scans is wasted / (skipped + wasted).
+        wasted,
+        /// The table was looked into without asking: its filter does not know the prefixes of this
+        /// extractor, is none, is degraded, or is ignored.
+        unfiltered,
     }
 }
 
@@ -184,6 +214,8 @@ pub struct Stats {
     pub activity: Activity,
     /// What lookups met, by level; L0 first.
     pub levels: [Counts; LEVELS],
+    /// What scans within one prefix met.
+    pub prefix: PrefixCounts,
     /// Reads of data blocks by scans.
     pub scan_reads: Io,
     /// Reads of data blocks by compactions.
@@ -216,6 +248,7 @@ impl Sub for Stats {
         for (level, before) in self.levels.iter_mut().zip(earlier.levels) {
             *level -= before;
         }
+        self.prefix -= earlier.prefix;
         self.scan_reads -= earlier.scan_reads;
         self.compaction_reads -= earlier.compaction_reads;
         self.rebuild_reads -= earlier.rebuild_reads;

@@ -29,7 +29,7 @@ impl OpenTable {
     pub(crate) fn check(&self, find: &mut dyn FnMut(Error)) -> Checked {
         let (path, offset) = self.filter_place();
         let filter = match &self.filter.state {
-            FilterState::None => None,
+            FilterState::None | FilterState::NotResident(_) => None,
             FilterState::Active(filter) => Some(filter),
             FilterState::Degraded(reason) => {
                 find(Error::corrupt(&path, offset, "a sound filter", reason));

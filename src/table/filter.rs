@@ -15,7 +15,10 @@ use super::format::{
 use super::reader::{Table, TableEnv};
 use crate::codec::u32_at;
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{self, Filter, FilterPlace, LookupHash, Recipe, StoredFilter};
+use crate::filter::{
+    self, Filter, FilterPlace, KeyHashes, LookupHash, PrefixExtractor, PrefixHash, Recipe,
+    StoredFilter,
+};
 use crate::iter::{Cursor, Direction};
 use crate::ledger::Verdict;
 use crate::names::FileName;
@@ -75,6 +78,24 @@ impl TableFilter {
         }
     }
 
+    /// What the filter says of all keys with a prefix. No I/O.
+    pub(crate) fn prefix_verdict(
+        &self,
+        extractor: PrefixExtractor,
+        prefix: &PrefixHash,
+    ) -> Verdict {
+        match &self.state {
+            FilterState::None => Verdict::Unfiltered,
+            FilterState::NotResident(_) => Verdict::NotResident,
+            FilterState::Degraded(_) => Verdict::Degraded,
+            FilterState::Active(filter) => match filter.may_contain_prefix(extractor, prefix) {
+                Some(true) => Verdict::Maybe,
+                Some(false) => Verdict::No,
+                None => Verdict::Unfiltered,
+            },
+        }
+    }
+
     /// Lets the filter's own file go with the last reference to it. The manifest must name another
     /// filter, or the table no more, durably.
     pub(crate) fn make_obsolete(&self) {
@@ -124,12 +145,12 @@ impl OpenTable {
 
     /// Asks the filter for every one of the table's keys, and refuses one that is degraded or denies
     /// one of them. The hashes are made as the filter's own recipe says.
-    pub(crate) fn prove(&self, hashes: &[u64]) -> Result<()> {
+    pub(crate) fn prove(&self, hashes: &KeyHashes) -> Result<()> {
         let (path, offset) = self.filter_place();
         match &self.filter.state {
             FilterState::None | FilterState::NotResident(_) => Ok(()),
             FilterState::Active(filter) => {
-                match hashes.iter().position(|&hash| !filter.may_contain_hash(hash)) {
+                match hashes.iter().position(|hash| !filter.may_contain_hash(hash)) {
                     None => Ok(()),
                     Some(key) => Err(Error::FilterLies { path, key: key as u64 }),
                 }
@@ -233,32 +254,27 @@ impl Table {
         Filter::decode(memory, length, self.meta().keys, &env.secret)
     }
 
-    /// The hashes of the table's distinct user keys, from a scan of all its data blocks. Asks
-    /// `cancelled` now and then whether to give up.
+    /// The hashes of the table's distinct user keys, and of their prefixes, from a scan of all its
+    /// data blocks. Asks `cancelled` now and then whether to give up.
     pub(crate) fn key_hashes(
         self: &Arc<Self>,
         recipe: &Recipe,
+        extractor: Option<PrefixExtractor>,
         cancelled: &dyn Fn() -> bool,
-    ) -> Result<Vec<u64>> {
+    ) -> Result<KeyHashes> {
         let (table, plan) = (Arc::clone(self), ReadPlan::Rebuilding);
         let mut cursor = TableCursor::new(table, Direction::Forward, Bound::Unbounded, plan)?;
-        let mut hashes = Vec::new();
-        let mut last: Option<Vec<u8>> = None;
+        let mut hashes = KeyHashes::new(recipe.hash, &self.env().secret, extractor);
         let mut entries = 0_u64;
         while let Some(entry) = cursor.entry() {
             if entries.is_multiple_of(4096) && cancelled() {
                 return Err(Error::Closed);
             }
             entries += 1;
-            if last.as_deref() != Some(entry.key) {
-                hashes.push(recipe.hash.of(entry.key, &self.env().secret));
-                let last = last.get_or_insert_default();
-                last.clear();
-                last.extend_from_slice(entry.key);
-            }
+            hashes.add(entry.key);
             cursor.advance()?;
         }
-        let (found, meta) = (hashes.len() as u64, self.meta());
+        let (found, meta) = (hashes.keys(), self.meta());
         if (found, entries) != (meta.keys, meta.entries) {
             let expected = format!("{} distinct keys in {} entries", meta.keys, meta.entries);
             return Err(Error::corrupt(&self.path(), 0, expected, format!("{found} in {entries}")));
@@ -271,7 +287,7 @@ impl Table {
     pub(crate) fn write_filter(
         &self,
         recipe: &Recipe,
-        hashes: &[u64],
+        hashes: &KeyHashes,
         mut generation: u64,
     ) -> Result<FilterMeta> {
         let (env, table) = (self.env(), self.id());

@@ -23,6 +23,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::filter::HashKey;
 use crate::key::Seq;
 use crate::ledger::{BlockFetch, Ledger};
+use crate::memo::Mistakes;
 use crate::names::FileName;
 use crate::sealed::SealedBytes;
 use crate::sync::{AtomicBool, Ordering};
@@ -39,6 +40,8 @@ pub(crate) struct TableEnv {
     pub(crate) secret: HashKey,
     pub(crate) files: FilePool,
     pub(crate) cache: Option<BlockCache<Block>>,
+    /// The false positives that were seen.
+    pub(crate) mistakes: Option<Mistakes>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) filter_memory: FilterMemory,
 }
@@ -313,6 +316,9 @@ impl Drop for Table {
     fn drop(&mut self) {
         self.env.ledger.retire(self.meta.id);
         self.env.files.forget(self.meta.id);
+        if let Some(mistakes) = &self.env.mistakes {
+            mistakes.forget(self.meta.id);
+        }
         if self.obsolete.load(Ordering::Acquire) {
             // Nothing refers to the file. Left behind by a failure, it goes at the next open.
             let _ = self.env.vfs.remove(&self.path(), FileKind::Table);

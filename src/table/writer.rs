@@ -10,7 +10,7 @@ use super::format::{
 use super::index::{IndexBuilder, separator};
 use super::reader::TableEnv;
 use crate::error::{IoContext, Result};
-use crate::filter::{self, FilterPlace, HashKey, Recipe};
+use crate::filter::{self, FilterPlace, HashKey, KeyHashes, PrefixExtractor, Recipe};
 use crate::key::{EntryKind, EntryRef};
 use crate::ledger::Io;
 use crate::names::FileName;
@@ -26,6 +26,8 @@ pub(crate) struct TableSettings {
     pub(crate) block_bytes: usize,
     /// `None` for no filter.
     pub(crate) filter: Option<Recipe>,
+    /// What prefixes the filter has beside the keys.
+    pub(crate) prefix: Option<PrefixExtractor>,
 }
 
 /// A table being written. Not finished, it leaves a file that nothing refers to.
@@ -43,7 +45,8 @@ pub(crate) struct TableWriter {
     buffer: Vec<u8>,
     /// The length of the file, buffer included.
     offset: u64,
-    hashes: Vec<u64>,
+    /// `None` if no filter is wanted.
+    hashes: Option<KeyHashes>,
     properties: Properties,
     io: Io,
 }
@@ -52,8 +55,8 @@ pub(crate) struct TableWriter {
 #[derive(Debug)]
 pub(crate) struct FinishedTable {
     pub(crate) meta: TableMeta,
-    /// The hashes of its distinct user keys, to be asked of the filter as it was written.
-    pub(crate) hashes: Vec<u64>,
+    /// What its filter was made from, to be asked of it as it was written.
+    pub(crate) hashes: Option<KeyHashes>,
     pub(crate) io: Io,
 }
 
@@ -72,7 +75,9 @@ impl TableWriter {
             index: IndexBuilder::default(),
             buffer: Vec::new(),
             offset: 0,
-            hashes: Vec::new(),
+            hashes: settings
+                .filter
+                .map(|recipe| KeyHashes::new(recipe.hash, &env.secret, settings.prefix)),
             properties: Properties::default(),
             io: Io::default(),
         })
@@ -110,8 +115,8 @@ impl TableWriter {
             }
             self.properties.largest.clear();
             self.properties.largest.extend_from_slice(entry.key);
-            if let Some(recipe) = &self.settings.filter {
-                self.hashes.push(recipe.hash.of(entry.key, &self.secret));
+            if let Some(hashes) = &mut self.hashes {
+                hashes.add(entry.key);
             }
         }
         self.block.add(entry);
@@ -165,9 +170,9 @@ impl TableWriter {
         self.properties.data_blocks = self.index.blocks() as u64;
 
         let (mut filter, mut filter_checksum) = (Handle::default(), 0);
-        if let Some(recipe) = &self.settings.filter {
+        if let (Some(recipe), Some(hashes)) = (&self.settings.filter, &self.hashes) {
             let place = FilterPlace { table: self.id, generation: 0 };
-            let contents = filter::build(recipe, &self.secret, place, &self.hashes);
+            let contents = filter::build(recipe, &self.secret, place, hashes);
             let padding = self.offset.next_multiple_of(FILTER_ALIGNMENT) - self.offset;
             self.push(&[0; FILTER_ALIGNMENT as usize][..padding as usize]);
             (filter, filter_checksum) = self.push_block(contents, BlockType::Filter);

@@ -70,6 +70,8 @@ impl Settings {
             .table_bytes(self.table_bytes)
             .level_base_bytes(self.level_base_bytes)
             .background_threads(0)
+            // A lookup must not change what a later one of the same key counts.
+            .false_positive_memo(0)
             .vfs(Arc::clone(&engine.vfs))
     }
 }
@@ -111,6 +113,8 @@ pub struct Lookup {
     pub blocks: u64,
     /// Filters that said no.
     pub true_negatives: u64,
+    /// Filters that said maybe, and were known to be wrong.
+    pub remembered: u64,
     /// The answer.
     pub found: Found,
 }
@@ -316,6 +320,7 @@ fn run_pass(
         lookups.push(Lookup {
             blocks: counts.disk_reads + counts.cache_hits,
             true_negatives: counts.true_negatives,
+            remembered: counts.remembered,
             found: Found::new(value, loaded),
         });
         if number + 1 == work.first {

@@ -1,0 +1,110 @@
+//! What a filter is built from: the hashes of a table's keys, and of their prefixes.
+
+use super::hash::{HashKey, KeyHash};
+use super::prefix::PrefixExtractor;
+
+/// Takes a table's keys, in order, and keeps a hash for each distinct one and for each distinct
+/// prefix. Whoever writes a table and whoever makes a new filter for it do it with this.
+#[derive(Debug)]
+pub(crate) struct KeyHashes {
+    hash: KeyHash,
+    secret: HashKey,
+    /// The secret for prefixes.
+    prefix_secret: HashKey,
+    extractor: Option<PrefixExtractor>,
+    last: Option<Vec<u8>>,
+    keys: Vec<u64>,
+    prefixes: Vec<u64>,
+}
+
+impl KeyHashes {
+    pub(crate) fn new(hash: KeyHash, secret: &HashKey, extractor: Option<PrefixExtractor>) -> Self {
+        Self {
+            hash,
+            secret: *secret,
+            prefix_secret: secret.for_prefixes(),
+            extractor,
+            last: None,
+            keys: Vec::new(),
+            prefixes: Vec::new(),
+        }
+    }
+
+    /// Adds the next key, tombstones' included. One that comes again at once counts once.
+    pub(crate) fn add(&mut self, key: &[u8]) {
+        let last = self.last.as_deref();
+        if last == Some(key) {
+            return;
+        }
+        self.keys.push(self.hash.of(key, &self.secret));
+        if let Some(extractor) = self.extractor
+            && let Some(prefix) = extractor.prefix_of(key)
+            // Keys with one prefix are neighbours.
+            && last.and_then(|last| extractor.prefix_of(last)) != Some(prefix)
+        {
+            self.prefixes.push(self.hash.of_prefix(prefix, &self.prefix_secret));
+        }
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+    }
+
+    /// Of keys whose hashes are known already.
+    #[cfg(test)]
+    pub(crate) fn of_hashes(hash: KeyHash, secret: &HashKey, keys: Vec<u64>) -> Self {
+        Self { keys, ..Self::new(hash, secret, None) }
+    }
+
+    /// Puts the hash of another key in the place of one.
+    #[cfg(test)]
+    pub(crate) fn replace(&mut self, key: usize, hash: u64) -> u64 {
+        std::mem::replace(&mut self.keys[key], hash)
+    }
+
+    /// Distinct keys.
+    pub(crate) fn keys(&self) -> u64 {
+        self.keys.len() as u64
+    }
+
+    /// Distinct prefixes.
+    pub(super) fn prefixes(&self) -> u64 {
+        self.prefixes.len() as u64
+    }
+
+    pub(super) fn hash(&self) -> KeyHash {
+        self.hash
+    }
+
+    /// 0 for none.
+    pub(super) fn extractor(&self) -> u64 {
+        self.extractor.map_or(0, PrefixExtractor::id)
+    }
+
+    /// All that the filter must know: the keys in order, then the prefixes.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
+        self.keys.iter().chain(&self.prefixes).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_prefixes_are_counted_once() {
+        let secret = HashKey::new([8; 16]);
+        for hash in [KeyHash::SipHash13, KeyHash::MurmurHash2] {
+            let mut hashes = KeyHashes::new(hash, &secret, Some(PrefixExtractor::until(b'/')));
+            for key in ["", "a", "a/", "a/", "a/b", "a/b/c", "a0", "b/", "b/a", "b/a"] {
+                hashes.add(key.as_bytes());
+            }
+            assert_eq!((hashes.keys(), hashes.prefixes()), (8, 2));
+            // A key that equals a prefix has another hash.
+            let mut all: Vec<u64> = hashes.iter().collect();
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len(), 10);
+            assert_eq!(KeyHashes::new(hash, &secret, None).extractor(), 0);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Prefixes: a filter that holds those of its table's keys, too, can deny whole ranges of keys.
+
+use std::fmt;
+use std::ops::Bound;
+
+use crate::key::successor;
+
+/// What the prefix of a key is, for filters that can tell a scan which tables hold nothing for it;
+/// see [`Options::prefix`](crate::Options::prefix).
+///
+/// ```
+/// use criba::PrefixExtractor;
+///
+/// let rows = PrefixExtractor::until(b'/');
+/// assert_eq!(rows.prefix_of(b"row7/column"), Some(&b"row7/"[..]));
+/// assert_eq!(rows.prefix_of(b"row7"), None);
+/// let years = PrefixExtractor::fixed(4);
+/// assert_eq!(years.prefix_of(b"2026-11-20"), Some(&b"2026"[..]));
+/// assert_eq!(years.prefix_of(b"MMX"), None);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PrefixExtractor(Rule);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Rule {
+    Fixed(usize),
+    Until(u8),
+}
+
+impl PrefixExtractor {
+    /// The first `length` bytes, at least one; a shorter key has no prefix.
+    pub const fn fixed(length: usize) -> Self {
+        Self(Rule::Fixed(length))
+    }
+
+    /// All up to the first `delimiter`, and the delimiter; a key without one has no prefix.
+    pub const fn until(delimiter: u8) -> Self {
+        Self(Rule::Until(delimiter))
+    }
+
+    /// The prefix of a key, if it has one.
+    pub fn prefix_of<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        match self.0 {
+            Rule::Fixed(length) => key.get(..length),
+            Rule::Until(delimiter) => {
+                let end = key.iter().position(|&byte| byte == delimiter)?;
+                key.get(..=end)
+            }
+        }
+    }
+
+    /// The number in the filter's header: the rule in the lowest byte, its parameter above; never 0.
+    pub(super) fn id(self) -> u64 {
+        match self.0 {
+            Rule::Fixed(length) => 1 | (length as u64) << 8,
+            Rule::Until(delimiter) => 2 | u64::from(delimiter) << 8,
+        }
+    }
+
+    /// Says what is wrong with it.
+    pub(crate) fn check(self, longest_key: usize) -> Result<(), String> {
+        match self.0 {
+            Rule::Fixed(length) if length == 0 || length > longest_key => {
+                Err(format!("a prefix has 1 to {longest_key} bytes, not {length}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The one prefix that every key within these bounds has, if there is one.
+    pub(crate) fn common<'k>(&self, bounds: (Bound<&'k [u8]>, Bound<&[u8]>)) -> Option<&'k [u8]> {
+        let (Bound::Included(start) | Bound::Excluded(start)) = bounds.0 else { return None };
+        let prefix = self.prefix_of(start)?;
+        // From `start` on, all keys before the prefix's successor begin with the prefix, and it is
+        // theirs: that depends on no byte behind it.
+        let within = match (bounds.1, successor(prefix)) {
+            (_, None) => true,
+            (Bound::Included(end), Some(successor)) => end < successor.as_slice(),
+            (Bound::Excluded(end), Some(successor)) => end <= successor.as_slice(),
+            (Bound::Unbounded, Some(_)) => false,
+        };
+        within.then_some(prefix)
+    }
+}
+
+impl fmt::Display for PrefixExtractor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Rule::Fixed(length) => write!(f, "the first {length} bytes"),
+            Rule::Until(delimiter) => write!(f, "up to {:?}", char::from(delimiter)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extractors_have_ids_of_their_own() {
+        let all = [
+            PrefixExtractor::fixed(1),
+            PrefixExtractor::fixed(2),
+            PrefixExtractor::fixed(258),
+            PrefixExtractor::until(0),
+            PrefixExtractor::until(1),
+            PrefixExtractor::until(255),
+        ];
+        for (i, extractor) in all.iter().enumerate() {
+            assert_ne!(extractor.id(), 0);
+            assert!(all[..i].iter().all(|other| other.id() != extractor.id()));
+        }
+        assert_eq!(PrefixExtractor::fixed(3).id(), 0x301);
+        assert!(PrefixExtractor::fixed(0).check(100).is_err());
+        assert!(PrefixExtractor::fixed(101).check(100).is_err());
+        assert!(PrefixExtractor::fixed(100).check(100).is_ok());
+    }
+
+    /// Against the definition, over all bounds made of short strings of few letters: what it gives
+    /// is the prefix of every string within the bounds, and where the bounds are those of a scan by
+    /// prefix it finds one whenever there is one.
+    #[test]
+    fn a_common_prefix_is_everybodys() {
+        let letters = [0, b'a', b'/', 0xff];
+        let mut strings = vec![vec![]];
+        for length in 0..3 {
+            let longer: Vec<_> = strings
+                .iter()
+                .filter(|string: &&Vec<u8>| string.len() == length)
+                .flat_map(|string| letters.map(|letter| [&string[..], &[letter]].concat()))
+                .collect();
+            strings.extend(longer);
+        }
+        let bounds: Vec<Bound<&[u8]>> = strings
+            .iter()
+            .flat_map(|s| [Bound::Included(s.as_slice()), Bound::Excluded(s.as_slice())])
+            .chain([Bound::Unbounded])
+            .collect();
+        let (mut found, mut cases) = (0, 0);
+        for extractor in
+            [PrefixExtractor::fixed(1), PrefixExtractor::fixed(2), PrefixExtractor::until(b'/')]
+        {
+            for &start in &bounds {
+                for &end in &bounds {
+                    cases += 1;
+                    let Some(prefix) = extractor.common((start, end)) else { continue };
+                    found += 1;
+                    for string in &strings {
+                        let after = match start {
+                            Bound::Included(start) => string.as_slice() >= start,
+                            Bound::Excluded(start) => string.as_slice() > start,
+                            Bound::Unbounded => true,
+                        };
+                        let before = match end {
+                            Bound::Included(end) => string.as_slice() <= end,
+                            Bound::Excluded(end) => string.as_slice() < end,
+                            Bound::Unbounded => true,
+                        };
+                        if after && before {
+                            assert_eq!(
+                                extractor.prefix_of(string),
+                                Some(prefix),
+                                "{start:?} {end:?}"
+                            );
+                        }
+                    }
+                }
+            }
+            for string in &strings {
+                let end = successor(string);
+                let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                let common = extractor.common((Bound::Included(string), end));
+                assert_eq!(common, extractor.prefix_of(string));
+            }
+        }
+        println!("{cases} bounds, {found} with a common prefix");
+        assert!(found > 1000);
+    }
+}

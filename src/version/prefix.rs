@@ -1,0 +1,70 @@
+//! A scan within one prefix asks each table's filter before it opens the table.
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use crate::filter::{HashKey, PrefixExtractor, PrefixHash};
+use crate::key::EntryRef;
+use crate::ledger::{Ledger, PrefixCounts, Verdict};
+use crate::table::TableFilter;
+
+/// The bounds of a scan.
+pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// Bounds that borrow their keys.
+pub(crate) fn borrowed(bounds: &KeyBounds) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    (bounds.0.as_ref().map(Vec::as_slice), bounds.1.as_ref().map(Vec::as_slice))
+}
+
+/// What a scan within one prefix asks of tables.
+#[derive(Debug)]
+pub(crate) struct PrefixProbe {
+    extractor: PrefixExtractor,
+    hash: PrefixHash,
+    bounds: KeyBounds,
+    ignore_filters: bool,
+    ledger: Arc<Ledger>,
+}
+
+impl PrefixProbe {
+    /// `None` if keys within these bounds may have different prefixes, or none.
+    pub(crate) fn new(
+        extractor: PrefixExtractor,
+        bounds: &KeyBounds,
+        secret: &HashKey,
+        ignore_filters: bool,
+        ledger: &Arc<Ledger>,
+    ) -> Option<Self> {
+        let prefix = extractor.common(borrowed(bounds))?;
+        let hash = PrefixHash::new(prefix, secret);
+        let (bounds, ledger) = (bounds.clone(), Arc::clone(ledger));
+        Some(Self { extractor, hash, bounds, ignore_filters, ledger })
+    }
+
+    /// What a table's filter says, counted.
+    pub(super) fn ask(&self, filter: &TableFilter) -> Verdict {
+        let verdict = if self.ignore_filters {
+            Verdict::Unfiltered
+        } else {
+            filter.prefix_verdict(self.extractor, &self.hash)
+        };
+        let none = PrefixCounts::default();
+        self.ledger.count_prefix(match verdict {
+            Verdict::No => PrefixCounts { probes: 1, skipped: 1, ..none },
+            Verdict::Maybe => PrefixCounts { probes: 1, passed: 1, ..none },
+            Verdict::Unfiltered | Verdict::NotResident | Verdict::Degraded => {
+                PrefixCounts { unfiltered: 1, ..none }
+            }
+        });
+        verdict
+    }
+
+    /// Counts what came of a "maybe": the first entry that the table had for the scan.
+    pub(super) fn opened(&self, first: Option<EntryRef<'_>>) {
+        let within =
+            |entry: EntryRef<'_>| RangeBounds::<[u8]>::contains(&borrowed(&self.bounds), entry.key);
+        if !first.is_some_and(within) {
+            self.ledger.count_prefix(PrefixCounts { wasted: 1, ..PrefixCounts::default() });
+        }
+    }
+}
