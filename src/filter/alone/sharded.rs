@@ -61,7 +61,7 @@ impl ShardedBloom {
         }
         sizing::check_capacity(capacity)?;
         sizing::check_rate(rate)?;
-        let geometry = sizing::for_rate(keys_of_shard(shards, capacity), rate)?;
+        let geometry = sizing::for_rate(keys_of_shard(shards, capacity, rate), rate)?;
         let head = Head { form: Form::Sharded, hashing: Hashing::random()?, capacity, rate };
         let shards: crate::Result<Vec<_>> =
             (0..shards).map(|_| Ok(Shard(Mutex::new(Bits::empty(geometry)?)))).collect();
@@ -141,7 +141,7 @@ impl ShardedBloom {
     pub fn fullness(&self) -> Fullness {
         let geometry = self.shards[0].0.lock().geometry();
         let shards = self.shards.len();
-        let keys = keys_of_shard(shards, self.head.capacity);
+        let keys = keys_of_shard(shards, self.head.capacity, self.head.rate);
         let all_bits = geometry.m.saturating_mul(shards as u64);
         Fullness::of(self.occupancy(), expected_fill(&geometry, keys), all_bits)
     }
@@ -157,11 +157,12 @@ impl ShardedBloom {
     }
 }
 
-/// What each shard is made for. Some get more keys than their part and some less; what that adds to
-/// the mean of their rates, exp(ln²(rate) / 2λ) for λ keys, is less than what [`sizing`] takes off
-/// small filters, or about a hundredth.
-fn keys_of_shard(shards: usize, capacity: u64) -> f64 {
-    capacity as f64 / shards as f64
+/// What each shard is made for: its part of the keys, and ½ ln(1/p) more, which make up for the
+/// shards that get more than their part. (The keys of a shard are Poisson-distributed around λ, and
+/// at the load (1 + x) λ ln p is about −ln(1/p) · (1 − x), so that the mean of p grows by
+/// exp(ln²(1/p) / 2λ).)
+fn keys_of_shard(shards: usize, capacity: u64, rate: f64) -> f64 {
+    capacity as f64 / shards as f64 - rate.ln() / 2.0
 }
 
 impl Saved for ShardedBloom {
