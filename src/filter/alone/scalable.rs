@@ -192,14 +192,11 @@ impl Saved for ScalableBloom {
 
     fn assemble(head: Head, parts: Vec<Part>) -> Result<Self, Flaw> {
         sizing::check_rate(head.rate).map_err(|e| Flaw::rate(&e.to_string()))?;
-        // A layer has more than a bit for each key of its capacity; so the next one, which is made
-        // for twice as many, is within bounds, too.
-        let sound = |(i, part): (usize, &Part)| {
-            part.kind == FilterKind::Bloom && part.geometry.m as f64 >= capacity_of(&head, i)
-        };
-        if !parts.iter().enumerate().all(sound) {
-            return Err(Flaw::parts("parts of kind bloom that double"));
+        if parts.iter().any(|part| part.kind != FilterKind::Bloom) {
+            return Err(Flaw::parts("parts of kind bloom"));
         }
+        // A capacity that is no layer's own does no harm: in a layer that is too small for it, all
+        // bits are set before it is full, so that every key is known and none makes it grow.
         let layers = parts.into_iter().enumerate();
         let layers =
             layers.map(|(i, part)| Layer::of(Bits::of(part), capacity_of(&head, i))).collect();

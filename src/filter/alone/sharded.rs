@@ -14,7 +14,7 @@ use crate::sync::{Mutex, MutexGuard};
 const MOST_SHARDS: usize = 1 << 16;
 
 /// A Bloom filter in shards, each behind a lock of its own, into which several threads insert at the
-/// same time. It has the rate of one filter of the same capacity.
+/// same time. It has the rate of one filter of the same capacity, to a hundredth of it.
 ///
 /// To be used when threads share what they have seen. A few times as many shards as threads keep them
 /// out of each other's way; a shard should get a thousand keys or more.
@@ -159,7 +159,7 @@ impl ShardedBloom {
 
 /// What each shard is made for: its part of the keys, and ½ ln(1/p) more, which make up for the
 /// shards that get more than their part. (The keys of a shard are Poisson-distributed around λ, and
-/// ln p is about −ln(1/p) · (1 − x) at the load (1 + x)λ, so that the mean of p grows by
+/// at the load (1 + x) λ ln p is about −ln(1/p) · (1 − x), so that the mean of p grows by
 /// exp(ln²(1/p) / 2λ).)
 fn keys_of_shard(shards: usize, capacity: u64, rate: f64) -> f64 {
     capacity as f64 / shards as f64 - rate.ln() / 2.0
