@@ -360,16 +360,18 @@ fn no_lookup_ever_misses_a_key_while_filters_come_and_go() {
                     }
                 });
             }
-            scope.spawn(move || {
-                let mut rng = ChaCha8Rng::seed_from_u64(77);
-                while !over.load(Ordering::Acquire) {
-                    let stored = db.filter_memory().stored;
-                    let budget = rng.random_range(0..stored + stored / 4);
-                    db.set_filter_memory((budget < stored).then_some(budget)).unwrap();
-                    budgets.fetch_add(1, Ordering::Relaxed);
-                    std::thread::sleep(std::time::Duration::from_micros(300));
-                }
-            });
+            for seed in [77, 78] {
+                scope.spawn(move || {
+                    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+                    while !over.load(Ordering::Acquire) {
+                        let stored = db.filter_memory().stored;
+                        let budget = rng.random_range(0..stored + stored / 4);
+                        db.set_filter_memory((budget < stored).then_some(budget)).unwrap();
+                        budgets.fetch_add(1, Ordering::Relaxed);
+                        std::thread::sleep(std::time::Duration::from_micros(300));
+                    }
+                });
+            }
             for start in (30_000..90_000).step_by(500) {
                 write(start..start + 500);
                 written.store(start + 500, Ordering::Release);
