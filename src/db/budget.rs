@@ -58,10 +58,12 @@ impl Core {
     }
 
     pub(crate) fn set_filter_memory(&self, budget: Option<u64>) {
-        self.env.filter_memory.set_budget(budget);
+        let memory = &self.env.filter_memory;
+        memory.set_budget(budget);
         let mut patience = PATIENCE;
-        // Again, should somebody have brought a filter back between the plan and now.
-        while budget.is_some_and(|budget| self.live_filter_bytes() > budget) {
+        // Again, should somebody have brought a filter back between the plan and now. The budget in
+        // force counts: another caller's may have taken the place of this one.
+        while memory.budget().is_some_and(|budget| self.live_filter_bytes() > budget) {
             for change in self.planned_changes().into_iter().filter(|c| c.to < c.from) {
                 self.change_filter(&change, &mut patience);
             }
