@@ -410,4 +410,26 @@ mod tests {
         }
         Ok(())
     }
+
+    #[test]
+    fn sequence_numbers_that_interleave_on_l0_are_found() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let db = Options::new().background_threads(0).auto_compaction(false).open(dir.path())?;
+        for key in ["a", "b", "c"] {
+            db.put(key, "value")?;
+            db.flush()?;
+        }
+        let core = db.core()?;
+        let mut set = core.manifest.lock().set().clone();
+        let mut found = Verification::default();
+        verify_sequence(&core.env, &set, &mut found);
+        assert!(found.is_sound());
+        let (_, second) = set.tables.values_mut().nth(1).expect("three tables");
+        second.min_seq -= 1;
+        let path = FileName::Table(second.id).path(dir.path());
+        verify_sequence(&core.env, &set, &mut found);
+        let [finding] = &found.findings[..] else { panic!("{found:?}") };
+        assert_eq!(finding.path, path);
+        Ok(())
+    }
 }
