@@ -811,3 +811,49 @@ fn a_log_that_ended_near_the_end_of_a_block_does_not_stop_a_store_from_opening()
     let ended = ended.zeros(30).frame(END, 2, 40, &3_u64.to_le_bytes());
     recovers(&[ended, Log::new(3).put(2, 40, b'b')], "ab", None);
 }
+
+/// Rebuilt over and over, so that tables have a filter within and another beside them.
+#[test]
+fn the_reader_and_the_library_agree_on_filters_beside_their_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = options(8).open(dir.path()).unwrap();
+    let mut numbers = Numbers(8);
+    for _ in 0..2 {
+        fill(&db, &mut numbers, 1000);
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    for (round, policy) in policies().into_iter().chain([FilterPolicy::none()]).enumerate() {
+        let db = options(8).open(dir.path()).unwrap();
+        db.rebuild_filters(&policy.with_bits_per_key(if round == 3 { 0.0 } else { 6.0 })).unwrap();
+        db.close().unwrap();
+        let mut compared = Compared::default();
+        if compared.store(dir.path(), 2000) {
+            println!("{policy}: {compared:?}");
+            assert_eq!(compared.tables, 2);
+            compared.assert_predicted();
+        }
+    }
+}
+
+#[test]
+fn the_reader_and_the_library_agree_on_filters_with_prefixes() {
+    let extractors = [
+        criba::PrefixExtractor::until(b'/'),
+        criba::PrefixExtractor::fixed(3),
+        criba::PrefixExtractor::fixed(300), // longer than any key
+    ];
+    for (policy, extractor) in policies().into_iter().zip(extractors) {
+        let dir = tempfile::tempdir().unwrap();
+        let db = options(9).filter(policy).prefix(extractor).open(dir.path()).unwrap();
+        fill(&db, &mut Numbers(9), 2000);
+        db.flush().unwrap();
+        db.close().unwrap();
+        let mut compared = Compared::default();
+        if compared.store(dir.path(), 2000) {
+            println!("{policy}, {extractor}: {compared:?}");
+            assert_eq!(compared.tables, 1);
+            compared.assert_predicted();
+        }
+    }
+}

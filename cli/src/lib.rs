@@ -8,7 +8,6 @@ mod compact;
 mod delete;
 mod explain;
 mod failure;
-mod filters;
 mod get;
 mod inspect;
 mod lines;

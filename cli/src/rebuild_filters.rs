@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use criba::Db;
 
 use crate::failure::Result;
-use crate::filters::FilterArgs;
+use crate::policy::PolicyArgs;
 use crate::text::{counted, ratio, thousands};
 use crate::{Answer, progress, store};
 
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
     #[command(flatten)]
-    filters: FilterArgs,
+    filters: PolicyArgs,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
