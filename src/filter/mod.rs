@@ -7,11 +7,14 @@
 //! The seam is [`kind::Kind`], a row of the table of kinds. A hash is 64 bits whatever it came from
 //! ([`hash`]); the header around a kind's array says which kind, hash and shape it has ([`section`]).
 
+mod allocation;
 mod blocked;
 mod bloom;
 mod hash;
 mod kind;
+mod plan;
 mod policy;
+mod refit;
 mod ribbon;
 mod section;
 
@@ -19,6 +22,8 @@ pub use hash::KeyHash;
 pub use kind::{FilterKind, Geometry};
 pub use policy::{Allocation, FilterPolicy};
 
+pub(crate) use allocation::Share;
 pub(crate) use hash::{HashKey, LookupHash, mix};
 pub(crate) use policy::Recipe;
+pub(crate) use refit::{Standing, refits};
 pub(crate) use section::{Filter, FilterPlace, build};

@@ -85,6 +85,11 @@ impl Header {
     }
 }
 
+/// The length of a filter of this shape, header included, in bytes.
+pub(super) fn length(kind: FilterKind, geometry: &Geometry) -> usize {
+    HEADER_BYTES + (kind.kind().array_bytes)(geometry)
+}
+
 /// Salt and fingerprint for a hash: none for one that has no key.
 fn salt_and_fingerprint(
     hash: KeyHash,
@@ -161,7 +166,7 @@ impl Filter {
         if header.keys != keys {
             return Err(format!("a filter of {} keys for a table of {keys}", header.keys));
         }
-        let expected = HEADER_BYTES + (kind.kind().array_bytes)(&geometry);
+        let expected = self::length(kind, &geometry);
         if length != expected {
             return Err(format!("a filter of {length} bytes, its shape takes {expected}"));
         }
