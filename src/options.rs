@@ -209,7 +209,7 @@ impl Options {
     }
 
     pub(crate) fn table_settings(&self) -> TableSettings {
-        TableSettings { block_bytes: self.block_bytes, filter: self.filter.recipe() }
+        TableSettings { block_bytes: self.block_bytes, filter_hash: self.filter.hash() }
     }
 
     pub(crate) fn pick_settings(&self) -> PickSettings {

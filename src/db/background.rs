@@ -8,19 +8,24 @@ use std::time::Duration;
 use super::core::{Core, Job, State};
 use crate::compaction::{Compaction, JobContext, everything, pick, run, write_tables};
 use crate::error::{Error, Result};
+use crate::filter::Recipe;
 use crate::iter::Direction;
 use crate::key::Seq;
 use crate::ledger::Activity;
 use crate::memtable::MemtableCursor;
 use crate::names::FileName;
 use crate::sync::{Ordering, spawn};
-use crate::table::OpenTable;
+use crate::table::{OpenTable, Properties};
 use crate::version::{Edit, Version};
 use crate::vfs::FileKind;
 
 /// How long failing work waits before it is tried again: this long at first, then twice as long
 /// each time, up to the second value.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// Filters are only replaced once the tables have stayed the same for so long: while they change, what
+/// each should have changes too.
+const QUIET: Duration = Duration::from_secs(1);
 
 impl Core {
     /// Starts the threads that the options ask for.
@@ -47,10 +52,13 @@ impl Core {
     /// Does one kind of work whenever it is due, until the store is closed.
     fn work(&self, job: Job) {
         let mut patience = RETRY.0;
+        let mut quiet = false;
         loop {
             let done = catch_unwind(AssertUnwindSafe(|| match job {
                 Job::Flush => self.flush_oldest(),
-                Job::Compaction => self.compact_once(),
+                Job::Compaction => {
+                    self.compact_once().and_then(|done| Ok(done || quiet && self.refit_once()?))
+                }
             }));
             let done = done.unwrap_or_else(|_| {
                 // Half-done work is not installed, but what it held is in doubt.
@@ -77,8 +85,14 @@ impl Core {
                         Job::Flush => self.view.load().sealed.is_empty(),
                         Job::Compaction => self.due(&state).is_none(),
                     };
-                    if idle {
+                    quiet = false;
+                    if idle && (job == Job::Flush || self.all_refitted()) {
                         drop(self.changed.wait(state));
+                    } else if idle {
+                        let before = Arc::downgrade(&self.view.load().version);
+                        drop(self.changed.wait_timeout(state, QUIET));
+                        quiet =
+                            std::ptr::eq(Arc::as_ptr(&self.view.load().version), before.as_ptr());
                     }
                 }
                 Err(error) => {
@@ -92,15 +106,17 @@ impl Core {
     }
 
     /// Lets a job have what it needs of the store.
-    fn with_job_context<T>(
+    pub(super) fn with_job_context<T>(
         &self,
         snapshots: Vec<Seq>,
         table_bytes: u64,
+        filter_for: &dyn Fn(&Properties) -> Option<Recipe>,
         job: impl FnOnce(JobContext<'_>) -> Result<T>,
     ) -> Result<T> {
         job(JobContext {
             env: &self.env,
             settings: &self.options.table_settings(),
+            filter_for,
             table_bytes,
             snapshots,
             new_number: &|| self.new_number(),
@@ -122,7 +138,9 @@ impl Core {
         let snapshots = self.state.lock().snapshots.keys().copied().collect();
         let start = Bound::Unbounded;
         let mut cursor = MemtableCursor::new(Arc::clone(memtable), Direction::Forward, start);
-        let tables = self.with_job_context(snapshots, u64::MAX, |context| {
+        let shares = self.shares(&view.version);
+        let filter_for = |table: &Properties| shares.for_flushed(table);
+        let tables = self.with_job_context(snapshots, u64::MAX, &filter_for, |context| {
             write_tables(&mut cursor, memtable.len(), |_| false, &context)
         })?;
 
@@ -153,7 +171,7 @@ impl Core {
         let mut state = self.state.lock();
         let Some((compaction, version)) = self.due(&state) else { return Ok(false) };
         let snapshots = state.snapshots.keys().copied().collect();
-        let _running = Running::begin(self, &mut state, &compaction, false);
+        let _running = Running::begin(self, &mut state, compaction.ids(), false);
         drop(state);
         self.run_compaction(&compaction, &version, snapshots).map(|()| true)
     }
@@ -167,7 +185,9 @@ impl Core {
         let tables: Vec<_> = if compaction.moves {
             compaction.inputs.iter().map(|(_, live)| live.open()).collect()
         } else {
-            self.with_job_context(snapshots, self.options.table_bytes, |context| {
+            let shares = self.shares(version);
+            let filter_for = shares.for_outputs_of(&compaction.inputs);
+            self.with_job_context(snapshots, self.options.table_bytes, &filter_for, |context| {
                 run(compaction, version, &context)
             })?
         };
@@ -178,6 +198,9 @@ impl Core {
             ..Edit::default()
         };
         let added: Vec<_> = tables.iter().map(|open| (output, open.clone())).collect();
+        // Again, because lookups went on meanwhile.
+        let shares = self.shares(version);
+        let inherited = shares.inherited_by(&compaction.inputs, &tables);
         let installed = self.install(edit, &added, false);
         if compaction.moves {
             if installed.is_ok() {
@@ -188,6 +211,7 @@ impl Core {
         }
         installed.inspect_err(|error| discard(&tables, error))?;
         self.env.ledger.count(Activity { compactions: 1, ..Activity::default() });
+        self.loads.lock().inherit(inherited);
         for (_, live) in &compaction.inputs {
             live.table.make_obsolete();
         }
@@ -223,7 +247,8 @@ impl Core {
         self.wait_while(Job::Flush, |view| view.sealed.iter().any(|m| m.log() <= newest))
     }
 
-    /// Flushes, then waits until no compaction is due or under way.
+    /// Flushes, then waits until no compaction is due or under way, and sees to it that all tables
+    /// have the filters they should have.
     pub(crate) fn wait_until_settled(&self) -> Result<()> {
         self.flush()?;
         let mut state = self.state.lock();
@@ -231,7 +256,12 @@ impl Core {
             self.check_writable()?;
             let due = self.due(&state).is_some();
             if !due && state.running == 0 {
-                return Ok(());
+                drop(state);
+                if !self.refit_once()? {
+                    return Ok(());
+                }
+                state = self.state.lock();
+                continue;
             }
             if due && self.is_inline() {
                 // Due only now, because another caller's compaction was in the way before.
@@ -261,7 +291,7 @@ impl Core {
         let version = Arc::clone(&self.view.load().version);
         let Some(compaction) = everything(&version) else { return Ok(()) };
         let snapshots = state.snapshots.keys().copied().collect();
-        let _running = Running::begin(self, &mut state, &compaction, true);
+        let _running = Running::begin(self, &mut state, compaction.ids(), true);
         drop(state);
         self.run_compaction(&compaction, &version, snapshots)
     }
@@ -285,16 +315,21 @@ impl Core {
     }
 }
 
-/// A compaction under way; dropped, however it ended, it lets its tables go.
-struct Running<'a> {
+/// A compaction or refit under way; dropped, however it ended, it lets its tables go.
+pub(super) struct Running<'a> {
     core: &'a Core,
     tables: Vec<u64>,
     exclusive: bool,
 }
 
 impl<'a> Running<'a> {
-    fn begin(core: &'a Core, state: &mut State, compaction: &Compaction, exclusive: bool) -> Self {
-        let tables: Vec<u64> = compaction.inputs.iter().map(|(_, live)| live.table.id()).collect();
+    pub(super) fn begin(
+        core: &'a Core,
+        state: &mut State,
+        tables: impl IntoIterator<Item = u64>,
+        exclusive: bool,
+    ) -> Self {
+        let tables: Vec<u64> = tables.into_iter().collect();
         state.busy.extend(&tables);
         state.running += 1;
         state.exclusive |= exclusive;
@@ -318,7 +353,7 @@ impl Drop for Running<'_> {
 
 /// Lets tables go that could not be installed. Where it is in doubt whether the manifest names them,
 /// they stay, and the next open decides.
-fn discard(tables: &[OpenTable], error: &Error) {
+pub(super) fn discard(tables: &[OpenTable], error: &Error) {
     if !matches!(error, Error::Poisoned { .. }) {
         for open in tables {
             open.table.make_obsolete();

@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use super::loads::Loads;
 use super::queue::{Requests, Writer};
+use super::refit::Refits;
 use super::report::RecoveryReport;
+use super::shares::Shares;
 use crate::error::{Error, Result};
 use crate::key::Seq;
 use crate::ledger::Activity;
@@ -64,7 +67,8 @@ pub(crate) struct State {
 
 /// An open store.
 ///
-/// Locks are taken in this order: `writer`, `flushing`, `closing`, `unclosed`, `manifest`, `state`.
+/// Locks are taken in this order: `writer`, `flushing`, `closing`, `unclosed`, `manifest`, `state`,
+/// `refits`, `loads`.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) options: Options,
@@ -88,6 +92,10 @@ pub(crate) struct Core {
     pub(crate) unclosed_count: AtomicUsize,
     pub(crate) manifest: Mutex<Manifest>,
     pub(crate) state: Mutex<State>,
+    /// The tables that are to get other filters.
+    pub(crate) refits: Mutex<Refits>,
+    /// What tables are asked for.
+    pub(crate) loads: Mutex<Loads>,
     /// Told whenever `state` or `view` changes.
     pub(crate) changed: Condvar,
     pub(crate) poison: OnceLock<Arc<Error>>,
@@ -119,6 +127,12 @@ impl Core {
             LogError::Refused(error) => error,
             LogError::Broken(error) => self.poison(error),
         }
+    }
+
+    /// The keys and loads of a version's tables, as of now.
+    pub(crate) fn shares<'a>(&self, version: &'a Version) -> Shares<'a> {
+        let histories = self.loads.lock().observe(&self.env.ledger);
+        Shares::new(self.options.filter, version, histories)
     }
 
     /// A file number that was never given before.
@@ -178,6 +192,7 @@ impl Core {
                 self.env.ledger.count(Activity { flushes: 1, ..Activity::default() });
             }
             view.version = Arc::new(view.version.with(&edit.removed, added, &self.env.ledger));
+            self.loads.lock().follow(&edit.removed, added, &self.env.ledger);
             self.view.store(Arc::new(view));
             self.changed.notify_all();
         }

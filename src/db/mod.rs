@@ -7,11 +7,14 @@
 mod background;
 pub(crate) mod core;
 mod info;
+mod loads;
 mod open;
 mod queue;
 mod read;
+mod refit;
 mod report;
 mod scan;
+mod shares;
 mod snapshot;
 mod write;
 
@@ -204,7 +207,8 @@ impl Db {
         self.core()?.flush()
     }
 
-    /// Flushes, and returns when no compaction is due or under way.
+    /// Flushes, and returns when no compaction is due or under way, and no table is to get another
+    /// filter because its share has changed (see [`Allocation`](crate::Allocation)).
     ///
     /// # Errors
     /// As [`flush`](Self::flush).

@@ -115,6 +115,11 @@ impl Counts {
             + self.failed
     }
 
+    /// Probes for a key that the table does not hold.
+    pub fn absent_probes(&self) -> u64 {
+        self.true_negatives + self.false_positives + self.unfiltered_not_found
+    }
+
     /// Probes of tables without a usable filter.
     pub fn unfiltered(&self) -> u64 {
         self.unfiltered_found + self.unfiltered_not_found

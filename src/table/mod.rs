@@ -21,7 +21,7 @@ mod writer;
 pub(crate) use cursor::{ReadPlan, TableCursor};
 #[cfg(test)]
 pub(crate) use format::FilterMeta;
-pub(crate) use format::TableMeta;
+pub(crate) use format::{Properties, TableMeta};
 pub(crate) use pool::FilePool;
 pub(crate) use reader::{FilterState, OpenTable, Table, TableEnv, TableFilter};
 pub(crate) use writer::{FinishedTable, TableSettings, TableWriter};

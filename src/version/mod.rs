@@ -7,6 +7,7 @@
 mod cursor;
 mod edit;
 mod manifest;
+mod ranks;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub(crate) use cursor::LevelCursor;
 pub(crate) use edit::{Edit, TableSet};
 pub(crate) use manifest::{Manifest, read_current, set_current};
+pub(crate) use ranks::{KeyRanks, keys_within};
 
 use crate::ledger::{LEVELS, Ledger, ProbeCounters};
 use crate::table::{OpenTable, Table, TableFilter};
