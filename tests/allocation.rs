@@ -256,3 +256,17 @@ fn bytes_in_all_are_kept_to() {
         }
     }
 }
+
+/// With threads nobody has to ask for it: the store replaces filters once it has been quiet.
+#[test]
+fn a_quiet_store_replaces_filters_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = even(FilterKind::Ribbon).with_total_bytes(50_000);
+    let db = options(policy).background_threads(1).open(dir.path()).unwrap();
+    write(&db, random_keys(1, 10_000));
+    db.flush().unwrap();
+    let written = db.stats().activity.filters_built;
+    let bytes = || db.tables().iter().map(|table| table.filter.bytes()).sum::<usize>();
+    common::wait_until("the filters to be replaced", || (49_000..=51_000).contains(&bytes()));
+    println!("{written} filters when the last was flushed, {}", db.stats().activity.filters_built);
+}
