@@ -268,10 +268,10 @@ impl Options {
         Ok(())
     }
 
-    pub(crate) fn table_settings(&self) -> TableSettings {
+    pub(crate) fn table_settings(&self, policy: &FilterPolicy) -> TableSettings {
         TableSettings {
             block_bytes: self.block_bytes,
-            filter: self.filter.recipe(),
+            filter_hash: policy.hash(),
             prefix: self.prefix,
         }
     }

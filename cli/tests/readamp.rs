@@ -82,7 +82,8 @@ fn without_a_cache_each_true_negative_is_a_read_avoided() {
     assert!(report["levels"].as_array().expect("a list").len() >= 3, "{}", report["levels"]);
     assert_eq!(number(&report, "reads_avoided"), number(&report, "true_negatives"));
     let measured = report["fpr_measured"].as_f64().expect("a rate");
-    assert!((0.005..0.02).contains(&measured), "{measured}");
+    // A few levels, and bits where they avoid most: less than the 1 % of even filters.
+    assert!((0.0005..0.01).contains(&measured), "{measured}");
 }
 
 /// Everything but the times.
@@ -168,7 +169,7 @@ fn filters_as_asked_and_none_at_all() {
     let bits = report(&format!("--n 3000 {SMALL} --policy classic --bits-per-key 4.5"));
     assert_eq!(unknown_checks(&bits), [""; 0]);
     let rate = bits["fpr_measured"].as_f64().expect("a rate");
-    assert!((0.08..0.16).contains(&rate), "{rate}");
+    assert!((0.08..0.2).contains(&rate), "{rate}");
 
     let none = report(&format!("--n 3000 {SMALL} --bits-per-key 0"));
     assert_eq!(unknown_checks(&none), ["fpr_within_bounds"]);

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use super::{Compaction, Survivors};
 use crate::error::{Error, IoContext, Result};
-use crate::filter::LookupHash;
+use crate::filter::{LookupHash, Recipe};
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::Seq;
 use crate::ledger::{Activity, LEVELS, Verdict};
 use crate::names::FileName;
 use crate::table::{
-    FinishedTable, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableSettings, TableWriter,
+    FinishedTable, OpenTable, Properties, ReadPlan, Table, TableCursor, TableEnv, TableSettings,
+    TableWriter,
 };
 use crate::version::{LevelCursor, LiveTable, Version};
 use crate::vfs::FileKind;
@@ -21,6 +22,8 @@ use crate::vfs::FileKind;
 pub(crate) struct JobContext<'a> {
     pub(crate) env: &'a Arc<TableEnv>,
     pub(crate) settings: &'a TableSettings,
+    /// The filter for a table that is complete but for it, if it is to have one.
+    pub(crate) filter_for: &'a dyn Fn(&Properties) -> Option<Recipe>,
     /// Tables are cut, between user keys, when they reach this size.
     pub(crate) table_bytes: u64,
     /// Whether filters are to be taken for "maybe".
@@ -170,7 +173,8 @@ impl Outputs<'_> {
 
     /// Finishes a table, opens it as any reader would, and asks its filter for every key.
     fn finish(&mut self, writer: TableWriter) -> Result<()> {
-        let FinishedTable { meta, hashes, io } = writer.finish()?;
+        let recipe = (self.context.filter_for)(writer.properties());
+        let FinishedTable { meta, hashes, io } = writer.finish(recipe)?;
         let with_filter = meta.filter.bytes > 0;
         let mut open = Table::open(self.context.env, meta)?;
         if let Some(hashes) = &hashes {

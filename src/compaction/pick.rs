@@ -39,6 +39,13 @@ pub(crate) struct Compaction {
     pub(crate) moves: bool,
 }
 
+impl Compaction {
+    /// The inputs' numbers.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
+        self.inputs.iter().map(|(_, live)| live.table.id())
+    }
+}
+
 /// Each level's share, 0 for the unused ones. L0 and the last level have none.
 fn targets(last_level_bytes: u64, settings: &PickSettings) -> [u64; LEVELS] {
     let mut targets = [0; LEVELS];

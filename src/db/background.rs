@@ -8,19 +8,24 @@ use std::time::Duration;
 use super::core::{Core, Job, State};
 use crate::compaction::{Compaction, JobContext, everything, pick, run, write_tables};
 use crate::error::{Error, Result};
+use crate::filter::Recipe;
 use crate::iter::Direction;
 use crate::key::Seq;
 use crate::ledger::Activity;
 use crate::memtable::MemtableCursor;
 use crate::names::FileName;
 use crate::sync::{Ordering, spawn};
-use crate::table::OpenTable;
+use crate::table::{OpenTable, Properties};
 use crate::version::{Edit, Version};
 use crate::vfs::FileKind;
 
 /// How long failing work waits before it is tried again: this long at first, then twice as long
 /// each time, up to the second value.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// Filters are only replaced once the tables have stayed the same for so long: while they change, what
+/// each should have changes too.
+const QUIET: Duration = Duration::from_secs(1);
 
 impl Core {
     /// Starts the threads that the options ask for.
@@ -47,12 +52,14 @@ impl Core {
     /// Does one kind of work whenever it is due, until the store is closed.
     fn work(&self, job: Job) {
         let mut patience = RETRY.0;
+        let mut quiet = false;
         loop {
             let done = catch_unwind(AssertUnwindSafe(|| match job {
                 Job::Flush => self.flush_oldest(),
                 Job::Compaction => {
                     let fitted = self.fit_filters_once();
-                    self.compact_once().map(|compacted| compacted || fitted)
+                    self.compact_once()
+                        .and_then(|done| Ok(done || fitted || quiet && self.refit_once()?))
                 }
             }));
             let done = done.unwrap_or_else(|_| {
@@ -80,8 +87,14 @@ impl Core {
                         Job::Flush => self.view.load().sealed.is_empty(),
                         Job::Compaction => self.due(&state).is_none() && !state.filters_due,
                     };
-                    if idle {
+                    quiet = false;
+                    if idle && (job == Job::Flush || self.all_refitted()) {
                         drop(self.changed.wait(state));
+                    } else if idle {
+                        let before = Arc::downgrade(&self.view.load().version);
+                        drop(self.changed.wait_timeout(state, QUIET));
+                        quiet =
+                            std::ptr::eq(Arc::as_ptr(&self.view.load().version), before.as_ptr());
                     }
                 }
                 Err(error) => {
@@ -95,15 +108,17 @@ impl Core {
     }
 
     /// Lets a job have what it needs of the store.
-    fn with_job_context<T>(
+    pub(super) fn with_job_context<T>(
         &self,
         snapshots: Vec<Seq>,
         table_bytes: u64,
+        filter_for: &dyn Fn(&Properties) -> Option<Recipe>,
         job: impl FnOnce(JobContext<'_>) -> Result<T>,
     ) -> Result<T> {
         job(JobContext {
             env: &self.env,
-            settings: &self.options.table_settings(),
+            settings: &self.table_settings(),
+            filter_for,
             table_bytes,
             ignore_filters: self.options.ignore_filters,
             snapshots,
@@ -131,7 +146,10 @@ impl Core {
         let snapshots = self.state.lock().snapshots.keys().copied().collect();
         let start = Bound::Unbounded;
         let mut cursor = MemtableCursor::new(Arc::clone(&memtable), Direction::Forward, start);
-        let tables = self.with_job_context(snapshots, u64::MAX, |context| {
+        let version = self.without_pinned(Arc::clone(&self.view.load().version));
+        let shares = self.shares(&version);
+        let filter_for = |table: &Properties| shares.for_flushed(table);
+        let tables = self.with_job_context(snapshots, u64::MAX, &filter_for, |context| {
             write_tables(&mut cursor, memtable.len(), |_| false, &context)
         })?;
 
@@ -160,7 +178,7 @@ impl Core {
         let mut state = self.state.lock();
         let Some((compaction, version)) = self.due(&state) else { return Ok(false) };
         let snapshots = state.snapshots.keys().copied().collect();
-        let _running = Running::begin(self, &mut state, &compaction, false);
+        let _running = Running::begin(self, &mut state, compaction.ids(), false);
         drop(state);
         let (compaction, version) = self.without_pinned_filters(compaction, version);
         self.run_compaction(&compaction, &version, snapshots).map(|()| true)
@@ -175,7 +193,9 @@ impl Core {
         let tables: Vec<_> = if compaction.moves {
             compaction.inputs.iter().map(|(_, live)| live.open()).collect()
         } else {
-            self.with_job_context(snapshots, self.options.table_bytes, |context| {
+            let shares = self.shares(version);
+            let filter_for = shares.for_outputs_of(&compaction.inputs);
+            self.with_job_context(snapshots, self.options.table_bytes, &filter_for, |context| {
                 run(compaction, version, &context)
             })?
         };
@@ -185,6 +205,9 @@ impl Core {
             ..Edit::default()
         };
         let added: Vec<_> = tables.iter().map(|open| (output, open.clone())).collect();
+        // Again, because lookups went on meanwhile.
+        let shares = self.shares(version);
+        let inherited = shares.inherited_by(&compaction.inputs, &tables);
         let installed = self.install(edit, &added, false);
         if compaction.moves {
             if installed.is_ok() {
@@ -195,6 +218,7 @@ impl Core {
         }
         installed.inspect_err(|error| discard(&tables, error))?;
         self.env.ledger.count(Activity { compactions: 1, ..Activity::default() });
+        self.loads.lock().inherit(inherited);
         Ok(())
     }
 
@@ -227,8 +251,8 @@ impl Core {
         self.wait_while(Job::Flush, |view| view.sealed.iter().any(|m| m.log() <= newest))
     }
 
-    /// Flushes, then waits until no compaction is due or under way, and no filter is to be brought
-    /// back into memory.
+    /// Flushes, then waits until no compaction is due or under way and no filter is to be brought back
+    /// into memory, and sees to it that all tables have the filters they should have.
     pub(crate) fn wait_until_settled(&self) -> Result<()> {
         self.flush()?;
         let mut state = self.state.lock();
@@ -236,7 +260,12 @@ impl Core {
             self.check_writable()?;
             let due = self.due(&state).is_some() || state.filters_due;
             if !due && state.running == 0 && state.fitting == 0 {
-                return Ok(());
+                drop(state);
+                if !self.refit_once()? {
+                    return Ok(());
+                }
+                state = self.state.lock();
+                continue;
             }
             if due && self.is_inline() {
                 // Due only now, because another caller's compaction was in the way before.
@@ -266,7 +295,7 @@ impl Core {
         let version = Arc::clone(&self.view.load().version);
         let Some(compaction) = everything(&version) else { return Ok(()) };
         let snapshots = state.snapshots.keys().copied().collect();
-        let _running = Running::begin(self, &mut state, &compaction, true);
+        let _running = Running::begin(self, &mut state, compaction.ids(), true);
         drop(state);
         let (compaction, version) = self.without_pinned_filters(compaction, version);
         self.run_compaction(&compaction, &version, snapshots)
@@ -291,16 +320,21 @@ impl Core {
     }
 }
 
-/// A compaction under way; dropped, however it ended, it lets its tables go.
-struct Running<'a> {
+/// A compaction or refit under way; dropped, however it ended, it lets its tables go.
+pub(super) struct Running<'a> {
     core: &'a Core,
     tables: Vec<u64>,
     exclusive: bool,
 }
 
 impl<'a> Running<'a> {
-    fn begin(core: &'a Core, state: &mut State, compaction: &Compaction, exclusive: bool) -> Self {
-        let tables: Vec<u64> = compaction.inputs.iter().map(|(_, live)| live.table.id()).collect();
+    pub(super) fn begin(
+        core: &'a Core,
+        state: &mut State,
+        tables: impl IntoIterator<Item = u64>,
+        exclusive: bool,
+    ) -> Self {
+        let tables: Vec<u64> = tables.into_iter().collect();
         state.busy.extend(&tables);
         state.running += 1;
         state.exclusive |= exclusive;
@@ -324,7 +358,7 @@ impl Drop for Running<'_> {
 
 /// Lets tables go that could not be installed. Where it is in doubt whether the manifest names them,
 /// they stay, and the next open decides.
-fn discard(tables: &[OpenTable], error: &Error) {
+pub(super) fn discard(tables: &[OpenTable], error: &Error) {
     if !matches!(error, Error::Poisoned { .. }) {
         for open in tables {
             open.table.make_obsolete();

@@ -226,13 +226,20 @@ impl Core {
         mut compaction: Compaction,
         version: Arc<Version>,
     ) -> (Compaction, Arc<Version>) {
-        if self.env.filter_memory.budget().is_none() {
-            return (compaction, version);
+        if self.env.filter_memory.budget().is_some() {
+            for (_, live) in &mut compaction.inputs {
+                *live = live.without_filter();
+            }
         }
-        for (_, live) in &mut compaction.inputs {
-            *live = live.without_filter();
+        (compaction, self.without_pinned(version))
+    }
+
+    /// A version for whoever holds it long: within a budget, one without filters.
+    pub(crate) fn without_pinned(&self, version: Arc<Version>) -> Arc<Version> {
+        match self.env.filter_memory.budget() {
+            Some(_) => Arc::new(version.without_filters()),
+            None => version,
         }
-        (compaction, Arc::new(version.without_filters()))
     }
 }
 

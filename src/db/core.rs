@@ -3,9 +3,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use super::loads::Loads;
 use super::queue::{Requests, Writer};
+use super::refit::Refits;
 use super::report::RecoveryReport;
+use super::shares::Shares;
 use crate::error::{Error, Result};
+use crate::filter::FilterPolicy;
 use crate::key::Seq;
 use crate::ledger::Activity;
 use crate::memtable::Memtable;
@@ -14,7 +18,7 @@ use crate::options::Options;
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, JoinHandle, Mutex, OnceLock, Ordering, Swap,
 };
-use crate::table::{OpenTable, TableEnv, TableFilter};
+use crate::table::{OpenTable, TableEnv, TableFilter, TableSettings};
 use crate::version::{Edit, LiveTable, Manifest, Version};
 use crate::vfs::{FileKind, FileLock};
 use crate::wal::{LogError, LogWriter};
@@ -69,11 +73,13 @@ pub(crate) struct State {
 /// An open store.
 ///
 /// Locks are taken in this order: `rebuilding`, `writer`, `flushing`, `closing`, `unclosed`, that of
-/// the memory for filters, `manifest`, `state`.
+/// the memory for filters, `manifest`, `state`, `refits`, `loads`.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) options: Options,
     pub(crate) env: Arc<TableEnv>,
+    /// The filters that tables are to have: the options', until `rebuild_filters` says otherwise.
+    pub(crate) policy: Mutex<FilterPolicy>,
     pub(crate) report: RecoveryReport,
     /// The directory's lock, until the store is closed. Snapshots and scans hold it longer.
     pub(crate) lock: Mutex<Option<Arc<dyn FileLock>>>,
@@ -95,6 +101,10 @@ pub(crate) struct Core {
     pub(crate) unclosed_count: AtomicUsize,
     pub(crate) manifest: Mutex<Manifest>,
     pub(crate) state: Mutex<State>,
+    /// The tables that are to get other filters.
+    pub(crate) refits: Mutex<Refits>,
+    /// What tables are asked for.
+    pub(crate) loads: Mutex<Loads>,
     /// Told whenever `state` or `view` changes.
     pub(crate) changed: Condvar,
     pub(crate) poison: OnceLock<Arc<Error>>,
@@ -126,6 +136,21 @@ impl Core {
             LogError::Refused(error) => error,
             LogError::Broken(error) => self.poison(error),
         }
+    }
+
+    /// The keys and loads of a version's tables, as of now.
+    pub(crate) fn shares<'a>(&self, version: &'a Version) -> Shares<'a> {
+        let histories = self.loads.lock().observe(&self.env.ledger);
+        Shares::new(self.policy(), version, histories)
+    }
+
+    pub(crate) fn policy(&self) -> FilterPolicy {
+        *self.policy.lock()
+    }
+
+    /// How tables are written from now on.
+    pub(crate) fn table_settings(&self) -> TableSettings {
+        self.options.table_settings(&self.policy())
     }
 
     /// A file number that was never given before.
@@ -194,6 +219,7 @@ impl Core {
                 self.env.ledger.count(Activity { flushes: 1, ..Activity::default() });
             }
             view.version = Arc::new(view.version.with(&removed, &added, &self.env.ledger));
+            self.loads.lock().follow(&removed, &added, &self.env.ledger);
         })?;
         let stays = |id| added.iter().any(|(_, open)| open.table.id() == id);
         for live in removed.iter().filter_map(|&(_, id)| version.table(id)) {

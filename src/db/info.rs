@@ -29,10 +29,15 @@ pub struct TableInfo {
     pub filter: FilterInfo,
     /// What lookups met at this table since the store was opened.
     pub counts: Counts,
+    /// How many absent keys the table is asked for, for each lookup that goes to tables: what
+    /// [`Allocation::Balanced`](crate::Allocation::Balanced) gives bits by. Without history the table's
+    /// part of the key range; then what was counted, fading, and inherited through compactions.
+    pub load: f64,
 }
 
 pub(super) fn tables(core: &Core) -> Vec<TableInfo> {
     let view = core.view.load_full();
+    let shares = core.shares(&view.version);
     view.version
         .tables()
         .map(|(level, live)| {
@@ -48,6 +53,7 @@ pub(super) fn tables(core: &Core) -> Vec<TableInfo> {
                 largest: Value::copied(&meta.largest),
                 filter: live.filter.as_ref().into(),
                 counts: core.env.ledger.table_counts(meta.id),
+                load: shares.load(live),
             }
         })
         .collect()

@@ -8,13 +8,16 @@ mod background;
 mod budget;
 pub(crate) mod core;
 mod info;
+mod loads;
 mod membership;
 mod open;
 mod queue;
 mod read;
 mod refilter;
+mod refit;
 mod report;
 mod scan;
+mod shares;
 mod snapshot;
 mod verify;
 mod write;
@@ -242,8 +245,9 @@ impl Db {
         self.core()?.flush()
     }
 
-    /// Flushes, and returns when no compaction is due or under way, and no filter is to be brought
-    /// back into memory.
+    /// Flushes, and returns when no compaction is due or under way, no filter is to be brought back
+    /// into memory, and no table is to get another filter because its share has changed (see
+    /// [`Allocation`](crate::Allocation)).
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -270,8 +274,8 @@ impl Db {
     /// synced, read back, asked for every key and recorded. Whatever ends this early, the tables
     /// already seen to keep their new filters, and another call goes on with the rest.
     ///
-    /// Tables written by flushes and compactions from then on follow the [`Options`], as always: give
-    /// them the same policy to keep it. What a compaction writes meanwhile is seen to, too.
+    /// Tables written from then on, until the store is closed, follow this policy, too; the next
+    /// opening follows its own [`Options`]. What a compaction writes meanwhile is seen to as well.
     ///
     /// Cost: every table without the right filter is read once, front to back, and its filter is
     /// written and read back; memory for 8 bytes a key of one table, and the filter twice.

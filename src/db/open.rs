@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::core::{Core, State, View};
+use super::loads::{Histories, Loads};
 use super::queue::{Requests, Writer};
+use super::refit::Refits;
 use super::report::RecoveryReport;
+use super::shares::Shares;
 use crate::batch::for_each_change;
 use crate::cache::BlockCache;
 use crate::compaction::{JobContext, write_tables};
@@ -114,6 +117,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
     report.removed_files = remove_unreferenced(vfs.as_ref(), dir, set, manifest_number);
     let next_seq = set.flushed_seq + 1;
     let version = Version::default().with(&[], &recovered.tables, &env.ledger);
+    let loads = Loads::opened(recovered.tables.iter().map(|(_, open)| open.table.id()));
     let filter = MemtableFilter::new(options.filter.key_hash(), env.secret);
     let view = View {
         memtable: Arc::new(Memtable::new(number, Some(filter))),
@@ -121,6 +125,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
         version: Arc::new(version),
     };
     let core = Arc::new(Core {
+        policy: Mutex::new(options.filter),
         env,
         report,
         lock: Mutex::new(Some(lock)),
@@ -136,6 +141,8 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
         unclosed_count: AtomicUsize::new(0),
         manifest: Mutex::new(manifest),
         state: Mutex::new(State::default()),
+        refits: Mutex::new(Refits::default()),
+        loads: Mutex::new(loads),
         changed: Condvar::default(),
         poison: OnceLock::new(),
         closed: AtomicBool::new(false),
@@ -321,11 +328,14 @@ fn replay_logs(
     let logs: Vec<u64> = listing.numbers(log_number).filter(|&log| log >= set.log).collect();
     let mut written: Vec<OpenTable> = Vec::new();
     let mut memtable = Arc::new(Memtable::new(0, None));
-    let settings = options.table_settings();
-    let flush = |memtable: &Arc<Memtable>, written: &mut Vec<OpenTable>| {
+    let settings = options.table_settings(&options.filter);
+    let mut version = Version::default().with(&[], tables, &env.ledger);
+    let mut flush = |memtable: &Arc<Memtable>, written: &mut Vec<OpenTable>| {
+        let shares = Shares::new(options.filter, &version, Histories::default());
         let context = JobContext {
             env,
             settings: &settings,
+            filter_for: &|table| shares.for_flushed(table),
             table_bytes: u64::MAX,
             ignore_filters: options.ignore_filters,
             snapshots: Vec::new(),
@@ -334,7 +344,10 @@ fn replay_logs(
         };
         let start = std::ops::Bound::Unbounded;
         let mut cursor = MemtableCursor::new(Arc::clone(memtable), Direction::Forward, start);
-        written.extend(write_tables(&mut cursor, memtable.len(), |_| false, &context)?);
+        let new = write_tables(&mut cursor, memtable.len(), |_| false, &context)?;
+        let added: Vec<_> = new.iter().map(|open| (0, open.clone())).collect();
+        version = version.with(&[], &added, &env.ledger);
+        written.extend(new);
         Ok::<_, Error>(())
     };
     let first_seq = set.flushed_seq + 1;

@@ -1,7 +1,7 @@
 //! Filters that change while the data stays: new ones are built from a table's keys and written
 //! beside it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::core::Core;
@@ -62,7 +62,8 @@ impl Core {
             return Err(Error::InvalidOption { option: "filter", reason });
         }
         self.check_writable()?;
-        let recipe = policy.recipe();
+        *self.policy.lock() = *policy;
+        let mut recipes = HashMap::new();
         // Flushes go on meanwhile, and their tables follow the options. Without this limit, a store
         // that is written to fast enough would keep us for ever.
         let newest = self.manifest.lock().set().flushed_seq;
@@ -80,6 +81,10 @@ impl Core {
             progress(&RebuildProgress { report, tables_left: left.len(), bytes_done, bytes_left });
             let Some(live) = left.first() else { break };
             seen.insert(live.table.id());
+            if !recipes.contains_key(&live.table.id()) {
+                recipes = self.shares(&version).recipes();
+            }
+            let recipe = recipes.get(&live.table.id()).copied().flatten();
             match self.rebuild_filter(live, recipe.as_ref()) {
                 Ok(Rebuilt::New) => report.rebuilt += 1,
                 Ok(Rebuilt::AlreadyRight) => report.already_right += 1,

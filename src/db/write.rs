@@ -151,7 +151,7 @@ impl Core {
         self.unclosed.lock().push_back(unclosed);
         let _state = self.state.lock();
         let mut view = View::clone(&self.view.load());
-        let filter = MemtableFilter::new(self.options.filter.key_hash(), env.secret);
+        let filter = MemtableFilter::new(self.policy().key_hash(), env.secret);
         let fresh = Arc::new(Memtable::new(number, Some(filter)));
         let full = std::mem::replace(&mut view.memtable, fresh);
         view.sealed.insert(0, full);

@@ -116,6 +116,7 @@
 // The seam is `kind::Kind`, a row of the table of kinds. A hash is 64 bits whatever it came from
 // (`hash`); the header around a kind's array says which kind, hash and shape it has (`section`).
 
+mod allocation;
 mod alone;
 mod band;
 mod blocked;
@@ -124,11 +125,13 @@ mod hash;
 mod hashes;
 mod kind;
 mod narrow;
+mod plan;
 mod policy;
 mod prefix;
 #[cfg(test)]
 mod rates;
 mod ration;
+mod refit;
 mod ribbon;
 mod section;
 mod set;
@@ -143,9 +146,11 @@ pub use policy::{Allocation, FilterPolicy};
 pub use prefix::PrefixExtractor;
 pub use set::HashFilter;
 
+pub(crate) use allocation::Share;
 pub(crate) use hash::{GOLDEN, HashKey, LookupHash, PrefixHash, fast_range, mix};
 pub(crate) use hashes::KeyHashes;
 pub(crate) use narrow::{Portion, StoredFilter};
 pub(crate) use policy::Recipe;
 pub(crate) use ration::{Choice, Claim, loss, ration};
+pub(crate) use refit::{Standing, refits};
 pub(crate) use section::{Filter, FilterPlace, build};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::kind::{FilterKind, Geometry};
-use super::{KeyHash, bloom};
+use super::{KeyHash, bloom, section};
 
 /// Which filters tables get: of what kind, by which hash, how large, and where the bits go.
 ///
@@ -20,14 +20,17 @@ use super::{KeyHash, bloom};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FilterPolicy {
-    kind: FilterKind,
-    hash: KeyHash,
-    amount: Amount,
-    allocation: Allocation,
+    pub(super) kind: FilterKind,
+    pub(super) hash: KeyHash,
+    pub(super) amount: Amount,
+    pub(super) allocation: Allocation,
 }
 
+/// More bytes than this, a pebibyte, are a slip of the pen.
+const MOST_TOTAL_BYTES: u64 = 1 << 50;
+
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Amount {
+pub(super) enum Amount {
     None,
     Rate(f64),
     BitsPerKey(f64),
@@ -45,6 +48,15 @@ pub enum Allocation {
     /// Each table has a false-positive rate in proportion to keys / (absent probes × cost of a read),
     /// under the same total: bits go where they avoid the most reads. With equal loads this is Monkey
     /// (Dayan, Athanassoulis and Idreos, SIGMOD 2017).
+    ///
+    /// A flush or compaction decides for the tables that it writes. Tables whose share changes later,
+    /// because they moved or others came, get another filter when they have stayed the same for a
+    /// while, or in [`Db::wait_until_settled`](crate::Db::wait_until_settled). Absent probes are counted
+    /// by table, fade as more come, and are inherited by key range through compactions. They are kept
+    /// in memory: a store just opened takes each table's part of the key range for its load, and leaves
+    /// the filters that it finds alone until lookups have told more.
+    ///
+    /// All filters together take what [`Uniform`](Self::Uniform) ones would, within 2 %.
     Balanced,
 }
 
@@ -85,6 +97,11 @@ impl Recipe {
             (true, KeyHash::SipHash13) => predicted_rate <= asked * (1.0 + bloom::TEXTBOOK_EXCESS),
             (true, KeyHash::MurmurHash2) => true,
         }
+    }
+
+    /// The bits of the filter for a table of `keys` distinct keys, header included.
+    pub(crate) fn filter_bits(&self, keys: u64) -> u64 {
+        8 * section::length(self.kind, &self.geometry(keys)) as u64
     }
 }
 
@@ -171,7 +188,11 @@ impl FilterPolicy {
     pub(crate) fn check(&self) -> Result<(), String> {
         let lowest = self.kind.kind().lowest_rate;
         match self.amount {
-            Amount::None | Amount::TotalBytes(_) => Ok(()),
+            Amount::None => Ok(()),
+            Amount::TotalBytes(bytes) if bytes <= MOST_TOTAL_BYTES => Ok(()),
+            Amount::TotalBytes(bytes) => {
+                Err(format!("filters of {bytes} bytes in all are more than {MOST_TOTAL_BYTES}"))
+            }
             Amount::Rate(p) if p.is_finite() && lowest <= p && p < 1.0 => Ok(()),
             Amount::Rate(p) => Err(format!(
                 "the rate of a {} filter is at least {lowest:e} and less than 1; {p:e} is not",
@@ -188,12 +209,23 @@ impl FilterPolicy {
         }
     }
 
-    /// The hash that the filters are made over.
+    /// The hash that memtables' filters are made over, and tables' if they are to have any.
     pub(crate) fn key_hash(&self) -> KeyHash {
         self.hash
     }
 
-    /// What the policy means for each table; `None` if it wants no filters.
+    /// The hash of the filters; `None` if the policy wants none.
+    pub(crate) fn hash(&self) -> Option<KeyHash> {
+        (self.amount != Amount::None).then_some(self.hash)
+    }
+
+    /// Whether a filter of this kind and hash is one that the policy would make.
+    pub(crate) fn makes(&self, kind: FilterKind, hash: KeyHash) -> bool {
+        self.kind == kind && self.hash() == Some(hash)
+    }
+
+    /// What the policy means for a table of which nothing else is known; `None` if it wants no
+    /// filters. In a store, [`plan`](Self::plan) says.
     pub(crate) fn recipe(&self) -> Option<Recipe> {
         let size = match self.amount {
             Amount::None => return None,
@@ -267,6 +299,7 @@ mod tests {
             FilterPolicy::bits_per_key(-1.0),
             FilterPolicy::bits_per_key(64.5),
             FilterPolicy::bits_per_key(f64::INFINITY),
+            FilterPolicy::default().with_total_bytes(u64::MAX),
             FilterPolicy::default().with_geometry(0, 3),
             FilterPolicy::default().with_geometry(100, 0),
             FilterPolicy::default().with_geometry(100, 65),

@@ -157,6 +157,11 @@ impl Header {
     }
 }
 
+/// The length of a filter of this shape, header included, in bytes.
+pub(super) fn length(kind: FilterKind, geometry: &Geometry) -> usize {
+    HEADER_BYTES + (kind.kind().array_bytes)(geometry)
+}
+
 /// Salt and fingerprint for a hash: none for one that has no key.
 fn salt_and_fingerprint(
     hash: KeyHash,

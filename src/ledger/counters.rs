@@ -147,6 +147,19 @@ impl Ledger {
         counters.map(|(_, counters)| counters.counts()).sum()
     }
 
+    /// By table id: the probes for a key that the table does not hold, at whatever level it was.
+    pub(crate) fn absent_probes(&self) -> HashMap<u64, u64> {
+        let tables = self.tables.lock();
+        let of = |(_, counters): &(usize, Arc<ProbeCounters>)| counters.counts().absent_probes();
+        tables.live.iter().map(|(&id, levels)| (id, levels.iter().map(of).sum())).collect()
+    }
+
+    /// The lookups that went on to tables.
+    pub(crate) fn table_lookups(&self) -> u64 {
+        let activity = Activity::from_cells(self.activity.sums());
+        activity.lookups.saturating_sub(activity.memtable_answers)
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         let levels = {
             let tables = self.tables.lock();

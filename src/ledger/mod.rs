@@ -125,6 +125,11 @@ impl Counts {
         self.true_negatives + self.remembered
     }
 
+    /// Probes for a key that the table does not hold.
+    pub fn absent_probes(&self) -> u64 {
+        self.true_negatives + self.false_positives + self.remembered + self.unfiltered_not_found
+    }
+
     /// Probes of tables without a usable filter.
     pub fn unfiltered(&self) -> u64 {
         self.unfiltered_found + self.unfiltered_not_found

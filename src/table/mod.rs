@@ -26,7 +26,7 @@ mod writer;
 pub(crate) use check::Checked;
 pub(crate) use cursor::{ReadPlan, TableCursor};
 pub(crate) use filter::{FilterState, OpenTable, TableFilter};
-pub(crate) use format::{FilterMeta, TableMeta};
+pub(crate) use format::{FilterMeta, Properties, TableMeta};
 pub(crate) use memory::{FilterMemory, resident_bytes};
 pub(crate) use pool::FilePool;
 pub(crate) use reader::{Table, TableEnv};

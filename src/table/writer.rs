@@ -10,7 +10,7 @@ use super::format::{
 use super::index::{IndexBuilder, separator};
 use super::reader::TableEnv;
 use crate::error::{IoContext, Result};
-use crate::filter::{self, FilterPlace, HashKey, KeyHashes, PrefixExtractor, Recipe};
+use crate::filter::{self, FilterPlace, HashKey, KeyHash, KeyHashes, PrefixExtractor, Recipe};
 use crate::key::{EntryKind, EntryRef};
 use crate::ledger::Io;
 use crate::names::FileName;
@@ -24,8 +24,8 @@ const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 pub(crate) struct TableSettings {
     /// The size that data blocks stay below; a larger entry has a block of its own.
     pub(crate) block_bytes: usize,
-    /// `None` for no filter.
-    pub(crate) filter: Option<Recipe>,
+    /// The hash of the filters that tables are to have; `None` if they are to have none.
+    pub(crate) filter_hash: Option<KeyHash>,
     /// What prefixes the filter has beside the keys.
     pub(crate) prefix: Option<PrefixExtractor>,
 }
@@ -76,8 +76,8 @@ impl TableWriter {
             buffer: Vec::new(),
             offset: 0,
             hashes: settings
-                .filter
-                .map(|recipe| KeyHashes::new(recipe.hash, &env.secret, settings.prefix)),
+                .filter_hash
+                .map(|hash| KeyHashes::new(hash, &env.secret, settings.prefix)),
             properties: Properties::default(),
             io: Io::default(),
         })
@@ -161,16 +161,21 @@ impl TableWriter {
         Ok(())
     }
 
+    /// What was added so far.
+    pub(crate) fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
     /// Writes filter, index, properties and footer, and syncs the file. The table has at least one
-    /// entry.
-    pub(crate) fn finish(mut self) -> Result<FinishedTable> {
+    /// entry; the filter, if it is to have one, is over the hash that the settings name.
+    pub(crate) fn finish(mut self, filter_recipe: Option<Recipe>) -> Result<FinishedTable> {
         let largest = self.properties.largest.clone();
         self.finish_block(&largest)?;
         let data_end = self.offset;
         self.properties.data_blocks = self.index.blocks() as u64;
 
         let (mut filter, mut filter_checksum) = (Handle::default(), 0);
-        if let (Some(recipe), Some(hashes)) = (&self.settings.filter, &self.hashes) {
+        if let (Some(recipe), Some(hashes)) = (&filter_recipe, &self.hashes) {
             let place = FilterPlace { table: self.id, generation: 0 };
             let contents = filter::build(recipe, &self.secret, place, hashes);
             let padding = self.offset.next_multiple_of(FILTER_ALIGNMENT) - self.offset;

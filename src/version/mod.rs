@@ -8,6 +8,7 @@ mod cursor;
 mod edit;
 mod manifest;
 mod prefix;
+mod ranks;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub(crate) use cursor::LevelCursor;
 pub(crate) use edit::{Edit, TableSet};
 pub(crate) use manifest::{Manifest, read_current, set_current};
 pub(crate) use prefix::{KeyBounds, PrefixProbe, borrowed};
+pub(crate) use ranks::{KeyRanks, keys_within};
 
 use crate::ledger::{LEVELS, Ledger, ProbeCounters};
 use crate::table::{OpenTable, Table, TableFilter};

@@ -1,0 +1,100 @@
+//! Tables whose share of the filter bits has changed get another filter, when nothing is due that
+//! would rewrite them anyway.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Weak};
+
+use super::background::Running;
+use super::core::Core;
+use crate::error::{Error, Result};
+use crate::filter::Recipe;
+use crate::version::{LiveTable, Version};
+
+/// Who is to get another filter, as of when.
+#[derive(Debug, Default)]
+pub(crate) struct Refits {
+    queue: VecDeque<(u64, Option<Recipe>)>,
+    /// The version that was judged last, and the lookups until then.
+    judged: Weak<Version>,
+    lookups: u64,
+    /// The bits that were asked for at each table's last refit.
+    asked: HashMap<u64, u64>,
+    /// Tables that cannot be read through: they keep what they have.
+    damaged: HashSet<u64>,
+}
+
+impl Refits {
+    fn is_of(&self, version: &Arc<Version>) -> bool {
+        std::ptr::eq(self.judged.as_ptr(), Arc::as_ptr(version))
+    }
+}
+
+impl Core {
+    /// Gives one table another filter; false if none is to get one. Tables are judged anew when they
+    /// are others than before, or lookups enough have come to change their shares.
+    pub(crate) fn refit_once(&self) -> Result<bool> {
+        if !self.options.auto_compaction {
+            return Ok(false);
+        }
+        let Some((live, recipe)) = self.next_refit() else { return Ok(false) };
+        let id = live.table.id();
+        let running = {
+            let mut state = self.state.lock();
+            if state.stop || state.exclusive {
+                return Ok(false);
+            }
+            if state.busy.contains(&id) {
+                return Ok(true); // it is being rewritten
+            }
+            Running::begin(self, &mut state, [id], false)
+        };
+        let done = self.rebuild_filter(&live, recipe.as_ref());
+        drop(running);
+        match done {
+            Ok(_) => {
+                let keys = live.table.meta().keys;
+                let bits = recipe.map_or(0, |recipe| recipe.filter_bits(keys));
+                self.refits.lock().asked.insert(id, bits);
+                Ok(true)
+            }
+            Err(Error::Corrupt { .. }) => {
+                self.refits.lock().damaged.insert(id);
+                Ok(true)
+            }
+            Err(error) => {
+                let mut refits = self.refits.lock(); // to be judged again
+                refits.queue.clear();
+                refits.judged = Weak::new();
+                Err(error)
+            }
+        }
+    }
+
+    fn next_refit(&self) -> Option<(LiveTable, Option<Recipe>)> {
+        let version = Arc::clone(&self.view.load().version);
+        let lookups = self.env.ledger.table_lookups();
+        let mut refits = self.refits.lock();
+        let turned = lookups.saturating_sub(refits.lookups) > self.loads.lock().half_life() / 2;
+        if refits.queue.is_empty() && (!refits.is_of(&version) || turned) {
+            let live: HashSet<u64> = version.tables().map(|(_, live)| live.table.id()).collect();
+            refits.asked.retain(|id, _| live.contains(id));
+            refits.damaged.retain(|id| live.contains(id));
+            refits.queue = self.shares(&version).refits(&refits.asked).into();
+            (refits.judged, refits.lookups) = (Arc::downgrade(&version), lookups);
+        }
+        while let Some((id, recipe)) = refits.queue.pop_front() {
+            let live = version.tables().map(|(_, live)| live).find(|live| live.table.id() == id);
+            if let Some(live) = live.filter(|_| !refits.damaged.contains(&id)) {
+                return Some((live.clone(), recipe));
+            }
+        }
+        None
+    }
+
+    /// Whether the tables as they are were judged, and all have what they are to have.
+    pub(super) fn all_refitted(&self) -> bool {
+        let refits = self.refits.lock();
+        !self.options.auto_compaction
+            || refits.queue.is_empty() && refits.is_of(&self.view.load().version)
+    }
+}

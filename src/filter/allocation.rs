@@ -1,0 +1,333 @@
+//! How many bits each filter of a store gets, so that all together avoid the most reads.
+//!
+//! A table of n keys that a absent probes reach, each false one at a cost of c reads, wastes a·c·p
+//! reads at a false-positive rate p, and its filter takes about n·ρ·log2(1/p) bits. The least Σ a·c·p
+//! for a given Σ n·ρ·log2(1/p) is where the last bit spent saves as much in any table (Lagrange):
+//!
+//! ```text
+//! pᵢ = min(1, λ · nᵢ / (aᵢ·cᵢ))        λ such that the filters take the bits there are
+//! ```
+//!
+//! With equal loads at every level this is Monkey (Dayan, Athanassoulis and Idreos, *Monkey: Optimal
+//! Navigable Key-Value Store*, SIGMOD 2017), but it asks for no levels: only for keys and loads.
+
+use super::KeyHash;
+use super::kind::FilterKind;
+use super::policy::{Recipe, Size};
+use crate::sync::OnceLock;
+
+/// No filter takes more bits a key.
+pub(super) const MOST_BITS_PER_KEY: f64 = 64.0;
+
+/// Below this rate, 2^−10, the array of a filter has at least so many bits. Tables of a few keys would
+/// else have arrays so small that double hashing finds the same bits again and again.
+const RARE: (f64, f64) = (10.0, 1024.0);
+
+/// What a table's bits depend on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Share {
+    /// Distinct keys.
+    pub(crate) keys: u64,
+    /// Absent probes × the reads that a false one costs, in any unit that is the same for all.
+    pub(crate) load: f64,
+}
+
+impl Share {
+    /// log2(n / (a·c)): λ moves all of these alike. A table that nobody asks is at infinity.
+    fn position(&self) -> f64 {
+        let load = if self.load.is_nan() { 0.0 } else { self.load.clamp(0.0, f64::MAX) };
+        (self.keys as f64).log2() - load.log2()
+    }
+}
+
+/// What one λ gives to any table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Balance {
+    kind: FilterKind,
+    log2_lambda: f64,
+}
+
+impl Balance {
+    /// The λ with which these tables' filters, headers included, take `total_bits`, or as near below
+    /// as their sizes come.
+    pub(crate) fn new(kind: FilterKind, shares: &[Share], total_bits: u64) -> Self {
+        Self { kind, log2_lambda: bisect(kind, shares, total_bits).1 }
+    }
+
+    /// The bits a key for a table; 0 for no filter at all.
+    pub(crate) fn bits_per_key(&self, share: &Share) -> f64 {
+        let halvings = -self.log2_lambda - share.position();
+        let bits = curve(self.kind).bits_per_key(halvings);
+        if halvings < RARE.0 { bits } else { bits.max(RARE.1 / share.keys as f64) }
+    }
+}
+
+/// The bits a key for each table, so that all filters, headers included, take `total_bits`, or as
+/// near below as their sizes come.
+pub(crate) fn balance(kind: FilterKind, shares: &[Share], total_bits: u64) -> Vec<f64> {
+    let mut bits = vec![0.0; shares.len()];
+    let mut rest: Vec<usize> = (0..shares.len()).collect();
+    loop {
+        let of_rest: Vec<Share> = rest.iter().map(|&i| shares[i]).collect();
+        let (low, high) = bisect(kind, &of_rest, total_bits);
+        let at = |log2_lambda, i: usize| Balance { kind, log2_lambda }.bits_per_key(&shares[i]);
+        let taken = |i: usize, bits| filter_bits(kind, shares[i].keys, bits);
+        let mut left = total_bits as f64;
+        for &i in &rest {
+            bits[i] = at(high, i);
+            left -= taken(i, bits[i]);
+        }
+        // Sizes come in steps, and the one from no filter to the smallest is a large one. Tables alike
+        // take it at the same λ; as many of them do as there is room for. What is left then goes to
+        // those that have a filter.
+        let before = rest.len();
+        rest.retain(|&i| {
+            let step = taken(i, at(low, i)) - taken(i, bits[i]);
+            if 0.0 < step && step <= left {
+                left -= step;
+                bits[i] = at(low, i);
+            }
+            step <= 0.0 || bits[i] > 0.0
+        });
+        if rest.len() == before {
+            return bits;
+        }
+    }
+}
+
+/// Two values of log2 λ next to each other: with the first the filters take too much, with the second
+/// they fit.
+fn bisect(kind: FilterKind, shares: &[Share], total_bits: u64) -> (f64, f64) {
+    let positions = || shares.iter().map(Share::position).filter(|position| position.is_finite());
+    let lowest = positions().fold(f64::INFINITY, f64::min);
+    let highest = positions().fold(f64::NEG_INFINITY, f64::max);
+    if lowest > highest {
+        return (0.0, 0.0); // nobody asks any of them
+    }
+    // From "all have the most" to "none has any".
+    let (mut low, mut high) = (-highest - curve(kind).end(), -lowest);
+    if total(Balance { kind, log2_lambda: low }, shares) <= total_bits as f64 {
+        return (low, low);
+    }
+    for _ in 0..60 {
+        let log2_lambda = f64::midpoint(low, high);
+        let fits = total(Balance { kind, log2_lambda }, shares) <= total_bits as f64;
+        if fits { high = log2_lambda } else { low = log2_lambda }
+    }
+    (low, high)
+}
+
+fn total(balance: Balance, shares: &[Share]) -> f64 {
+    let bits = |share: &Share| filter_bits(balance.kind, share.keys, balance.bits_per_key(share));
+    shares.iter().map(bits).sum()
+}
+
+/// The bits of a whole filter, header included; none for 0 bits a key.
+pub(super) fn filter_bits(kind: FilterKind, keys: u64, bits_per_key: f64) -> f64 {
+    if bits_per_key == 0.0 {
+        return 0.0;
+    }
+    // The hash has no say in the size.
+    let recipe = Recipe { kind, hash: KeyHash::SipHash13, size: Size::BitsPerKey(bits_per_key) };
+    recipe.filter_bits(keys) as f64
+}
+
+/// The bits a key that a kind takes for a rate, in a large filter: sampled once, because a kind may
+/// have to search for them.
+struct Curve {
+    bits: Vec<f64>,
+    /// The sample with the most avoided for each bit, compared to no filter. A smaller filter than
+    /// that is not worth its bits: they do more if some tables have this one and others none.
+    least: f64,
+}
+
+/// Samples for each halving of the rate.
+const SAMPLES: f64 = 8.0;
+
+impl Curve {
+    fn of(kind: FilterKind) -> Self {
+        const KEYS: u64 = 1 << 20;
+        let kind = kind.kind();
+        let count = (-kind.lowest_rate.log2() * SAMPLES) as u32;
+        let rate = |i: u32| (-f64::from(i) / SAMPLES).exp2().min(0.999);
+        let bits = (0..=count).map(|i| {
+            (kind.array_bytes)(&(kind.for_rate)(KEYS, rate(i))) as f64 * 8.0 / KEYS as f64
+        });
+        let bits: Vec<f64> = bits.take_while(|&bits| bits <= MOST_BITS_PER_KEY).collect();
+        let worth = |(i, bits): (u32, &f64)| (1.0 - rate(i)) / bits;
+        let worths = (0..).zip(&bits).map(worth);
+        let best = worths.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b));
+        Self { bits, least: best.map_or(0.0, |(i, _)| i as f64) }
+    }
+
+    /// log2 of 1 / the lowest rate.
+    fn end(&self) -> f64 {
+        (self.bits.len() - 1) as f64 / SAMPLES
+    }
+
+    /// The bits a key for a rate of 2^−`halvings`; 0 where the rate is too near to 1.
+    fn bits_per_key(&self, halvings: f64) -> f64 {
+        let at = halvings.min(self.end()) * SAMPLES;
+        if at.is_nan() || at <= 0.0 || at < self.least {
+            return 0.0;
+        }
+        let (before, after) = (self.bits[at as usize], self.bits[at.ceil() as usize]);
+        before + (after - before) * at.fract()
+    }
+}
+
+fn curve(kind: FilterKind) -> &'static Curve {
+    static CURVES: [OnceLock<Curve>; FilterKind::ALL.len()] =
+        [const { OnceLock::new() }; FilterKind::ALL.len()];
+    CURVES[kind as usize].get_or_init(|| Curve::of(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    const KINDS: [FilterKind; 3] = FilterKind::ALL;
+
+    /// The rate at so many bits a key, by the same curve.
+    fn rate(kind: FilterKind, bits_per_key: f64) -> f64 {
+        let curve = curve(kind);
+        let halvings = (0..=4000).map(|i| f64::from(i) / 4000.0 * curve.end());
+        let reached = halvings.take_while(|&h| curve.bits_per_key(h) <= bits_per_key);
+        (-reached.last().unwrap_or(0.0)).exp2()
+    }
+
+    fn wasted(kind: FilterKind, shares: &[Share], bits: &[f64]) -> f64 {
+        shares.iter().zip(bits).map(|(share, &bits)| share.load * rate(kind, bits)).sum()
+    }
+
+    fn taken(kind: FilterKind, shares: &[Share], bits: &[f64]) -> f64 {
+        shares.iter().zip(bits).map(|(share, &bits)| filter_bits(kind, share.keys, bits)).sum()
+    }
+
+    /// Five levels, each ten times the one above it, all of which see every lookup.
+    fn levels(last: u64) -> Vec<Share> {
+        (0..5).map(|i| Share { keys: last / 10_u64.pow(i), load: 1.0 }).collect()
+    }
+
+    fn uniform(kind: FilterKind, shares: &[Share], bits: f64) -> u64 {
+        taken(kind, shares, &vec![bits; shares.len()]) as u64
+    }
+
+    /// Wasted reads per absent lookup at five levels and 10 bits a key: Bloom filters of one size
+    /// 0.0410, Monkey's 0.0118 = (T^{T/(T−1)}/(T−1))·e^{−b·ln²2} but for the levels that are not
+    /// there, ribbons 0.0026 if columns came in fractions: mixing 8 and 9 of them costs 6 %.
+    #[test]
+    fn equal_loads_give_monkey() {
+        let shares = levels(20_000_000);
+        let even = wasted(FilterKind::Bloom, &shares, &[10.0; 5]);
+        assert!((even / 0.0410 - 1.0).abs() < 0.01, "{even}");
+        let monkey = 10_f64.powf(10.0 / 9.0) / 9.0 * (-10.0 * 2_f64.ln().powi(2)).exp();
+        for (kind, expected) in [(FilterKind::Bloom, monkey), (FilterKind::Ribbon, 0.0026 * 1.06)] {
+            let bits = balance(kind, &shares, uniform(kind, &shares, 10.0));
+            let wasted = wasted(kind, &shares, &bits);
+            println!("{kind}: {bits:.3?} bits a key waste {wasted:.5}, expected {expected:.5}");
+            assert!((wasted / expected - 1.0).abs() < 0.03, "{kind}: {wasted}, not {expected}");
+        }
+        // Tables instead of levels: each of a level's hundred sees a hundredth of the lookups.
+        let tables: Vec<Share> = shares
+            .iter()
+            .flat_map(|s| vec![Share { keys: s.keys / 100, load: s.load / 100.0 }; 100])
+            .collect();
+        let bits = balance(FilterKind::Bloom, &tables, uniform(FilterKind::Bloom, &tables, 10.0));
+        let by_table = wasted(FilterKind::Bloom, &tables, &bits);
+        assert!((by_table / monkey - 1.0).abs() < 0.03, "{by_table}");
+    }
+
+    #[test]
+    fn the_total_is_met_whatever_the_shape() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let (mut shapes, mut worst) = (0, 0.0_f64);
+        for kind in KINDS {
+            for _ in 0..300 {
+                let tables = rng.random_range(1..60);
+                let shares: Vec<Share> = (0..tables)
+                    .map(|_| Share {
+                        keys: rng.random_range(1000..2_000_000),
+                        load: (rng.random_range(-12.0..2.0_f64)).exp2(),
+                    })
+                    .collect();
+                let total = uniform(kind, &shares, rng.random_range(0.5..20.0));
+                let bits = balance(kind, &shares, total);
+                let taken = taken(kind, &shares, &bits);
+                assert!(taken <= total as f64 + 0.5, "{kind}: {taken} of {total}");
+                assert!(bits.iter().all(|bits| (0.0..=MOST_BITS_PER_KEY).contains(bits)));
+                // One table's step from nothing to its smallest filter is what may be left, or
+                // everything beyond what the kind can use.
+                let largest = shares.iter().map(|share| share.keys).max().unwrap_or(0);
+                let least = curve(kind).least;
+                let step = filter_bits(kind, largest, curve(kind).bits[least as usize]);
+                let most = super::total(Balance { kind, log2_lambda: f64::NEG_INFINITY }, &shares);
+                let left = (total as f64).min(most) - taken;
+                assert!(left <= step.max(0.002 * total as f64), "{kind}: {left} of {total} left");
+                if tables > 20 {
+                    worst = worst.max(left / total as f64);
+                }
+                shapes += 1;
+            }
+        }
+        println!("{shapes} shapes, at most {:.3} % left of 20 tables and more", 100.0 * worst);
+        assert!(shapes == 900 && worst < 0.05);
+    }
+
+    #[test]
+    fn more_load_and_fewer_keys_never_mean_fewer_bits() {
+        for kind in KINDS {
+            let shares = levels(1_000_000);
+            let balance = Balance::new(kind, &shares, uniform(kind, &shares, 8.0));
+            let mut before = 0.0;
+            for load in (-40..10).map(|i| f64::from(i).exp2()) {
+                let bits = balance.bits_per_key(&Share { keys: 10_000, load });
+                assert!(bits >= before, "{kind} at a load of {load}");
+                before = bits;
+            }
+            for keys in (0..24).map(|i| 1 << i) {
+                let bits = balance.bits_per_key(&Share { keys, load: 1.0 });
+                assert!(bits <= before || keys == 1, "{kind} for {keys} keys");
+                before = bits;
+            }
+            let more = Balance::new(kind, &shares, uniform(kind, &shares, 9.0));
+            assert!(shares.iter().all(|s| more.bits_per_key(s) >= balance.bits_per_key(s)));
+        }
+    }
+
+    #[test]
+    fn extremes_do_no_harm() {
+        let keys = [1, 50, 1000, 1_000_000, 1 << 40];
+        let loads = [0.0, 1e-300, 1.0, 1e300, f64::INFINITY, f64::NAN, -1.0];
+        let all = || keys.iter().flat_map(|&keys| loads.map(|load| Share { keys, load }));
+        for kind in KINDS {
+            for total in [0, 1, 1000, 10_000_000, 1 << 45, u64::MAX] {
+                let shares: Vec<Share> = all().collect();
+                let bits = balance(kind, &shares, total);
+                assert!(taken(kind, &shares, &bits) <= total as f64, "{kind} {total}");
+                for (share, bits) in shares.iter().zip(bits) {
+                    let most = MOST_BITS_PER_KEY.max(RARE.1 / share.keys as f64);
+                    assert!((0.0..=most).contains(&bits), "{kind} {share:?} {bits}");
+                    let asked = share.load > 0.0;
+                    assert!(asked || bits == 0.0, "{kind}: bits for a table that nobody asks");
+                    assert!(!asked || total < u64::MAX || bits > 12.0, "{kind} {share:?} {bits}");
+                }
+            }
+            assert_eq!(balance(kind, &[], 1000), Vec::<f64>::new());
+        }
+    }
+
+    /// Where tables alike would all take their first bits at the same λ, some of them do.
+    #[test]
+    fn a_few_bits_go_to_some_of_many_tables_alike() {
+        let shares = vec![Share { keys: 10_000, load: 1.0 }; 100];
+        let total = 100 * (5500 + 1024);
+        let bits = balance(FilterKind::Ribbon, &shares, total);
+        let with_filter = bits.iter().filter(|&&bits| bits > 0.0).count();
+        assert!((45..60).contains(&with_filter), "{with_filter} of 100");
+        assert!(taken(FilterKind::Ribbon, &shares, &bits) > 0.98 * total as f64);
+    }
+}

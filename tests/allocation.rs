@@ -1,0 +1,272 @@
+//! Filter bits go where they avoid the most reads, and no more of them than were asked for. Measured
+//! on stores of several levels, with absent keys that were never asked before.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use criba::{Allocation, Db, FilterKind, FilterPolicy, Options, TableInfo};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+fn options(policy: FilterPolicy) -> Options {
+    Options::new()
+        .background_threads(0)
+        .seed(7)
+        .cache_bytes(0)
+        .block_bytes(512)
+        .memtable_bytes(64 << 10)
+        .table_bytes(24 << 10)
+        .level_base_bytes(30 << 10)
+        .vfs(common::HookVfs::without_syncs())
+        .filter(policy)
+}
+
+/// Present keys are even, absent ones odd.
+fn key(number: u64) -> String {
+    format!("{number:016x}")
+}
+
+/// An absent key: evenly spread, or nine in ten of them in the first tenth of the key range.
+fn absent_key(rng: &mut ChaCha8Rng, leaning: bool) -> String {
+    let tenth = u64::MAX / 10;
+    let within = match leaning {
+        false => 0..u64::MAX,
+        true if rng.random_range(0..10) < 9 => 0..tenth,
+        true => tenth..u64::MAX,
+    };
+    key(rng.random_range(within) | 1)
+}
+
+fn write(db: &Db, keys: impl IntoIterator<Item = u64>) {
+    for number in keys {
+        db.put(key(number & !1), "v").unwrap();
+    }
+}
+
+fn random_keys(seed: u64, count: usize) -> Vec<u64> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    (0..count).map(|_| rng.random()).collect()
+}
+
+/// A store loaded in random order, with keys on four levels.
+fn loaded(dir: &Path, policy: FilterPolicy) -> Db {
+    let db = options(policy).open(dir).unwrap();
+    write(&db, random_keys(1, 201_000));
+    db.wait_until_settled().unwrap();
+    db
+}
+
+/// Wasted reads for each of so many lookups of fresh absent keys.
+fn wasted(db: &Db, seed: u64, lookups: u64, leaning: bool) -> f64 {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let before = db.stats();
+    for _ in 0..lookups {
+        assert_eq!(db.get(absent_key(&mut rng, leaning)).unwrap(), None);
+    }
+    let reads = (db.stats() - before).total().disk_reads;
+    reads as f64 / lookups as f64
+}
+
+fn keys(tables: &[TableInfo]) -> u64 {
+    tables.iter().map(|table| table.keys).sum()
+}
+
+/// The bits a key of all filters together, headers included.
+fn bits_per_key(db: &Db) -> f64 {
+    let tables = db.tables();
+    let bytes: usize = tables.iter().map(|table| table.filter.bytes()).sum();
+    8.0 * bytes as f64 / keys(&tables) as f64
+}
+
+/// By level: tables, keys, and filter bits a key.
+fn levels(db: &Db) -> BTreeMap<usize, (usize, u64, f64)> {
+    let mut levels: BTreeMap<usize, Vec<TableInfo>> = BTreeMap::new();
+    for table in db.tables() {
+        levels.entry(table.level).or_default().push(table);
+    }
+    let of = |tables: Vec<TableInfo>| {
+        let bytes: usize = tables.iter().map(|table| table.filter.bytes()).sum();
+        (tables.len(), keys(&tables), 8.0 * bytes as f64 / keys(&tables) as f64)
+    };
+    levels.into_iter().map(|(level, tables)| (level, of(tables))).collect()
+}
+
+fn even(kind: FilterKind) -> FilterPolicy {
+    FilterPolicy::default().with_kind(kind).with_allocation(Allocation::Uniform)
+}
+
+fn balanced(kind: FilterKind) -> FilterPolicy {
+    even(kind).with_allocation(Allocation::Balanced)
+}
+
+#[test]
+fn balanced_filters_waste_fewer_reads_for_the_same_bits() {
+    const LOOKUPS: u64 = 200_000;
+    let parent = tempfile::tempdir().unwrap();
+    let mut reference = 0.0;
+    for (kind, least_factor) in
+        [(FilterKind::Bloom, 3.0), (FilterKind::Blocked, 2.0), (FilterKind::Ribbon, 8.0)]
+    {
+        let dir = |name: &str| parent.path().join(format!("{kind}-{name}"));
+        let uniform = loaded(&dir("uniform"), even(kind));
+        if kind == FilterKind::Bloom {
+            reference = wasted(&uniform, 2, LOOKUPS, false);
+            println!("bloom uniform: {reference:.5} wasted reads a lookup, {:?}", levels(&uniform));
+        }
+        let db = loaded(&dir("balanced"), balanced(kind));
+        let (before, after) = (bits_per_key(&uniform), bits_per_key(&db));
+        let wasted = wasted(&db, 2, LOOKUPS, false);
+        let levels = levels(&db);
+        println!(
+            "{kind} balanced: {wasted:.5}, {:.2} times fewer; {after:.3} bits a key, uniform {before:.3}; {levels:.2?}",
+            reference / wasted
+        );
+        assert!(levels.len() >= 4, "{levels:?}");
+        assert!((after / before - 1.0).abs() < 0.02, "{kind}: {after} bits a key, not {before}");
+        assert!(reference / wasted >= least_factor, "{kind}: {reference} against {wasted}");
+    }
+}
+
+/// Nine in ten absent lookups go to a tenth of the key range. Once tables are rewritten, their bits
+/// have followed; a split by levels, or by keys, cannot know.
+#[test]
+fn bits_follow_the_lookups() {
+    const LOOKUPS: u64 = 100_000;
+    let parent = tempfile::tempdir().unwrap();
+    for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
+        let stores = [false, true].map(|with_history| {
+            let dir = parent.path().join(format!("{kind}-{with_history}"));
+            let db = options(balanced(kind)).open(&dir).unwrap();
+            write(&db, random_keys(1, 60_000));
+            db.wait_until_settled().unwrap();
+            if with_history {
+                wasted(&db, 3, 40_000, true);
+            }
+            write(&db, random_keys(4, 10_000));
+            db.compact().unwrap();
+            db
+        });
+        let [monkey, followed] = &stores;
+        assert!(monkey.tables().len() > 30, "{} tables", monkey.tables().len());
+        let [without, with] = [monkey, followed].map(|db| wasted(db, 5, LOOKUPS, true));
+        let (before, after) = (bits_per_key(monkey), bits_per_key(followed));
+        println!(
+            "{kind}: {without:.5} wasted reads a lookup at {before:.3} bits a key by levels alone, \
+             {with:.5} at {after:.3} after lookups: {:.2} times fewer",
+            without / with
+        );
+        assert!((after / before - 1.0).abs() < 0.02, "{kind}: {after} and {before} bits a key");
+        // With tables cut at the tenth, and rates in any fraction, it would be e^(0.8·ln 9) = 5.8 times.
+        assert!(with < without / 2.0, "{kind}: {with} and {without}");
+    }
+}
+
+/// Tables that only ever moved have the filter that they were flushed with, until others come.
+#[test]
+fn tables_that_were_moved_have_the_right_bits_too() {
+    let parent = tempfile::tempdir().unwrap();
+    let mut ordered = random_keys(6, 60_000);
+    ordered.sort_unstable();
+    let bits = |db: &Db| -> Vec<f64> {
+        let bits = |t: &TableInfo| 8.0 * t.filter.bytes() as f64 / t.keys as f64;
+        db.tables().iter().filter(|t| t.keys > 200).map(bits).collect()
+    };
+    let spread = |bits: &[f64]| {
+        bits.iter().copied().fold(0.0, f64::max) / bits.iter().copied().fold(f64::MAX, f64::min)
+    };
+    for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
+        let load = |policy: FilterPolicy, name: &str| {
+            let db = options(policy).open(parent.path().join(format!("{kind}-{name}"))).unwrap();
+            write(&db, ordered.iter().copied());
+            db.wait_until_settled().unwrap();
+            db
+        };
+        let (uniform, db) = (load(even(kind), "uniform"), load(balanced(kind), "balanced"));
+        let moved = db.stats().activity.tables_moved;
+        assert!(moved as usize >= db.tables().len(), "{moved} of {}", db.tables().len());
+        // No two tables overlap, so none is asked oftener than another for as many keys, whatever its
+        // level: all have the same bits, but for whole blocks and columns of few keys.
+        let ratio = bits_per_key(&db) / bits_per_key(&uniform);
+        println!(
+            "{kind} in key order: {moved} moves, bits {:.3?}, total {ratio:.4}",
+            spread(&bits(&db))
+        );
+        assert!((ratio - 1.0).abs() < 0.02, "{kind}: {ratio}");
+        assert!(spread(&bits(&db)) < 1.3, "{kind}: {:?}", bits(&db));
+
+        // Then a fifth as many keys come on top, in random order, and some of the tables below stay
+        // where they are: they have to give bits to those above.
+        let ids: Vec<u64> = db.tables().iter().map(|table| table.id).collect();
+        for db in [&uniform, &db] {
+            write(db, random_keys(8, 3_000));
+            db.wait_until_settled().unwrap();
+        }
+        let (before, after) = (bits_per_key(&uniform), bits_per_key(&db));
+        let [even, balanced] = [&uniform, &db].map(|db| wasted(db, 9, 100_000, false));
+        let stayed = db.tables().iter().filter(|table| ids.contains(&table.id)).count();
+        println!(
+            "{kind}: {even:.5} and {balanced:.5} wasted reads a lookup at {before:.3} and {after:.3} \
+             bits a key; {stayed} tables as they were; {:.2?}",
+            levels(&db)
+        );
+        assert!((after / before - 1.0).abs() < 0.02, "{kind}: {after} bits a key, not {before}");
+        assert!(balanced < even, "{kind}: {balanced} and {even}");
+    }
+}
+
+/// What tables were asked for before the store was opened is not known, so their filters, which may be
+/// right for it, stay until it is.
+#[test]
+fn a_store_just_opened_keeps_its_filters_until_lookups_tell_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let fewer = balanced(FilterKind::Bloom).with_bits_per_key(4.0);
+    let db = options(fewer).open(dir.path()).unwrap();
+    write(&db, random_keys(1, 20_000));
+    db.wait_until_settled().unwrap();
+    let filters = |db: &Db| -> Vec<_> { db.tables().iter().map(|t| t.filter.clone()).collect() };
+    let before = filters(&db);
+    db.close().unwrap();
+    let db = options(balanced(FilterKind::Bloom)).open(dir.path()).unwrap();
+    db.wait_until_settled().unwrap();
+    assert_eq!(filters(&db), before);
+    wasted(&db, 2, 5000, false);
+    db.wait_until_settled().unwrap();
+    assert_ne!(filters(&db), before);
+    let bits = bits_per_key(&db);
+    assert!((10.0..11.3).contains(&bits), "{bits}");
+}
+
+/// Bytes for the whole store are what its filters take, uniform or balanced, however it has grown.
+#[test]
+fn bytes_in_all_are_kept_to() {
+    let parent = tempfile::tempdir().unwrap();
+    for (number, allocation) in [Allocation::Uniform, Allocation::Balanced].into_iter().enumerate()
+    {
+        let policy =
+            balanced(FilterKind::Ribbon).with_total_bytes(50_000).with_allocation(allocation);
+        let db = options(policy).open(parent.path().join(number.to_string())).unwrap();
+        for (seed, total) in [(1, 10_000), (2, 20_000)] {
+            write(&db, random_keys(seed, total));
+            db.wait_until_settled().unwrap();
+            let bytes: usize = db.tables().iter().map(|table| table.filter.bytes()).sum();
+            println!("{allocation:?}: {bytes} of 50,000 bytes in {} filters", db.tables().len());
+            assert!((49_000..=51_000).contains(&bytes), "{allocation:?}: {bytes}");
+        }
+    }
+}
+
+/// With threads nobody has to ask for it: the store replaces filters once it has been quiet.
+#[test]
+fn a_quiet_store_replaces_filters_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = even(FilterKind::Ribbon).with_total_bytes(50_000);
+    let db = options(policy).background_threads(1).open(dir.path()).unwrap();
+    write(&db, random_keys(1, 10_000));
+    db.flush().unwrap();
+    let written = db.stats().activity.filters_built;
+    let bytes = || db.tables().iter().map(|table| table.filter.bytes()).sum::<usize>();
+    common::wait_until("the filters to be replaced", || (49_000..=51_000).contains(&bytes()));
+    println!("{written} filters when the last was flushed, {}", db.stats().activity.filters_built);
+}
