@@ -49,6 +49,18 @@ fn lap<F>(
     bytes: impl FnOnce(&F) -> usize,
     contains: impl Fn(&F, u64) -> bool,
 ) -> Lap {
+    lap_many(hashes, build, bytes, |filter, hashes| {
+        hashes.iter().filter(|&&hash| contains(filter, hash)).count()
+    })
+}
+
+/// Likewise for what takes many hashes at once.
+fn lap_many<F>(
+    hashes: &Hashes,
+    build: impl FnOnce(Vec<u64>) -> F,
+    bytes: impl FnOnce(&F) -> usize,
+    count: impl Fn(&F, &[u64]) -> usize,
+) -> Lap {
     let n = hashes.keys.len() as f64;
     let keys = hashes.keys.clone();
     let start = Instant::now();
@@ -58,7 +70,7 @@ fn lap<F>(
         let mut passed = 0;
         let chunks = hashes.chunks(CHUNK).map(|chunk| {
             let start = Instant::now();
-            passed += black_box(chunk.iter().filter(|&&hash| contains(&filter, hash)).count());
+            passed += black_box(count(&filter, chunk));
             1e9 * start.elapsed().as_secs_f64() / chunk.len() as f64
         });
         (median(chunks), passed)
@@ -89,11 +101,29 @@ fn ours(kind: FilterKind, bits: f64) -> Box<dyn Fn(&Hashes) -> Lap> {
     })
 }
 
+/// Asked for [`CHUNK`] hashes at a time.
+fn ours_many(kind: FilterKind, bits: f64) -> Box<dyn Fn(&Hashes) -> Lap> {
+    Box::new(move |hashes| {
+        lap_many(
+            hashes,
+            |keys| HashFilter::build(kind, bits, keys),
+            |filter| (filter.bits_per_key() * hashes.keys.len() as f64 / 8.0) as usize,
+            |filter, hashes| {
+                let mut answers = [false; CHUNK];
+                filter.may_contain_many(hashes, &mut answers);
+                answers[..hashes.len()].iter().filter(|&&answer| answer).count()
+            },
+        )
+    })
+}
+
 fn contenders() -> Vec<Contender> {
     vec![
         ("bloom", ours(FilterKind::Bloom, 9.585)),
         ("blocked", ours(FilterKind::Blocked, 10.0)),
         ("ribbon", ours(FilterKind::Ribbon, 7.75)),
+        ("blocked, many", ours_many(FilterKind::Blocked, 10.0)),
+        ("ribbon, many", ours_many(FilterKind::Ribbon, 7.75)),
         (
             "sbbf-rs-safe",
             Box::new(|hashes| {
@@ -189,13 +219,14 @@ fn run(keys: usize) {
             median(laps().map(|lap| lap.present)),
         );
     }
-    let index = |name| contenders.iter().position(|(known, _)| *known == name).expect("known");
+    let index =
+        |name: &str| contenders.iter().position(|(known, _)| *known == name).expect("known");
     let said = |what: &str, value: f64, most: f64| {
         let verdict = if value <= most { "holds" } else { "MISSED" };
         println!("  {what:<46}{value:>8.3} of {most:<6} {verdict}");
     };
-    let rate = |name| 100.0 * rounds[0][index(name)].rate;
-    let ratio = |ours, theirs, of: fn(&Lap) -> f64| {
+    let rate = |name: &str| 100.0 * rounds[0][index(name)].rate;
+    let ratio = |ours: &str, theirs: &str, of: fn(&Lap) -> f64| {
         let (ours, theirs) = (index(ours), index(theirs));
         median(rounds.iter().map(|round| of(&round[ours]) / of(&round[theirs])))
     };
@@ -209,6 +240,8 @@ fn run(keys: usize) {
     for (ours, theirs, most) in pairs {
         let absent = ratio(ours, theirs, |lap| lap.absent);
         said(&format!("{ours}: absent probe / {theirs}"), absent, 1.0);
+        let many = ratio(&format!("{ours}, many"), theirs, |lap| lap.absent);
+        said(&format!("{ours}: absent probe of many / {theirs}"), many, 1.0);
         said(&format!("{ours}: build / {theirs}"), ratio(ours, theirs, |lap| lap.build), most);
     }
 }

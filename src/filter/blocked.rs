@@ -6,7 +6,7 @@
 //! for each word, from bit 16 up.
 
 use super::hash::{GOLDEN, fast_range};
-use super::kind::{Built, Geometry, Kind, Probe, below};
+use super::kind::{Built, Geometry, Kind, Probe, ProbeMany, below};
 #[cfg(target_arch = "x86_64")]
 use super::simd;
 use super::simd::Path;
@@ -27,6 +27,7 @@ pub(super) static KIND: Kind = Kind {
     array_bytes: |geometry| (geometry.m / 8) as usize,
     build,
     probe,
+    probe_many,
 };
 
 fn with_blocks(blocks: u64) -> Geometry {
@@ -134,6 +135,20 @@ fn probe() -> Probe {
     may_contain
 }
 
+fn probe_many() -> ProbeMany {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(probe) = simd::blocked::probe_many(Path::best()) {
+        return probe;
+    }
+    may_contain_many
+}
+
+fn may_contain_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {
+    for (&hash, answer) in hashes.iter().zip(answers) {
+        *answer = may_contain(geometry, array, hash);
+    }
+}
+
 /// An array that is too short answers "maybe" for what it does not hold.
 fn may_contain(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     let (start, product) = place(geometry, hash);
@@ -170,6 +185,11 @@ mod tests {
                 passed += u32::from(answer);
             }
             assert!((9_500..11_500).contains(&passed), "{path:?} {passed}");
+            let many: Vec<u64> = (0..100_000).map(|i| mix(i ^ 1 << 41)).collect();
+            let mut answers = vec![false; many.len()];
+            probe_many()(&geometry, &plain, &many, &mut answers);
+            let singly = many.iter().map(|&hash| may_contain(&geometry, &plain, hash));
+            assert!(singly.eq(answers), "{path:?}");
             // Cut short within the last block, the array must not be read beyond its end.
             assert!(probe(&geometry, &plain[..plain.len() - 1], u64::MAX));
             assert!(probe(&geometry, &[], 0));

@@ -28,6 +28,7 @@ pub(super) static KIND: Kind = Kind {
     array_bytes,
     build,
     probe: || may_contain,
+    probe_many: || may_contain_many,
 };
 
 /// The textbook's m = ⌈−n ln p / (ln 2)²⌉ and k = max(1, round(m/n · ln 2)), and more bits where they
@@ -123,6 +124,12 @@ fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
 /// hold.
 fn may_contain(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     all_set(geometry, array, two_hashes(hash))
+}
+
+fn may_contain_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {
+    for (&hash, answer) in hashes.iter().zip(answers) {
+        *answer = may_contain(geometry, array, hash);
+    }
 }
 
 fn all_set(geometry: &Geometry, array: &[u8], hashes: (u64, u64)) -> bool {

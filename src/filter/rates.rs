@@ -1,7 +1,16 @@
 //! Delivered is predicted: every kind, from one key to millions, 2 to 20 bits a key, both sides.
 //!
-//! The full form, `cargo test --lib --release filter::rates -- --ignored --nocapture`, takes each whole
-//! number of bits and ten million keys too.
+//! The full form, `cargo test --lib filter::rates -- --ignored --nocapture`, takes each whole number of
+//! bits and ten million keys too. On 2026-11-20, seeds as below:
+//!
+//! | kind | cells | too rare to be seen from below | absent probes | worst, of 4.9 allowed |
+//! |---|---|---|---|---|
+//! | bloom | 209 | 0 | 24,919,085 | −2.73 σ |
+//! | blocked | 209 | 76 | 15,222,184,667 | 1.94 σ |
+//! | ribbon | 209 | 0 | 355,214,599 | −2.23 σ |
+//!
+//! Too rare are small blocked filters, whose one block of 512 bits passes less than one in ten million:
+//! they get as many probes as the limit allows, and are bounded from above alone.
 
 use super::kind::FilterKind;
 use super::section::{FilterPlace, build};
@@ -99,7 +108,7 @@ fn bloom_delivers_what_it_predicts() {
 
 #[test]
 fn blocked_delivers_what_it_predicts() {
-    delivered_is_predicted(FilterKind::Blocked, &SIZES, &SOME_BITS, 20_000_000);
+    delivered_is_predicted(FilterKind::Blocked, &SIZES, &SOME_BITS, 4_000_000);
 }
 
 #[test]
@@ -122,7 +131,7 @@ fn header_rate(filter: &[u8]) -> f64 {
     f64::from_le_bytes(filter[56..64].try_into().unwrap())
 }
 
-/// Of one key, of each: the lowest rate that the kind takes is among those asked for.
+/// The lowest rate that the kind takes is among those asked for.
 #[test]
 fn a_rate_asked_for_is_delivered_or_bettered() {
     let secret = HashKey::new([9; 16]);

@@ -10,8 +10,8 @@ use std::arch::x86_64::{
 };
 
 use super::super::blocked::{BLOCK_BYTES, insert_all, place};
-use super::super::kind::{Geometry, Probe};
-use super::{Path, Unproved};
+use super::super::kind::{Geometry, Probe, ProbeMany};
+use super::{Path, Unproved, UnprovedMany};
 
 pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
     let probe = match path {
@@ -25,6 +25,31 @@ pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
     Some(unsafe { std::mem::transmute::<Unproved, Probe>(probe) })
 }
 
+pub(in crate::filter) fn probe_many(path: Path) -> Option<ProbeMany> {
+    let probe = match path {
+        Path::Scalar => return None,
+        Path::Avx2 => avx2_many as UnprovedMany,
+        Path::Avx512 => avx512_many as UnprovedMany,
+    };
+    // SAFETY: as in `probe`.
+    Some(unsafe { std::mem::transmute::<UnprovedMany, ProbeMany>(probe) })
+}
+
+#[target_feature(enable = "avx512f,avx512dq,bmi2")]
+fn avx512_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {
+    for (&hash, answer) in hashes.iter().zip(answers) {
+        *answer = avx512(geometry, array, hash);
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn avx2_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {
+    for (&hash, answer) in hashes.iter().zip(answers) {
+        *answer = avx2(geometry, array, hash);
+    }
+}
+
+#[inline]
 #[target_feature(enable = "avx512f,avx512dq,bmi2")]
 fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     let (start, product) = place(geometry, hash);
@@ -40,6 +65,7 @@ fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     _mm512_test_epi64_mask(block, bits) == 0xff
 }
 
+#[inline]
 #[target_feature(enable = "avx2")]
 fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     let (start, product) = place(geometry, hash);

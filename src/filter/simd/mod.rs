@@ -11,6 +11,10 @@ pub(super) mod ribbon;
 #[cfg(target_arch = "x86_64")]
 type Unproved = unsafe fn(&super::kind::Geometry, &[u8], u64) -> bool;
 
+/// The same for many hashes.
+#[cfg(target_arch = "x86_64")]
+type UnprovedMany = unsafe fn(&super::kind::Geometry, &[u8], &[u64], &mut [bool]);
+
 /// A way through the same arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Path {

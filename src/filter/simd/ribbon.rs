@@ -12,9 +12,9 @@ use std::arch::x86_64::{
 };
 
 use super::super::band::{Band, COLUMNS_AT_ONCE};
-use super::super::kind::{Geometry, Probe};
+use super::super::kind::{Geometry, Probe, ProbeMany};
 use super::super::ribbon::{Question, may_contain, question};
-use super::{Path, Unproved};
+use super::{Path, Unproved, UnprovedMany};
 
 pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
     let probe = match path {
@@ -26,6 +26,30 @@ pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
     // the instructions; `Path::best` gives a path only where it has. Not a function around it, for a
     // probe takes a few nanoseconds.
     Some(unsafe { std::mem::transmute::<Unproved, Probe>(probe) })
+}
+
+pub(in crate::filter) fn probe_many(path: Path) -> Option<ProbeMany> {
+    let probe = match path {
+        Path::Scalar => return None,
+        Path::Avx2 => avx2_many as UnprovedMany,
+        Path::Avx512 => avx512_many as UnprovedMany,
+    };
+    // SAFETY: as in `probe`.
+    Some(unsafe { std::mem::transmute::<UnprovedMany, ProbeMany>(probe) })
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq,bmi2")]
+fn avx512_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {
+    for (&hash, answer) in hashes.iter().zip(answers) {
+        *answer = avx512(geometry, array, hash);
+    }
+}
+
+#[target_feature(enable = "avx2,bmi2")]
+fn avx2_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {
+    for (&hash, answer) in hashes.iter().zip(answers) {
+        *answer = avx2(geometry, array, hash);
+    }
 }
 
 /// Whether both places of a question lie within the array. At its end they may not, and the plain code
@@ -40,6 +64,7 @@ fn at_the_end(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     may_contain(geometry, array, hash)
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq,bmi2")]
 fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     let question = question(geometry, hash);
@@ -74,6 +99,7 @@ fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     }
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi2")]
 fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     let question = question(geometry, hash);
