@@ -203,8 +203,8 @@ fn with_prefixes_beside_them_keys_have_the_rate_that_was_asked_for() {
         db.compact().unwrap();
         let rates = predicted(&db);
         let before = db.stats();
-        for number in 0..200_000_u32 {
-            assert!(!db.contains(format!("{:08}x", number % 170_000)).unwrap());
+        for number in 0..170_000_u32 {
+            assert!(!db.contains(format!("{number:08}x")).unwrap());
         }
         let met = (db.stats() - before).total();
         let (rate, predicted) =

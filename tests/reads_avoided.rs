@@ -96,6 +96,7 @@ fn reads_without_filters_minus_reads_with_them_are_the_reads_avoided() {
         let without = Counted::open(&other, ignoring);
         let (mut sum, mut sum_without) = (Counts::default(), Counts::default());
         let (mut present, mut absent) = (0, 0);
+        let first = lookups().count();
         // Every key twice, so that the second time the filters' mistakes are remembered.
         for (number, key) in lookups().chain(lookups()).enumerate() {
             let (found, counts, files) = with.get(&key);
@@ -116,7 +117,7 @@ fn reads_without_filters_minus_reads_with_them_are_the_reads_avoided() {
             let avoided = counts_without.disk_reads - counts.disk_reads;
             assert_eq!(avoided, counts.true_negatives + counts.remembered);
             assert_eq!(avoided, counts.reads_avoided());
-            assert!(number < lookups().count() || counts.false_positives == 0);
+            assert!(number < first || counts.false_positives == 0);
             assert_eq!(counts_without.probes(), counts.probes());
             assert_eq!(counts_without.range_pruned, counts.range_pruned);
             assert_eq!(counts_without.unfiltered(), counts_without.probes());
@@ -234,7 +235,7 @@ fn with_a_cache_hits_and_reads_together_differ_by_the_reads_avoided() {
         }
         assert_eq!(with.db.stats().total(), sum);
         println!("cache of {cache} bytes: {} hits, {} reads", sum.cache_hits, sum.disk_reads);
-        assert!(sum.cache_hits > 400 && sum.disk_reads > 100);
+        assert!(sum.cache_hits > 300 && sum.disk_reads > 100);
     }
 }
 
