@@ -40,6 +40,11 @@ pub struct Settings {
     /// Absent keys are looked up with the frequencies of a Zipf distribution of this exponent, so
     /// that few of them make up most lookups; each key once if `None`.
     pub zipf: Option<f64>,
+    /// The budget for filters in memory, in the measured passes; none if `None`.
+    pub filter_memory: Option<u64>,
+    /// The memo of keys that filters were wrong about, in bytes. 0 for none, and then a lookup changes
+    /// nothing that a later one of the same key counts.
+    pub memo: u64,
 }
 
 impl Default for Settings {
@@ -56,6 +61,8 @@ impl Default for Settings {
             unsettled: false,
             one_run: false,
             zipf: None,
+            filter_memory: None,
+            memo: 0,
         }
     }
 }
@@ -70,8 +77,7 @@ impl Settings {
             .table_bytes(self.table_bytes)
             .level_base_bytes(self.level_base_bytes)
             .background_threads(0)
-            // A lookup must not change what a later one of the same key counts.
-            .false_positive_memo(0)
+            .false_positive_memo(self.memo)
             .vfs(Arc::clone(&engine.vfs))
     }
 }
@@ -236,7 +242,10 @@ pub fn measure(
     let loading = loading.elapsed();
 
     let pass = |name, work: &Work, ignore_filters| {
-        let options = settings.options(engine).ignore_filters(ignore_filters);
+        let mut options = settings.options(engine).ignore_filters(ignore_filters);
+        if let Some(bytes) = settings.filter_memory {
+            options = options.filter_memory(bytes);
+        }
         // The tables stay as loading left them: no lookup may make a compaction due.
         let db = options.auto_compaction(false).create_if_missing(false).open(dir)?;
         let pass = run_pass(name, &db, work, engine, progress)?;

@@ -55,6 +55,14 @@ pub struct Args {
     /// balanced filters follow what they meet
     #[arg(long, value_name = "N", default_value_t = 0)]
     history: u64,
+    /// The budget for filters in memory while lookups are measured; what avoids the fewest reads is
+    /// left on disk [default: none, all filters are in memory]
+    #[arg(long, value_name = "BYTES")]
+    filter_memory: Option<u64>,
+    /// Remember the keys that filters were wrong about, up to 1 MiB of them, so that looking one up
+    /// again reads nothing
+    #[arg(long)]
+    memo: bool,
     /// Look absent keys up with the frequencies of a Zipf distribution of this exponent, such as 0.99
     #[arg(long, value_name = "EXPONENT")]
     zipf: Option<f64>,
@@ -103,6 +111,8 @@ impl Args {
             unsettled: self.unsettled,
             one_run: self.one_run,
             zipf: self.zipf,
+            filter_memory: self.filter_memory,
+            memo: if self.memo { MEMO_BYTES } else { 0 },
         }
     }
 
@@ -147,6 +157,8 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
     Ok(if report.checks.failed().next().is_none() { Answer::Yes } else { Answer::No })
 }
 
+/// The size of the memo, if one is wanted.
+const MEMO_BYTES: u64 = 1 << 20;
 /// The default size of the filters that are compared.
 const COMPARED_BITS: f64 = 10.0;
 

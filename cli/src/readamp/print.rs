@@ -77,6 +77,13 @@ fn print_setup(report: &Report, out: &mut dyn Write) -> Result<()> {
     if setup.history > 0 {
         writeln!(out, "  history    {} of absent keys", counted(setup.history, "lookup"))?;
     }
+    if let Some(bytes) = setup.filter_memory {
+        writeln!(out, "  memory     {} for filters at most", counted(bytes, "byte"))?;
+    }
+    if setup.memo > 0 {
+        let saved = counted(report.remembered, "read");
+        writeln!(out, "  memo       of keys that filters were wrong about; it saved {saved}")?;
+    }
     if let Some(theta) = setup.zipf {
         writeln!(out, "  lookups    absent keys by a Zipf distribution of exponent {theta}")?;
     }

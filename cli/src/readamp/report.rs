@@ -35,6 +35,8 @@ pub struct Report {
     pub true_positives: u64,
     /// Filters that said maybe, of a key that the table does not hold.
     pub false_positives: u64,
+    /// Filters that said maybe, and were known to be wrong about the key.
+    pub remembered: u64,
     /// Probes of tables without a usable filter.
     pub unfiltered: u64,
     /// Those of them whose table should have one.
@@ -159,6 +161,10 @@ pub struct Setup {
     pub history: u64,
     /// As [`Settings::zipf`].
     pub zipf: Option<f64>,
+    /// As [`Settings::filter_memory`].
+    pub filter_memory: Option<u64>,
+    /// As [`Settings::memo`].
+    pub memo: u64,
 }
 
 impl Setup {
@@ -179,6 +185,8 @@ impl Setup {
             one_run: settings.one_run,
             history: input.history.len() as u64,
             zipf: settings.zipf,
+            filter_memory: settings.filter_memory,
+            memo: settings.memo,
         }
     }
 }
@@ -212,6 +220,7 @@ impl Report {
             true_negatives: counts.true_negatives,
             true_positives: counts.true_positives,
             false_positives: counts.false_positives,
+            remembered: counts.remembered,
             unfiltered: counts.unfiltered(),
             degraded: counts.degraded,
             cache_hits: counts.cache_hits,
