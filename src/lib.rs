@@ -2,9 +2,9 @@
 //!
 //! criba is a small LSM tree. Writes go to a log and a sorted table in memory; full memtables become
 //! sorted files, *SSTables*, which are merged level by level in the background. Every SSTable has a
-//! Bloom filter of its own keys. The filters are in memory, verified, before the first lookup, and
-//! are asked before anything is read: an absent key costs a disk read only where a filter is
-//! mistaken, at a rate that you choose, and every read made or avoided is counted.
+//! filter of its own keys. The filters are in memory, verified, before the first lookup, and are asked
+//! before anything is read: an absent key costs a disk read only where a filter is mistaken, at a rate
+//! that you choose or with the memory that you give, and every read made or avoided is counted.
 //!
 //! ```
 //! # fn main() -> criba::Result<()> {
@@ -30,6 +30,8 @@
 //! * [`Db::open`] opens a store or makes one; [`Options`] says how.
 //! * [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::range`], [`Db::prefix`]; several changes at
 //!   once with a [`Batch`]; a fixed moment to read from with [`Db::snapshot`].
+//! * [`FilterPolicy`] says which filters tables get: of which [kind](FilterKind), over which
+//!   [hash](KeyHash), how large, and [where the bits go](Allocation).
 //! * [`Db::may_contain`] asks memory alone; [`Db::set_filter_memory`] says how much of it filters take.
 //! * [`Db::stats`] counts what lookups met, [`Db::tables`] lists what there is, [`Db::explain`] tells
 //!   one lookup step by step.
