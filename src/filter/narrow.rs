@@ -332,4 +332,21 @@ mod tests {
             assert_eq!(whole.stored().bytes_of(Portion::Whole), whole.bytes());
         }
     }
+
+    /// Hashes that fall badly make a filter of a larger shape; it follows its recipe all the same.
+    #[test]
+    fn a_filter_that_had_to_be_larger_follows_its_recipe() {
+        for kind in FilterKind::ALL {
+            let recipe =
+                |bits| Recipe { kind, hash: KeyHash::SipHash13, size: Size::BitsPerKey(bits) };
+            let (_, filter) = filter_of(kind, 10.0, 3000);
+            let mut stored = *filter.stored();
+            for _ in 0..5 {
+                assert!(stored.follows(&recipe(10.0), None), "{kind}");
+                assert!(!stored.follows(&recipe(40.0), None), "{kind}");
+                assert!(!stored.follows(&recipe(10.0), Some(PrefixExtractor::fixed(4))), "{kind}");
+                stored.header.geometry = (kind.kind().roomier)(&stored.header.geometry);
+            }
+        }
+    }
 }
