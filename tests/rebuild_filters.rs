@@ -245,7 +245,7 @@ fn another_process_finds_right_what_the_first_one_did() {
     }
     db.close().unwrap();
     let compact = FilterPolicy::compact();
-    for policy in [compact, compact.with_bits_per_key(5.0), compact.with_hash(KeyHash::MurmurHash2)]
+    for policy in [compact, compact.with_hash(KeyHash::MurmurHash2), compact.with_bits_per_key(5.0)]
     {
         let db = options().open(&dir).unwrap();
         let tables = db.tables().len() as u64;
