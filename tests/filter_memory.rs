@@ -11,8 +11,8 @@ use std::thread::scope;
 use common::{HookVfs, contents, files_with};
 use criba::vfs::{FileKind, Operation};
 use criba::{
-    Batch, Counts, Db, FilterInfo, FilterKind, FilterPolicy, Membership, Options, Step, TableInfo,
-    TableStep, Verdict,
+    Allocation, Batch, Counts, Db, FilterInfo, FilterKind, FilterPolicy, Membership, Options, Step,
+    TableInfo, TableStep, Verdict,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -32,8 +32,10 @@ fn options() -> Options {
         .vfs(HookVfs::without_syncs())
 }
 
+/// Ribbons of so many columns in every table: r of them have 1.045 + r/128 rows a key.
 fn ribbon(columns: f64) -> FilterPolicy {
-    FilterPolicy::compact().with_bits_per_key(1.1 * columns)
+    let bits = columns * (1.045 + columns / 128.0) + 1e-9;
+    FilterPolicy::compact().with_bits_per_key(bits).with_allocation(Allocation::Uniform)
 }
 
 /// Keys that are there are even, absent ones odd; in order, so that each table has a range to itself.
@@ -176,10 +178,17 @@ fn half_the_budget_halves_the_memory_and_growing_restores_the_rate() {
         // The measured rate against the resident columns of each table, from both sides.
         let tables = db.tables();
         let of: Vec<_> = tables.iter().map(columns).collect();
-        assert!(of.iter().all(|&(has, of)| has >= least && has < of && of == 24), "{of:?}");
-        for table in &tables {
+        // The last table has what was left over of the keys. All of L0 is asked as often, so one with few
+        // keys is worth its columns the longest.
+        let large: Vec<_> = tables.iter().filter(|table| table.keys > 100_000).collect();
+        assert!(large.len() + 1 >= tables.len());
+        assert!(of.iter().all(|&(has, of)| has >= least && of == 24), "{of:?}");
+        assert!(large.iter().all(|table| columns(table).0 < 24), "{of:?}");
+        for table in large {
             let ideal = (-f64::from(columns(table).0)).exp2();
-            assert!((rate(table) / ideal - 1.0).abs() < 1e-6);
+            // A filter is built again if more than an eighth of what passes 24 columns would pass any
+            // number of them. Of half as many that is an eighth of 2^-12 at most.
+            assert!((rate(table) / ideal - 1.0).abs() < 1.0 / 32768.0, "{}", rate(table) / ideal);
         }
         let expected: f64 = tables.iter().map(|table| table.keys as f64 * rate(table)).sum();
         let found = passing(&db, keys) as f64;
@@ -210,7 +219,9 @@ fn the_ledger_stays_exact_within_any_budget() {
     let parent = tempfile::tempdir().unwrap();
     let (one, other) = (parent.path().join("one"), parent.path().join("other"));
     let keys = 120_000;
-    let options = || options().filter(ribbon(8.0)).memtable_bytes(2 << 20);
+    // Some keys come twice. A mistake that is remembered avoids a read, too, under a name of its own;
+    // this is about what is resident.
+    let options = || options().filter(ribbon(8.0)).memtable_bytes(2 << 20).false_positive_memo(0);
     let db = options().open(&one).unwrap();
     fill(&db, 0..keys);
     let table_files = || -> Vec<Vec<u8>> {

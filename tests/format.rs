@@ -513,9 +513,13 @@ fn the_intermediate_values_of_the_worked_filters_are_right() {
 
         let (start, columns) = (high(h, field(ribbon, 40) - 63), field(ribbon, 48) as usize);
         let coefficient = |bit: u64| (g | 1) >> bit & 1;
+        let wide = field(ribbon, 64) as usize;
         let row = |row: u64, j: usize| {
-            field(ribbon, 128 + 8 * (row as usize / 64 * columns + j)) >> (row % 64) & 1
+            let segment = row as usize / 64;
+            let word = segment * columns + segment.min(wide) + j;
+            field(ribbon, 128 + 8 * word) >> (row % 64) & 1
         };
+        assert!(start / 64 + 1 >= wide as u64, "it is asked one column more");
         let parity = |j| (0..64).fold(0, |sum, bit| sum ^ coefficient(bit) & row(start + bit, j));
         let parities = list(&mut (0..columns).map(parity)).replace(',', "");
         says(format!("\n| `{key}` | {start} | {:#018x} | {parities} |\n", g | 1));

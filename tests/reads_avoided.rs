@@ -214,12 +214,14 @@ fn one_false_positive_costs_exactly_one_read() {
 
 #[test]
 fn with_a_cache_hits_and_reads_together_differ_by_the_reads_avoided() {
-    for cache in [4 << 10, 1 << 20] {
+    // What a memo remembers is not fetched again, so the blocks of the second round that the cache still
+    // had are hits only without one.
+    for (cache, memo) in [(4 << 10, 0), (1 << 20, 0), (1 << 20, 1 << 20)] {
         let parent = tempfile::tempdir().unwrap();
         let (one, other) = (parent.path().join("one"), parent.path().join("other"));
         build(&one, 5);
         common::copy_dir(&one, &other);
-        let with = Counted::open(&one, options().cache_bytes(cache));
+        let with = Counted::open(&one, options().cache_bytes(cache).false_positive_memo(memo));
         let without = Counted::open(&other, options().cache_bytes(cache).ignore_filters(true));
         let mut sum = Counts::default();
         for key in lookups().chain(lookups()) {
@@ -234,8 +236,13 @@ fn with_a_cache_hits_and_reads_together_differ_by_the_reads_avoided() {
             sum += counts;
         }
         assert_eq!(with.db.stats().total(), sum);
-        println!("cache of {cache} bytes: {} hits, {} reads", sum.cache_hits, sum.disk_reads);
+        println!(
+            "cache of {cache} bytes, memo of {memo}: {} hits, {} reads, {} remembered",
+            sum.cache_hits, sum.disk_reads, sum.remembered
+        );
         assert!(sum.cache_hits > 300 && sum.disk_reads > 100);
+        assert_eq!(memo > 0, sum.remembered > 300);
+        assert!(memo > 0 || sum.remembered == 0);
     }
 }
 

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use common::{HookVfs, files_with};
 use criba::vfs::{FileKind, Operation};
 use criba::{
-    Db, Error, Event, FilterInfo, FilterKind, FilterPolicy, KeyHash, Options, RebuildReport,
-    TableFile, Verdict,
+    Allocation, Db, Error, Event, FilterInfo, FilterKind, FilterPolicy, KeyHash, Options,
+    RebuildReport, TableFile, Verdict,
 };
 
 const KEYS: u32 = 700;
@@ -223,6 +223,42 @@ fn killed_halfway_the_second_run_rebuilds_only_the_rest() {
     assert_eq!(count(report), (tables - 3, 3, 0, 0));
     check(&db, "after the rest");
     assert!(tables_on_disk(&dir) == before);
+}
+
+/// With bits shared out what is right for a table depends on all of them, and on what they are asked. A
+/// process that starts anew knows nothing of that but the keys, as the one before it did.
+#[test]
+fn another_process_finds_right_what_the_first_one_did() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let options = || options().table_bytes(8 << 10);
+    let db = options().open(&dir).unwrap();
+    for number in 0..20_000 {
+        db.put(key(number), "value").unwrap();
+    }
+    db.compact().unwrap();
+    for number in (0..20_000).step_by(10) {
+        db.put(key(number), "another").unwrap();
+        if number % 5000 == 0 {
+            db.flush().unwrap();
+        }
+    }
+    db.close().unwrap();
+    let compact = FilterPolicy::compact();
+    for policy in [compact, compact.with_hash(KeyHash::MurmurHash2), compact.with_bits_per_key(5.0)]
+    {
+        let db = options().open(&dir).unwrap();
+        let tables = db.tables().len() as u64;
+        assert_eq!(count(db.rebuild_filters(&policy).unwrap()), (tables, 0, 0, 0), "{policy}");
+        db.close().unwrap();
+        let db = options().open(&dir).unwrap();
+        // Fewer lookups than tell anything of what was asked before.
+        for number in 0..3000 {
+            assert_eq!(db.get(format!("key {number:06}x")).unwrap(), None);
+        }
+        assert_eq!(count(db.rebuild_filters(&policy).unwrap()), (0, tables, 0, 0), "{policy}");
+        db.close().unwrap();
+    }
 }
 
 fn mutates(operation: Operation) -> bool {
@@ -532,9 +568,12 @@ fn an_older_filter_does_not_pass_for_the_newest() {
 
 #[test]
 fn degraded_filters_are_told_refused_and_mended() {
+    // Of one size a key: what is right for a table is then nobody else's affair, and no compaction's.
+    let even = FilterPolicy::default().with_allocation(Allocation::Uniform);
+    let options = || options().filter(even);
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");
-    let tables = rebuilt(&dir, &FilterPolicy::default());
+    let tables = rebuilt(&dir, &even);
     let files = files_with(&dir, "flt");
     change(&files[1], |bytes| bytes[200] ^= 1);
     std::fs::remove_file(&files[2]).unwrap();
@@ -573,7 +612,7 @@ fn degraded_filters_are_told_refused_and_mended() {
     assert_eq!(ids.len(), 2);
     check(&db, "degraded");
     assert!(db.stats().total().degraded > 0);
-    let report = db.rebuild_filters(&FilterPolicy::default()).unwrap();
+    let report = db.rebuild_filters(&even).unwrap();
     assert_eq!(count(report), (2, tables - 2, 0, 0));
     let rebuilt: BTreeSet<u64> = told()
         .into_iter()
@@ -622,7 +661,7 @@ fn degraded_filters_are_told_refused_and_mended() {
         other => panic!("{other:?}"),
     }
     let db = options().open(&dir).unwrap();
-    let report = db.rebuild_filters(&FilterPolicy::default()).unwrap();
+    let report = db.rebuild_filters(&even).unwrap();
     assert_eq!((report.rebuilt, degraded(&db).len()), (1, 0));
     check(&db, "mended");
 }

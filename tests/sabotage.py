@@ -19,7 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = os.path.join(ROOT, "target", "sabotage")
 COPY = os.path.join(WORK, "source")
 
-SECTION, WRITER, READER = "src/filter/section.rs", "src/table/writer.rs", "src/table/reader.rs"
+SECTION, WRITER, FILTER = "src/filter/section.rs", "src/table/writer.rs", "src/table/filter.rs"
 NEVER_DENIED = ("filters_never_deny", "no_key_of_any_table_is_ever_denied")
 SWAPPED = ("filter_damage", "flips::swapped_filters_cost_reads_and_no_more")
 IMPOSSIBLE = ("filter_damage", "forged::impossible_headers_cost_reads_and_no_more")
@@ -28,14 +28,14 @@ CRAFTED = ("crafted_keys", "crafted_keys_pass_keyed_filters_as_rarely_as_others"
 # Without it most of what is wrong with a filter is noticed before its table is installed, and what
 # notices it later is never seen at work.
 NO_PROOF_AT_BIRTH = (
-    "src/compaction/job.rs",
-    "hashes.iter().position(|&hash| !filter.may_contain_hash(hash))",
-    "hashes.iter().position(|&hash| false && !filter.may_contain_hash(hash))",
+    FILTER,
+    "hashes.iter().position(|hash| !filter.may_contain_hash(hash))",
+    "hashes.iter().position(|hash| false && !filter.may_contain_hash(hash))",
 )
 ONE_KEY_LEFT_OUT = (
     SECTION,
-    "hashes.iter().map(|&h| hash.salted(h, salt)).collect()",
-    "hashes.iter().skip(1).map(|&h| hash.salted(h, salt)).collect()",
+    "hashes.iter().map(|h| hash.salted(h, salt)).collect()",
+    "hashes.iter().skip(1).map(|h| hash.salted(h, salt)).collect()",
 )
 
 # What is broken; the test that must turn red; the edits: file, text, what replaces it.
@@ -76,7 +76,7 @@ SABOTAGES = [
         [
             (
                 "src/version/mod.rs",
-                "let (table, filter) = (Arc::clone(table), Arc::clone(filter));",
+                "let (table, filter) = (Arc::clone(table), Arc::clone(now.unwrap_or(filter)));",
                 "let old = self.tables().find(|(_, live)| removed.iter().any(|r| r.1 == live.table.id()));"
                 " let filter = old.map_or(filter, |(_, live)| &live.filter);"
                 " let (table, filter) = (Arc::clone(table), Arc::clone(filter));",
@@ -89,9 +89,8 @@ SABOTAGES = [
         [
             (
                 WRITER,
-                "if let Some(recipe) = &self.settings.filter {\n                self.hashes",
-                "if let (Some(recipe), EntryKind::Put) = (&self.settings.filter, entry.kind) {\n"
-                "                self.hashes",
+                "if let Some(hashes) = &mut self.hashes {",
+                "if let (Some(hashes), EntryKind::Put) = (&mut self.hashes, entry.kind) {",
             )
         ],
     ),
@@ -101,9 +100,8 @@ SABOTAGES = [
         [
             (
                 WRITER,
-                "self.hashes.push(recipe.hash.of(entry.key, &self.secret));",
-                "let key = if entry.kind == EntryKind::Put { entry.key } else { b\"gone\" };"
-                " self.hashes.push(recipe.hash.of(key, &self.secret));",
+                "hashes.add(entry.key);",
+                "hashes.add(if entry.kind == EntryKind::Put { entry.key } else { b\"gone\" });",
             )
         ],
     ),
@@ -113,10 +111,26 @@ SABOTAGES = [
         [
             (
                 WRITER,
-                "self.hashes.push(recipe.hash.of(entry.key, &self.secret));",
-                "let prefix = &entry.key[..entry.key.len().min(4)];"
-                " self.hashes.push(recipe.hash.of(prefix, &self.secret));",
+                "hashes.add(entry.key);",
+                "hashes.add(&entry.key[..entry.key.len().min(4)]);",
             )
+        ],
+    ),
+    (
+        "bits published after the key",
+        ("lib", "memtable::tests::the_bits_are_there_before_the_key"),
+        [
+            (
+                "src/memtable/mod.rs",
+                "let grown = self.filter.as_ref().map_or(0, |filter| filter.insert(entry.key));",
+                "let grown = 0;",
+            ),
+            (
+                "src/memtable/mod.rs",
+                "            seq: entry.seq,\n        });\n",
+                "            seq: entry.seq,\n        });\n"
+                "        self.filter.as_ref().map_or(0, |filter| filter.insert(entry.key));\n",
+            ),
         ],
     ),
     (
@@ -129,8 +143,8 @@ SABOTAGES = [
         SWAPPED,
         [
             (
-                READER,
-                "if u32_at(&memory, length + 1) != Some(meta.filter.checksum) {",
+                FILTER,
+                "if u32_at(&memory, length + 1) != Some(meta.checksum) {",
                 "if u32_at(&memory, length + 1).is_none() {",
             )
         ],

@@ -212,7 +212,12 @@ impl Core {
             .collect();
         edit.added = added.iter().map(|(level, open)| (*level, open.record())).collect();
         let removed = edit.removed.clone();
+        let mut gone = Vec::new();
         self.record(&mut manifest, edit, |view| {
+            // As they are now: the budget for filters may have put some in another state meanwhile.
+            let stays = |id| added.iter().any(|(_, open)| open.table.id() == id);
+            let leaving = removed.iter().map(|&(_, id)| id).filter(|&id| !stays(id));
+            gone = leaving.filter_map(|id| view.version.table(id).map(LiveTable::open)).collect();
             if flush {
                 view.sealed.pop();
                 // Before anybody who waits for the flush can look at the statistics.
@@ -221,12 +226,9 @@ impl Core {
             view.version = Arc::new(view.version.with(&removed, &added, &self.env.ledger));
             self.loads.lock().follow(&removed, &added, &self.env.ledger);
         })?;
-        let stays = |id| added.iter().any(|(_, open)| open.table.id() == id);
-        for live in removed.iter().filter_map(|&(_, id)| version.table(id)) {
-            if !stays(live.table.id()) {
-                live.table.make_obsolete();
-                live.filter.make_obsolete();
-            }
+        for open in gone {
+            open.table.make_obsolete();
+            open.filter.make_obsolete();
         }
         Ok(())
     }
@@ -240,11 +242,16 @@ impl Core {
         let version = Arc::clone(&self.view.load().version);
         let Some(live) = version.table(id) else { return Ok(false) };
         let edit = Edit { filters: vec![(id, filter.meta)], ..Edit::default() };
+        let mut replaced = Arc::clone(&live.filter);
         self.record(&mut manifest, edit, |view| {
+            // The budget for filters may have put the same one in another state meanwhile.
+            if let Some(live) = view.version.table(id) {
+                replaced = Arc::clone(&live.filter);
+            }
             let filters = HashMap::from([(id, Arc::clone(filter))]);
             view.version = Arc::new(view.version.with_filters(&filters));
         })?;
-        live.filter.make_obsolete();
+        replaced.make_obsolete();
         Ok(true)
     }
 

@@ -126,8 +126,10 @@ impl Loads {
 pub(crate) struct Histories(HashMap<u64, (History, bool)>);
 
 impl Histories {
+    /// None to speak of while the past is unknown: a few lookups are not to be set against it.
     pub(crate) fn of(&self, table: u64) -> History {
-        self.0.get(&table).map(|(history, _)| *history).unwrap_or_default()
+        let known = self.0.get(&table).filter(|(_, unknown)| !unknown);
+        known.map(|(history, _)| *history).unwrap_or_default()
     }
 
     /// Whether the table had lookups before the store was opened, and too few since, so that it is

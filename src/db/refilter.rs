@@ -18,7 +18,8 @@ use crate::version::LiveTable;
 pub struct RebuildReport {
     /// Have a new filter.
     pub rebuilt: u64,
-    /// Had the filter already that the policy means for them.
+    /// Had the filter already that the policy means for them; with bits shared out among tables, up to
+    /// the small differences in size that are left alone in any case.
     pub already_right: u64,
     /// Have no filter any more, because the policy wants none.
     pub removed: u64,
@@ -63,7 +64,7 @@ impl Core {
         }
         self.check_writable()?;
         *self.policy.lock() = *policy;
-        let mut recipes = HashMap::new();
+        let (mut recipes, mut fitted) = (HashMap::new(), HashSet::new());
         // Flushes go on meanwhile, and their tables follow the options. Without this limit, a store
         // that is written to fast enough would keep us for ever.
         let newest = self.manifest.lock().set().flushed_seq;
@@ -82,10 +83,16 @@ impl Core {
             let Some(live) = left.first() else { break };
             seen.insert(live.table.id());
             if !recipes.contains_key(&live.table.id()) {
-                recipes = self.shares(&version).recipes();
+                let shares = self.shares(&version);
+                (recipes, fitted) = (shares.recipes(), shares.fitted(self.options.prefix));
             }
             let recipe = recipes.get(&live.table.id()).copied().flatten();
-            match self.rebuild_filter(live, recipe.as_ref()) {
+            let rebuilt = if fitted.contains(&live.table.id()) {
+                Ok(Rebuilt::AlreadyRight)
+            } else {
+                self.rebuild_filter(live, recipe.as_ref())
+            };
+            match rebuilt {
                 Ok(Rebuilt::New) => report.rebuilt += 1,
                 Ok(Rebuilt::AlreadyRight) => report.already_right += 1,
                 Ok(Rebuilt::Removed) => report.removed += 1,

@@ -48,11 +48,13 @@ impl Core {
             }
             Running::begin(self, &mut state, [id], false)
         };
+        let keys = live.table.meta().keys;
         let done = self.rebuild_filter(&live, recipe.as_ref());
+        // The filter that was replaced is let go before anybody hears that this is over.
+        drop(live);
         drop(running);
         match done {
             Ok(_) => {
-                let keys = live.table.meta().keys;
                 let bits = recipe.map_or(0, |recipe| recipe.filter_bits(keys));
                 self.refits.lock().asked.insert(id, bits);
                 Ok(true)

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::loads::{Heritage, Histories, History};
-use crate::filter::{FilterPolicy, Recipe, Share, Standing, refits};
+use crate::filter::{FilterPolicy, PrefixExtractor, Recipe, Share, Standing, refits};
 use crate::table::{FilterState, OpenTable, Properties};
 use crate::version::{KeyRanks, LiveTable, Version};
 
@@ -116,6 +116,40 @@ impl<'a> Shares<'a> {
         let shares: Vec<Share> = lives.iter().map(|live| self.share(live)).collect();
         let ids = lives.iter().map(|live| live.table.id());
         ids.zip(self.policy.recipes(&shares)).collect()
+    }
+
+    /// The live tables whose filter the policy would make but for a difference in size that
+    /// [`refits`](Self::refits) leaves alone. While bits are shared out by what tables are asked for, no
+    /// two looks at a store that is being read find quite the same shares.
+    pub(crate) fn fitted(&self, extractor: Option<PrefixExtractor>) -> HashSet<u64> {
+        if !self.policy.is_shared_out() {
+            return HashSet::new(); // sizes are what they are, to the bit
+        }
+        let recipes = self.recipes();
+        let mut fitted = HashSet::new();
+        let standing = |(_, live): (usize, &LiveTable)| {
+            let (id, share) = (live.table.id(), self.share(live));
+            let made = live.filter.sound().is_some_and(|stored| {
+                self.policy.makes(stored.kind(), stored.hash()) && stored.has_prefixes_of(extractor)
+            });
+            let filter_bits = if made {
+                fitted.insert(id);
+                8 * live.filter.meta.bytes
+            } else {
+                // It will have what it should.
+                recipes
+                    .get(&id)
+                    .copied()
+                    .flatten()
+                    .map_or(0, |recipe| recipe.filter_bits(share.keys))
+            };
+            Standing { id, share, filter_bits: Some(filter_bits) }
+        };
+        let standings: Vec<Standing> = self.version.tables().map(standing).collect();
+        for (id, _) in refits(&self.policy, &standings) {
+            fitted.remove(&id);
+        }
+        fitted
     }
 
     /// The live tables that should have another filter, or none. Those whose filter is of another

@@ -11,7 +11,7 @@
 //! column j. Segments follow one another, the first `wide` of them with one column more than the
 //! others. A probe reads two neighbouring segments whatever its start row, and asks the columns that
 //! both of them have. Columns do not depend on one another, so the first r′ of them are a filter by
-//! themselves, of the rate 2^−r′: [`narrowed`].
+//! themselves: [`narrowed`].
 //!
 //! # Rate and rows
 //! A part f of all absent hashes has equations that follow from those of the keys. They pass whatever
@@ -160,15 +160,9 @@ fn columns_alone(geometry: &Geometry) -> f64 {
     (-f64::from(geometry.k)).exp2() * (1.0 - wide_part / 2.0)
 }
 
-/// The first `columns` columns of a filter: its shape, and its array. At least 1, at most `k` columns.
-pub(super) fn narrowed(geometry: &Geometry, array: &[u8], columns: u32) -> (Geometry, Vec<u8>) {
-    let narrow = Geometry { k: columns.clamp(1, geometry.k), wide: 0, ..*geometry };
-    let mut kept = Vec::with_capacity(8 * words(&narrow));
-    for segment in 0..geometry.m / SEGMENT {
-        let start = 8 * segment_start(geometry, segment);
-        kept.extend_from_slice(&array[start..][..8 * narrow.k as usize]);
-    }
-    (narrow, kept)
+/// The shape of the first columns of a filter: of at least 1, at most `k`.
+pub(super) fn narrowed(geometry: &Geometry, columns: u32) -> Geometry {
+    Geometry { k: columns.clamp(1, geometry.k), wide: 0, ..*geometry }
 }
 
 /// The rate of a filter of which these columns are kept, from the rate of all of it: what passes for
@@ -176,7 +170,7 @@ pub(super) fn narrowed(geometry: &Geometry, array: &[u8], columns: u32) -> (Geom
 pub(super) fn narrowed_rate(geometry: &Geometry, predicted_rate: f64, columns: u32) -> f64 {
     let all = columns_alone(geometry);
     let dependent = ((predicted_rate - all) / (1.0 - all)).max(0.0);
-    let kept = (-f64::from(columns.clamp(1, geometry.k))).exp2();
+    let kept = columns_alone(&narrowed(geometry, columns));
     dependent + (1.0 - dependent) * kept
 }
 
@@ -302,5 +296,20 @@ mod tests {
             }
         });
         println!("{} shapes, {compared} answers compared", shapes.len());
+    }
+
+    /// With a part of all hashes in the span of the keys, the rates of more and of fewer columns
+    /// follow from one another: that part does not shrink with the columns.
+    #[test]
+    fn the_rates_of_fewer_columns_follow_from_the_stored_one() {
+        // Start rows of which four in ten ask eleven columns.
+        let geometry = Geometry { m: 63 + 10 * SEGMENT, k: 10, wide: 5 };
+        let ideal = 0.8 * (-10_f64).exp2();
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
+        near(narrowed_rate(&geometry, ideal, 4), 1.0 / 16.0);
+        let excess = 0.001;
+        let rate = narrowed_rate(&geometry, excess + (1.0 - excess) * ideal, 4);
+        near(rate, excess + (1.0 - excess) / 16.0);
+        near(narrowed_rate(&geometry, 0.0, 4), 1.0 / 16.0);
     }
 }

@@ -147,8 +147,13 @@ impl Header {
             this
         });
         (self.kind, self.hash) == (recipe.kind, recipe.hash)
-            && self.extractor == extractor.map_or(0, PrefixExtractor::id)
+            && self.has_prefixes_of(extractor)
             && larger.any(|geometry| geometry == self.geometry)
+    }
+
+    /// Whether its prefixes are those of this extractor, or none if there is none.
+    pub(super) fn has_prefixes_of(&self, extractor: Option<PrefixExtractor>) -> bool {
+        self.extractor == extractor.map_or(0, PrefixExtractor::id)
     }
 
     /// The length of header and array; the shape has been checked.

@@ -1,6 +1,7 @@
 //! A filter on its own, from a set of hashes.
 
 use super::kind::{FilterKind, Geometry, Probe, ProbeMany};
+use super::narrow::first_columns;
 use super::ribbon;
 
 /// A filter of any kind over hashes that the caller makes: without header, salt or store around it.
@@ -82,7 +83,10 @@ impl HashFilter {
             return None;
         }
         let array = &self.memory[self.start..];
-        let (geometry, array) = ribbon::narrowed(&self.geometry, array, columns);
+        let (geometry, array) = (
+            ribbon::narrowed(&self.geometry, columns),
+            first_columns(&self.geometry, array, columns),
+        );
         let rate = ribbon::narrowed_rate(&self.geometry, self.predicted_rate, columns);
         Some(Self::of(self.kind, self.keys, geometry, &array, rate))
     }

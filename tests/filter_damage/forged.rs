@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use criba::FilterInfo;
+use criba::{FilterInfo, PrefixExtractor};
 
 use crate::common::the_file;
 use crate::forger::{checksum, filter_of, manifest_naming, with_filter};
@@ -131,8 +131,19 @@ fn impossible_headers_cost_reads_and_no_more() {
             for rate in [-1e-9, 1.0 + 1e-9, f64::NAN, f64::INFINITY] {
                 forge(56, &f64::to_bits(rate).to_le_bytes());
             }
-            for wide in [1, 2, m, 1 << 40].into_iter().chain(HUGE) {
+            let sound_wide = u64::from_le_bytes(sound[64..72].try_into().unwrap());
+            let other_wides = [0, 1, 2, m, 1 << 40].into_iter().filter(|&wide| wide != sound_wide);
+            for wide in other_wides.chain(HUGE) {
                 forge(64, &wide.to_le_bytes());
+            }
+            // Prefixes of no extractor; and more of them than there are keys, whatever the extractor.
+            for prefixes in [1, keys, keys + 1].into_iter().chain(HUGE) {
+                forge(80, &prefixes.to_le_bytes());
+            }
+            for extractor in [1_u64, 7, u64::MAX] {
+                for prefixes in [keys + 1].into_iter().chain(HUGE) {
+                    forge(72, &[extractor.to_le_bytes(), prefixes.to_le_bytes()].concat());
+                }
             }
             // All numbers at once.
             forge(32, &[0; 24]);
@@ -140,6 +151,33 @@ fn impossible_headers_cost_reads_and_no_more() {
         }
     });
     println!("{tried} impossible headers, every checksum put right: all degraded");
+}
+
+/// An extractor that this criba does not know, with any number of prefixes that a table may have: it says
+/// nothing about where keys are, so the filter serves for keys, and no key or prefix is missed.
+#[test]
+fn a_forged_extractor_hides_no_key_and_no_prefix() {
+    let keys = u64::from(KEYS);
+    let mut tried = 0;
+    for policy in policies() {
+        let store = Store::new(policy);
+        for (extractor, prefixes) in [1_u64, 1 << 32 | 3, u64::MAX]
+            .into_iter()
+            .flat_map(|extractor| [0, 1, keys].map(|prefixes| (extractor, prefixes)))
+        {
+            let mut filter = filter_of(store.sound(0)).to_vec();
+            filter[72..88]
+                .copy_from_slice(&[extractor.to_le_bytes(), prefixes.to_le_bytes()].concat());
+            store.forge(&filter);
+            store.check(&[], &format!("{prefixes} prefixes of extractor {extractor:#x}"));
+            let options = options(policy).prefix(PrefixExtractor::fixed(5));
+            let db = options.open(&store.dir).unwrap();
+            let found = db.prefix("key 0").unwrap().map(Result::unwrap).count();
+            assert_eq!(found, 2 * KEYS as usize);
+            tried += 1;
+        }
+    }
+    println!("{tried} extractors forged, every checksum put right: no key and no prefix missed");
 }
 
 /// A filter cut short at every length, or followed by more, with every checksum put right.

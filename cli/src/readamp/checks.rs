@@ -88,7 +88,7 @@ pub fn answers_equal(pairs: [Pair; 2]) -> Check {
 
 /// Every single lookup saved as many blocks as filters told it no, or were remembered to be wrong.
 pub fn avoided_per_lookup(pairs: [Pair; 2]) -> Check {
-    let what = "each lookup saved a block for each filter that said no, or was known wrong";
+    let what = "each lookup saved a block a filter that said no or was known wrong";
     lookup_by_lookup(pairs, what, |with, without| {
         (without.blocks != with.blocks + with.true_negatives + with.remembered).then(|| {
             format!(
