@@ -14,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn options() -> Options {
-    Options::new()
+    common::options()
         .background_threads(0)
         .memtable_bytes(16 << 10)
         .table_bytes(8 << 10)

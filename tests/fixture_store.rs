@@ -9,6 +9,8 @@
 //! cargo test --test fixture_store make_fixture -- --ignored --nocapture
 //! ```
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -99,7 +101,7 @@ fn a_store_of_version_1_is_read_whole() {
     for (name, _, _) in FILES {
         std::fs::copy(fixture().join(name), dir.path().join(name)).unwrap();
     }
-    let options = || Options::new().background_threads(0).create_if_missing(false);
+    let options = || common::options().background_threads(0).create_if_missing(false);
     let db = options().auto_compaction(false).open(dir.path()).unwrap();
     let report = db.recovery();
     assert!(report.logs == 1 && report.changes > 20, "{report:?}");

@@ -1,12 +1,14 @@
 //! What is wrong although every checksum is right: stray files, and tables that contradict the index
 //! and the manifest.
 
+mod common;
+
 use std::path::Path;
 
 use criba::{Batch, Error, Options};
 
 fn options() -> Options {
-    Options::new().background_threads(0).block_bytes(64).seed(1)
+    common::options().background_threads(0).block_bytes(64).seed(1)
 }
 
 /// The counter of file numbers goes on from the highest number found. So a stray file with a number

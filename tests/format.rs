@@ -1,6 +1,8 @@
 //! The library against `format.md`: against the reader that was written from it
 //! (`format_reader.py`, in Python), and against the bytes of its worked example.
 
+mod common;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -570,7 +572,7 @@ fn the_worked_log_is_replayed() {
     let files = example_files();
     let dir = tempfile::tempdir().unwrap();
     store_of(&files, dir.path(), FLUSH_EDIT, &files["000001.log"]);
-    let db = Options::new().background_threads(0).open(dir.path()).unwrap();
+    let db = common::options().background_threads(0).open(dir.path()).unwrap();
     assert_eq!((db.recovery().logs, db.recovery().changes), (1, 3));
     assert_eq!(db.recovery().lost_tail, None);
     let expected =
@@ -586,7 +588,7 @@ fn what_the_worked_manifest_names_must_be_there() {
     let manifest = &files["MANIFEST-000002"];
     store_of(&files, dir.path(), manifest.len(), &files["000001.log"]);
     let missing = |name: &str| {
-        let error = Options::new().background_threads(0).open(dir.path()).unwrap_err();
+        let error = common::options().background_threads(0).open(dir.path()).unwrap_err();
         let Error::Missing { path, .. } = &error else { panic!("{error}") };
         assert!(path.ends_with(name), "{error}");
     };
@@ -650,7 +652,7 @@ fn a_flipped_bit_in_the_worked_log_is_refused_or_reported_and_never_believed() {
         let mut flipped = log.clone();
         flipped[at] ^= 1 << (at % 8);
         store_of(&files, dir.path(), FLUSH_EDIT, &flipped);
-        match Options::new().background_threads(0).open(dir.path()) {
+        match common::options().background_threads(0).open(dir.path()) {
             Err(Error::Corrupt { path, .. }) => {
                 assert!(at < 40 && path.ends_with("000001.log"), "byte {at}");
                 refused += 1;
@@ -731,7 +733,7 @@ fn recover(logs: &[Log]) -> Result<(String, Option<u64>), Error> {
     for log in logs {
         std::fs::write(dir.path().join(format!("{:06}.log", log.number)), &log.bytes).unwrap();
     }
-    let db = Options::new().background_threads(0).open(dir.path())?;
+    let db = common::options().background_threads(0).open(dir.path())?;
     let keys = contents(&db).into_iter().flat_map(|(key, _)| key).map(char::from).collect();
     Ok((keys, db.recovery().lost_tail.as_ref().map(|lost| lost.offset)))
 }

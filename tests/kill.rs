@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use criba::{Batch, Db, Durability, FilterPolicy, Options};
+use criba::{Batch, Db, Durability, Options};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -17,12 +17,12 @@ const ROUNDS: u64 = 30;
 const KEPT: u64 = 200;
 
 fn options(round: u64) -> Options {
-    Options::new()
+    common::options()
         .background_threads((round % 3) as usize)
         .memtable_bytes(8 << 10)
         .table_bytes(16 << 10)
         .level_base_bytes(2 << 10)
-        .filter(FilterPolicy::bits_per_key(6.0))
+        .filter(common::policy().with_bits_per_key(6.0))
 }
 
 fn value(number: u64) -> Vec<u8> {

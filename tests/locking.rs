@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{HookVfs, contents, wait_until};
 use criba::vfs::{FileKind, Operation};
-use criba::{Db, Error, Options};
+use criba::{Db, Error};
 
 const CHILD_DIR: &str = "CRIBA_TEST_LOCKING_DIR";
 
@@ -31,7 +31,7 @@ fn is_locked(opened: criba::Result<Db>) -> bool {
 fn another_process() {
     let dir = std::env::var_os(CHILD_DIR).expect("run by the test of two processes");
     let start = Instant::now();
-    let locked = is_locked(Options::new().open(dir));
+    let locked = is_locked(common::options().open(dir));
     println!("\nanswer {} {}", if locked { "locked" } else { "open" }, start.elapsed().as_millis());
 }
 
@@ -159,7 +159,7 @@ fn work_on_a_callers_thread_keeps_the_lock_until_it_ends() {
             }
             Ok(())
         });
-        let options = || Options::new().background_threads(threads).auto_compaction(false);
+        let options = || common::options().background_threads(threads).auto_compaction(false);
         let db = options().vfs(vfs).open(&dir).unwrap();
         for round in 0..3_u32 {
             for number in 0..50_u32 {

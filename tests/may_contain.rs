@@ -19,7 +19,7 @@ fn calls(vfs: &CountingVfs) -> u64 {
 }
 
 fn options() -> Options {
-    Options::new().background_threads(0).cache_bytes(0).seed(3)
+    common::options().background_threads(0).cache_bytes(0).seed(3)
 }
 
 /// Random puts and deletes against a model, with flushes and compactions, cached by nothing, its

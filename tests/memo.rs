@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 fn options() -> Options {
-    Options::new().background_threads(0).seed(3).cache_bytes(0).block_bytes(512)
+    common::options().background_threads(0).seed(3).cache_bytes(0).block_bytes(512)
 }
 
 fn key(number: u32) -> Vec<u8> {

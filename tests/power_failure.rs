@@ -6,6 +6,8 @@
 //! some of its unsynced sectors of 512 bytes and a length between the two; of each name, any state
 //! that it had since the directory was synced.
 
+mod common;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
@@ -13,7 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use criba::vfs::{FileKind, FileLock, Vfs, VfsFile};
-use criba::{Batch, Db, Durability, FilterInfo, FilterPolicy, Options};
+use criba::{Batch, Db, Durability, FilterInfo, FilterPolicy};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -316,7 +318,7 @@ impl VfsFile for MemoryFile {
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn open(vfs: &MemoryVfs) -> criba::Result<Db> {
-    Options::new()
+    common::options()
         .vfs(Arc::new(vfs.clone()))
         .background_threads(0)
         .memtable_bytes(2048)

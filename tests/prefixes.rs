@@ -19,7 +19,7 @@ fn row(number: u32) -> String {
 }
 
 fn options() -> Options {
-    Options::new().background_threads(0).cache_bytes(0).seed(5).block_bytes(1024)
+    common::options().background_threads(0).cache_bytes(0).seed(5).block_bytes(1024)
 }
 
 /// A store with a file layer that counts.

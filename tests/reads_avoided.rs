@@ -18,12 +18,12 @@ struct Counted {
 }
 
 fn options() -> Options {
-    Options::new()
+    common::options()
         .background_threads(0)
         .auto_compaction(false)
         .cache_bytes(0)
         .block_bytes(512)
-        .filter(FilterPolicy::classic().with_rate(0.05))
+        .filter(common::policy().with_rate(0.05))
 }
 
 impl Counted {

@@ -16,7 +16,7 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Without threads, and with memtables that hold whatever a test writes.
 fn options() -> Options {
-    Options::new()
+    common::options()
         .background_threads(0)
         .cache_bytes(0)
         .block_bytes(128)
@@ -238,7 +238,7 @@ fn three_logs(dir: &Path, closed: bool) -> (History, Vec<PathBuf>, Vec<usize>) {
         }
         Ok(())
     });
-    let db = Options::new().memtable_bytes(4096).vfs(vfs).open(dir).unwrap();
+    let db = common::options().memtable_bytes(4096).vfs(vfs).open(dir).unwrap();
     full.store(true, Ordering::Relaxed);
     let mut history = History::new(&db);
     let mut last_of_log = Vec::new();

@@ -18,7 +18,7 @@ fn key(number: u32) -> Vec<u8> {
 
 /// One used level, the sixth, above the last.
 fn options() -> Options {
-    Options::new()
+    common::options()
         .background_threads(0)
         .seed(11)
         .block_bytes(512)

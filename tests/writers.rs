@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::{HookVfs, contents, no_space, restore, wait_until};
 use criba::vfs::{CountingVfs, FileKind, Operation, RealVfs};
-use criba::{Batch, Db, Durability, Error, Options};
+use criba::{Batch, Db, Durability, Error};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -87,7 +87,7 @@ fn write_in_parallel(threads: usize, seed: u64) {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");
     let options = || {
-        Options::new()
+        common::options()
             .background_threads(threads)
             .memtable_bytes(8192)
             .table_bytes(4096)
@@ -168,7 +168,7 @@ fn writers_that_wait_share_a_sync() {
         Ok(())
     });
     let counting = CountingVfs::new(vfs);
-    let options = Options::new().vfs(Arc::new(counting.clone()));
+    let options = common::options().vfs(Arc::new(counting.clone()));
     let db = options.open(parent.path().join("store")).unwrap();
     let syncs = || counting.counts().of(FileKind::Wal, Operation::Sync).calls;
     let appends = || counting.counts().of(FileKind::Wal, Operation::Append).calls;
@@ -202,7 +202,7 @@ fn writers_that_wait_share_a_sync() {
 fn a_buffered_write_syncs_nothing_and_a_sync_with_nothing_new_costs_nothing() {
     let parent = tempfile::tempdir().unwrap();
     let counting = CountingVfs::new(Arc::new(RealVfs));
-    let options = Options::new().vfs(Arc::new(counting.clone()));
+    let options = common::options().vfs(Arc::new(counting.clone()));
     let db = options.open(parent.path().join("store")).unwrap();
     let syncs = || counting.counts().of(FileKind::Wal, Operation::Sync).calls;
     let before = syncs();
@@ -237,7 +237,7 @@ fn an_append_that_fails_fails_its_write_alone() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("store");
         let (vfs, left) = failing(FileKind::Wal, Operation::Append);
-        let db = Options::new().background_threads(threads).vfs(vfs).open(&dir).unwrap();
+        let db = common::options().background_threads(threads).vfs(vfs).open(&dir).unwrap();
         let mut expected = BTreeMap::new();
         let mut failed = 0;
         for number in 0..60_u32 {
@@ -269,7 +269,7 @@ fn an_append_that_fails_fails_its_write_alone() {
             if dir == &parent.path().join("store") {
                 db.clone().close().unwrap();
             }
-            let db = Options::new().open(dir).unwrap();
+            let db = common::options().open(dir).unwrap();
             assert_eq!(all(&db), expected);
             assert_eq!(db.recovery().lost_tail, None);
         }
@@ -304,7 +304,7 @@ fn an_append_that_fails_does_not_fail_the_others_of_its_group() {
             _ => Ok(()),
         }
     });
-    let db = Options::new().vfs(vfs).open(&dir).unwrap();
+    let db = common::options().vfs(vfs).open(&dir).unwrap();
     hold.store(true, Ordering::SeqCst);
     let write = |number: u64| {
         let mut batch = Batch::new();
@@ -337,7 +337,7 @@ fn an_append_that_fails_does_not_fail_the_others_of_its_group() {
         .collect();
     assert_eq!(all(&db), expected);
     db.close().unwrap();
-    assert_eq!(all(&Options::new().open(&dir).unwrap()), expected);
+    assert_eq!(all(&common::options().open(&dir).unwrap()), expected);
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn a_partial_append_is_cut_back() {
         }
         Ok(())
     });
-    let db = Options::new().vfs(vfs).open(&dir).unwrap();
+    let db = common::options().vfs(vfs).open(&dir).unwrap();
     db.put("before", "value").unwrap();
     appends.store(1, Ordering::SeqCst);
     let error = db.put("large", vec![7; 3 << 20]).unwrap_err();
@@ -363,7 +363,7 @@ fn a_partial_append_is_cut_back() {
     db.put("after", "value").unwrap();
     let copy = parent.path().join("copy");
     common::copy_dir(&dir, &copy);
-    let db = Options::new().open(&copy).unwrap();
+    let db = common::options().open(&copy).unwrap();
     assert_eq!(all(&db).into_keys().collect::<Vec<_>>(), [b"after".to_vec(), b"before".to_vec()]);
     assert_eq!(db.recovery().lost_tail, None);
 }
@@ -381,7 +381,7 @@ fn a_failed_cut_poisons() {
         }
         Ok(())
     });
-    let db = Options::new().vfs(vfs).open(&dir).unwrap();
+    let db = common::options().vfs(vfs).open(&dir).unwrap();
     db.put("before", "value").unwrap();
     full.store(true, Ordering::SeqCst);
     let error = db.put("during", "value").unwrap_err();
@@ -391,7 +391,7 @@ fn a_failed_cut_poisons() {
     assert!(matches!(error, Error::Poisoned { .. }), "{error}");
     assert_eq!(db.get("before").unwrap().unwrap(), "value");
     assert!(db.close().is_err());
-    assert_eq!(all(&Options::new().open(&dir).unwrap()).len(), 1);
+    assert_eq!(all(&common::options().open(&dir).unwrap()).len(), 1);
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn a_failed_sync_poisons_and_is_never_tried_again() {
         let dir = parent.path().join("store");
         let (vfs, left) = failing(FileKind::Wal, Operation::Sync);
         let counting = CountingVfs::new(vfs);
-        let options = Options::new()
+        let options = common::options()
             .background_threads(threads)
             .memtable_bytes(2048)
             .vfs(Arc::new(counting.clone()));
@@ -432,7 +432,7 @@ fn a_failed_sync_poisons_and_is_never_tried_again() {
         assert!(matches!(db.close(), Err(Error::Poisoned { .. })));
         assert_eq!(syncs(), before + 1, "a failed sync was tried again");
         // This crash was of nobody's data: the file system kept everything.
-        assert_eq!(all(&Options::new().open(&dir).unwrap()).len(), 41);
+        assert_eq!(all(&common::options().open(&dir).unwrap()).len(), 41);
     }
 }
 
@@ -450,7 +450,7 @@ fn a_sync_that_fails_when_a_log_is_closed_is_not_tried_again_in_the_background()
         }
         Ok(())
     });
-    let db = Options::new().vfs(vfs).open(&dir).unwrap();
+    let db = common::options().vfs(vfs).open(&dir).unwrap();
     db.put("key", "value").unwrap();
     let error = db.flush().unwrap_err();
     assert!(matches!(error, Error::Poisoned { .. }), "{error}");
@@ -459,7 +459,7 @@ fn a_sync_that_fails_when_a_log_is_closed_is_not_tried_again_in_the_background()
     assert_eq!(syncs.load(Ordering::SeqCst), 1, "a failed sync was tried again");
     assert_eq!(db.get("key").unwrap().unwrap(), "value");
     assert!(matches!(db.close(), Err(Error::Poisoned { .. })));
-    assert_eq!(all(&Options::new().open(&dir).unwrap()).len(), 1);
+    assert_eq!(all(&common::options().open(&dir).unwrap()).len(), 1);
 }
 
 /// A manifest whose sync fails may have the edit or not, so what the edit names must stay.
@@ -470,7 +470,7 @@ fn a_failed_sync_of_the_manifest_loses_nothing() {
             let parent = tempfile::tempdir().unwrap();
             let dir = parent.path().join("store");
             let (vfs, left) = failing(FileKind::Manifest, Operation::Sync);
-            let options = Options::new().background_threads(threads).auto_compaction(false);
+            let options = common::options().background_threads(threads).auto_compaction(false);
             let db = options.vfs(vfs).open(&dir).unwrap();
             for round in 0..3_u32 {
                 for number in 0..40_u32 {
@@ -493,7 +493,7 @@ fn a_failed_sync_of_the_manifest_loses_nothing() {
             assert!(matches!(error, Error::Poisoned { .. }), "{error}");
             assert_eq!(all(&db), expected);
             drop(db);
-            let db = Options::new().open(&dir).unwrap();
+            let db = common::options().open(&dir).unwrap();
             assert_eq!(all(&db), expected, "threads {threads}, compacting {compacting}");
         }
     }
@@ -513,8 +513,9 @@ fn a_full_disk_fails_writers_and_lets_them_go_on_when_there_is_room_again() {
                 }
                 Ok(())
             });
-            let options =
-                || Options::new().background_threads(threads).memtable_bytes(2048).cache_bytes(0);
+            let options = || {
+                common::options().background_threads(threads).memtable_bytes(2048).cache_bytes(0)
+            };
             let db = options().vfs(vfs).open(&dir).unwrap();
             full.store(true, Ordering::SeqCst);
             let mut expected = BTreeMap::new();
@@ -561,7 +562,8 @@ fn a_crash_while_the_disk_is_full_loses_nothing() {
         }
         Ok(())
     });
-    let db = Options::new().background_threads(0).memtable_bytes(2048).vfs(vfs).open(&dir).unwrap();
+    let db =
+        common::options().background_threads(0).memtable_bytes(2048).vfs(vfs).open(&dir).unwrap();
     let mut expected = BTreeMap::new();
     let mut failed = 0;
     for number in 0..400_u32 {
@@ -577,7 +579,7 @@ fn a_crash_while_the_disk_is_full_loses_nothing() {
         if number % 50 == 49 {
             let copy = parent.path().join("copy");
             restore(&copy, &contents(&dir));
-            let db = Options::new().open(&copy).unwrap();
+            let db = common::options().open(&copy).unwrap();
             assert_eq!(all(&db), expected, "after {number}");
             assert_eq!(db.recovery().lost_tail, None);
         }
@@ -605,7 +607,7 @@ fn failing_compactions_fail_writers_and_let_them_go_on_afterwards() {
             Ok(())
         });
         let options = || {
-            Options::new()
+            common::options()
                 .background_threads(threads)
                 .memtable_bytes(2048)
                 .l0_compaction_tables(2)

@@ -1,5 +1,5 @@
-//! What several of these tests need: copies of directories, and a file layer with a say in every
-//! operation.
+//! What several of these tests need: options under the policy that this run of them is for, copies of
+//! directories, and a file layer with a say in every operation.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -11,6 +11,32 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use criba::vfs::{AccessHint, FileKind, FileLock, Operation, RealVfs, Vfs, VfsFile};
+use criba::{FilterPolicy, Options};
+
+/// Names the filter policy of every test that is not about one of its own.
+pub(crate) const POLICY: &str = "CRIBA_TEST_POLICY";
+
+/// The filter policy of this run of the tests.
+pub(crate) fn policy() -> FilterPolicy {
+    match std::env::var_os(POLICY) {
+        None => FilterPolicy::default(),
+        Some(name) => named(&name.to_string_lossy()),
+    }
+}
+
+pub(crate) fn named(policy: &str) -> FilterPolicy {
+    match policy {
+        "classic" => FilterPolicy::classic(),
+        "default" => FilterPolicy::default(),
+        "compact" => FilterPolicy::compact(),
+        other => panic!("{POLICY} is classic, default or compact, not {other:?}"),
+    }
+}
+
+/// The defaults, under that policy.
+pub(crate) fn options() -> Options {
+    Options::new().filter(policy())
+}
 
 /// The names and contents of the files of a directory. One that goes meanwhile is left out: an open
 /// store may be removing files that nothing refers to.

@@ -1,0 +1,39 @@
+//! The whole suite runs under each of the three policies; here it is seen that a run is under the one
+//! that it was asked to be under.
+
+mod common;
+
+use criba::{FilterInfo, FilterKind, FilterPolicy, KeyHash};
+
+fn first_filter(policy: FilterPolicy) -> (FilterKind, KeyHash) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = common::options().background_threads(0).vfs(common::HookVfs::without_syncs());
+    let db = options.filter(policy).open(dir.path()).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    match db.tables()[0].filter {
+        FilterInfo::Active { kind, hash, .. } => (kind, hash),
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_run_of_the_tests_is_under_the_policy_that_it_names() {
+    let expected = |policy: &str| match policy {
+        "classic" => (FilterKind::Bloom, KeyHash::MurmurHash2),
+        "compact" => (FilterKind::Ribbon, KeyHash::SipHash13),
+        _ => (FilterKind::Blocked, KeyHash::SipHash13),
+    };
+    for name in ["classic", "default", "compact"] {
+        assert_eq!(first_filter(common::named(name)), expected(name));
+    }
+    let this = std::env::var(common::POLICY).unwrap_or_else(|_| "default".to_owned());
+    assert_eq!(first_filter(common::policy()), expected(&this));
+    println!("this run is under the {this} policy");
+}
+
+#[test]
+#[should_panic(expected = "CRIBA_TEST_POLICY is classic, default or compact, not \"clasic\"")]
+fn a_policy_that_nobody_knows_is_no_run_at_all() {
+    common::named("clasic");
+}
