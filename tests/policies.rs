@@ -3,12 +3,11 @@
 
 mod common;
 
-use criba::{FilterInfo, FilterKind, FilterPolicy, KeyHash};
+use criba::{FilterInfo, FilterKind, KeyHash, Options};
 
-fn first_filter(policy: FilterPolicy) -> (FilterKind, KeyHash) {
+fn first_filter(options: Options) -> (FilterKind, KeyHash) {
     let dir = tempfile::tempdir().unwrap();
-    let options = common::options().background_threads(0).vfs(common::HookVfs::without_syncs());
-    let db = options.filter(policy).open(dir.path()).unwrap();
+    let db = options.background_threads(0).open(dir.path()).unwrap();
     db.put("key", "value").unwrap();
     db.flush().unwrap();
     match db.tables()[0].filter {
@@ -25,10 +24,10 @@ fn a_run_of_the_tests_is_under_the_policy_that_it_names() {
         _ => (FilterKind::Blocked, KeyHash::SipHash13),
     };
     for name in ["classic", "default", "compact"] {
-        assert_eq!(first_filter(common::named(name)), expected(name));
+        assert_eq!(first_filter(Options::new().filter(common::named(name))), expected(name));
     }
     let this = std::env::var(common::POLICY).unwrap_or_else(|_| "default".to_owned());
-    assert_eq!(first_filter(common::policy()), expected(&this));
+    assert_eq!(first_filter(common::options()), expected(&this));
     println!("this run is under the {this} policy");
 }
 
