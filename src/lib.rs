@@ -33,6 +33,7 @@
 //! * [`FilterPolicy`] says which filters tables get: of which [kind](FilterKind), over which
 //!   [hash](KeyHash), how large, and [where the bits go](Allocation).
 //! * [`Db::may_contain`] asks memory alone; [`Db::set_filter_memory`] says how much of it filters take.
+//! * [`Db::advise`] reckons what other filters would cost and avoid.
 //! * [`Db::stats`] counts what lookups met, [`Db::tables`] lists what there is, [`Db::explain`] tells
 //!   one lookup step by step.
 //! * [`vfs`] is the file layer, to be counted, failed or replaced.
@@ -91,8 +92,8 @@ mod wal;
 
 pub use batch::Batch;
 pub use db::{
-    Db, Durability, FilterMemory, Finding, Membership, Range, RebuildProgress, RebuildReport,
-    RecoveryReport, Snapshot, TableInfo, Verification, verify, verify_with,
+    Advice, Db, Durability, Estimate, FilterMemory, Finding, Membership, Range, RebuildProgress,
+    RebuildReport, RecoveryReport, Snapshot, TableInfo, Verification, verify, verify_with,
 };
 pub use error::{Error, Result};
 pub use event::Event;

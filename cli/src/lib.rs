@@ -21,6 +21,7 @@ mod scan;
 mod stats;
 mod store;
 mod text;
+mod tune;
 mod verify;
 
 use std::ffi::OsString;
@@ -55,6 +56,7 @@ enum Command {
     Load(load::Args),
     Compact(compact::Args),
     Stats(stats::Args),
+    Tune(tune::Args),
     Explain(explain::Args),
     Inspect(inspect::Args),
     Verify(verify::Args),
@@ -81,6 +83,7 @@ impl Command {
             Self::Load(args) => load::run(args, out),
             Self::Compact(args) => compact::run(args, out),
             Self::Stats(args) => stats::run(args, out),
+            Self::Tune(args) => tune::run(args, out),
             Self::Explain(args) => explain::run(args, out),
             Self::Inspect(args) => inspect::run(args, out),
             Self::Verify(args) => verify::run(args, out),

@@ -240,6 +240,43 @@ fn rebuild_filters_leaves_the_tables_alone() {
 }
 
 #[test]
+fn tune_advises_and_the_advice_can_be_followed() {
+    let (dir, store) = store();
+    let lines: Vec<_> = (0..20_000).map(|i| format!("key{i:06}\tvalue\n")).collect();
+    let file = dir.path().join("lines");
+    fs::write(&file, lines.concat()).expect("a file");
+    run(&format!("load {store} {}", file.display())).well();
+    run(&format!("rebuild-filters {store} --policy classic --bits-per-key 10")).well();
+    let before = tables(&store);
+    let told = run(&format!("tune {store}")).well();
+    for line in told.lines().filter(|line| !line.contains("criba rebuild-filters")) {
+        assert!(line.chars().count() <= 100 && line.trim_end() == line, "{line}");
+    }
+    for part in [
+        "\nloads   from the key ranges alone\n",
+        "\nexpected disk reads per absent lookup\n",
+        "\nbits per key          uniform     balanced",
+        "\n 6.00  -4  ",
+        "\n10.00  today  ",
+        "\n14.00  +4  ",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let json = run(&format!("tune {store} --json")).well();
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["estimates"].as_array().expect("a list").len(), 42);
+    assert_eq!((json["absent_probes"].as_u64(), json["degraded"].as_u64()), (Some(0), Some(0)));
+    let sentence = json["recommendation"].as_str().expect("text");
+    assert!(told.ends_with(&format!("\n\n{sentence}\n")), "{told}");
+    assert_eq!(tables(&store), before);
+
+    let (_, command) = sentence.split_once(": criba ").expect("a command");
+    run(&command.trim_end_matches('.').replace("DIR", &store)).well();
+    let then = run(&format!("tune {store}")).well();
+    assert!(then.contains("\nThese filters are right for their memory: "), "{then}");
+}
+
+#[test]
 fn verify_tells_everything_that_is_wrong() {
     let (_dir, store) = store();
     run(&format!("compact {store}")).well();
@@ -313,6 +350,7 @@ fn commands_make_no_store_but_put_load_and_readamp() {
         "stats NONE",
         "explain NONE k",
         "rebuild-filters NONE",
+        "tune NONE",
         "verify NONE",
     ] {
         let told = run(&line.replace("NONE", &path.to_string())).error(3);
@@ -373,6 +411,7 @@ fn wrong_usage_is_2() {
         "rebuild-filters",
         "rebuild-filters dir --kind cuckoo",
         "rebuild-filters dir --fpr 0.1 --bits-per-key 10",
+        "tune",
         "verify",
     ] {
         let told = run(line);

@@ -35,6 +35,11 @@ impl History {
         (self.absent + PRIOR_PROBES) / (self.lookups + PRIOR_PROBES / prior)
     }
 
+    /// The same absent probes among a part of the lookups only.
+    pub(crate) fn among(self, part: f64) -> Self {
+        Self { lookups: self.lookups * part, ..self }
+    }
+
     fn fade(&mut self, factor: f64) {
         self.lookups *= factor;
         self.absent *= factor;
@@ -130,6 +135,11 @@ impl Histories {
     pub(crate) fn of(&self, table: u64) -> History {
         let known = self.0.get(&table).filter(|(_, unknown)| !unknown);
         known.map(|(history, _)| *history).unwrap_or_default()
+    }
+
+    /// All absent probes.
+    pub(crate) fn absent_probes(&self) -> f64 {
+        self.0.values().map(|(history, _)| history.absent).sum()
     }
 
     /// Whether the table had lookups before the store was opened, and too few since, so that it is

@@ -4,6 +4,7 @@
 //! write is acknowledged only when it is in the log and in the memtable; a version is visible only
 //! when the manifest has it; readers never wait for writers, flushes or compactions.
 
+mod advise;
 mod background;
 mod budget;
 pub(crate) mod core;
@@ -26,6 +27,7 @@ use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use advise::{Advice, Estimate};
 pub use budget::FilterMemory;
 pub use info::TableInfo;
 pub use membership::Membership;
@@ -349,6 +351,35 @@ impl Db {
     /// What is known of each live table, L0 first.
     pub fn tables(&self) -> Vec<TableInfo> {
         info::tables(&self.0.0)
+    }
+
+    /// What other filters would cost and avoid, and which to choose: see [`Advice`]. Reads nothing; the
+    /// tables are as they are, and the lookups taken to go on as they did.
+    ///
+    /// ```
+    /// # fn main() -> criba::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = criba::Db::open(dir.path().join("store"))?;
+    /// # for i in 0..1000 { db.put(format!("user{i}"), "")?; }
+    /// # db.flush()?;
+    /// let advice = db.advise();
+    /// println!("{}", advice.recommendation);
+    /// for other in &advice.estimates {
+    ///     println!(
+    ///         "{:.2} bits a key, {}, {:?}: {} bytes, {} reads per absent lookup",
+    ///         other.bits_per_key,
+    ///         other.kind,
+    ///         other.allocation,
+    ///         other.filter_bytes,
+    ///         other.reads_per_absent_lookup
+    ///     );
+    /// }
+    /// # assert_eq!(advice.estimates.len(), 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn advise(&self) -> Advice {
+        advise::advise(&self.0.0)
     }
 
     /// What opening the store found and mended.

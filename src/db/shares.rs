@@ -37,7 +37,20 @@ impl<'a> Shares<'a> {
         self.histories.of(meta.id).load(self.prior(&meta.smallest, &meta.largest, 0))
     }
 
-    fn share(&self, live: &LiveTable) -> Share {
+    /// The same for each lookup of a key that no table holds, where a part `passing` of all lookups finds
+    /// nothing at the table's level or above.
+    pub(crate) fn absent_load(&self, live: &LiveTable, passing: f64) -> f64 {
+        let meta = live.table.meta();
+        let history = self.histories.of(meta.id).among(passing);
+        history.load(self.prior(&meta.smallest, &meta.largest, 0))
+    }
+
+    /// The absent probes, fading, that all loads together are based on.
+    pub(crate) fn absent_probes(&self) -> f64 {
+        self.histories.absent_probes()
+    }
+
+    pub(crate) fn share(&self, live: &LiveTable) -> Share {
         // A false positive costs one read, at any level.
         Share { keys: live.table.meta().keys, load: self.load(live) }
     }

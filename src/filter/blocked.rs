@@ -22,6 +22,7 @@ pub(super) static KIND: Kind = Kind {
     for_rate,
     for_bits,
     lowest_rate: 1e-6,
+    expected_rate: |keys, geometry| expected_rate(keys, geometry.m / BLOCK_BITS),
     roomier: |geometry| with_blocks((geometry.m / BLOCK_BITS).div_ceil(16) * 17),
     check,
     array_bytes: |geometry| (geometry.m / 8) as usize,

@@ -23,6 +23,9 @@ pub(super) static KIND: Kind = Kind {
     for_rate,
     for_bits,
     lowest_rate: 1e-6,
+    expected_rate: |keys, geometry| {
+        expected_rate(geometry, keys, &shared_bits(geometry.m, geometry.k))
+    },
     roomier: |geometry| Geometry { m: (geometry.m.div_ceil(16) * 17).min(MAX_BITS), ..*geometry },
     check,
     array_bytes,

@@ -54,6 +54,8 @@ pub(super) struct Kind {
     pub(super) for_bits: fn(u64, f64) -> Geometry,
     /// The lowest rate that can be asked for.
     pub(super) lowest_rate: f64,
+    /// The rate to expect of n keys in a shape, before they are hashed. Takes microseconds.
+    pub(super) expected_rate: fn(u64, &Geometry) -> f64,
     /// The next larger shape, some sixteenth larger, for hashes that do badly in this one.
     pub(super) roomier: fn(&Geometry) -> Geometry,
     /// Says what is wrong with a shape.

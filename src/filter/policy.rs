@@ -87,6 +87,12 @@ impl Recipe {
         }
     }
 
+    /// The false-positive rate to expect of the filter for a table of `keys` distinct keys, before it
+    /// is built.
+    pub(crate) fn expected_rate(&self, keys: u64) -> f64 {
+        (self.kind.kind().expected_rate)(keys, &self.geometry(keys))
+    }
+
     /// Whether a finished filter keeps what was asked for. The textbook's Bloom filters may miss a rate
     /// by [`bloom::TEXTBOOK_EXCESS`]; without a salt to try another draw, they stand as they are.
     pub(crate) fn accepts(&self, predicted_rate: f64, keys: u64) -> bool {

@@ -206,3 +206,32 @@ fn the_first_columns_of_a_ribbon_are_a_filter() {
     let blocked = HashFilter::build(FilterKind::Blocked, 10.0, vec![1]);
     assert!(blocked.narrowed(3).is_none());
 }
+
+/// What is expected of a shape before its keys are hashed, against what finished filters predict of
+/// themselves in the mean.
+#[test]
+fn the_expected_rate_is_that_of_finished_filters() {
+    let secret = HashKey::new([9; 16]);
+    let (mut cells, mut filters, mut worst) = (0, 0, [0.0_f64; 3]);
+    for (kind, worst) in FilterKind::ALL.into_iter().zip(&mut worst) {
+        for (keys, tables) in [(100, 1000), (1_000, 300), (10_000, 40), (100_000, 4)] {
+            for bits in SOME_BITS {
+                let recipe = FilterPolicy::bits_per_key(bits).with_kind(kind).recipe().unwrap();
+                let rate = |table| {
+                    let hashes = (0..keys).map(|i| hash(table, i)).collect();
+                    let hashes = KeyHashes::of_hashes(KeyHash::SipHash13, &secret, hashes);
+                    let place = FilterPlace { table, generation: 0 };
+                    header_rate(&build(&recipe, &secret, place, &hashes))
+                };
+                let mean = (0..tables).map(rate).sum::<f64>() / tables as f64;
+                let off = recipe.expected_rate(keys) / mean - 1.0;
+                let within = if keys < 1_000 { 0.06 } else { 0.03 };
+                assert!(off.abs() < within, "{kind}, {keys} keys, {bits} bits: {mean:e}, {off}");
+                *worst = worst.max(off.abs());
+                cells += 1;
+                filters += tables;
+            }
+        }
+    }
+    println!("{cells} cells of {filters} filters; off by {worst:.3?} at most");
+}

@@ -38,6 +38,7 @@ pub(super) static KIND: Kind = Kind {
     for_rate,
     for_bits,
     lowest_rate: 1e-12,
+    expected_rate,
     roomier,
     check,
     array_bytes: |geometry| 8 * words(geometry),
@@ -158,6 +159,15 @@ fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
 fn columns_alone(geometry: &Geometry) -> f64 {
     let wide_part = narrow_from(geometry) as f64 / (geometry.m - 63) as f64;
     (-f64::from(geometry.k)).exp2() * (1.0 - wide_part / 2.0)
+}
+
+/// The columns' own rate, and f as a line through the table of [`rows_per_key`]. Filters for which f
+/// comes out too high are built again, so that it adds no more than [`UNLUCKY`] allows.
+fn expected_rate(keys: u64, geometry: &Geometry) -> f64 {
+    let by_columns = columns_alone(geometry);
+    let rows_per_key = geometry.m as f64 / keys as f64;
+    let dependent = (-4.9 - 137.0 * (rows_per_key - 1.04)).exp2();
+    by_columns + dependent.min((UNLUCKY - 1.0) * by_columns) * (1.0 - by_columns)
 }
 
 /// The shape of the first columns of a filter: of at least 1, at most `k`.

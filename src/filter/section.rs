@@ -6,6 +6,7 @@
 use super::hash::{HashKey, LookupHash, PrefixHash};
 use super::hashes::KeyHashes;
 use super::kind::{FilterKind, Geometry, Probe};
+use super::policy::Size;
 use super::{KeyHash, PrefixExtractor, Recipe, StoredFilter};
 use crate::codec::{Fields, PutFields};
 use crate::sealed::SealedBytes;
@@ -138,17 +139,20 @@ impl Header {
         Ok(header)
     }
 
-    /// Whether [`build`] makes this of a recipe, so many keys, and the prefixes of an extractor.
+    /// Whether [`build`] may make this of a recipe, so many keys, and the prefixes of an extractor. Of
+    /// the larger shapes that it may fall back to, those count that are still near the first: a filter
+    /// that is much too large was made for another recipe.
     pub(super) fn follows(&self, recipe: &Recipe, extractor: Option<PrefixExtractor>) -> bool {
-        let mut geometry = recipe.geometry(self.keys + self.prefixes);
-        let mut larger = (0..ATTEMPTS).map(|_| {
-            let this = geometry;
-            geometry = (self.kind.kind().roomier)(&geometry);
-            this
-        });
+        let first = recipe.geometry(self.keys + self.prefixes);
+        let falls_back = matches!(recipe.size, Size::Rate(_)) || self.kind == FilterKind::Ribbon;
+        let most = if falls_back { first.m + (first.m / 8).max(1024) } else { first.m };
+        let mut shapes = std::iter::successors(Some(first), |shape| {
+            Some((self.kind.kind().roomier)(shape)).filter(|next| next != shape)
+        })
+        .take_while(|shape| shape.m <= most);
         (self.kind, self.hash) == (recipe.kind, recipe.hash)
             && self.has_prefixes_of(extractor)
-            && larger.any(|geometry| geometry == self.geometry)
+            && shapes.any(|shape| shape == self.geometry)
     }
 
     /// Whether its prefixes are those of this extractor, or none if there is none.
