@@ -287,7 +287,8 @@ fn a_comparison_runs_every_kind_over_as_many_bytes() {
 
 #[test]
 fn a_memo_saves_the_second_read_and_a_budget_leaves_filters_on_disk() {
-    let line = format!("--n 20000 {SMALL} --lookups 60000 --zipf 0.99 --policy classic --bits-per-key 4");
+    let line =
+        format!("--n 20000 {SMALL} --lookups 60000 --zipf 0.99 --policy classic --bits-per-key 4");
     let (without, with) = (report(&line), report(&format!("{line} --memo")));
     assert!(unknown_checks(&without).is_empty() && unknown_checks(&with).is_empty());
     assert_eq!(number(&without, "remembered"), 0);
