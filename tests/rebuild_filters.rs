@@ -408,6 +408,41 @@ fn a_compaction_in_between_wins() {
     check(&db, "after the compaction");
 }
 
+/// A compaction that began under another policy ends only after this call saw to all tables, unless
+/// it is waited for.
+#[test]
+fn a_compaction_under_way_leaves_no_filter_of_another_policy() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    build(&dir, options());
+    let (reached, rebuilt) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (hook_reached, hook_rebuilt) = (Arc::clone(&reached), Arc::clone(&rebuilt));
+    let vfs = HookVfs::new(move |kind, operation| {
+        if (kind, operation) == (FileKind::Table, Operation::Sync)
+            && !hook_reached.swap(true, Ordering::SeqCst)
+        {
+            let start = std::time::Instant::now();
+            while !hook_rebuilt.load(Ordering::SeqCst) && start.elapsed().as_millis() < 1500 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    });
+    let db = options().vfs(vfs).open(&dir).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| db.compact().unwrap());
+        while !reached.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        db.rebuild_filters(&FilterPolicy::compact()).unwrap();
+        rebuilt.store(true, Ordering::SeqCst);
+    });
+    for table in db.tables() {
+        assert!(has_kind(&table.filter, FilterKind::Ribbon), "{:?}", table.filter);
+    }
+    check(&db, "after both");
+}
+
 fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = std::fs::read(path).unwrap();
     change(&mut bytes);
