@@ -662,6 +662,46 @@ fn degraded_filters_are_told_refused_and_mended() {
     check(&db, "mended");
 }
 
+/// Within a budget filters are read after the opening, or never: what is wrong with them is told all
+/// the same, once, and strict opening refuses it, whatever the budget.
+#[test]
+fn degraded_filters_are_told_and_refused_within_a_budget() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    rebuilt(&dir, &FilterPolicy::default());
+    let files = files_with(&dir, "flt");
+    change(&files[1], |bytes| bytes[200] ^= 1);
+    let before = common::contents(&dir);
+    for budget in [0, 4096, 1 << 30] {
+        let strict = options().filter_memory(budget).strict_filters(true);
+        match strict.open(&dir).map(drop) {
+            Err(Error::Corrupt { path, .. }) => assert_eq!(path, files[1]),
+            other => panic!("{budget}: {other:?}"),
+        }
+        assert!(common::contents(&dir) == before, "what is refused stays as it was");
+    }
+
+    let told: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let events = Arc::clone(&told);
+    let callback = Arc::new(move |event: &Event| events.lock().unwrap().push(event.clone()));
+    let db = options().on_event(callback).filter_memory(0).open(&dir).unwrap();
+    assert!(told.lock().unwrap().is_empty(), "nothing of it was read yet");
+    for _ in 0..2 {
+        db.set_filter_memory(None).unwrap();
+        assert_eq!(degraded(&db).len(), 1);
+        match &told.lock().unwrap()[..] {
+            [Event::FilterDegraded { path, offset: 0, reason, .. }] => {
+                assert_eq!(*path, files[1]);
+                assert!(reason.contains("checksum"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    db.rebuild_filters(&FilterPolicy::default()).unwrap();
+    db.close().unwrap();
+    options().filter_memory(4096).strict_filters(true).open(&dir).unwrap();
+}
+
 /// A table with a damaged block keeps the filter that it has, and others get theirs.
 #[test]
 fn a_damaged_table_keeps_its_filter_and_stands_in_nobodys_way() {
