@@ -174,7 +174,8 @@ impl Options {
 
     /// The budget for filters in memory, in bytes, from the opening on; see
     /// [`Db::set_filter_memory`](crate::Db::set_filter_memory). Opening then reads the header of each
-    /// filter first, and of the filters only what has room, so it costs one small read more a table.
+    /// filter first, and of the filters only what has room, so it costs one small read more a table;
+    /// with [`strict_filters`](Self::strict_filters) it reads each as a whole, and lets it go again.
     /// Default: none, and every filter is resident as a whole.
     pub fn filter_memory(mut self, bytes: u64) -> Self {
         self.filter_memory = Some(bytes);

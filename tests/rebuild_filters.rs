@@ -444,6 +444,41 @@ fn a_compaction_in_between_wins() {
     check(&db, "after the compaction");
 }
 
+/// A compaction that began under another policy ends only after this call saw to all tables, unless
+/// it is waited for.
+#[test]
+fn a_compaction_under_way_leaves_no_filter_of_another_policy() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    build(&dir, options());
+    let (reached, rebuilt) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (hook_reached, hook_rebuilt) = (Arc::clone(&reached), Arc::clone(&rebuilt));
+    let vfs = HookVfs::new(move |kind, operation| {
+        if (kind, operation) == (FileKind::Table, Operation::Sync)
+            && !hook_reached.swap(true, Ordering::SeqCst)
+        {
+            let start = std::time::Instant::now();
+            while !hook_rebuilt.load(Ordering::SeqCst) && start.elapsed().as_millis() < 1500 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    });
+    let db = options().vfs(vfs).open(&dir).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| db.compact().unwrap());
+        while !reached.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        db.rebuild_filters(&FilterPolicy::compact()).unwrap();
+        rebuilt.store(true, Ordering::SeqCst);
+    });
+    for table in db.tables() {
+        assert!(has_kind(&table.filter, FilterKind::Ribbon), "{:?}", table.filter);
+    }
+    check(&db, "after both");
+}
+
 fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = std::fs::read(path).unwrap();
     change(&mut bytes);
@@ -664,6 +699,46 @@ fn degraded_filters_are_told_refused_and_mended() {
     let report = db.rebuild_filters(&even).unwrap();
     assert_eq!((report.rebuilt, degraded(&db).len()), (1, 0));
     check(&db, "mended");
+}
+
+/// Within a budget filters are read after the opening, or never: what is wrong with them is told all
+/// the same, once, and strict opening refuses it, whatever the budget.
+#[test]
+fn degraded_filters_are_told_and_refused_within_a_budget() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    rebuilt(&dir, &FilterPolicy::default());
+    let files = files_with(&dir, "flt");
+    change(&files[1], |bytes| bytes[200] ^= 1);
+    let before = common::contents(&dir);
+    for budget in [0, 4096, 1 << 30] {
+        let strict = options().filter_memory(budget).strict_filters(true);
+        match strict.open(&dir).map(drop) {
+            Err(Error::Corrupt { path, .. }) => assert_eq!(path, files[1]),
+            other => panic!("{budget}: {other:?}"),
+        }
+        assert!(common::contents(&dir) == before, "what is refused stays as it was");
+    }
+
+    let told: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let events = Arc::clone(&told);
+    let callback = Arc::new(move |event: &Event| events.lock().unwrap().push(event.clone()));
+    let db = options().on_event(callback).filter_memory(0).open(&dir).unwrap();
+    assert!(told.lock().unwrap().is_empty(), "nothing of it was read yet");
+    for _ in 0..2 {
+        db.set_filter_memory(None).unwrap();
+        assert_eq!(degraded(&db).len(), 1);
+        match &told.lock().unwrap()[..] {
+            [Event::FilterDegraded { path, offset: 0, reason, .. }] => {
+                assert_eq!(*path, files[1]);
+                assert!(reason.contains("checksum"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    db.rebuild_filters(&FilterPolicy::default()).unwrap();
+    db.close().unwrap();
+    options().filter_memory(4096).strict_filters(true).open(&dir).unwrap();
 }
 
 /// A table with a damaged block keeps the filter that it has, and others get theirs.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::core::{Core, View};
 use crate::compaction::Compaction;
+use crate::event::Event;
 use crate::filter::{Choice, Claim, Portion, loss, ration};
 use crate::sync::sleep;
 use crate::table::{FilterState, TableFilter, resident_bytes};
@@ -170,37 +171,53 @@ impl Core {
     /// Lets go, or brings back, what a change says of one filter, unless the table is gone, or has
     /// another filter, or is as it should not be any more, or there is no room.
     fn change_filter(&self, change: &Change, patience: &mut Duration) {
+        if let Some(degraded) = self.try_change(change, patience) {
+            self.options.listener.tell(&degraded);
+        }
+    }
+
+    /// The same; gives what is to be told once no lock is held: that the filter turned out bad.
+    fn try_change(&self, change: &Change, patience: &mut Duration) -> Option<Event> {
         let memory = &self.env.filter_memory;
         let _taking = memory.taking();
         let live = {
             let view = self.view.load();
             let found = view.version.tables().find(|(_, live)| live.table.id() == change.table);
-            let Some((_, live)) = found else { return };
-            live.clone()
+            found?.1.clone()
         };
-        let Some((stored, now)) = live.filter.residence() else { return };
+        let (stored, now) = live.filter.residence()?;
         if now != change.from {
-            return;
+            return None;
         }
         let next = if change.to < now {
             live.filter.reduced_to(change.to)
         } else {
             let bytes = |portion| resident_bytes(stored, portion);
             if !memory.has_room(bytes(now), bytes(change.to)) {
-                return;
+                return None;
             }
             match (live.table.load_portion(&live.filter, stored, change.to), &live.filter.state) {
                 (Ok(filter), _) => live.filter.in_state(FilterState::Active(filter)),
                 (Err(reason), FilterState::Active(filter)) => {
                     filter.stored_is_damaged(reason);
-                    return;
+                    return None;
                 }
                 (Err(reason), _) => live.filter.in_state(FilterState::Degraded(reason)),
             }
         };
-        if self.replace_filter(change.table, &live.filter, next) {
-            wait_for_readers(&live.filter, patience);
+        let degraded = match &next.state {
+            FilterState::Degraded(reason) => {
+                let (path, offset) = live.open().filter_place();
+                let (table, reason) = (change.table, reason.clone());
+                Some(Event::FilterDegraded { table, path, offset, reason })
+            }
+            _ => None,
+        };
+        if !self.replace_filter(change.table, &live.filter, next) {
+            return None;
         }
+        wait_for_readers(&live.filter, patience);
+        degraded
     }
 
     /// Puts a filter in place of another, if that is still the one of its table.

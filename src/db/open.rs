@@ -266,14 +266,19 @@ fn open_tables(
     };
     let next = AtomicUsize::new(0);
     let opened = Mutex::new(Vec::with_capacity(entries.len()));
-    // Within a budget, what is to be resident is decided when all of them are known.
-    let open_table = match options.filter_memory {
-        None => Table::open,
-        Some(_) => Table::open_without_filter,
+    let open_table = |meta| match options.filter_memory {
+        None => Table::open(env, meta),
+        // Within a budget, what is to be resident is decided when all of them are known. What is
+        // wrong with a filter shows only when it is read as a whole.
+        Some(_) if options.strict_filters => Table::open(env, meta).map(|mut open| {
+            open.filter = Arc::new(open.filter.not_resident());
+            open
+        }),
+        Some(_) => Table::open_without_filter(env, meta),
     };
     let work = || {
         while let Some((level, meta)) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let table = open_table(env, meta.clone());
+            let table = open_table(meta.clone());
             let failed = table.is_err();
             opened.lock().push(table.map(|open| (*level, open)));
             if failed {

@@ -63,7 +63,7 @@ impl Core {
             return Err(Error::InvalidOption { option: "filter", reason });
         }
         self.check_writable()?;
-        *self.policy.lock() = *policy;
+        self.change_policy(policy)?;
         let (mut recipes, mut fitted) = (HashMap::new(), HashSet::new());
         // Flushes go on meanwhile, and their tables follow the options. Without this limit, a store
         // that is written to fast enough would keep us for ever.
@@ -106,6 +106,21 @@ impl Core {
             bytes_done += live.table.meta().size;
         }
         damaged.map_or(Ok(report), Err)
+    }
+
+    /// Sets what filters are to be from now on, and waits for those who are at work on tables under
+    /// what was set before: what they install must not come after all others were seen to.
+    fn change_policy(&self, policy: &FilterPolicy) -> Result<()> {
+        *self.policy.lock() = *policy;
+        let mut state = self.state.lock();
+        let mut begun = state.busy.clone();
+        loop {
+            begun.retain(|table| state.busy.contains(table));
+            if begun.is_empty() {
+                return self.check_writable();
+            }
+            state = self.changed.wait(state);
+        }
     }
 
     /// Gives a table the filter that a recipe makes of its keys, or none, unless it has that already.

@@ -7,12 +7,14 @@ use std::sync::{Arc, Weak};
 use super::background::Running;
 use super::core::Core;
 use crate::error::{Error, Result};
-use crate::filter::Recipe;
+use crate::filter::{FilterPolicy, Recipe};
 use crate::version::{LiveTable, Version};
 
 /// Who is to get another filter, as of when.
 #[derive(Debug, Default)]
 pub(crate) struct Refits {
+    /// What all of this was decided under.
+    policy: Option<FilterPolicy>,
     queue: VecDeque<(u64, Option<Recipe>)>,
     /// The version that was judged last, and the lookups until then.
     judged: Weak<Version>,
@@ -36,7 +38,8 @@ impl Core {
         if !self.options.auto_compaction {
             return Ok(false);
         }
-        let Some((live, recipe)) = self.next_refit() else { return Ok(false) };
+        let policy = self.policy();
+        let Some((live, recipe)) = self.next_refit(policy) else { return Ok(false) };
         let id = live.table.id();
         let running = {
             let mut state = self.state.lock();
@@ -45,6 +48,10 @@ impl Core {
             }
             if state.busy.contains(&id) {
                 return Ok(true); // it is being rewritten
+            }
+            // From here on, whoever changes the policy waits for this.
+            if self.policy() != policy {
+                return Ok(true);
             }
             Running::begin(self, &mut state, [id], false)
         };
@@ -72,10 +79,13 @@ impl Core {
         }
     }
 
-    fn next_refit(&self) -> Option<(LiveTable, Option<Recipe>)> {
+    fn next_refit(&self, policy: FilterPolicy) -> Option<(LiveTable, Option<Recipe>)> {
         let version = Arc::clone(&self.view.load().version);
         let lookups = self.env.ledger.table_lookups();
         let mut refits = self.refits.lock();
+        if refits.policy != Some(policy) {
+            *refits = Refits { policy: Some(policy), ..Refits::default() };
+        }
         let turned = lookups.saturating_sub(refits.lookups) > self.loads.lock().half_life() / 2;
         if refits.queue.is_empty() && (!refits.is_of(&version) || turned) {
             let live: HashSet<u64> = version.tables().map(|(_, live)| live.table.id()).collect();
@@ -98,5 +108,40 @@ impl Core {
         let refits = self.refits.lock();
         !self.options.auto_compaction
             || refits.queue.is_empty() && refits.is_of(&self.view.load().version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FilterInfo, FilterKind, Options};
+
+    /// Tables wait for other filters while the policy changes: none gets what the old one meant.
+    #[test]
+    fn nobody_is_refitted_under_a_policy_that_was_replaced() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = Options::new().background_threads(0).table_bytes(4096);
+        let db = options.block_bytes(128).open(dir.path())?;
+        for i in 0..2000 {
+            db.put(format!("{i:06}"), "value")?;
+        }
+        db.compact()?;
+        let core = db.core()?;
+        *core.policy.lock() = FilterPolicy::bits_per_key(4.0);
+        assert!(core.refit_once()?);
+        let waiting = core.refits.lock().queue.len();
+        assert!(waiting > 3, "{waiting} tables wait");
+        db.rebuild_filters(&FilterPolicy::compact())?;
+        while core.refit_once()? {
+            for table in db.tables() {
+                let ribbon = FilterKind::Ribbon;
+                let found = table.filter;
+                assert!(
+                    matches!(found, FilterInfo::Active { kind, .. } if kind == ribbon),
+                    "{found:?}"
+                );
+            }
+        }
+        Ok(())
     }
 }

@@ -333,20 +333,28 @@ mod tests {
         }
     }
 
-    /// Hashes that fall badly make a filter of a larger shape; it follows its recipe all the same.
+    /// Hashes that fall badly make a filter of a larger shape; it follows its recipe all the same. One
+    /// that is much too large was made for another recipe, as is one that never had a reason to grow.
     #[test]
     fn a_filter_that_had_to_be_larger_follows_its_recipe() {
-        for kind in FilterKind::ALL {
-            let recipe =
-                |bits| Recipe { kind, hash: KeyHash::SipHash13, size: Size::BitsPerKey(bits) };
+        let follows = |kind: FilterKind, asked: Size, times: usize| {
+            let recipe = |size| Recipe { kind, hash: KeyHash::SipHash13, size };
             let (_, filter) = filter_of(kind, 10.0, 3000);
             let mut stored = *filter.stored();
-            for _ in 0..5 {
-                assert!(stored.follows(&recipe(10.0), None), "{kind}");
-                assert!(!stored.follows(&recipe(40.0), None), "{kind}");
-                assert!(!stored.follows(&recipe(10.0), Some(PrefixExtractor::fixed(4))), "{kind}");
+            stored.header.geometry = recipe(asked).geometry(3000);
+            for _ in 0..times {
                 stored.header.geometry = (kind.kind().roomier)(&stored.header.geometry);
             }
+            assert!(!stored.follows(&recipe(Size::BitsPerKey(40.0)), None), "{kind}");
+            assert!(!stored.follows(&recipe(asked), Some(PrefixExtractor::fixed(4))), "{kind}");
+            stored.follows(&recipe(asked), None)
+        };
+        let (rate, bits) = (Size::Rate(0.01), Size::BitsPerKey(10.0));
+        for kind in FilterKind::ALL {
+            assert!((0..3).all(|times| follows(kind, rate, times)), "{kind}");
+            assert!(!follows(kind, rate, 20), "{kind}");
+            assert!(follows(kind, bits, 0), "{kind}");
+            assert_eq!(follows(kind, bits, 2), kind == FilterKind::Ribbon, "{kind}");
         }
     }
 }
