@@ -145,7 +145,7 @@ impl Header {
     pub(super) fn follows(&self, recipe: &Recipe, extractor: Option<PrefixExtractor>) -> bool {
         let first = recipe.geometry(self.keys + self.prefixes);
         let falls_back = matches!(recipe.size, Size::Rate(_)) || self.kind == FilterKind::Ribbon;
-        let most = if falls_back { first.m + (first.m / 4).max(1024) } else { first.m };
+        let most = if falls_back { first.m + (first.m / 2).max(1024) } else { first.m };
         let mut shapes = std::iter::successors(Some(first), |shape| {
             Some((self.kind.kind().roomier)(shape)).filter(|next| next != shape)
         })
