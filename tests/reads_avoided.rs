@@ -288,7 +288,7 @@ fn rebuilding_filters_is_counted_on_lines_of_its_own() {
     let store = Counted::open(&dir, options());
     let tables = store.db.tables();
     let (stats, files) = (store.db.stats(), store.vfs.counts());
-    store.db.rebuild_filters(&common::policy().with_rate(0.001)).unwrap();
+    store.db.rebuild_filters(&FilterPolicy::classic().with_rate(1e-6)).unwrap();
     let (stats, files) = (store.db.stats() - stats, store.vfs.counts() - files);
     let reads = files.of(FileKind::Table, Operation::Read);
     assert_eq!((reads.calls, reads.bytes), (stats.rebuild_reads.calls, stats.rebuild_reads.bytes));
