@@ -9,12 +9,9 @@ use crate::error::{Error, Result};
 use crate::filter::{FilterKind, Geometry, HashKey, KeyHash, LookupHash, StoredFilter};
 use crate::iter::{Cursor, Direction};
 use crate::key::EntryKind;
-use crate::ledger::{Ledger, Verdict};
+use crate::ledger::Verdict;
 use crate::names::FileName;
-use crate::table::{
-    FilePool, FilterMemory, FilterState, OpenTable, ReadPlan, Table, TableCursor, TableEnv,
-    TableFilter,
-};
+use crate::table::{FilterState, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableFilter};
 use crate::value::Value;
 use crate::version::{Manifest, read_current};
 use crate::vfs::{RealVfs, Vfs};
@@ -226,18 +223,8 @@ impl TableFile {
         let set = manifest.and_then(|number| Manifest::read(vfs.as_ref(), &dir, number).ok());
         let secret = set.as_ref().and_then(|(set, ..)| set.hash_key);
         let secret = secret.unwrap_or(HashKey::new([0; HashKey::BYTES]));
-        let env = |store, dir| TableEnv {
-            vfs: Arc::clone(vfs),
-            dir,
-            store,
-            secret,
-            files: FilePool::new(1),
-            cache: None,
-            mistakes: None,
-            ledger: Arc::new(Ledger::default()),
-            filter_memory: FilterMemory::default(),
-        };
-        let (mut meta, store) = Table::meta_of_file(&env(0, dir.clone()), id)?;
+        let env = |store| TableEnv::alone(vfs, &dir, store, secret);
+        let (mut meta, store) = Table::meta_of_file(&env(0), id)?;
         // The manifest may name a later filter, in a file beside the table.
         let known = set.as_ref().and_then(|(set, ..)| set.tables.get(&id)).map(|(_, known)| known);
         if let Some(known) = known.filter(|known| known.footer_checksum == meta.footer_checksum)
@@ -246,7 +233,7 @@ impl TableFile {
             meta.filter = known.filter;
         }
         meta.id = id; // a file under another table's name is told apart by its footer
-        let open = Table::open(&Arc::new(env(store, dir)), meta)?;
+        let open = Table::open(&env(store), meta)?;
         Ok(Self { open, secret, store })
     }
 

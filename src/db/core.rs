@@ -199,7 +199,9 @@ impl Core {
         flush: bool,
     ) -> Result<()> {
         let mut manifest = self.manifest.lock();
-        // Versions change under the manifest's lock only.
+        // Tables come and go, and get other filters, under the manifest's lock only. The budget for
+        // filters takes the state's: it changes how much of a filter is resident, and nothing that is
+        // recorded.
         let version = Arc::clone(&self.view.load().version);
         // A table that moves takes along the filter that it has now: it may have got it since the
         // compaction was picked.

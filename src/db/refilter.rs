@@ -65,7 +65,7 @@ impl Core {
         self.check_writable()?;
         self.change_policy(policy)?;
         let (mut recipes, mut fitted) = (HashMap::new(), HashSet::new());
-        // Flushes go on meanwhile, and their tables follow the options. Without this limit, a store
+        // Flushes go on meanwhile, and their tables follow the policy. Without this limit, a store
         // that is written to fast enough would keep us for ever.
         let newest = self.manifest.lock().set().flushed_seq;
         let mut seen = HashSet::new();

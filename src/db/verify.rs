@@ -9,9 +9,8 @@ use std::sync::Arc;
 use crate::batch::for_each_change;
 use crate::error::{Error, IoContext, Result};
 use crate::filter::HashKey;
-use crate::ledger::Ledger;
 use crate::names::{FileName, MAX_FOUND_NUMBER};
-use crate::table::{Checked, FilePool, FilterMemory, FilterMeta, Table, TableEnv, TableMeta};
+use crate::table::{Checked, FilterMeta, Table, TableEnv, TableMeta};
 use crate::version::{Manifest, TableSet, read_current};
 use crate::vfs::{FileLock, RealVfs, Vfs};
 use crate::wal::{LostTail, replay};
@@ -153,7 +152,7 @@ pub fn verify_with(
     let ours: Vec<FileName> = names.into_iter().filter_map(|(_, ours)| ours).collect();
     match read_manifest(vfs.as_ref(), dir, &mut found) {
         Ok((number, store, secret, set)) => {
-            let env = environment(vfs, dir, store, secret);
+            let env = TableEnv::alone(vfs, dir, store, secret);
             let tables: Vec<TableMeta> =
                 set.tables.values().map(|(_, meta)| meta.clone()).collect();
             verify_tables(&env, &tables, &mut found, &mut progress);
@@ -203,20 +202,6 @@ fn lock(vfs: &dyn Vfs, dir: &Path, names: &[Named]) -> Result<Option<Box<dyn Fil
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(Error::Locked { path }),
         other => other.context("lock", &path).map(Some),
     }
-}
-
-fn environment(vfs: &Arc<dyn Vfs>, dir: &Path, store: u64, secret: HashKey) -> Arc<TableEnv> {
-    Arc::new(TableEnv {
-        vfs: Arc::clone(vfs),
-        dir: dir.to_owned(),
-        store,
-        secret,
-        files: FilePool::new(1),
-        cache: None,
-        mistakes: None,
-        ledger: Arc::new(Ledger::default()),
-        filter_memory: FilterMemory::default(),
-    })
 }
 
 /// The manifest in force: its number, the store's id and hash key, and the set of tables.
@@ -340,13 +325,13 @@ fn verify_alone(
     found.note(dir.to_owned(), None, "without the manifest, no filter was asked for keys");
     for name in ours {
         let FileName::Table(id) = *name else { continue };
-        let env = environment(vfs, dir, 0, HashKey::new([0; HashKey::BYTES]));
+        let env = TableEnv::alone(vfs, dir, 0, HashKey::new([0; HashKey::BYTES]));
         match Table::meta_of_file(&env, id) {
             Ok((meta, store)) => {
                 // A filter that cannot be asked is not looked for.
                 let filter = FilterMeta { generation: 1, ..FilterMeta::default() };
                 let meta = TableMeta { id, filter, ..meta };
-                let env = environment(vfs, dir, store, env.secret);
+                let env = TableEnv::alone(vfs, dir, store, env.secret);
                 verify_tables(&env, &[meta], found, progress);
             }
             Err(error) => {

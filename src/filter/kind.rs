@@ -86,14 +86,6 @@ impl FilterKind {
         }
     }
 
-    /// The bits of array a key that a filter of this rate takes, among so many keys: exactly those of the
-    /// filter that would be made. Costs some microseconds.
-    #[allow(dead_code, reason = "for the allocation of bits among tables")]
-    pub(crate) fn bits_for_rate(self, keys: u64, rate: f64) -> f64 {
-        let kind = self.kind();
-        8.0 * (kind.array_bytes)(&(kind.for_rate)(keys, rate)) as f64 / keys as f64
-    }
-
     pub(super) fn with_id(id: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.kind().id == id)
     }

@@ -46,6 +46,23 @@ pub(crate) struct TableEnv {
     pub(crate) filter_memory: FilterMemory,
 }
 
+impl TableEnv {
+    /// For looking at tables outside an open store: no cache, nothing remembered, one file at a time.
+    pub(crate) fn alone(vfs: &Arc<dyn Vfs>, dir: &Path, store: u64, secret: HashKey) -> Arc<Self> {
+        Arc::new(Self {
+            vfs: Arc::clone(vfs),
+            dir: dir.to_owned(),
+            store,
+            secret,
+            files: FilePool::new(1),
+            cache: None,
+            mistakes: None,
+            ledger: Arc::default(),
+            filter_memory: FilterMemory::default(),
+        })
+    }
+}
+
 impl Cached for Block {
     fn bytes_held(&self) -> u64 {
         // The cache's own record of an entry takes about as much again.
