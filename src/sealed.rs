@@ -83,6 +83,12 @@ impl Drop for SealedBytes {
     }
 }
 
+impl AsRef<[u8]> for SealedBytes {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl Deref for SealedBytes {
     type Target = [u8];
 

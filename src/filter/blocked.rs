@@ -82,8 +82,12 @@ fn check(geometry: &Geometry) -> Result<(), String> {
 /// Where a key's block starts in the array, and the product that its bits come from.
 #[inline]
 pub(super) fn place(geometry: &Geometry, hash: u64) -> (usize, u64) {
-    let block = fast_range(hash, geometry.m / BLOCK_BITS);
-    (block as usize * BLOCK_BYTES, hash.wrapping_mul(GOLDEN))
+    place_among(geometry.m / BLOCK_BITS, hash)
+}
+
+#[inline]
+pub(super) fn place_among(blocks: u64, hash: u64) -> (usize, u64) {
+    (fast_range(hash, blocks) as usize * BLOCK_BYTES, hash.wrapping_mul(GOLDEN))
 }
 
 /// The bit of word `j`, from six bits of the product.

@@ -169,7 +169,7 @@ impl Filter {
     /// Its first columns, fewer than it has, in memory of their own. No I/O.
     pub(crate) fn narrowed(&self, columns: u32) -> io::Result<Self> {
         let array = self.memory.get(HEADER_BYTES..self.length).unwrap_or_default();
-        let (from, meter) = (&self.header.geometry, self.memory.meter());
+        let (from, meter) = (&self.header.geometry, self.meter.as_ref());
         self.stored.narrowed_from(from, columns, meter, |take| {
             take(array);
             Ok(())

@@ -59,7 +59,7 @@ fn rows_per_key(columns: f64) -> f64 {
     1.045 + columns / 128.0
 }
 
-fn words(geometry: &Geometry) -> usize {
+pub(super) fn words(geometry: &Geometry) -> usize {
     (geometry.m / SEGMENT * u64::from(geometry.k) + geometry.wide) as usize
 }
 
@@ -117,12 +117,17 @@ fn check(geometry: &Geometry) -> Result<(), String> {
 /// A key's start row and coefficients.
 #[inline]
 pub(super) fn equation(geometry: &Geometry, hash: u64) -> (usize, u64) {
-    (fast_range(hash, geometry.m - 63) as usize, hash.wrapping_mul(GOLDEN) | 1)
+    equation_among(geometry.m - 63, hash)
+}
+
+#[inline]
+pub(super) fn equation_among(start_rows: u64, hash: u64) -> (usize, u64) {
+    (fast_range(hash, start_rows) as usize, hash.wrapping_mul(GOLDEN) | 1)
 }
 
 /// The word with which a segment starts.
 #[inline]
-fn segment_start(geometry: &Geometry, segment: u64) -> usize {
+pub(super) fn segment_start(geometry: &Geometry, segment: u64) -> usize {
     (segment * u64::from(geometry.k) + segment.min(geometry.wide)) as usize
 }
 

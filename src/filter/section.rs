@@ -3,14 +3,17 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
+use bytes::Bytes;
+
 use super::hash::{HashKey, LookupHash, PrefixHash};
 use super::hashes::KeyHashes;
-use super::kind::{FilterKind, Geometry, Probe};
+use super::kind::{FilterKind, Geometry};
 use super::policy::Size;
+use super::simd::Prober;
 use super::{KeyHash, PrefixExtractor, Recipe, StoredFilter};
 use crate::codec::{Fields, PutFields};
-use crate::sealed::SealedBytes;
-use crate::sync::OnceLock;
+use crate::sealed::{Meter, SealedBytes};
+use crate::sync::{Arc, OnceLock};
 
 /// The header's length; the array follows it, so that it starts on a cache line when the block does.
 pub(super) const HEADER_BYTES: usize = 128;
@@ -236,10 +239,12 @@ pub(crate) fn build(
 /// A filter that was read back, checked, and sealed in memory; all that is stored of it, or the
 /// first of its columns.
 pub(crate) struct Filter {
-    pub(super) memory: SealedBytes,
+    /// Sealed, and counted by the meter.
+    pub(super) memory: Bytes,
+    pub(super) meter: Option<Arc<Meter>>,
     pub(super) length: usize,
     pub(super) header: Header,
-    probe: Probe,
+    prober: Box<Prober>,
     pub(super) stored: StoredFilter,
     /// What was wrong with the stored filter when it was read again.
     pub(super) damage: OnceLock<String>,
@@ -267,8 +272,12 @@ impl Filter {
         header: Header,
         stored: StoredFilter,
     ) -> Self {
-        let probe = (header.kind.kind().probe)();
-        Self { memory, length, header, probe, stored, damage: OnceLock::new() }
+        let meter = memory.meter().cloned();
+        let memory = Bytes::from_owner(memory);
+        let array = memory.get(HEADER_BYTES..length).unwrap_or_default();
+        let prober = Prober::new(header.kind, header.geometry, memory.slice_ref(array));
+        let prober = Box::new(prober);
+        Self { memory, meter, length, header, prober, stored, damage: OnceLock::new() }
     }
 
     /// Whether the key of this lookup may be in the table; "no" is certain.
@@ -291,9 +300,7 @@ impl Filter {
     /// The same for a hash made as [`hash`](Self::hash) says.
     #[inline]
     pub(crate) fn may_contain_hash(&self, hash: u64) -> bool {
-        let array = self.memory.get(HEADER_BYTES..self.length).unwrap_or_default();
-        let salted = self.header.hash.salted(hash, self.header.salt);
-        (self.probe)(&self.header.geometry, array, salted)
+        self.prober.may_contain(self.header.hash.salted(hash, self.header.salt))
     }
 
     pub(crate) fn kind(&self) -> FilterKind {

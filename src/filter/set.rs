@@ -1,8 +1,11 @@
 //! A filter on its own, from a set of hashes.
 
-use super::kind::{FilterKind, Geometry, Probe, ProbeMany};
+use bytes::Bytes;
+
+use super::kind::{FilterKind, Geometry, ProbeMany};
 use super::narrow::first_columns;
 use super::ribbon;
+use super::simd::Prober;
 
 /// A filter of any kind over hashes that the caller makes: without header, salt or store around it.
 ///
@@ -21,12 +24,9 @@ use super::ribbon;
 pub struct HashFilter {
     kind: FilterKind,
     keys: u64,
-    geometry: Geometry,
-    /// The array begins with a cache line, at `start`.
-    memory: Vec<u8>,
-    start: usize,
+    /// Its array begins with a cache line.
+    prober: Prober,
     predicted_rate: f64,
-    probe: Probe,
     probe_many: ProbeMany,
 }
 
@@ -57,22 +57,21 @@ impl HashFilter {
         let mut memory = vec![0; array.len() + CACHE_LINE];
         let start = memory.as_ptr().align_offset(CACHE_LINE).min(CACHE_LINE);
         memory[start..start + array.len()].copy_from_slice(array);
-        memory.truncate(start + array.len());
-        let probe = (kind.kind().probe)();
-        let probe_many = (kind.kind().probe_many)();
-        Self { kind, keys, geometry, memory, start, predicted_rate: rate, probe, probe_many }
+        let array = Bytes::from(memory).slice(start..start + array.len()); // where it was
+        let prober = Prober::new(kind, geometry, array);
+        Self { kind, keys, prober, predicted_rate: rate, probe_many: (kind.kind().probe_many)() }
     }
 
     /// Whether the hash may be one of the set; "no" is certain.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
-        (self.probe)(&self.geometry, &self.memory[self.start..], hash)
+        self.prober.may_contain(hash)
     }
 
     /// The same for many hashes, without a call for each, which is a fifth of the time: answers are put
     /// in the places of their hashes, as far as both go.
     pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
-        (self.probe_many)(&self.geometry, &self.memory[self.start..], hashes, answers);
+        (self.probe_many)(self.prober.geometry(), self.prober.array(), hashes, answers);
     }
 
     /// The same filter with its first columns only, which pass more: at least 1, at most those that it
@@ -82,12 +81,10 @@ impl HashFilter {
         if self.kind != FilterKind::Ribbon {
             return None;
         }
-        let array = &self.memory[self.start..];
-        let (geometry, array) = (
-            ribbon::narrowed(&self.geometry, columns),
-            first_columns(&self.geometry, array, columns),
-        );
-        let rate = ribbon::narrowed_rate(&self.geometry, self.predicted_rate, columns);
+        let (whole, array) = (self.prober.geometry(), self.prober.array());
+        let (geometry, array) =
+            (ribbon::narrowed(whole, columns), first_columns(whole, array, columns));
+        let rate = ribbon::narrowed_rate(whole, self.predicted_rate, columns);
         Some(Self::of(self.kind, self.keys, geometry, &array, rate))
     }
 
@@ -98,12 +95,12 @@ impl HashFilter {
 
     /// The length of the array in bits, for each hash.
     pub fn bits_per_key(&self) -> f64 {
-        8.0 * (self.memory.len() - self.start) as f64 / self.keys.max(1) as f64
+        8.0 * self.prober.array().len() as f64 / self.keys.max(1) as f64
     }
 
     /// The shape.
     pub fn geometry(&self) -> Geometry {
-        self.geometry
+        *self.prober.geometry()
     }
 
     /// The kind.
@@ -114,7 +111,66 @@ impl HashFilter {
 
 impl std::fmt::Debug for HashFilter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { kind, keys, geometry, predicted_rate, .. } = self;
+        let Self { kind, keys, prober, predicted_rate, .. } = self;
+        let geometry = prober.geometry();
         write!(f, "HashFilter({kind}, {keys} keys, {geometry:?}, rate {predicted_rate:e})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::hash::mix;
+    use crate::filter::simd::forced::{on_each_path, on_scalar};
+
+    /// A finished filter, which is asked without checks where that is possible, against the plain code,
+    /// which checks; with hashes of the first and last rows and blocks, and in shapes of few segments.
+    #[test]
+    fn a_finished_filter_answers_as_its_array_does() {
+        let ends = (0..1000).flat_map(|i| [mix(i) >> 20, u64::MAX - (mix(i) >> 20)]);
+        let absent: Vec<u64> = ends.chain((0..20_000).map(|i| mix(i ^ 1 << 41))).collect();
+        let keys = |n: u64| (0..n).map(|i| mix(i ^ 1 << 40)).collect::<Vec<u64>>();
+        let answers = |filter: &HashFilter| -> Vec<bool> {
+            absent.iter().map(|&hash| filter.may_contain(hash)).collect()
+        };
+        let mut plain = Vec::new();
+        on_scalar(|| {
+            for kind in FilterKind::ALL {
+                for half_bits in 1..=24 {
+                    for n in [1, 40, 130, 300, 5000] {
+                        let bits = 0.5 * f64::from(half_bits);
+                        let filter = HashFilter::build(kind, bits, keys(n));
+                        plain.push((answers(&filter), filter));
+                    }
+                }
+            }
+        });
+        on_each_path(|path| {
+            for (expected, plain) in &plain {
+                let (geometry, array) = (plain.geometry(), plain.prober.array());
+                let filter = HashFilter::of(plain.kind, plain.keys, geometry, array, 0.5);
+                let mut keys = keys(plain.keys).into_iter();
+                assert!(keys.all(|key| filter.may_contain(key)), "{path:?} {plain:?}");
+                assert!(answers(&filter) == *expected, "{path:?} {plain:?}");
+            }
+        });
+        println!("{} filters, {} answers compared", plain.len(), plain.len() * absent.len());
+    }
+
+    /// An array that is not its shape's is asked with checks, and passes what it does not hold.
+    #[test]
+    fn an_array_that_is_too_short_is_not_read_beyond_its_end() {
+        on_each_path(|path| {
+            for kind in FilterKind::ALL {
+                let hashes: Vec<u64> = (0..5000).map(mix).collect();
+                let filter = HashFilter::build(kind, 7.75, hashes.clone());
+                let array = filter.prober.array();
+                for length in [0, 1, 64, array.len() / 2, array.len() - 8, array.len() - 1] {
+                    let short = Prober::new(kind, filter.geometry(), array.slice(..length));
+                    assert!(hashes.iter().all(|&hash| short.may_contain(hash)), "{path:?} {kind}");
+                    assert!(short.may_contain(u64::MAX) || kind == FilterKind::Bloom);
+                }
+            }
+        });
     }
 }

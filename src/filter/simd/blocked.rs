@@ -3,15 +3,15 @@
 #![expect(unsafe_code, reason = "vector loads, and calls of code for the processor at hand")]
 
 use std::arch::x86_64::{
-    _mm256_add_epi64, _mm256_and_si256, _mm256_loadu_si256, _mm256_set1_epi64x, _mm256_setr_epi64x,
-    _mm256_sllv_epi64, _mm256_srlv_epi64, _mm256_testc_si256, _mm512_loadu_si512,
-    _mm512_rolv_epi64, _mm512_set1_epi64, _mm512_setr_epi64, _mm512_srlv_epi64,
-    _mm512_test_epi64_mask,
+    __m512i, _mm256_add_epi64, _mm256_and_si256, _mm256_loadu_si256, _mm256_set1_epi64x,
+    _mm256_setr_epi64x, _mm256_sllv_epi64, _mm256_srlv_epi64, _mm256_testc_si256,
+    _mm512_bitshuffle_epi64_mask, _mm512_loadu_si512, _mm512_multishift_epi64_epi8,
+    _mm512_set1_epi64, _mm512_setr_epi64,
 };
 
-use super::super::blocked::{BLOCK_BYTES, insert_all, place};
+use super::super::blocked::{BLOCK_BYTES, insert_all, place, place_among};
 use super::super::kind::{Geometry, Probe, ProbeMany};
-use super::{Path, Unproved, UnprovedMany};
+use super::{Path, Prober, Unproved, UnprovedMany};
 
 pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
     let probe = match path {
@@ -35,7 +35,7 @@ pub(in crate::filter) fn probe_many(path: Path) -> Option<ProbeMany> {
     Some(unsafe { std::mem::transmute::<UnprovedMany, ProbeMany>(probe) })
 }
 
-#[target_feature(enable = "avx512f,avx512dq,bmi2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg,bmi2")]
 fn avx512_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {
     for (&hash, answer) in hashes.iter().zip(answers) {
         *answer = avx512(geometry, array, hash);
@@ -50,19 +50,45 @@ fn avx2_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [b
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512dq,bmi2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg,bmi2")]
 fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     let (start, product) = place(geometry, hash);
     if start + BLOCK_BYTES > array.len() {
         return true;
     }
-    let shifts = _mm512_setr_epi64(16, 22, 28, 34, 40, 46, 52, 58);
-    // A rotation takes its count mod 64, which spares the masking to six bits.
-    let counts = _mm512_srlv_epi64(_mm512_set1_epi64(product as i64), shifts);
-    let bits = _mm512_rolv_epi64(_mm512_set1_epi64(1), counts);
     // SAFETY: the 64 bytes from `start` on are read, and the array has them; the load needs no alignment.
     let block = unsafe { _mm512_loadu_si512(array.as_ptr().add(start).cast()) };
-    _mm512_test_epi64_mask(block, bits) == 0xff
+    has_all(block, product)
+}
+
+/// Asks a sound array, which has all of its blocks: what `Prober` has made sure of.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg,bmi2")]
+pub(super) fn ask(prober: &Prober, hash: u64) -> bool {
+    let (start, product) = place_among(prober.places, hash);
+    // SAFETY: a block below `places`, which are all that the shape has; and the array is as long as its
+    // shape says. The load needs no alignment.
+    let block = unsafe { _mm512_loadu_si512(prober.array.as_ptr().add(start).cast()) };
+    has_all(block, product)
+}
+
+/// Whether each word has its bit. All eight bytes of a lane say the same six bits of the product, so
+/// that eight equal bits are looked up, and all must be set.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg")]
+fn has_all(block: __m512i, product: u64) -> bool {
+    const EACH_BYTE: i64 = 0x0101_0101_0101_0101;
+    let shifts = _mm512_setr_epi64(
+        16 * EACH_BYTE,
+        22 * EACH_BYTE,
+        28 * EACH_BYTE,
+        34 * EACH_BYTE,
+        40 * EACH_BYTE,
+        46 * EACH_BYTE,
+        52 * EACH_BYTE,
+        58 * EACH_BYTE,
+    );
+    let places = _mm512_multishift_epi64_epi8(shifts, _mm512_set1_epi64(product as i64));
+    _mm512_bitshuffle_epi64_mask(block, places) == u64::MAX
 }
 
 #[inline]

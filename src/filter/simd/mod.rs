@@ -1,11 +1,14 @@
 //! The same answers, faster: what a processor has beyond the base of its architecture, found at run
-//! time. Each file here has one kind's vector code, and is the only place of that kind where `unsafe`
-//! stands; the kind's own file has the plain code that says what the answer is.
+//! time. A kind's file here has its vector code, and is the only place of that kind where `unsafe` stands;
+//! the kind's own file has the plain code that says what the answer is. [`Prober`] is the way to it.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod blocked;
+mod prober;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod ribbon;
+
+pub(super) use prober::Prober;
 
 /// A probe before it is known that the processor has its instructions.
 #[cfg(target_arch = "x86_64")]
@@ -22,7 +25,8 @@ pub(super) enum Path {
     Scalar,
     /// 256 bits at a time.
     Avx2,
-    /// 512 bits at a time, and the instruction that counts bits in them.
+    /// 512 bits at a time, and the instructions that count bits in them, shift across two of them and
+    /// look bits up: all processors that have the first of these have all.
     Avx512,
 }
 
@@ -42,6 +46,10 @@ impl Path {
                 Self::Avx2.is_here()
                     && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vbmi")
+                    && is_x86_feature_detected!("avx512vbmi2")
+                    && is_x86_feature_detected!("avx512bitalg")
                     && is_x86_feature_detected!("avx512vpopcntdq")
             }
         }
