@@ -5,6 +5,7 @@
 
 mod counting;
 mod real;
+mod sim;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 pub use counting::{CountingVfs, FileCounts, Tally};
 pub use real::RealVfs;
+pub use sim::{Keep, Moment, SimDisk, SimVfs, Unit, Unsynced};
 
 /// What a file is for. Wrappers count and fail by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
