@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::filter::{FilterKind, Geometry, HashKey, KeyHash, LookupHash, StoredFilter};
+use crate::filter::{
+    FilterKind, Geometry, HashKey, KeyHash, LookupHash, PrefixExtractor, StoredFilter,
+};
 use crate::iter::{Cursor, Direction};
 use crate::key::EntryKind;
 use crate::ledger::Verdict;
@@ -39,6 +41,9 @@ pub enum FilterInfo {
         predicted_rate: f64,
         /// The distinct prefixes that it knows beside the keys.
         prefixes: u64,
+        /// What a prefix is for it; `None` if it knows none, or those of a rule unknown to this
+        /// version.
+        extractor: Option<PrefixExtractor>,
         /// The filter in the file. A budget for filters may leave in memory the first columns only
         /// of a ribbon; then the shape, the bytes and the rate above are those of what is resident,
         /// and these are larger, and lower. Otherwise they are the same.
@@ -114,6 +119,7 @@ impl From<&TableFilter> for FilterInfo {
                 bytes: filter.bytes(),
                 predicted_rate: filter.predicted_rate(),
                 prefixes: filter.prefixes(),
+                extractor: filter.extractor(),
                 stored: filter.stored().into(),
                 damaged: filter.damage().map(str::to_owned),
             },
