@@ -1,6 +1,7 @@
 //! One table file looked at on its own, without its store.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -103,6 +104,26 @@ impl FilterInfo {
         match self {
             Self::Active { stored, .. } | Self::NotResident { stored, .. } => stored.bytes,
             Self::None | Self::Degraded { .. } => 0,
+        }
+    }
+}
+
+impl fmt::Display for FilterInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Active { kind, hash, bytes, predicted_rate, .. } => {
+                write!(f, "{kind}, over {hash}, {bytes} bytes, a rate of {predicted_rate:.2e}")
+            }
+            Self::NotResident { kind, hash, stored } => {
+                let FilterShape { bytes, predicted_rate, .. } = stored;
+                write!(
+                    f,
+                    "{kind}, over {hash}, {bytes} bytes, a rate of {predicted_rate:.2e}, not "
+                )?;
+                f.write_str("in memory")
+            }
+            Self::Degraded { reason } => write!(f, "degraded: {reason}"),
         }
     }
 }

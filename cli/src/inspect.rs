@@ -110,8 +110,7 @@ fn print_filter(table: &TableFile, out: &mut dyn Write) -> Result<()> {
                 writeln!(out, "  {name:<17} {value}")?;
             }
         }
-        FilterInfo::Degraded { reason } => writeln!(out, "  degraded: {reason}")?,
-        other => writeln!(out, "  {other:?}")?,
+        other => writeln!(out, "  {other}")?,
     }
     Ok(())
 }
