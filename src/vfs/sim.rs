@@ -14,8 +14,8 @@ use crate::sync::{Arc, Mutex};
 ///
 /// Clones are the same disk. [`disk`](Self::disk) is all that is on it at this moment, a value of its
 /// own; [`SimDisk::power_failure`] is what a failure at this moment might leave of it, and
-/// [`on`](Self::on) a disk to open that with. A program that is killed loses nothing but its locks:
-/// `SimVfs::on(vfs.disk())`.
+/// [`on`](Self::on) a disk to open that with. A program that is killed loses nothing but its
+/// [locks](Self::unlock).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -206,6 +206,11 @@ impl SimVfs {
     pub fn lying(self) -> Self {
         self.0.lock().lying = true;
         self
+    }
+
+    /// Lets go of every lock, as an operating system does for a process that was killed.
+    pub fn unlock(&self) {
+        self.0.lock().locked.clear();
     }
 
     /// What is on the disk now.
