@@ -70,6 +70,36 @@ pub enum Event {
     },
 }
 
+impl fmt::Display for Event {
+    /// One line, for a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FilterDegraded { table, path, offset, reason } => {
+                let path = path.display();
+                write!(f, "table {table}: degraded filter in {path} at offset {offset}: {reason}")
+            }
+            Self::FilterRebuilt { table, filter } => {
+                write!(f, "table {table}: another filter: {filter}")
+            }
+            Self::FilterRebuildStarted { table } => {
+                write!(f, "table {table}: another filter is being made")
+            }
+            Self::FlushStarted {} => f.write_str("flush: began"),
+            Self::FlushEnded { error: Some(error), .. } => write!(f, "flush: failed: {error}"),
+            Self::FlushEnded { tables, .. } => write!(f, "flush: ended, tables {tables:?}"),
+            Self::CompactionStarted { tables, output_level } => {
+                write!(f, "compaction to L{output_level}: began, tables {tables:?}")
+            }
+            Self::CompactionEnded { output_level, error: Some(error), .. } => {
+                write!(f, "compaction to L{output_level}: failed: {error}")
+            }
+            Self::CompactionEnded { tables, output_level, .. } => {
+                write!(f, "compaction to L{output_level}: ended, tables {tables:?}")
+            }
+        }
+    }
+}
+
 /// Who is told.
 #[derive(Clone, Default)]
 pub(crate) struct Listener(pub(crate) Option<Arc<Callback>>);

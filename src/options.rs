@@ -130,7 +130,7 @@ impl Options {
         self
     }
 
-    /// Has a callback told of events, on the thread on which each happens: at opening, on the one
+    /// Has a callback told of [events](Event), on the thread on which each happens: at opening, on the one
     /// that opens the store. Readers and writers are not held up meanwhile, but the work that it tells
     /// of is: it should be quick, must not panic, and must not write to the store, flush, compact or
     /// close it. Default: nobody is told.
