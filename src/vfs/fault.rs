@@ -121,6 +121,8 @@ pub struct Injected {
     pub kind: FileKind,
     /// On which file or directory; of two, the one that it is about to make.
     pub path: PathBuf,
+    /// How many bytes it was to move; 0 if it moves none.
+    pub bytes: u64,
     /// What went wrong.
     pub fault: Fault,
 }
@@ -215,8 +217,8 @@ impl FaultVfs {
                 }
             }
             if let Some(fault) = fault {
-                let path = path.to_owned();
-                plan.injected.push(Injected { number, operation, kind, path, fault });
+                let (path, bytes) = (path.to_owned(), bytes as u64);
+                plan.injected.push(Injected { number, operation, kind, path, bytes, fault });
             }
             fault
         };
