@@ -136,6 +136,8 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
     let next_seq = set.flushed_seq + 1;
     let version = Version::default().with(&[], &tables, &env.ledger);
     let loads = Loads::opened(tables.iter().map(|(_, open)| open.table.id()));
+    // From here on only the view holds the filters: the budget waits for whoever else does.
+    drop((tables, replayed));
     let filter = MemtableFilter::new(options.filter.key_hash(), env.secret);
     let view = View {
         memtable: Arc::new(Memtable::new(number, Some(filter))),
