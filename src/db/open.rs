@@ -78,6 +78,8 @@ struct Recovered {
     store: u64,
     set: TableSet,
     tables: Vec<(usize, OpenTable)>,
+    /// Those of the tables that were written from the logs.
+    replayed: Vec<Arc<Table>>,
     report: RecoveryReport,
 }
 
@@ -103,21 +105,39 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
     // them all, put in force in one step: until then nothing that exists was changed.
     let new_number = || next_file.fetch_add(1, Ordering::Relaxed);
     let number = new_number();
-    let path = FileName::Log(number).path(dir);
-    let log = LogWriter::create(vfs.as_ref(), &path, LogKind::Wal, number, recovered.store, true)?;
     let manifest_number = new_number();
     recovered.set.log = number;
     recovered.set.next_file = next_file.load(Ordering::Relaxed);
-    let (store, set) = (recovered.store, recovered.set);
-    let manifest = Manifest::create(vfs.as_ref(), dir, manifest_number, store, set)?;
-    set_current(vfs.as_ref(), dir, manifest_number).map_err(LogError::into_error)?;
+    let Recovered { store, set, tables, replayed, mut report } = recovered;
+    let path = FileName::Log(number).path(dir);
+    let in_force = LogWriter::create(vfs.as_ref(), &path, LogKind::Wal, number, store, true)
+        .and_then(|log| {
+            Ok((log, Manifest::create(vfs.as_ref(), dir, manifest_number, store, set)?))
+        })
+        .map_err(LogError::Refused)
+        .and_then(|made| set_current(vfs.as_ref(), dir, manifest_number).map(|()| made));
+    let (log, manifest) = in_force
+        .inspect_err(|error| {
+            if let LogError::Refused(_) = error {
+                // What was there is in force. What was made would only take up room, which may be
+                // what is wanting; one file that cannot be removed now goes once an opening succeeds.
+                for name in [FileName::Log(number), FileName::Manifest(manifest_number)] {
+                    let _ = vfs.remove(&name.path(dir), name.kind());
+                }
+                for table in &replayed {
+                    table.make_obsolete();
+                }
+            }
+        })
+        .map_err(LogError::into_error)?;
 
     let set = manifest.set();
-    let mut report = recovered.report;
     report.removed_files = remove_unreferenced(vfs.as_ref(), dir, set, manifest_number);
     let next_seq = set.flushed_seq + 1;
-    let version = Version::default().with(&[], &recovered.tables, &env.ledger);
-    let loads = Loads::opened(recovered.tables.iter().map(|(_, open)| open.table.id()));
+    let version = Version::default().with(&[], &tables, &env.ledger);
+    let loads = Loads::opened(tables.iter().map(|(_, open)| open.table.id()));
+    // From here on only the view holds the filters: the budget waits for whoever else does.
+    drop((tables, replayed));
     let filter = MemtableFilter::new(options.filter.key_hash(), env.secret);
     let view = View {
         memtable: Arc::new(Memtable::new(number, Some(filter))),
@@ -186,6 +206,7 @@ fn recover(
             store,
             set: TableSet { hash_key: Some(secret), ..TableSet::default() },
             tables: Vec::new(),
+            replayed: Vec::new(),
             report: RecoveryReport::default(),
         };
         return Ok((env(store, secret), recovered));
@@ -199,7 +220,7 @@ fn recover(
     })?;
     let env = env(store, secret);
     let tables = open_tables(&env, &set, options)?;
-    let mut recovered = Recovered { store, set, tables, report };
+    let mut recovered = Recovered { store, set, tables, replayed: Vec::new(), report };
     replay_logs(&env, listing, options, next_file, &mut recovered)?;
     Ok((env, recovered))
 }
@@ -329,7 +350,7 @@ fn replay_logs(
     next_file: &AtomicU64,
     recovered: &mut Recovered,
 ) -> Result<()> {
-    let Recovered { store, set, tables, report } = recovered;
+    let Recovered { store, set, tables, replayed: new, report } = recovered;
     let logs: Vec<u64> = listing.numbers(log_number).filter(|&log| log >= set.log).collect();
     let mut written: Vec<OpenTable> = Vec::new();
     let mut memtable = Arc::new(Memtable::new(0, None));
@@ -392,6 +413,7 @@ fn replay_logs(
     set.flushed_seq = replayed.next_seq - 1;
     for open in written {
         set.tables.insert(open.table.id(), (0, open.record()));
+        new.push(Arc::clone(&open.table));
         tables.push((0, open));
     }
     Ok(())

@@ -66,9 +66,10 @@ impl Core {
                 self.refits.lock().asked.insert(id, bits);
                 Ok(true)
             }
-            Err(Error::Corrupt { .. }) => {
+            Err(error @ Error::Corrupt { .. }) => {
+                // Told once; it is no reason to leave others without theirs.
                 self.refits.lock().damaged.insert(id);
-                Ok(true)
+                Err(error)
             }
             Err(error) => {
                 let mut refits = self.refits.lock(); // to be judged again

@@ -87,8 +87,14 @@ impl Manifest {
         number: u64,
     ) -> std::result::Result<u64, LogError> {
         let next = Self::create(vfs, dir, number, self.store, self.set.clone())
-            .map_err(LogError::Refused)?;
-        set_current(vfs, dir, number)?;
+            .map_err(LogError::Refused)
+            .and_then(|next| set_current(vfs, dir, number).map(|()| next))
+            .inspect_err(|error| {
+                if let LogError::Refused(_) = error {
+                    // Nothing names it. Left behind by a failure, it goes at the next open.
+                    let _ = vfs.remove(&FileName::Manifest(number).path(dir), FileKind::Manifest);
+                }
+            })?;
         let old = self.number();
         *self = next;
         Ok(old)

@@ -1,13 +1,11 @@
 //! Filters that cannot be read, and how a store comes to sound ones again.
 
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use criba::vfs::{FileKind, Operation};
+use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
 use criba::{Error, FilterInfo};
 
-use crate::common::{HookVfs, files_with};
+use crate::common::files_with;
 use crate::store::{KEYS, Store, filter_block, key, options, policies};
 
 /// What follows the filter is then missing, too, and without an index there is no table.
@@ -35,18 +33,11 @@ fn a_filter_that_cannot_be_read_costs_reads_and_no_more() {
     for policy in policies() {
         let store = Store::new(policy);
         // Opening reads two pieces of each table: its tail, then its filter.
-        let reads = Arc::new(AtomicU64::new(0));
-        let hook = Arc::clone(&reads);
-        let vfs = HookVfs::new(move |kind, operation| {
-            if (kind, operation) == (FileKind::Table, Operation::Read)
-                && hook.fetch_add(1, Ordering::SeqCst) == 1
-            {
-                return Err(io::Error::other("a bad sector"));
-            }
-            Ok(())
-        });
-        let db = options(policy).vfs(vfs).open(&store.dir).unwrap();
-        let bad = |filter: &FilterInfo| matches!(filter, FilterInfo::Degraded { reason } if reason.contains("bad sector"));
+        let vfs = FaultVfs::new(Arc::new(RealVfs));
+        let rule = FaultRule::new(Fault::Io).kinds([FileKind::Table]);
+        vfs.add(rule.operations([Operation::Read]).skip(1));
+        let db = options(policy).vfs(Arc::new(vfs)).open(&store.dir).unwrap();
+        let bad = |filter: &FilterInfo| matches!(filter, FilterInfo::Degraded { reason } if reason.contains("output error"));
         assert_eq!(db.tables().iter().filter(|table| bad(&table.filter)).count(), 1);
         for number in 0..KEYS {
             assert!(db.get(key(0, number)).unwrap().is_some());
