@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::fixture::{FIXTURE, Kind};
 use crate::judge::{Case, Outcome};
-use crate::sweep::{Tally, all, sweep, sweep_all};
+use crate::sweep::{Tally, all, sweep, sweep_all, told};
 
 /// Where the parts of a table end: data blocks, padding, filter block, and the rest.
 fn parts(table: &[u8]) -> [usize; 3] {
@@ -65,6 +65,14 @@ fn flip(kind: Kind) -> BTreeMap<String, Tally> {
         let expect = |number, outcome| expected(kind, bytes, bit(number).0, outcome);
         tallies.insert(name.clone(), sweep(&title, bits() * bytes.len(), case, expect));
     }
+    let names = FIXTURE.of_kind(kind);
+    let bytes: usize = names.iter().map(|name| FIXTURE.file(name).len()).sum();
+    let mut sum = Tally::new();
+    for (&outcome, &count) in tallies.values().flatten() {
+        *sum.entry(outcome).or_default() += count;
+    }
+    let flips = bits() * bytes;
+    println!("{kind:?}: {} files, {bytes} bytes, {flips} flips: {}", names.len(), told(&sum));
     tallies
 }
 

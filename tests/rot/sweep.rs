@@ -61,7 +61,8 @@ pub(crate) fn sweep_all(
     sweep(title, cases.len(), |n| cases[n].clone(), |n, outcome| expect(&cases[n], outcome))
 }
 
-fn told(tally: &Tally) -> String {
+/// A tally in words.
+pub(crate) fn told(tally: &Tally) -> String {
     let counts: Vec<_> =
         tally.iter().map(|(outcome, count)| format!("{count} {}", outcome.told())).collect();
     counts.join(", ")
