@@ -2,6 +2,8 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
+use std::fmt;
+
 use crate::codec::{Fields, PutFields};
 use crate::error::{Error, Result};
 use crate::key::{self, EntryKind, EntryRef, Seq};
@@ -22,12 +24,22 @@ const MAX_BATCH_BYTES: u64 = u32::MAX as u64;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Batch {
     /// The changes as the log keeps them; see format.md, "Batch".
     ops: Vec<u8>,
     count: u64,
     refused: Option<Error>,
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("changes", &self.count)
+            .field("bytes", &self.ops.len())
+            .field("refused", &self.refused)
+            .finish()
+    }
 }
 
 impl Batch {

@@ -33,6 +33,71 @@ pub enum Event {
         /// Its filter from now on.
         filter: FilterInfo,
     },
+    /// A table's keys are being read, to write another filter beside it.
+    #[non_exhaustive]
+    FilterRebuildStarted {
+        /// The table's id.
+        table: u64,
+    },
+    /// A memtable is being written to a table.
+    #[non_exhaustive]
+    FlushStarted {},
+    /// That came to its end.
+    #[non_exhaustive]
+    FlushEnded {
+        /// The ids of the new tables; none, if all was deleted again, or on an error.
+        tables: Vec<u64>,
+        /// Why the memtable stays, to be flushed again later.
+        error: Option<String>,
+    },
+    /// Tables are being merged, or moved a level down.
+    #[non_exhaustive]
+    CompactionStarted {
+        /// The tables' ids.
+        tables: Vec<u64>,
+        /// The level that the outcome goes to.
+        output_level: usize,
+    },
+    /// That came to its end.
+    #[non_exhaustive]
+    CompactionEnded {
+        /// The ids of the tables that came of it, those that were moved included; none on an error.
+        tables: Vec<u64>,
+        /// The level that they are on.
+        output_level: usize,
+        /// Why the tables that were to be merged stay.
+        error: Option<String>,
+    },
+}
+
+impl fmt::Display for Event {
+    /// One line, for a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FilterDegraded { table, path, offset, reason } => {
+                let path = path.display();
+                write!(f, "table {table}: degraded filter in {path} at offset {offset}: {reason}")
+            }
+            Self::FilterRebuilt { table, filter } => {
+                write!(f, "table {table}: another filter: {filter}")
+            }
+            Self::FilterRebuildStarted { table } => {
+                write!(f, "table {table}: another filter is being made")
+            }
+            Self::FlushStarted {} => f.write_str("flush: began"),
+            Self::FlushEnded { error: Some(error), .. } => write!(f, "flush: failed: {error}"),
+            Self::FlushEnded { tables, .. } => write!(f, "flush: ended, tables {tables:?}"),
+            Self::CompactionStarted { tables, output_level } => {
+                write!(f, "compaction to L{output_level}: began, tables {tables:?}")
+            }
+            Self::CompactionEnded { output_level, error: Some(error), .. } => {
+                write!(f, "compaction to L{output_level}: failed: {error}")
+            }
+            Self::CompactionEnded { tables, output_level, .. } => {
+                write!(f, "compaction to L{output_level}: ended, tables {tables:?}")
+            }
+        }
+    }
 }
 
 /// Who is told.

@@ -1,12 +1,15 @@
 //! One table file looked at on its own, without its store.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::filter::{FilterKind, Geometry, HashKey, KeyHash, LookupHash, StoredFilter};
+use crate::filter::{
+    FilterKind, Geometry, HashKey, KeyHash, LookupHash, PrefixExtractor, StoredFilter,
+};
 use crate::iter::{Cursor, Direction};
 use crate::key::EntryKind;
 use crate::ledger::Verdict;
@@ -39,6 +42,9 @@ pub enum FilterInfo {
         predicted_rate: f64,
         /// The distinct prefixes that it knows beside the keys.
         prefixes: u64,
+        /// What a prefix is for it; `None` if it knows none, or those of a rule unknown to this
+        /// version.
+        extractor: Option<PrefixExtractor>,
         /// The filter in the file. A budget for filters may leave in memory the first columns only
         /// of a ribbon; then the shape, the bytes and the rate above are those of what is resident,
         /// and these are larger, and lower. Otherwise they are the same.
@@ -102,6 +108,26 @@ impl FilterInfo {
     }
 }
 
+impl fmt::Display for FilterInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Active { kind, hash, bytes, predicted_rate, .. } => {
+                write!(f, "{kind}, over {hash}, {bytes} bytes, a rate of {predicted_rate:.2e}")
+            }
+            Self::NotResident { kind, hash, stored } => {
+                let FilterShape { bytes, predicted_rate, .. } = stored;
+                write!(
+                    f,
+                    "{kind}, over {hash}, {bytes} bytes, a rate of {predicted_rate:.2e}, not "
+                )?;
+                f.write_str("in memory")
+            }
+            Self::Degraded { reason } => write!(f, "degraded: {reason}"),
+        }
+    }
+}
+
 impl From<&TableFilter> for FilterInfo {
     fn from(TableFilter { meta, state, .. }: &TableFilter) -> Self {
         match state {
@@ -114,6 +140,7 @@ impl From<&TableFilter> for FilterInfo {
                 bytes: filter.bytes(),
                 predicted_rate: filter.predicted_rate(),
                 prefixes: filter.prefixes(),
+                extractor: filter.extractor(),
                 stored: filter.stored().into(),
                 damaged: filter.damage().map(str::to_owned),
             },

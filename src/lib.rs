@@ -97,6 +97,7 @@ pub use db::{
 };
 pub use error::{Error, Result};
 pub use event::Event;
+#[doc(inline)] // or the front page would list names without a word
 pub use filter::{Allocation, FilterKind, FilterPolicy, Geometry, KeyHash, PrefixExtractor};
 pub use inspect::{FilterInfo, FilterShape, IndexEntry, TableEntry, TableFile, TableProperties};
 pub use key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};

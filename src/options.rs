@@ -130,9 +130,10 @@ impl Options {
         self
     }
 
-    /// Has a callback told of events, on the thread on which each happens: at opening, on the one
-    /// that opens the store. No lock is held meanwhile. It should be quick, and must not panic.
-    /// Default: nobody is told.
+    /// Has a callback told of [events](Event), on the thread on which each happens: at opening, on the one
+    /// that opens the store. Readers and writers are not held up meanwhile, but the work that it tells
+    /// of is: it should be quick, must not panic, and must not write to the store, flush, compact or
+    /// close it. Default: nobody is told.
     pub fn on_event(mut self, callback: Arc<dyn Fn(&Event) + Send + Sync>) -> Self {
         self.listener = Listener(Some(callback));
         self

@@ -164,8 +164,10 @@ fn bits_follow_the_lookups() {
     }
 }
 
-/// What was replaced once stays, while lookups go on as they did, although a filter whose hashes fell
-/// badly takes other bits than were asked for: MurmurHash2 has no other salt to try.
+/// While lookups go on as they did, the first of them have most filters replaced, and all later ones
+/// together few: counts still sway the shares a little. Without a lookup none is replaced again, although
+/// a filter whose hashes fell badly takes other bits than were asked for: MurmurHash2 has no other salt
+/// to try.
 #[test]
 fn replaced_filters_come_to_rest() {
     let parent = tempfile::tempdir().unwrap();
@@ -187,8 +189,8 @@ fn replaced_filters_come_to_rest() {
             rounds.push(after - before);
         }
         println!("{kind}: of {tables} filters were replaced, round by round: {rounds:?}");
-        assert!(rounds[0] > tables / 4, "{kind}: {rounds:?}");
-        assert!(rounds[1..].iter().sum::<u64>() < tables, "{kind}: {rounds:?}");
+        assert!(rounds[0] > tables / 2, "{kind}: {rounds:?}");
+        assert!(rounds[1..].iter().sum::<u64>() < tables / 2, "{kind}: {rounds:?}");
     }
 }
 

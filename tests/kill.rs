@@ -5,20 +5,25 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
-use criba::{Batch, Db, Durability, Options};
+use criba::{Batch, Db, Durability, Event, Options};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const CHILD_DIR: &str = "CRIBA_TEST_KILL_DIR";
-const ROUNDS: u64 = 30;
+const CHILD_THREADS: &str = "CRIBA_TEST_KILL_THREADS";
+const SEED: u64 = 9;
+const SIGKILL: i32 = 9;
 /// A write takes back what the write this many before it put.
 const KEPT: u64 = 200;
 
-fn options(round: u64) -> Options {
+fn options(background_threads: usize) -> Options {
     common::options()
-        .background_threads((round % 3) as usize)
+        .background_threads(background_threads)
         .memtable_bytes(8 << 10)
         .table_bytes(16 << 10)
         .level_base_bytes(2 << 10)
@@ -47,15 +52,26 @@ fn count(db: &Db) -> u64 {
     db.get("count").unwrap().map_or(0, |value| u64::from_be_bytes(value[..].try_into().unwrap()))
 }
 
-/// Not a test of its own: the process to be killed. Acknowledges each write on a line.
+/// Puts a line into the pipe in one piece.
+fn say(line: &str) {
+    std::io::stdout().lock().write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+/// Not a test of its own: the process to be killed. Acknowledges each write on a line, and says when a
+/// flush has ended, and when a compaction begins and ends.
 #[test]
 #[ignore = "run by the test that kills it"]
 fn a_writing_process() {
     let dir = std::env::var_os(CHILD_DIR).expect("run by the test that kills it");
-    let round: u64 = std::env::var("CRIBA_TEST_KILL_ROUND").unwrap().parse().unwrap();
-    let db = options(round).open(dir).unwrap();
-    let mut out = std::io::stdout();
-    writeln!(out).unwrap();
+    let threads = std::env::var(CHILD_THREADS).unwrap().parse().unwrap();
+    let tell = |event: &Event| match event {
+        Event::FlushEnded { .. } => say("flushed"),
+        Event::CompactionStarted { .. } => say("compacting"),
+        Event::CompactionEnded { .. } => say("compacted"),
+        _ => {}
+    };
+    let db = options(threads).on_event(Arc::new(tell)).open(dir).unwrap();
+    say("");
     for number in count(&db) + 1.. {
         let mut batch = Batch::new();
         for (key, value) in changes(number) {
@@ -67,49 +83,84 @@ fn a_writing_process() {
         let durability =
             if number.is_multiple_of(64) { Durability::Synced } else { Durability::Buffered };
         db.write_with(batch, durability).unwrap();
-        writeln!(out, "ack {number}").unwrap();
-        out.flush().unwrap();
+        say(&format!("ack {number}"));
     }
 }
 
-#[test]
-fn a_killed_process_loses_nothing_that_it_acknowledged() {
-    let seed = 9;
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let parent = tempfile::tempdir().unwrap();
-    let dir = parent.path().join("store");
-    let (mut model, mut modelled) = (BTreeMap::new(), 0_u64);
-    let (mut beyond, mut in_flush) = (0, 0);
-    for round in 0..ROUNDS {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_writing_process", "--ignored", "--nocapture"])
-            .env(CHILD_DIR, &dir)
-            .env("CRIBA_TEST_KILL_ROUND", round.to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let enough = rng.random_range(1..800);
-        let mut acknowledged = modelled;
-        let mut seen = 0;
-        // When enough is written the process dies; what it had said before still comes.
-        while let Some(Ok(line)) = lines.next() {
-            if let Some(number) = line.strip_prefix("ack ") {
-                // The last line may be cut short; no whole one is, since it ends with its newline.
-                acknowledged = acknowledged.max(number.parse().unwrap());
-                seen += 1;
-                if seen == enough {
-                    child.kill().unwrap();
+/// What a process had said when it was killed.
+#[derive(Debug, Default)]
+struct Said {
+    /// The newest write that it acknowledged.
+    acknowledged: u64,
+    acknowledgements: u64,
+    since_flush: u64,
+    compactions_under_way: u64,
+}
+
+/// Has a process write, and kills it after so many acknowledgements; or, if asked to, when next it says
+/// that a compaction has begun. `None` if the signal is not what ended it.
+fn killed(dir: &Path, threads: usize, enough: u64, compacting: bool) -> Option<Said> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_writing_process", "--ignored", "--nocapture"])
+        .env(CHILD_DIR, dir)
+        .env(CHILD_THREADS, threads.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = Said::default();
+    // What it had said before it was killed still comes.
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        match line.as_str() {
+            "flushed" => said.since_flush = 0,
+            "compacting" => said.compactions_under_way += 1,
+            "compacted" => said.compactions_under_way -= 1,
+            line => {
+                if let Some(number) = line.strip_prefix("ack ") {
+                    said.acknowledged = number.parse().unwrap();
+                    said.acknowledgements += 1;
+                    said.since_flush += 1;
                 }
             }
         }
-        assert!(!child.wait().unwrap().success());
-        assert!(seen >= enough, "the process ended by itself");
-        in_flush += u64::from(common::files_with(&dir, "log").len() > 1);
+        let now = if compacting { line == "compacting" } else { line.starts_with("ack ") };
+        if now && said.acknowledgements >= enough {
+            child.kill().unwrap();
+        }
+    }
+    let status = child.wait().unwrap();
+    (status.signal() == Some(SIGKILL)).then_some(said)
+}
 
-        let db = options(round).open(&dir).unwrap();
-        let written = count(&db);
+/// A cycle counts if the signal ended the process and writes were acknowledged since the last flush.
+#[test]
+fn a_killed_process_loses_nothing_that_it_acknowledged() {
+    // KILL_CYCLES=2000 for a long run.
+    let cycles: u64 = std::env::var("KILL_CYCLES").map_or(200, |n| n.parse().unwrap());
+    let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let (mut model, mut modelled) = (BTreeMap::new(), 0_u64);
+    let (mut counted, mut while_compacting, mut others, mut beyond) = (0, 0, 0, 0);
+    for round in 0.. {
+        if counted >= cycles && 3 * while_compacting >= cycles {
+            break;
+        }
+        assert!(round < 3 * cycles, "{counted} cycles, {while_compacting} while compacting");
+        let compacting = round % 2 == 0;
+        let threads = if compacting { rng.random_range(1..3) } else { rng.random_range(0..3) };
+        let said = killed(&dir, threads, rng.random_range(1..400), compacting);
+        let said = said.expect("nothing else ends the process");
+        if said.since_flush > 0 {
+            counted += 1;
+            while_compacting += u64::from(said.compactions_under_way > 0);
+        } else {
+            others += 1;
+        }
+
+        let db = options(threads).open(&dir).unwrap();
+        let (written, acknowledged) = (count(&db), said.acknowledged.max(modelled));
         // One write may have been under way, done but not acknowledged.
         assert!((acknowledged..=acknowledged + 1).contains(&written), "{acknowledged} {written}");
         beyond += written - acknowledged;
@@ -134,7 +185,7 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
         }
     }
     println!(
-        "seed {seed}: {ROUNDS} processes killed, {modelled} writes, {beyond} done but not yet \
-         acknowledged, {in_flush} with a memtable waiting to be flushed"
+        "kill cycles: {counted}, {while_compacting} of them while compacting; {others} more right \
+         after a flush, seed {SEED}; {modelled} writes, {beyond} done but not yet acknowledged"
     );
 }

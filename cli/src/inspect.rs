@@ -70,7 +70,17 @@ fn print_filter(table: &TableFile, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "\nfilter")?;
     match table.filter() {
         FilterInfo::None => writeln!(out, "  none is wanted")?,
-        FilterInfo::Active { kind, hash, generation, geometry, bytes, predicted_rate, .. } => {
+        FilterInfo::Active {
+            kind,
+            hash,
+            generation,
+            geometry,
+            bytes,
+            predicted_rate,
+            prefixes,
+            extractor,
+            ..
+        } => {
             let (id, keys) = (table.properties().id, table.properties().keys);
             let place = match generation {
                 0 => "in the table".to_owned(),
@@ -84,6 +94,7 @@ fn print_filter(table: &TableFile, out: &mut dyn Write) -> Result<()> {
             let per_key = text::ratio(bytes as f64 * 8.0, keys).unwrap_or(0.0);
             for (name, value) in [
                 ("kind", format!("{kind}, over {hash}")),
+                ("prefixes", text::prefixes(prefixes, extractor)),
                 ("place", place),
                 (m, format!("{}, {m_per_key:.2} a key", thousands(geometry.m))),
                 (k, geometry.k.to_string()),
@@ -99,8 +110,7 @@ fn print_filter(table: &TableFile, out: &mut dyn Write) -> Result<()> {
                 writeln!(out, "  {name:<17} {value}")?;
             }
         }
-        FilterInfo::Degraded { reason } => writeln!(out, "  degraded: {reason}")?,
-        other => writeln!(out, "  {other:?}")?,
+        other => writeln!(out, "  {other}")?,
     }
     Ok(())
 }

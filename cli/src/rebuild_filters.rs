@@ -13,8 +13,8 @@ use crate::{Answer, progress, store};
 /// Build new filters beside the tables of a store, without rewriting its data
 ///
 /// Tables that have the filter asked for already are left alone, so a run that was cut short is gone
-/// on with by another. Degraded filters are mended. What other commands write later has the default
-/// filters.
+/// on with by another. Degraded filters are mended. Prefixes stay those of the newest table. What other
+/// commands write later has the default filters.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory

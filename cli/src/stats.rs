@@ -1,5 +1,6 @@
 //! `criba stats`: what a store holds, and what opening it found.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -14,10 +15,17 @@ use crate::{Answer, store};
 pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
+    /// A budget for filters in memory, to see what it would leave of them [default: none, all are in
+    /// memory]
+    #[arg(long, value_name = "BYTES")]
+    filter_memory: Option<u64>,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let db = store::to_read(&args.dir)?;
+    if args.filter_memory.is_some() {
+        db.set_filter_memory(args.filter_memory)?;
+    }
     let tables = db.tables();
     writeln!(
         out,
@@ -40,8 +48,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     print_row("total", &tables.iter().collect::<Vec<_>>(), out)?;
     writeln!(
         out,
-        "A key counts in each table that holds it. Bits per key include the filters' headers."
+        "A key counts in each table that holds it. Bits per key include the filters' headers. A table \
+         without\na filter in memory passes every absent key."
     )?;
+    writeln!(out)?;
+    print_prefixes(&tables, out)?;
+    print_resident(&tables, out)?;
     print_degraded(&tables, out)?;
     print_recovery(db.recovery(), out)?;
     Ok(Answer::Yes)
@@ -51,7 +63,6 @@ fn print_row(name: &str, tables: &[&TableInfo], out: &mut dyn Write) -> Result<(
     let sum = |of: fn(&TableInfo) -> u64| tables.iter().map(|table| of(table)).sum::<u64>();
     let keys = sum(|table| table.keys);
     let filter_bytes = sum(|table| table.filter.bytes() as u64);
-    // A table without a usable filter passes every absent key.
     let rate = |table: &TableInfo| match table.filter {
         FilterInfo::Active { predicted_rate, .. } => predicted_rate,
         _ => 1.0,
@@ -72,12 +83,66 @@ fn print_row(name: &str, tables: &[&TableInfo], out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
+fn print_prefixes(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
+    let mut of_extractor = BTreeMap::new();
+    for table in tables {
+        if let FilterInfo::Active { prefixes: prefixes @ 1.., extractor, .. } = table.filter {
+            let name = extractor.map_or("of an unknown rule".into(), |rule| rule.to_string());
+            let (filters, sum) = of_extractor.entry(name).or_insert((0, 0));
+            *filters += 1;
+            *sum += prefixes;
+        }
+    }
+    if of_extractor.is_empty() {
+        writeln!(out, "prefixes: none")?;
+    }
+    for (name, (filters, sum)) in of_extractor {
+        let (filters, sum) = (counted(filters, "filter"), thousands(sum));
+        writeln!(out, "prefixes: {sum} in {filters}, {name}")?;
+    }
+    Ok(())
+}
+
+/// The filters of which memory holds a part, or nothing.
+fn print_resident(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
+    let mut lines = Vec::new();
+    for table in tables {
+        let what = match &table.filter {
+            FilterInfo::Active { geometry, bytes, predicted_rate, stored, .. }
+                if *bytes < stored.bytes =>
+            {
+                format!(
+                    "{} of {} columns, {} of {}, an FPR of {} instead of {}",
+                    geometry.k,
+                    stored.geometry.k,
+                    thousands(*bytes as u64),
+                    counted(stored.bytes as u64, "byte"),
+                    percent(Some(*predicted_rate)),
+                    percent(Some(stored.predicted_rate)),
+                )
+            }
+            FilterInfo::NotResident { stored, .. } => format!(
+                "not resident, of {} and an FPR of {}",
+                counted(stored.bytes as u64, "byte"),
+                percent(Some(stored.predicted_rate))
+            ),
+            _ => continue,
+        };
+        lines.push(format!("  {:06}.sst on L{}: {what}", table.id, table.level));
+    }
+    writeln!(out, "filters in memory in part or not at all: {}", lines.len())?;
+    for line in lines {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
 fn print_degraded(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
     let degraded = tables.iter().filter_map(|table| match &table.filter {
         FilterInfo::Degraded { reason } => Some((table, reason)),
         _ => None,
     });
-    writeln!(out, "\ndegraded filters: {}", degraded.clone().count())?;
+    writeln!(out, "degraded filters: {}", degraded.clone().count())?;
     for (table, reason) in degraded {
         writeln!(out, "  {:06}.sst on L{}: {reason}", table.id, table.level)?;
     }

@@ -2,10 +2,26 @@
 
 use std::path::Path;
 
-use criba::{Db, Error, FilterPolicy, LostTail, Options};
+use criba::{Db, Error, FilterInfo, FilterPolicy, LostTail, Options, PrefixExtractor, TableFile};
 
 use crate::failure::{Failure, Result};
 use crate::{tell, text};
+
+/// What the prefixes are that the newest table's filter has. The store's own program chose them, and
+/// whatever these commands write is to have them, too.
+fn prefixes_of(dir: &Path) -> Option<PrefixExtractor> {
+    let names = std::fs::read_dir(dir).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut tables: Vec<_> =
+        names.filter(|path| path.extension().is_some_and(|ending| ending == "sst")).collect();
+    tables.sort_unstable();
+    // What cannot be looked at is the opening's to complain of.
+    let mut filters =
+        tables.iter().rev().filter_map(|path| Some(TableFile::open(path).ok()?.filter()));
+    filters.find_map(|filter| match filter {
+        FilterInfo::Active { extractor, .. } => Some(extractor),
+        _ => None,
+    })?
+}
 
 /// Opens an existing store to look at it: no compaction starts, so its tables stay as they are.
 pub(crate) fn to_read(dir: &Path) -> Result<Db> {
@@ -40,6 +56,10 @@ fn existing(dir: &Path, options: Options) -> Result<Db> {
 }
 
 fn open(dir: &Path, options: Options) -> Result<Db> {
+    let options = match prefixes_of(dir) {
+        Some(extractor) => options.prefix(extractor),
+        None => options,
+    };
     let db = options.open(dir)?;
     let recovery = db.recovery();
     for lost in recovery.lost_tail.iter().chain(&recovery.lost_edit) {

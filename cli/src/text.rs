@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
+use criba::PrefixExtractor;
+
 /// Printable ASCII as it is; every other byte, and the backslash, as `\xNN`. What comes out has no
 /// TAB and no newline, so a key and a value fit on a line with a TAB between.
 pub(crate) fn escaped(bytes: &[u8]) -> String {
@@ -72,6 +74,15 @@ pub(crate) fn percent(share: Option<f64>) -> String {
         Some(percent) if percent >= 10.0 || percent == 0.0 => format!("{percent:.1} %"),
         Some(percent) if percent >= 0.01 => format!("{percent:.3} %"),
         Some(percent) => format!("{percent:.1e} %"),
+    }
+}
+
+/// How many prefixes a filter knows, and what a prefix is for it.
+pub(crate) fn prefixes(number: u64, extractor: Option<PrefixExtractor>) -> String {
+    match (number, extractor) {
+        (0, None) => "none".to_owned(),
+        (_, None) => format!("{}, of a rule unknown to this version", thousands(number)),
+        (_, Some(extractor)) => format!("{}, {extractor}", thousands(number)),
     }
 }
 

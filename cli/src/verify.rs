@@ -12,8 +12,8 @@ use crate::{Answer, progress};
 
 /// Read a whole store and print everything that is wrong with it; the exit code is 1 if anything is
 ///
-/// Checks every checksum, every key against its table's filter, every table against the manifest,
-/// order and ranges, and the logs. Changes nothing. The store must not be open.
+/// Checks every checksum, every key and its prefix against its table's filter, every table against the
+/// manifest, order and ranges, and the logs. Changes nothing. The store must not be open.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
@@ -32,16 +32,21 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     for finding in &found.findings {
         writeln!(out, "{finding}")?;
     }
+    let keys = counted(found.asked_keys, "key");
+    let asked = match found.asked_prefixes {
+        0 => keys,
+        1 => keys + " and 1 prefix",
+        more => format!("{keys} and {} prefixes", thousands(more)),
+    };
     writeln!(
         out,
-        "{} with {}, {} and {}; {} asked for {}, {} denied; {} with {}",
+        "{} with {}, {} and {}; {} asked for {asked}, {} denied; {} with {}",
         counted(found.tables, "table"),
         counted(found.blocks, "block"),
         counted(found.keys, "key"),
         if found.entries == 1 { "1 entry".into() } else { thousands(found.entries) + " entries" },
         counted(found.filters, "filter"),
-        counted(found.asked_keys, "key"),
-        thousands(found.denied_keys),
+        thousands(found.denied_keys + found.denied_prefixes),
         counted(found.logs, "log"),
         counted(found.changes, "change"),
     )?;

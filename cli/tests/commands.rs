@@ -206,6 +206,72 @@ fn a_degraded_filter_is_told() {
     assert!(told.contains("\nfilter\n  degraded: "), "{told}");
 }
 
+/// No command says what a prefix is, and none takes away what the store's program has put into filters.
+#[test]
+fn prefixes_are_told_and_kept() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("store").display().to_string();
+    let options = criba::Options::new().prefix(criba::PrefixExtractor::until(b'/'));
+    let db = options.open(&store).expect("a new store");
+    for number in 0..30 {
+        db.put(format!("row{}/{number:02}", number / 3), "value").expect("a write");
+    }
+    db.flush().expect("a table");
+    db.close().expect("a sound end");
+    let newest = || tables(&store).pop().expect("a table").display().to_string();
+    let told = |prefixes: u64, filters: &str, keys: u64| {
+        let stats = run(&format!("stats {store}")).well();
+        let line = format!("\nprefixes: {prefixes} in {filters}, up to '/'\n");
+        assert!(stats.contains(&line), "{stats}");
+        let verified = run(&format!("verify {store}")).well();
+        let asked = format!("asked for {keys} keys and {prefixes} prefixes, 0 denied");
+        assert!(verified.contains(&asked), "{verified}");
+    };
+    told(10, "1 filter", 30);
+    let inspected = run(&format!("inspect {}", newest())).well();
+    assert!(inspected.contains("\n  prefixes          10, up to '/'\n"), "{inspected}");
+
+    run(&format!("put {store} row9/new value")).well();
+    run(&format!("get {store} row9/new")).well(); // replays the log of the put
+    told(11, "2 filters", 31);
+    run(&format!("rebuild-filters {store} --policy compact")).well();
+    told(11, "2 filters", 31);
+    run(&format!("compact {store}")).well();
+    told(10, "1 filter", 31);
+
+    let (_dir, plain) = self::store();
+    let stats = run(&format!("stats {plain}")).well();
+    assert!(stats.contains("\nprefixes: none\n"), "{stats}");
+    let table = tables(&plain).pop().expect("a table");
+    let inspected = run(&format!("inspect {}", table.display())).well();
+    assert!(inspected.contains("\n  prefixes          none\n"), "{inspected}");
+}
+
+#[test]
+fn stats_tells_what_a_budget_leaves_in_memory() {
+    let (dir, store) = store();
+    let lines: Vec<_> = (0..20_000).map(|i| format!("key{i:06}\tvalue\n")).collect();
+    let file = dir.path().join("lines");
+    fs::write(&file, lines.concat()).expect("a file");
+    run(&format!("load {store} {}", file.display())).well();
+    run(&format!("compact {store}")).well();
+    run(&format!("rebuild-filters {store} --policy compact")).well();
+    let stats = |options: &str| run(&format!("stats {store} {options}")).well();
+    let title = "filters in memory in part or not at all: ";
+    assert!(stats("").contains(&format!("\n{title}0\n")), "{}", stats(""));
+
+    let part = stats("--filter-memory 16384");
+    let (_, line) = part.split_once(&format!("{title}1\n")).expect("one filter");
+    let line = line.lines().next().expect("a line");
+    assert!(line.contains(".sst on L6: 5 of 8 columns, "), "{part}");
+    assert!(line.contains("an FPR of 3.") && line.contains(" % instead of 0."), "{part}");
+
+    let none = stats("--filter-memory 0");
+    assert!(none.contains(&format!("{title}1\n")), "{none}");
+    assert!(none.contains(".sst on L6: not resident, of 2"), "{none}");
+    assert!(none.contains("100.0 %\n"), "{none}");
+}
+
 #[test]
 fn rebuild_filters_leaves_the_tables_alone() {
     let (_dir, store) = store();
@@ -403,6 +469,9 @@ fn wrong_usage_is_2() {
         "scan",
         "readamp --n 0",
         "readamp --n x",
+        "readamp --n 1000000001",
+        "readamp --lookups 18446744073709551615",
+        "readamp --history 18446744073709551615",
         "readamp --fpr 0.1 --bits-per-key 10",
         "readamp --present f",
         "readamp --fpr 2",

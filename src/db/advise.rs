@@ -198,8 +198,13 @@ fn outcome(policy: &FilterPolicy, tables: &[Standing]) -> (u64, f64) {
 
 impl Advice {
     fn recommend(&self) -> String {
-        if self.estimates.is_empty() {
+        if self.tables == 0 {
             return "There are no tables yet, and so nothing to advise.".into();
+        }
+        if self.estimates.is_empty() {
+            return "These filters have more bits a key than can be asked for, as those of few keys do, \
+                    and there is nothing to advise."
+                .into();
         }
         let now = significant(self.reads_per_absent_lookup);
         if self.filter_bytes == 0
@@ -420,6 +425,11 @@ mod tests {
         let nothing = db.advise();
         assert_eq!(nothing.recommendation, "There are no tables yet, and so nothing to advise.");
         assert_eq!((nothing.tables, nothing.estimates.len()), (0, 0));
+        db.put("one", "key")?; // takes a cache line
+        db.flush()?;
+        let one = db.advise();
+        assert!(one.recommendation.contains("as those of few keys do"), "{one:?}");
+        assert_eq!((one.tables, one.estimates.len()), (1, 0));
 
         let classic = FilterPolicy::classic().with_bits_per_key(10.0);
         let db = store(&dir.path().join("store"), 20_000, classic)?;

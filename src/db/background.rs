@@ -8,11 +8,12 @@ use std::time::Duration;
 use super::core::{Core, Job, State};
 use crate::compaction::{Compaction, JobContext, everything, pick, run, write_tables};
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::filter::Recipe;
 use crate::iter::Direction;
 use crate::key::Seq;
 use crate::ledger::Activity;
-use crate::memtable::MemtableCursor;
+use crate::memtable::{Memtable, MemtableCursor};
 use crate::names::FileName;
 use crate::sync::{Ordering, spawn};
 use crate::table::{OpenTable, Properties};
@@ -140,12 +141,20 @@ impl Core {
             let next = view.sealed.iter().rev().nth(1).unwrap_or(&view.memtable);
             (Arc::clone(memtable), next.log())
         };
+        self.options.listener.tell(&Event::FlushStarted {});
+        let flushed = self.flush_memtable(&memtable, next_log);
+        let (tables, error) = outcome(&flushed);
+        self.options.listener.tell(&Event::FlushEnded { tables, error });
+        flushed.map(|_| true)
+    }
+
+    fn flush_memtable(&self, memtable: &Arc<Memtable>, next_log: u64) -> Result<Vec<u64>> {
         // Its log is not written to any more. Once its end is synced, a sync of a later log covers
         // everything before, and the log itself can go as soon as the table is there.
         self.close_earlier_logs()?;
         let snapshots = self.state.lock().snapshots.keys().copied().collect();
         let start = Bound::Unbounded;
-        let mut cursor = MemtableCursor::new(Arc::clone(&memtable), Direction::Forward, start);
+        let mut cursor = MemtableCursor::new(Arc::clone(memtable), Direction::Forward, start);
         let version = self.without_pinned(Arc::clone(&self.view.load().version));
         let shares = self.shares(&version);
         let filter_for = |table: &Properties| shares.for_flushed(table);
@@ -161,7 +170,7 @@ impl Core {
         let added: Vec<_> = tables.iter().map(|open| (0, open.clone())).collect();
         self.install(edit, &added, true).inspect_err(|error| discard(&tables, error))?;
         self.remove(FileName::Log(memtable.log()), FileKind::Wal);
-        Ok(true)
+        Ok(ids(&tables))
     }
 
     /// The compaction that is due, if any is.
@@ -190,6 +199,20 @@ impl Core {
         version: &Version,
         snapshots: Vec<Seq>,
     ) -> Result<()> {
+        let (tables, output_level) = (compaction.ids().collect(), compaction.output_level);
+        self.options.listener.tell(&Event::CompactionStarted { tables, output_level });
+        let merged = self.merge_tables(compaction, version, snapshots);
+        let (tables, error) = outcome(&merged);
+        self.options.listener.tell(&Event::CompactionEnded { tables, output_level, error });
+        merged.map(|_| ())
+    }
+
+    fn merge_tables(
+        &self,
+        compaction: &Compaction,
+        version: &Version,
+        snapshots: Vec<Seq>,
+    ) -> Result<Vec<u64>> {
         let tables: Vec<_> = if compaction.moves {
             compaction.inputs.iter().map(|(_, live)| live.open()).collect()
         } else {
@@ -214,12 +237,12 @@ impl Core {
                 let tables_moved = tables.len() as u64;
                 self.env.ledger.count(Activity { tables_moved, ..Activity::default() });
             }
-            return installed;
+            return installed.map(|()| ids(&tables));
         }
         installed.inspect_err(|error| discard(&tables, error))?;
         self.env.ledger.count(Activity { compactions: 1, ..Activity::default() });
         self.loads.lock().inherit(inherited);
-        Ok(())
+        Ok(ids(&tables))
     }
 
     /// Flushes every sealed memtable on this thread.
@@ -353,6 +376,18 @@ impl Drop for Running<'_> {
             state.exclusive = false;
         }
         self.core.changed.notify_all();
+    }
+}
+
+fn ids(tables: &[OpenTable]) -> Vec<u64> {
+    tables.iter().map(|open| open.table.id()).collect()
+}
+
+/// What a job came to, as events tell it.
+fn outcome(tables: &Result<Vec<u64>>) -> (Vec<u64>, Option<String>) {
+    match tables {
+        Ok(tables) => (tables.clone(), None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
     }
 }
 

@@ -74,7 +74,6 @@ pub(crate) struct State {
 ///
 /// Locks are taken in this order: `rebuilding`, `writer`, `flushing`, `closing`, `unclosed`, that of
 /// the memory for filters, `manifest`, `state`, `refits`, `loads`.
-#[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) options: Options,
     pub(crate) env: Arc<TableEnv>,

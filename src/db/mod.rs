@@ -23,6 +23,7 @@ mod snapshot;
 mod verify;
 mod write;
 
+use std::fmt;
 use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
@@ -50,11 +51,16 @@ use crate::value::Value;
 ///
 /// Every call but the writing ones reads a state that it fixes when it begins. The store is closed
 /// by [`close`](Self::close), or when its last handle is dropped.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Db(Arc<Handle>);
 
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Db").field(&self.0.0.env.dir).finish()
+    }
+}
+
 /// Closes the store when the last handle goes; background threads hold the [`Core`] alone.
-#[derive(Debug)]
 struct Handle(Arc<Core>);
 
 impl Drop for Handle {
@@ -221,8 +227,8 @@ impl Db {
     }
 
     /// The keys that start with `prefix`, with their values. With [`Options::prefix`] tables that hold
-    /// none of them are passed over, at the rate of their filters; so does a [`range`](Self::range)
-    /// whose keys all have one prefix.
+    /// none of them are passed over, but for the mistakes of their filters; a [`range`](Self::range)
+    /// whose keys all have one prefix passes over them, too.
     ///
     /// # Errors
     /// As [`range`](Self::range).
@@ -411,5 +417,45 @@ impl Options {
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
         self.check()?;
         Ok(Db(Arc::new(Handle(open::open(dir.as_ref(), self)?))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FilterKind, PrefixExtractor};
+
+    /// Programs derive `Debug` for what holds a store, and log what it tells them.
+    #[test]
+    fn what_programs_print_fits_on_a_line() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let events = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let log = Arc::clone(&events);
+        let db = Options::new()
+            .background_threads(0)
+            .prefix(PrefixExtractor::until(b'/'))
+            .on_event(Arc::new(move |event| log.lock().expect("a log").push(event.to_string())))
+            .open(dir.path())?;
+        let mut batch = Batch::new();
+        for number in 0..1000 {
+            batch.put(format!("row/{number}"), vec![7; 100]);
+        }
+        let mut printed = vec![format!("{batch:?}")];
+        db.write(batch)?;
+        db.flush()?;
+        db.rebuild_filters(&FilterPolicy::default().with_kind(FilterKind::Ribbon))?;
+        db.set_filter_memory(Some(0))?;
+        printed.push(db.tables()[0].filter.to_string());
+        db.compact()?;
+        let mut range = db.range("row/1".."row/2")?;
+        assert!(range.next().is_some());
+        printed.extend([format!("{db:?}"), format!("{:?}", db.snapshot()?), format!("{range:?}")]);
+        printed.append(&mut events.lock().expect("a log"));
+        println!("{}", printed.join("\n"));
+        assert!(printed.len() > 10, "{printed:#?}");
+        for line in printed {
+            assert!(line.len() < 200 && !line.contains('\n'), "{} bytes: {line}", line.len());
+        }
+        Ok(())
     }
 }

@@ -231,7 +231,7 @@ fn check_fit(
         return read_current(vfs, dir).map(|_| ());
     }
     if let Some(foreign) = &listing.foreign {
-        return not_a_store(format!("{} and no CURRENT", foreign.display()));
+        return not_a_store(format!("no CURRENT, but something else: {}", foreign.display()));
     }
     // A crash while the store was made leaves a log without records, and no table. With more than
     // that, the file that names the manifest has been lost.

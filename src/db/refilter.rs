@@ -175,6 +175,7 @@ impl Core {
     /// asked for every one of them.
     fn new_filter(&self, open: &OpenTable, recipe: &Recipe) -> Result<Arc<TableFilter>> {
         let table = Arc::clone(&open.table);
+        self.options.listener.tell(&Event::FilterRebuildStarted { table: table.id() });
         let hashes = table.key_hashes(recipe, self.options.prefix, &|| self.state.lock().stop)?;
         let meta = table.write_filter(recipe, &hashes, open.filter.meta.generation)?;
         let mut open = OpenTable { filter: Arc::new(table.load_filter(meta)), table };

@@ -1,5 +1,6 @@
 //! Scans: a range of keys, in either direction or both, as one moment sees them.
 
+use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
@@ -22,7 +23,6 @@ use crate::vfs::FileLock;
 ///
 /// Nothing is read before the first item is asked for. Each item is an error if its block cannot be
 /// read or is damaged; the iterator ends there.
-#[derive(Debug)]
 pub struct Range {
     view: Arc<View>,
     seq: Seq,
@@ -34,6 +34,16 @@ pub struct Range {
     ended: bool,
     #[expect(dead_code, reason = "held, not used: it keeps the directory locked")]
     lock: Arc<dyn FileLock>,
+}
+
+impl fmt::Debug for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let written = |bound: Bound<&Vec<u8>>| bound.map(|key| key.escape_ascii().to_string());
+        f.debug_struct("Range")
+            .field("from", &written(self.bounds.0.as_ref()))
+            .field("to", &written(self.bounds.1.as_ref()))
+            .finish_non_exhaustive()
+    }
 }
 
 impl Range {

@@ -1,5 +1,6 @@
 //! Snapshots.
 
+use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
@@ -13,11 +14,19 @@ use crate::vfs::FileLock;
 
 /// The store as it was at one moment. While it lives, compactions keep what it sees, and the
 /// directory stays locked, even when all handles are closed.
-#[derive(Debug)]
 pub struct Snapshot {
     core: Arc<Core>,
     seq: Seq,
     lock: Arc<dyn FileLock>,
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("of", &self.core.env.dir)
+            .field("seq", &self.seq)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Snapshot {

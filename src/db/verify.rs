@@ -54,12 +54,17 @@ pub struct Verification {
     pub entries: u64,
     /// Distinct user keys of each table, added up.
     pub keys: u64,
-    /// Filters that were sound, and asked for every key of their tables.
+    /// Filters that were sound, and asked for every key of their tables, and its prefix.
     pub filters: u64,
     /// Keys that were asked of a filter.
     pub asked_keys: u64,
     /// Keys that a table holds and its filter denies: lookups miss them. There is no worse finding.
     pub denied_keys: u64,
+    /// Distinct prefixes of keys that were asked of the filters that have prefixes
+    /// ([`Options::prefix`](crate::Options::prefix)).
+    pub asked_prefixes: u64,
+    /// Prefixes of keys that a table holds and its filter denies: scans miss those keys.
+    pub denied_prefixes: u64,
     /// Write-ahead logs read.
     pub logs: u64,
     /// Changes in these that are in no table yet.
@@ -102,18 +107,20 @@ impl Verification {
     }
 
     fn count(&mut self, checked: Checked) {
-        let Checked { blocks, entries, keys, asked, denied } = checked;
+        let Checked { blocks, entries, keys, of_keys, of_prefixes } = checked;
         self.blocks += blocks;
         self.entries += entries;
         self.keys += keys;
-        self.filters += u64::from(asked > 0);
-        self.asked_keys += asked;
-        self.denied_keys += denied;
+        self.filters += u64::from(of_keys.asked > 0);
+        self.asked_keys += of_keys.asked;
+        self.denied_keys += of_keys.denied;
+        self.asked_prefixes += of_prefixes.asked;
+        self.denied_prefixes += of_prefixes.denied;
     }
 }
 
-/// Verifies a store that nobody has open, and changes nothing: every checksum; every key against its
-/// table's filter; every table against the manifest, its index, its properties and its neighbours; the
+/// Verifies a store that nobody has open, and changes nothing: every checksum; every key, and every
+/// key's prefix where filters have prefixes, against its table's filter; every table against the manifest, its index, its properties and its neighbours; the
 /// logs. Goes on after what it finds, and reports all of it.
 ///
 /// Cost: every file is read once, a block at a time, with one table's index and filter in memory.
@@ -331,10 +338,30 @@ mod tests {
     use super::*;
     use crate::filter::FilterPolicy;
     use crate::table::OpenTable;
-    use crate::{FilterKind, Options};
+    use crate::{Db, FilterKind, Options, PrefixExtractor};
 
-    /// A filter that lies: sound in every respect, checksum and manifest included, but made without one
-    /// of the keys. Nothing but asking it for that key can tell.
+    /// Gives the one table of a store a filter that lies: sound in every respect, checksum and manifest
+    /// included, but made without one of its hashes. Nothing but asking it for that can tell. Returns
+    /// the filter's file.
+    fn install_lie(db: &Db, kind: FilterKind, left_out: usize) -> Result<String> {
+        let core = db.core()?;
+        let table = Arc::clone(&core.view.load().version.level(0)[0].table);
+        let recipe = FilterPolicy::bits_per_key(20.0).with_kind(kind).recipe().expect("one");
+        let mut hashes = table.key_hashes(&recipe, core.options.prefix, &|| false)?;
+        let right = hashes.replace(left_out, 7); // their number stays right
+        let meta = table.write_filter(&recipe, &hashes, 0)?;
+        let filter = Arc::new(table.load_filter(meta));
+        let lying = OpenTable { table: Arc::clone(&table), filter: Arc::clone(&filter) };
+        hashes.replace(left_out, right);
+        match lying.prove(&hashes) {
+            Err(Error::FilterLies { key, .. }) => assert_eq!(key, left_out as u64),
+            other => panic!("never to be installed: {other:?}"),
+        }
+        drop(lying);
+        assert!(core.install_filter(table.id(), &filter)?);
+        Ok(meta.file_of(table.id()).expect("a file").to_string())
+    }
+
     #[test]
     fn a_key_left_out_of_a_filter_is_found() -> Result<()> {
         for kind in FilterKind::ALL {
@@ -344,28 +371,13 @@ mod tests {
                 db.put(format!("key {number:03}"), "value")?;
             }
             db.flush()?;
-            let core = db.core()?;
-            let table = Arc::clone(&core.view.load().version.level(0)[0].table);
-            let recipe = FilterPolicy::bits_per_key(20.0).with_kind(kind).recipe().expect("one");
-            let mut hashes = table.key_hashes(&recipe, None, &|| false)?;
-            let right = hashes.replace(123, 7); // their number stays right
-            let meta = table.write_filter(&recipe, &hashes, 0)?;
-            let filter = Arc::new(table.load_filter(meta));
-            let lying = OpenTable { table: Arc::clone(&table), filter: Arc::clone(&filter) };
-            hashes.replace(123, right);
-            match lying.prove(&hashes) {
-                Err(Error::FilterLies { key, .. }) => assert_eq!(key, 123),
-                other => panic!("never to be installed: {other:?}"),
-            }
-            drop(lying);
-            assert!(core.install_filter(table.id(), &filter)?);
+            let name = install_lie(&db, kind, 123)?;
             assert_eq!(db.get("key 123")?, None, "this is what it would do");
-            let name = meta.file_of(table.id()).expect("a file").to_string();
-            drop((table, filter));
             db.close()?;
 
             let found = verify(dir.path())?;
             assert_eq!((found.asked_keys, found.denied_keys), (500, 1));
+            assert_eq!((found.asked_prefixes, found.denied_prefixes), (0, 0));
             let [finding] = &found.findings[..] else { panic!("{found:?}") };
             assert!(finding.path.ends_with(name), "{finding}");
             assert!(finding.what.contains("denies 1 of 500 keys"), "{finding}");
@@ -376,6 +388,40 @@ mod tests {
             assert!(db.get("key 123")?.is_some());
             db.close()?;
             assert!(verify(dir.path())?.is_sound());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_prefix_left_out_of_a_filter_is_found() -> Result<()> {
+        for kind in FilterKind::ALL {
+            let dir = tempfile::tempdir().expect("a directory");
+            let options = Options::new().background_threads(0).prefix(PrefixExtractor::until(b'/'));
+            let db = options.clone().open(dir.path())?;
+            for number in 0..500 {
+                db.put(format!("row {:03}/{}", number / 5, number % 5), "value")?;
+            }
+            db.put("no row", "value")?; // has no prefix, and is asked for as a key alone
+            db.flush()?;
+            let name = install_lie(&db, kind, 501 + 57)?;
+            assert_eq!(db.prefix("row 057/")?.count(), 0, "this is what it would do");
+            assert!(db.get("row 057/0")?.is_some());
+            db.close()?;
+
+            let found = verify(dir.path())?;
+            assert_eq!((found.asked_keys, found.denied_keys), (501, 0));
+            assert_eq!((found.asked_prefixes, found.denied_prefixes), (100, 1));
+            let [finding] = &found.findings[..] else { panic!("{found:?}") };
+            assert!(finding.path.ends_with(name), "{finding}");
+            assert!(finding.what.contains("denies 1 of 100 prefixes"), "{finding}");
+            assert!(finding.what.contains("row 057/"), "{finding}");
+
+            let db = options.open(dir.path())?;
+            db.rebuild_filters(&FilterPolicy::default())?;
+            assert_eq!(db.prefix("row 057/")?.count(), 5);
+            db.close()?;
+            let found = verify(dir.path())?;
+            assert!(found.is_sound() && found.asked_prefixes == 100, "{found:?}");
         }
         Ok(())
     }

@@ -55,10 +55,11 @@ impl KeyHashes {
         Self { keys, ..Self::new(hash, secret, None) }
     }
 
-    /// Puts the hash of another key in the place of one.
+    /// Puts another hash in the place of one; the keys' come first, then the prefixes'.
     #[cfg(test)]
-    pub(crate) fn replace(&mut self, key: usize, hash: u64) -> u64 {
-        std::mem::replace(&mut self.keys[key], hash)
+    pub(crate) fn replace(&mut self, number: usize, hash: u64) -> u64 {
+        let mut hashes = self.keys.iter_mut().chain(&mut self.prefixes);
+        std::mem::replace(hashes.nth(number).expect("so many"), hash)
     }
 
     /// Distinct keys.

@@ -201,12 +201,12 @@ impl FilterPolicy {
             }
             Amount::Rate(p) if p.is_finite() && lowest <= p && p < 1.0 => Ok(()),
             Amount::Rate(p) => Err(format!(
-                "the rate of a {} filter is at least {lowest:e} and less than 1; {p:e} is not",
+                "the rate of a {} filter is at least {lowest:e} and less than 1; {p:?} is not",
                 self.kind
             )),
             Amount::BitsPerKey(b) if b.is_finite() && b > 0.0 && b <= 64.0 => Ok(()),
             Amount::BitsPerKey(b) => {
-                Err(format!("bits per key lie between 0 and 64; {b} does not"))
+                Err(format!("bits per key lie between 0 and 64; {b:?} does not"))
             }
             Amount::Geometry(_) if self.kind != FilterKind::Bloom => {
                 Err(format!("m and k fixed make a bloom filter, not a {} one", self.kind))

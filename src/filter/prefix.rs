@@ -57,6 +57,16 @@ impl PrefixExtractor {
         }
     }
 
+    /// The extractor of this number; `None` for a rule that this criba does not know.
+    pub(super) fn with_id(id: u64) -> Option<Self> {
+        let extractor = match id & 0xff {
+            1 if id >> 8 > 0 => Self::fixed((id >> 8) as usize),
+            2 => Self::until((id >> 8) as u8),
+            _ => return None,
+        };
+        (extractor.id() == id).then_some(extractor)
+    }
+
     /// Says what is wrong with it.
     pub(crate) fn check(self, longest_key: usize) -> Result<(), String> {
         match self.0 {
@@ -108,7 +118,11 @@ mod tests {
         ];
         for (i, extractor) in all.iter().enumerate() {
             assert_ne!(extractor.id(), 0);
+            assert_eq!(PrefixExtractor::with_id(extractor.id()), Some(*extractor));
             assert!(all[..i].iter().all(|other| other.id() != extractor.id()));
+        }
+        for unknown in [0, 1, 3, 0x2f03, 0x1_0002] {
+            assert_eq!(PrefixExtractor::with_id(unknown), None);
         }
         assert_eq!(PrefixExtractor::fixed(3).id(), 0x301);
         assert!(PrefixExtractor::fixed(0).check(100).is_err());

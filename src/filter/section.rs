@@ -319,6 +319,12 @@ impl Filter {
         self.header.predicted_rate
     }
 
+    /// What the prefixes that it knows are; `None` if it knows none, or those of a rule that this
+    /// criba does not know.
+    pub(crate) fn extractor(&self) -> Option<PrefixExtractor> {
+        PrefixExtractor::with_id(self.header.extractor)
+    }
+
     /// The distinct prefixes that it knows beside the keys.
     pub(crate) fn prefixes(&self) -> u64 {
         self.header.prefixes

@@ -229,6 +229,7 @@ impl fmt::Display for Explanation {
         }
         let counts = self.counts();
         let found = match &self.value {
+            Some(value) if value.len() == 1 => "found, 1 byte".to_owned(),
             Some(value) => format!("found, {} bytes", value.len()),
             None => "absent".to_owned(),
         };

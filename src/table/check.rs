@@ -7,7 +7,7 @@ use super::filter::{FilterState, OpenTable};
 use super::format::{BlockType, Properties, TRAILER_BYTES, check_block};
 use super::reader::Table;
 use crate::error::{Error, Result};
-use crate::filter::LookupHash;
+use crate::filter::{Filter, LookupHash, PrefixHash};
 use crate::key::EntryKind;
 
 /// What a check of a table came to.
@@ -17,15 +17,48 @@ pub(crate) struct Checked {
     pub(crate) entries: u64,
     /// Distinct user keys.
     pub(crate) keys: u64,
-    /// Keys of these that were asked of the filter, and keys that it denied.
+    pub(crate) of_keys: Asked,
+    /// Their distinct prefixes, if the filter has prefixes.
+    pub(crate) of_prefixes: Asked,
+}
+
+/// What was asked of a filter, and how much of it was denied.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Asked {
     pub(crate) asked: u64,
     pub(crate) denied: u64,
+}
+
+/// The questions of one sort, and the first that was denied.
+#[derive(Default)]
+struct Questions {
+    counts: Asked,
+    first_denied: Option<Vec<u8>>,
+}
+
+impl Questions {
+    fn ask(&mut self, what: &[u8], passes: bool) {
+        self.counts.asked += 1;
+        if !passes {
+            self.counts.denied += 1;
+            self.first_denied.get_or_insert_with(|| what.to_vec());
+        }
+    }
+
+    /// What is wrong, if anything was denied.
+    fn finding(&self, nouns: &str) -> Option<String> {
+        let Asked { asked, denied } = self.counts;
+        self.first_denied.as_ref().map(|first| {
+            let first = first.escape_ascii().to_string();
+            format!("one that denies {denied} of {asked} {nouns}, first {first:?}")
+        })
+    }
 }
 
 impl OpenTable {
     /// Reads and checks everything in the table that opening it did not: each block with its checksum
     /// and its place, the order and number of entries and keys, the filter's own state, and the
-    /// filter's answer for each key. Tells `find` of all that is wrong.
+    /// filter's answer for each key and each key's prefix. Tells `find` of all that is wrong.
     pub(crate) fn check(&self, find: &mut dyn FnMut(Error)) -> Checked {
         let (path, offset) = self.filter_place();
         let filter = match &self.filter.state {
@@ -46,7 +79,9 @@ impl OpenTable {
         let secret = &self.table.env().secret;
         let mut checked = Checked::default();
         let mut seen = Properties::default();
-        let mut first_denied: Option<Vec<u8>> = None;
+        let (mut keys, mut prefixes) = (Questions::default(), Questions::default());
+        // Scans ask with the extractor of their store, and only if it is the filter's own.
+        let extractor = filter.and_then(Filter::extractor);
         let mut whole = true;
         for number in 0..self.table.index().len() {
             checked.blocks += 1;
@@ -65,16 +100,23 @@ impl OpenTable {
                 }
                 // No key has versions in two blocks: the index keeps the blocks apart.
                 if seen.entries == 0 || seen.largest != entry.key {
+                    if let Some(filter) = filter {
+                        let key = LookupHash::new(entry.key, secret);
+                        keys.ask(entry.key, filter.may_contain(&key));
+                    }
+                    if let (Some(filter), Some(extractor)) = (filter, extractor)
+                        && let Some(prefix) = extractor.prefix_of(entry.key)
+                        // Keys with one prefix are neighbours.
+                        && (prefixes.counts.asked == 0
+                            || extractor.prefix_of(&seen.largest) != Some(prefix))
+                    {
+                        let hash = PrefixHash::new(prefix, secret);
+                        let passes = filter.may_contain_prefix(extractor, &hash) != Some(false);
+                        prefixes.ask(prefix, passes);
+                    }
                     seen.keys += 1;
                     seen.largest.clear();
                     seen.largest.extend_from_slice(entry.key);
-                    if let Some(filter) = filter {
-                        checked.asked += 1;
-                        if !filter.may_contain(&LookupHash::new(entry.key, secret)) {
-                            checked.denied += 1;
-                            first_denied.get_or_insert_with(|| entry.key.to_vec());
-                        }
-                    }
                 }
                 seen.entries += 1;
                 seen.tombstones += u64::from(entry.kind == EntryKind::Delete);
@@ -86,14 +128,10 @@ impl OpenTable {
         }
         seen.data_blocks = checked.blocks;
         (checked.entries, checked.keys) = (seen.entries, seen.keys);
-        if let Some(key) = first_denied {
-            let found = format!(
-                "one that denies {} of {} keys, first {:?}",
-                checked.denied,
-                checked.asked,
-                key.escape_ascii().to_string()
-            );
-            find(Error::corrupt(&path, offset, "a filter of the keys of its table", found));
+        (checked.of_keys, checked.of_prefixes) = (keys.counts, prefixes.counts);
+        for found in [keys.finding("keys"), prefixes.finding("prefixes")].into_iter().flatten() {
+            let expected = "a filter of its table's keys, and of their prefixes if of any";
+            find(Error::corrupt(&path, offset, expected, found));
         }
         if whole && seen != *self.table.properties() {
             let expected = format!("what the properties say: {:?}", self.table.properties());

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::report::{Level, Report};
 use crate::Answer;
 use crate::failure::Result;
-use crate::text::{ratio, thousands};
+use crate::text::{counted, ratio, thousands};
 
 /// Filters whose sizes differ by no more than this part are of the same size.
 const SAME_SIZE: f64 = 0.02;
@@ -132,15 +132,15 @@ impl Comparison {
         if let Some(row) = self.rows.first() {
             writeln!(
                 out,
-                "\nThe same {} lookups of absent keys each time, over {} levels. A read for an absent \
-                 key is wasted.",
+                "\nThe same {} lookups of absent keys each time, over {}. A read for an absent key \
+                 is wasted.",
                 thousands(row.absent),
-                row.levels
+                counted(row.levels, "level")
             )?;
         }
         writeln!(out, "\nbits per key by level, headers included")?;
         for row in &self.rows {
-            write!(out, "  {:<24}", row.name)?;
+            write!(out, "  {:<26}", row.name)?;
             for (level, bits) in &row.level_bits {
                 let bits = bits.map_or("–".to_owned(), |bits| format!("{bits:.2}"));
                 write!(out, "  L{level} {bits:>6}")?;

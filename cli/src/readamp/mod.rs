@@ -28,6 +28,9 @@ use crate::failure::{Failure, Result};
 use crate::policy::PolicyArgs;
 use crate::{Answer, tell};
 
+/// Keys are made up in memory before the first of them is used; more would only run out of it.
+const MOST_KEYS: u64 = 1_000_000_000;
+
 /// Count the disk reads of lookups, with filters and without, and check the counts against the
 /// file layer's and the kernel's
 ///
@@ -37,10 +40,10 @@ use crate::{Answer, tell};
 #[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub struct Args {
     /// How many keys to make up and load
-    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["present", "absent"])]
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=MOST_KEYS), conflicts_with_all = ["present", "absent"])]
     n: u64,
     /// How many present keys to look up, and again how many absent ones [default: each key once]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MOST_KEYS))]
     lookups: Option<u64>,
     /// Fixes everything random; the same seed gives the same counts
     #[arg(long, default_value_t = 1)]
@@ -53,7 +56,12 @@ pub struct Args {
     compare: bool,
     /// Absent keys looked up after loading and before measuring, other ones than those measured:
     /// balanced filters follow what they meet
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = clap::value_parser!(u64).range(..=MOST_KEYS)
+    )]
     history: u64,
     /// The budget for filters in memory while lookups are measured; what avoids the fewest reads is
     /// left on disk [default: none, all filters are in memory]

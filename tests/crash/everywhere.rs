@@ -1,0 +1,201 @@
+//! A power failure after every operation, with everything that a disk may make of it.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::Instant;
+
+use criba::vfs::{SimDisk, Unit};
+use criba::{Durability, FilterPolicy};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::failures::{each_alone, ends, some};
+use crate::history::{Phase, Runner, Step};
+use crate::on_two_threads;
+use crate::oracle::{Case, fingerprint};
+
+pub(crate) const SEED: u64 = 0x0F0F_2026;
+
+/// How many random subsets of what is not synced are tried at each operation, of a workload's and of an
+/// opening's.
+const SUBSETS: usize = 6;
+const SUBSETS_OF_OPENING: usize = 2;
+
+/// Distinct disks, by what the failure interrupted.
+#[derive(Debug, Default)]
+struct Tally {
+    distinct: usize,
+    phases: BTreeMap<&'static str, usize>,
+    max_depth: usize,
+    moments: usize,
+}
+
+impl Tally {
+    /// Counts a disk that came back after failures at so many depths, the first while the engine was at
+    /// these.
+    fn count(&mut self, phases: &[Phase], depth: usize) {
+        self.distinct += 1;
+        self.max_depth = self.max_depth.max(depth);
+        let mut all = phases.to_vec();
+        if depth > 1 && !all.contains(&Phase::Recovery) {
+            all.push(Phase::Recovery);
+        }
+        for phase in all {
+            *self.phases.entry(name(phase)).or_default() += 1;
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.distinct += other.distinct;
+        self.moments += other.moments;
+        self.max_depth = self.max_depth.max(other.max_depth);
+        for (phase, count) in &other.phases {
+            *self.phases.entry(phase).or_default() += count;
+        }
+    }
+
+    fn of(&self, phase: Phase) -> usize {
+        self.phases.get(name(phase)).copied().unwrap_or(0)
+    }
+}
+
+fn name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Flush => "flush",
+        Phase::Compaction => "compaction",
+        Phase::Rebuild => "rebuild",
+        Phase::Recovery => "recovery",
+    }
+}
+
+/// A script of so many steps.
+pub(crate) fn script(rng: &mut ChaCha8Rng, steps: usize) -> Vec<Step> {
+    let policies = [FilterPolicy::compact(), FilterPolicy::classic(), FilterPolicy::none()];
+    let step = |number: usize| match rng.random_range(0..44) {
+        0 => Step::Flush,
+        1 => Step::Compact,
+        2 | 3 => Step::Sync,
+        4 => Step::Reopen,
+        5 => Step::Kill,
+        6 => Step::Snapshot,
+        7 | 8 => Step::Rebuild(policies[rng.random_range(0..3)]),
+        _ => {
+            let changes = if rng.random_ratio(1, 3) { rng.random_range(2..8) } else { 1 };
+            let synced = rng.random_ratio(1, 6);
+            let durability = if synced { Durability::Synced } else { Durability::Buffered };
+            Step::Write((0..changes).map(|_| change(rng, number)).collect(), durability)
+        }
+    };
+    (0..steps).map(step).collect()
+}
+
+fn change(rng: &mut ChaCha8Rng, number: usize) -> (Vec<u8>, Option<Vec<u8>>) {
+    let mut key = format!("key{:02}", rng.random_range(0..40)).into_bytes();
+    if rng.random_ratio(1, 80) {
+        key.resize(3000, b'-'); // makes the manifest long
+    }
+    if rng.random_ratio(1, 4) {
+        return (key, None);
+    }
+    let longest = if rng.random_ratio(1, 100) { 40_000 } else { 200 };
+    let mut value = vec![0; rng.random_range(0..longest)];
+    rng.fill_bytes(&mut value);
+    value.extend_from_slice(&number.to_le_bytes());
+    (key, Some(value))
+}
+
+/// The disks that a failure at this moment may leave: all that is not synced lost, or kept, or each
+/// sector, length and name alone lost; and some subsets.
+fn failures(disk: &SimDisk, rng: &mut ChaCha8Rng, subsets: usize) -> Vec<SimDisk> {
+    let mut disks = Vec::from(ends(disk));
+    for unit in [Unit::Sector, Unit::Page] {
+        disks.extend(each_alone(disk, unit));
+        let subsets = if disk.unsynced(unit).len() > 1 { subsets } else { 0 };
+        disks.extend((0..subsets).map(|_| some(disk, unit, rng)));
+    }
+    disks
+}
+
+/// Everything that may happen to one workload.
+fn crash_everywhere(seed: u64) -> Tally {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let steps = rng.random_range(50..=200);
+    let mut runner = Runner::new();
+    for step in script(&mut rng, steps) {
+        runner.step(&step);
+    }
+    let history = runner.finish();
+    let keys: BTreeSet<Vec<u8>> = history.states.iter().flat_map(|s| s.keys().cloned()).collect();
+    let (mut seen, mut tally) = (HashSet::new(), Tally::default());
+    tally.moments = history.moments.len();
+    for (number, moment) in history.moments.iter().enumerate() {
+        let phases: Vec<Phase> = history.phases(number).collect();
+        let place = format!(
+            "seed {seed:#x}, operation {number}, {:?} of {}",
+            moment.operation,
+            moment.path.display()
+        );
+        let failures = failures(&moment.disk, &mut rng, SUBSETS);
+        // What fails within an opening is tried for one of them, another one at each operation.
+        let deep = number % failures.len();
+        let mut next = failures;
+        for depth in 1..=3 {
+            let mut opening = Vec::new();
+            let middle = next.len() / 2;
+            for (i, disk) in next.into_iter().enumerate() {
+                if !seen.insert(fingerprint(&disk)) {
+                    continue;
+                }
+                let at = format!("{place}, depth {depth}, failure {i}");
+                let bounds = history.bounds(number);
+                let goes_on = match depth {
+                    1 => i == deep,
+                    2 => i == middle && number % 20 == 0,
+                    _ => false,
+                };
+                let case = Case { disk, history: &history, keys: &keys, bounds, at: &at };
+                let moments = case.check(goes_on);
+                if goes_on {
+                    opening = moments;
+                }
+                tally.count(&phases, depth);
+            }
+            next = opening.iter().flat_map(|m| failures_of_opening(&m.disk, &mut rng)).collect();
+        }
+    }
+    tally
+}
+
+fn failures_of_opening(disk: &SimDisk, rng: &mut ChaCha8Rng) -> Vec<SimDisk> {
+    let [all_lost, _] = ends(disk);
+    let subsets = (0..SUBSETS_OF_OPENING).map(|_| some(disk, Unit::Sector, rng));
+    std::iter::once(all_lost).chain(subsets).collect()
+}
+
+#[test]
+fn a_store_survives_a_power_failure_after_every_operation() {
+    // CRASH_WORKLOADS=500 for a long one.
+    let workloads = std::env::var("CRASH_WORKLOADS").map_or(14, |n| n.parse().unwrap());
+    let start = Instant::now();
+    let mut tally = Tally::default();
+    for workload in on_two_threads(workloads, |i| crash_everywhere(SEED + i as u64)) {
+        tally.add(&workload);
+    }
+    println!(
+        "{workloads} workloads, {} operations, {:.0} s",
+        tally.moments,
+        start.elapsed().as_secs_f64()
+    );
+    println!(
+        "crash states: {} distinct, flush {}, compaction {}, rebuild {}, recovery {}, max depth {}, \
+         seed {SEED:#x}, violations 0",
+        tally.distinct,
+        tally.of(Phase::Flush),
+        tally.of(Phase::Compaction),
+        tally.of(Phase::Rebuild),
+        tally.of(Phase::Recovery),
+        tally.max_depth
+    );
+    for phase in [Phase::Flush, Phase::Compaction, Phase::Rebuild, Phase::Recovery] {
+        assert!(20 * tally.of(phase) >= tally.distinct, "{phase:?}");
+    }
+}

@@ -1,0 +1,24 @@
+//! Power failures: after every operation that changes something the disk holds some of what was not
+//! synced, and the store must come back from it with a prefix of what was written.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod everywhere;
+mod failures;
+mod history;
+mod lying;
+mod oracle;
+mod small;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Does `count` pieces of work on two threads; gives what came of them in no particular order.
+fn on_two_threads<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let numbers = || std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+    let some = || numbers().take_while(|&i| i < count).map(&work).collect::<Vec<T>>();
+    std::thread::scope(|scope| {
+        let threads = [scope.spawn(some), scope.spawn(some)];
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    })
+}

@@ -1,0 +1,99 @@
+//! What must hold of a disk after a power failure, whatever is on it.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use criba::vfs::{Keep, Moment, SimDisk, SimVfs, Unit};
+use criba::{Batch, Db, Durability, FilterInfo, RecoveryReport};
+
+use crate::history::{Contents, DIR, History, options};
+
+/// A disk after a power failure, with what may be on it.
+pub(crate) struct Case<'a> {
+    pub(crate) disk: SimDisk,
+    pub(crate) history: &'a History,
+    /// Every key that was ever written.
+    pub(crate) keys: &'a BTreeSet<Vec<u8>>,
+    /// How many writes must be there, and how many may.
+    pub(crate) bounds: (usize, usize),
+    /// For the message of a failure.
+    pub(crate) at: &'a str,
+}
+
+/// A hash of the files' names and bytes.
+pub(crate) fn fingerprint(disk: &SimDisk) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (path, bytes) in disk.files() {
+        (path, bytes).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn open(vfs: &SimVfs, at: &str) -> Db {
+    let db = options().vfs(Arc::new(vfs.clone())).open(DIR);
+    let db = db.unwrap_or_else(|error| panic!("{at}: {error}"));
+    for table in db.tables() {
+        // What the manifest names was durable before, filters beside their tables included.
+        let degraded = matches!(table.filter, FilterInfo::Degraded { .. });
+        assert!(!degraded, "{at}: table {}: {:?}", table.id, table.filter);
+    }
+    db
+}
+
+fn contents(db: &Db) -> Contents {
+    let items = db.range::<&[u8]>(..).unwrap().map(|item| item.unwrap());
+    items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+/// The disk after another power failure, which takes all that is not synced.
+fn all_lost(vfs: &SimVfs) -> SimVfs {
+    SimVfs::on(vfs.disk().power_failure(Unit::Sector, |_| Keep::OLD))
+}
+
+impl Case<'_> {
+    /// Opens the disk, compares, writes, and opens it again. Gives the disks after each operation of the
+    /// first opening, if they are wanted; then it is also opened a second time without a write between.
+    ///
+    /// # Panics
+    /// If it does not hold what was there after some prefix of the history with everything in it that
+    /// was promised; or if it is not the same the second time; or if what is written then is lost.
+    pub(crate) fn check(self, thoroughly: bool) -> Vec<Moment> {
+        let Self { disk, history, keys, bounds: (promised, begun), at } = self;
+        let mut vfs = SimVfs::on(disk);
+        if thoroughly {
+            vfs = vfs.recording();
+        }
+        let mut db = open(&vfs, at);
+        let opening = vfs.take_moments();
+        let found = contents(&db);
+        let held = (promised..=begun).rev().find(|&held| history.states[held] == found);
+        assert!(
+            held.is_some(),
+            "{at}: {promised}..={begun} writes, not {:?}",
+            history.states.iter().position(|state| *state == found)
+        );
+        for key in keys {
+            let value = db.get(key).unwrap();
+            assert_eq!(value.as_deref(), found.get(key).map(Vec::as_slice), "{at}");
+        }
+
+        if thoroughly {
+            vfs = all_lost(&vfs); // with the store open: nothing is written by closing it
+            db = open(&vfs, at);
+            let RecoveryReport { changes, .. } = *db.recovery();
+            assert_eq!(changes, 0, "{at}: what was recovered is in tables");
+            assert!(contents(&db) == found, "{at}: not the same the second time");
+        }
+        let mut expected = found;
+        let mut batch = Batch::new();
+        for (key, value) in [("key00", "again"), ("later", "written")] {
+            batch.put(key, value);
+            expected.insert(key.into(), value.into());
+        }
+        db.write_with(batch, Durability::Synced).unwrap();
+        let db = open(&all_lost(&vfs), at);
+        assert!(contents(&db) == expected, "{at}: what was written afterwards");
+        opening
+    }
+}

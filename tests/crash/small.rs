@@ -1,0 +1,101 @@
+//! Every short workload, with a power failure after every operation of it, after the manner of CrashMonkey's
+//! ACE (Mohan et al., OSDI 2018): most bugs of this sort need few steps, but just these.
+
+use std::collections::{BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use criba::vfs::{SimDisk, Unit};
+use criba::{Durability, FilterPolicy};
+
+use crate::failures::{each_alone, ends};
+use crate::history::{History, Runner, Step};
+use crate::on_two_threads;
+use crate::oracle::{Case, fingerprint};
+
+/// The kinds of step. What is written tells by how many writes it came.
+const KINDS: usize = 10;
+
+fn step(kind: usize, number: usize) -> Step {
+    let a = || b"a".to_vec();
+    let value = || Some(vec![number as u8; 300]);
+    match kind {
+        0 => Step::Write(vec![(a(), value())], Durability::Buffered),
+        1 => Step::Write(vec![(a(), value())], Durability::Synced),
+        2 => Step::Write(vec![(a(), None)], Durability::Buffered),
+        3 => Step::Write(vec![(a(), value()), (b"b".to_vec(), value())], Durability::Buffered),
+        4 => Step::Sync,
+        5 => Step::Flush,
+        6 => Step::Compact,
+        7 => Step::Rebuild(FilterPolicy::compact().with_bits_per_key(12.0)),
+        8 => Step::Reopen,
+        _ => Step::Kill,
+    }
+}
+
+/// A disk together with what may be found on it.
+fn case_fingerprint(disk: &SimDisk, history: &History, bounds: (usize, usize)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (fingerprint(disk), &history.states[bounds.0..=bounds.1]).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Fails at each operation of the last step of a workload: its other steps are those of a shorter one.
+fn crash_in_last_step(kinds: &[usize], seen: &Mutex<HashSet<u64>>) -> (usize, usize) {
+    let mut runner = Runner::new();
+    let mut first = 0;
+    for (number, kind) in kinds.iter().enumerate() {
+        first = runner.moment_count();
+        runner.step(&step(*kind, number));
+    }
+    let end = runner.moment_count();
+    let history = runner.finish();
+    let keys: BTreeSet<Vec<u8>> = ["a", "b"].map(|key| key.as_bytes().to_vec()).into();
+    let mut disks = 0;
+    for number in first..end {
+        let moment = &history.moments[number];
+        let bounds = history.bounds(number);
+        let failures = ends(&moment.disk).into_iter().chain(each_alone(&moment.disk, Unit::Page));
+        for (i, disk) in failures.enumerate() {
+            if !seen.lock().unwrap().insert(case_fingerprint(&disk, &history, bounds)) {
+                continue;
+            }
+            let at = format!(
+                "steps {kinds:?}, operation {number}, {:?} of {}, failure {i}",
+                moment.operation,
+                moment.path.display()
+            );
+            Case { disk, history: &history, keys: &keys, bounds, at: &at }.check(i == 0);
+            disks += 1;
+        }
+    }
+    (end - first, disks)
+}
+
+#[test]
+fn every_short_workload_survives_a_power_failure_after_every_operation() {
+    // CRASH_STEPS=5 for all workloads of up to five steps.
+    let longest = std::env::var("CRASH_STEPS").map_or(4, |n| n.parse().unwrap());
+    let start = Instant::now();
+    let (mut workloads, mut operations, mut disks) = (0, 0, 0);
+    let seen = Mutex::default();
+    for length in 0..=longest {
+        let all = KINDS.pow(length);
+        let crashed = on_two_threads(all, |number| {
+            let kinds: Vec<usize> =
+                (0..length).map(|place| number / KINDS.pow(place) % KINDS).collect();
+            crash_in_last_step(&kinds, &seen)
+        });
+        for sums in crashed {
+            operations += sums.0;
+            disks += sums.1;
+        }
+        workloads += all;
+    }
+    println!(
+        "every workload of up to {longest} steps of {KINDS} kinds: {workloads} workloads, \
+         {operations} operations failed at, {disks} distinct disks, violations 0, {:.0} s",
+        start.elapsed().as_secs_f64()
+    );
+}
