@@ -22,7 +22,7 @@ use crate::iter::Direction;
 use crate::ledger::Ledger;
 use crate::memo::Mistakes;
 use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
-use crate::names::{FileName, MAX_FOUND_NUMBER};
+use crate::names::{FileName, too_far_ahead};
 use crate::options::Options;
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, Swap,
@@ -94,10 +94,6 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
     check_fit(vfs.as_ref(), dir, Some(&listing), &options)?;
 
     let highest = listing.numbers(|name| name.number()).max().unwrap_or(0);
-    if highest > MAX_FOUND_NUMBER {
-        let expected = format!("files with numbers up to {MAX_FOUND_NUMBER}");
-        return Err(Error::corrupt(dir, 0, expected, format!("one with number {highest}")));
-    }
     let next_file = AtomicU64::new(highest + 1);
     let (env, mut recovered) = recover(dir, &listing, &options, &next_file)?;
 
@@ -201,6 +197,7 @@ fn recover(
         })
     };
     let Some(number) = read_current(vfs.as_ref(), dir)? else {
+        check_numbers(dir, listing, 0)?;
         let (store, secret) = new_identity(options.seed)?;
         let recovered = Recovered {
             store,
@@ -212,6 +209,7 @@ fn recover(
         return Ok((env(store, secret), recovered));
     };
     let (set, store, lost_edit) = Manifest::read(vfs.as_ref(), dir, number)?;
+    check_numbers(dir, listing, set.next_file)?;
     let report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
     next_file.fetch_max(set.next_file, Ordering::Relaxed);
     let secret = set.hash_key.ok_or_else(|| {
@@ -223,6 +221,18 @@ fn recover(
     let mut recovered = Recovered { store, set, tables, replayed: Vec::new(), report };
     replay_logs(&env, listing, options, next_file, &mut recovered)?;
     Ok((env, recovered))
+}
+
+/// Refuses a directory with a number in it that a store that has counted so far never gave: it would
+/// leave none to go on with.
+fn check_numbers(dir: &Path, listing: &Listing, counted: u64) -> Result<()> {
+    match too_far_ahead(listing.ours.iter().copied(), counted) {
+        None => Ok(()),
+        Some((name, limit)) => {
+            let expected = format!("a number up to {limit}");
+            Err(Error::corrupt(&name.path(dir), 0, expected, "a greater one"))
+        }
+    }
 }
 
 /// Refuses a directory that holds something else, or a store that lost its beginning.

@@ -244,12 +244,17 @@ impl Block {
         let mut entries: Vec<DecodedEntry> = Vec::new();
         let mut current = Vec::new();
         let limit = self.bytes.len() * MAX_EXPANSION;
-        let mut at = 0;
+        let (mut at, mut restarts, mut next_restart) = (0, 0, Some(0));
         while at < self.entries_end {
             let entry = self.entry_at(at)?;
-            // Only the first entry has no key before it to share with.
-            if entries.is_empty() && entry.shared != 0 {
-                return damage(at, "a whole key in the first entry");
+            // The first entry is one of them.
+            if next_restart == Some(at) {
+                if entry.shared != 0 {
+                    return damage(at, "a whole key at a restart point");
+                }
+                restarts += 1;
+                next_restart =
+                    (restarts < self.restarts).then(|| self.restart(restarts)).transpose()?;
             }
             self.next_key(&mut current, &entry, at)?;
             let key = match entries.last() {
@@ -277,6 +282,12 @@ impl Block {
                 kind: entry.kind,
                 value: entry.value,
             });
+        }
+        if restarts < self.restarts {
+            return damage(
+                self.entries_end + 4 * restarts,
+                "a restart point at an entry, in order",
+            );
         }
         Ok(DecodedBlock { block: self, keys, entries })
     }
@@ -427,6 +438,32 @@ mod tests {
         forged.put_u32(1);
         let refused = decode(&forged).expect_err("out of proportion");
         assert_eq!(refused.expected, "keys in proportion to the block");
+    }
+
+    /// A lookup begins at restart points, and may not meet what contradicts them; a walk does.
+    #[test]
+    fn restart_points_that_are_none_are_found_by_a_walk() {
+        let sound = sample();
+        let (restarts, entries_end) = (sound.restarts, sound.entries_end);
+        assert_eq!(restarts, 3);
+        let restart = |number| sound.restart(number).expect("sound");
+        let [second, third] = [restart(1), restart(2)];
+        for (number, forged) in [
+            (1, second + 1),
+            (1, second - 1),
+            (1, 0),
+            (1, third),
+            (2, second),
+            (2, third + 8),
+            (2, entries_end - 1),
+            (2, entries_end),
+        ] {
+            let mut bytes = sound.bytes.to_vec();
+            let at = entries_end + 4 * number;
+            bytes[at..at + 4].copy_from_slice(&(forged as u32).to_le_bytes());
+            let block = Block::new(bytes.into()).expect("a first restart point");
+            assert!(block.decode().is_err(), "restart point {number} at {forged}");
+        }
     }
 
     /// A checksum keeps damaged blocks out, but forged ones may carry a right one.

@@ -55,10 +55,10 @@ impl Manifest {
         &self.set
     }
 
-    /// Records an edit, durably.
+    /// Records an edit, durably; one that makes a set that the next reader refuses, not at all.
     pub(crate) fn record(&mut self, edit: &Edit) -> std::result::Result<(), LogError> {
         let mut set = self.set.clone();
-        set.apply(edit).map_err(|found| {
+        set.apply(edit).and_then(|()| set.check()).map_err(|found| {
             LogError::Refused(Error::corrupt(
                 self.log.path(),
                 self.log.length(),

@@ -9,7 +9,6 @@ use super::frame::{
     BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Frame, FrameKind, HeaderError,
     LEAST_ROOM_BYTES, LogKind, decode_file_header, decode_frame,
 };
-use crate::codec::Fields;
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
 use crate::vfs::{Vfs, VfsFile};
@@ -153,9 +152,9 @@ impl LogReader {
                     Some((first_seq, offset, whole))
                 }
                 (FrameKind::End, None) => {
-                    return match Fields::new(&payload).u64() {
-                        Some(next) => Ok(Item::End { next }),
-                        None => damage("an end record without a log number".into(), None),
+                    return match payload.try_into() {
+                        Ok(next) => Ok(Item::End { next: u64::from_le_bytes(next) }),
+                        Err(_) => damage("an end record of other than a log number".into(), None),
                     };
                 }
                 (_, record) => return damage(format!("a {kind:?} frame out of order"), record),

@@ -2,31 +2,11 @@
 
 use std::sync::Arc;
 
+use criba::FilterInfo;
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
-use criba::{Error, FilterInfo};
 
 use crate::common::files_with;
 use crate::store::{KEYS, Store, filter_block, key, options, policies};
-
-/// What follows the filter is then missing, too, and without an index there is no table.
-#[test]
-fn a_table_cut_within_its_filter_is_refused() {
-    let mut cuts = 0;
-    for policy in policies() {
-        let store = Store::new(policy);
-        for length in filter_block(store.sound(0)) {
-            store.set(&[(&store.tables[0], &store.sound(0)[..length])]);
-            match options(policy).open(&store.dir) {
-                Err(Error::Corrupt { path, .. }) => assert_eq!(path, store.tables[0]),
-                other => panic!("cut to {length}: {other:?}"),
-            }
-            cuts += 1;
-        }
-        store.set(&[]);
-        store.check(&[], "whole again");
-    }
-    println!("{cuts} tables cut within their filters: all refused");
-}
 
 #[test]
 fn a_filter_that_cannot_be_read_costs_reads_and_no_more() {
