@@ -92,7 +92,7 @@ impl Core {
                         drop(self.changed.wait(state));
                     } else if idle {
                         let before = Arc::downgrade(&self.view.load().version);
-                        drop(self.changed.wait_timeout(state, QUIET));
+                        self.changed.wait_timeout(state, QUIET);
                         quiet =
                             std::ptr::eq(Arc::as_ptr(&self.view.load().version), before.as_ptr());
                     }
@@ -100,7 +100,7 @@ impl Core {
                 Err(error) => {
                     state.failing[job as usize] = Some(Arc::new(error));
                     self.changed.notify_all();
-                    drop(self.changed.wait_timeout(state, patience));
+                    self.changed.wait_timeout(state, patience);
                     patience = (patience * 2).min(RETRY.1);
                 }
             }

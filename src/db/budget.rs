@@ -5,13 +5,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::core::{Core, View};
 use crate::compaction::Compaction;
 use crate::event::Event;
 use crate::filter::{Choice, Claim, Portion, loss, ration};
-use crate::sync::sleep;
+use crate::sync::{Instant, sleep};
 use crate::table::{FilterState, TableFilter, resident_bytes};
 use crate::version::{LiveTable, Version};
 
