@@ -10,7 +10,13 @@
 //! of the memtable, the swap of the view and the caches are libraries of their own, and an operation of
 //! theirs is one step.
 
+mod batches;
 mod bursts;
+mod determinism;
+mod endings;
 mod explore;
+mod failing;
+mod filters;
 mod reads;
+mod snapshots;
 mod store;
