@@ -6,7 +6,7 @@ use criba_schedules::Durability::{Buffered, Synced};
 use criba_schedules::vfs::{Keep, SimVfs, Unit};
 use criba_schedules::{Db, Error, FilterPolicy, Result};
 use shuttle::rand::Rng;
-use shuttle::thread::scope;
+use shuttle::thread::{scope, yield_now};
 
 use crate::explore::{Seen, explore};
 use crate::failing::FailingVfs;
@@ -14,9 +14,14 @@ use crate::store::{batch, key, open, options, other_policy, version};
 
 const WRITERS: usize = 2;
 
-/// Calls until one of them fails, and gives that error.
+/// Calls until one of them fails, and gives that error. Lets others go on in between: a schedule might
+/// else stay with this thread for ever.
 fn until_it_fails(mut call: impl FnMut(u64) -> Result<()>) -> Error {
-    (1..).find_map(|time| call(time).err()).expect("the store ends some time")
+    let mut call = |time| {
+        yield_now();
+        call(time).err()
+    };
+    (1..).find_map(&mut call).expect("the store ends some time")
 }
 
 /// What callers do until the store ends, but for the writers.
