@@ -146,12 +146,15 @@ impl Core {
         let snapshots = self.state.lock().snapshots.keys().copied().collect();
         let start = Bound::Unbounded;
         let mut cursor = MemtableCursor::new(Arc::clone(&memtable), Direction::Forward, start);
-        let version = self.without_pinned(Arc::clone(&self.view.load().version));
-        let shares = self.shares(&version);
-        let filter_for = |table: &Properties| shares.for_flushed(table);
-        let tables = self.with_job_context(snapshots, u64::MAX, &filter_for, |context| {
-            write_tables(&mut cursor, memtable.len(), |_| false, &context)
-        })?;
+        let tables = {
+            // Let go, with its filters, before anybody hears that the flush is over.
+            let version = self.without_pinned(Arc::clone(&self.view.load().version));
+            let shares = self.shares(&version);
+            let filter_for = |table: &Properties| shares.for_flushed(table);
+            self.with_job_context(snapshots, u64::MAX, &filter_for, |context| {
+                write_tables(&mut cursor, memtable.len(), |_| false, &context)
+            })?
+        };
 
         let edit = Edit {
             log: Some(next_log),
@@ -256,17 +259,21 @@ impl Core {
     pub(crate) fn wait_until_settled(&self) -> Result<()> {
         self.flush()?;
         let mut state = self.state.lock();
+        let mut all_fit = false;
         loop {
             self.check_writable()?;
             let due = self.due(&state).is_some() || state.filters_due;
             if !due && state.running == 0 && state.fitting == 0 {
-                drop(state);
-                if !self.refit_once()? {
+                // Nobody else had taken the last table that was to get another filter, then.
+                if all_fit {
                     return Ok(());
                 }
+                drop(state);
+                all_fit = !self.refit_once()?;
                 state = self.state.lock();
                 continue;
             }
+            all_fit = false;
             if due && self.is_inline() {
                 // Due only now, because another caller's compaction was in the way before.
                 drop(state);

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core::{Core, View};
+use super::core::{Core, State, View};
 use crate::compaction::Compaction;
 use crate::event::Event;
 use crate::filter::{Choice, Claim, Portion, loss, ration};
@@ -99,8 +99,7 @@ impl Core {
                 return false;
             }
             state.filters_due = false;
-            state.fitting += 1;
-            Fitting(self)
+            Fitting::begin(self, &mut state)
         };
         let (less, more): (Vec<_>, Vec<_>) =
             self.planned_changes().into_iter().partition(|change| change.to < change.from);
@@ -269,8 +268,15 @@ fn wait_for_readers(replaced: &Arc<TableFilter>, patience: &mut Duration) {
     *patience = patience.saturating_sub(start.elapsed());
 }
 
-/// Somebody is fitting filters to the budget; dropped, not any more.
-struct Fitting<'a>(&'a Core);
+/// Somebody is fitting filters to the budget, or to their shares; dropped, not any more.
+pub(super) struct Fitting<'a>(&'a Core);
+
+impl<'a> Fitting<'a> {
+    pub(super) fn begin(core: &'a Core, state: &mut State) -> Self {
+        state.fitting += 1;
+        Self(core)
+    }
+}
 
 impl Drop for Fitting<'_> {
     fn drop(&mut self) {

@@ -18,5 +18,6 @@ mod explore;
 mod failing;
 mod filters;
 mod reads;
+mod settling;
 mod snapshots;
 mod store;

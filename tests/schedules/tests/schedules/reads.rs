@@ -56,43 +56,37 @@ fn a_lookup_misses_nothing_acknowledged_and_never_goes_back_in_time() {
 /// of a lookup's beginning, the view and the sequence number, comes up most often here.
 #[test]
 fn a_lookup_that_waits_in_its_middle_still_finds_what_was_there() {
-    explore(
-        "lookups beside callers' flushes",
-        6000,
-        &["flushes", "compactions"],
-        |seen| {
-            let options = options(SimVfs::new()).background_threads(0).auto_compaction(false);
-            let (db, history) = (options.open("/store").unwrap(), History::<1>::new());
-            let write =
-                |version| history.write(0, version, || db.put(key(0), value(version)).unwrap());
-            write(1);
-            scope(|scope| {
-                scope.spawn(|| {
-                    for version in 2..=4 {
-                        write(version);
-                        db.flush().unwrap();
-                    }
-                    db.compact().unwrap();
-                });
-                scope.spawn(|| {
-                    for _ in 0..6 {
-                        history.check(0, || db.get(key(0)).unwrap());
-                    }
-                });
-                scope.spawn(|| {
-                    for _ in 0..3 {
-                        history.check(0, || {
-                            let first = db.range::<&str>(..).unwrap().next();
-                            first.map(|item| item.unwrap().1)
-                        });
-                    }
-                });
+    explore("lookups beside callers' flushes", 6000, &["flushes", "compactions"], |seen| {
+        let options = options(SimVfs::new()).background_threads(0).auto_compaction(false);
+        let (db, history) = (options.open("/store").unwrap(), History::<1>::new());
+        let write = |version| history.write(0, version, || db.put(key(0), value(version)).unwrap());
+        write(1);
+        scope(|scope| {
+            scope.spawn(|| {
+                for version in 2..=4 {
+                    write(version);
+                    db.flush().unwrap();
+                }
+                db.compact().unwrap();
             });
-            assert_eq!(history.check(0, || db.get(key(0)).unwrap()), 4);
-            seen.add_activity(&db);
-            db.close().unwrap();
-        },
-    );
+            scope.spawn(|| {
+                for _ in 0..6 {
+                    history.check(0, || db.get(key(0)).unwrap());
+                }
+            });
+            scope.spawn(|| {
+                for _ in 0..3 {
+                    history.check(0, || {
+                        let first = db.range::<&str>(..).unwrap().next();
+                        first.map(|item| item.unwrap().1)
+                    });
+                }
+            });
+        });
+        assert_eq!(history.check(0, || db.get(key(0)).unwrap()), 4);
+        seen.add_activity(&db);
+        db.close().unwrap();
+    });
 }
 
 /// The memtable's filter has room for 168 keys at first, and is grown when they are there.
