@@ -14,7 +14,7 @@ use crate::key::Seq;
 use crate::ledger::Activity;
 use crate::memtable::MemtableCursor;
 use crate::names::FileName;
-use crate::sync::{Ordering, spawn};
+use crate::sync::{Instant, Ordering, spawn};
 use crate::table::{OpenTable, Properties};
 use crate::version::{Edit, Version};
 use crate::vfs::FileKind;
@@ -92,18 +92,37 @@ impl Core {
                         drop(self.changed.wait(state));
                     } else if idle {
                         let before = Arc::downgrade(&self.view.load().version);
+                        let start = Instant::now();
                         self.changed.wait_timeout(state, QUIET);
-                        quiet =
-                            std::ptr::eq(Arc::as_ptr(&self.view.load().version), before.as_ptr());
+                        quiet = start.elapsed() >= QUIET
+                            && std::ptr::eq(
+                                Arc::as_ptr(&self.view.load().version),
+                                before.as_ptr(),
+                            );
                     }
                 }
                 Err(error) => {
                     state.failing[job as usize] = Some(Arc::new(error));
                     self.changed.notify_all();
-                    self.changed.wait_timeout(state, patience);
+                    drop(state);
+                    self.pause(patience);
                     patience = (patience * 2).min(RETRY.1);
                 }
             }
+        }
+    }
+
+    /// Waits, until the store is to be closed at most. No other change ends it: the next failure of
+    /// one thread would have another one try again at once, and that one's the first.
+    fn pause(&self, time: Duration) {
+        let start = Instant::now();
+        loop {
+            let left = time.saturating_sub(start.elapsed());
+            let state = self.state.lock();
+            if state.stop || left.is_zero() {
+                return;
+            }
+            self.changed.wait_timeout(state, left);
         }
     }
 
