@@ -57,6 +57,7 @@ impl Condvar {
     }
 
     /// The same, for some time at most. The lock is not taken again.
+    #[cfg_attr(criba_shuttle, expect(clippy::unused_self, reason = "every time is over at once"))]
     pub(crate) fn wait_timeout<T>(&self, guard: MutexGuard<'_, T>, timeout: Duration) {
         #[cfg(not(criba_shuttle))]
         drop(self.0.wait_timeout(guard, timeout));

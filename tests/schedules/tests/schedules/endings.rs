@@ -75,7 +75,8 @@ fn closing_ends_every_call_with_success_or_closed() {
             }
             let closer = db.clone();
             scope.spawn(move || {
-                for _ in 0..shuttle::rand::thread_rng().gen_range(0..6) {
+                for _ in 0..shuttle::rand::thread_rng().gen_range(0..100) {
+                    yield_now();
                     closer.get(key(0)).unwrap();
                 }
                 closer.close().unwrap();
