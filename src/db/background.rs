@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::budget::AtWork;
 use super::core::{Core, Job, State};
 use crate::compaction::{Compaction, JobContext, everything, pick, run, write_tables};
 use crate::error::{Error, Result};
@@ -159,6 +160,7 @@ impl Core {
             let next = view.sealed.iter().rev().nth(1).unwrap_or(&view.memtable);
             (Arc::clone(memtable), next.log())
         };
+        let _at_work = AtWork::begin(self, &mut self.state.lock());
         // Its log is not written to any more. Once its end is synced, a sync of a later log covers
         // everything before, and the log itself can go as soon as the table is there.
         self.close_earlier_logs()?;
@@ -282,7 +284,7 @@ impl Core {
         loop {
             self.check_writable()?;
             let due = self.due(&state).is_some() || state.filters_due;
-            if !due && state.running == 0 && state.fitting == 0 {
+            if !due && state.running == 0 && state.at_work == 0 {
                 // Nobody else had taken the last table that was to get another filter, then.
                 if all_fit {
                     return Ok(());

@@ -62,8 +62,9 @@ pub(crate) struct State {
     pub(crate) exclusive: bool,
     /// Whether the budget for filters asks for another look at who has what.
     pub(crate) filters_due: bool,
-    /// How many are having that look, or one at who is to get another filter.
-    pub(crate) fitting: usize,
+    /// How many are having that look, or one at who is to get another filter, or flush: a store that is
+    /// settled has nobody who might hold a filter that was replaced.
+    pub(crate) at_work: usize,
     /// The error of the newest try, by [`Job`].
     pub(crate) failing: [Option<Arc<Error>>; 2],
     /// Whether background work is to end.
@@ -317,7 +318,7 @@ impl Core {
         drop(self.rebuilding.lock());
         drop(self.flushing.lock());
         let mut state = self.state.lock();
-        while state.running > 0 || state.fitting > 0 {
+        while state.running > 0 || state.at_work > 0 {
             state = self.changed.wait(state);
         }
         drop(state);

@@ -48,7 +48,7 @@ fn others() -> [fn(&Db, u64) -> Result<()>; 5] {
 /// A call that waits for ever would be found as a deadlock.
 #[test]
 fn closing_ends_every_call_with_success_or_closed() {
-    explore("closing", 1500, &["acknowledged", "flushes"], |seen| {
+    explore("closing", 1000, &["acknowledged", "flushes"], |seen| {
         let vfs = SimVfs::new();
         let db = open(&vfs);
         let written: [AtomicU64; WRITERS] = Default::default();
@@ -75,7 +75,7 @@ fn closing_ends_every_call_with_success_or_closed() {
             }
             let closer = db.clone();
             scope.spawn(move || {
-                for _ in 0..shuttle::rand::thread_rng().gen_range(0..100) {
+                for _ in 0..shuttle::rand::thread_rng().gen_range(0..25) {
                     yield_now();
                     closer.get(key(0)).unwrap();
                 }
