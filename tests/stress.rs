@@ -8,7 +8,7 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::thread::{scope, sleep};
+use std::thread::{ScopedJoinHandle, scope, sleep};
 use std::time::{Duration, Instant};
 
 use criba::{Batch, Db, Durability, FilterPolicy, Membership, Snapshot, Value};
@@ -57,7 +57,7 @@ impl Allowed {
             }),
             Some(found) => {
                 assert!(
-                    (known..=begun).contains(&found) && found % ABSENT != 0,
+                    (known..=begun).contains(&found) && !found.is_multiple_of(ABSENT),
                     "{how} gives version {found} of key {number}, not {known} to {begun}"
                 );
                 found
@@ -138,7 +138,7 @@ impl Stress<'_> {
             let padding = vec![0; rng.random_range(0..60)];
             for &number in &keys {
                 let version = self.history.begun[number].fetch_add(1, SeqCst) + 1;
-                if version % ABSENT == 0 {
+                if version.is_multiple_of(ABSENT) {
                     batch.delete(key(number));
                 } else {
                     batch.put(key(number), [&version.to_be_bytes(), padding.as_slice()].concat());
@@ -303,7 +303,9 @@ fn every_read_gives_what_was_newest_at_some_moment_of_it() {
         let threads: Vec<_> = actors.into_iter().chain(writers).collect();
         let start = Instant::now();
         // A thread that has failed ends all.
-        while start.elapsed().as_secs() < seconds && !threads.iter().any(|t| t.is_finished()) {
+        while start.elapsed().as_secs() < seconds
+            && !threads.iter().any(ScopedJoinHandle::is_finished)
+        {
             sleep(Duration::from_millis(20));
         }
         over.store(true, SeqCst);

@@ -14,7 +14,7 @@ mod sync;
 mod filter {
     pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-    #[derive(Debug, Clone, Copy)]
+    #[derive(Debug)]
     pub(crate) struct HashKey;
 
     #[derive(Debug, Clone, Copy)]
@@ -37,7 +37,7 @@ mod filter {
     }
 
     pub(crate) fn fast_range(hash: u64, length: u64) -> u64 {
-        (u128::from(hash) * u128::from(length) >> 64) as u64
+        ((u128::from(hash) * u128::from(length)) >> 64) as u64
     }
 }
 

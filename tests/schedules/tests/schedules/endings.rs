@@ -35,7 +35,8 @@ fn others() -> [fn(&Db, u64) -> Result<()>; 5] {
         |db, _| db.flush(),
         |db, _| db.compact(),
         |db, time| {
-            let policy = if time % 2 == 0 { FilterPolicy::default() } else { other_policy() };
+            let policy =
+                if time.is_multiple_of(2) { FilterPolicy::default() } else { other_policy() };
             db.rebuild_filters(&policy).map(|_| ())
         },
         |db, time| {

@@ -26,7 +26,7 @@ fn a_lookup_misses_nothing_acknowledged_and_never_goes_back_in_time() {
                 scope.spawn(|| {
                     for version in 2..=7 {
                         write(version);
-                        if version % 3 == 0 {
+                        if version.is_multiple_of(3) {
                             db.flush().unwrap();
                         }
                     }

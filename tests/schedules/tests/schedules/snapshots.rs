@@ -52,7 +52,7 @@ fn what_a_snapshot_sees_stays_while_all_is_flushed_and_merged() {
                         2 => db.delete(key(COMING_AND_GOING)).unwrap(),
                         _ => db.write(batch([COMING_AND_GOING], version)).unwrap(),
                     }
-                    if version % 2 == 0 {
+                    if version.is_multiple_of(2) {
                         db.flush().unwrap();
                     }
                 }
@@ -89,7 +89,7 @@ fn a_scan_sees_one_moment_from_its_first_item_to_its_last() {
             scope.spawn(|| {
                 for version in 2..=5 {
                     db.write(batch(0..KEYS, version)).unwrap();
-                    if version % 2 == 0 {
+                    if version.is_multiple_of(2) {
                         db.flush().unwrap();
                     }
                 }
