@@ -618,3 +618,40 @@ fn failing_compactions_fail_writers_and_let_them_go_on_afterwards() {
         assert_eq!(all(&options().open(&dir).unwrap()), expected);
     }
 }
+
+/// The threads of a store that can do nothing wait longer each time, however many they are: what one of
+/// them tells the others of its failure is no reason to try again.
+#[test]
+fn work_that_fails_is_tried_again_now_and_then() {
+    let tries = Arc::new(AtomicU64::new(0));
+    let hook = {
+        let tries = Arc::clone(&tries);
+        move |kind, operation| {
+            if (kind, operation) == (FileKind::Table, Operation::Create) {
+                tries.fetch_add(1, Ordering::SeqCst);
+                return Err(no_space());
+            }
+            Ok(())
+        }
+    };
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let db = common::options().auto_compaction(false).open(&dir).unwrap();
+    for number in 0..5 {
+        db.put("key", number.to_string()).unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let options = common::options().background_threads(2).vfs(HookVfs::new(hook));
+    let db = options.open(&dir).unwrap();
+    db.put("key", "more").unwrap();
+    assert!(matches!(db.flush(), Err(Error::Background { .. })));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let tries = tries.load(Ordering::SeqCst);
+    println!("three threads tried {tries} times in a second");
+    // After 50, 150, 350 and 750 milliseconds.
+    assert!((3..=20).contains(&tries), "{tries}");
+    let start = std::time::Instant::now();
+    let _ = db.close();
+    assert!(start.elapsed() < std::time::Duration::from_millis(300), "closing waited");
+}
