@@ -5,7 +5,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use criba::vfs::SimVfs;
-use criba::{Event, FilterPolicy};
+use criba::{Error, Event, FilterPolicy};
 
 #[test]
 fn work_is_told_of_when_it_begins_and_when_it_ends() {
@@ -93,4 +93,38 @@ fn a_flush_that_fails_says_why() {
         other => panic!("{other:?}"),
     }
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+/// Whatever panics on a thread of the store, half-done work is not installed, and nobody waits for ever.
+#[test]
+fn a_panic_in_background_work_poisons_and_loses_nothing() {
+    for panics_at in [
+        |event: &Event| matches!(event, Event::FlushStarted { .. }),
+        |event: &Event| matches!(event, Event::CompactionStarted { .. }),
+    ] {
+        let vfs = Arc::new(SimVfs::new());
+        let options = || common::options().vfs(Arc::clone(&vfs) as _).memtable_bytes(4096);
+        let listener = move |event: &Event| assert!(!panics_at(event), "as the test wants it");
+        let db = options()
+            .background_threads(1)
+            .l0_compaction_tables(2)
+            .on_event(Arc::new(listener))
+            .open("/store")
+            .unwrap();
+        let key = |number: u32| number.to_be_bytes();
+        let refused = (0..).find_map(|i| db.put(key(i), [0; 100]).err().map(|error| (i, error)));
+        let (written, error) = refused.unwrap();
+        assert!(matches!(error, Error::Poisoned { .. }), "{error}");
+        assert!(error.to_string().contains("a panic"), "{error}");
+        assert!(matches!(db.sync(), Err(Error::Poisoned { .. })));
+        for number in 0..written {
+            assert!(db.get(key(number)).unwrap().is_some(), "{number} of {written}");
+        }
+        assert!(db.close().is_err());
+
+        let db = options().background_threads(0).open("/store").unwrap();
+        for number in 0..written {
+            assert!(db.get(key(number)).unwrap().is_some(), "{number} of {written}, reopened");
+        }
+    }
 }
