@@ -173,8 +173,22 @@ fn tables_and_their_filters() {
             db.put([number / 20], [number]).expect("a disk in memory");
             held.push(db.snapshot().expect("open"));
         }
+        db.flush().expect("a disk in memory"); // while every version is wanted
     });
     keep("table", "versions", versions);
+    // The first value is the bytes of an entry, and the second restart point is put there.
+    let (mut forged, _) = table_of(FilterPolicy::none(), |db| {
+        db.put("a", [0, 1, 0, 1, 1, b'A']).expect("a disk in memory");
+        for number in b'a'..=b'y' {
+            db.put([b'a', number], "").expect("a disk in memory");
+        }
+    });
+    // The index follows the only block: trailer, number of restart points, the second of two.
+    let footer = forged.len() - 128;
+    let index = usize::from(u16::from_le_bytes([forged[footer + 16], forged[footer + 17]]));
+    assert_eq!(forged[index - 5 - 4], 2, "two restart points");
+    forged[index - 5 - 4 - 4] = 6;
+    keep("table", "restart-in-value", forged);
 }
 
 fn filters_alone() {

@@ -244,9 +244,15 @@ impl Block {
         let mut entries: Vec<DecodedEntry> = Vec::new();
         let mut current = Vec::new();
         let limit = self.bytes.len() * MAX_EXPANSION;
-        let mut at = 0;
+        let (mut at, mut restarts) = (0, 0);
         while at < self.entries_end {
             let entry = self.entry_at(at)?;
+            if restarts < self.restarts && self.restart(restarts)? == at {
+                if entry.shared != 0 {
+                    return damage(at, "a whole key at a restart point");
+                }
+                restarts += 1;
+            }
             // Only the first entry has no key before it to share with.
             if entries.is_empty() && entry.shared != 0 {
                 return damage(at, "a whole key in the first entry");
@@ -277,6 +283,11 @@ impl Block {
                 kind: entry.kind,
                 value: entry.value,
             });
+        }
+        // One within an entry would have a search begin at bytes that only look like one.
+        if restarts < self.restarts {
+            let at = self.entries_end + 4 * restarts;
+            return damage(at, "restart points at entries, in order");
         }
         Ok(DecodedBlock { block: self, keys, entries })
     }
@@ -451,5 +462,31 @@ mod tests {
             }
         }
         assert!(tried > 500);
+    }
+
+    /// Such a restart point made a search miss a key, and a walk that took no notice of it found
+    /// nothing wrong.
+    #[test]
+    fn a_restart_point_within_a_value_is_damage() {
+        // The first value is the bytes of an entry; the key that follows shares with the one before.
+        let mut builder = BlockBuilder::default();
+        builder.add(entry(b"a", 5, &[0, 1, 0, 1, 1, b'A']));
+        builder.add(entry(b"ab", 4, b"x"));
+        let sound = builder.finish();
+        let entries = &sound[..sound.len() - 8];
+        for (restarts, is_sound) in [
+            (&[0][..], true),
+            (&[0, 6], false),  // the first value
+            (&[0, 12], false), // the second entry, which shares
+            (&[0, 0], false),
+        ] {
+            let mut bytes = entries.to_vec();
+            for &restart in restarts {
+                bytes.put_u32(restart);
+            }
+            bytes.put_u32(restarts.len() as u32);
+            let block = Block::new(bytes.into()).expect("as far as this is checked");
+            assert_eq!(block.decode().is_ok(), is_sound, "{restarts:?}");
+        }
     }
 }
