@@ -63,6 +63,9 @@
 //! [`verify`] reads a whole store that nobody has open, and reports everything that is wrong with it.
 //! No bytes in a file make the library panic.
 
+// What tests/schedules compiles of these sources is the library; their unit tests are run here alone.
+#![cfg(not(all(test, criba_shuttle)))]
+
 #[cfg(not(all(unix, target_pointer_width = "64")))]
 compile_error!("criba is made for 64-bit Unix systems");
 

@@ -10,9 +10,25 @@ use crate::vfs::FileKind;
 /// that start below it cannot overflow.
 pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 
-/// The greatest number that an opening accepts, so that there is room above it for all that the open
+/// The greatest number that an opening accepts in the manifest, so that there is room above it for all that the open
 /// store will count: what it writes, the next opening must be able to read.
 pub(crate) const MAX_FOUND_NUMBER: u64 = MAX_NUMBER / 2;
+
+/// How far a number in the directory may be ahead of the manifest's counter. Files that a crash left
+/// behind are a few ahead; with a stray one much further ahead, the counter, which goes on behind it,
+/// would soon come to its end.
+const MAX_AHEAD: u64 = 1 << 40;
+
+/// Finds a file whose number is greater than a store that has counted so far can have given; and the
+/// greatest number that it can.
+pub(crate) fn too_far_ahead(
+    names: impl IntoIterator<Item = FileName>,
+    counted: u64,
+) -> Option<(FileName, u64)> {
+    let limit = counted.saturating_add(MAX_AHEAD).min(MAX_FOUND_NUMBER);
+    let found = names.into_iter().find(|name| name.number() > Some(limit));
+    found.map(|name| (name, limit))
+}
 
 /// A file of the store. Numbers come from one counter, and no two files share one, but that a filter
 /// has its table's.

@@ -1,24 +1,45 @@
-//! Every lock, atomic and thread of the engine comes through here, so that a test build can put
-//! instrumented ones in their place.
+//! Every lock, atomic, thread and clock of the engine comes through here, so that a test build can put
+//! others in their place: in `tests/schedules` these very sources are compiled with `criba_shuttle` set,
+//! and then run under shuttle, which decides at each of these operations who goes on.
 //!
 //! Locks ignore poisoning: a thread that panics inside a critical section is a bug, and hiding the
 //! store behind a second panic helps nobody. State that a panic could leave half-changed is guarded
 //! by the sticky error of the handle instead.
 
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-pub(crate) use std::sync::{Arc, MutexGuard, OnceLock};
-pub(crate) use std::thread::{JoinHandle, available_parallelism, scope, sleep};
+#[cfg(criba_shuttle)]
+mod scheduled;
+
+#[cfg(criba_shuttle)]
+use shuttle::{sync, thread};
+#[cfg(not(criba_shuttle))]
+use std::{sync, thread};
+
+#[cfg(criba_shuttle)]
+pub(crate) use scheduled::{Instant, OnceLock, available_parallelism, sleep, thread_number};
+pub(crate) use std::sync::Arc;
+/// A counter that orders nothing and that nothing waits for: no operation of it is a place to look at
+/// from another thread.
+pub(crate) use std::sync::atomic::AtomicU64 as Tally;
+#[cfg(not(criba_shuttle))]
+pub(crate) use std::{
+    sync::OnceLock,
+    thread::{available_parallelism, sleep},
+    time::Instant,
+};
+pub(crate) use sync::MutexGuard;
+pub(crate) use sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use thread::{JoinHandle, scope};
 
 use std::sync::PoisonError;
 use std::time::Duration;
 
 /// A mutual-exclusion lock.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+pub(crate) struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(std::sync::Mutex::new(value))
+        Self(sync::Mutex::new(value))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
@@ -28,19 +49,23 @@ impl<T> Mutex<T> {
 
 /// Waits, with the lock released, for a change that another thread announces.
 #[derive(Debug, Default)]
-pub(crate) struct Condvar(std::sync::Condvar);
+pub(crate) struct Condvar(sync::Condvar);
 
 impl Condvar {
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn wait_timeout<'a, T>(
-        &self,
-        guard: MutexGuard<'a, T>,
-        timeout: Duration,
-    ) -> MutexGuard<'a, T> {
-        self.0.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner).0
+    /// The same, for some time at most. The lock is not taken again.
+    #[cfg_attr(criba_shuttle, expect(clippy::unused_self, reason = "every time is over at once"))]
+    pub(crate) fn wait_timeout<T>(&self, guard: MutexGuard<'_, T>, timeout: Duration) {
+        #[cfg(not(criba_shuttle))]
+        drop(self.0.wait_timeout(guard, timeout));
+        #[cfg(criba_shuttle)]
+        {
+            drop(guard);
+            sleep(timeout);
+        }
     }
 
     pub(crate) fn notify_all(&self) {
@@ -59,15 +84,18 @@ impl<T> Swap<T> {
 
     /// The value for the length of one short operation; cheaper than `load_full`.
     pub(crate) fn load(&self) -> impl std::ops::Deref<Target = Arc<T>> {
+        passing("before a shared value is taken");
         self.0.load()
     }
 
     /// The value to keep.
     pub(crate) fn load_full(&self) -> Arc<T> {
+        passing("before a shared value is taken");
         self.0.load_full()
     }
 
     pub(crate) fn store(&self, value: Arc<T>) {
+        passing("before a shared value is replaced");
         self.0.store(value);
     }
 }
@@ -77,10 +105,11 @@ pub(crate) fn spawn(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body)
+    thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
 /// A small number that is the same for all calls of one thread and spread evenly over threads.
+#[cfg(not(criba_shuttle))]
 pub(crate) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     std::thread_local! {
@@ -89,12 +118,14 @@ pub(crate) fn thread_number() -> usize {
     MINE.with(|mine| *mine)
 }
 
-/// A place where tests can look between two steps whose order matters. Nothing in a build without
-/// tests.
+/// A place where tests can look, or another thread go on, between two steps whose order matters.
+/// Nothing in a build without tests.
 #[inline]
 pub(crate) fn passing(place: &str) {
     #[cfg(test)]
     hook::call(place);
+    #[cfg(criba_shuttle)]
+    scheduled::anyone_may_go_on();
     let _ = place;
 }
 

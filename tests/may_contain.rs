@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use common::HookVfs;
-use criba::vfs::{CountingVfs, FileKind, Operation};
+use criba::vfs::{CountingVfs, Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
 use criba::{Db, Error, FilterKind, FilterPolicy, Membership, Options};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -147,11 +147,10 @@ fn the_newest_change_in_memory_decides() {
 #[test]
 fn sealed_memtables_are_asked() {
     let parent = tempfile::tempdir().unwrap();
-    let vfs = HookVfs::new(|kind, operation| match (kind, operation) {
-        (FileKind::Table, Operation::Create) => Err(common::no_space()),
-        _ => Ok(()),
-    });
-    let db = options().vfs(vfs).open(parent.path().join("store")).unwrap();
+    let vfs = FaultVfs::new(Arc::new(RealVfs));
+    let rule = FaultRule::new(Fault::NoSpace).kinds([FileKind::Table]);
+    vfs.add(rule.operations([Operation::Create]).from_then_on());
+    let db = options().vfs(Arc::new(vfs)).open(parent.path().join("store")).unwrap();
     db.put("a", "").unwrap();
     db.delete("b").unwrap();
     assert!(db.flush().is_err());

@@ -4,7 +4,6 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use common::{HookVfs, files_with};
-use criba::vfs::{FileKind, Operation};
+use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
 use criba::{
     Allocation, Db, Error, Event, FilterInfo, FilterKind, FilterPolicy, KeyHash, Options,
     RebuildReport, TableFile, Verdict,
@@ -769,15 +768,14 @@ fn a_new_filter_that_cannot_be_read_back_is_not_installed() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");
     build(&dir, options());
-    let vfs = HookVfs::new(|kind, operation| match (kind, operation) {
-        (FileKind::Filter, Operation::Read) => Err(io::Error::other("a bad sector")),
-        _ => Ok(()),
-    });
-    let db = options().vfs(vfs).open(&dir).unwrap();
+    let vfs = FaultVfs::new(Arc::new(RealVfs));
+    let rule = FaultRule::new(Fault::Io).kinds([FileKind::Filter]);
+    vfs.add(rule.operations([Operation::Read]).from_then_on());
+    let db = options().vfs(Arc::new(vfs)).open(&dir).unwrap();
     match db.rebuild_filters(&FilterPolicy::compact()) {
         Err(Error::Corrupt { path, found, .. }) => {
             assert!(path.to_str().unwrap().ends_with("-0001.flt"));
-            assert!(found.contains("bad sector"), "{found}");
+            assert!(found.contains("output error"), "{found}");
         }
         other => panic!("{other:?}"),
     }

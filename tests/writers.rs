@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::{HookVfs, contents, no_space, restore, wait_until};
-use criba::vfs::{CountingVfs, FileKind, Operation, RealVfs};
+use criba::vfs::{CountingVfs, Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
 use criba::{Batch, Db, Durability, Error};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -216,19 +216,14 @@ fn a_buffered_write_syncs_nothing_and_a_sync_with_nothing_new_costs_nothing() {
     assert_eq!(syncs(), before + 1);
 }
 
-/// A file layer that fails one operation on one kind of file, the given number of times.
-fn failing(kind: FileKind, operation: Operation) -> (Arc<HookVfs>, Arc<AtomicU64>) {
-    let left = Arc::new(AtomicU64::new(0));
-    let hook = Arc::clone(&left);
-    let vfs = HookVfs::new(move |of, what| {
-        if (of, what) == (kind, operation)
-            && hook.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok()
-        {
-            return Err(no_space());
-        }
-        Ok(())
-    });
-    (vfs, left)
+/// The real files, until there are rules.
+fn real() -> FaultVfs {
+    FaultVfs::new(Arc::new(RealVfs))
+}
+
+/// The next such operation finds the disk full.
+fn full(kind: FileKind, operation: Operation) -> FaultRule {
+    FaultRule::new(Fault::NoSpace).kinds([kind]).operations([operation])
 }
 
 #[test]
@@ -236,8 +231,9 @@ fn an_append_that_fails_fails_its_write_alone() {
     for threads in [0, 1] {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("store");
-        let (vfs, left) = failing(FileKind::Wal, Operation::Append);
-        let db = common::options().background_threads(threads).vfs(vfs).open(&dir).unwrap();
+        let vfs = real();
+        let options = common::options().background_threads(threads);
+        let db = options.vfs(Arc::new(vfs.clone())).open(&dir).unwrap();
         let mut expected = BTreeMap::new();
         let mut failed = 0;
         for number in 0..60_u32 {
@@ -245,7 +241,9 @@ fn an_append_that_fails_fails_its_write_alone() {
             let mut batch = Batch::new();
             batch.put(&key, "value").put([&key[..], b"+"].concat(), "value");
             let fails = number % 7 == 3;
-            left.store(u64::from(fails), Ordering::SeqCst);
+            if fails {
+                vfs.add(full(FileKind::Wal, Operation::Append));
+            }
             let durability =
                 if number % 2 == 0 { Durability::Synced } else { Durability::Buffered };
             let written = db.write_with(batch, durability);
@@ -345,19 +343,10 @@ fn a_partial_append_is_cut_back() {
     // The first piece of a large record gets through, the second does not.
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");
-    let appends = Arc::new(AtomicU64::new(u64::MAX));
-    let hook = Arc::clone(&appends);
-    let vfs = HookVfs::new(move |kind, operation| {
-        if (kind, operation) == (FileKind::Wal, Operation::Append)
-            && hook.fetch_sub(1, Ordering::SeqCst) == 0
-        {
-            return Err(no_space());
-        }
-        Ok(())
-    });
-    let db = common::options().vfs(vfs).open(&dir).unwrap();
+    let vfs = real();
+    let db = common::options().vfs(Arc::new(vfs.clone())).open(&dir).unwrap();
     db.put("before", "value").unwrap();
-    appends.store(1, Ordering::SeqCst);
+    vfs.add(full(FileKind::Wal, Operation::Append).skip(1));
     let error = db.put("large", vec![7; 3 << 20]).unwrap_err();
     assert!(matches!(error, Error::Io { .. }), "{error}");
     db.put("after", "value").unwrap();
@@ -372,21 +361,14 @@ fn a_partial_append_is_cut_back() {
 fn a_failed_cut_poisons() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");
-    let full = Arc::new(AtomicBool::new(false));
-    let hook = Arc::clone(&full);
-    let vfs = HookVfs::new(move |kind, operation| {
-        let wanted = matches!(operation, Operation::Append | Operation::SetLength);
-        if kind == FileKind::Wal && wanted && hook.load(Ordering::SeqCst) {
-            return Err(no_space());
-        }
-        Ok(())
-    });
-    let db = common::options().vfs(vfs).open(&dir).unwrap();
+    let vfs = real();
+    let db = common::options().vfs(Arc::new(vfs.clone())).open(&dir).unwrap();
     db.put("before", "value").unwrap();
-    full.store(true, Ordering::SeqCst);
+    vfs.add(full(FileKind::Wal, Operation::Append));
+    vfs.add(full(FileKind::Wal, Operation::SetLength));
     let error = db.put("during", "value").unwrap_err();
     assert!(matches!(error, Error::Poisoned { .. }), "{error}");
-    full.store(false, Ordering::SeqCst);
+    assert_eq!(vfs.injected().len(), 2);
     let error = db.put("after", "value").unwrap_err();
     assert!(matches!(error, Error::Poisoned { .. }), "{error}");
     assert_eq!(db.get("before").unwrap().unwrap(), "value");
@@ -399,8 +381,8 @@ fn a_failed_sync_poisons_and_is_never_tried_again() {
     for threads in [0, 1] {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("store");
-        let (vfs, left) = failing(FileKind::Wal, Operation::Sync);
-        let counting = CountingVfs::new(vfs);
+        let vfs = real();
+        let counting = CountingVfs::new(Arc::new(vfs.clone()));
         let options = common::options()
             .background_threads(threads)
             .memtable_bytes(2048)
@@ -413,7 +395,7 @@ fn a_failed_sync_poisons_and_is_never_tried_again() {
         db.put("last", "value").unwrap();
         let syncs = || counting.counts().of(FileKind::Wal, Operation::Sync).calls;
         let before = syncs();
-        left.store(1, Ordering::SeqCst);
+        vfs.add(full(FileKind::Wal, Operation::Sync));
         let error = db.sync().unwrap_err();
         assert!(matches!(error, Error::Poisoned { .. }), "{error}");
         for error in [
@@ -469,9 +451,9 @@ fn a_failed_sync_of_the_manifest_loses_nothing() {
         for compacting in [false, true] {
             let parent = tempfile::tempdir().unwrap();
             let dir = parent.path().join("store");
-            let (vfs, left) = failing(FileKind::Manifest, Operation::Sync);
+            let vfs = real();
             let options = common::options().background_threads(threads).auto_compaction(false);
-            let db = options.vfs(vfs).open(&dir).unwrap();
+            let db = options.vfs(Arc::new(vfs.clone())).open(&dir).unwrap();
             for round in 0..3_u32 {
                 for number in 0..40_u32 {
                     db.put(number.to_be_bytes(), round.to_be_bytes()).unwrap();
@@ -482,13 +464,10 @@ fn a_failed_sync_of_the_manifest_loses_nothing() {
             let expected = all(&db);
             if compacting {
                 db.flush().unwrap();
-                left.store(1, Ordering::SeqCst);
-                db.compact().unwrap_err();
-            } else {
-                left.store(1, Ordering::SeqCst);
-                db.flush().unwrap_err();
             }
-            assert_eq!(left.load(Ordering::SeqCst), 0);
+            vfs.add(full(FileKind::Manifest, Operation::Sync));
+            if compacting { db.compact() } else { db.flush() }.unwrap_err();
+            assert_eq!(vfs.injected().len(), 1);
             let error = db.put("more", "value").unwrap_err();
             assert!(matches!(error, Error::Poisoned { .. }), "{error}");
             assert_eq!(all(&db), expected);
@@ -505,19 +484,12 @@ fn a_full_disk_fails_writers_and_lets_them_go_on_when_there_is_room_again() {
         for operation in [Operation::Create, Operation::Append, Operation::Sync] {
             let parent = tempfile::tempdir().unwrap();
             let dir = parent.path().join("store");
-            let full = Arc::new(AtomicBool::new(false));
-            let hook = Arc::clone(&full);
-            let vfs = HookVfs::new(move |kind, what| {
-                if (kind, what) == (FileKind::Table, operation) && hook.load(Ordering::SeqCst) {
-                    return Err(no_space());
-                }
-                Ok(())
-            });
+            let vfs = real();
             let options = || {
                 common::options().background_threads(threads).memtable_bytes(2048).cache_bytes(0)
             };
-            let db = options().vfs(vfs).open(&dir).unwrap();
-            full.store(true, Ordering::SeqCst);
+            let db = options().vfs(Arc::new(vfs.clone())).open(&dir).unwrap();
+            vfs.add(full(FileKind::Table, operation).from_then_on());
             let mut expected = BTreeMap::new();
             let mut put = |number: u32, db: &Db| {
                 let key = number.to_be_bytes().to_vec();
@@ -536,7 +508,7 @@ fn a_full_disk_fails_writers_and_lets_them_go_on_when_there_is_room_again() {
             assert_eq!(db.tables().len(), 0);
             // A flush that is being tried again has half a table for a moment; none stays.
             wait_until("no half table", || common::files_with(&dir, "sst").is_empty());
-            full.store(false, Ordering::SeqCst);
+            vfs.clear();
             wait_until("room", || db.flush().is_ok());
             for number in 1000..1100 {
                 put(number, &db).unwrap();
@@ -645,4 +617,41 @@ fn failing_compactions_fail_writers_and_let_them_go_on_afterwards() {
         drop(db);
         assert_eq!(all(&options().open(&dir).unwrap()), expected);
     }
+}
+
+/// The threads of a store that can do nothing wait longer each time, however many they are: what one of
+/// them tells the others of its failure is no reason to try again.
+#[test]
+fn work_that_fails_is_tried_again_now_and_then() {
+    let tries = Arc::new(AtomicU64::new(0));
+    let hook = {
+        let tries = Arc::clone(&tries);
+        move |kind, operation| {
+            if (kind, operation) == (FileKind::Table, Operation::Create) {
+                tries.fetch_add(1, Ordering::SeqCst);
+                return Err(no_space());
+            }
+            Ok(())
+        }
+    };
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let db = common::options().auto_compaction(false).open(&dir).unwrap();
+    for number in 0..5 {
+        db.put("key", number.to_string()).unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let options = common::options().background_threads(2).vfs(HookVfs::new(hook));
+    let db = options.open(&dir).unwrap();
+    db.put("key", "more").unwrap();
+    assert!(matches!(db.flush(), Err(Error::Background { .. })));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let tries = tries.load(Ordering::SeqCst);
+    println!("three threads tried {tries} times in a second");
+    // After 50, 150, 350 and 750 milliseconds.
+    assert!((3..=20).contains(&tries), "{tries}");
+    let start = std::time::Instant::now();
+    let _ = db.close();
+    assert!(start.elapsed() < std::time::Duration::from_millis(300), "closing waited");
 }

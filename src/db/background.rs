@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::budget::AtWork;
 use super::core::{Core, Job, State};
 use crate::compaction::{Compaction, JobContext, everything, pick, run, write_tables};
 use crate::error::{Error, Result};
@@ -15,7 +16,7 @@ use crate::key::Seq;
 use crate::ledger::Activity;
 use crate::memtable::{Memtable, MemtableCursor};
 use crate::names::FileName;
-use crate::sync::{Ordering, spawn};
+use crate::sync::{Instant, Ordering, spawn};
 use crate::table::{OpenTable, Properties};
 use crate::version::{Edit, Version};
 use crate::vfs::FileKind;
@@ -93,18 +94,37 @@ impl Core {
                         drop(self.changed.wait(state));
                     } else if idle {
                         let before = Arc::downgrade(&self.view.load().version);
-                        drop(self.changed.wait_timeout(state, QUIET));
-                        quiet =
-                            std::ptr::eq(Arc::as_ptr(&self.view.load().version), before.as_ptr());
+                        let start = Instant::now();
+                        self.changed.wait_timeout(state, QUIET);
+                        quiet = start.elapsed() >= QUIET
+                            && std::ptr::eq(
+                                Arc::as_ptr(&self.view.load().version),
+                                before.as_ptr(),
+                            );
                     }
                 }
                 Err(error) => {
                     state.failing[job as usize] = Some(Arc::new(error));
                     self.changed.notify_all();
-                    drop(self.changed.wait_timeout(state, patience));
+                    drop(state);
+                    self.pause(patience);
                     patience = (patience * 2).min(RETRY.1);
                 }
             }
+        }
+    }
+
+    /// Waits, until the store is to be closed at most. No other change ends it: the next failure of
+    /// one thread would have another one try again at once, and that one's the first.
+    fn pause(&self, time: Duration) {
+        let start = Instant::now();
+        loop {
+            let left = time.saturating_sub(start.elapsed());
+            let state = self.state.lock();
+            if state.stop || left.is_zero() {
+                return;
+            }
+            self.changed.wait_timeout(state, left);
         }
     }
 
@@ -141,6 +161,7 @@ impl Core {
             let next = view.sealed.iter().rev().nth(1).unwrap_or(&view.memtable);
             (Arc::clone(memtable), next.log())
         };
+        let _at_work = AtWork::begin(self, &mut self.state.lock());
         self.options.listener.tell(&Event::FlushStarted {});
         let flushed = self.flush_memtable(&memtable, next_log);
         let (tables, error) = outcome(&flushed);
@@ -155,12 +176,15 @@ impl Core {
         let snapshots = self.state.lock().snapshots.keys().copied().collect();
         let start = Bound::Unbounded;
         let mut cursor = MemtableCursor::new(Arc::clone(memtable), Direction::Forward, start);
-        let version = self.without_pinned(Arc::clone(&self.view.load().version));
-        let shares = self.shares(&version);
-        let filter_for = |table: &Properties| shares.for_flushed(table);
-        let tables = self.with_job_context(snapshots, u64::MAX, &filter_for, |context| {
-            write_tables(&mut cursor, memtable.len(), |_| false, &context)
-        })?;
+        let tables = {
+            // Let go, with its filters, before anybody hears that the flush is over.
+            let version = self.without_pinned(Arc::clone(&self.view.load().version));
+            let shares = self.shares(&version);
+            let filter_for = |table: &Properties| shares.for_flushed(table);
+            self.with_job_context(snapshots, u64::MAX, &filter_for, |context| {
+                write_tables(&mut cursor, memtable.len(), |_| false, &context)
+            })?
+        };
 
         let edit = Edit {
             log: Some(next_log),
@@ -279,17 +303,21 @@ impl Core {
     pub(crate) fn wait_until_settled(&self) -> Result<()> {
         self.flush()?;
         let mut state = self.state.lock();
+        let mut all_fit = false;
         loop {
             self.check_writable()?;
             let due = self.due(&state).is_some() || state.filters_due;
-            if !due && state.running == 0 && state.fitting == 0 {
-                drop(state);
-                if !self.refit_once()? {
+            if !due && state.running == 0 && state.at_work == 0 {
+                // Nobody else had taken the last table that was to get another filter, then.
+                if all_fit {
                     return Ok(());
                 }
+                drop(state);
+                all_fit = !self.refit_once()?;
                 state = self.state.lock();
                 continue;
             }
+            all_fit = false;
             if due && self.is_inline() {
                 // Due only now, because another caller's compaction was in the way before.
                 drop(state);

@@ -5,13 +5,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::core::{Core, View};
+use super::core::{Core, State, View};
 use crate::compaction::Compaction;
 use crate::event::Event;
 use crate::filter::{Choice, Claim, Portion, loss, ration};
-use crate::sync::sleep;
+use crate::sync::{Instant, sleep};
 use crate::table::{FilterState, TableFilter, resident_bytes};
 use crate::version::{LiveTable, Version};
 
@@ -93,14 +93,13 @@ impl Core {
 
     /// Lets go and brings back what the budget asks for, if it asks; false if it does not.
     pub(crate) fn fit_filters_once(&self) -> bool {
-        let _fitting = {
+        let _at_work = {
             let mut state = self.state.lock();
             if !state.filters_due || state.stop {
                 return false;
             }
             state.filters_due = false;
-            state.fitting += 1;
-            Fitting(self)
+            AtWork::begin(self, &mut state)
         };
         let (less, more): (Vec<_>, Vec<_>) =
             self.planned_changes().into_iter().partition(|change| change.to < change.from);
@@ -269,12 +268,19 @@ fn wait_for_readers(replaced: &Arc<TableFilter>, patience: &mut Duration) {
     *patience = patience.saturating_sub(start.elapsed());
 }
 
-/// Somebody is fitting filters to the budget; dropped, not any more.
-struct Fitting<'a>(&'a Core);
+/// Somebody is at work on filters, or flushes; dropped, not any more, and holds no filter.
+pub(super) struct AtWork<'a>(&'a Core);
 
-impl Drop for Fitting<'_> {
+impl<'a> AtWork<'a> {
+    pub(super) fn begin(core: &'a Core, state: &mut State) -> Self {
+        state.at_work += 1;
+        Self(core)
+    }
+}
+
+impl Drop for AtWork<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().fitting -= 1;
+        self.0.state.lock().at_work -= 1;
         self.0.changed.notify_all();
     }
 }

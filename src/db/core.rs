@@ -62,8 +62,9 @@ pub(crate) struct State {
     pub(crate) exclusive: bool,
     /// Whether the budget for filters asks for another look at who has what.
     pub(crate) filters_due: bool,
-    /// How many are having that look.
-    pub(crate) fitting: usize,
+    /// How many are having that look, or one at who is to get another filter, or flush: a store that is
+    /// settled has nobody who might hold a filter that was replaced.
+    pub(crate) at_work: usize,
     /// The error of the newest try, by [`Job`].
     pub(crate) failing: [Option<Arc<Error>>; 2],
     /// Whether background work is to end.
@@ -201,16 +202,14 @@ impl Core {
         // Tables come and go, and get other filters, under the manifest's lock only. The budget for
         // filters takes the state's: it changes how much of a filter is resident, and nothing that is
         // recorded.
-        let version = Arc::clone(&self.view.load().version);
         // A table that moves takes along the filter that it has now: it may have got it since the
         // compaction was picked.
-        let added: Vec<(usize, OpenTable)> = added
-            .iter()
-            .map(|(level, open)| {
-                let live = version.table(open.table.id());
-                (*level, live.map_or_else(|| open.clone(), LiveTable::open))
-            })
-            .collect();
+        let added: Vec<(usize, OpenTable)> = {
+            let view = self.view.load();
+            let now = |open: &OpenTable| view.version.table(open.table.id()).map(LiveTable::open);
+            let added = added.iter();
+            added.map(|(level, open)| (*level, now(open).unwrap_or_else(|| open.clone()))).collect()
+        };
         edit.added = added.iter().map(|(level, open)| (*level, open.record())).collect();
         let removed = edit.removed.clone();
         let mut gone = Vec::new();
@@ -318,7 +317,7 @@ impl Core {
         drop(self.rebuilding.lock());
         drop(self.flushing.lock());
         let mut state = self.state.lock();
-        while state.running > 0 || state.fitting > 0 {
+        while state.running > 0 || state.at_work > 0 {
             state = self.changed.wait(state);
         }
         drop(state);

@@ -22,7 +22,7 @@ use crate::iter::Direction;
 use crate::ledger::Ledger;
 use crate::memo::Mistakes;
 use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
-use crate::names::{FileName, MAX_FOUND_NUMBER};
+use crate::names::{FileName, too_far_ahead};
 use crate::options::Options;
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, Swap,
@@ -78,6 +78,8 @@ struct Recovered {
     store: u64,
     set: TableSet,
     tables: Vec<(usize, OpenTable)>,
+    /// Those of the tables that were written from the logs.
+    replayed: Vec<Arc<Table>>,
     report: RecoveryReport,
 }
 
@@ -92,10 +94,6 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
     check_fit(vfs.as_ref(), dir, Some(&listing), &options)?;
 
     let highest = listing.numbers(|name| name.number()).max().unwrap_or(0);
-    if highest > MAX_FOUND_NUMBER {
-        let expected = format!("files with numbers up to {MAX_FOUND_NUMBER}");
-        return Err(Error::corrupt(dir, 0, expected, format!("one with number {highest}")));
-    }
     let next_file = AtomicU64::new(highest + 1);
     let (env, mut recovered) = recover(dir, &listing, &options, &next_file)?;
 
@@ -103,21 +101,39 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
     // them all, put in force in one step: until then nothing that exists was changed.
     let new_number = || next_file.fetch_add(1, Ordering::Relaxed);
     let number = new_number();
-    let path = FileName::Log(number).path(dir);
-    let log = LogWriter::create(vfs.as_ref(), &path, LogKind::Wal, number, recovered.store, true)?;
     let manifest_number = new_number();
     recovered.set.log = number;
     recovered.set.next_file = next_file.load(Ordering::Relaxed);
-    let (store, set) = (recovered.store, recovered.set);
-    let manifest = Manifest::create(vfs.as_ref(), dir, manifest_number, store, set)?;
-    set_current(vfs.as_ref(), dir, manifest_number).map_err(LogError::into_error)?;
+    let Recovered { store, set, tables, replayed, mut report } = recovered;
+    let path = FileName::Log(number).path(dir);
+    let in_force = LogWriter::create(vfs.as_ref(), &path, LogKind::Wal, number, store, true)
+        .and_then(|log| {
+            Ok((log, Manifest::create(vfs.as_ref(), dir, manifest_number, store, set)?))
+        })
+        .map_err(LogError::Refused)
+        .and_then(|made| set_current(vfs.as_ref(), dir, manifest_number).map(|()| made));
+    let (log, manifest) = in_force
+        .inspect_err(|error| {
+            if let LogError::Refused(_) = error {
+                // What was there is in force. What was made would only take up room, which may be
+                // what is wanting; one file that cannot be removed now goes once an opening succeeds.
+                for name in [FileName::Log(number), FileName::Manifest(manifest_number)] {
+                    let _ = vfs.remove(&name.path(dir), name.kind());
+                }
+                for table in &replayed {
+                    table.make_obsolete();
+                }
+            }
+        })
+        .map_err(LogError::into_error)?;
 
     let set = manifest.set();
-    let mut report = recovered.report;
     report.removed_files = remove_unreferenced(vfs.as_ref(), dir, set, manifest_number);
     let next_seq = set.flushed_seq + 1;
-    let version = Version::default().with(&[], &recovered.tables, &env.ledger);
-    let loads = Loads::opened(recovered.tables.iter().map(|(_, open)| open.table.id()));
+    let version = Version::default().with(&[], &tables, &env.ledger);
+    let loads = Loads::opened(tables.iter().map(|(_, open)| open.table.id()));
+    // From here on only the view holds the filters: the budget waits for whoever else does.
+    drop((tables, replayed));
     let filter = MemtableFilter::new(options.filter.key_hash(), env.secret);
     let view = View {
         memtable: Arc::new(Memtable::new(number, Some(filter))),
@@ -181,16 +197,19 @@ fn recover(
         })
     };
     let Some(number) = read_current(vfs.as_ref(), dir)? else {
+        check_numbers(dir, listing, 0)?;
         let (store, secret) = new_identity(options.seed)?;
         let recovered = Recovered {
             store,
             set: TableSet { hash_key: Some(secret), ..TableSet::default() },
             tables: Vec::new(),
+            replayed: Vec::new(),
             report: RecoveryReport::default(),
         };
         return Ok((env(store, secret), recovered));
     };
     let (set, store, lost_edit) = Manifest::read(vfs.as_ref(), dir, number)?;
+    check_numbers(dir, listing, set.next_file)?;
     let report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
     next_file.fetch_max(set.next_file, Ordering::Relaxed);
     let secret = set.hash_key.ok_or_else(|| {
@@ -199,9 +218,21 @@ fn recover(
     })?;
     let env = env(store, secret);
     let tables = open_tables(&env, &set, options)?;
-    let mut recovered = Recovered { store, set, tables, report };
+    let mut recovered = Recovered { store, set, tables, replayed: Vec::new(), report };
     replay_logs(&env, listing, options, next_file, &mut recovered)?;
     Ok((env, recovered))
+}
+
+/// Refuses a directory with a number in it that a store that has counted so far never gave: it would
+/// leave none to go on with.
+fn check_numbers(dir: &Path, listing: &Listing, counted: u64) -> Result<()> {
+    match too_far_ahead(listing.ours.iter().copied(), counted) {
+        None => Ok(()),
+        Some((name, limit)) => {
+            let expected = format!("a number up to {limit}");
+            Err(Error::corrupt(&name.path(dir), 0, expected, "a greater one"))
+        }
+    }
 }
 
 /// Refuses a directory that holds something else, or a store that lost its beginning.
@@ -329,7 +360,7 @@ fn replay_logs(
     next_file: &AtomicU64,
     recovered: &mut Recovered,
 ) -> Result<()> {
-    let Recovered { store, set, tables, report } = recovered;
+    let Recovered { store, set, tables, replayed: new, report } = recovered;
     let logs: Vec<u64> = listing.numbers(log_number).filter(|&log| log >= set.log).collect();
     let mut written: Vec<OpenTable> = Vec::new();
     let mut memtable = Arc::new(Memtable::new(0, None));
@@ -392,6 +423,7 @@ fn replay_logs(
     set.flushed_seq = replayed.next_seq - 1;
     for open in written {
         set.tables.insert(open.table.id(), (0, open.record()));
+        new.push(Arc::clone(&open.table));
         tables.push((0, open));
     }
     Ok(())

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use super::background::Running;
+use super::budget::AtWork;
 use super::core::Core;
 use crate::error::{Error, Result};
 use crate::filter::{FilterPolicy, Recipe};
@@ -38,6 +39,8 @@ impl Core {
         if !self.options.auto_compaction {
             return Ok(false);
         }
+        // From before a table is taken from the queue: whoever finds it empty waits for us.
+        let _at_work = AtWork::begin(self, &mut self.state.lock());
         let policy = self.policy();
         let Some((live, recipe)) = self.next_refit(policy) else { return Ok(false) };
         let id = live.table.id();
@@ -66,9 +69,10 @@ impl Core {
                 self.refits.lock().asked.insert(id, bits);
                 Ok(true)
             }
-            Err(Error::Corrupt { .. }) => {
+            Err(error @ Error::Corrupt { .. }) => {
+                // Told once; it is no reason to leave others without theirs.
                 self.refits.lock().damaged.insert(id);
-                Ok(true)
+                Err(error)
             }
             Err(error) => {
                 let mut refits = self.refits.lock(); // to be judged again

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Activity, Counts, Io, LEVELS, PrefixCounts, Stats, TableStep};
-use crate::sync::{AtomicU64, Mutex, OnceLock, Ordering, available_parallelism, thread_number};
+use crate::sync::{Mutex, OnceLock, Ordering, Tally, available_parallelism, thread_number};
 
 /// `N` counters, kept once for each of a few groups of threads, each group on cache lines of its
 /// own, and added up when they are read.
@@ -13,7 +13,7 @@ struct Sharded<const N: usize>(Box<[Shard<N>]>);
 
 #[derive(Debug)]
 #[repr(align(128))] // two cache lines: neighbours are prefetched in pairs
-struct Shard<const N: usize>([AtomicU64; N]);
+struct Shard<const N: usize>([Tally; N]);
 
 fn shards() -> usize {
     static SHARDS: OnceLock<usize> = OnceLock::new();
@@ -23,7 +23,7 @@ fn shards() -> usize {
 
 impl<const N: usize> Default for Sharded<N> {
     fn default() -> Self {
-        Self((0..shards()).map(|_| Shard(std::array::from_fn(|_| AtomicU64::new(0)))).collect())
+        Self((0..shards()).map(|_| Shard(std::array::from_fn(|_| Tally::new(0)))).collect())
     }
 }
 

@@ -8,6 +8,7 @@ use super::{MemEntry, Memtable, Ordered};
 use crate::error::Result;
 use crate::iter::{Cursor, Direction};
 use crate::key::{EntryRef, Seq};
+use crate::sync::passing;
 use crate::value::Value;
 
 /// The most entries fetched at once.
@@ -43,6 +44,7 @@ impl MemtableCursor {
     }
 
     fn fetch(&mut self, from: Bound<(&[u8], Seq)>) {
+        passing("before a memtable is read on");
         let from = from.as_ref().map(|place| place as &dyn Ordered);
         let mut next = match self.direction {
             Direction::Forward => self.memtable.entries.lower_bound(from),

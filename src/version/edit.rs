@@ -194,6 +194,17 @@ impl TableSet {
                 return Err(format!("tables {} and {} of level {level} overlapping", a.id, b.id));
             }
         }
+        // L0 is searched newest first, which finds the newest version only if no two interleave.
+        let mut l0: Vec<_> =
+            self.tables.values().filter(|(at, _)| *at == 0).map(|(_, meta)| meta).collect();
+        l0.sort_by_key(|meta| meta.max_seq);
+        let interleave = l0.iter().zip(l0.iter().skip(1)).find(|(a, b)| a.max_seq >= b.min_seq);
+        if let Some((a, b)) = interleave {
+            return Err(format!(
+                "tables {} and {} of level 0 with changes interleaved",
+                a.id, b.id
+            ));
+        }
         for (counter, value) in [
             ("log number", self.log),
             ("sequence number", self.flushed_seq),
@@ -310,6 +321,23 @@ mod tests {
             let mut set = set.clone();
             set.apply(&Edit { added: vec![(level, bad)], ..Edit::default() }).expect("it follows");
             assert!(set.check().is_err());
+        }
+    }
+
+    #[test]
+    fn tables_of_l0_whose_changes_interleave_are_refused() {
+        let of = |id, min_seq, max_seq| TableMeta { min_seq, max_seq, ..meta(id, b"a", b"z") };
+        for (changes, sound) in [
+            ([(1, 3), (4, 7)], true),
+            ([(4, 7), (1, 3)], true),
+            ([(1, 4), (4, 7)], false),
+            ([(2, 3), (1, 7)], false),
+        ] {
+            let [(a, b), (c, d)] = changes;
+            let (mut set, filters) = (TableSet::default(), Vec::new());
+            let added = vec![(0, of(1, a, b)), (0, of(2, c, d))];
+            set.apply(&Edit { added, removed: vec![], filters, ..sample() }).expect("a first edit");
+            assert_eq!(set.check().is_ok(), sound, "{changes:?}");
         }
     }
 }

@@ -55,10 +55,10 @@ impl Manifest {
         &self.set
     }
 
-    /// Records an edit, durably.
+    /// Records an edit, durably; one that makes a set that the next reader refuses, not at all.
     pub(crate) fn record(&mut self, edit: &Edit) -> std::result::Result<(), LogError> {
         let mut set = self.set.clone();
-        set.apply(edit).map_err(|found| {
+        set.apply(edit).and_then(|()| set.check()).map_err(|found| {
             LogError::Refused(Error::corrupt(
                 self.log.path(),
                 self.log.length(),
@@ -87,8 +87,14 @@ impl Manifest {
         number: u64,
     ) -> std::result::Result<u64, LogError> {
         let next = Self::create(vfs, dir, number, self.store, self.set.clone())
-            .map_err(LogError::Refused)?;
-        set_current(vfs, dir, number)?;
+            .map_err(LogError::Refused)
+            .and_then(|next| set_current(vfs, dir, number).map(|()| next))
+            .inspect_err(|error| {
+                if let LogError::Refused(_) = error {
+                    // Nothing names it. Left behind by a failure, it goes at the next open.
+                    let _ = vfs.remove(&FileName::Manifest(number).path(dir), FileKind::Manifest);
+                }
+            })?;
         let old = self.number();
         *self = next;
         Ok(old)

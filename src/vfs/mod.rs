@@ -1,9 +1,11 @@
 //! The file layer: everything that the engine reads, writes or locks goes through [`Vfs`].
 //!
 //! A store takes any implementation ([`Options::vfs`](crate::Options::vfs)), so a test can count
-//! ([`CountingVfs`]), fail or crash what it likes. Implementations wrap one another freely.
+//! ([`CountingVfs`]), fail ([`FaultVfs`]) or crash ([`SimVfs`]) what it likes. Implementations wrap one
+//! another freely.
 
 mod counting;
+mod fault;
 mod real;
 mod sim;
 
@@ -14,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use counting::{CountingVfs, FileCounts, Tally};
+pub use fault::{Fault, FaultRule, FaultVfs, Injected};
 pub use real::RealVfs;
 pub use sim::{Keep, Moment, SimDisk, SimVfs, Unit, Unsynced};
 

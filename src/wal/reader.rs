@@ -9,7 +9,6 @@ use super::frame::{
     BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Frame, FrameKind, HeaderError,
     LEAST_ROOM_BYTES, LogKind, decode_file_header, decode_frame,
 };
-use crate::codec::Fields;
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
 use crate::vfs::{Vfs, VfsFile};
@@ -127,8 +126,13 @@ impl LogReader {
                 .map(|Frame { kind, seq, payload, .. }| (kind, seq, payload.to_vec()));
             let (kind, seq, payload) = match frame {
                 Ok(frame) => frame,
-                Err(_) if record.is_none() && self.only_zeros_from(at)? => return Ok(Item::Eof),
-                Err(found) => return damage(found, record),
+                Err(found) => {
+                    self.read_again(at)?;
+                    if record.is_none() && self.only_zeros_from(at)? {
+                        return Ok(Item::Eof);
+                    }
+                    return damage(found, record);
+                }
             };
             let frame_end = at + FRAME_HEADER_BYTES + payload.len() as u64;
             record = match (kind, record) {
@@ -148,14 +152,28 @@ impl LogReader {
                     Some((first_seq, offset, whole))
                 }
                 (FrameKind::End, None) => {
-                    return match Fields::new(&payload).u64() {
-                        Some(next) => Ok(Item::End { next }),
-                        None => damage("an end record without a log number".into(), None),
+                    return match payload.try_into() {
+                        Ok(next) => Ok(Item::End { next: u64::from_le_bytes(next) }),
+                        Err(_) => damage("an end record of other than a log number".into(), None),
                     };
                 }
                 (_, record) => return damage(format!("a {kind:?} frame out of order"), record),
             };
             self.at = frame_end;
+        }
+    }
+
+    /// Reads a frame that is not whole once more, from the disk: what is dropped because of it is
+    /// gone, and a disk that gave wrong bytes once is no reason for that.
+    fn read_again(&mut self, at: u64) -> Result<()> {
+        self.block_start = None;
+        let number = self.number;
+        match decode_frame(self.rest_of_block(at)?, number, at) {
+            Err(_) => Ok(()),
+            Ok(_) => {
+                let found = "one the second time, and something else the first";
+                Err(Error::corrupt(&self.path, at, "a whole frame each time it is read", found))
+            }
         }
     }
 

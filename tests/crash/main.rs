@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod earlier_logs;
 mod everywhere;
 mod failures;
 mod history;

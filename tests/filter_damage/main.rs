@@ -4,7 +4,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod files;
-mod flips;
+
 mod forged;
 mod forger;
 mod store;
+mod swapped;

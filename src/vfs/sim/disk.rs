@@ -1,0 +1,144 @@
+//! All that is on a simulated disk: directories, names, files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::file::File;
+use super::power::{Keep, Unit, Unsynced};
+use crate::sync::Arc;
+use crate::vfs::FileKind;
+
+/// All that is on a [`SimVfs`] at one moment: the files as programs see them, and what of them is not
+/// synced. A clone shares its bytes.
+#[derive(Debug, Clone, Default)]
+pub struct SimDisk {
+    pub(super) directories: BTreeSet<PathBuf>,
+    /// What each name stood for when its directory was last synced, and after each change since.
+    pub(super) names: BTreeMap<PathBuf, Vec<Option<usize>>>,
+    pub(super) files: BTreeMap<usize, File>,
+    created: usize,
+    /// The bytes of the file of each kind that was removed last: its sectors may be given to another.
+    removed: BTreeMap<FileKind, Arc<Vec<u8>>>,
+}
+
+impl SimDisk {
+    /// The files as programs see them, by name.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, &[u8])> {
+        self.names.iter().filter_map(|(path, states)| {
+            let file = self.files.get(&(*states.last()?)?)?;
+            Some((path.as_path(), file.seen.as_slice()))
+        })
+    }
+
+    /// The bytes of a file as programs see it.
+    pub fn read(&self, path: impl AsRef<Path>) -> Option<&[u8]> {
+        self.find(path.as_ref()).ok().map(|number| self.files[&number].seen.as_slice())
+    }
+
+    /// Puts a file there with other bytes, or a new one, durably: the work of a bad disk, or of a hand.
+    pub fn write(&mut self, path: impl AsRef<Path>, bytes: impl Into<Vec<u8>>) {
+        let path = path.as_ref();
+        let kind = self.find(path).map_or(FileKind::Table, |number| self.files[&number].kind);
+        let number = self.create(path, kind);
+        let bytes = Arc::new(bytes.into());
+        if let Some(file) = self.files.get_mut(&number) {
+            (file.durable, file.seen) = (Arc::clone(&bytes), bytes);
+        }
+        self.names.insert(path.to_owned(), vec![Some(number)]);
+    }
+
+    /// Takes a file away, durably.
+    pub fn remove(&mut self, path: impl AsRef<Path>) {
+        self.names.remove(path.as_ref());
+    }
+
+    /// All that a power failure at this moment may lose, each on its own, in a fixed order.
+    pub fn unsynced(&self, unit: Unit) -> Vec<Unsynced> {
+        let mut all = Vec::new();
+        let _ = self.power_failure(unit, |unsynced| {
+            all.push(unsynced.clone());
+            Keep::NEW
+        });
+        all
+    }
+
+    /// The disk after a power failure at this moment, on which everything is durable. `keep` is asked
+    /// once for everything that may be lost, in the order of [`unsynced`](Self::unsynced).
+    #[must_use]
+    pub fn power_failure(&self, unit: Unit, mut keep: impl FnMut(&Unsynced) -> Keep) -> Self {
+        let mut names = BTreeMap::new();
+        for (path, states) in &self.names {
+            let mut state = 0;
+            if states.len() > 1 {
+                let unsynced = Unsynced::Name { path: path.clone(), states: states.len() };
+                state = keep(&unsynced).state(states.len());
+            }
+            names.extend(states[state].map(|number| (path.clone(), vec![Some(number)])));
+        }
+        let mut disk = self.clone();
+        disk.forget_all_but(&BTreeMap::new());
+        let mut files = BTreeMap::new();
+        for (&number, file) in &disk.files {
+            let stale = self.removed.get(&file.kind).map_or(&[][..], |bytes| bytes);
+            let bytes = file.after_power_failure(unit, stale, &mut keep);
+            files.insert(number, File::durable(file.path.clone(), file.kind, bytes));
+        }
+        disk = Self { names, files, ..disk };
+        disk.forget_all_but(&BTreeMap::new());
+        disk
+    }
+
+    pub(super) fn find(&self, path: &Path) -> io::Result<usize> {
+        let now = self.names.get(path).and_then(|states| *states.last()?);
+        now.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Lets a name stand for a file, or for none, from now on.
+    pub(super) fn name(&mut self, path: &Path, file: Option<usize>) {
+        let before = self.find(path);
+        self.names.entry(path.to_owned()).or_insert_with(|| vec![None]).push(file);
+        if let Some(file) = file.and_then(|number| self.files.get_mut(&number)) {
+            path.clone_into(&mut file.path);
+        }
+        if let Ok(number) = before
+            && !self.names.values().any(|states| states.last() == Some(&Some(number)))
+            && let Some(file) = self.files.get(&number)
+        {
+            self.removed.insert(file.kind, Arc::clone(&file.seen));
+        }
+    }
+
+    pub(super) fn create(&mut self, path: &Path, kind: FileKind) -> usize {
+        let number = self.created;
+        self.created += 1;
+        self.files.insert(number, File::durable(path.to_owned(), kind, Arc::default()));
+        self.name(path, Some(number));
+        number
+    }
+
+    pub(super) fn sync_dir(&mut self, dir: &Path) {
+        self.names.retain(|path, states| {
+            if path.parent() == Some(dir) {
+                states.drain(..states.len() - 1);
+            }
+            states.iter().any(Option::is_some)
+        });
+    }
+
+    /// Forgets the files that no name can stand for, even after a power failure, but for these.
+    pub(super) fn forget_all_but(&mut self, open: &BTreeMap<usize, usize>) {
+        let named: BTreeSet<usize> = self.names.values().flatten().flatten().copied().collect();
+        self.files.retain(|number, _| named.contains(number) || open.contains_key(number));
+    }
+
+    /// The place of a name: its directory must be there.
+    pub(super) fn check_parent(&self, path: &Path) -> io::Result<()> {
+        let there = path.parent().is_some_and(|dir| self.has_dir(dir));
+        if there { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    pub(super) fn has_dir(&self, dir: &Path) -> bool {
+        dir.parent().is_none() || self.directories.contains(dir)
+    }
+}

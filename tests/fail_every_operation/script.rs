@@ -1,0 +1,121 @@
+//! What the store is made to do, the same each time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+pub(crate) type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Keys, each with its new value, or none if it is deleted.
+pub(crate) type Changes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+/// One call of the store, or a few that belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    Write(Write),
+    Sync,
+    Flush,
+    Compact,
+    Settle,
+    RebuildFilters(&'static str),
+    SetFilterMemory(Option<u64>),
+    TakeSnapshot,
+    ScanSnapshot,
+    Scan,
+    ScanBackwards,
+    Gets,
+    Verify,
+    Close,
+    Open { filter_memory: Option<u64> },
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Write {
+    pub(crate) changes: Changes,
+    pub(crate) synced: bool,
+}
+
+impl fmt::Debug for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let synced = if self.synced { ", synced" } else { "" };
+        write!(f, "{} changes{synced}", self.changes.len())
+    }
+}
+
+/// A script, and how the store that it runs on is set.
+#[derive(Debug, Clone)]
+pub(crate) struct Script {
+    pub(crate) name: &'static str,
+    pub(crate) auto_compaction: bool,
+    pub(crate) steps: Vec<Step>,
+}
+
+struct Writer {
+    rng: ChaCha8Rng,
+    steps: Vec<Step>,
+    written: u32,
+}
+
+impl Writer {
+    fn new(seed: u64) -> Self {
+        let rng = ChaCha8Rng::seed_from_u64(seed);
+        Self { rng, steps: vec![Step::Open { filter_memory: None }], written: 0 }
+    }
+
+    fn write(&mut self, changes: usize, key_bytes: usize, synced: bool) -> &mut Self {
+        let change = |_| {
+            let mut key = format!("key{:02}", self.rng.random_range(0..24)).into_bytes();
+            key.resize(key.len().max(key_bytes), b'-');
+            self.written += 1;
+            let mut value = self.written.to_le_bytes().to_vec();
+            value.resize(self.rng.random_range(20..220), b'.');
+            (key, self.rng.random_ratio(3, 4).then_some(value))
+        };
+        let changes = (0..changes).map(change).collect();
+        self.then([Step::Write(Write { changes, synced })])
+    }
+
+    fn writes(&mut self, count: usize) -> &mut Self {
+        for number in 0..count {
+            self.write(if number % 3 == 2 { 4 } else { 1 }, 0, number % 5 == 4);
+        }
+        self
+    }
+
+    fn then(&mut self, steps: impl IntoIterator<Item = Step>) -> &mut Self {
+        self.steps.extend(steps);
+        self
+    }
+
+    fn script(&mut self, name: &'static str, auto_compaction: bool) -> Script {
+        Script { name, auto_compaction, steps: std::mem::take(&mut self.steps) }
+    }
+}
+
+/// Everything that a store does.
+pub(crate) fn everything(seed: u64) -> Script {
+    let mut script = Writer::new(seed);
+    script.writes(6).then([Step::Sync, Step::TakeSnapshot]);
+    script.writes(7).then([Step::Gets, Step::Flush, Step::Scan, Step::ScanSnapshot]);
+    script.then([Step::RebuildFilters("compact"), Step::SetFilterMemory(Some(4096))]);
+    script.writes(5).then([Step::SetFilterMemory(None), Step::Compact, Step::ScanBackwards]);
+    script.writes(5).then([Step::Close, Step::Verify]);
+    script.then([Step::Open { filter_memory: Some(8192) }, Step::Gets]);
+    script.writes(6).then([Step::SetFilterMemory(Some(1 << 20)), Step::Settle, Step::Gets]);
+    script.then([Step::RebuildFilters("classic"), Step::Close]);
+    script.then([Step::Open { filter_memory: None }, Step::Scan]);
+    script.writes(3).then([Step::Sync]);
+    script.script("everything", true)
+}
+
+/// Long keys make the manifest long, until it is written anew.
+pub(crate) fn long_manifest(seed: u64) -> Script {
+    let mut script = Writer::new(seed);
+    for _ in 0..7 {
+        script.write(2, 6500, false).then([Step::Flush]);
+    }
+    script.then([Step::Close, Step::Open { filter_memory: None }, Step::Gets]);
+    script.script("long manifest", false)
+}

@@ -1,0 +1,34 @@
+//! Filters at the wrong table.
+
+use crate::forger::checksum;
+use crate::store::{Store, filter_block, policies};
+
+/// Each sound, each at the right offset, in the wrong table: told by the block's checksum, or, where
+/// that was made to fit, by the manifest's.
+#[test]
+fn swapped_filters_cost_reads_and_no_more() {
+    for policy in policies() {
+        let store = Store::new(policy);
+        let sound = [store.sound(0), store.sound(1)];
+        let block = filter_block(sound[0]);
+        for fitting in [false, true] {
+            let swapped = [0, 1].map(|number| {
+                let mut bytes = sound[number].to_vec();
+                bytes[block.clone()].copy_from_slice(&sound[1 - number][block.clone()]);
+                if fitting {
+                    let id = store.tables[number].file_stem().unwrap().to_str().unwrap();
+                    let covered = &bytes[block.start..block.end - 4];
+                    let sum = checksum(id.parse().unwrap(), block.start as u64, covered);
+                    bytes[block.end - 4..block.end].copy_from_slice(&sum);
+                }
+                assert!(bytes != sound[number]);
+                bytes
+            });
+            let [a, b] = [0, 1].map(|number| (store.tables[number].as_path(), &*swapped[number]));
+            store.set(&[a]);
+            store.check(&[0], "one has the other's filter");
+            store.set(&[a, b]);
+            store.check(&[0, 1], "swapped");
+        }
+    }
+}

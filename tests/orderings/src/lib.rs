@@ -1,0 +1,64 @@
+//! The filter of the memtable: the one part of the store that relies on orderings weaker than
+//! sequentially consistent, and on no library for them. These are its very sources, over the atomics
+//! of loom, which gives a relaxed load every value that the memory model allows.
+
+// The unit tests of the source are run where it belongs.
+#![cfg(not(test))]
+
+#[path = "../../../src/memtable/filter.rs"]
+mod memtable_filter;
+
+mod sync;
+
+/// What the source takes from the library's filters: here a key is its own hash.
+mod filter {
+    pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+    #[derive(Debug)]
+    pub(crate) struct HashKey;
+
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) struct KeyHash;
+
+    #[derive(Debug)]
+    pub(crate) struct LookupHash<'a>(pub(crate) &'a [u8]);
+
+    impl KeyHash {
+        #[expect(clippy::unused_self, reason = "as the library's")]
+        pub(crate) fn of(self, key: &[u8], _: &HashKey) -> u64 {
+            key.try_into().map_or(0, u64::from_le_bytes)
+        }
+    }
+
+    impl LookupHash<'_> {
+        pub(crate) fn get(&self, hash: KeyHash) -> u64 {
+            hash.of(self.0, &HashKey)
+        }
+    }
+
+    pub(crate) fn fast_range(hash: u64, length: u64) -> u64 {
+        ((u128::from(hash) * u128::from(length)) >> 64) as u64
+    }
+}
+
+/// The filter of a memtable.
+#[derive(Debug)]
+pub struct Filter(memtable_filter::MemtableFilter);
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self(memtable_filter::MemtableFilter::new(filter::KeyHash, filter::HashKey))
+    }
+}
+
+impl Filter {
+    /// Sets the bits of a key.
+    pub fn insert(&self, key: u64) {
+        self.0.insert(&key.to_le_bytes());
+    }
+
+    /// Whether the key may be there.
+    pub fn may_contain(&self, key: u64) -> bool {
+        self.0.may_contain(&filter::LookupHash(&key.to_le_bytes()))
+    }
+}

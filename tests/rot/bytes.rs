@@ -1,0 +1,192 @@
+//! Bits that flip, files that are cut short, sectors that come back as zeros.
+
+use std::collections::BTreeMap;
+
+use crate::fixture::{FIXTURE, Kind};
+use crate::judge::{Case, Outcome};
+use crate::sweep::{Tally, all, sweep, sweep_all, told};
+
+/// Where the parts of a table end: data blocks, padding, filter block, and the rest.
+fn parts(table: &[u8]) -> [usize; 3] {
+    let footer = &table[table.len() - 128..];
+    let field = |at: usize| u64::from_le_bytes(footer[at..at + 8].try_into().unwrap()) as usize;
+    let index = field(16);
+    let tail = &table[index..index + field(24)];
+    let data_end = u64::from_le_bytes(tail[tail.len() - 12..][..8].try_into().unwrap()) as usize;
+    [data_end, if field(8) > 0 { field(0) } else { data_end }, index]
+}
+
+/// How many bits of each byte are flipped.
+fn bits() -> usize {
+    if all() { 8 } else { 1 }
+}
+
+/// What must come of a damage that begins at a place of a file.
+fn expected(kind: Kind, bytes: &[u8], at: usize, outcome: Outcome) -> bool {
+    match kind {
+        Kind::Table => {
+            let [data, padding, filter] = parts(bytes);
+            let expected = match at {
+                at if at < data => Outcome::Failed,
+                at if at < padding => Outcome::Right, // nobody reads it but `verify`
+                at if at < filter => Outcome::Degraded,
+                _ => Outcome::Refused,
+            };
+            outcome == expected
+        }
+        Kind::Filter => outcome == Outcome::Degraded,
+        Kind::Log => {
+            let synced = at < FIXTURE.ends[FIXTURE.synced];
+            outcome == if synced { Outcome::Refused } else { Outcome::Dropped }
+        }
+        // The last edit may have been cut short by a crash, and without it the filter is the older one.
+        Kind::Manifest => matches!(outcome, Outcome::Refused | Outcome::Dropped),
+        Kind::Current => outcome == Outcome::Refused,
+        Kind::Lock => unreachable!("it is empty"),
+    }
+}
+
+fn flip(kind: Kind) -> BTreeMap<String, Tally> {
+    let mut tallies = BTreeMap::new();
+    for name in FIXTURE.of_kind(kind) {
+        let bytes = FIXTURE.file(&name);
+        let bit = |number: usize| match bits() {
+            1 => (number, number * 5 % 8),
+            all => (number / all, number % all),
+        };
+        let case = |number: usize| {
+            let (at, bit) = bit(number);
+            let mut flipped = bytes.to_vec();
+            flipped[at] ^= 1 << bit;
+            let what = format!("{name}: bit {bit} of byte {at} flipped");
+            Case::new(what, &name, FIXTURE.with(&name, flipped))
+        };
+        let title = format!("{name}, {} bytes, bits flipped", bytes.len());
+        let expect = |number, outcome| expected(kind, bytes, bit(number).0, outcome);
+        tallies.insert(name.clone(), sweep(&title, bits() * bytes.len(), case, expect));
+    }
+    let names = FIXTURE.of_kind(kind);
+    let bytes: usize = names.iter().map(|name| FIXTURE.file(name).len()).sum();
+    let mut sum = Tally::new();
+    for (&outcome, &count) in tallies.values().flatten() {
+        *sum.entry(outcome).or_default() += count;
+    }
+    let flips = bits() * bytes;
+    println!("{kind:?}: {} files, {bytes} bytes, {flips} flips: {}", names.len(), told(&sum));
+    tallies
+}
+
+#[test]
+fn a_flipped_bit_in_a_table_fails_reads_or_degrades_its_filter_or_refuses_the_store() {
+    for tally in flip(Kind::Table).values() {
+        for outcome in [Outcome::Failed, Outcome::Refused] {
+            assert!(tally[&outcome] > 100, "{tally:?}");
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_filter_beside_its_table_degrades_it() {
+    assert!(flip(Kind::Filter).len() >= 2);
+}
+
+#[test]
+fn a_flipped_bit_in_a_log_refuses_the_store_if_it_was_synced_and_else_drops_the_end() {
+    for tally in flip(Kind::Log).values() {
+        assert!(tally[&Outcome::Refused] > 100 && tally[&Outcome::Dropped] > 100);
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_the_manifest_is_never_believed() {
+    for tally in flip(Kind::Manifest).values() {
+        assert!(tally[&Outcome::Refused] > 500);
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_current_refuses_the_store() {
+    flip(Kind::Current);
+}
+
+/// At every length. A table and a filter are too short for what the manifest says of them; so is CURRENT
+/// for itself. The ends of logs are what crashes leave, so these are another matter.
+#[test]
+fn files_cut_short_are_refused_or_degraded() {
+    for kind in [Kind::Table, Kind::Filter, Kind::Current] {
+        for name in FIXTURE.of_kind(kind) {
+            let bytes = FIXTURE.file(&name);
+            let case = |length: usize| {
+                let what = format!("{name}: cut to {length} bytes");
+                Case::new(what, &name, FIXTURE.with(&name, &bytes[..length]))
+            };
+            let expected = if kind == Kind::Filter { Outcome::Degraded } else { Outcome::Refused };
+            let title = format!("{name}, cut at every length");
+            sweep(&title, bytes.len(), case, |_, outcome| outcome == expected);
+        }
+    }
+}
+
+/// A log cut within a record tells so itself; one cut between two looks like one to which no more was
+/// written, even if it was, and was synced. The header is there before anything else.
+#[test]
+fn a_log_cut_short_drops_what_is_cut_and_reports_it_but_between_two_records() {
+    let name = FIXTURE.only(Kind::Log);
+    let bytes = FIXTURE.file(&name);
+    let case = |length: usize| {
+        let what = format!("{name}: cut to {length} bytes");
+        Case::new(what, &name, FIXTURE.with(&name, &bytes[..length]))
+    };
+    let tally =
+        sweep(&format!("{name}, cut at every length"), bytes.len(), case, |length, outcome| {
+            let expected = match length {
+                _ if length < FIXTURE.ends[0] => Outcome::Refused,
+                _ if FIXTURE.ends.contains(&length) => Outcome::Shorter,
+                _ => Outcome::Dropped,
+            };
+            outcome == expected
+        });
+    assert_eq!(tally[&Outcome::Shorter], FIXTURE.ends.len() - 1);
+}
+
+/// What the edits that are cut off had done is there, and the log that they let go is not. So only
+/// those that changed filters can be missed.
+#[test]
+fn a_manifest_cut_short_is_refused_or_loses_nothing_but_filters() {
+    let name = FIXTURE.only(Kind::Manifest);
+    let bytes = FIXTURE.file(&name);
+    let case = |length: usize| {
+        let what = format!("{name}: cut to {length} bytes");
+        Case::new(what, &name, FIXTURE.with(&name, &bytes[..length]))
+    };
+    let tally = sweep(&format!("{name}, cut at every length"), bytes.len(), case, |_, outcome| {
+        matches!(outcome, Outcome::Refused | Outcome::Dropped | Outcome::Degraded | Outcome::Right)
+    });
+    assert!(tally[&Outcome::Refused] > 500, "{tally:?}");
+}
+
+/// Sectors, pages, and all from a sector on. (Files of this size have one page.)
+#[test]
+fn zeros_in_place_of_sectors_are_never_believed() {
+    let mut cases = Vec::new();
+    for kind in Kind::ALL {
+        for name in FIXTURE.of_kind(kind) {
+            let bytes = FIXTURE.file(&name);
+            for start in (0..bytes.len()).step_by(512) {
+                for end in [(start + 512).min(bytes.len()), bytes.len()] {
+                    let mut zeroed = bytes.to_vec();
+                    zeroed[start..end].fill(0);
+                    let what = format!("{name}: zeros from {start} to {end}");
+                    cases.push(Case::new(what, &name, FIXTURE.with(&name, zeroed)));
+                }
+            }
+        }
+    }
+    sweep_all("zeroed sectors", &cases, |case, outcome| match Kind::of(&case.files[0]) {
+        // Zeros to the end of a log are how some file systems show one that a crash cut short.
+        Kind::Log => matches!(outcome, Outcome::Refused | Outcome::Dropped | Outcome::Shorter),
+        Kind::Manifest => matches!(outcome, Outcome::Refused | Outcome::Dropped),
+        Kind::Filter => outcome == Outcome::Degraded,
+        _ => matches!(outcome, Outcome::Refused | Outcome::Failed),
+    });
+}

@@ -1,0 +1,229 @@
+//! The store that is to be damaged: two levels, several blocks a table, tombstones, filters of each kind
+//! within tables and beside them, a log of which a part is synced, a manifest of several edits.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+use criba::vfs::{FileKind, SimDisk, SimVfs, Vfs};
+use criba::{Batch, Db, Durability, Error, FilterInfo, FilterKind, FilterPolicy, Options};
+
+pub(crate) const SEED: u64 = 2026;
+pub(crate) const DIR: &str = "/store";
+
+pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A disk with the store on it, as a process leaves it that is killed.
+pub(crate) struct Fixture {
+    pub(crate) disk: SimDisk,
+    /// The same at earlier times.
+    pub(crate) older: Vec<SimDisk>,
+    /// The state of the store before the log's records, and after each of them.
+    pub(crate) states: Vec<Map>,
+    /// Where the log's header and each of its records end.
+    pub(crate) ends: Vec<usize>,
+    /// How many of the records are known to be synced, by what the records after them say.
+    pub(crate) synced: usize,
+}
+
+pub(crate) static FIXTURE: LazyLock<Fixture> = LazyLock::new(Fixture::new);
+
+pub(crate) fn options() -> Options {
+    Options::new()
+        .seed(SEED)
+        .background_threads(0)
+        .auto_compaction(false)
+        .cache_bytes(0)
+        .block_bytes(128)
+}
+
+pub(crate) fn key(number: usize) -> Vec<u8> {
+    format!("key {number:02}").into_bytes()
+}
+
+pub(crate) const KEYS: usize = 42;
+
+fn policy(kind: FilterKind) -> FilterPolicy {
+    FilterPolicy::bits_per_key(10.0).with_kind(kind)
+}
+
+/// Every `step`th key from `first` on gets a value, but some of them a tombstone.
+fn fill(db: &Db, map: &mut Map, first: usize, step: usize) {
+    let mut batch = Batch::new();
+    for number in (first..KEYS).step_by(step) {
+        let key = key(number);
+        if first > 0 && number % 7 == 3 {
+            batch.delete(&key);
+            map.remove(&key);
+        } else {
+            let value = format!("value {first} {number} {}", ".".repeat(18)).into_bytes();
+            batch.put(&key, &value);
+            map.insert(key, value);
+        }
+    }
+    db.write(batch).unwrap();
+    db.flush().unwrap();
+}
+
+/// Flips a bit in the first byte of each table on L0.
+fn flip_l0(vfs: &SimVfs, db: &Db) {
+    for table in db.tables().iter().filter(|table| table.level == 0) {
+        let path = Path::new(DIR).join(format!("{:06}.sst", table.id));
+        let file = vfs.open_writable(&path, FileKind::Table).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 0).unwrap();
+        file.write_at(&[byte[0] ^ 1], 0).unwrap();
+        file.sync_all().unwrap();
+    }
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let vfs = SimVfs::new();
+        let open = |policy: FilterPolicy| {
+            let options = options().filter(policy).vfs(Arc::new(vfs.clone()));
+            options.table_bytes(1024).open(DIR).unwrap()
+        };
+        let (mut map, mut older) = (Map::new(), Vec::new());
+        let db = open(FilterPolicy::none());
+        fill(&db, &mut map, 0, 2);
+        fill(&db, &mut map, 0, 1);
+        db.compact().unwrap();
+        db.close().unwrap();
+        for (kind, first) in [(FilterKind::Blocked, 1), (FilterKind::Ribbon, 2)] {
+            let db = open(policy(kind));
+            older.push(vfs.disk());
+            fill(&db, &mut map, first, 4);
+            older.push(vfs.disk());
+            db.close().unwrap();
+        }
+        let db = open(policy(FilterKind::Bloom));
+        older.push(vfs.disk());
+        fill(&db, &mut map, 3, 4);
+        older.push(vfs.disk());
+        // A table that cannot be read keeps its filter, so those on L0 do, and the others get one beside
+        // them, and another.
+        for kind in [FilterKind::Ribbon, FilterKind::Bloom] {
+            flip_l0(&vfs, &db);
+            let rebuilt = db.rebuild_filters(&policy(kind));
+            assert!(matches!(rebuilt, Err(Error::Corrupt { .. })), "{rebuilt:?}");
+            flip_l0(&vfs, &db);
+            older.push(vfs.disk());
+        }
+        check_tables(&db);
+
+        let log = |vfs: &SimVfs| {
+            vfs.disk().read(of_kind(&vfs.disk(), Kind::Log).pop().unwrap()).unwrap().len()
+        };
+        let (mut states, mut ends) = (vec![map.clone()], vec![log(&vfs)]);
+        let (records, synced) = (9, 5);
+        for record in 1..=records {
+            let mut batch = Batch::new();
+            for number in [record, 2 * record] {
+                let value = format!("logged {record}").into_bytes();
+                batch.put(key(number), &value);
+                map.insert(key(number), value);
+            }
+            batch.delete(key(3 * record));
+            map.remove(&key(3 * record));
+            if record > 1 {
+                older.push(vfs.disk());
+            }
+            let durability =
+                if record == synced { Durability::Synced } else { Durability::Buffered };
+            db.write_with(batch, durability).unwrap();
+            states.push(map.clone());
+            ends.push(log(&vfs));
+        }
+        Self { disk: vfs.disk(), older, states, ends, synced }
+    }
+
+    pub(crate) fn file(&self, name: &str) -> &[u8] {
+        self.disk.read(path(name)).unwrap()
+    }
+
+    pub(crate) fn of_kind(&self, kind: Kind) -> Vec<String> {
+        of_kind(&self.disk, kind).iter().map(|path| name(path)).collect()
+    }
+
+    /// The one file of its kind.
+    pub(crate) fn only(&self, kind: Kind) -> String {
+        let [name] = self.of_kind(kind).try_into().unwrap();
+        name
+    }
+
+    pub(crate) fn last(&self) -> &Map {
+        self.states.last().unwrap()
+    }
+
+    /// The disk with other bytes in one file.
+    pub(crate) fn with(&self, name: &str, bytes: impl Into<Vec<u8>>) -> SimDisk {
+        let mut disk = self.disk.clone();
+        disk.write(path(name), bytes);
+        disk
+    }
+}
+
+/// Makes sure that the store is what these tests are about.
+fn check_tables(db: &Db) {
+    let tables = db.tables();
+    let levels = |level: usize| tables.iter().filter(|table| table.level == level).count();
+    assert!(levels(0) == 3 && levels(6) >= 2, "{tables:#?}");
+    let mut filters = BTreeMap::new();
+    for table in &tables {
+        assert!(table.level == 0 || table.tombstones == 0);
+        let FilterInfo::Active { kind, generation, .. } = table.filter else { panic!("{table:?}") };
+        *filters.entry((kind.to_string(), generation > 0)).or_insert(0) += 1;
+    }
+    assert!(tables.iter().any(|table| table.tombstones > 0));
+    assert_eq!(filters.len(), 4, "{filters:?}");
+}
+
+/// The kinds of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    Table,
+    Filter,
+    Log,
+    Manifest,
+    Current,
+    Lock,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Table, Self::Filter, Self::Log, Self::Manifest, Self::Current, Self::Lock];
+
+    pub(crate) fn of(name: &str) -> Self {
+        let extension = Path::new(name).extension().map(|extension| extension.to_str().unwrap());
+        match (name, extension) {
+            ("CURRENT", _) => Self::Current,
+            ("LOCK", _) => Self::Lock,
+            (_, Some("sst")) => Self::Table,
+            (_, Some("flt")) => Self::Filter,
+            (_, Some("log")) => Self::Log,
+            _ if name.starts_with("MANIFEST") => Self::Manifest,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn of_kind(disk: &SimDisk, kind: Kind) -> Vec<PathBuf> {
+    let paths = disk.files().map(|(path, _)| path.to_owned());
+    paths.filter(|path| Kind::of(&name(path)) == kind).collect()
+}
+
+pub(crate) fn name(path: &Path) -> String {
+    path.file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+pub(crate) fn path(name: &str) -> PathBuf {
+    Path::new(DIR).join(name)
+}
+
+/// The number in a file's name; a table's for a filter beside it.
+pub(crate) fn number(name: &str) -> u64 {
+    let digits: String =
+        name.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or(0)
+}

@@ -1,0 +1,147 @@
+//! Write-ahead logs in which one thing is forged and every checksum is right.
+
+use crate::fixture::{FIXTURE, Kind};
+use crate::forge::{Frame, Log};
+use crate::judge::{Case, Outcome};
+use crate::numbers::odd;
+use crate::sweep::sweep_all;
+
+/// A case for each forged log.
+fn cases(forgeries: Vec<(String, Log)>) -> Vec<Case> {
+    let name = FIXTURE.only(Kind::Log);
+    let case = |(what, log): (String, Log)| {
+        Case::new(format!("{name}: {what}"), &name, FIXTURE.with(&name, log.encode())).forged()
+    };
+    forgeries.into_iter().map(case).collect()
+}
+
+/// The log with one frame changed, in each of its frames.
+fn each_frame(what: &str, forge: impl Fn(&mut Frame)) -> Vec<(String, Log)> {
+    let sound = Log::of(Kind::Log);
+    let forged = |number: usize| {
+        let mut log = sound.clone();
+        forge(&mut log.frames[number]);
+        (format!("{what} in frame {number}"), log)
+    };
+    (0..sound.frames.len()).map(forged).collect()
+}
+
+#[test]
+fn forged_lengths_kinds_and_numbers_of_frames_are_not_believed() {
+    let mut forgeries = Vec::new();
+    for length in [0, 1, 8, 20, 26, 27, 28, 500, 600, 700, 32_741, 32_742, 32_768, u16::MAX] {
+        forgeries.extend(each_frame(&format!("length {length}"), |frame| frame.length = length));
+    }
+    for kind in [0, 2, 3, 4, 5, 6, 255] {
+        forgeries.extend(each_frame(&format!("kind {kind}"), |frame| frame.kind = kind));
+    }
+    for log in [0, 1, u32::MAX] {
+        forgeries.extend(each_frame(&format!("log {log}"), |frame| frame.log = log));
+    }
+    for number in 0..Log::of(Kind::Log).frames.len() as u64 {
+        for seq in odd(Log::of(Kind::Log).frames[number as usize].seq) {
+            let mut log = Log::of(Kind::Log);
+            log.frames[number as usize].seq = seq;
+            forgeries.push((format!("sequence number {seq} in frame {number}"), log));
+        }
+    }
+    let tally = sweep_all("frames forged", &cases(forgeries), |_, outcome| {
+        matches!(outcome, Outcome::Refused | Outcome::Dropped)
+    });
+    assert!(tally[&Outcome::Refused] > 200 && tally[&Outcome::Dropped] > 100);
+}
+
+/// What was synced matters only where something is damaged.
+#[test]
+fn forged_synced_offsets_do_no_harm_to_a_whole_log() {
+    let mut forgeries = Vec::new();
+    for synced in odd(40) {
+        forgeries.extend(each_frame(&format!("synced to {synced}"), |frame| frame.synced = synced));
+    }
+    sweep_all("synced offsets forged", &cases(forgeries), |_, outcome| outcome == Outcome::Right);
+}
+
+/// Each byte of a payload in turn: kinds, lengths of keys and values. A whole record that is no batch
+/// was not written by a crash. What is one is what it says.
+#[test]
+fn forged_batches_are_refused_or_what_they_say() {
+    let mut forgeries = Vec::new();
+    let sound = Log::of(Kind::Log);
+    for number in [0, 4, sound.frames.len() - 1] {
+        for at in 0..sound.frames[number].payload.len() {
+            for byte in [0, 1, 2, 0x7f, 0x80, 0xff] {
+                let mut log = sound.clone();
+                log.frames[number].payload[at] = byte;
+                forgeries.push((format!("byte {at} of record {number} is {byte}"), log));
+            }
+        }
+        // Lengths far beyond the record, and beyond what a key and a value may have.
+        for key in [vec![0xff; 9], vec![0xff, 0xff, 0xff, 0xff, 0x7f], vec![0x80, 0x80, 0x04]] {
+            for length in [&[0xff; 9][..], &[0x80, 0x80, 0x80, 0x80, 0x04], &[0]] {
+                let mut log = sound.clone();
+                log.frames[number].payload = [&[1][..], &key, &[1], length, &[1]].concat();
+                log.frames[number].length = log.frames[number].payload.len() as u16;
+                forgeries.push((format!("a batch of a key of {key:?}, {length:?}"), log));
+            }
+        }
+    }
+    let tally = sweep_all("batches forged", &cases(forgeries), |_, outcome| {
+        // Fewer changes than there were leave a gap before the next record.
+        matches!(outcome, Outcome::Refused | Outcome::Dropped | Outcome::Believed | Outcome::Right)
+    });
+    assert!(tally[&Outcome::Refused] > 100, "{tally:?}");
+}
+
+/// A log may say that it ended. It may not say so with anything but the number of the next one.
+#[test]
+fn forged_ends_are_refused_unless_they_are_ends() {
+    let sound = Log::of(Kind::Log);
+    let mut forgeries = Vec::new();
+    for number in 0..sound.frames.len() {
+        for (what, payload) in [
+            ("nothing", vec![]),
+            ("too little", vec![0; 7]),
+            ("too much", vec![0; 9]),
+            ("much too much", vec![0; 400]),
+        ] {
+            let mut log = sound.clone();
+            let frame = &mut log.frames[number];
+            (frame.kind, frame.length, frame.payload) = (5, payload.len() as u16, payload);
+            forgeries.push((format!("an end with {what} at frame {number}"), log));
+        }
+    }
+    let bad = cases(forgeries);
+    sweep_all("ends forged", &bad, |_, outcome| {
+        matches!(outcome, Outcome::Refused | Outcome::Dropped)
+    });
+    let mut forgeries = Vec::new();
+    for number in 0..sound.frames.len() {
+        for next in [0, 1, sound.number, sound.number + 1, 1 << 61, u64::MAX] {
+            let mut log = sound.clone();
+            let frame = &mut log.frames[number];
+            (frame.kind, frame.length, frame.payload) = (5, 8, next.to_le_bytes().to_vec());
+            forgeries.push((format!("an end at frame {number} that names {next}"), log));
+        }
+    }
+    sweep_all("ends that are ends", &cases(forgeries), |_, outcome| {
+        matches!(outcome, Outcome::Refused | Outcome::Shorter)
+    });
+}
+
+/// All that a header says is checked, but for what is reserved.
+#[test]
+fn forged_headers_are_refused() {
+    let sound = Log::of(Kind::Log);
+    let mut forgeries = Vec::new();
+    for at in 0..36 {
+        for bit in 0..8 {
+            let mut log = sound.clone();
+            log.header[at] ^= 1 << bit;
+            forgeries.push((format!("bit {bit} of byte {at} of the header"), log));
+        }
+    }
+    let tally = sweep_all("log headers forged", &cases(forgeries), |_, outcome| {
+        matches!(outcome, Outcome::Refused | Outcome::Right)
+    });
+    assert_eq!(tally[&Outcome::Right], 6 * 8, "the reserved bits");
+}

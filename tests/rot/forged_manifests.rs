@@ -1,0 +1,276 @@
+//! Manifests in which one thing is forged and every checksum is right.
+
+use criba::vfs::SimDisk;
+
+use crate::fixture::{FIXTURE, Kind, number};
+use crate::forge::{KEYS_AT, Log, put, table_records, u64_at};
+use crate::judge::{Case, Outcome};
+use crate::numbers::odd;
+use crate::sweep::sweep_all;
+
+fn disk(log: &Log) -> SimDisk {
+    FIXTURE.with(&FIXTURE.only(Kind::Manifest), log.encode())
+}
+
+fn case(what: impl Into<String>, log: &Log) -> Case {
+    Case::new(what, &FIXTURE.only(Kind::Manifest), disk(log)).forged()
+}
+
+/// The manifest with one more edit behind the others.
+fn with_edit(edit: &[u8]) -> Log {
+    let mut log = Log::of(Kind::Manifest);
+    let mut frame = log.frames[0].clone();
+    (frame.seq, frame.length) = (log.frames.len() as u64, edit.len() as u16);
+    frame.payload = edit.to_vec();
+    log.frames.push(frame);
+    log
+}
+
+fn edit(parts: &[&[u8]]) -> Log {
+    with_edit(&parts.concat())
+}
+
+/// Every field that says where and what a table is, in the records of all tables.
+#[test]
+fn forged_records_of_tables_are_refused() {
+    let sound = Log::of(Kind::Manifest);
+    let mut cases = Vec::new();
+    for (frame, record) in records(&sound) {
+        let id = u64_at(&sound.frames[frame].payload, record);
+        let mut forge = |what: &str, at: usize, field: &[u8]| {
+            let mut log = sound.clone();
+            put(&mut log.frames[frame].payload, record + at, field);
+            // The table is what contradicts the record; or a neighbour on L0, whose changes are newer.
+            let mut case = case(format!("{what} of table {id} is {field:?}"), &log);
+            let neighbour = |table: &String| at == 80 || number(table) == id;
+            case.files.extend(FIXTURE.of_kind(Kind::Table).into_iter().filter(neighbour));
+            cases.push(case);
+        };
+        for (what, at) in [
+            ("the id", 0),
+            ("the size", 8),
+            ("the index", 16),
+            ("the entries", 48),
+            ("the tombstones", 56),
+            ("the keys", 64),
+            ("the oldest change", 72),
+            ("the newest change", 80),
+        ] {
+            for value in odd(u64_at(&sound.frames[frame].payload, record + at)) {
+                forge(what, at, &value.to_le_bytes());
+            }
+        }
+        let checksum = sound.frames[frame].payload[record + 24];
+        forge("the footer's checksum", 24, &[checksum ^ 1]);
+        for first in [0, 1, 5, 7, 50, 0x7f, 0x80, 0xff] {
+            forge("the length of the smallest key", KEYS_AT, &[first]);
+        }
+        forge("the smallest key", KEYS_AT + 1, b"zz");
+        forge("the smallest key", KEYS_AT + 1, b"a");
+        for level in [7, 8, 127, 255] {
+            let mut log = sound.clone();
+            log.frames[frame].payload[record - 1] = level;
+            cases.push(case(format!("table {id} on level {level}"), &log));
+        }
+    }
+    let tally =
+        sweep_all("records of tables forged", &cases, |_, outcome| outcome == Outcome::Refused);
+    assert!(tally[&Outcome::Refused] > 1000);
+}
+
+fn records(log: &Log) -> Vec<(usize, usize)> {
+    let of = |(number, frame): (usize, &crate::forge::Frame)| {
+        table_records(&frame.payload)
+            .into_iter()
+            .map(move |record| (number, record))
+            .collect::<Vec<_>>()
+    };
+    log.frames.iter().enumerate().flat_map(of).collect()
+}
+
+/// Levels are ranges that do not overlap; a table that was moved to where it overlaps is refused. Below
+/// L0, a place says which of two tables is the newer, and a lie about that cannot be told.
+#[test]
+fn overlapping_tables_of_a_level_are_refused() {
+    let sound = Log::of(Kind::Manifest);
+    let mut cases = Vec::new();
+    let on_l0: Vec<_> = records(&sound)
+        .into_iter()
+        .filter(|&(frame, record)| sound.frames[frame].payload[record - 1] == 0)
+        .collect();
+    for level in 1..=6 {
+        let mut log = sound.clone();
+        for &(frame, record) in &on_l0 {
+            log.frames[frame].payload[record - 1] = level;
+        }
+        cases.push(case(format!("L0 on level {level}"), &log));
+    }
+    for &(frame, record) in &on_l0 {
+        let mut log = sound.clone();
+        log.frames[frame].payload[record - 1] = 6;
+        cases.push(case("a table of L0 on level 6", &log));
+    }
+    sweep_all("overlapping levels", &cases, |_, outcome| outcome == Outcome::Refused);
+}
+
+/// The filter is the one thing of a table that it can do without.
+#[test]
+fn forged_records_of_filters_degrade_them() {
+    let names = FIXTURE.of_kind(Kind::Filter);
+    let ids: Vec<u64> = names.iter().map(|name| number(name)).collect();
+    let mut cases = Vec::new();
+    for (name, &id) in names.iter().zip(&ids) {
+        let mut forge = |generation: u64, length: u64, checksum: u32| {
+            let record = [
+                &[7][..],
+                &id.to_le_bytes(),
+                &generation.to_le_bytes(),
+                &length.to_le_bytes(),
+                &checksum.to_le_bytes(),
+            ];
+            let what = format!("filter {generation} of table {id}: {length} bytes, {checksum:#x}");
+            let table = format!("{id:06}.sst");
+            cases.push((generation, case(what, &edit(&record)).blaming(name).blaming(&table)));
+        };
+        for generation in odd(2) {
+            forge(generation, 100, 7);
+        }
+        for length in odd(FIXTURE.file(name).len() as u64 - 5) {
+            forge(3, length, 7);
+        }
+        forge(3, FIXTURE.file(name).len() as u64 - 5, 0);
+    }
+    let (generations, cases): (Vec<u64>, Vec<Case>) = cases.into_iter().unzip();
+    let expect = |number: usize, outcome| match generations[number] {
+        // Not after the one before, or beyond what a store gets to.
+        0..=2 => outcome == Outcome::Refused,
+        far if far > 1 << 61 => outcome == Outcome::Refused,
+        // A length of 0 says that there is to be none.
+        _ => matches!(outcome, Outcome::Degraded | Outcome::Right),
+    };
+    let tally =
+        crate::sweep::sweep("records of filters forged", cases.len(), |n| cases[n].clone(), expect);
+    assert!(tally[&Outcome::Degraded] > 50 && tally[&Outcome::Right] <= ids.len());
+
+    // For a table that is not there, and twice for one that is.
+    let mut cases = Vec::new();
+    let filter = |id: u64, generation: u64| {
+        [&[7][..], &id.to_le_bytes(), &generation.to_le_bytes(), &[0; 12]].concat()
+    };
+    for id in odd(ids[0]).into_iter().filter(|id| !ids.contains(id)) {
+        cases.push(case(format!("a filter of table {id}"), &with_edit(&filter(id, 3))));
+    }
+    let twice = [filter(ids[0], 3), filter(ids[0], 3)].concat();
+    cases.push(case("a filter twice", &with_edit(&twice)));
+    sweep_all("filters of no table", &cases, |_, outcome| outcome == Outcome::Refused);
+}
+
+/// The counters: a log that is not there, a change that no log has, and numbers at the end of their
+/// range.
+#[test]
+fn forged_counters_are_refused_or_leave_numbers_to_go_on_with() {
+    let mut cases = Vec::new();
+    for tag in 3..=5_u8 {
+        for value in odd(0) {
+            let log = edit(&[&[tag], &value.to_le_bytes()]);
+            let case = case(format!("counter {tag} is {value}"), &log);
+            cases.push((tag, value, case.blaming(&FIXTURE.only(Kind::Log))));
+        }
+    }
+    // The last numbers of all: one opening may have them. The next refuses.
+    cases.retain(|&(tag, value, _)| {
+        (tag, value) != (5, 1 << 61) && (tag, value) != (5, (1 << 61) - 1)
+    });
+    let expect = |number: usize, outcome| {
+        let &(tag, value, _) = &cases[number];
+        match tag {
+            // Nothing else says what the next file is to be.
+            5 if (127..(1 << 61) - 1).contains(&value) => outcome == Outcome::Right,
+            // The log that is named is not there; or the log does not go on where the tables end.
+            3 | 5 => outcome == Outcome::Refused,
+            _ => matches!(outcome, Outcome::Refused | Outcome::Dropped),
+        }
+    };
+    crate::sweep::sweep("counters forged", cases.len(), |n| cases[n].2.clone(), expect);
+}
+
+#[test]
+fn edits_that_cannot_follow_are_refused() {
+    let sound = Log::of(Kind::Manifest);
+    let mut cases = Vec::new();
+    for level in 0..=8_u8 {
+        for id in [0, 1, 2, 6, 9, 99, 1 << 61, u64::MAX] {
+            let log = edit(&[&[2, level], &id.to_le_bytes()]);
+            cases.push(case(format!("table {id} removed from level {level}"), &log));
+        }
+    }
+    // Of those that are there, from a level where they are not.
+    for (frame, record) in records(&sound) {
+        let payload = &sound.frames[frame].payload;
+        let (at, id) = (payload[record - 1], &payload[record..record + 8]);
+        for level in (0..=6).filter(|&level| level != at) {
+            cases.push(case(
+                format!("removed from level {level}, not {at}"),
+                &edit(&[&[2, level], id]),
+            ));
+        }
+        // Once more, and twice removed.
+        let added = [&[1, at], &payload[record..record + KEYS_AT], &[0, 0]].concat();
+        cases.push(case("added twice", &with_edit(&added)));
+        cases.push(case("removed twice", &edit(&[&[2, at], id, &[2, at], id])));
+    }
+    cases.push(case("another key of the hash", &edit(&[&[6], &[7; 16]])));
+    for tag in (0..=255_u8).filter(|tag| !(1..=7).contains(tag)) {
+        cases.push(case(format!("a field {tag}"), &edit(&[&[tag], &[0; 40]])));
+    }
+    for tag in 1..=7_u8 {
+        cases.push(case(format!("a field {tag} cut short"), &edit(&[&[tag], &[0; 5]])));
+    }
+    // Numbers of edits.
+    for (number, frame) in sound.frames.iter().enumerate() {
+        for seq in odd(frame.seq) {
+            let mut log = sound.clone();
+            log.frames[number].seq = seq;
+            cases.push(case(format!("edit {number} has number {seq}"), &log));
+        }
+        for kind in [0, 2, 3, 4, 6, 255] {
+            let mut log = sound.clone();
+            log.frames[number].kind = kind;
+            cases.push(case(format!("edit {number} is a frame of kind {kind}"), &log));
+        }
+        let mut log = sound.clone();
+        log.frames.remove(number);
+        if number + 1 < sound.frames.len() {
+            cases.push(case(format!("without edit {number}"), &log));
+        }
+    }
+    sweep_all("edits that do not follow", &cases, |case, outcome| {
+        // A last edit that is not whole may be one that a crash cut short.
+        let last = format!("edit {} is a frame", sound.frames.len() - 1);
+        outcome == Outcome::Refused || case.what.contains(&last)
+    });
+}
+
+/// All that a header says is checked, but for what is reserved.
+#[test]
+fn forged_headers_are_refused() {
+    let sound = Log::of(Kind::Manifest);
+    let mut cases = Vec::new();
+    for at in 0..36 {
+        for bit in 0..8 {
+            let mut log = sound.clone();
+            log.header[at] ^= 1 << bit;
+            let mut case = case(format!("bit {bit} of byte {at} of the header"), &log);
+            if (24..32).contains(&at) {
+                // The id of the store is another in all the other files.
+                case.files.extend(FIXTURE.of_kind(Kind::Table));
+                case.files.extend(FIXTURE.of_kind(Kind::Log));
+            }
+            cases.push(case);
+        }
+    }
+    let tally = sweep_all("manifest headers forged", &cases, |_, outcome| {
+        matches!(outcome, Outcome::Refused | Outcome::Right)
+    });
+    assert_eq!(tally[&Outcome::Right], 6 * 8, "the reserved bits");
+}

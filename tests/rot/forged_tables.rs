@@ -1,0 +1,218 @@
+//! Tables in which one thing is forged and every checksum is right, the manifest's too.
+
+use crate::fixture::{FIXTURE, Kind, number, path};
+use crate::forge::{Table, put, u64_at};
+use crate::judge::{Case, Outcome};
+use crate::numbers::odd;
+use crate::sweep::{Tally, all, sweep_all};
+
+/// The store with a table changed, and the manifest's record of it, too.
+fn case(what: &str, table: &Table, record: impl Fn(&mut [u8])) -> Case {
+    let mut disk = FIXTURE.with(&table.name, table.sealed());
+    let manifest = FIXTURE.only(Kind::Manifest);
+    disk.write(path(&manifest), table.manifest(record));
+    let case = Case::new(format!("{}: {what}", table.name), &table.name, disk).forged();
+    // Its filter, too, is asked for keys that it never held.
+    let filter =
+        FIXTURE.of_kind(Kind::Filter).into_iter().find(|name| number(name) == number(&table.name));
+    filter.iter().fold(case.blaming(&manifest), |case, filter| case.blaming(filter))
+}
+
+/// A case for each table and each thing forged in it.
+fn each(title: &str, forge: impl Fn(&Table, &mut dyn FnMut(String, usize, &[u8]))) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for sound in Table::all() {
+        forge(&sound, &mut |what, at, field| {
+            let mut table = sound.clone();
+            put(&mut table.bytes, at, field);
+            if table.bytes != sound.bytes {
+                cases.push(case(&format!("{title} {what}"), &table, |_| {}));
+            }
+        });
+    }
+    cases
+}
+
+fn swept(
+    title: &str,
+    forge: impl Fn(&Table, &mut dyn FnMut(String, usize, &[u8])),
+    expect: &[Outcome],
+) -> Tally {
+    sweep_all(&format!("{title} forged"), &each(title, forge), |_, outcome| {
+        expect.contains(&outcome)
+    })
+}
+
+#[test]
+fn forged_footers_are_refused() {
+    let forge = |table: &Table, forge: &mut dyn FnMut(String, usize, &[u8])| {
+        for at in (0..80).step_by(8) {
+            for value in odd(u64_at(&table.bytes, table.footer + at)) {
+                // Without a filter, and without range tombstones, the place of none does not matter.
+                let length = u64_at(&table.bytes, table.footer + (at | 8));
+                if at % 16 == 0 && at < 64 && length == 0 {
+                    continue;
+                }
+                forge(format!("field {at} is {value}"), table.footer + at, &value.to_le_bytes());
+            }
+        }
+        for version in [0_u16, 2, u16::MAX] {
+            forge(format!("version {version}"), table.footer + 112, &version.to_le_bytes());
+        }
+        forge("magic".into(), table.footer + 120, b"C");
+    };
+    swept("footer", forge, &[Outcome::Refused]);
+}
+
+#[test]
+fn forged_properties_are_refused_or_found_by_verify() {
+    let forge = |table: &Table, forge: &mut dyn FnMut(String, usize, &[u8])| {
+        let at = table.properties.start;
+        forge("keyspace".into(), at, &[1]);
+        for field in [4, 12, 20, 28, 52, 60] {
+            for value in odd(u64_at(&table.bytes, at + field)) {
+                forge(format!("field {field} is {value}"), at + field, &value.to_le_bytes());
+            }
+        }
+        for byte in [0, 5, 7, 40, 0x7f, 0x80, 0xff] {
+            forge(format!("length of the smallest key {byte}"), at + 68, &[byte]);
+        }
+        forge("smallest key".into(), at + 69, b"z");
+        forge("smallest key".into(), at + 69, b"a");
+    };
+    swept("properties", forge, &[Outcome::Refused]);
+    // The sums of lengths are for whoever looks, and nothing is built on them.
+    let forge = |table: &Table, forge: &mut dyn FnMut(String, usize, &[u8])| {
+        for field in [36, 44] {
+            let at = table.properties.start + field;
+            for value in odd(u64_at(&table.bytes, at)) {
+                forge(format!("field {field} is {value}"), at, &value.to_le_bytes());
+            }
+        }
+    };
+    swept("sums of lengths", forge, &[Outcome::Right]);
+}
+
+/// Number of entries, tombstones and keys, and the range of changes: properties and manifest agree, and
+/// only the data contradict them.
+#[test]
+fn forged_counts_on_which_all_agree_are_contradicted_by_the_data() {
+    let mut cases = Vec::new();
+    for sound in Table::all() {
+        let at = sound.properties.start;
+        for (what, property, record) in [
+            ("entries", 4, 48),
+            ("tombstones", 12, 56),
+            ("keys", 20, 64),
+            ("oldest change", 52, 72),
+            ("newest change", 60, 80),
+        ] {
+            for value in odd(u64_at(&sound.bytes, at + property)) {
+                let mut table = sound.clone();
+                put(&mut table.bytes, at + property, &value.to_le_bytes());
+                let what = format!("{what} are {value}, as the manifest says");
+                cases.push(case(&what, &table, |bytes| put(bytes, record, &value.to_le_bytes())));
+            }
+        }
+    }
+    let tally =
+        sweep_all("counts forged everywhere", &cases, |_, outcome| outcome != Outcome::Believed);
+    assert!(tally[&Outcome::Refused] > 500, "{tally:?}");
+}
+
+#[test]
+fn forged_indexes_are_refused() {
+    let forge = |table: &Table, forge: &mut dyn FnMut(String, usize, &[u8])| {
+        let end = table.index.end - 5;
+        let blocks = table.data.len();
+        let count = (end - 4, 4);
+        let entry_offsets = (0..blocks).map(|n| (end - 12 - 4 * (blocks - n), 4));
+        let starts: Vec<usize> = entry_offsets
+            .clone()
+            .map(|(at, _)| u32::from_le_bytes(table.bytes[at..at + 4].try_into().unwrap()) as usize)
+            .map(|entry| table.index.start + entry)
+            .collect();
+        let block_offsets = starts.iter().map(|&at| (at, 8));
+        let lengths = starts.iter().map(|&at| (at + 8, 2));
+        let fields = [count, (end - 12, 8)];
+        for (at, width) in
+            fields.into_iter().chain(entry_offsets.clone()).chain(block_offsets).chain(lengths)
+        {
+            let mut sound = [0; 8];
+            sound[..width].copy_from_slice(&table.bytes[at..at + width]);
+            for value in odd(u64::from_le_bytes(sound)) {
+                let what = format!("{width} bytes at {at} are {value}");
+                forge(what, at, &value.to_le_bytes()[..width]);
+            }
+        }
+    };
+    // The end of the data may be any of those that are padded to the same place; the last block then has
+    // another length, and so another checksum.
+    let tally = swept("index", forge, &[Outcome::Refused, Outcome::Failed]);
+    assert!(tally[&Outcome::Refused] > 1000);
+}
+
+/// Separators that are in order, and not where the keys are, lead lookups astray: none of them reads the
+/// block that would tell. Everything that walks meets the contradiction.
+#[test]
+fn forged_separators_are_refused_or_found_by_whoever_walks() {
+    let mut cases = Vec::new();
+    for sound in Table::all() {
+        let contents = &sound.bytes[sound.index.start..sound.index.end];
+        let keys = contents.windows(4).enumerate().filter(|(_, bytes)| bytes == b"key ");
+        for (at, _) in keys {
+            for byte in *b"\0az" {
+                let mut table = sound.clone();
+                table.bytes[sound.index.start + at] = byte;
+                cases.push(case(&format!("separator at {at} begins with {byte}"), &table, |_| {}));
+            }
+        }
+    }
+    sweep_all("separators forged", &cases, |_, outcome| {
+        matches!(outcome, Outcome::Refused | Outcome::Failed | Outcome::Believed)
+    });
+}
+
+/// Restart points are where a search begins. A walk through the block tells when they are wrong; a
+/// single lookup need not meet what contradicts them.
+#[test]
+fn forged_restart_points_are_found() {
+    let forge = |table: &Table, forge: &mut dyn FnMut(String, usize, &[u8])| {
+        for block in &table.data {
+            let count = block.end - 5 - 4;
+            for value in odd(1) {
+                forge(format!("count {value}"), count, &(value as u32).to_le_bytes());
+            }
+            for value in odd(0) {
+                forge(format!("restart {value}"), count - 4, &(value as u32).to_le_bytes());
+            }
+        }
+    };
+    swept("restart points", forge, &[Outcome::Failed]);
+}
+
+/// Every byte of every entry, to values that make other lengths and numbers of it. What contradicts
+/// neither the block nor the index nor the manifest is the truth for all that anybody can tell.
+#[test]
+fn forged_entries_fail_or_are_what_they_say() {
+    let forge = |table: &Table, forge: &mut dyn FnMut(String, usize, &[u8])| {
+        for block in &table.data {
+            let step = if all() { 1 } else { 3 };
+            for at in (block.start..block.end - 5 - 8).step_by(step) {
+                for byte in [0, 1, 2, 0x7f, 0x80, 0xff, table.bytes[at] ^ 1] {
+                    forge(format!("byte {at} is {byte}"), at, &[byte]);
+                }
+            }
+            // Lengths far beyond the block.
+            for field in 0..3 {
+                for long in [&[0xff; 9][..], &[0xff, 0xff, 0xff, 0xff, 0x0f], &[0xff, 0xff, 0x03]] {
+                    let what = format!("length {field} of the first entry is {long:?}");
+                    forge(what, block.start + field, long);
+                }
+            }
+        }
+    };
+    let all = [Outcome::Failed, Outcome::Right, Outcome::Believed];
+    let tally = swept("entries", forge, &all);
+    assert!(tally[&Outcome::Failed] > 1000, "{tally:?}");
+}

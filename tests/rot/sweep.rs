@@ -1,0 +1,89 @@
+//! Going through many damaged disks, on all processors, and counting what came of them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
+use crate::fixture::SEED;
+use crate::judge::{Case, Outcome, judge};
+
+/// No case takes as long as this, unless it hangs.
+const HANGS: Duration = Duration::from_secs(60);
+
+/// Whether this is the long run.
+pub(crate) fn all() -> bool {
+    std::env::var("CRIBA_ROT").is_ok_and(|said| said == "all")
+}
+
+/// How often each outcome came.
+pub(crate) type Tally = BTreeMap<Outcome, usize>;
+
+/// Judges so many cases, each made when its turn comes, and checks each outcome; prints the tally.
+pub(crate) fn sweep(
+    title: &str,
+    count: usize,
+    case: impl Fn(usize) -> Case + Sync,
+    expect: impl Fn(usize, Outcome) -> bool + Sync,
+) -> Tally {
+    let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::new()));
+    let work = || {
+        let watched = watchdog();
+        while let Some(number) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&n| n < count) {
+            let case = case(number);
+            watched.send(case.what.clone()).unwrap();
+            let outcome = judge(&case);
+            assert!(expect(number, outcome), "{}: {outcome:?} was not expected", case.what);
+            *tally.lock().unwrap().entry(outcome).or_insert(0) += 1;
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            if let Err(panic) = worker.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+    let tally = tally.into_inner().unwrap();
+    println!("{title}: {count} cases, seed {SEED}: {}", told(&tally));
+    assert_eq!(tally.values().sum::<usize>(), count);
+    tally
+}
+
+/// The same for cases that are all there.
+pub(crate) fn sweep_all(
+    title: &str,
+    cases: &[Case],
+    expect: impl Fn(&Case, Outcome) -> bool + Sync,
+) -> Tally {
+    sweep(title, cases.len(), |n| cases[n].clone(), |n, outcome| expect(&cases[n], outcome))
+}
+
+/// A tally in words.
+pub(crate) fn told(tally: &Tally) -> String {
+    let counts: Vec<_> =
+        tally.iter().map(|(outcome, count)| format!("{count} {}", outcome.told())).collect();
+    counts.join(", ")
+}
+
+/// Is told what is begun, and ends the process if nothing else is begun for too long: no panic would end
+/// a thread that hangs.
+fn watchdog() -> mpsc::Sender<String> {
+    let (begun, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut what = String::new();
+        loop {
+            match told.recv_timeout(HANGS) {
+                Ok(next) => what = next,
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    eprintln!("{what}: it hangs");
+                    std::process::abort();
+                }
+            }
+        }
+    });
+    begun
+}

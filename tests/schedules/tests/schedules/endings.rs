@@ -1,0 +1,149 @@
+//! The end of a store beside everything that is under way, and a disk that fails under it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use criba_schedules::Durability::{Buffered, Synced};
+use criba_schedules::vfs::{Keep, SimVfs, Unit};
+use criba_schedules::{Db, Error, FilterPolicy, Result};
+use shuttle::rand::Rng;
+use shuttle::thread::{scope, yield_now};
+
+use crate::explore::{Seen, explore};
+use crate::failing::FailingVfs;
+use crate::store::{batch, key, open, options, other_policy, version};
+
+const WRITERS: usize = 2;
+
+/// Calls until one of them fails, and gives that error. Lets others go on in between: a schedule might
+/// else stay with this thread for ever.
+fn until_it_fails(mut call: impl FnMut(u64) -> Result<()>) -> Error {
+    let mut call = |time| {
+        yield_now();
+        call(time).err()
+    };
+    (1..).find_map(&mut call).expect("the store ends some time")
+}
+
+/// What callers do until the store ends, but for the writers.
+fn others() -> [fn(&Db, u64) -> Result<()>; 5] {
+    [
+        |db, _| {
+            db.get(key(0))?;
+            db.snapshot()?.get(key(1))?;
+            db.range::<&str>(..)?.try_for_each(|item| item.map(|_| ()))
+        },
+        |db, _| db.flush(),
+        |db, _| db.compact(),
+        |db, time| {
+            let policy =
+                if time.is_multiple_of(2) { FilterPolicy::default() } else { other_policy() };
+            db.rebuild_filters(&policy).map(|_| ())
+        },
+        |db, time| {
+            db.set_filter_memory(Some(4096 * (time % 2)))?;
+            db.wait_until_settled()
+        },
+    ]
+}
+
+/// A call that waits for ever would be found as a deadlock.
+#[test]
+fn closing_ends_every_call_with_success_or_closed() {
+    explore("closing", 1000, &["acknowledged", "flushes"], |seen| {
+        let vfs = SimVfs::new();
+        let db = open(&vfs);
+        let written: [AtomicU64; WRITERS] = Default::default();
+        let (first, second) = {
+            let mut rng = shuttle::rand::thread_rng();
+            (rng.gen_range(0..5), rng.gen_range(0..5))
+        };
+        scope(|scope| {
+            let closed = |error: Error| assert!(matches!(error, Error::Closed), "{error}");
+            for (writer, written) in written.iter().enumerate() {
+                let db = &db;
+                scope.spawn(move || {
+                    closed(until_it_fails(|number| {
+                        let durability = if writer == 0 { Synced } else { Buffered };
+                        db.write_with(batch([writer], number), durability)?;
+                        written.store(number, Ordering::Relaxed);
+                        Ok(())
+                    }));
+                });
+            }
+            for kind in [first, second] {
+                let db = &db;
+                scope.spawn(move || closed(until_it_fails(|time| others()[kind](db, time))));
+            }
+            let closer = db.clone();
+            scope.spawn(move || {
+                for _ in 0..shuttle::rand::thread_rng().gen_range(0..25) {
+                    yield_now();
+                    closer.get(key(0)).unwrap();
+                }
+                closer.close().unwrap();
+            });
+        });
+        seen.add_activity(&db);
+        drop(db);
+        check_written(&options(vfs).open("/store").unwrap(), &written, seen);
+    });
+}
+
+fn check_written(db: &Db, written: &[AtomicU64], seen: &Seen) {
+    for (writer, written) in written.iter().enumerate() {
+        let written = written.load(Ordering::Relaxed);
+        let found = db.get(key(writer)).unwrap().as_ref().map_or(0, version);
+        assert!(found >= written, "writer {writer}: {found} found, {written} acknowledged");
+        seen.add("acknowledged", written);
+    }
+}
+
+/// One sync fails, of whatever it be. Either the store is poisoned, and whoever waits is told, or it goes
+/// on; and in no case is anything lost that was acknowledged as synced, or does anybody wait for ever.
+#[test]
+fn a_sync_that_fails_ends_every_waiting_and_loses_nothing_acknowledged() {
+    let needed = ["acknowledged", "poisoned", "failed otherwise", "went on"];
+    explore("a failing sync", 1500, &needed, |seen| {
+        let vfs = SimVfs::new();
+        let written: [AtomicU64; WRITERS] = Default::default();
+        let (failing, kind) = {
+            let mut rng = shuttle::rand::thread_rng();
+            (rng.gen_range(0..24), rng.gen_range(1..5))
+        };
+        let failing = FailingVfs::new(vfs.clone(), failing);
+        let opened = options(failing.clone()).open("/store").unwrap();
+        failing.begin();
+        scope(|scope| {
+            let judge = |result: Result<()>| match result {
+                Ok(()) => seen.add("went on", 1),
+                Err(Error::Poisoned { .. }) => seen.add("poisoned", 1),
+                Err(Error::Background { .. } | Error::Io { .. }) => seen.add("failed otherwise", 1),
+                Err(other) => panic!("{other}"),
+            };
+            let db = &opened;
+            for (writer, written) in written.iter().enumerate() {
+                scope.spawn(move || {
+                    for number in 1..=6 {
+                        let done = db.write_with(batch([writer], number), Synced);
+                        if done.is_ok() {
+                            written.store(number, Ordering::Relaxed);
+                        }
+                        judge(done);
+                    }
+                });
+            }
+            for call in [others()[0], others()[1], others()[kind]] {
+                scope.spawn(move || {
+                    for time in 1..=2 {
+                        judge(call(db, time));
+                    }
+                });
+            }
+        });
+        seen.add_activity(&opened);
+        let _ = opened.close();
+        let left = vfs.disk().power_failure(Unit::Sector, |_| Keep::OLD);
+        let options = options(SimVfs::on(left)).background_threads(0);
+        check_written(&options.open("/store").unwrap(), &written, seen);
+    });
+}

@@ -1,0 +1,242 @@
+//! The disk gives wrong bytes and says that all is well. In every kind of block each byte that is read
+//! is wrong in turn: a checksum catches it, the error names the file and a place in it, or a filter is
+//! degraded and says so; and nothing wrong is kept: the same block, read again, answers.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimDisk, SimVfs};
+use criba::{Db, Error, Event, FilterInfo, FilterPolicy, Options};
+
+const DIR: &str = "/store";
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn options() -> Options {
+    common::options()
+        .background_threads(0)
+        .auto_compaction(false)
+        .block_bytes(256)
+        .max_open_files(1)
+        .seed(7)
+}
+
+fn contents(db: &Db) -> criba::Result<Contents> {
+    let items = db.range::<&[u8]>(..)?;
+    items.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
+}
+
+/// A disk with a store on it that has every kind of block: two tables, one with its filter in a file
+/// of its own, and a log with several records, the last of them synced. Nobody closed it.
+fn store() -> (SimDisk, Contents) {
+    let vfs = SimVfs::new();
+    let db = options().vfs(Arc::new(vfs.clone())).open(DIR).unwrap();
+    let mut expected = Contents::new();
+    let mut put = |db: &Db, key: String| {
+        let value = format!("the value of {key}");
+        db.put(&key, &value).unwrap();
+        expected.insert(key.into_bytes(), value.into_bytes());
+    };
+    (0..30).for_each(|number| put(&db, format!("first {number:03}")));
+    db.flush().unwrap();
+    let other = if common::policy() == FilterPolicy::compact() {
+        FilterPolicy::classic()
+    } else {
+        FilterPolicy::compact()
+    };
+    db.rebuild_filters(&other).unwrap();
+    (0..30).for_each(|number| put(&db, format!("second {number:03}")));
+    db.flush().unwrap();
+    for number in 0..6 {
+        put(&db, format!("third {number:03}"));
+        if number % 2 == 0 {
+            db.sync().unwrap();
+        }
+    }
+    db.sync().unwrap();
+    (vfs.disk(), expected)
+}
+
+/// What came of the reads of one kind of block.
+#[derive(Debug, Default, PartialEq)]
+struct Outcomes {
+    reads: u64,
+    flips: u64,
+    errors: u64,
+    degraded: u64,
+}
+
+/// The file that an error names, and the place in it.
+fn place(error: &Error) -> (PathBuf, u64) {
+    match error {
+        Error::Corrupt { path, offset, .. } => (path.clone(), *offset),
+        Error::Unsupported { path, .. } => (path.clone(), 0),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The length of a file; one that was written meanwhile, and read back, is there no more.
+fn length(disk: &SimDisk, path: &Path) -> u64 {
+    disk.read(path).map_or(u64::MAX, |bytes| bytes.len() as u64)
+}
+
+/// Opens the store, and one byte of the read number `skip` of such files is wrong.
+fn open_misread(
+    disk: &SimDisk,
+    kind: FileKind,
+    skip: u64,
+    bit: u64,
+) -> (criba::Result<Db>, Misread) {
+    let vfs = SimVfs::on(disk.clone());
+    let faults = FaultVfs::new(Arc::new(vfs.clone()));
+    let wrong = FaultRule::new(Fault::FlippedBit(bit)).operations([Operation::Read]).kinds([kind]);
+    faults.add(wrong.skip(skip));
+    let told = Arc::new(AtomicUsize::new(0));
+    let heard = Arc::clone(&told);
+    let options = options().on_event(Arc::new(move |event| {
+        assert!(matches!(event, Event::FilterDegraded { .. }));
+        heard.fetch_add(1, Ordering::Relaxed);
+    }));
+    let opened = options.vfs(Arc::new(faults.clone())).open(DIR);
+    (opened, Misread { vfs, faults, told })
+}
+
+struct Misread {
+    vfs: SimVfs,
+    faults: FaultVfs,
+    told: Arc<AtomicUsize>,
+}
+
+/// The lengths of the reads of such files at opening, with the files.
+fn reads_at_opening(disk: &SimDisk, kind: FileKind) -> Vec<(PathBuf, u64)> {
+    let mut reads = Vec::new();
+    loop {
+        let (opened, misread) = open_misread(disk, kind, reads.len() as u64, 0);
+        drop(opened);
+        let Some(injected) = misread.faults.injected().pop() else { return reads };
+        reads.push((injected.path, injected.bytes));
+    }
+}
+
+/// Every byte of every read of such files at opening.
+fn misread_at_opening(disk: &SimDisk, expected: &Contents, kind: FileKind) -> Outcomes {
+    let mut outcomes = Outcomes::default();
+    for (skip, (path, bytes)) in reads_at_opening(disk, kind).into_iter().enumerate() {
+        outcomes.reads += 1;
+        for byte in 0..bytes {
+            let at = format!("{}, read {skip}, byte {byte} of {bytes}", path.display());
+            let bit = byte * 8 + byte % 8;
+            let (opened, Misread { vfs, faults, told }) =
+                open_misread(disk, kind, skip as u64, bit);
+            assert_eq!(faults.injected().len(), 1, "{at}");
+            outcomes.flips += 1;
+            match opened {
+                Ok(db) => {
+                    // A filter, which says so; no table misses a key.
+                    assert_eq!(told.load(Ordering::Relaxed), 1, "{at}: nobody was told");
+                    let degraded =
+                        |filter: &FilterInfo| matches!(filter, FilterInfo::Degraded { .. });
+                    let tables = db.tables();
+                    let found = tables.iter().filter(|table| degraded(&table.filter)).count();
+                    assert_eq!(found, 1, "{at}");
+                    for (key, value) in expected {
+                        assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]), "{at}");
+                    }
+                    db.close().unwrap();
+                    outcomes.degraded += 1;
+                }
+                Err(error) => {
+                    let (named, offset) = place(&error);
+                    assert_eq!(named, path, "{at}: {error}");
+                    assert!(offset < length(disk, &path), "{at}: {error}");
+                    outcomes.errors += 1;
+                }
+            }
+            // Nothing that was misread is on the disk now.
+            let db = options().strict_filters(true).vfs(Arc::new(vfs)).open(DIR);
+            let db = db.unwrap_or_else(|error| panic!("{at}, then: {error}"));
+            assert!(contents(&db).unwrap() == *expected, "{at}: lost");
+            assert_eq!(db.recovery().lost_tail, None, "{at}");
+        }
+    }
+    outcomes
+}
+
+#[test]
+fn what_is_misread_at_opening_is_refused_or_a_degraded_filter() {
+    let (disk, expected) = store();
+    for kind in [FileKind::Current, FileKind::Manifest, FileKind::Wal] {
+        let outcomes = misread_at_opening(&disk, &expected, kind);
+        println!("{kind:?}: {outcomes:?}");
+        assert!(outcomes.flips > 20 && outcomes.errors == outcomes.flips);
+    }
+    let outcomes = misread_at_opening(&disk, &expected, FileKind::Filter);
+    println!("filter files: {outcomes:?}");
+    assert!(outcomes.flips > 50 && outcomes.degraded == outcomes.flips);
+    let outcomes = misread_at_opening(&disk, &expected, FileKind::Table);
+    println!("index, properties, footer; filter blocks: {outcomes:?}");
+    assert!(outcomes.errors > 200 && outcomes.degraded > 50);
+    assert_eq!(outcomes.errors + outcomes.degraded, outcomes.flips);
+}
+
+/// Lookups, scans, compactions and rebuildings read data blocks, each in its own way.
+#[test]
+fn what_is_misread_of_a_data_block_is_an_error_and_is_not_kept() {
+    type Call = fn(&Db, &Contents) -> criba::Result<()>;
+    let calls: [(&str, Call); 4] = [
+        ("lookups", |db, expected| {
+            for (key, value) in expected {
+                assert_eq!(db.get(key)?.as_deref(), Some(&value[..]));
+            }
+            Ok(())
+        }),
+        ("scans", |db, expected| {
+            assert!(contents(db)? == *expected);
+            Ok(())
+        }),
+        ("compactions", |db, _| db.compact()),
+        ("rebuildings", |db, _| db.rebuild_filters(&FilterPolicy::bits_per_key(17.0)).map(|_| ())),
+    ];
+    let (disk, expected) = store();
+    for (name, call) in calls {
+        let mut outcomes = Outcomes::default();
+        'reads: for skip in 0.. {
+            let mut bytes = 1;
+            let mut byte = 0;
+            while byte < bytes {
+                let faults = FaultVfs::new(Arc::new(SimVfs::on(disk.clone())));
+                let options = options().cache_bytes(1 << 20);
+                let db = options.vfs(Arc::new(faults.clone())).open(DIR).unwrap();
+                let wrong = FaultRule::new(Fault::FlippedBit(byte * 8 + byte % 8));
+                let wrong =
+                    wrong.operations([Operation::Read]).kinds([FileKind::Table, FileKind::Filter]);
+                faults.add(wrong.skip(skip));
+                let done = call(&db, &expected);
+                let Some(injected) = faults.injected().pop() else {
+                    assert!(done.is_ok());
+                    break 'reads;
+                };
+                bytes = injected.bytes;
+                let at = format!("{name}, {}, read {skip}, byte {byte}", injected.path.display());
+                let error = done.expect_err(&at);
+                let (path, offset) = place(&error);
+                assert_eq!(path, injected.path, "{at}: {error}");
+                assert!(offset < length(&disk, &path), "{at}: {error}");
+                outcomes.flips += 1;
+                outcomes.errors += 1;
+                // The same again, on a disk that is well; then all that there is.
+                for call in [call, calls[0].1, calls[1].1] {
+                    call(&db, &expected).unwrap_or_else(|error| panic!("{at}, again: {error}"));
+                }
+                byte += 1;
+            }
+            outcomes.reads += 1;
+        }
+        println!("{name}: {outcomes:?}");
+        assert!(outcomes.reads > 1 && outcomes.flips > 500, "{name}");
+    }
+}
