@@ -77,6 +77,9 @@ mod db;
 mod error;
 mod event;
 pub mod filter;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod inspect;
 mod iter;
 mod key;
