@@ -39,6 +39,11 @@ pub(crate) enum Phase {
     Recovery,
 }
 
+impl Phase {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Flush, Self::Compaction, Self::Rebuild, Self::Recovery];
+}
+
 /// What holds from one moment on.
 #[derive(Debug, Clone, Copy)]
 struct Mark {

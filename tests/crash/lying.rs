@@ -8,7 +8,7 @@ use criba::vfs::{SimVfs, Unit};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::everywhere::{SEED, script};
+use crate::everywhere::{Keys, SEED, script};
 use crate::failures::some;
 use crate::history::{DIR, Runner, options};
 
@@ -20,7 +20,7 @@ fn a_disk_that_lies_about_syncs_makes_nothing_up() {
     for seed in SEED..SEED + 2 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut runner = Runner::on(SimVfs::new().lying());
-        for step in script(&mut rng, 100) {
+        for step in script(&mut rng, 100, Keys::Short) {
             runner.step(&step);
         }
         let history = runner.finish();

@@ -10,6 +10,7 @@ mod history;
 mod lying;
 mod oracle;
 mod small;
+mod tally;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
