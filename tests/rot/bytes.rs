@@ -16,9 +16,22 @@ fn parts(table: &[u8]) -> [usize; 3] {
     [data_end, if field(8) > 0 { field(0) } else { data_end }, index]
 }
 
-/// How many bits of each byte are flipped.
-fn bits() -> usize {
-    if all() { 8 } else { 1 }
+/// The places of bits to be flipped: all bits of filters, and in the short form one of each other byte.
+fn bits(kind: Kind, bytes: &[u8]) -> Vec<(usize, usize)> {
+    let filter = match kind {
+        Kind::Table => {
+            let [_, padding, filter] = parts(bytes);
+            padding..filter
+        }
+        Kind::Filter => 0..bytes.len(),
+        _ => 0..0,
+    };
+    let of_byte = |at: usize| {
+        let one = at * 5 % 8;
+        let bits = if all() || filter.contains(&at) { 0..8 } else { one..one + 1 };
+        bits.map(move |bit| (at, bit))
+    };
+    (0..bytes.len()).flat_map(of_byte).collect()
 }
 
 /// What must come of a damage that begins at a place of a file.
@@ -48,22 +61,21 @@ fn expected(kind: Kind, bytes: &[u8], at: usize, outcome: Outcome) -> bool {
 
 fn flip(kind: Kind) -> BTreeMap<String, Tally> {
     let mut tallies = BTreeMap::new();
+    let mut flips = 0;
     for name in FIXTURE.of_kind(kind) {
         let bytes = FIXTURE.file(&name);
-        let bit = |number: usize| match bits() {
-            1 => (number, number * 5 % 8),
-            all => (number / all, number % all),
-        };
+        let bits = bits(kind, bytes);
+        flips += bits.len();
         let case = |number: usize| {
-            let (at, bit) = bit(number);
+            let (at, bit) = bits[number];
             let mut flipped = bytes.to_vec();
             flipped[at] ^= 1 << bit;
             let what = format!("{name}: bit {bit} of byte {at} flipped");
             Case::new(what, &name, FIXTURE.with(&name, flipped))
         };
         let title = format!("{name}, {} bytes, bits flipped", bytes.len());
-        let expect = |number, outcome| expected(kind, bytes, bit(number).0, outcome);
-        tallies.insert(name.clone(), sweep(&title, bits() * bytes.len(), case, expect));
+        let expect = |number: usize, outcome| expected(kind, bytes, bits[number].0, outcome);
+        tallies.insert(name.clone(), sweep(&title, bits.len(), case, expect));
     }
     let names = FIXTURE.of_kind(kind);
     let bytes: usize = names.iter().map(|name| FIXTURE.file(name).len()).sum();
@@ -71,7 +83,6 @@ fn flip(kind: Kind) -> BTreeMap<String, Tally> {
     for (&outcome, &count) in tallies.values().flatten() {
         *sum.entry(outcome).or_default() += count;
     }
-    let flips = bits() * bytes;
     println!("{kind:?}: {} files, {bytes} bytes, {flips} flips: {}", names.len(), told(&sum));
     tallies
 }
