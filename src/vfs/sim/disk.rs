@@ -9,8 +9,8 @@ use super::power::{Keep, Unit, Unsynced};
 use crate::sync::Arc;
 use crate::vfs::FileKind;
 
-/// All that is on a [`SimVfs`] at one moment: the files as programs see them, and what of them is not
-/// synced. A clone shares its bytes.
+/// All that is on a [`SimVfs`](super::SimVfs) at one moment: the files as programs see them, and what of
+/// them is not synced. A clone shares its bytes.
 #[derive(Debug, Clone, Default)]
 pub struct SimDisk {
     pub(super) directories: BTreeSet<PathBuf>,
