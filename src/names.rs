@@ -10,8 +10,8 @@ use crate::vfs::FileKind;
 /// that start below it cannot overflow.
 pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 
-/// The greatest number that an opening accepts in the manifest, so that there is room above it for all that the open
-/// store will count: what it writes, the next opening must be able to read.
+/// The greatest number that an opening accepts in the manifest, so that there is room above it for all
+/// that the open store will count: what it writes, the next opening must be able to read.
 pub(crate) const MAX_FOUND_NUMBER: u64 = MAX_NUMBER / 2;
 
 /// How far a number in the directory may be ahead of the manifest's counter. Files that a crash left

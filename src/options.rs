@@ -230,8 +230,8 @@ impl Options {
         self
     }
 
-    /// Fixes what is otherwise random in a new store (its id and the key of its hash), so that two runs of the same calls
-    /// with [`background_threads(0)`](Self::background_threads) write the same bytes.
+    /// Fixes what is otherwise random in a new store (its id and the key of its hash), so that two runs
+    /// of the same calls with [`background_threads(0)`](Self::background_threads) write the same bytes.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self

@@ -1,5 +1,6 @@
 //! The ledger is exact, lookup by lookup: reads without filters minus reads with them are the true
-//! negatives and the remembered mistakes, the engine counts what the file layer counts, and a "no" does no I/O at all.
+//! negatives and the remembered mistakes, the engine counts what the file layer counts, and a "no" does
+//! no I/O at all.
 
 mod common;
 

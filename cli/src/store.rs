@@ -13,7 +13,8 @@ fn prefixes_of(dir: &Path) -> Option<PrefixExtractor> {
     let names = std::fs::read_dir(dir).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut tables: Vec<_> =
         names.filter(|path| path.extension().is_some_and(|ending| ending == "sst")).collect();
-    tables.sort_unstable();
+    // By number: the newest last, also where numbers have outgrown their six digits.
+    tables.sort_unstable_by_key(|path| (path.as_os_str().len(), path.clone()));
     // What cannot be looked at is the opening's to complain of.
     let mut filters =
         tables.iter().rev().filter_map(|path| Some(TableFile::open(path).ok()?.filter()));

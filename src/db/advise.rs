@@ -22,8 +22,9 @@ use crate::version::LiveTable;
 /// all there is to go by at first ([`absent_probes`](Self::absent_probes) says how much was counted).
 /// Its *rate* is the false-positive rate of its filter: the predicted one of a filter that is in
 /// memory, 1 for a table without one, and for a filter that is not there yet what its shape gives in
-/// the mean (filters of less than a hundred keys scatter widely about it). A false positive is one disk read if the block cache does not hold the block and the memo
-/// of false positives does not hold the key.
+/// the mean (filters of less than a hundred keys scatter widely about it). A false positive is one disk
+/// read if the block cache does not hold the block and the memo of false positives does not hold the
+/// key.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Advice {

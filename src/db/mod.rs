@@ -411,9 +411,12 @@ impl Options {
     /// Every table is opened: one read each, and one for its filter.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) and [`Error::NotAStore`](crate::Error::NotAStore) change nothing; [`Error::Locked`](crate::Error::Locked) when the
-    /// store is open already; [`Error::Corrupt`](crate::Error::Corrupt), [`Error::Missing`](crate::Error::Missing) and [`Error::Unsupported`](crate::Error::Unsupported) name
-    /// the file that stands in the way; [`Error::Io`](crate::Error::Io).
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) and
+    /// [`Error::NotAStore`](crate::Error::NotAStore) change nothing;
+    /// [`Error::Locked`](crate::Error::Locked) when the store is open already;
+    /// [`Error::Corrupt`](crate::Error::Corrupt), [`Error::Missing`](crate::Error::Missing) and
+    /// [`Error::Unsupported`](crate::Error::Unsupported) name the file that stands in the way;
+    /// [`Error::Io`](crate::Error::Io).
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
         self.check()?;
         Ok(Db(Arc::new(Handle(open::open(dir.as_ref(), self)?))))

@@ -120,14 +120,16 @@ impl Verification {
 }
 
 /// Verifies a store that nobody has open, and changes nothing: every checksum; every key, and every
-/// key's prefix where filters have prefixes, against its table's filter; every table against the manifest, its index, its properties and its neighbours; the
-/// logs. Goes on after what it finds, and reports all of it.
+/// key's prefix where filters have prefixes, against its table's filter; every table against the
+/// manifest, its index, its properties and its neighbours; the logs. Goes on after what it finds, and
+/// reports all of it.
 ///
 /// Cost: every file is read once, a block at a time, with one table's index and filter in memory.
 ///
 /// # Errors
 /// [`Error::NotAStore`]; [`Error::Locked`] if the store is open, which the lock file beside it tells
-/// (none is made); [`Error::Io`] if the directory cannot be listed. Whatever is wrong with a file is no error but a finding.
+/// (none is made); [`Error::Io`] if the directory cannot be listed. Whatever is wrong with a file is no
+/// error but a finding.
 pub fn verify(dir: impl AsRef<Path>) -> Result<Verification> {
     verify_with(dir, &(Arc::new(RealVfs) as Arc<dyn Vfs>), |_, _| {})
 }

@@ -1,8 +1,9 @@
 //! Versions: the set of live tables, by level, and the manifest that records it.
 //!
 //! A version never changes; a flush or compaction makes a new one, records the difference in the
-//! manifest, durably, and only then puts it in place. So does whoever gives a table another filter. Invariants: L0 is ordered newest first; on
-//! every level below, tables are sorted and no two of them have a key in common.
+//! manifest, durably, and only then puts it in place. So does whoever gives a table another filter.
+//! Invariants: L0 is ordered newest first; on every level below, tables are sorted and no two of them
+//! have a key in common.
 
 mod cursor;
 mod edit;

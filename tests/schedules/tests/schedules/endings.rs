@@ -1,15 +1,15 @@
 //! The end of a store beside everything that is under way, and a disk that fails under it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use criba_schedules::Durability::{Buffered, Synced};
-use criba_schedules::vfs::{Keep, SimVfs, Unit};
+use criba_schedules::vfs::{Fault, FaultRule, FaultVfs, Keep, Operation, SimVfs, Unit};
 use criba_schedules::{Db, Error, FilterPolicy, Result};
 use shuttle::rand::Rng;
 use shuttle::thread::{scope, yield_now};
 
 use crate::explore::{Seen, explore};
-use crate::failing::FailingVfs;
 use crate::store::{batch, key, open, options, other_policy, version};
 
 const WRITERS: usize = 2;
@@ -110,9 +110,10 @@ fn a_sync_that_fails_ends_every_waiting_and_loses_nothing_acknowledged() {
             let mut rng = shuttle::rand::thread_rng();
             (rng.gen_range(0..24), rng.gen_range(1..5))
         };
-        let failing = FailingVfs::new(vfs.clone(), failing);
-        let opened = options(failing.clone()).open("/store").unwrap();
-        failing.begin();
+        let faults = FaultVfs::new(Arc::new(vfs.clone()));
+        let opened = options(faults.clone()).open("/store").unwrap();
+        let syncs = [Operation::Sync, Operation::SyncDir];
+        faults.add(FaultRule::new(Fault::Io).operations(syncs).skip(failing));
         scope(|scope| {
             let judge = |result: Result<()>| match result {
                 Ok(()) => seen.add("went on", 1),

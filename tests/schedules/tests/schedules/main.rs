@@ -15,7 +15,6 @@ mod bursts;
 mod determinism;
 mod endings;
 mod explore;
-mod failing;
 mod filters;
 mod reads;
 mod settling;
