@@ -27,3 +27,4 @@ mod tombstones;
 mod verify;
 mod writers;
 mod wrong_bytes;
+mod wrong_bytes_written;
