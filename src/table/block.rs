@@ -400,6 +400,54 @@ mod tests {
         }
     }
 
+    /// A lookup begins at a restart point: never at one in the midst of the versions of its key.
+    #[test]
+    fn a_search_sees_each_of_more_versions_than_lie_between_restart_points() {
+        let mut builder = BlockBuilder::default();
+        builder.add(entry(b"before", 1, b"x"));
+        for seq in (1..=5 * RESTART_INTERVAL as u64).rev() {
+            let value = seq.to_string();
+            let kind = EntryKind::Put;
+            builder.add(EntryRef { key: b"key", seq, kind, value: value.as_bytes() });
+        }
+        builder.add(entry(b"later", 1, b"x"));
+        let block = Block::new(builder.finish().into()).expect("sound");
+        assert_eq!(block.restarts, 6);
+        for seq in 1..=5 * RESTART_INTERVAL as u64 {
+            let found = block.search(b"key", seq).expect("sound").version;
+            assert_eq!(found.expect("a version").1, seq.to_string().as_str());
+        }
+    }
+
+    #[test]
+    fn neighbours_store_what_their_keys_have_in_common_once() {
+        let mut builder = BlockBuilder::default();
+        for i in 0..RESTART_INTERVAL as u32 {
+            let key = [&[b'k'; 100][..], &i.to_be_bytes()].concat();
+            builder.add(EntryRef { key: &key, seq: 1, kind: EntryKind::Put, value: b"" });
+        }
+        assert!(builder.size() < 104 + RESTART_INTERVAL * 10, "{}", builder.size());
+    }
+
+    #[test]
+    fn entries_out_of_order_are_found_by_a_walk() {
+        for (entries, sound) in [
+            ([(&b"a"[..], 2), (b"a", 1)], true),
+            ([(b"a", 1), (b"b", 1)], true),
+            ([(b"a", 1), (b"a", 1)], false),
+            ([(b"a", 1), (b"a", 2)], false),
+            ([(b"b", 1), (b"a", 1)], false),
+            ([(b"b", 1), (b"", 1)], false),
+        ] {
+            let mut builder = BlockBuilder::default();
+            for (key, seq) in entries {
+                builder.add(entry(key, seq, b"value"));
+            }
+            let block = Block::new(builder.finish().into()).expect("restart points");
+            assert_eq!(block.decode().is_ok(), sound, "{entries:?}");
+        }
+    }
+
     #[test]
     fn decoding_gives_all_entries_in_order() {
         let decoded = sample().decode().expect("sound");

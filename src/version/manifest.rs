@@ -216,3 +216,46 @@ pub(crate) fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Option<u64>> {
         _ => corrupt("another name"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::HashKey;
+    use crate::vfs::SimVfs;
+
+    #[test]
+    fn a_manifest_is_outgrown_at_four_times_its_content_and_64_kib() -> Result<()> {
+        let (vfs, dir) = (SimVfs::new(), Path::new("/store"));
+        vfs.create_dir(dir).context("create", dir)?;
+        let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
+        let mut manifest = Manifest::create(&vfs, dir, 1, 77, set)?;
+        let grow_to = |manifest: &mut Manifest, most: u64| {
+            let next_file = manifest.set.next_file;
+            for file in next_file + 1.. {
+                let edit = Edit { next_file: Some(file), ..Edit::default() };
+                manifest.record(&edit).map_err(LogError::into_error)?;
+                if manifest.wants_rewriting() {
+                    break;
+                }
+                assert!(manifest.log.length() <= most);
+            }
+            Ok::<_, Error>(manifest.log.length())
+        };
+        let edit_bytes = 100;
+        let length = grow_to(&mut manifest, 64 * 1024)?;
+        assert!((64 * 1024..64 * 1024 + edit_bytes).contains(&length), "{length}");
+        let next_file = manifest.set.next_file;
+        let old = manifest.rewrite(&vfs, dir, 9).map_err(LogError::into_error)?;
+        assert_eq!((old, manifest.number()), (1, 9));
+        assert_eq!(read_current(&vfs, dir)?, Some(9));
+        let (set, store, lost) = Manifest::read(&vfs, dir, 9)?;
+        assert_eq!((set.next_file, store, lost), (next_file, 77, None));
+        assert!(!manifest.wants_rewriting());
+
+        // As if its content were larger.
+        manifest.rewritten_bytes = 20_000;
+        let length = grow_to(&mut manifest, 80_000)?;
+        assert!((80_000..80_000 + edit_bytes).contains(&length), "{length}");
+        Ok(())
+    }
+}
