@@ -430,6 +430,24 @@ mod tests {
     }
 
     #[test]
+    fn entries_that_nobody_may_write_are_none() {
+        let longest = vec![b'k'; MAX_KEY_BYTES];
+        let too_long = vec![b'k'; MAX_KEY_BYTES + 1];
+        for (key, kind, value, sound) in [
+            (longest.as_slice(), EntryKind::Put, &b"value"[..], true),
+            (&longest, EntryKind::Delete, b"", true),
+            (&too_long, EntryKind::Put, b"value", false),
+            (&too_long, EntryKind::Delete, b"", false),
+            (b"key", EntryKind::Delete, b"value", false),
+        ] {
+            let mut builder = BlockBuilder::default();
+            builder.add(EntryRef { key, seq: 1, kind, value });
+            let block = Block::new(builder.finish().into()).expect("restart points");
+            assert_eq!(block.search(key, 1).is_ok(), sound, "{} {kind:?} {value:?}", key.len());
+        }
+    }
+
+    #[test]
     fn entries_out_of_order_are_found_by_a_walk() {
         for (entries, sound) in [
             ([(&b"a"[..], 2), (b"a", 1)], true),
@@ -510,7 +528,14 @@ mod tests {
             let at = entries_end + 4 * number;
             bytes[at..at + 4].copy_from_slice(&(forged as u32).to_le_bytes());
             let block = Block::new(bytes.into()).expect("a first restart point");
-            assert!(block.decode().is_err(), "restart point {number} at {forged}");
+            let damage = block.decode().expect_err("a wrong restart point");
+            // Where the second is the third, the third is one too many.
+            let wrong = if (number, forged) == (1, third) { 2 } else { number };
+            assert_eq!(
+                damage.offset,
+                entries_end + 4 * wrong,
+                "restart point {number} at {forged}"
+            );
         }
     }
 

@@ -148,11 +148,14 @@ impl Version {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Bound;
     use std::path::Path;
 
     use super::*;
+    use crate::filter::Portion;
+    use crate::iter::{Cursor, Direction};
     use crate::names::FileName;
-    use crate::table::{TableEnv, TableMeta};
+    use crate::table::{ReadPlan, TableEnv, TableMeta};
     use crate::vfs::{RealVfs, Vfs};
     use crate::{Options, Result};
 
@@ -199,8 +202,9 @@ mod tests {
         let tables = version.level(level);
         assert!(tables.len() > 5);
         let ids = |tables: &[LiveTable]| tables.iter().map(|t| t.table.id()).collect::<Vec<_>>();
-        let bounds = tables.iter().map(|t| (&t.table.meta().smallest, &t.table.meta().largest));
-        let bounds = bounds.map(|(a, b)| (a.clone(), b.clone()));
+        let ends = || tables.iter().map(|t| (&t.table.meta().smallest, &t.table.meta().largest));
+        let bounds = ends().flat_map(|(a, b)| [(a, b), (a, a), (b, b)]);
+        let bounds = bounds.map(|(from, to)| (from.to_vec(), to.to_vec()));
         let between = ranges().map(|(from, to)| (key(from), key(to)));
         let mut met = 0;
         for (from, to) in between.chain(bounds) {
@@ -237,7 +241,63 @@ mod tests {
             furthest = furthest.max((estimate - held as f64).abs());
         }
         println!("at most {furthest} keys off");
+        for (_, live) in version.tables() {
+            let meta = live.table.meta();
+            let within = |from: &[u8], to: &[u8]| keys_within(&live.table, from, to);
+            assert!((within(&meta.smallest, &meta.largest) - meta.keys as f64).abs() < 1e-6);
+            assert!(within(b"", &meta.smallest) > 0.0 && within(&meta.largest, b"z") > 0.0);
+            let before = meta.smallest.split_last().expect("a key").1;
+            let behind = [&meta.largest[..], b"0"].concat();
+            assert_eq!((within(b"", before), within(&behind, b"z")), (0.0, 0.0));
+            assert!(ranks.keys_within(&meta.largest, &meta.largest) > 0.0);
+        }
         assert!(furthest < 10.0, "{furthest}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_version_without_filters_has_its_tables_and_a_moved_table_what_is_resident() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let version = store(dir.path())?;
+        let without = version.without_filters();
+        let ids = |version: &Version| -> Vec<_> {
+            version.tables().map(|(level, live)| (level, live.table.id())).collect()
+        };
+        assert_eq!(ids(&without), ids(&version));
+        let resident = |live: &LiveTable| live.filter.residence().map(|(_, portion)| portion);
+        for (_, live) in version.tables() {
+            assert_eq!(resident(live), Some(Portion::Whole));
+            let bare = without.table(live.table.id()).expect("the same table");
+            assert_eq!(resident(bare), Some(Portion::Nothing));
+            assert_eq!(resident(&live.without_filter()), Some(Portion::Nothing));
+        }
+        // Its filter was let go after the move was decided.
+        let (level, live) = version.tables().last().expect("a table");
+        let (id, ledger) = (live.table.id(), Ledger::default());
+        let moved = without.with(&[(level, id)], &[(1, live.open())], &ledger);
+        assert_eq!(moved.table(id).and_then(resident), Some(Portion::Nothing));
+        Ok(())
+    }
+
+    #[test]
+    fn a_level_is_walked_in_both_directions() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let version = store(dir.path())?;
+        let level = (1..LEVELS).max_by_key(|&level| version.level(level).len()).expect("levels");
+        for direction in [Direction::Forward, Direction::Backward] {
+            let bounds = (Bound::Unbounded, Bound::Unbounded);
+            let tables = version.level(level);
+            let mut cursor = LevelCursor::new(tables, direction, bounds, ReadPlan::Scan, None)?;
+            let mut met = 0;
+            while let Some(entry) = cursor.entry() {
+                let number = if direction == Direction::Forward { met } else { KEYS - 1 - met };
+                assert_eq!(entry.key, key(2 * number));
+                assert_eq!(cursor.value(), "value");
+                met += 1;
+                cursor.advance()?;
+            }
+            assert_eq!(met, KEYS);
+        }
         Ok(())
     }
 }
