@@ -126,7 +126,7 @@ mod tests {
         let shares = shares();
         for kind in FilterKind::ALL {
             let policy = FilterPolicy::bits_per_key(10.0).with_kind(kind);
-            let even = bits(&vec![policy.recipe(); 4], &shares);
+            let even = bits(&[policy.recipe(); 4], &shares);
             let of_bytes = policy.with_total_bytes(even as u64 / 8);
             for policy in [policy, of_bytes] {
                 assert!(policy.is_shared_out());

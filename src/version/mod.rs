@@ -204,7 +204,7 @@ mod tests {
         let ids = |tables: &[LiveTable]| tables.iter().map(|t| t.table.id()).collect::<Vec<_>>();
         let ends = || tables.iter().map(|t| (&t.table.meta().smallest, &t.table.meta().largest));
         let bounds = ends().flat_map(|(a, b)| [(a, b), (a, a), (b, b)]);
-        let bounds = bounds.map(|(from, to)| (from.to_vec(), to.to_vec()));
+        let bounds = bounds.map(|(from, to)| (from.clone(), to.clone()));
         let between = ranges().map(|(from, to)| (key(from), key(to)));
         let mut met = 0;
         for (from, to) in between.chain(bounds) {
