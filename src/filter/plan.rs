@@ -85,3 +85,73 @@ impl FilterPolicy {
         (bits_per_key > 0.0).then_some(Recipe { kind: self.kind, hash: self.hash, size })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FilterKind;
+
+    /// Three levels that see the same lookups, and a table that sees none.
+    fn shares() -> Vec<Share> {
+        let of = |keys, load| Share { keys, load };
+        vec![of(1000, 1.0), of(10_000, 1.0), of(100_000, 1.0), of(5000, 0.0)]
+    }
+
+    fn bits(recipes: &[Option<Recipe>], shares: &[Share]) -> f64 {
+        let one = |(recipe, share): (&Option<Recipe>, &Share)| {
+            recipe.map_or(0, |recipe| recipe.filter_bits(share.keys))
+        };
+        recipes.iter().zip(shares).map(one).sum::<u64>() as f64
+    }
+
+    #[test]
+    fn what_no_other_table_has_a_say_in_is_the_same_for_all() {
+        let shares = shares();
+        let policy = FilterPolicy::default();
+        for policy in [
+            FilterPolicy::none(),
+            policy.with_rate(0.01),
+            policy.with_geometry(1000, 7),
+            policy.with_allocation(Allocation::Uniform),
+        ] {
+            assert!(!policy.is_shared_out(), "{policy}");
+            assert_eq!(policy.recipes(&shares), vec![policy.recipe(); 4]);
+            let plan = policy.plan(&shares);
+            assert!(shares.iter().all(|share| plan.recipe(share) == policy.recipe()), "{policy}");
+        }
+    }
+
+    #[test]
+    fn what_is_shared_out_comes_to_the_total_and_goes_where_lookups_are() {
+        let shares = shares();
+        for kind in FilterKind::ALL {
+            let policy = FilterPolicy::bits_per_key(10.0).with_kind(kind);
+            let even = bits(&[policy.recipe(); 4], &shares);
+            let of_bytes = policy.with_total_bytes(even as u64 / 8);
+            for policy in [policy, of_bytes] {
+                assert!(policy.is_shared_out());
+                let recipes = policy.recipes(&shares);
+                let part = bits(&recipes, &shares) / even;
+                assert!((0.98..=1.0).contains(&part), "{policy}: {part}");
+                assert_eq!(recipes[3], None, "{policy}: nobody asks it");
+                let per_key =
+                    |i: usize| bits(&recipes[i..=i], &shares[i..]) / shares[i].keys as f64;
+                assert!(per_key(0) > per_key(1) && per_key(1) > per_key(2), "{policy}");
+                let plan = policy.plan(&shares);
+                let planned: Vec<_> = shares.iter().map(|share| plan.recipe(share)).collect();
+                let part = bits(&planned, &shares) / even;
+                assert!((0.98..=1.0).contains(&part), "{policy}: {part} planned");
+            }
+
+            // With loads as the keys every table has the same: nobody is told from another.
+            let uniform = of_bytes.with_allocation(Allocation::Uniform);
+            let recipes = uniform.recipes(&shares);
+            let part = bits(&recipes, &shares) / even;
+            assert!((0.98..=1.0).contains(&part), "{uniform}: {part}");
+            for (recipe, share) in recipes.iter().zip(&shares) {
+                let per_key = bits(&[*recipe], &[*share]) / share.keys as f64;
+                assert!((9.0..11.5).contains(&per_key), "{uniform}: {per_key}");
+            }
+        }
+    }
+}

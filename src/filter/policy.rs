@@ -323,4 +323,49 @@ mod tests {
             assert_eq!(policy.check(), Ok(()), "{policy:?}");
         }
     }
+
+    #[test]
+    fn each_setting_changes_itself_alone() {
+        let policy = FilterPolicy::default();
+        let compact = FilterPolicy::compact();
+        assert_eq!(compact, policy.with_kind(FilterKind::Ribbon));
+        let classic = policy.with_hash(KeyHash::MurmurHash2).with_allocation(Allocation::Uniform);
+        assert_eq!(classic.with_kind(FilterKind::Bloom).with_rate(0.01), FilterPolicy::classic());
+        let geometry = compact.with_hash(KeyHash::MurmurHash2).with_geometry(1000, 7);
+        assert_eq!(geometry.check(), Ok(()));
+        assert!(geometry.makes(FilterKind::Bloom, KeyHash::MurmurHash2));
+        assert_eq!(policy.with_total_bytes(MOST_TOTAL_BYTES).check(), Ok(()));
+        assert!(policy.with_total_bytes(MOST_TOTAL_BYTES + 1).check().is_err());
+    }
+
+    #[test]
+    fn a_policy_makes_filters_of_its_kind_and_hash() {
+        let policy = FilterPolicy::compact();
+        assert!(policy.makes(FilterKind::Ribbon, KeyHash::SipHash13));
+        assert!(!policy.makes(FilterKind::Ribbon, KeyHash::MurmurHash2));
+        assert!(!policy.makes(FilterKind::Blocked, KeyHash::SipHash13));
+        let none = policy.with_bits_per_key(0.0);
+        assert!(!none.makes(FilterKind::Ribbon, KeyHash::SipHash13));
+        assert_eq!((policy.hash(), none.hash()), (Some(KeyHash::SipHash13), None));
+    }
+
+    #[test]
+    fn finished_filters_keep_the_rate_asked_for_but_for_the_textbooks() {
+        let (small, large) = (bloom::TEXTBOOK_FROM - 1, bloom::TEXTBOOK_FROM);
+        let excess = 1.0 + bloom::TEXTBOOK_EXCESS;
+        for (kind, hash, keys, most) in [
+            (FilterKind::Blocked, KeyHash::SipHash13, large, 0.01),
+            (FilterKind::Ribbon, KeyHash::MurmurHash2, large, 0.01),
+            (FilterKind::Bloom, KeyHash::SipHash13, small, 0.01),
+            (FilterKind::Bloom, KeyHash::MurmurHash2, small, 0.01),
+            (FilterKind::Bloom, KeyHash::SipHash13, large, 0.01 * excess),
+            (FilterKind::Bloom, KeyHash::MurmurHash2, large, 1.0),
+        ] {
+            let of_rate = Recipe { kind, hash, size: Size::Rate(0.01) };
+            assert!(of_rate.accepts(most, keys), "{kind} {hash} {keys}");
+            assert_eq!(of_rate.accepts(most * 1.0001, keys), most >= 1.0, "{kind} {hash} {keys}");
+            let of_bits = Recipe { size: Size::BitsPerKey(3.0), ..of_rate };
+            assert!(of_bits.accepts(1.0, keys));
+        }
+    }
 }

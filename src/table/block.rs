@@ -400,6 +400,72 @@ mod tests {
         }
     }
 
+    /// A lookup begins at a restart point: never at one in the midst of the versions of its key.
+    #[test]
+    fn a_search_sees_each_of_more_versions_than_lie_between_restart_points() {
+        let mut builder = BlockBuilder::default();
+        builder.add(entry(b"before", 1, b"x"));
+        for seq in (1..=5 * RESTART_INTERVAL as u64).rev() {
+            let value = seq.to_string();
+            let kind = EntryKind::Put;
+            builder.add(EntryRef { key: b"key", seq, kind, value: value.as_bytes() });
+        }
+        builder.add(entry(b"later", 1, b"x"));
+        let block = Block::new(builder.finish().into()).expect("sound");
+        assert_eq!(block.restarts, 6);
+        for seq in 1..=5 * RESTART_INTERVAL as u64 {
+            let found = block.search(b"key", seq).expect("sound").version;
+            assert_eq!(found.expect("a version").1, seq.to_string().as_str());
+        }
+    }
+
+    #[test]
+    fn neighbours_store_what_their_keys_have_in_common_once() {
+        let mut builder = BlockBuilder::default();
+        for i in 0..RESTART_INTERVAL as u32 {
+            let key = [&[b'k'; 100][..], &i.to_be_bytes()].concat();
+            builder.add(EntryRef { key: &key, seq: 1, kind: EntryKind::Put, value: b"" });
+        }
+        assert!(builder.size() < 104 + RESTART_INTERVAL * 10, "{}", builder.size());
+    }
+
+    #[test]
+    fn entries_that_nobody_may_write_are_none() {
+        let longest = vec![b'k'; MAX_KEY_BYTES];
+        let too_long = vec![b'k'; MAX_KEY_BYTES + 1];
+        for (key, kind, value, sound) in [
+            (longest.as_slice(), EntryKind::Put, &b"value"[..], true),
+            (&longest, EntryKind::Delete, b"", true),
+            (&too_long, EntryKind::Put, b"value", false),
+            (&too_long, EntryKind::Delete, b"", false),
+            (b"key", EntryKind::Delete, b"value", false),
+        ] {
+            let mut builder = BlockBuilder::default();
+            builder.add(EntryRef { key, seq: 1, kind, value });
+            let block = Block::new(builder.finish().into()).expect("restart points");
+            assert_eq!(block.search(key, 1).is_ok(), sound, "{} {kind:?} {value:?}", key.len());
+        }
+    }
+
+    #[test]
+    fn entries_out_of_order_are_found_by_a_walk() {
+        for (entries, sound) in [
+            ([(&b"a"[..], 2), (b"a", 1)], true),
+            ([(b"a", 1), (b"b", 1)], true),
+            ([(b"a", 1), (b"a", 1)], false),
+            ([(b"a", 1), (b"a", 2)], false),
+            ([(b"b", 1), (b"a", 1)], false),
+            ([(b"b", 1), (b"", 1)], false),
+        ] {
+            let mut builder = BlockBuilder::default();
+            for (key, seq) in entries {
+                builder.add(entry(key, seq, b"value"));
+            }
+            let block = Block::new(builder.finish().into()).expect("restart points");
+            assert_eq!(block.decode().is_ok(), sound, "{entries:?}");
+        }
+    }
+
     #[test]
     fn decoding_gives_all_entries_in_order() {
         let decoded = sample().decode().expect("sound");
@@ -462,7 +528,14 @@ mod tests {
             let at = entries_end + 4 * number;
             bytes[at..at + 4].copy_from_slice(&(forged as u32).to_le_bytes());
             let block = Block::new(bytes.into()).expect("a first restart point");
-            assert!(block.decode().is_err(), "restart point {number} at {forged}");
+            let damage = block.decode().expect_err("a wrong restart point");
+            // Where the second is the third, the third is one too many.
+            let wrong = if (number, forged) == (1, third) { 2 } else { number };
+            assert_eq!(
+                damage.offset,
+                entries_end + 4 * wrong,
+                "restart point {number} at {forged}"
+            );
         }
     }
 

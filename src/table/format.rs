@@ -338,6 +338,8 @@ mod tests {
         let bytes = footer.encode(500);
         assert_eq!(bytes.len(), FOOTER_BYTES);
         assert_eq!(Footer::decode(&bytes, 500), Ok(footer));
+        let stored = &bytes[FOOTER_BYTES - 12..FOOTER_BYTES - 8];
+        assert_eq!(Footer::checksum(&bytes).to_le_bytes(), stored);
         assert!(Footer::decode(&bytes, 501).is_err());
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
@@ -362,5 +364,75 @@ mod tests {
         let checksum = checksum_at(1, 0, &[&bytes[..FOOTER_BYTES - 12]]);
         bytes[FOOTER_BYTES - 12..FOOTER_BYTES - 8].copy_from_slice(&checksum.to_le_bytes());
         assert_eq!(Footer::decode(&bytes, 0), Err(FooterError::Version(2)));
+    }
+
+    #[test]
+    fn properties_that_contradict_themselves_are_none() {
+        let sound = Properties {
+            entries: 9,
+            tombstones: 3,
+            keys: 8,
+            data_blocks: 2,
+            key_bytes: 70,
+            value_bytes: 80,
+            min_seq: 5,
+            max_seq: 20,
+            smallest: b"a".to_vec(),
+            largest: b"k".to_vec(),
+        };
+        let longest = vec![b'k'; MAX_KEY_BYTES];
+        let too_long = vec![b'k'; MAX_KEY_BYTES + 1];
+        let of = || sound.clone();
+        for good in [
+            of(),
+            Properties { keys: 9, tombstones: 9, min_seq: 20, ..of() },
+            Properties { smallest: longest.clone(), largest: longest.clone(), ..of() },
+        ] {
+            assert_eq!(Properties::decode(&good.encode()), Some(good));
+        }
+        for bad in [
+            Properties { keys: 0, ..of() },
+            Properties { keys: 10, ..of() },
+            Properties { tombstones: 10, ..of() },
+            Properties { min_seq: 21, ..of() },
+            Properties { smallest: b"l".to_vec(), ..of() },
+            Properties { largest: too_long.clone(), ..of() },
+            Properties { smallest: too_long, largest: b"l".to_vec(), ..of() },
+        ] {
+            assert_eq!(Properties::decode(&bad.encode()), None);
+        }
+    }
+
+    #[test]
+    fn both_ends_belong_to_a_range() {
+        let meta = TableMeta {
+            id: 1,
+            size: 1000,
+            index_offset: 800,
+            footer_checksum: 1,
+            filter: FilterMeta::default(),
+            entries: 10,
+            tombstones: 1,
+            keys: 9,
+            min_seq: 1,
+            max_seq: 10,
+            smallest: b"d".to_vec(),
+            largest: b"f".to_vec(),
+        };
+        for (key, covered) in
+            [(b"c", false), (b"d", true), (b"e", true), (b"f", true), (b"g", false)]
+        {
+            assert_eq!(meta.covers(key), covered);
+        }
+        for (from, to, overlapping) in [
+            (b"a", b"c", false),
+            (b"a", b"d", true),
+            (b"a", b"z", true),
+            (b"e", b"e", true),
+            (b"f", b"z", true),
+            (b"g", b"z", false),
+        ] {
+            assert_eq!(meta.overlaps(from, to), overlapping);
+        }
     }
 }

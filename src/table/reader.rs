@@ -407,3 +407,22 @@ fn matches_meta(properties: &Properties, meta: &TableMeta) -> bool {
         && properties.smallest == meta.smallest
         && properties.largest == meta.largest
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::BlockBuilder;
+    use super::*;
+    use crate::key::{EntryKind, EntryRef};
+
+    #[test]
+    fn a_cached_block_weighs_its_bytes_and_a_little_more() {
+        for bytes in [1, 1000, 100_000] {
+            let mut builder = BlockBuilder::default();
+            let value = vec![b'v'; bytes];
+            builder.add(EntryRef { key: b"key", seq: 1, kind: EntryKind::Put, value: &value });
+            let block = Block::new(builder.finish().into()).expect("sound");
+            let more = block.bytes_held() - bytes as u64;
+            assert!((64..200).contains(&more), "{more} bytes more than {bytes}");
+        }
+    }
+}

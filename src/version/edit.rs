@@ -294,10 +294,14 @@ mod tests {
         let mut set = TableSet::default();
         assert!(set.clone().apply(&sample()).is_err(), "removes tables that are not there");
         set.apply(&Edit { removed: vec![], ..sample() }).expect("a first edit");
+        let elsewhere = Edit { removed: vec![(1, 5)], ..Edit::default() };
+        assert!(set.clone().apply(&elsewhere).is_err(), "table 5 is on another level");
         let added = Edit { added: vec![(3, meta(5, b"", b""))], ..Edit::default() };
         assert!(set.clone().apply(&added).is_err(), "a second table 5");
         let rekeyed = Edit { hash_key: Some(HashKey::new([8; 16])), ..Edit::default() };
         assert!(set.clone().apply(&rekeyed).is_err(), "a second hash key");
+        let same = Edit { hash_key: set.hash_key, ..Edit::default() };
+        assert_eq!(set.clone().apply(&same), Ok(()), "the hash key once more");
         let filter = |id, generation| {
             let meta = FilterMeta { generation, bytes: 7, checksum: 8 };
             set.clone().apply(&Edit { filters: vec![(id, meta)], ..Edit::default() })
@@ -314,13 +318,52 @@ mod tests {
             (1, TableMeta { max_seq: 11, ..meta(6, b"x", b"y") }), // newer than flushed
             (1, TableMeta { index_offset: 1000, ..meta(6, b"x", b"y") }), // no room for an index
             (1, TableMeta { entries: 1001, ..meta(6, b"x", b"y") }), // more than its bytes can hold
-            (1, meta(9, b"x", b"y")),                              // a number not yet given
+            (1, meta(8, b"x", b"y")),                              // a number not yet given
             (1, meta(6, b"y", b"x")),                              // range upside down
             (1, TableMeta { filter: endless, ..meta(6, b"x", b"y") }), // no room above it
         ] {
             let mut set = set.clone();
             set.apply(&Edit { added: vec![(level, bad)], ..Edit::default() }).expect("it follows");
             assert!(set.check().is_err());
+        }
+    }
+
+    #[test]
+    fn a_set_refers_to_its_own_files_alone() {
+        let mut set = TableSet::default();
+        set.apply(&Edit { removed: vec![], ..sample() }).expect("a first edit");
+        let filter = |table, generation| FileName::Filter { table, generation };
+        for (name, referred) in [
+            (FileName::Table(5), true),
+            (FileName::Table(3), false),
+            (filter(4, 3), true),
+            (filter(4, 2), false),
+            (filter(4, 4), false),
+            (filter(3, 3), false),
+            (FileName::Log(5), false),
+            (FileName::Log(6), true),
+            (FileName::Log(7), true),
+            (FileName::Manifest(2), true),
+            (FileName::Manifest(3), false),
+            (FileName::Current, true),
+            (FileName::CurrentTemp, false),
+            (FileName::Lock, true),
+        ] {
+            assert_eq!(set.refers_to(name, 2), referred, "{name}");
+        }
+    }
+
+    #[test]
+    fn counters_from_which_no_store_could_go_on_are_refused() {
+        let most = MAX_FOUND_NUMBER;
+        for (log, flushed_seq, next_file, sound) in [
+            (most, most, most, true),
+            (most + 1, most, most, false),
+            (most, most + 1, most, false),
+            (most, most, most + 1, false),
+        ] {
+            let set = TableSet { log, flushed_seq, next_file, ..TableSet::default() };
+            assert_eq!(set.check().is_ok(), sound, "{log} {flushed_seq} {next_file}");
         }
     }
 

@@ -216,3 +216,104 @@ pub(crate) fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Option<u64>> {
         _ => corrupt("another name"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::filter::HashKey;
+    use crate::table::{FilterMeta, TableMeta};
+    use crate::vfs::{Fault, FaultRule, FaultVfs, Operation, RealVfs, SimVfs};
+
+    #[test]
+    fn a_manifest_is_outgrown_at_four_times_its_content_and_64_kib() -> Result<()> {
+        let (vfs, dir) = (SimVfs::new(), Path::new("/store"));
+        vfs.create_dir(dir).context("create", dir)?;
+        let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
+        let mut manifest = Manifest::create(&vfs, dir, 1, 77, set)?;
+        let grow_to = |manifest: &mut Manifest, most: u64| {
+            let next_file = manifest.set.next_file;
+            for file in next_file + 1.. {
+                let edit = Edit { next_file: Some(file), ..Edit::default() };
+                manifest.record(&edit).map_err(LogError::into_error)?;
+                if manifest.wants_rewriting() {
+                    break;
+                }
+                assert!(manifest.log.length() <= most);
+            }
+            Ok::<_, Error>(manifest.log.length())
+        };
+        let edit_bytes = 100;
+        let length = grow_to(&mut manifest, 64 * 1024)?;
+        assert!((64 * 1024..64 * 1024 + edit_bytes).contains(&length), "{length}");
+        let next_file = manifest.set.next_file;
+        let old = manifest.rewrite(&vfs, dir, 9).map_err(LogError::into_error)?;
+        assert_eq!((old, manifest.number()), (1, 9));
+        assert_eq!(read_current(&vfs, dir)?, Some(9));
+        let (set, store, lost) = Manifest::read(&vfs, dir, 9)?;
+        assert_eq!((set.next_file, store, lost), (next_file, 77, None));
+        assert!(!manifest.wants_rewriting());
+
+        // As if its content were larger.
+        manifest.rewritten_bytes = 20_000;
+        let length = grow_to(&mut manifest, 80_000)?;
+        assert!((80_000..80_000 + edit_bytes).contains(&length), "{length}");
+        Ok(())
+    }
+
+    #[test]
+    fn only_what_is_not_there_is_missing_and_what_cannot_be_read_is_an_error() -> Result<()> {
+        let (disk, dir) = (Arc::new(SimVfs::new()), Path::new("/store"));
+        disk.create_dir(dir).context("create", dir)?;
+        assert_eq!(read_current(disk.as_ref(), dir)?, None);
+        let read = |vfs: &dyn Vfs| Manifest::read(vfs, dir, 1).map(|_| ());
+        assert!(matches!(read(disk.as_ref()), Err(Error::Missing { .. })));
+        let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
+        Manifest::create(disk.as_ref(), dir, 1, 77, set)?;
+        set_current(disk.as_ref(), dir, 1).map_err(LogError::into_error)?;
+
+        let failing = FaultVfs::new(Arc::clone(&disk) as Arc<dyn Vfs>);
+        failing.add(FaultRule::new(Fault::Io).operations([Operation::Open]).from_then_on());
+        assert!(matches!(read(&failing), Err(Error::Io { .. })));
+        assert!(matches!(read_current(&failing, dir), Err(Error::Io { .. })));
+        failing.clear();
+        failing.add(FaultRule::new(Fault::Io).operations([Operation::Remove]));
+        assert!(matches!(set_current(&failing, dir, 2), Err(LogError::Refused(_))));
+        assert_eq!(read_current(disk.as_ref(), dir)?, Some(1));
+        Ok(())
+    }
+
+    #[test]
+    fn a_long_edit_that_a_crash_cut_in_its_midst_was_never_made() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
+        let mut manifest = Manifest::create(&RealVfs, dir.path(), 1, 77, set)?;
+        let offset = manifest.log.length();
+        let meta = TableMeta {
+            id: 5,
+            size: 200_000,
+            index_offset: 800,
+            footer_checksum: 1,
+            filter: FilterMeta::default(),
+            entries: 10,
+            tombstones: 1,
+            keys: 9,
+            min_seq: 1,
+            max_seq: 10,
+            smallest: vec![b'a'; 60_000],
+            largest: vec![b'b'; 60_000],
+        };
+        let (flushed_seq, next_file) = (Some(10), Some(8));
+        let edit = Edit { added: vec![(1, meta)], flushed_seq, next_file, ..Edit::default() };
+        manifest.record(&edit).map_err(LogError::into_error)?;
+        let path = manifest.log.path().to_owned();
+        let mut bytes = std::fs::read(&path).expect("a manifest");
+        // The first of its frames is lost, the others are there.
+        bytes[offset as usize + 100] ^= 1;
+        std::fs::write(&path, bytes).expect("a real file");
+        let (set, _, lost) = Manifest::read(&RealVfs, dir.path(), 1)?;
+        assert_eq!((set.tables.len(), lost.map(|lost| lost.offset)), (0, Some(offset)));
+        Ok(())
+    }
+}

@@ -145,3 +145,159 @@ impl Version {
         next
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Bound;
+    use std::path::Path;
+
+    use super::*;
+    use crate::filter::Portion;
+    use crate::iter::{Cursor, Direction};
+    use crate::names::FileName;
+    use crate::table::{ReadPlan, TableEnv, TableMeta};
+    use crate::vfs::{RealVfs, Vfs};
+    use crate::{Options, Result};
+
+    const KEYS: usize = 2000;
+
+    fn key(number: usize) -> Vec<u8> {
+        format!("{number:06}").into_bytes()
+    }
+
+    /// Even keys below `2 * KEYS` in many tables of one level, and three of them once more on L0.
+    fn store(dir: &Path) -> Result<Version> {
+        let options = Options::new().background_threads(0).auto_compaction(false);
+        let db = options.table_bytes(4096).block_bytes(128).open(dir)?;
+        for number in 0..KEYS {
+            db.put(key(2 * number), "value")?;
+        }
+        db.compact()?;
+        for number in [0, 1000, 2000] {
+            db.put(key(number), "other")?;
+        }
+        db.flush()?;
+        db.close()?;
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
+        let number = read_current(vfs.as_ref(), dir)?.expect("a store");
+        let (set, store, _) = Manifest::read(vfs.as_ref(), dir, number)?;
+        let env = TableEnv::alone(&vfs, dir, store, set.hash_key.expect("a hash key"));
+        let open =
+            |(level, meta): &(usize, _)| Ok((*level, Table::open(&env, TableMeta::clone(meta))?));
+        let tables = set.tables.values().map(open).collect::<Result<Vec<_>>>()?;
+        Ok(Version::default().with(&[], &tables, &env.ledger))
+    }
+
+    /// Ranges that begin and end before, at, between and behind the keys.
+    fn ranges() -> impl Iterator<Item = (usize, usize)> {
+        let ends = || (0..2 * KEYS + 100).step_by(173);
+        ends().flat_map(move |from| ends().filter(move |&to| from <= to).map(move |to| (from, to)))
+    }
+
+    #[test]
+    fn a_level_is_searched_for_the_tables_that_a_range_touches() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let version = store(dir.path())?;
+        let level = (1..LEVELS).max_by_key(|&level| version.level(level).len()).expect("levels");
+        let tables = version.level(level);
+        assert!(tables.len() > 5);
+        let ids = |tables: &[LiveTable]| tables.iter().map(|t| t.table.id()).collect::<Vec<_>>();
+        let ends = || tables.iter().map(|t| (&t.table.meta().smallest, &t.table.meta().largest));
+        let bounds = ends().flat_map(|(a, b)| [(a, b), (a, a), (b, b)]);
+        let bounds = bounds.map(|(from, to)| (from.clone(), to.clone()));
+        let between = ranges().map(|(from, to)| (key(from), key(to)));
+        let mut met = 0;
+        for (from, to) in between.chain(bounds) {
+            let touched =
+                |t: &&LiveTable| t.table.meta().smallest <= to && from <= t.table.meta().largest;
+            let expected: Vec<_> = tables.iter().filter(touched).map(|t| t.table.id()).collect();
+            assert_eq!(ids(version.overlapping(level, &from, &to)), expected);
+            let candidate = version.candidate(level, &from).map(|t| t.table.id());
+            let first = tables.iter().find(|t| from <= t.table.meta().largest);
+            assert_eq!(candidate, first.map(|t| t.table.id()));
+            met += expected.len();
+        }
+        assert!(met > 500, "{met}");
+        let length = |t: &LiveTable| {
+            let path = FileName::Table(t.table.id()).path(dir.path());
+            std::fs::metadata(path).expect("a table's file").len()
+        };
+        assert_eq!(version.level_bytes(level), tables.iter().map(length).sum());
+        Ok(())
+    }
+
+    #[test]
+    fn the_keys_of_a_range_are_estimated_to_a_block_at_each_end() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let version = store(dir.path())?;
+        let ranks = KeyRanks::new(&version);
+        assert_eq!(ranks.total(), KEYS as u64 + 3);
+        let mut furthest: f64 = 0.0;
+        for (from, to) in ranges() {
+            let below = |end: usize| end.div_ceil(2).min(KEYS);
+            let again = [0, 1000, 2000].iter().filter(|&&key| from <= key && key <= to).count();
+            let held = below(to + 1) - below(from) + again;
+            let estimate = ranks.keys_within(&key(from), &key(to));
+            furthest = furthest.max((estimate - held as f64).abs());
+        }
+        println!("at most {furthest} keys off");
+        for (_, live) in version.tables() {
+            let meta = live.table.meta();
+            let within = |from: &[u8], to: &[u8]| keys_within(&live.table, from, to);
+            assert!((within(&meta.smallest, &meta.largest) - meta.keys as f64).abs() < 1e-6);
+            assert!(within(b"", &meta.smallest) > 0.0 && within(&meta.largest, b"z") > 0.0);
+            let before = meta.smallest.split_last().expect("a key").1;
+            let behind = [&meta.largest[..], b"0"].concat();
+            assert_eq!((within(b"", before), within(&behind, b"z")), (0.0, 0.0));
+            assert!(ranks.keys_within(&meta.largest, &meta.largest) > 0.0);
+        }
+        assert!(furthest < 10.0, "{furthest}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_version_without_filters_has_its_tables_and_a_moved_table_what_is_resident() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let version = store(dir.path())?;
+        let without = version.without_filters();
+        let ids = |version: &Version| -> Vec<_> {
+            version.tables().map(|(level, live)| (level, live.table.id())).collect()
+        };
+        assert_eq!(ids(&without), ids(&version));
+        let resident = |live: &LiveTable| live.filter.residence().map(|(_, portion)| portion);
+        for (_, live) in version.tables() {
+            assert_eq!(resident(live), Some(Portion::Whole));
+            let bare = without.table(live.table.id()).expect("the same table");
+            assert_eq!(resident(bare), Some(Portion::Nothing));
+            assert_eq!(resident(&live.without_filter()), Some(Portion::Nothing));
+        }
+        // Its filter was let go after the move was decided.
+        let (level, live) = version.tables().last().expect("a table");
+        let (id, ledger) = (live.table.id(), Ledger::default());
+        let moved = without.with(&[(level, id)], &[(1, live.open())], &ledger);
+        assert_eq!(moved.table(id).and_then(resident), Some(Portion::Nothing));
+        Ok(())
+    }
+
+    #[test]
+    fn a_level_is_walked_in_both_directions() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let version = store(dir.path())?;
+        let level = (1..LEVELS).max_by_key(|&level| version.level(level).len()).expect("levels");
+        for direction in [Direction::Forward, Direction::Backward] {
+            let bounds = (Bound::Unbounded, Bound::Unbounded);
+            let tables = version.level(level);
+            let mut cursor = LevelCursor::new(tables, direction, bounds, ReadPlan::Scan, None)?;
+            let mut met = 0;
+            while let Some(entry) = cursor.entry() {
+                let number = if direction == Direction::Forward { met } else { KEYS - 1 - met };
+                assert_eq!(entry.key, key(2 * number));
+                assert_eq!(cursor.value(), "value");
+                met += 1;
+                cursor.advance()?;
+            }
+            assert_eq!(met, KEYS);
+        }
+        Ok(())
+    }
+}

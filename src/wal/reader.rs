@@ -184,17 +184,13 @@ impl LogReader {
         let mut at = from;
         while at < self.length {
             let number = self.number;
-            let rest = self.rest_of_block(at)?;
-            let mut skip = 1;
-            match decode_frame(rest, number, at) {
+            at += match decode_frame(self.rest_of_block(at)?, number, at) {
                 Ok(frame) => {
                     furthest = furthest.max(Some(frame.synced));
-                    skip = FRAME_HEADER_BYTES + frame.payload.len() as u64;
+                    FRAME_HEADER_BYTES + frame.payload.len() as u64
                 }
-                Err(_) if (rest.len() as u64) < FRAME_HEADER_BYTES => skip = rest.len() as u64,
-                Err(_) => {}
-            }
-            at += skip;
+                Err(_) => 1,
+            };
         }
         Ok(furthest)
     }
@@ -202,15 +198,18 @@ impl LogReader {
 
 #[cfg(test)]
 mod tests {
+    use super::super::frame::encode_file_header;
     use super::super::writer::LogWriter;
     use super::*;
-    use crate::vfs::RealVfs;
+    use crate::vfs::{CountingVfs, FileKind, Operation, RealVfs, SimVfs};
 
     fn write(path: &Path, records: &[(Seq, Vec<u8>)], end: Option<u64>) -> Result<()> {
         let _ = std::fs::remove_file(path);
         let mut log = LogWriter::create(&RealVfs, path, LogKind::Wal, 4, 77, true)?;
         for (seq, payload) in records {
-            log.append([(*seq, payload.as_slice())]).expect("a real file");
+            let before = log.length();
+            let written = log.append([(*seq, payload.as_slice())]).expect("a real file");
+            assert_eq!(log.length(), before + written);
         }
         if let Some(next) = end {
             log.finish(next, 99).expect("a real file");
@@ -327,6 +326,67 @@ mod tests {
         assert!(matches!(reader.next()?, Item::Damage { offset: FILE_HEADER_BYTES, .. }));
         assert_eq!(reader.furthest_synced_from(FILE_HEADER_BYTES)?, Some(synced));
         assert_eq!(reader.furthest_synced_from(synced + 1)?, None);
+        Ok(())
+    }
+
+    #[test]
+    fn records_go_into_as_few_frames_and_long_ones_into_as_few_writes_as_they_can() {
+        let vfs = CountingVfs::new(Arc::new(SimVfs::new()));
+        let path = Path::new("/000004.log");
+        let log = LogWriter::create(&vfs, path, LogKind::Wal, 4, 77, true);
+        let mut log = log.expect("a sound disk");
+        let block = BLOCK_BYTES - FILE_HEADER_BYTES - FRAME_HEADER_BYTES;
+        for (bytes, frames) in [(1000, 1), (block - 1000 - FRAME_HEADER_BYTES, 1), (BLOCK_BYTES, 2)]
+        {
+            let payload = vec![1; bytes as usize];
+            let written = log.append([(1, payload.as_slice())]).expect("a sound disk");
+            assert_eq!(written, bytes + frames * FRAME_HEADER_BYTES);
+        }
+        let writes = || vfs.counts().of(FileKind::Wal, Operation::Append).calls;
+        let before = writes();
+        log.append([(2, vec![2; 7 << 19].as_slice())]).expect("a sound disk");
+        assert_eq!(writes() - before, 4, "for 3.5 MiB");
+    }
+
+    #[test]
+    fn frames_of_different_records_do_not_make_one() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("000004.log");
+        for (last, whole) in [(7, true), (8, false)] {
+            let mut bytes = encode_file_header(LogKind::Wal, 4, 77);
+            for (kind, seq) in [(FrameKind::First, 7), (FrameKind::Last, last)] {
+                let frame = Frame { kind, seq, synced: 0, payload: b"part" };
+                frame.encode(4, bytes.len() as u64, &mut bytes);
+            }
+            std::fs::write(&path, &bytes).expect("a real file");
+            let offset = FILE_HEADER_BYTES;
+            match read(&path)?.first() {
+                Some(Item::Record { seq: 7, payload, .. }) if whole => {
+                    assert_eq!(payload, b"partpart");
+                }
+                Some(Item::Damage { offset: found, .. }) if !whole => assert_eq!(*found, offset),
+                other => panic!("{other:?}"),
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_log_says_when_the_logs_before_it_are_synced() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("000004.log");
+        for (before, later, said) in
+            [(true, false, FILE_HEADER_BYTES), (false, false, 0), (false, true, FILE_HEADER_BYTES)]
+        {
+            let _ = std::fs::remove_file(&path);
+            let mut log = LogWriter::create(&RealVfs, &path, LogKind::Wal, 4, 77, before)?;
+            if later {
+                log.earlier_logs_are_synced();
+            }
+            log.append([(1, &b"record"[..])]).expect("a real file");
+            let mut reader = LogReader::open(&RealVfs, &path, LogKind::Wal, 4)?;
+            assert_eq!(reader.furthest_synced_from(FILE_HEADER_BYTES)?, Some(said));
+        }
         Ok(())
     }
 }

@@ -155,3 +155,41 @@ pub(crate) fn replay(
     });
     Ok(Replay { next_seq, lost })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::writer::LogWriter;
+    use super::*;
+    use crate::vfs::RealVfs;
+
+    #[test]
+    fn a_log_with_a_broken_header_is_passed_over_only_if_it_was_never_in_use() -> Result<()> {
+        for (named, used, refused) in
+            [(false, false, false), (false, true, true), (true, false, true), (true, true, true)]
+        {
+            let dir = tempfile::tempdir().expect("a directory");
+            let path = |number| FileName::Log(number).path(dir.path());
+            let mut log = LogWriter::create(&RealVfs, &path(4), LogKind::Wal, 4, 77, true)?;
+            log.append([(1, &b"first"[..])]).expect("a real file");
+            if named {
+                log.finish(5, 2).expect("a real file");
+            }
+            let mut next = LogWriter::create(&RealVfs, &path(5), LogKind::Wal, 5, 77, true)?;
+            if used {
+                next.append([(2, &b"second"[..])]).expect("a real file");
+            }
+            let mut bytes = std::fs::read(path(5)).expect("a log");
+            bytes[0] ^= 1;
+            std::fs::write(path(5), bytes).expect("a real file");
+
+            let replayed =
+                replay(&RealVfs, dir.path(), 77, &[4, 5], 4, 1, |_, _, seq, _| Ok(seq.min(1)));
+            match replayed {
+                Ok(replayed) if !refused => assert_eq!(replayed.next_seq, 2),
+                Err(Error::Corrupt { path: found, .. }) if refused => assert_eq!(found, path(5)),
+                other => panic!("{named} {used}: {other:?}"),
+            }
+        }
+        Ok(())
+    }
+}
