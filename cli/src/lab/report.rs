@@ -23,7 +23,7 @@ pub(super) fn report(run: &Run) -> String {
             p.quiet {
                 (if run.size == Size::Quick { "Quick sizes" } else { "Full sizes" })
                 ", seed " (run.seed) ". A second run with this seed gives the same counts; times are \
-                this machine's and decide nothing. All bounds together hold in 99.9 of 100 sound runs: \
+                this machine's and decide nothing. All bounds together hold in 999 of 1,000 sound runs: \
                 each check's in all but one of " (super::shown((1.0 / run.doubt()).round())) "."
             }
             nav {

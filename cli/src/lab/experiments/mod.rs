@@ -1,8 +1,9 @@
 //! The experiments, a file each.
 
+mod small_filter;
 mod toy;
 
 use super::experiment::Experiment;
 
 /// All of them, in the order in which they are made.
-pub static ALL: &[Experiment] = &[toy::EXPERIMENT];
+pub static ALL: &[Experiment] = &[small_filter::EXPERIMENT, toy::EXPERIMENT];
