@@ -44,6 +44,8 @@ pub enum Scale {
     Linear,
     /// Equal steps are equal ratios; all values are above 0.
     Log,
+    /// The places 1, 2, 3, … have these names; points lie at them or beside them.
+    Named(&'static [&'static str]),
 }
 
 impl Axis {
@@ -55,6 +57,11 @@ impl Axis {
     /// A logarithmic axis.
     pub fn log(label: &'static str, unit: &'static str) -> Self {
         Self { label, unit, scale: Scale::Log }
+    }
+
+    /// An axis of named places.
+    pub fn named(label: &'static str, names: &'static [&'static str]) -> Self {
+        Self { label, unit: "", scale: Scale::Named(names) }
     }
 
     /// As it is written beside the axis.

@@ -12,6 +12,7 @@ mod draw;
 pub mod experiment;
 pub mod experiments;
 pub mod figure;
+mod input;
 pub mod output;
 mod print;
 mod report;

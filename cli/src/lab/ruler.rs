@@ -32,10 +32,12 @@ impl Ruler {
                 let room = (high / low).powf(0.04).max(1.05);
                 (low / room, high * room)
             }
+            Scale::Named(names) => (0.5, names.len() as f64 + 0.5),
         };
         let ticks = match axis.scale {
             Scale::Linear => linear_ticks(from, to),
             Scale::Log => log_ticks(from, to),
+            Scale::Named(names) => (1..=names.len()).map(|place| place as f64).collect(),
         };
         Self { scale: axis.scale, from, to, ticks }
     }
@@ -46,7 +48,7 @@ impl Ruler {
 
     fn place(&self, value: f64) -> f64 {
         match self.scale {
-            Scale::Linear => (value - self.from) / (self.to - self.from),
+            Scale::Linear | Scale::Named(_) => (value - self.from) / (self.to - self.from),
             Scale::Log => (value / self.from).ln() / (self.to / self.from).ln(),
         }
     }
@@ -94,7 +96,11 @@ impl Ranged for Ruler {
 
 impl ValueFormatter<f64> for Ruler {
     fn format_ext(&self, value: &f64) -> String {
-        tick(*value)
+        let name = match self.scale {
+            Scale::Named(names) => names.get((value.round() as usize).wrapping_sub(1)),
+            Scale::Linear | Scale::Log => None,
+        };
+        name.map_or_else(|| tick(*value), |name| (*name).to_owned())
     }
 }
 
@@ -131,6 +137,15 @@ mod tests {
     fn ticks_are_written_short() {
         let shown = [0.0, 0.05, 2.0, 0.1 + 0.2, 20_000.0, 1e6, 2.5e6, 1e-5].map(tick);
         assert_eq!(shown, ["0", "0.05", "2", "0.3", "20,000", "1 M", "2.5 M", "1e-5"]);
+    }
+
+    #[test]
+    fn named_places_are_written_by_their_names() {
+        let axis = Axis::named("fruit", &["fig", "pear"]);
+        let ruler = Ruler::over(&axis, false, [0.8, 2.2].into_iter());
+        let written: Vec<_> = ruler.ticks.iter().map(|tick| ruler.format_ext(tick)).collect();
+        assert_eq!((ruler.from, ruler.to), (0.5, 2.5));
+        assert_eq!(written, ["fig", "pear"]);
     }
 
     #[test]
