@@ -2,10 +2,12 @@
 
 mod hash_families;
 mod small_filter;
+mod stored;
 mod toy;
+mod wrong_n;
 
 use super::experiment::Experiment;
 
 /// All of them, in the order in which they are made.
 pub static ALL: &[Experiment] =
-    &[small_filter::EXPERIMENT, hash_families::EXPERIMENT, toy::EXPERIMENT];
+    &[small_filter::EXPERIMENT, hash_families::EXPERIMENT, wrong_n::EXPERIMENT, toy::EXPERIMENT];
