@@ -1,5 +1,6 @@
 //! The experiments, a file each.
 
+mod growing;
 mod hash_families;
 mod small_filter;
 mod stored;
@@ -9,5 +10,10 @@ mod wrong_n;
 use super::experiment::Experiment;
 
 /// All of them, in the order in which they are made.
-pub static ALL: &[Experiment] =
-    &[small_filter::EXPERIMENT, hash_families::EXPERIMENT, wrong_n::EXPERIMENT, toy::EXPERIMENT];
+pub static ALL: &[Experiment] = &[
+    small_filter::EXPERIMENT,
+    hash_families::EXPERIMENT,
+    wrong_n::EXPERIMENT,
+    growing::EXPERIMENT,
+    toy::EXPERIMENT,
+];
