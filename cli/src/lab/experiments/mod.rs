@@ -2,6 +2,7 @@
 
 mod growing;
 mod hash_families;
+mod skewed_input;
 mod small_filter;
 mod stored;
 mod toy;
@@ -13,6 +14,7 @@ use super::experiment::Experiment;
 pub static ALL: &[Experiment] = &[
     small_filter::EXPERIMENT,
     hash_families::EXPERIMENT,
+    skewed_input::EXPERIMENT,
     wrong_n::EXPERIMENT,
     growing::EXPERIMENT,
     toy::EXPERIMENT,
