@@ -1,5 +1,6 @@
 //! The experiments, a file each.
 
+mod costs;
 mod growing;
 mod hash_families;
 mod skewed_input;
@@ -16,6 +17,7 @@ pub static ALL: &[Experiment] = &[
     hash_families::EXPERIMENT,
     skewed_input::EXPERIMENT,
     wrong_n::EXPERIMENT,
+    costs::EXPERIMENT,
     growing::EXPERIMENT,
     toy::EXPERIMENT,
 ];
