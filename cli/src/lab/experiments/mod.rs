@@ -1,9 +1,11 @@
 //! The experiments, a file each.
 
+mod disk_accesses;
 mod small_filter;
 mod toy;
 
 use super::experiment::Experiment;
 
 /// All of them, in the order in which they are made.
-pub static ALL: &[Experiment] = &[small_filter::EXPERIMENT, toy::EXPERIMENT];
+pub static ALL: &[Experiment] =
+    &[disk_accesses::EXPERIMENT, small_filter::EXPERIMENT, toy::EXPERIMENT];
