@@ -61,9 +61,8 @@ fn accesses(cases: &Cases) -> Figure {
     let mut series = vec![Series::line("expected, (n + (N − n)·p) / N", 5, curve(expected))];
     for (hue, queries) in QUERIES.into_iter().enumerate() {
         let points = RATIOS.into_iter().map(|ratio| {
-            let of_size = |case: &&Case| {
-                case.n == queries / 2 && case.shape.ratio == ratio && case.shape.is_by_ceiling()
-            };
+            let shape = Shape { ratio, k: Probes::Ceiling.of(ratio) };
+            let of_size = |case: &&Case| case.n == queries / 2 && case.shape == shape;
             let lookups = cases.0.iter().filter(of_size).map(|case| case.lookups);
             let sum = |of: fn(&Lookups) -> u64| lookups.clone().map(|l| of(&l)).sum::<u64>() as f64;
             (ratio, sum(Lookups::reads) / sum(|l| l.present + l.absent))
