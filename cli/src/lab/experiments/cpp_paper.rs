@@ -223,7 +223,7 @@ fn compare(notes: &mut Notes, n: u64, holders: &[(Holder, Vec<Trial>)]) {
         let theirs =
             if *holder == Holder::Inserted { "5,089 of 500,000 (1.0178 %)" } else { "–" };
         let (mean, rate) = (passed.passed as f64 / trials.len() as f64, 100.0 * passed.rate());
-        let ours = format!("{mean:.0} of {} ({rate:.4} %)", shown(n as f64));
+        let ours = format!("{} of {} ({rate:.4} %)", shown(mean.round()), shown(n as f64));
         let note = format!("{:.2} bits a string", 8.0 * trials[0].bytes / n as f64);
         notes.compare(&format!("false positives, {}", holder.name()), theirs, ours, &note);
     }
@@ -289,12 +289,12 @@ fn figures(notes: &mut Notes, n: u64, holders: &[(Holder, Vec<Trial>)]) {
     let along = |rate: f64| vec![(1.0, rate), (repetitions as f64, rate)];
     let mut series = vec![
         Series::line("asked for", 5, along(RATE)),
-        Series::line("the paper's", 4, along(0.010_178)),
+        Series::line("the paper's", 0, along(0.010_178)),
     ];
     for (hue, (holder, trials)) in holders[1..].iter().enumerate() {
         let points = trials.iter().enumerate();
         let points = points.map(|(i, trial)| (i as f64 + 1.0, trial.passed.rate())).collect();
-        series.push(Series::marks(holder.name(), hue, points));
+        series.push(Series::marks(holder.name(), hue + 1, points)); // as in the other figures
     }
     notes.figure(Figure {
         id: "rates",

@@ -20,12 +20,12 @@ pub(super) fn all(notes: &mut Notes, cases: &Cases, million: &[Case], timed: &[C
 }
 
 fn ratio_axis() -> Axis {
-    Axis::log("filter bits, ρ = m/n", "bits a key")
+    Axis::linear("filter bits, ρ = m/n", "bits a key")
 }
 
 /// Ratios close enough for a curve with the steps of k.
 fn curve(of: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
-    let steps = (0..=240).map(|i| 0.001 * 10_f64.powf(f64::from(i) / 60.0));
+    let steps = (1..=400).map(|i| f64::from(i) / 40.0);
     steps.map(|ratio| (ratio, of(ratio))).collect()
 }
 

@@ -189,18 +189,21 @@ fn check(notes: &mut Notes, cases: &Cases, million: &[Case]) {
     for shape in Shape::all() {
         let how = if shape.is_by_ceiling() { "ceiling" } else { "rounding" };
         let quantity =
-            format!("reads an absent name, ρ = {}, k = {} by {how}", shape.ratio, shape.k);
+            format!("reads per absent name, ρ = {}, k = {} by {how}", shape.ratio, shape.k);
         let sample = cases.sum(|case| case.shape == shape);
         notes.check(Check::share(quantity, formula, sample).at("accesses"));
     }
     for n in QUERIES.map(|queries| queries / 2) {
-        let quantity = format!("reads an absent name, n = {n}, all ρ of 1 and more");
+        let quantity = format!("reads per absent name, n = {n}, all ρ of 1 and more");
         let sample = cases.sum(|case| case.n == n && case.shape.ratio >= 1.0);
         notes.check(Check::share(quantity, formula, sample).at("by-size"));
     }
     for case in million {
-        let quantity =
-            format!("reads an absent name, n = {}, ρ = {}", shown(case.n as f64), case.shape.ratio);
+        let quantity = format!(
+            "reads per absent name, n = {}, ρ = {}",
+            shown(case.n as f64),
+            case.shape.ratio
+        );
         notes.check(Check::share(quantity, formula, case.sample()).at("theory"));
     }
     let all = || cases.0.iter().chain(million);
