@@ -58,5 +58,6 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let batch = Batch { keys, m, k };
     over_time::run(setting, notes, batch)?;
     paying::run(setting, notes, batch)?;
-    probes::run(setting, notes, batch)
+    probes::run(setting, notes, batch);
+    Ok(())
 }

@@ -52,7 +52,7 @@ fn measure(setting: &Setting, batch: Batch, factor: f64) -> Result<Paying> {
     let cumulated = |mut reads: u64, all: &mut Lookups| {
         let mut points = vec![(0.0, reads as f64)];
         for i in 0..CHUNKS {
-            let met = store.look_up(absent(1 << 30 | i * chunk, chunk))?;
+            let met = store.look_up(absent((1 << 30) + i * chunk, chunk))?;
             reads += met.counts.disk_reads;
             points.push((((i + 1) * chunk) as f64, reads as f64));
             *all = [*all, met].into_iter().sum();
