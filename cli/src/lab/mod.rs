@@ -12,6 +12,8 @@ mod draw;
 pub mod experiment;
 pub mod experiments;
 pub mod figure;
+pub mod kinds;
+pub mod layered;
 pub mod output;
 mod print;
 mod report;

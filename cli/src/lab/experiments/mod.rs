@@ -1,9 +1,11 @@
-//! The experiments, a file each.
+//! The experiments, a file each, or a folder.
 
+mod allocation;
 mod small_filter;
 mod toy;
 
 use super::experiment::Experiment;
 
 /// All of them, in the order in which they are made.
-pub static ALL: &[Experiment] = &[small_filter::EXPERIMENT, toy::EXPERIMENT];
+pub static ALL: &[Experiment] =
+    &[small_filter::EXPERIMENT, toy::EXPERIMENT, allocation::EXPERIMENT];
