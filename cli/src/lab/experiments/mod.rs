@@ -1,11 +1,16 @@
 //! The experiments, a file each, or a folder.
 
 mod allocation;
+mod set_algebra;
 mod small_filter;
 mod toy;
 
 use super::experiment::Experiment;
 
 /// All of them, in the order in which they are made.
-pub static ALL: &[Experiment] =
-    &[small_filter::EXPERIMENT, toy::EXPERIMENT, allocation::EXPERIMENT];
+pub static ALL: &[Experiment] = &[
+    small_filter::EXPERIMENT,
+    set_algebra::EXPERIMENT,
+    toy::EXPERIMENT,
+    allocation::EXPERIMENT,
+];
