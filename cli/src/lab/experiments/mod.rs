@@ -1,6 +1,7 @@
 //! The experiments, a file each, or a folder.
 
 mod allocation;
+mod applications;
 mod set_algebra;
 mod small_filter;
 mod toy;
@@ -11,6 +12,7 @@ use super::experiment::Experiment;
 pub static ALL: &[Experiment] = &[
     small_filter::EXPERIMENT,
     set_algebra::EXPERIMENT,
+    applications::EXPERIMENT,
     toy::EXPERIMENT,
     allocation::EXPERIMENT,
 ];
