@@ -2,6 +2,7 @@
 
 mod allocation;
 mod applications;
+mod hierarchy;
 mod set_algebra;
 mod small_filter;
 mod toy;
@@ -11,6 +12,7 @@ use super::experiment::Experiment;
 /// All of them, in the order in which they are made.
 pub static ALL: &[Experiment] = &[
     small_filter::EXPERIMENT,
+    hierarchy::EXPERIMENT,
     set_algebra::EXPERIMENT,
     applications::EXPERIMENT,
     toy::EXPERIMENT,
