@@ -6,6 +6,7 @@ mod hierarchy;
 mod set_algebra;
 mod small_filter;
 mod toy;
+mod variants;
 
 use super::experiment::Experiment;
 
@@ -15,6 +16,7 @@ pub static ALL: &[Experiment] = &[
     hierarchy::EXPERIMENT,
     set_algebra::EXPERIMENT,
     applications::EXPERIMENT,
+    variants::EXPERIMENT,
     toy::EXPERIMENT,
     allocation::EXPERIMENT,
 ];
