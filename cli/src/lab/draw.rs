@@ -14,7 +14,7 @@ const WIDTH: u32 = 1680;
 const PLOT_HEIGHT: u32 = 1000;
 const LEGEND_LINE: u32 = 62;
 const MARGIN: u32 = 30;
-const FONT: u32 = 44;
+const FONT: u32 = 52; // plotters writes it a fifth smaller
 const THICK: u32 = 6;
 const MARK: f64 = 13.0;
 const BAR: f64 = 0.45; // how dense bars are
@@ -106,8 +106,8 @@ fn draw_plot(figure: &Figure, area: &Area) -> Result<(), Failed> {
     let mut chart = ChartBuilder::on(area)
         .margin(MARGIN)
         .margin_right(2 * MARGIN)
-        .x_label_area_size(120)
-        .y_label_area_size(190)
+        .x_label_area_size(130)
+        .y_label_area_size(215)
         .build_cartesian_2d(x, y)?;
     chart
         .configure_mesh()
@@ -198,7 +198,7 @@ fn draw_legend(figure: &Figure, area: &Area) -> Result<(), Failed> {
     let text = text.pos(Pos::new(HPos::Left, VPos::Center));
     for (line, series) in figure.series.iter().enumerate() {
         let y = (LEGEND_LINE * line as u32 + LEGEND_LINE / 2) as i32;
-        let (from, to) = (220, 360);
+        let (from, to) = (245, 385);
         let colour = colour(series);
         match series.style {
             Style::Line | Style::Marked => {

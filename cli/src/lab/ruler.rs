@@ -62,17 +62,19 @@ fn linear_ticks(from: f64, to: f64) -> Vec<f64> {
     (first..=last).map(|i| i as f64 * step).collect()
 }
 
-/// Powers of ten; where there are few, twice and five times them too.
+/// Powers of ten; where there are few, twice and five times them too; where there are fewer still,
+/// as on a linear axis.
 fn log_ticks(from: f64, to: f64) -> Vec<f64> {
     let (first, last) = (from.log10().floor() as i32, to.log10().ceil() as i32);
     let decades = (to / from).log10();
     let digits: &[f64] = if decades < 3.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
     let every = (decades / 8.0).ceil().max(1.0) as i32;
-    (first..=last)
+    let ticks: Vec<f64> = (first..=last)
         .filter(|power| power % every == 0)
         .flat_map(|power| digits.iter().map(move |digit| digit * 10_f64.powi(power)))
         .filter(|tick| (from..=to).contains(tick))
-        .collect()
+        .collect();
+    if ticks.len() < 3 { linear_ticks(from, to) } else { ticks }
 }
 
 impl Ranged for Ruler {
@@ -121,6 +123,7 @@ mod tests {
         assert_eq!(linear_ticks(0.0, 10.4), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!(log_ticks(0.9, 55.0), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
         assert_eq!(log_ticks(1e-5, 2.0).len(), 6);
+        assert_eq!(log_ticks(110.0, 330.0), [150.0, 200.0, 250.0, 300.0]);
         for (from, to) in [(0.07, 0.12), (-3.0, 4.0), (0.0, 1.04), (1e5, 3e6)] {
             let ticks = linear_ticks(from, to);
             assert!((4..=9).contains(&ticks.len()), "{ticks:?}");

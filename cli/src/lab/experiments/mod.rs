@@ -2,6 +2,8 @@
 
 mod allocation;
 mod applications;
+mod cpp_paper;
+mod disk_accesses;
 mod hierarchy;
 mod set_algebra;
 mod small_filter;
@@ -12,6 +14,8 @@ use super::experiment::Experiment;
 
 /// All of them, in the order in which they are made.
 pub static ALL: &[Experiment] = &[
+    cpp_paper::EXPERIMENT,
+    disk_accesses::EXPERIMENT,
     small_filter::EXPERIMENT,
     hierarchy::EXPERIMENT,
     set_algebra::EXPERIMENT,

@@ -161,7 +161,7 @@ fn sizes(setting: &Setting, notes: &mut Notes) -> Result<()> {
             notes.check(check.at("size"));
             let (mean, sd) = mean_and_sd(&estimates);
             let squares: Vec<f64> = estimates.iter().map(|n| (n - mean).powi(2)).collect();
-            let quantity = format!("its variance, {} keys", shown(keys as f64));
+            let quantity = format!("its variance, a {what} of {} keys", shown(keys as f64));
             let formula = "m · (e^ρ − 1 − ρ)/k², with ρ = kn/m";
             let check = Check::mean(quantity, formula, sd_of_size(keys).powi(2), &squares);
             // Of few draws the variance is known too badly to catch theory that is 20 % off.

@@ -1,7 +1,5 @@
 //! The memo of false positives: a table is read in vain for a key once, and no key is hidden by it.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +8,8 @@ use criba::vfs::{CountingVfs, FileKind, Operation};
 use criba::{Counts, FilterPolicy, Options, Snapshot};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use crate::common;
 
 fn options() -> Options {
     common::options().background_threads(0).seed(3).cache_bytes(0).block_bytes(512)

@@ -1,8 +1,6 @@
 //! Filters that change while the data stays: no byte of a table is rewritten, no key is missed at any
 //! moment, and what is interrupted goes on where it was.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -10,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use common::{HookVfs, files_with};
+use crate::common::{self, HookVfs, files_with};
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
 use criba::{
     Allocation, Db, Error, Event, FilterInfo, FilterKind, FilterPolicy, KeyHash, Options,
@@ -207,7 +205,7 @@ fn killed_halfway_the_second_run_rebuilds_only_the_rest() {
     let tables = build(&dir, options()) as u64;
     let before = tables_on_disk(&dir);
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_rebuilding_process", "--ignored"])
+        .args(["--exact", "rebuild_filters::a_rebuilding_process", "--ignored"])
         .env("CRIBA_TEST_REBUILD_DIR", &dir)
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -2,8 +2,6 @@
 //! is wrong in turn: a checksum catches it, the error names the file and a place in it, or a filter is
 //! degraded and says so; and nothing wrong is kept: the same block, read again, answers.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimDisk, SimVfs};
 use criba::{Db, Error, Event, FilterInfo, FilterPolicy, Options};
+
+use crate::common;
 
 const DIR: &str = "/store";
 

@@ -1,8 +1,6 @@
 //! Random keys of few letters under prefix extractors that change from opening to opening: every scan
 //! by prefix or range, from either end, of now or of a snapshot, gives what a map gives.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
@@ -10,6 +8,8 @@ use std::path::Path;
 use criba::{Db, FilterPolicy, Options, PrefixCounts, PrefixExtractor, Range, Snapshot};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use crate::common;
 
 type Map = BTreeMap<Vec<u8>, u64>;
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);

@@ -1,8 +1,6 @@
 //! The library against `format.md`: against the reader that was written from it
 //! (`format_reader.py`, in Python), and against the bytes of its worked example.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -13,6 +11,8 @@ use criba::{
     Batch, Db, EntryKind, Error, FilterInfo, FilterPolicy, KeyHash, Options, TableEntry, TableFile,
     Verdict,
 };
+
+use crate::common;
 
 /// Where the repository is.
 fn root() -> &'static Path {

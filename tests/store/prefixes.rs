@@ -1,8 +1,6 @@
 //! Scans within one prefix pass over the tables whose filters deny it: fewer reads, counted, and the
 //! same answers as ever.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +9,8 @@ use criba::{Db, FilterInfo, FilterPolicy, Options, PrefixCounts, PrefixExtractor
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
+
+use crate::common;
 
 const ROWS: PrefixExtractor = PrefixExtractor::until(b'/');
 

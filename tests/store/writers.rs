@@ -1,13 +1,11 @@
 //! Many writers at once, and file layers that fail: what is acknowledged is there, batches are never
 //! seen half, a group shares its sync, and a failure costs no more than it must.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{HookVfs, contents, no_space, restore, wait_until};
+use crate::common::{self, HookVfs, contents, no_space, restore, wait_until};
 use criba::vfs::{CountingVfs, Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
 use criba::{Batch, Db, Durability, Error};
 use rand::{RngExt, SeedableRng};

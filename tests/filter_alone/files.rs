@@ -156,7 +156,9 @@ fn two_processes_share_one_map() {
         assert_eq!(verdicts(&mapped), digest);
 
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "the_other_process", "--ignored", "--nocapture"]).env(PATH, &path);
+        child
+            .args(["--exact", "files::the_other_process", "--ignored", "--nocapture"])
+            .env(PATH, &path);
         let output = child.stderr(Stdio::inherit()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let output = String::from_utf8(output.stdout).unwrap();

@@ -1,12 +1,10 @@
 //! What compactions may and may not do: nobody can tell from answers that one took place; what is
 //! not needed goes; levels stay disjoint; equal runs write equal bytes.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use common::contents;
+use crate::common::{self, contents};
 use criba::{Db, FilterPolicy, LEVELS, Options};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -1,12 +1,10 @@
 //! `may_contain` makes not one call to the file layer, never denies a key that is there, and denies
 //! most of those that are not.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use common::HookVfs;
+use crate::common::{self, HookVfs};
 use criba::vfs::{CountingVfs, Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
 use criba::{Db, Error, FilterKind, FilterPolicy, Membership, Options};
 use rand::{RngExt, SeedableRng};

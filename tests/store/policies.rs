@@ -1,9 +1,9 @@
 //! The whole suite runs under each of the three policies; here it is seen that a run is under the one
 //! that it was asked to be under.
 
-mod common;
-
 use criba::{FilterInfo, FilterKind, KeyHash, Options};
+
+use crate::common;
 
 fn first_filter(options: Options) -> (FilterKind, KeyHash) {
     let dir = tempfile::tempdir().unwrap();

@@ -1,14 +1,12 @@
 //! What a crash leaves of a store's logs is recovered to a prefix of what was written, or refused with
 //! nothing changed. What rot makes of the files is in `rot`.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{HookVfs, contents, copy_dir, files_with, restore, the_file};
+use crate::common::{self, HookVfs, contents, copy_dir, files_with, restore, the_file};
 use criba::vfs::{FileKind, Operation};
 use criba::{Batch, Db, Durability, Error, Options};
 

@@ -1,8 +1,6 @@
 //! Random operations against a `BTreeMap`: every answer is equal, under every option, through
 //! flushes, compactions, snapshots, reopenings and crashes; and every lookup is in the ledger once.
 
-mod common;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::path::PathBuf;
@@ -13,6 +11,8 @@ use criba::{
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use crate::common;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 

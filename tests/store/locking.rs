@@ -1,14 +1,12 @@
 //! A store is open once: a second opening, in this process or another, fails at once; closing lets
 //! go of it, unless a snapshot, a scan or work under way still needs the files.
 
-mod common;
-
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{HookVfs, contents, wait_until};
+use crate::common::{self, HookVfs, contents, wait_until};
 use criba::vfs::{FileKind, Operation};
 use criba::{Db, Error};
 
@@ -37,7 +35,7 @@ fn another_process() {
 
 fn ask_another_process(dir: &std::path::Path) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "another_process", "--ignored", "--nocapture"])
+        .args(["--exact", "locking::another_process", "--ignored", "--nocapture"])
         .env(CHILD_DIR, dir)
         .stdin(Stdio::null())
         .output()

@@ -2,8 +2,6 @@
 //! it lies in the file nor as the open store asks it, and each was sized from the exact number of its
 //! distinct keys.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -13,6 +11,8 @@ use criba::{
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use crate::common;
 
 /// Whether a filter of so many keys may have this shape.
 type Shape<'a> = &'a dyn Fn(u64, Geometry) -> bool;

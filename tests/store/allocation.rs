@@ -1,14 +1,14 @@
 //! Filter bits go where they avoid the most reads, and no more of them than were asked for. Measured
 //! on stores of several levels, with absent keys that were never asked before.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use criba::{Allocation, Db, FilterKind, FilterPolicy, KeyHash, Options, TableInfo};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use crate::common;
 
 fn options(policy: FilterPolicy) -> Options {
     Options::new()

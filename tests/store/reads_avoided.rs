@@ -2,8 +2,6 @@
 //! negatives and the remembered mistakes, the engine counts what the file layer counts, and a "no" does
 //! no I/O at all.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +9,8 @@ use criba::vfs::{CountingVfs, FileCounts, FileKind, Operation};
 use criba::{Counts, Db, FilterPolicy, Options};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use crate::common;
 
 /// A store opened with a file layer that counts.
 struct Counted {

@@ -1,11 +1,11 @@
 //! What a store tells the program around it of its flushes and compactions.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
 use criba::vfs::SimVfs;
 use criba::{Error, Event, FilterPolicy};
+
+use crate::common;
 
 #[test]
 fn work_is_told_of_when_it_begins_and_when_it_ends() {

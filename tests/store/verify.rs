@@ -1,13 +1,11 @@
 //! `verify` finds what is wrong with a store, all of it, says where, and changes nothing.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use common::{HookVfs, contents, files_with};
+use crate::common::{self, HookVfs, contents, files_with};
 use criba::vfs::{CountingVfs, FileKind, Operation, RealVfs, Vfs};
 use criba::{Batch, Error, FilterPolicy, Options, TableFile, Verification, verify, verify_with};
 use rand::{RngExt, SeedableRng};

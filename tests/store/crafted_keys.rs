@@ -4,8 +4,6 @@
 //! the key, each for a read in vain, whatever the kind and the bits. Under a keyed hash they are absent
 //! keys like others.
 
-mod common;
-
 use std::collections::BTreeSet;
 
 use criba::{
@@ -14,6 +12,8 @@ use criba::{
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use crate::common;
 
 const M: u64 = 0xC6A4_A793_5BD1_E995;
 

@@ -1,14 +1,14 @@
 //! A compaction drops a tombstone when the filters of all tables below deny its key, and never one
 //! that still hides something.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use criba::{Db, FilterInfo, FilterKind, FilterPolicy, KeyHash, Options, Snapshot, TableInfo};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+
+use crate::common;
 
 const KEYS: u32 = 4000;
 

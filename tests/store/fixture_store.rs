@@ -6,16 +6,16 @@
 //! while its version is supported, or the test shows nothing. [`make_fixture`] made it:
 //!
 //! ```text
-//! cargo test --test fixture_store make_fixture -- --ignored --nocapture
+//! cargo test --test store make_fixture -- --ignored --nocapture
 //! ```
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use criba::{Batch, Db, Durability, FilterInfo, FilterKind, FilterPolicy, KeyHash, Options};
+
+use crate::common;
 
 /// The changes made, one by one.
 const CHANGES: u64 = 2400;

@@ -1,0 +1,6 @@
+//! Filters without a store.
+
+mod bytes;
+mod files;
+mod grown;
+mod whole;

@@ -1,0 +1,30 @@
+//! A store, opened, filled and asked: what it promises while nothing of the machine fails, and on real
+//! files. One program, so that it is linked once and its tests share the machine's cores; those that
+//! measure or limit a whole process are beside it.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod allocation;
+mod compaction_laws;
+mod crafted_keys;
+mod events;
+mod filters_never_deny;
+mod fixture_store;
+mod format;
+mod locking;
+mod may_contain;
+mod memo;
+mod model;
+mod policies;
+mod prefix_model;
+mod prefixes;
+mod reads_avoided;
+mod rebuild_filters;
+mod recovery;
+mod sim_vfs;
+mod tombstones;
+mod verify;
+mod writers;
+mod wrong_bytes;
+mod wrong_bytes_written;
