@@ -10,6 +10,10 @@ use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal};
 /// The probability that a sound run fails, all its checks and both sides of each together.
 const DOUBT: f64 = 0.001;
 
+/// A fifth of so many is nine of their standard deviations: five for the bounds of a run of some
+/// hundred checks, four for the measurement.
+const ENOUGH: f64 = 2000.0;
+
 /// How what is measured scatters about what theory says.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Law {
@@ -153,6 +157,14 @@ impl Check {
     #[must_use]
     pub fn as_illustration(self) -> Self {
         Self { decides: false, ..self }
+    }
+
+    /// The same, but it decides nothing if theory expects so few of the trials to pass that a value a
+    /// fifth off could be within the bounds too.
+    #[must_use]
+    pub fn if_enough(self) -> Self {
+        let expected = self.theory * self.law.trials() as f64;
+        if expected < ENOUGH { self.as_illustration() } else { self }
     }
 
     /// The same with another value for theory: what a check must not let pass.

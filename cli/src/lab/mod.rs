@@ -13,6 +13,8 @@ pub mod experiment;
 pub mod experiments;
 pub mod figure;
 mod input;
+pub mod kinds;
+pub mod layered;
 pub mod output;
 mod print;
 mod report;

@@ -1,4 +1,4 @@
-//! The experiments, a file each.
+//! The experiments, a file each, or a folder.
 //!
 //! To add one, write a file with a constant `EXPERIMENT`, and put its line into [`ALL`]. Its function
 //! is given a [`Setting`](super::experiment::Setting), for sizes (`pick`), seeds (`random`, `hashing`),
@@ -11,15 +11,20 @@
 //! some 3000 expected successes; what should be 0 is counted as its opposite; what cannot be made so is
 //! an illustration. Tests make all experiments and see to this.
 
+mod allocation;
+mod applications;
 mod costs;
 mod cpp_paper;
 mod disk_accesses;
 mod growing;
 mod hash_families;
+mod hierarchy;
+mod set_algebra;
 mod skewed_input;
 mod small_filter;
 mod stored;
 mod toy;
+mod variants;
 mod wrong_n;
 
 use super::experiment::Experiment;
@@ -34,5 +39,10 @@ pub static ALL: &[Experiment] = &[
     wrong_n::EXPERIMENT,
     costs::EXPERIMENT,
     growing::EXPERIMENT,
+    hierarchy::EXPERIMENT,
+    set_algebra::EXPERIMENT,
+    applications::EXPERIMENT,
+    variants::EXPERIMENT,
     toy::EXPERIMENT,
+    allocation::EXPERIMENT,
 ];
