@@ -10,8 +10,10 @@ mod explain;
 mod failure;
 mod get;
 mod inspect;
+pub mod lab;
 mod lines;
 mod load;
+mod page;
 mod policy;
 mod progress;
 mod put;
@@ -62,6 +64,7 @@ enum Command {
     Verify(verify::Args),
     RebuildFilters(rebuild_filters::Args),
     Readamp(readamp::Args),
+    Lab(lab::Args),
 }
 
 /// What a command that did its work has to answer.
@@ -89,6 +92,7 @@ impl Command {
             Self::Verify(args) => verify::run(args, out),
             Self::RebuildFilters(args) => rebuild_filters::run(args, out),
             Self::Readamp(args) => readamp::run(args, out),
+            Self::Lab(args) => lab::run(args, out),
         }
     }
 }

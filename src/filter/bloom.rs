@@ -176,12 +176,13 @@ fn rate_at(geometry: &Geometry, fill: f64, keys: u64, shared: &SharedBits) -> f6
     // A position that is known to be set is worth 1/fill = 1 + u. What one and what two positions of a
     // probe owe to the same key is in the fill already, so that only the rest of (1 + u)^c is excess.
     let u = 1.0 / fill - 1.0;
-    let pairs = |c: i32| f64::from(c * (c - 1) / 2) * u * u;
+    let choose_two = |c: i32| f64::from(c * (c - 1) / 2);
+    let pairs = |c: i32| choose_two(c) * u * u;
     let excess = |c: i32| independent * ((1.0 + u).powi(c) - 1.0 - f64::from(c) * u - pairs(c));
     let per_key: f64 =
         shared.iter().zip(0..=k).map(|(&times, c)| f64::from(times) * excess(c)).sum();
     // Positions differ, so the second finds one set bit less than the first.
-    let without_repetition = -independent * pairs(k) / u / m;
+    let without_repetition = -independent * choose_two(k) * u / m;
     let sum = independent + without_repetition + short_orbits;
     (sum + 2.0 * keys as f64 * per_key / (m * m)).clamp(0.0, 1.0)
 }
@@ -283,6 +284,20 @@ mod tests {
             }
         }
         assert!(asked > 100_000);
+    }
+
+    /// As when a shape that was fixed for few keys gets many: the header must hold a rate all the same.
+    #[test]
+    fn a_filter_with_all_bits_set_predicts_that_everything_passes() {
+        for (keys, m, k) in [(400, 100, 7), (20_000, 5000, 7), (100_000, 5000, 1)] {
+            let geometry = shape(m, k);
+            let built = build(&geometry, hashes(keys, 4));
+            assert!((0..m).all(|i| built.array[(i / 8) as usize] >> (i % 8) & 1 == 1));
+            let expected = expected_rate(&geometry, 100 * m, &shared_bits(m, k));
+            for rate in [built.predicted_rate, expected] {
+                assert!((rate - 1.0).abs() < 1e-12, "{geometry:?}: {rate}");
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,323 @@
+//! A check: a figure that theory gives, the one that was measured, and how far apart they may be.
+//!
+//! Experiments say by which [`Law`] a figure scatters; how wide the bounds are is settled when all of
+//! a run's checks are known, since it is the whole run that must not fail by chance.
+
+use std::iter::Sum;
+
+use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal};
+
+/// The probability that a sound run fails, all its checks and both sides of each together.
+const DOUBT: f64 = 0.001;
+
+/// A fifth of so many is nine of their standard deviations: five for the bounds of a run of some
+/// hundred checks, four for the measurement.
+const ENOUGH: f64 = 2000.0;
+
+/// How what is measured scatters about what theory says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Law {
+    /// Not at all: a count that must come out, or a formula's value up to rounding.
+    Exact,
+    /// A share of independent trials, at the chance that theory says.
+    ///
+    /// A Bloom filter's false-positive rate is itself a chance: the hash decides how many of its bits
+    /// are set. Absent keys asked of one filter are independent trials at *its* rate, which lies off
+    /// the theory's by the standard deviation `spread` ([`theory::spread`](super::theory::spread));
+    /// the binomial distribution alone would be too narrow. Half of the doubt goes to the rate's
+    /// straying from theory, taken for normal, and half to the binomial about a rate at the edge; by
+    /// the union bound the two together are outside with no more than the whole.
+    ///
+    /// Where `spread` is 0 the chance is theory's own: one trial for each filter, or a rate read off
+    /// the finished bits.
+    Share {
+        /// How many trials.
+        trials: u64,
+        /// The standard deviation of the chance itself.
+        spread: f64,
+    },
+    /// A mean over many independent draws, normal by the central limit theorem.
+    Mean {
+        /// How many draws: a hundred at least, or the normal distribution is too narrow.
+        trials: u64,
+        /// The standard deviation of one draw, from theory or from the draws themselves.
+        sd: f64,
+    },
+}
+
+impl Law {
+    /// How many trials there were.
+    pub fn trials(self) -> u64 {
+        match self {
+            Self::Exact => 1,
+            Self::Share { trials, .. } | Self::Mean { trials, .. } => trials,
+        }
+    }
+
+    /// Between what a measurement lies, but for a probability of `doubt`, both sides together.
+    pub fn bounds(self, theory: f64, doubt: f64) -> (f64, f64) {
+        match self {
+            Self::Exact => {
+                let rounding = if theory.fract() == 0.0 { 0.0 } else { theory.abs() * 1e-12 };
+                (theory - rounding, theory + rounding)
+            }
+            Self::Share { trials, spread: 0.0 } => shares(trials, theory, theory, doubt),
+            Self::Share { trials, spread } => {
+                let off = spread * deviations(doubt / 2.0);
+                shares(trials, theory - off, theory + off, doubt / 2.0)
+            }
+            Self::Mean { trials, sd } => {
+                let off = sd / (trials as f64).sqrt() * deviations(doubt);
+                (theory - off, theory + off)
+            }
+        }
+    }
+}
+
+/// How many standard deviations a normal variable strays with this probability, to either side.
+fn deviations(doubt: f64) -> f64 {
+    Normal::standard().inverse_cdf(1.0 - doubt / 2.0)
+}
+
+/// Between what the share of successes lies if their chance is between `low` and `high`.
+fn shares(trials: u64, low: f64, high: f64, doubt: f64) -> (f64, f64) {
+    let quantile = |chance: f64, at: f64| match Binomial::new(chance.clamp(0.0, 1.0), trials) {
+        Ok(successes) if trials > 0 => successes.inverse_cdf(at) as f64 / trials as f64,
+        _ => f64::NAN, // nothing was tried, or the chance is no number: no measurement is within
+    };
+    (quantile(low, doubt / 2.0), quantile(high, 1.0 - doubt / 2.0))
+}
+
+/// One figure, twice.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Check {
+    /// The figure of the report that shows it; "" if none does.
+    pub figure: &'static str,
+    /// What was measured, in words.
+    pub quantity: String,
+    /// How theory comes by it.
+    pub formula: String,
+    /// What theory says.
+    pub theory: f64,
+    /// What was measured.
+    pub measured: f64,
+    /// How the one scatters about the other.
+    pub law: Law,
+    /// Whether the exit code depends on it. If not it is an illustration: it could not fail, or theory
+    /// is an approximation that is not good enough to decide.
+    pub decides: bool,
+}
+
+impl Check {
+    /// A figure that must come out as it is.
+    pub fn exact(
+        quantity: impl Into<String>,
+        formula: impl Into<String>,
+        theory: f64,
+        measured: f64,
+    ) -> Self {
+        Self {
+            figure: "",
+            quantity: quantity.into(),
+            formula: formula.into(),
+            theory,
+            measured,
+            law: Law::Exact,
+            decides: true,
+        }
+    }
+
+    /// A share of trials.
+    pub fn share(quantity: impl Into<String>, formula: impl Into<String>, sample: Sample) -> Self {
+        let Sample { trials, passed, expected, spread } = sample;
+        let (theory, measured) = (expected / trials as f64, passed as f64 / trials as f64);
+        let law = Law::Share { trials, spread: spread / trials as f64 };
+        Self { law, ..Self::exact(quantity, formula, theory, measured) }
+    }
+
+    /// A mean of draws, whose standard deviation is that of the draws themselves.
+    pub fn mean(
+        quantity: impl Into<String>,
+        formula: impl Into<String>,
+        theory: f64,
+        draws: &[f64],
+    ) -> Self {
+        let (mean, sd) = mean_and_sd(draws);
+        let law = Law::Mean { trials: draws.len() as u64, sd };
+        Self { law, ..Self::exact(quantity, formula, theory, mean) }
+    }
+
+    /// The same, shown at a figure.
+    #[must_use]
+    pub fn at(self, figure: &'static str) -> Self {
+        Self { figure, ..self }
+    }
+
+    /// The same, but it decides nothing.
+    #[must_use]
+    pub fn as_illustration(self) -> Self {
+        Self { decides: false, ..self }
+    }
+
+    /// The same, but it decides nothing if theory expects so few of the trials to pass that a value a
+    /// fifth off could be within the bounds too.
+    #[must_use]
+    pub fn if_enough(self) -> Self {
+        let expected = self.theory * self.law.trials() as f64;
+        if expected < ENOUGH { self.as_illustration() } else { self }
+    }
+
+    /// The same with another value for theory: what a check must not let pass.
+    #[must_use]
+    pub fn shifted(&self, factor: f64) -> Self {
+        Self { theory: self.theory * factor, ..self.clone() }
+    }
+
+    /// Whether theory is a share of trials and could not be so large.
+    pub fn is_impossible(&self) -> bool {
+        matches!(self.law, Law::Share { .. }) && self.theory > 1.0
+    }
+
+    /// The bounds, and whether the measured figure is within.
+    pub fn verdict(&self, doubt: f64) -> Verdict {
+        let (low, high) = self.law.bounds(self.theory, doubt);
+        Verdict { low, high, ok: (low..=high).contains(&self.measured) }
+    }
+}
+
+/// What came of a check.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Verdict {
+    /// The lowest figure that would do.
+    pub low: f64,
+    /// The highest.
+    pub high: f64,
+    /// Whether the measured one does.
+    pub ok: bool,
+}
+
+/// Trials at a chance: of one filter, or summed over several, whose chances need not be the same.
+///
+/// The tails of a sum of trials at several chances are never heavier than those of as many trials at
+/// the mean chance (Hoeffding, *On the distribution of the number of successes in independent
+/// trials*, 1956).
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Sample {
+    /// How many trials.
+    pub trials: u64,
+    /// How many came out as "yes".
+    pub passed: u64,
+    /// How many theory expects.
+    pub expected: f64,
+    /// The standard deviation of that expectation: between filters, beside the binomial's.
+    pub spread: f64,
+}
+
+impl Sample {
+    /// Trials of one filter, of whose like theory expects the rate `chance` ± `spread`.
+    pub fn of_filter(trials: u64, passed: u64, chance: f64, spread: f64) -> Self {
+        let all = trials as f64;
+        Self { trials, passed, expected: all * chance, spread: all * spread }
+    }
+
+    /// Trials whose chance is known as it is.
+    pub fn of_chance(trials: u64, passed: u64, chance: f64) -> Self {
+        Self::of_filter(trials, passed, chance, 0.0)
+    }
+
+    /// The share that came out as "yes".
+    pub fn rate(&self) -> f64 {
+        self.passed as f64 / self.trials as f64
+    }
+}
+
+impl Sum for Sample {
+    /// Of different filters, which stray from theory independently.
+    fn sum<I: Iterator<Item = Self>>(samples: I) -> Self {
+        samples.fold(Self::default(), |sum, next| Self {
+            trials: sum.trials + next.trials,
+            passed: sum.passed + next.passed,
+            expected: sum.expected + next.expected,
+            spread: sum.spread.hypot(next.spread),
+        })
+    }
+}
+
+/// The mean of draws, and the standard deviation of one.
+pub fn mean_and_sd(draws: &[f64]) -> (f64, f64) {
+    let n = draws.len() as f64;
+    let mean = draws.iter().sum::<f64>() / n;
+    let squares: f64 = draws.iter().map(|draw| (draw - mean).powi(2)).sum();
+    (mean, (squares / (n - 1.0)).sqrt())
+}
+
+/// The doubt that each check of a run gets: an equal part (Bonferroni).
+pub fn doubt_of_each(checks: usize) -> f64 {
+    DOUBT / checks.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(passed: u64, spread: f64) -> Check {
+        Check::share("q", "f", Sample::of_filter(200_000, passed, 0.01, spread))
+    }
+
+    #[test]
+    fn a_share_is_bounded_as_the_binomial_distribution_says() {
+        let verdict = filter(2000, 0.0).verdict(0.001);
+        assert_eq!((verdict.low, verdict.high), (0.009_275, 0.010_74)); // 1855 and 2148
+        for (passed, ok) in [(1854, false), (1855, true), (2148, true), (2149, false)] {
+            assert_eq!(filter(passed, 0.0).verdict(0.001).ok, ok, "{passed}");
+        }
+    }
+
+    /// Filters whose rates scatter by 5 %: of 200,000 the binomial bounds would fail a fifth at 99.9 %.
+    #[test]
+    fn the_spread_between_filters_widens_the_bounds() {
+        let verdict = filter(2250, 0.0005).verdict(0.001);
+        assert!(verdict.ok && !filter(2250, 0.0).verdict(0.001).ok);
+        // 3.48 deviations of 0.0005, and 3.48 of the binomial there: more than both in quadrature.
+        assert!((0.0074..0.0078).contains(&verdict.low), "{verdict:?}");
+        assert!((0.0125..0.0129).contains(&verdict.high), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_mean_is_bounded_by_its_standard_error() {
+        let draws: Vec<f64> = (0..400).map(|i| if i % 2 == 0 { 9.0 } else { 11.0 }).collect();
+        let verdict = Check::mean("q", "f", 10.1, &draws).verdict(0.05);
+        assert!((verdict.low - (10.1 - 1.96 * 1.001_25 / 20.0)).abs() < 1e-5, "{verdict:?}");
+        assert!(!verdict.ok);
+        assert!(Check::mean("q", "f", 10.09, &draws).verdict(0.05).ok);
+    }
+
+    #[test]
+    fn an_exact_figure_has_no_room_but_for_rounding() {
+        let of = |measured| Check::exact("q", "f", 7.0, measured).verdict(0.001).ok;
+        assert!(of(7.0) && !of(7.000_001) && !of(8.0) && !of(f64::NAN));
+        assert!(Check::exact("q", "f", 0.1 + 0.2, 0.3).verdict(0.001).ok);
+    }
+
+    #[test]
+    fn what_was_not_tried_does_not_hold() {
+        assert!(!Check::share("q", "f", Sample::default()).verdict(0.001).ok);
+    }
+
+    #[test]
+    fn the_doubt_is_shared_out_among_all_checks() {
+        let (low, high) = Law::Share { trials: 10_000, spread: 0.0 }.bounds(0.5, doubt_of_each(1));
+        let (lower, higher) =
+            Law::Share { trials: 10_000, spread: 0.0 }.bounds(0.5, doubt_of_each(200));
+        assert!(lower < low && high < higher);
+    }
+
+    #[test]
+    fn filters_are_pooled_with_their_spreads_in_quadrature() {
+        let parts =
+            [Sample::of_filter(100, 10, 0.1, 0.03), Sample::of_filter(300, 20, 0.2, 0.04 / 3.0)];
+        let sum: Sample = parts.into_iter().sum();
+        assert_eq!((sum.trials, sum.passed), (400, 30));
+        assert!((sum.expected - 70.0).abs() < 1e-9 && (sum.spread - 5.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,283 @@
+//! A figure as SVG. It is read in black and white as well: each hue has a dash and a mark of its own.
+
+use std::io;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::figure::{Figure, HUES, Series, Style};
+use super::ruler::Ruler;
+
+// The page shows 3 of these units as one pixel or so: what is drawn is rounded to whole units.
+const WIDTH: u32 = 1680;
+const PLOT_HEIGHT: u32 = 1000;
+const LEGEND_LINE: u32 = 62;
+const MARGIN: u32 = 30;
+const FONT: u32 = 52; // plotters writes it a fifth smaller
+const THICK: u32 = 6;
+const MARK: f64 = 13.0;
+const BAR: f64 = 0.45; // how dense bars are
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Failed = DrawingAreaErrorKind<io::Error>;
+
+/// A colour on white, and the one that takes its place on black.
+struct Ink {
+    light: RGBColor,
+    dark: &'static str,
+}
+
+const INK: Ink = Ink { light: RGBColor(0x22, 0x22, 0x22), dark: "#E6E6E6" };
+const PAPER: Ink = Ink { light: RGBColor(0xFE, 0xFE, 0xFE), dark: "#16181B" };
+const GRID: Ink = Ink { light: RGBColor(0xDD, 0xDD, 0xDD), dark: "#3A3E44" };
+/// With the dash of its lines: drawn and left blank, in turn.
+const COLOURS: [(Ink, &str); HUES] = [
+    (Ink { light: RGBColor(0x1B, 0x4F, 0x9C), dark: "#7FB2F5" }, ""),
+    (Ink { light: RGBColor(0xC7, 0x5A, 0x00), dark: "#FFA552" }, "24 14"),
+    (Ink { light: RGBColor(0x1E, 0x7D, 0x4F), dark: "#6FD6A0" }, "6 12"),
+    (Ink { light: RGBColor(0x8A, 0x2F, 0x8F), dark: "#E29BE6" }, "36 12 6 12"),
+    (Ink { light: RGBColor(0xB0, 0x1E, 0x2E), dark: "#FF8A94" }, "48 16"),
+    (Ink { light: RGBColor(0x5F, 0x66, 0x6E), dark: "#B4BCC6" }, "18 8 6 8 6 8"),
+];
+
+fn hex(RGBColor(r, g, b): RGBColor) -> String {
+    format!("#{r:02X}{g:02X}{b:02X}")
+}
+
+/// Rules that give figures dark colours where dark ones are preferred. The colours stand in each
+/// figure as attributes as well, for whatever reads no rules.
+pub(super) fn dark_rules() -> String {
+    let mut rules = String::from("@media screen and (prefers-color-scheme: dark) {\n");
+    for Ink { light, dark } in [INK, PAPER, GRID].into_iter().chain(COLOURS.map(|(ink, _)| ink)) {
+        for attribute in ["fill", "stroke"] {
+            let light = hex(light);
+            let rule = format!("svg [{attribute}=\"{light}\"] {{ {attribute}: {dark} }}\n");
+            rules.push_str(&rule);
+        }
+    }
+    rules + "}\n"
+}
+
+/// A figure to stand alone in a file.
+pub(super) fn alone(figure: &Figure) -> String {
+    let style = format!(">\n<style>\n{}</style>", dark_rules());
+    svg(figure).replacen('>', &style, 1)
+}
+
+/// A figure to stand in a page that has the [`dark_rules`].
+pub(super) fn svg(figure: &Figure) -> String {
+    let mut svg = String::new();
+    draw(figure, &mut svg).expect("a string takes everything");
+    for (Ink { light, .. }, dash) in &COLOURS {
+        if !dash.is_empty() {
+            let stroke = format!("stroke=\"{}\"", hex(*light));
+            svg = svg.replace(&stroke, &format!("{stroke} stroke-dasharray=\"{dash}\""));
+        }
+    }
+    // For those who hear the page instead of seeing it.
+    let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;")];
+    let title = escapes.iter().fold(figure.title.clone(), |text, (c, code)| text.replace(*c, code));
+    svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{title}\" "), 1)
+}
+
+fn draw(figure: &Figure, svg: &mut String) -> Result<(), Failed> {
+    let legend = LEGEND_LINE * figure.series.len() as u32 + MARGIN;
+    let root = SVGBackend::with_string(svg, (WIDTH, PLOT_HEIGHT + legend)).into_drawing_area();
+    root.fill(&PAPER.light)?;
+    let (plot, legend) = root.split_vertically(PLOT_HEIGHT);
+    draw_plot(figure, &plot)?;
+    draw_legend(figure, &legend)?;
+    root.present()
+}
+
+fn draw_plot(figure: &Figure, area: &Area) -> Result<(), Failed> {
+    let points = || figure.series.iter().flat_map(|series| &series.points);
+    let bars = figure.series.iter().filter(|series| series.style == Style::Bars);
+    let stand_on_zero = bars.clone().next().is_some();
+    let half_bars = bars.flat_map(|series| {
+        let half = half_width(series);
+        series.points.iter().flat_map(move |(x, _)| [x - half, x + half])
+    });
+    let x = Ruler::over(&figure.x, false, points().map(|(x, _)| *x).chain(half_bars));
+    let y = Ruler::over(&figure.y, stand_on_zero, points().map(|(_, y)| *y));
+    let bottom = y.from();
+    let text = ("sans-serif", FONT).into_font().color(&INK.light);
+    let mut chart = ChartBuilder::on(area)
+        .margin(MARGIN)
+        .margin_right(2 * MARGIN)
+        .x_label_area_size(130)
+        .y_label_area_size(215)
+        .build_cartesian_2d(x, y)?;
+    chart
+        .configure_mesh()
+        .x_desc(figure.x.name())
+        .y_desc(figure.y.name())
+        .label_style(text.clone())
+        .axis_desc_style(text)
+        .axis_style(INK.light.stroke_width(3))
+        .bold_line_style(GRID.light.stroke_width(2))
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    for series in &figure.series {
+        let colour = colour(series);
+        let line = colour.stroke_width(THICK);
+        match series.style {
+            Style::Bars => {
+                let half = half_width(series);
+                chart.draw_series(series.points.iter().map(|&(x, y)| {
+                    Rectangle::new([(x - half, 0.0), (x + half, y)], colour.mix(BAR).filled())
+                }))?;
+            }
+            Style::Stems => {
+                chart.draw_series(
+                    series
+                        .points
+                        .iter()
+                        .map(|&(x, y)| PathElement::new([(x, bottom), (x, y)], line)),
+                )?;
+            }
+            Style::Line | Style::Marked => {
+                chart.draw_series([PathElement::new(series.points.clone(), line)])?;
+            }
+            Style::Marks => {}
+        }
+        if has_marks(series.style) {
+            let at = |&point: &(f64, f64)| EmptyElement::at(point) + mark(series.hue);
+            chart.draw_series(series.points.iter().map(at))?;
+        }
+    }
+    Ok(())
+}
+
+fn has_marks(style: Style) -> bool {
+    matches!(style, Style::Marks | Style::Marked | Style::Stems)
+}
+
+fn colour(series: &Series) -> RGBColor {
+    COLOURS[series.hue % HUES].0.light
+}
+
+/// Half of the least distance between two bars.
+fn half_width(series: &Series) -> f64 {
+    let mut places: Vec<f64> = series.points.iter().map(|(x, _)| *x).collect();
+    places.sort_unstable_by(f64::total_cmp);
+    let gaps = places.windows(2).map(|pair| pair[1] - pair[0]);
+    let least = gaps.filter(|gap| *gap > 0.0).fold(f64::INFINITY, f64::min);
+    if least.is_finite() { least * 0.45 } else { 0.4 }
+}
+
+/// The corners of each hue's mark, a circle first. Their mean is the mark's place.
+fn corners(hue: usize) -> Vec<(i32, i32)> {
+    let unit: &[(f64, f64)] = match hue % HUES {
+        0 => {
+            let around = |i: i32| (f64::from(i) * std::f64::consts::TAU / 16.0).sin_cos();
+            return (0..16).map(around).map(scaled).collect();
+        }
+        1 => &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
+        2 => &[(0.0, -1.4), (1.3, 0.7), (-1.3, 0.7)],
+        3 => &[(0.0, -1.4), (1.4, 0.0), (0.0, 1.4), (-1.4, 0.0)],
+        4 => &[(0.0, 1.4), (1.3, -0.7), (-1.3, -0.7)],
+        _ => &[(-1.4, -0.6), (1.4, -0.6), (1.4, 0.6), (-1.4, 0.6)],
+    };
+    unit.iter().copied().map(scaled).collect()
+}
+
+fn scaled((x, y): (f64, f64)) -> (i32, i32) {
+    ((x * MARK).round() as i32, (y * MARK).round() as i32)
+}
+
+/// A hue's mark about the place where it is put.
+fn mark(hue: usize) -> Polygon<(i32, i32)> {
+    Polygon::new(corners(hue), COLOURS[hue % HUES].0.light.filled())
+}
+
+/// A line for each series, beneath the plot, where it covers nothing.
+fn draw_legend(figure: &Figure, area: &Area) -> Result<(), Failed> {
+    let text = ("sans-serif", FONT).into_font().color(&INK.light);
+    let text = text.pos(Pos::new(HPos::Left, VPos::Center));
+    for (line, series) in figure.series.iter().enumerate() {
+        let y = (LEGEND_LINE * line as u32 + LEGEND_LINE / 2) as i32;
+        let (from, to) = (245, 385);
+        let colour = colour(series);
+        match series.style {
+            Style::Line | Style::Marked => {
+                let line = vec![(from, y), (to, y)];
+                area.draw(&PathElement::new(line, colour.stroke_width(THICK)))?;
+            }
+            Style::Bars => {
+                let corners = [(from + 35, y - 18), (to - 35, y + 18)];
+                area.draw(&Rectangle::new(corners, colour.mix(BAR).filled()))?;
+            }
+            Style::Marks | Style::Stems => {}
+        }
+        if has_marks(series.style) {
+            area.draw(&(EmptyElement::at((i32::midpoint(from, to), y)) + mark(series.hue)))?;
+        }
+        area.draw(&Text::new(series.name.clone(), (to + 40, y), text.clone()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::figure::Axis;
+
+    fn figure() -> Figure {
+        let series = [Style::Line, Style::Marks, Style::Marked, Style::Bars, Style::Stems];
+        let series = series.into_iter().enumerate().map(|(hue, style)| Series {
+            name: format!("a & b <{hue}>"),
+            style,
+            hue,
+            points: vec![(1.0, 0.1), (2.0, 0.2), (3.0, 0.4)],
+        });
+        Figure {
+            id: "all",
+            title: "\"All\" styles <&>".into(),
+            asked: String::new(),
+            theory: String::new(),
+            measured: String::new(),
+            x: Axis::linear("x", "m"),
+            y: Axis::linear("y", ""),
+            series: series.collect(),
+        }
+    }
+
+    #[test]
+    fn figures_are_well_formed_whatever_their_words() {
+        for text in [svg(&figure()), alone(&figure())] {
+            let document = roxmltree::Document::parse(&text).expect("well-formed");
+            assert_eq!(document.root_element().attribute("aria-label"), Some("\"All\" styles <&>"));
+        }
+    }
+
+    #[test]
+    fn each_hue_has_a_mark_and_a_dash_of_its_own() {
+        let marks: Vec<_> = (0..HUES).map(corners).collect();
+        for (place, (mark, (_, dash))) in marks.iter().zip(&COLOURS).enumerate() {
+            assert!(!marks[..place].contains(mark), "{mark:?}");
+            assert!(COLOURS[..place].iter().all(|(_, other)| other != dash), "{dash}");
+            let (x, y) = mark.iter().fold((0, 0), |(x, y), (dx, dy)| (x + dx, y + dy));
+            assert!(x.abs() <= 2 && y.abs() <= 2, "mark {place} is centred: {x}, {y}");
+        }
+    }
+
+    #[test]
+    fn what_is_dashed_is_dashed_wherever_it_is_read() {
+        let svg = svg(&figure());
+        let dashed = svg.matches("stroke-dasharray=\"6 12\"").count();
+        assert_eq!(dashed, 2, "the line and its sample in the legend");
+    }
+
+    #[test]
+    fn every_colour_has_a_dark_one() {
+        let (svg, rules) = (svg(&figure()), dark_rules());
+        for attribute in ["fill=\"#", "stroke=\"#"] {
+            for (place, _) in svg.match_indices(attribute) {
+                let rule = &svg[place..place + attribute.len() + 7];
+                assert!(rules.contains(rule), "{rule}");
+            }
+        }
+    }
+}

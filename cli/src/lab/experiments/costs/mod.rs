@@ -1,0 +1,21 @@
+//! What inserting and looking up costs, in time and in bits looked at.
+
+mod probes;
+mod times;
+
+use crate::failure::Result;
+use crate::lab::experiment::{Experiment, Notes, Setting, Source};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "costs",
+    title: "What a filter costs",
+    question: "How does the time to build a filter and to ask it depend on m, on k and on the length of \
+               the keys, and how many bits does a lookup look at?",
+    sources: &[Source::Notebook],
+    run,
+};
+
+fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    probes::run(setting, notes)?;
+    times::run(setting, notes)
+}

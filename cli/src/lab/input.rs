@@ -1,0 +1,57 @@
+//! Keys that experiments ask about: names made from a seed, and a sample of real paths.
+
+use std::io::Read;
+
+use flate2::read::GzDecoder;
+
+use crate::lines::split_at_tab;
+use crate::readamp::input::Input;
+
+/// Keys that go into a filter, and others that do not.
+#[derive(Debug, Clone)]
+pub(super) struct Keys {
+    pub(super) present: Vec<Vec<u8>>,
+    pub(super) absent: Vec<Vec<u8>>,
+}
+
+/// Distinct user names, drawn at random.
+pub(super) fn random_names(each: u64, seed: u64) -> Keys {
+    let Input { present, absent, .. } = Input::made_up(each, each, seed);
+    Keys { present: present.into_iter().map(|(key, _)| key).collect(), absent }
+}
+
+/// user000000, user000001, …: first those that are present.
+pub(super) fn sequential_names(each: u64) -> Keys {
+    let names = |from: u64| (from..from + each).map(|i| format!("user{i:06}").into_bytes());
+    Keys { present: names(0).collect(), absent: names(each).collect() }
+}
+
+/// A thousand paths of Debian's index of installed files, and a thousand others of it; their origin
+/// is told in tests/data/README.md.
+pub(super) fn real_paths() -> Keys {
+    let present = include_bytes!("../../../tests/data/paths-present.tsv.gz");
+    let absent = include_bytes!("../../../tests/data/paths-absent.txt.gz");
+    let lines = |packed: &[u8]| {
+        let mut text = Vec::new();
+        GzDecoder::new(packed).read_to_end(&mut text).expect("packed when it was committed");
+        let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| split_at_tab(line).0.to_vec()).collect()
+    };
+    Keys { present: lines(present), absent: lines(absent) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn all_keys_are_distinct() {
+        for keys in [random_names(1000, 7), sequential_names(1000), real_paths()] {
+            assert_eq!((keys.present.len(), keys.absent.len()), (1000, 1000));
+            let distinct: HashSet<_> = keys.present.iter().chain(&keys.absent).collect();
+            assert_eq!(distinct.len(), 2000);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A page that stands alone: one HTML file, nothing loaded from elsewhere, no script. Readable on a
+//! telephone and in print, light and dark. It is well-formed as XML too.
+
+use maud::{Markup, PreEscaped, html};
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #222; --paper: #fefefe; --line: #ddd; --quiet: #5f666e;
+        --good: #1e7d4f; --bad: #b01e2e; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --ink: #e6e6e6; --paper: #16181b; --line: #3a3e44; --quiet: #b4bcc6;
+          --good: #6fd6a0; --bad: #ff8a94; }
+}
+body { margin: 0 auto; padding: 1rem; max-width: 52rem; color: var(--ink); background: var(--paper);
+       font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: break-word; }
+h1, h2, h3 { line-height: 1.25; }
+h2 { margin-top: 3.5rem; border-top: 2px solid var(--line); padding-top: 1rem; }
+a { color: inherit; }
+code { font-family: ui-monospace, monospace; font-size: 0.92em; }
+.quiet { color: var(--quiet); }
+.good { color: var(--good); } .bad { color: var(--bad); font-weight: bold; }
+.scroll { overflow-x: auto; margin: 1rem 0; }
+table { border-collapse: collapse; font-size: 0.85rem; line-height: 1.35; }
+caption { text-align: left; font-weight: bold; padding: 0.3rem 0; }
+th, td { padding: 0.3rem 0.9rem 0.3rem 0; text-align: left; vertical-align: top;
+         border-bottom: 1px solid var(--line); }
+td { min-width: 5.5rem; } td:first-child { min-width: 8rem; } td.number { min-width: 0; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+figure { margin: 2.5rem 0; }
+figure svg { display: block; width: 100%; max-width: 44rem; height: auto; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.2rem 1rem; margin: 0.5rem 0; }
+dt { color: var(--quiet); } dd { margin: 0; }
+@media (max-width: 30rem) { dl { display: block; } dd { margin-bottom: 0.4rem; } }
+@media print {
+  body { max-width: none; font-size: 10pt; }
+  figure svg { max-width: 14cm; }
+  figure svg, tr { break-inside: avoid; }
+  h2, h3, caption { break-after: avoid; }
+  .scroll { overflow: visible; }
+}
+";
+
+/// A whole page. `rules` are added to the style; they are written into it as they are.
+pub(crate) fn page(title: &str, rules: &str, body: &Markup) -> String {
+    let style = PreEscaped(format!("<style>{STYLE}{rules}</style>"));
+    // Elements without an end are closed by hand, for XML's sake.
+    let meta = PreEscaped(
+        "<meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>",
+    );
+    let page = html! {
+        (PreEscaped("<!DOCTYPE html>\n"))
+        html lang="en" {
+            head { (meta) title { (title) } (style) }
+            body { (body) }
+        }
+    };
+    page.into_string() + "\n"
+}
+
+/// A table that scrolls by itself where it is too wide. The columns of numbers are named.
+pub(crate) fn table(
+    caption: &str,
+    head: &[&str],
+    numbers: &[&str],
+    rows: impl IntoIterator<Item = Vec<Markup>>,
+) -> Markup {
+    let class = |name: &&str| numbers.contains(name).then_some("number");
+    html! {
+        div.scroll {
+            table {
+                @if !caption.is_empty() { caption { (caption) } }
+                thead { tr { @for name in head { th class=[class(name)] { (name) } } } }
+                tbody {
+                    @for row in rows {
+                        tr { @for (cell, name) in row.iter().zip(head) { td class=[class(name)] { (cell) } } }
+                    }
+                }
+            }
+        }
+    }
+}
