@@ -88,7 +88,7 @@ fn construction(setting: &Setting, notes: &mut Notes) -> Result<()> {
         let fit = Fit::of(&logs);
         let times: Vec<_> = points.iter().map(|(_, time)| format!("{} µs", shown(*time))).collect();
         notes.compare(
-            &format!("construction, m = 10⁴, 10⁵, 10⁶, k = {k}"),
+            &format!("construction, m = 10⁴ and tenfold on, k = {k}"),
             "–",
             times.join(", "),
             &format!("~ m^{:.2}, R² = {:.3}; {NOTE}", fit.slope, fit.r2),
