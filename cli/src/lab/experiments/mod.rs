@@ -1,4 +1,15 @@
 //! The experiments, a file each, or a folder.
+//!
+//! To add one, write a file with a constant `EXPERIMENT`, and put its line into [`ALL`]. Its function
+//! is given a [`Setting`](super::experiment::Setting), for sizes (`pick`), seeds (`random`, `hashing`),
+//! directories and threads (`each`), and writes into [`Notes`](super::experiment::Notes):
+//! * at least one [`Figure`](super::figure::Figure), and
+//! * a [`Check`](super::check::Check) for each count, answer or rate that theory has a value for, `at` the
+//!   figure that shows it. Times, slopes and R² go into comparisons and figures alone.
+//!
+//! A check must be able to fail: shifted by 20 %, theory must be out of bounds. For a rate that takes
+//! some 3000 expected successes; what should be 0 is counted as its opposite; what cannot be made so is
+//! an illustration. Tests make all experiments and see to this.
 
 mod allocation;
 mod applications;
