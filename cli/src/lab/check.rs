@@ -12,7 +12,7 @@ const DOUBT: f64 = 0.001;
 
 /// A fifth of so many is nine of their standard deviations: five for the bounds of a run of some
 /// hundred checks, four for the measurement.
-const ENOUGH: f64 = 2000.0;
+const ENOUGH: f64 = 2200.0;
 
 /// How what is measured scatters about what theory says.
 #[derive(Debug, Clone, Copy, PartialEq)]

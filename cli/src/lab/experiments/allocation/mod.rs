@@ -162,7 +162,7 @@ fn compare(notes: &mut Notes, lines: &[Line]) {
             line.kind,
             name(line.allocation)
         );
-        let note = format!("{:.2} times fewer than uniform bloom filters", plain / wasted);
+        let note = format!("uniform bloom filters waste {:.2} times that", plain / wasted);
         notes.compare(&quantity, "–", format!("{wasted:.5}"), &note);
     }
 }

@@ -2,7 +2,7 @@
 
 use criba::{Db, FilterInfo};
 
-use super::{store, word};
+use super::{put_all, store, word};
 use crate::failure::Result;
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Notes, Setting};
@@ -36,9 +36,7 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     setting.begin("a block list", 3);
     let dir = setting.directory("block-list")?;
     let db = store(setting, &dir, false)?;
-    for number in 0..blocked {
-        db.put(word(number), "")?;
-    }
+    put_all(&db, (0..blocked).map(word), "")?;
     db.compact()?;
     let filter_bytes = || db.tables().iter().map(|table| table.filter.bytes()).sum::<usize>();
     let before = filter_bytes();

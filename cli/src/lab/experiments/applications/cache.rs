@@ -2,13 +2,15 @@
 //! was asked for before.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use criba::Db;
 use criba::filter::Bloom;
+use criba::vfs::SimVfs;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
-use super::{store, word};
+use super::{options, word};
 use crate::failure::Result;
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Notes, Setting};
@@ -103,14 +105,13 @@ fn door(setting: &Setting, kind: usize, objects: u32) -> Result<Door> {
 
 pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     doors(setting, notes)?;
-    let objects: u32 = setting.pick(16_000, 100_000);
+    let objects: u32 = setting.pick(12_000, 80_000);
     let requests = requests(setting, objects);
     let rooms = [2, 5, 10, 20, 50, 100];
     let cases: Vec<(usize, usize)> =
         (0..DOORS.len()).flat_map(|kind| rooms.map(|room| (kind, room))).collect();
     let hits = setting.each("a cache behind a filter", &cases, |&(kind, percent)| {
-        let dir = setting.directory(&format!("cache-{kind}-{percent}"))?;
-        let db = store(setting, &dir, false)?;
+        let db = options(setting).vfs(Arc::new(SimVfs::new())).open("/cache")?;
         let mut door = door(setting, kind, objects)?;
         let room = objects as usize * percent / 100;
         let mut cache = Cache { db: &db, room, last: HashMap::new(), order: BTreeMap::new() };
@@ -156,7 +157,8 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
                  room is short. A false positive lets an object in on its first request."
             .into(),
         measured: format!(
-            "{} requests of {} objects, kept in a store; the one asked for longest ago is dropped.",
+            "{} requests of {} objects, kept in a store in memory; the one asked for longest ago is \
+             dropped.",
             shown(all as f64),
             shown(f64::from(objects))
         ),

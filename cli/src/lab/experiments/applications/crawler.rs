@@ -3,7 +3,7 @@
 use criba::FilterInfo;
 use rand::RngExt;
 
-use super::{store, word};
+use super::{put_all, store, word};
 use crate::failure::Result;
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Notes, Setting};
@@ -22,9 +22,7 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     setting.begin("a crawler's dictionary", 2 * NEW.len() as u64);
     let dir = setting.directory("crawler")?;
     let db = store(setting, &dir, false)?;
-    for i in 0..known {
-        db.put(address(i), "seen")?;
-    }
+    put_all(&db, (0..known).map(address), "seen")?;
     db.compact()?;
     db.close()?;
 

@@ -10,6 +10,8 @@ use crate::lab::{shown, theory};
 
 const BITS: u64 = 6;
 const PROBES: u32 = 4;
+/// Of a filter's bytes, in bits.
+const HEADER: f64 = 1024.0;
 
 pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let keys: u64 = 1 << setting.pick(18, 21);
@@ -42,20 +44,20 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
         let quantity = format!("FPR, {BITS} bits a key, a filter for {name}");
         let formula = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
         notes.check(Check::share(quantity, formula, sample).at("granularity").if_enough());
-        marks.push((*of_keys as f64, 100.0 * sample.rate()));
         let with_headers = 8.0 * bytes as f64 / keys as f64;
+        marks.push((*of_keys as f64, with_headers));
         let ours =
             format!("{:.3} %, {with_headers:.2} bits a key with headers", 100.0 * sample.rate());
         notes.compare(&format!("a filter for {name}"), "–", ours, "of 6 bits a key");
     }
     let line = (8..=21).map(|power| 1_u64 << power);
-    let line = line.map(|n| (n as f64, 100.0 * theory::rate(BITS * n, PROBES, n)));
+    let line = line.map(|n| (n as f64, BITS as f64 + HEADER / n as f64));
     notes.figure(Figure {
         id: "granularity",
-        title: "False positives, by how many keys one filter is for".into(),
+        title: "What a filter takes, by how many keys it is for".into(),
         asked: "Is one filter wanted for a block, for a table, or for everything?".into(),
         theory: "At the same bits a key the rate is the same whatever the number of keys, but for what \
-                 double hashing adds to very small filters."
+                 double hashing adds to very small filters; each filter has a header of 1024 bits beside."
             .into(),
         measured: format!(
             "{} keys in filters of {BITS} bits a key, asked {} absent keys; each in one filter, as an index \
@@ -64,7 +66,7 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
             shown(lookups as f64)
         ),
         x: Axis::log("keys in a filter", ""),
-        y: Axis::linear("false-positive rate", "%"),
+        y: Axis::linear("filter, header included", "bits a key"),
         series: vec![Series::line("theory", 0, line.collect()), Series::marks("measured", 0, marks)],
     });
     notes.remark(

@@ -8,7 +8,7 @@ mod speller;
 
 use std::path::Path;
 
-use criba::{Db, FilterPolicy, Options};
+use criba::{Batch, Db, FilterKind, FilterPolicy, Options};
 
 use crate::failure::Result;
 use crate::lab::experiment::{Experiment, Notes, Setting, Source};
@@ -33,14 +33,29 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
 
 /// A store without caches, whose reads are all disk reads, and whose tables take bloom filters of 1 %.
 fn store(setting: &Setting, dir: &Path, ignore_filters: bool) -> Result<Db> {
-    let options = Options::new()
-        .filter(FilterPolicy::rate(0.01).with_kind(criba::FilterKind::Bloom))
-        .ignore_filters(ignore_filters)
+    Ok(options(setting).ignore_filters(ignore_filters).open(dir)?)
+}
+
+fn options(setting: &Setting) -> Options {
+    Options::new()
+        .filter(FilterPolicy::rate(0.01).with_kind(FilterKind::Bloom))
         .background_threads(0)
         .seed(setting.seed("store"))
         .cache_bytes(0)
-        .false_positive_memo(0);
-    Ok(options.open(dir)?)
+        .false_positive_memo(0)
+}
+
+/// Writes many keys with one value, a thousand at a time.
+fn put_all(db: &Db, keys: impl Iterator<Item = String>, value: &str) -> Result<()> {
+    let mut keys = keys.peekable();
+    while keys.peek().is_some() {
+        let mut batch = Batch::new();
+        for key in keys.by_ref().take(1000) {
+            batch.put(key, value);
+        }
+        db.write(batch)?;
+    }
+    Ok(())
 }
 
 /// The i-th of a hundred million distinct words of four syllables.
