@@ -1,4 +1,9 @@
-//! `criba lab`, as it is run; and all experiments in their quick form, once for several tests.
+//! `criba lab`, as it is run; and experiments in their quick form, once for several tests: some of them,
+//! or all, as every change is checked:
+//!
+//! ```sh
+//! CRIBA_LAB=all cargo test -p criba-cli --test lab -- --nocapture
+//! ```
 
 mod common;
 
@@ -11,18 +16,30 @@ use criba_cli::lab::check::Check;
 use criba_cli::lab::experiment::{Experiment, Size};
 use criba_cli::lab::experiments::ALL;
 use criba_cli::lab::figure::{Axis, Figure, Scale, Style};
-use criba_cli::lab::run::Run;
+use criba_cli::lab::run::{Outcome, Run};
 use roxmltree::{Document, Node, ParsingOptions};
 
 const SEED: u64 = 1;
 
-/// All experiments.
+/// Those that take a second or two; among them all kinds of figures and checks.
+const SHORT: [&str; 4] = ["small-filter", "hash-families", "variants", "toy"];
+
+/// The experiments of this run of the tests, several at least.
+fn experiments() -> Vec<&'static Experiment> {
+    let all = match std::env::var("CRIBA_LAB").as_deref() {
+        Err(_) => false,
+        Ok("all") => true,
+        Ok(other) => panic!("CRIBA_LAB is all, or not set, not {other:?}"),
+    };
+    let chosen: Vec<_> =
+        ALL.iter().filter(|experiment| all || SHORT.contains(&experiment.name)).collect();
+    assert!(chosen.len() >= SHORT.len());
+    chosen
+}
+
 fn quick_run() -> &'static Run {
     static RUN: OnceLock<Run> = OnceLock::new();
-    RUN.get_or_init(|| {
-        let all: Vec<&Experiment> = ALL.iter().collect();
-        Run::new(&all, Size::Quick, SEED).expect("nothing fails")
-    })
+    RUN.get_or_init(|| Run::new(&experiments(), Size::Quick, SEED).expect("nothing fails"))
 }
 
 #[test]
@@ -247,10 +264,13 @@ fn two_runs_count_the_same_and_another_seed_does_not() {
 /// Its draws do not depend on what ran before it; only the bounds do, which all share.
 #[test]
 fn an_experiment_alone_counts_what_it_counts_among_others() {
-    let alone = Run::new(&[&ALL[ALL.len() - 1]], Size::Quick, SEED).expect("nothing fails");
-    let among = quick_run().outcomes.last().expect("an outcome");
-    let counts = |checks: &[Check]| checks.iter().map(|check| check.measured).collect::<Vec<_>>();
-    assert_eq!(counts(&alone.outcomes[0].notes.checks), counts(&among.notes.checks));
+    let among = |outcome: &&Outcome| outcome.experiment.name == SHORT[3];
+    let among = quick_run().outcomes.iter().find(among).expect("made in every run");
+    let alone = Run::new(&[among.experiment], Size::Quick, SEED).expect("nothing fails");
+    let counts = |outcome: &Outcome| -> Vec<f64> {
+        outcome.notes.checks.iter().map(|check| check.measured).collect()
+    };
+    assert_eq!(counts(&alone.outcomes[0]), counts(among));
 }
 
 #[test]
