@@ -11,7 +11,7 @@ pub enum FilterKind {
     /// The standard Bloom filter, k probes by double hashing: 1 % at 9.585 bits a key.
     Bloom,
     /// A Bloom filter in 64-byte blocks, one bit in each of eight words: the fastest to build and to
-    /// ask, one cache line a key; 1.07 % at 10 bits a key.
+    /// ask, one cache line a key; 1.05 % at 10 bits a key.
     Blocked,
     /// A homogeneous ribbon filter: 0.76 % at 7.75 bits a key. Slower to build.
     Ribbon,
