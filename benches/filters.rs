@@ -1,6 +1,7 @@
 //! The three kinds of filter beside the best of other crates, fed the same hashes in one run.
 //!
-//! `cargo bench --bench filters [-- KEYS …]`, of 100,000 and 1,000,000 keys if none are given.
+//! `cargo bench -p criba-benches --bench filters [-- KEYS …]`, of 100,000 and 1,000,000 keys if none
+//! are given.
 //!
 //! Each filter is built, then asked for absent and for present hashes, as many as it has keys, each
 //! probe independent of the others; a probe's time is the median over chunks, so short that most of them

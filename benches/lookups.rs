@@ -1,6 +1,6 @@
 //! Lookups of present and absent keys in a settled store of several levels, page cache warm.
 //!
-//! `cargo bench --bench lookups`. Times are this machine's; compare them within one run.
+//! `cargo bench -p criba-benches --bench lookups`. Times are this machine's; compare them within one run.
 
 use std::hint::black_box;
 

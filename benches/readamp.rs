@@ -1,4 +1,4 @@
-//! `cargo bench --bench readamp`: the report of `criba readamp` on a small store. Its counts are the
+//! `cargo bench -p criba-benches --bench readamp`: the report of `criba readamp` on a small store. Its counts are the
 //! same in every run and on every machine; only the times differ.
 
 use std::io::{Error, stdout};

@@ -250,7 +250,7 @@ fn two_runs_count_the_same_and_another_seed_does_not() {
     let dir = tempfile::tempdir().expect("a directory");
     let checks = |name: &str, seed: u64| {
         let out = dir.path().join(name);
-        let line = format!("lab toy small-filter --seed {seed} --out {}", out.display());
+        let line = format!("lab variants toy --seed {seed} --out {}", out.display());
         let said = run(&line).well();
         assert!(said.contains("report.html"), "{said}");
         fs::read_to_string(out.join("checks.csv")).expect("the checks")
@@ -264,7 +264,7 @@ fn two_runs_count_the_same_and_another_seed_does_not() {
 /// Its draws do not depend on what ran before it; only the bounds do, which all share.
 #[test]
 fn an_experiment_alone_counts_what_it_counts_among_others() {
-    let among = |outcome: &&Outcome| outcome.experiment.name == SHORT[3];
+    let among = |outcome: &&Outcome| outcome.experiment.name == SHORT[2];
     let among = quick_run().outcomes.iter().find(among).expect("made in every run");
     let alone = Run::new(&[among.experiment], Size::Quick, SEED).expect("nothing fails");
     let counts = |outcome: &Outcome| -> Vec<f64> {
