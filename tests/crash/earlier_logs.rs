@@ -36,11 +36,15 @@ fn two_logs(vfs: &SimVfs, then: impl FnOnce(&Db)) -> usize {
     written
 }
 
-/// How many of so many writes are there: the first ones, and no others.
+/// How many of so many writes are there: the first ones, and no others; nor do others come to light as later
+/// writes take their sequence numbers.
 fn prefix(disk: SimDisk, written: usize) -> usize {
     let db = options().vfs(Arc::new(SimVfs::on(disk))).open(DIR).unwrap();
     let is_there = |number: &usize| db.get(format!("key{number}")).unwrap().is_some();
     let found = (0..written).take_while(is_there).count();
+    for number in 0..written {
+        db.put(format!("later{number}"), "").unwrap();
+    }
     assert_eq!(
         (found..written).find(is_there),
         None,

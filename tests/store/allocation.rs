@@ -106,17 +106,14 @@ fn balanced(kind: FilterKind) -> FilterPolicy {
 fn balanced_filters_waste_fewer_reads_for_the_same_bits() {
     const LOOKUPS: u64 = 200_000;
     let parent = tempfile::tempdir().unwrap();
-    let mut reference = 0.0;
+    let uniform = loaded(&parent.path().join("uniform"), even(FilterKind::Bloom));
+    let reference = wasted(&uniform, 2, LOOKUPS, false);
+    println!("bloom uniform: {reference:.5} wasted reads a lookup, {:?}", levels(&uniform));
     for (kind, least_factor) in
         [(FilterKind::Bloom, 3.0), (FilterKind::Blocked, 2.0), (FilterKind::Ribbon, 8.0)]
     {
-        let dir = |name: &str| parent.path().join(format!("{kind}-{name}"));
-        let uniform = loaded(&dir("uniform"), even(kind));
-        if kind == FilterKind::Bloom {
-            reference = wasted(&uniform, 2, LOOKUPS, false);
-            println!("bloom uniform: {reference:.5} wasted reads a lookup, {:?}", levels(&uniform));
-        }
-        let db = loaded(&dir("balanced"), balanced(kind));
+        uniform.rebuild_filters(&even(kind)).unwrap();
+        let db = loaded(&parent.path().join(kind.to_string()), balanced(kind));
         let (before, after) = (bits_per_key(&uniform), bits_per_key(&db));
         let wasted = wasted(&db, 2, LOOKUPS, false);
         let levels = levels(&db);
