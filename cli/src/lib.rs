@@ -13,7 +13,7 @@ mod inspect;
 pub mod lab;
 mod lines;
 mod load;
-mod page;
+pub mod page;
 mod policy;
 mod progress;
 mod put;

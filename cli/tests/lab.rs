@@ -11,13 +11,14 @@ use std::collections::HashSet;
 use std::fs;
 use std::sync::OnceLock;
 
+use common::page::{assert_stands_alone, parsed, with_id};
 use common::run;
 use criba_cli::lab::check::Check;
 use criba_cli::lab::experiment::{Experiment, Size};
 use criba_cli::lab::experiments::ALL;
-use criba_cli::lab::figure::{Axis, Figure, Scale, Style};
 use criba_cli::lab::run::{Outcome, Run};
-use roxmltree::{Document, Node, ParsingOptions};
+use criba_cli::page::figure::{Axis, Figure, Scale, Style};
+use roxmltree::Node;
 
 const SEED: u64 = 1;
 
@@ -83,41 +84,9 @@ fn the_quantities_of_an_experiment_are_told_apart() {
     }
 }
 
-fn parsed(page: &str) -> Document<'_> {
-    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
-    Document::parse_with_options(page, options).expect("a well-formed page")
-}
-
-fn with_id<'a>(page: &'a Document, id: &str) -> Node<'a, 'a> {
-    let mut nodes = page.descendants().filter(|node| node.attribute("id") == Some(id));
-    let node = nodes.next().unwrap_or_else(|| panic!("nothing has the id {id}"));
-    assert!(nodes.next().is_none(), "two have the id {id}");
-    node
-}
-
 #[test]
 fn the_page_stands_alone() {
-    let text = quick_run().report();
-    let page = parsed(&text);
-    for node in page.descendants().filter(Node::is_element) {
-        let name = node.tag_name().name();
-        let loads = ["script", "link", "img", "image", "iframe", "object", "embed", "use", "base"];
-        assert!(!loads.contains(&name), "{name}");
-        for attribute in node.attributes() {
-            match attribute.name() {
-                "href" => {
-                    let place = attribute.value().strip_prefix('#').expect("a place in the page");
-                    with_id(&page, place);
-                }
-                name => assert!(!name.contains("src") && !name.starts_with("on"), "{name}"),
-            }
-        }
-    }
-    for loading in ["@import", "url("] {
-        assert!(!text.contains(loading), "{loading}");
-    }
-    let addresses = text.matches("http").count();
-    assert_eq!(addresses, text.matches("xmlns=\"http://www.w3.org/2000/svg\"").count());
+    assert_stands_alone(&quick_run().report());
 }
 
 #[test]

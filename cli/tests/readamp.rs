@@ -6,6 +6,7 @@ use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 
+use common::page::{assert_stands_alone, parsed, with_id};
 use common::run;
 use serde_json::Value;
 
@@ -260,6 +261,42 @@ fn the_table_fits_in_100_columns() {
         6,
         "{told}"
     );
+}
+
+#[test]
+fn the_page_has_what_was_printed_and_its_figures() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("report");
+    for filters in ["", "--filter none"] {
+        let line = format!("readamp --n 3000 {SMALL} {filters} --report {}", dir.display());
+        let printed = run(&line).well();
+        let text = fs::read_to_string(dir.join("report.html")).expect("a page");
+        assert_stands_alone(&text);
+        let page = parsed(&text);
+        let words: Vec<&str> = page.descendants().filter_map(|node| node.text()).collect();
+        let said = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let words: Vec<String> = words.into_iter().map(said).collect();
+        for line in printed.lines().take(3) {
+            assert!(words.contains(&said(line)), "{line}");
+        }
+        let figures: Vec<_> =
+            page.descendants().filter(|node| node.has_tag_name("figure")).collect();
+        // Without filters there are no rates.
+        assert_eq!(figures.len(), if filters.is_empty() { 3 } else { 2 });
+        for figure in figures {
+            let stem = figure.attribute("id").expect("a name");
+            with_id(&page, stem);
+            for kind in ["svg", "csv"] {
+                assert!(dir.join(format!("{stem}.{kind}")).exists(), "{stem}.{kind}");
+            }
+        }
+        let checks = fs::read_to_string(dir.join("checks.csv")).expect("a table");
+        assert_eq!(checks.lines().count(), 7, "{checks}");
+    }
+    // What an earlier run left, and this one has no points for, is gone.
+    assert!(!dir.join("readamp-rates.svg").exists());
+    let line = format!("readamp --n 100 --report {}", parent.path().display());
+    run(&line).error(3);
 }
 
 #[test]

@@ -13,8 +13,8 @@ use siphasher::sip::SipHasher13;
 
 use super::check::Check;
 use super::comparison::{Comparison, Correction};
-use super::figure::Figure;
 use crate::failure::{Failure, Result};
+use crate::page::figure::Figure;
 
 /// A text that an experiment comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,17 +8,13 @@
 
 pub mod check;
 pub mod comparison;
-mod draw;
 pub mod experiment;
 pub mod experiments;
-pub mod figure;
 mod input;
 pub mod kinds;
 pub mod layered;
-pub mod output;
 mod print;
 mod report;
-mod ruler;
 pub mod run;
 pub mod theory;
 
@@ -26,9 +22,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use self::experiment::{Experiment, Size};
-use self::output::Output;
 use self::run::Run;
 use crate::failure::{Failure, Result};
+use crate::page::{self, output::Output};
 use crate::text::thousands;
 use crate::{Answer, tell};
 
@@ -70,7 +66,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         list(&chosen, out)?;
         return Ok(Answer::Yes);
     }
-    let output = Output::in_directory(&args.out)?;
+    let output = Output::in_directory(&args.out, "criba lab")?;
     let run = Run::new(&chosen, args.size(), args.seed)?;
     output.replace(&files(&run))?;
     print::print(&run, out)?;
@@ -112,9 +108,7 @@ fn files(run: &Run) -> Vec<(String, Vec<u8>)> {
     ];
     for outcome in &run.outcomes {
         for figure in &outcome.notes.figures {
-            let stem = figure.file_stem(outcome.experiment.name);
-            files.push((format!("{stem}.csv"), figure.csv()));
-            files.push((format!("{stem}.svg"), draw::alone(figure).into_bytes()));
+            files.extend(page::files(figure, &figure.file_stem(outcome.experiment.name)));
         }
     }
     files

@@ -1,13 +1,11 @@
 //! The report: one page with everything.
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::check::Check;
-use super::draw;
 use super::experiment::{Notes, Size};
-use super::figure::Figure;
 use super::run::{Outcome, Run};
-use crate::page;
+use crate::page::{self, figure::Figure};
 use crate::text::counted;
 
 /// The page of a run.
@@ -39,7 +37,7 @@ pub(super) fn report(run: &Run) -> String {
         }
         main { @for outcome in &run.outcomes { (section(run, outcome)) } }
     };
-    page::page("criba lab", &draw::dark_rules(), &body)
+    page::page("criba lab", &body)
 }
 
 fn summary(run: &Run) -> Markup {
@@ -112,22 +110,9 @@ fn capital(text: &str) -> String {
 }
 
 fn shown_figure(run: &Run, experiment: &str, notes: &Notes, figure: &Figure) -> Markup {
-    let its_checks = || notes.checks.iter().filter(|check| check.figure == figure.id);
-    html! {
-        figure id=(figure.file_stem(experiment)) {
-            h3 { (figure.title) }
-            (PreEscaped(draw::svg(figure)))
-            figcaption {
-                dl {
-                    dt { "Asked" } dd { (figure.asked) }
-                    dt { "Theory" } dd { (figure.theory) }
-                    dt { "Measured" } dd { (figure.measured) }
-                    dt { "Points" } dd { code { (figure.file_stem(experiment)) ".csv" } }
-                }
-                (checks(run, "Within which bounds, and whether", its_checks()))
-            }
-        }
-    }
+    let its_checks = notes.checks.iter().filter(|check| check.figure == figure.id);
+    let checks = checks(run, "Within which bounds, and whether", its_checks);
+    page::shown(figure, &figure.file_stem(experiment), &checks)
 }
 
 fn checks<'a>(run: &Run, caption: &str, checks: impl Iterator<Item = &'a Check>) -> Markup {

@@ -8,8 +8,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::check::{Check, Verdict, doubt_of_each};
 use super::experiment::{Experiment, Notes, Setting, Size};
-use super::{output, report};
+use super::report;
 use crate::failure::{Failure, Result};
+use crate::page::output;
 use crate::text::counted;
 
 /// What came of a run.

@@ -27,6 +27,15 @@ impl Check {
     fn unknown(why: impl Into<String>) -> Self {
         Self { holds: None, said: why.into() }
     }
+
+    /// Whether it holds, in a word.
+    pub fn verdict(&self) -> &'static str {
+        match self.holds {
+            Some(true) => "holds",
+            Some(false) => "FAILS",
+            None => "unknown",
+        }
+    }
 }
 
 /// The checks by name, in the order in which they are printed.

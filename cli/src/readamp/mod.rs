@@ -2,7 +2,7 @@
 //! the filters saved: lookup by lookup, in the engine, in the file layer and in the kernel.
 //!
 //! [`input`] makes or reads the keys, [`measure`] loads the store and makes the four passes,
-//! [`checks`] compares what was counted, [`report`] puts it together, and `print` shows it.
+//! [`checks`] compares what was counted, [`report`] puts it together, and `print` and `page` show it.
 //! [`compare`] puts the reports of several policies side by side.
 
 pub mod checks;
@@ -10,8 +10,10 @@ pub mod compare;
 pub mod input;
 pub mod kernel;
 pub mod measure;
+mod page;
 mod print;
 pub mod report;
+mod told;
 
 use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
@@ -25,6 +27,7 @@ use self::input::Input;
 use self::measure::{Engine, Settings};
 use self::report::Report;
 use crate::failure::{Failure, Result};
+use crate::page::output::Output;
 use crate::policy::PolicyArgs;
 use crate::{Answer, tell};
 
@@ -95,6 +98,10 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Write a page with figures, report.html, into this directory: new, empty, or written by an earlier
+    /// run; each figure also as .svg, its points as .csv, and checks.csv
+    #[arg(long, value_name = "DIR", conflicts_with = "compare")]
+    report: Option<PathBuf>,
     /// An empty or new directory for the store, which is kept; otherwise a temporary one
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -146,6 +153,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
 
 fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer> {
     let settings = args.settings();
+    let output = args.report.as_deref().map(|dir| Output::in_directory(dir, "criba readamp"));
+    let output = output.transpose()?;
     let report = match &args.dir {
         Some(dir) => {
             check_free(dir)?;
@@ -153,10 +162,16 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
         }
         None => run_in_temporary(input, &settings)?,
     };
+    if let Some(output) = &output {
+        output.replace(&page::files(&report))?;
+    }
     if args.json {
         print_json(&report, out)?;
     } else {
         print::print(&report, out)?;
+        if let Some(dir) = &args.report {
+            writeln!(out, "\nThe report: {}", dir.join("report.html").display())?;
+        }
     }
     out.flush()?; // so that the report stands before what follows
     for (name, check) in report.checks.failed() {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::report::{Level, PassReport, Report};
+use super::report::{Level, Report};
 use crate::failure::Result;
 use crate::text::{counted, percent, ratio, thousands};
 
@@ -16,76 +16,14 @@ pub(super) fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
 }
 
 fn print_setup(report: &Report, out: &mut dyn Write) -> Result<()> {
-    let setup = &report.setup;
-    let per_lookup = per_lookup(report, &report.total());
-    for (keys, with, without) in [("absent", 0, 2), ("present", 1, 3)] {
-        if let (Some(with), Some(without)) = (per_lookup[with], per_lookup[without]) {
-            let avoided = (without > 0.0).then(|| 1.0 - with / without);
-            writeln!(
-                out,
-                "Looking up {keys:<7} keys: {without:.4} disk reads each without filters, {with:.4} with \
-                 them; {} avoided.",
-                percent(avoided)
-            )?;
+    for line in report.headlines() {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out)?;
+    for (name, text) in report.setup_lines() {
+        for (place, line) in text.lines().enumerate() {
+            writeln!(out, "  {:<9}  {line}", if place == 0 { name } else { "" })?;
         }
-    }
-    writeln!(
-        out,
-        "In all the filters avoided {} of {} disk reads ({}).\n",
-        thousands(report.reads_avoided.max(0).unsigned_abs()),
-        thousands(report.disk_reads_unfiltered),
-        percent(ratio(report.reads_avoided as f64, report.disk_reads_unfiltered)),
-    )?;
-    writeln!(
-        out,
-        "  loaded     {} into {} on {}",
-        counted(report.keys, "key"),
-        counted(report.tables, "table"),
-        counted(report.levels.len() as u64, "level"),
-    )?;
-    writeln!(
-        out,
-        "  looked up  {} and {}, with filters and without",
-        counted(report.absent, "absent key"),
-        counted(report.present, "present key"),
-    )?;
-    let keys = match &setup.files {
-        Some((present, absent)) => format!("present {present}\n             absent  {absent}"),
-        None => "made-up user names, with e-mail addresses as values".into(),
-    };
-    writeln!(out, "  keys       {keys}")?;
-    for (lines, why) in [
-        (setup.present_repeated, "of the present file overruled by a later line of the same key"),
-        (setup.absent_repeated, "of the absent file left out: repeated"),
-        (setup.absent_present, "of the absent file left out: the key is present"),
-    ] {
-        if lines > 0 {
-            writeln!(out, "             {} {why}", counted(lines, "line"))?;
-        }
-    }
-    let cache = match setup.cache_bytes {
-        0 => "no block cache".to_owned(),
-        bytes => format!("a block cache of {}", counted(bytes, "byte")),
-    };
-    let settled = match (setup.unsettled, setup.one_run) {
-        (true, _) => "unsettled",
-        (_, true) => "one run",
-        _ => "settled",
-    };
-    writeln!(out, "  filters    {}", setup.filter)?;
-    writeln!(out, "  store      {cache}, {settled}, seed {}", setup.seed)?;
-    if setup.history > 0 {
-        writeln!(out, "  history    {} of absent keys", counted(setup.history, "lookup"))?;
-    }
-    if let Some(bytes) = setup.filter_memory {
-        writeln!(out, "  memory     {} for filters at most", counted(bytes, "byte"))?;
-    }
-    if setup.memo > 0 {
-        let saved = counted(report.remembered, "read");
-        writeln!(out, "  memo       of keys that filters were wrong about; it saved {saved}")?;
-    }
-    if let Some(theta) = setup.zipf {
-        writeln!(out, "  lookups    absent keys by a Zipf distribution of exponent {theta}")?;
     }
     Ok(())
 }
@@ -146,12 +84,6 @@ fn print_level(name: &str, level: &Level, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// The disk reads per lookup of each pass, in their order.
-fn per_lookup(report: &Report, level: &Level) -> [Option<f64>; 4] {
-    let lookups = [report.absent, report.present, report.absent, report.present];
-    std::array::from_fn(|pass| ratio(level.pass_reads[pass] as f64, lookups[pass]))
-}
-
 fn print_reads(report: &Report, out: &mut dyn Write) -> Result<()> {
     writeln!(
         out,
@@ -173,7 +105,8 @@ fn print_level_reads(
     level: &Level,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let each = per_lookup(report, level)
+    let each = report
+        .per_lookup(level)
         .map(|reads| reads.map_or("–".to_owned(), |reads| format!("{reads:.4}")));
     let [absent, present, absent_unfiltered, present_unfiltered] = each;
     let [absent_reads, present_reads, rest @ ..] = level.pass_reads;
@@ -201,7 +134,7 @@ fn print_passes(report: &Report, out: &mut dyn Write) -> Result<()> {
         writeln!(
             out,
             "  {:<29}  {:>10}  {:>12}  {:>12}  {:>12}  {:>12}",
-            title(pass),
+            pass.title(),
             thousands(pass.lookups),
             thousands(pass.cache_hits),
             thousands(pass.disk_reads),
@@ -212,21 +145,10 @@ fn print_passes(report: &Report, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-fn title(pass: &PassReport) -> String {
-    match pass.name.strip_suffix("_unfiltered") {
-        Some(keys) => format!("{keys} keys, without filters"),
-        None => format!("{} keys, with filters", pass.name),
-    }
-}
-
 fn print_checks(report: &Report, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "\nchecks")?;
     for (name, check) in &report.checks.0 {
-        let holds = match check.holds {
-            Some(true) => "holds",
-            Some(false) => "FAILS",
-            None => "unknown",
-        };
+        let holds = check.verdict();
         writeln!(out, "  {name:<18}  {holds:<7}  {}", check.said)?;
     }
     Ok(())
@@ -239,7 +161,7 @@ fn print_times(report: &Report, out: &mut dyn Write) -> Result<()> {
         let ns = (pass.end_ns - pass.start_ns) as f64;
         let each = ratio(ns / 1e3, pass.lookups)
             .map_or(String::new(), |each| format!("  {each:>7.2} µs a lookup"));
-        writeln!(out, "  {:<30}  {:>7.2} s{each}", title(pass), ns / 1e9)?;
+        writeln!(out, "  {:<30}  {:>7.2} s{each}", pass.title(), ns / 1e9)?;
     }
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod page;
+
 use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
 

@@ -10,8 +10,8 @@ use criba::filter::{Bloom, FilterSize, Hashing, StaticFilter};
 use crate::failure::Result;
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Experiment, Notes, Setting, Source};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::{shown, theory};
+use crate::page::figure::{Axis, Figure, Series};
 use crate::readamp::input::Input;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -3,7 +3,7 @@
 //! To add one, write a file with a constant `EXPERIMENT`, and put its line into [`ALL`]. Its function
 //! is given a [`Setting`](super::experiment::Setting), for sizes (`pick`), seeds (`random`, `hashing`),
 //! directories and threads (`each`), and writes into [`Notes`](super::experiment::Notes):
-//! * at least one [`Figure`](super::figure::Figure), and
+//! * at least one [`Figure`](crate::page::figure::Figure), and
 //! * a [`Check`](super::check::Check) for each count, answer or rate that theory has a value for, `at` the
 //!   figure that shows it. Times, slopes and R² go into comparisons and figures alone.
 //!

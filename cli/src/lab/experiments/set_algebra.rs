@@ -5,8 +5,8 @@ use criba::filter::Bloom;
 use crate::failure::Result;
 use crate::lab::check::{Check, mean_and_sd};
 use crate::lab::experiment::{Experiment, Notes, Setting, Source, key};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::{shown, theory};
+use crate::page::figure::{Axis, Figure, Series};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "set-algebra",

@@ -6,8 +6,8 @@ use criba::filter::{Bloom, FilterSize, StaticFilter};
 use crate::failure::Result;
 use crate::lab::check::{Check, Sample, mean_and_sd};
 use crate::lab::experiment::{Experiment, Notes, Setting, Source, key};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::{shown, theory};
+use crate::page::figure::{Axis, Figure, Series};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "toy",

@@ -3,9 +3,9 @@
 use criba::{Allocation, FilterKind};
 
 use super::{KINDS, Line, name, theory};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::kinds::Share;
 use crate::lab::shown;
+use crate::page::figure::{Axis, Figure, Series};
 
 pub(super) fn id(kind: FilterKind) -> &'static str {
     match kind {

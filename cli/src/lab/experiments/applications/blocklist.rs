@@ -6,8 +6,8 @@ use super::{put_all, store, word};
 use crate::failure::Result;
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Notes, Setting};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::{shown, theory};
+use crate::page::figure::{Axis, Figure, Series};
 
 /// What the store says of the addresses of a range of numbers.
 #[derive(Default)]

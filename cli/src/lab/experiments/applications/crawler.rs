@@ -7,8 +7,8 @@ use super::{put_all, store, word};
 use crate::failure::Result;
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Notes, Setting};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::{shown, theory};
+use crate::page::figure::{Axis, Figure, Series};
 
 fn address(i: u64) -> String {
     format!("https://{}.example/{}", word(i % 1000), word(i))

@@ -5,8 +5,8 @@ use criba::filter::Bloom;
 use crate::failure::Result;
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Notes, Setting, key};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::{shown, theory};
+use crate::page::figure::{Axis, Figure, Series};
 
 const BITS: u64 = 6;
 const PROBES: u32 = 4;

@@ -11,8 +11,8 @@ use super::word;
 use crate::failure::{Failure, Result};
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Notes, Setting};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::{shown, theory};
+use crate::page::figure::{Axis, Figure, Series};
 
 const WORDS: u64 = 100_000;
 

@@ -5,8 +5,8 @@ use crate::lab::check::{Check, mean_and_sd};
 use crate::lab::experiment::{Notes, Setting, key};
 use crate::lab::experiments::hash_families::hashes::Family;
 use crate::lab::experiments::hash_families::plain::Plain;
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::shown;
+use crate::page::figure::{Axis, Figure, Series};
 
 const PROBES: [u32; 7] = [1, 2, 4, 7, 10, 13, 16];
 

@@ -8,8 +8,8 @@ use criba::filter::Bloom;
 use crate::failure::Result;
 use crate::lab::experiment::{Notes, Setting, key};
 use crate::lab::experiments::hash_families::hashes::Family;
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::shown;
+use crate::page::figure::{Axis, Figure, Series};
 
 /// The shortest of so many is the one that was disturbed the least.
 const REPEATS: usize = 15;

@@ -60,8 +60,8 @@ impl Directory {
             .seed(seed)
             .cache_bytes(0)
             .false_positive_memo(0)
-            .memtable_bytes(1 << 30)
-            .table_bytes(1 << 30)
+            .memtable_bytes(8 << 30) // ten million names, and what keeps them in order
+            .table_bytes(8 << 30)
             .background_threads(0)
             .auto_compaction(false)
             .vfs(Arc::new(files.clone()))

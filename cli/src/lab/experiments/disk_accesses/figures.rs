@@ -2,8 +2,8 @@
 
 use super::{Case, Cases, Lookups, Probes, QUERIES, RATIOS, Shape};
 use crate::lab::experiment::Notes;
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::theory;
+use crate::page::figure::{Axis, Figure, Series};
 
 /// The bytes of a table's filter of m bits, header included.
 pub(super) fn bytes(m: u64) -> u64 {

@@ -8,8 +8,8 @@ use crate::failure::Result;
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Notes, Setting};
 use crate::lab::experiments::stored::{Lookups, Stored, scattered};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::{shown, theory};
+use crate::page::figure::{Axis, Figure, Series};
 
 const STEPS: u64 = 16;
 /// After so many batches the tables are merged into one.

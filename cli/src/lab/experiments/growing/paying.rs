@@ -5,8 +5,8 @@ use crate::failure::Result;
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Notes, Setting};
 use crate::lab::experiments::stored::{Lookups, Stored};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::shown;
+use crate::page::figure::{Axis, Figure, Series};
 
 const PASSED: f64 = 6000.0;
 /// About what a lookup reads: a block.

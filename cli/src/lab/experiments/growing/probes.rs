@@ -6,8 +6,8 @@ use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Notes, Setting, key};
 use crate::lab::experiments::hash_families::hashes::Family;
 use crate::lab::experiments::hash_families::plain::Plain;
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::{shown, theory};
+use crate::page::figure::{Axis, Figure, Series};
 
 const INSERTED_WITH: u32 = 4;
 const BITS_PER_KEY: u64 = 10;

@@ -12,9 +12,9 @@ use self::plain::Plain;
 use crate::failure::Result;
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Experiment, Notes, Setting, Source};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::input::{Keys, random_names, real_paths, sequential_names};
 use crate::lab::{shown, theory};
+use crate::page::figure::{Axis, Figure, Series};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "hash-families",

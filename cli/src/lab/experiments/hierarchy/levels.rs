@@ -9,10 +9,10 @@ use super::{BITS, expected, shape};
 use crate::failure::Result;
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Notes, Setting};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::kinds::rate_at;
 use crate::lab::layered::{Layered, Met, filter_of, levels, loaded, present_keys};
 use crate::lab::shown;
+use crate::page::figure::{Axis, Figure, Series};
 
 /// Of the ten bits, those that the store's filter has.
 const SPLITS: [u64; 6] = [0, 1, 2, 4, 6, 10];

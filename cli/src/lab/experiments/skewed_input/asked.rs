@@ -6,8 +6,8 @@ use super::{FORMULA, Zipf};
 use crate::failure::Result;
 use crate::lab::check::{Check, mean_and_sd};
 use crate::lab::experiment::{Notes, Setting, key};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::{shown, theory};
+use crate::page::figure::{Axis, Figure, Series};
 
 /// A filter in which one absent key in ten passes, so that the distribution can be seen.
 const OFTEN: (u64, u32, u64) = (4800, 3, 1000);

@@ -8,8 +8,8 @@ use super::{EXPONENTS, FORMULA, Zipf};
 use crate::failure::Result;
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Notes, Setting, key};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::{shown, theory};
+use crate::page::figure::{Axis, Figure, Series};
 
 /// What a filter made of keys that came again.
 struct Inserted {

@@ -9,8 +9,8 @@ use crate::failure::Result;
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Notes, Setting};
 use crate::lab::experiments::stored::{Lookups, Stored};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::{shown, theory};
+use crate::page::figure::{Axis, Figure, Series};
 
 /// Many mistakes, so that it can be counted how they are remembered.
 const RATE: f64 = 0.1;

@@ -18,8 +18,8 @@ use self::cuckoo::Cuckoo;
 use crate::failure::{Failure, Result};
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Experiment, Notes, Setting, Source, key};
-use crate::lab::figure::{Axis, Figure, Series};
 use crate::lab::{shown, theory};
+use crate::page::figure::{Axis, Figure, Series};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "variants",

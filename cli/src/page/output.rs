@@ -10,22 +10,25 @@ use crate::failure::{Failure, Result};
 
 /// Lists the other files, one a line, so that the next run knows which are its to replace.
 const LIST: &str = "files.txt";
-const HEAD: &str = "Written by criba lab, which replaces these files when it is run again:";
 
 /// A directory that files are written to.
 #[derive(Debug)]
 pub struct Output {
     dir: PathBuf,
+    head: String,
 }
 
 impl Output {
-    /// Takes a directory that is new, empty, or an earlier run's. Nothing is changed yet.
+    /// Takes a directory that is new, empty, or an earlier run's of the same command. Nothing is changed
+    /// yet.
     ///
     /// # Errors
     /// [`Failure::Unfit`] for a directory with other files, [`Failure::File`] for one that cannot be
     /// made or listed.
-    pub fn in_directory(dir: &Path) -> Result<Self> {
-        let output = Self { dir: dir.to_owned() };
+    pub fn in_directory(dir: &Path, command: &str) -> Result<Self> {
+        let head =
+            format!("Written by {command}, which replaces these files when it is run again:");
+        let output = Self { dir: dir.to_owned(), head };
         let names = match fs::read_dir(dir) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 fs::create_dir_all(dir).map_err(|e| Failure::file("make the directory", dir, e))?;
@@ -53,7 +56,7 @@ impl Output {
             text => text.map_err(|e| Failure::file("read", &path, e))?,
         };
         let mut lines = text.lines();
-        if lines.next() != Some(HEAD) {
+        if lines.next() != Some(&self.head) {
             return Ok(None);
         }
         // A list that somebody wrote names nothing outside.
@@ -87,7 +90,7 @@ impl Output {
         }
         // The list comes first: whatever happens then, the next run knows its files.
         let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-        self.write(LIST, format!("{HEAD}\n{}\n", names.join("\n")).as_bytes())?;
+        self.write(LIST, format!("{}\n{}\n", self.head, names.join("\n")).as_bytes())?;
         files.iter().try_for_each(|(name, bytes)| self.write(name, bytes))
     }
 
@@ -100,7 +103,7 @@ impl Output {
 }
 
 /// Records as text, the head first.
-pub(super) fn csv<const N: usize>(
+pub(crate) fn csv<const N: usize>(
     head: [&str; N],
     records: impl IntoIterator<Item = [String; N]>,
 ) -> Vec<u8> {
@@ -118,7 +121,7 @@ mod tests {
     use super::*;
 
     fn write(dir: &Path, name: &str) -> Result<()> {
-        Output::in_directory(dir)?.replace(&[(name.to_owned(), b"new".to_vec())])
+        Output::in_directory(dir, "a test")?.replace(&[(name.to_owned(), b"new".to_vec())])
     }
 
     #[test]
@@ -142,7 +145,10 @@ mod tests {
         let dir = parent.path().join("out");
         fs::create_dir(&dir)?;
         fs::write(parent.path().join("mine"), "kept")?;
-        fs::write(dir.join(LIST), format!("{HEAD}\n../mine\n"))?;
+        fs::write(
+            dir.join(LIST),
+            "Written by a test, which replaces these files when it is run again:\n../mine\n",
+        )?;
         write(&dir, "one").expect("an earlier run's");
         assert!(parent.path().join("mine").exists());
         Ok(())
@@ -152,7 +158,7 @@ mod tests {
     fn a_directory_of_other_files_is_refused() -> std::io::Result<()> {
         let dir = tempfile::tempdir()?;
         fs::write(dir.path().join(LIST), "a list of somebody else's")?;
-        assert!(Output::in_directory(dir.path()).is_err());
+        assert!(Output::in_directory(dir.path(), "a test").is_err());
         Ok(())
     }
 }

@@ -222,7 +222,7 @@ fn draw_legend(figure: &Figure, area: &Area) -> Result<(), Failed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::figure::Axis;
+    use crate::page::figure::Axis;
 
     fn figure() -> Figure {
         let series = [Style::Line, Style::Marks, Style::Marked, Style::Bars, Style::Stems];

@@ -1,7 +1,17 @@
 //! A page that stands alone: one HTML file, nothing loaded from elsewhere, no script. Readable on a
 //! telephone and in print, light and dark. It is well-formed as XML too.
+//!
+//! [`figure`] is what a figure says and plots, `draw` and `ruler` make a picture of it, and [`output`]
+//! puts the page and what belongs to it into a directory.
+
+mod draw;
+pub mod figure;
+pub mod output;
+mod ruler;
 
 use maud::{Markup, PreEscaped, html};
+
+use self::figure::Figure;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #222; --paper: #fefefe; --line: #ddd; --quiet: #5f666e;
@@ -39,9 +49,9 @@ dt { color: var(--quiet); } dd { margin: 0; }
 }
 ";
 
-/// A whole page. `rules` are added to the style; they are written into it as they are.
-pub(crate) fn page(title: &str, rules: &str, body: &Markup) -> String {
-    let style = PreEscaped(format!("<style>{STYLE}{rules}</style>"));
+/// A whole page.
+pub(crate) fn page(title: &str, body: &Markup) -> String {
+    let style = PreEscaped(format!("<style>{STYLE}{}</style>", draw::dark_rules()));
     // Elements without an end are closed by hand, for XML's sake.
     let meta = PreEscaped(
         "<meta charset=\"utf-8\"/>\
@@ -78,4 +88,31 @@ pub(crate) fn table(
             }
         }
     }
+}
+
+/// A figure with its picture and what it says; `more` comes below. `stem` is what its files are called.
+pub(crate) fn shown(figure: &Figure, stem: &str, more: &Markup) -> Markup {
+    html! {
+        figure id=(stem) {
+            h3 { (figure.title) }
+            (PreEscaped(draw::svg(figure)))
+            figcaption {
+                dl {
+                    dt { "Asked" } dd { (figure.asked) }
+                    dt { "Theory" } dd { (figure.theory) }
+                    dt { "Measured" } dd { (figure.measured) }
+                    dt { "Points" } dd { code { (stem) ".csv" } }
+                }
+                (more)
+            }
+        }
+    }
+}
+
+/// A figure's files: its points, and its picture.
+pub(crate) fn files(figure: &Figure, stem: &str) -> [(String, Vec<u8>); 2] {
+    [
+        (format!("{stem}.csv"), figure.csv()),
+        (format!("{stem}.svg"), draw::alone(figure).into_bytes()),
+    ]
 }

@@ -1,0 +1,258 @@
+//! The report as a page with figures.
+
+use maud::{Markup, html};
+
+use super::report::{Level, Report};
+use crate::page::figure::{Axis, Figure, Scale, Series};
+use crate::page::{self, output};
+use crate::text::{counted, percent, ratio, thousands};
+
+/// What `readamp --report` writes, by name.
+pub(super) fn files(report: &Report) -> Vec<(String, Vec<u8>)> {
+    let figures = figures(report);
+    let mut files = vec![
+        ("report.html".to_owned(), page(report, &figures).into_bytes()),
+        ("checks.csv".to_owned(), checks_csv(report)),
+    ];
+    for figure in &figures {
+        files.extend(page::files(figure, &figure.file_stem("readamp")));
+    }
+    files
+}
+
+fn checks_csv(report: &Report) -> Vec<u8> {
+    let rows = report.checks.0.iter();
+    let rows = rows
+        .map(|(name, check)| [(*name).to_owned(), check.verdict().to_owned(), check.said.clone()]);
+    output::csv(["check", "verdict", "what was compared"], rows)
+}
+
+fn page(report: &Report, figures: &[Figure]) -> String {
+    let setup = report.setup_lines();
+    let body = html! {
+        header {
+            h1 { "criba readamp" }
+            p {
+                "The disk reads of lookups in one store, with its filters and with every filter \
+                 answering “maybe”."
+            }
+            ul { @for line in report.headlines() { li { (line) } } }
+            @if report.checks.failed().next().is_none() {
+                p { strong.good { "No check fails." } }
+            } @else {
+                p { strong.bad { "A check does not hold." } }
+            }
+            dl { @for (name, text) in &setup { dt { (name) } dd { (text) } } }
+        }
+        main {
+            section {
+                h2 { "Reads" }
+                @for figure in figures {
+                    (page::shown(figure, &figure.file_stem("readamp"), &html! {}))
+                }
+            }
+            section { h2 { "Levels" } (levels(report)) (reads(report)) }
+            section { h2 { "Checks" } (checks(report)) (passes(report)) }
+            section { h2 { "Times" } (times(report)) }
+        }
+    };
+    page::page("criba readamp", &body)
+}
+
+/// A figure for each question that this run can answer: without a level, or without a read, there is
+/// nothing to plot.
+fn figures(report: &Report) -> Vec<Figure> {
+    let figures = [
+        reads_by_level(report, "absent", [0, 2]),
+        reads_by_level(report, "present", [1, 3]),
+        rates_by_level(report),
+    ];
+    figures.into_iter().filter(|figure| !figure.series.is_empty()).collect()
+}
+
+/// The reads of two passes, with filters and without.
+fn reads_by_level(report: &Report, keys: &'static str, passes: [usize; 2]) -> Figure {
+    let reads = |pass: usize| {
+        by_level(report, |level| report.per_lookup(level)[pass].filter(|reads| *reads > 0.0))
+    };
+    let [with, without] = passes.map(reads);
+    let (id, label) = match keys {
+        "absent" => ("absent", "disk reads per absent lookup"),
+        _ => ("present", "disk reads per present lookup"),
+    };
+    let total = report.per_lookup(&report.total());
+    let told = |pass: usize| total[pass].map_or("none".to_owned(), |reads| format!("{reads:.4}"));
+    Figure {
+        id,
+        title: format!("Where lookups of {keys} keys read"),
+        asked: format!("On which levels do lookups of {keys} keys read from disk?"),
+        theory: match keys {
+            "absent" => {
+                "Without filters a read for each table whose keys reach the one asked for; with \
+                         them p of those, p the filter's false-positive rate."
+            }
+            _ => {
+                "One read where the key is, with filters or without. Above it as for an absent \
+                  key; below it none: the search ends where the key is found."
+            }
+        }
+        .to_owned(),
+        measured: format!(
+            "{} reads a lookup without filters, {} with them, all levels together. A level without \
+             a read has no mark.",
+            told(passes[1]),
+            told(passes[0])
+        ),
+        x: LEVEL_AXIS,
+        y: Axis::log(label, ""),
+        series: plotted([
+            Series::stems("without filters", 1, without),
+            Series::stems("with filters", 0, with),
+        ]),
+    }
+}
+
+fn rates_by_level(report: &Report) -> Figure {
+    let above_zero = |rate: Option<f64>| rate.filter(|rate| *rate > 0.0);
+    let measured = by_level(report, |level| above_zero(level.fpr_measured));
+    let predicted = by_level(report, |level| above_zero(level.fpr_predicted));
+    Figure {
+        id: "rates",
+        title: "False positives, predicted and measured".to_owned(),
+        asked: "How often does a filter say “maybe” of a key that its table does not hold?"
+            .to_owned(),
+        theory:
+            "What the header of each filter predicts from its kind, its size and its keys, each \
+                 filter as often as it was asked for a key that it does not hold."
+                .to_owned(),
+        measured: format!(
+            "{} in all, {} predicted. The check fpr_within_bounds holds the two against each other \
+             at 99.9 %.",
+            percent(report.fpr_measured),
+            percent(report.fpr_predicted)
+        ),
+        x: LEVEL_AXIS,
+        y: Axis::log("false-positive rate", ""),
+        series: plotted([
+            Series::stems("predicted", 1, predicted),
+            Series::marks("measured", 0, measured),
+        ]),
+    }
+}
+
+const LEVEL_AXIS: Axis = Axis {
+    label: "level",
+    unit: "",
+    scale: Scale::Named(&["L0", "L1", "L2", "L3", "L4", "L5", "L6"]),
+};
+
+/// Of each level that has tables its place on the axis, and a number if there is one.
+fn by_level(report: &Report, of: impl Fn(&Level) -> Option<f64>) -> Vec<(f64, f64)> {
+    let points = report.levels.iter().filter_map(|level| Some((level.level, of(level)?)));
+    points.map(|(level, value)| ((level + 1) as f64, value)).collect()
+}
+
+/// Those of these series that have a point.
+fn plotted<const N: usize>(series: [Series; N]) -> Vec<Series> {
+    series.into_iter().filter(|series| !series.points.is_empty()).collect()
+}
+
+fn cells<const N: usize>(texts: [String; N]) -> Vec<Markup> {
+    texts.into_iter().map(|text| html! { (text) }).collect()
+}
+
+fn levels(report: &Report) -> Markup {
+    let head = [
+        "level",
+        "tables",
+        "keys",
+        "bits a key",
+        "probes",
+        "range-pruned",
+        "true negatives",
+        "false positives",
+        "FPR measured",
+        "FPR predicted",
+    ];
+    let rows = named_levels(report).map(|(name, level)| {
+        cells([
+            name,
+            thousands(level.tables),
+            thousands(level.keys),
+            level.bits_per_key.map_or("–".to_owned(), |bits| format!("{bits:.2}")),
+            thousands(level.probes),
+            thousands(level.range_pruned),
+            thousands(level.true_negatives),
+            thousands(level.false_positives),
+            percent(level.fpr_measured),
+            percent(level.fpr_predicted),
+        ])
+    });
+    page::table("Tables, filters and probes", &head, &head[1..], rows)
+}
+
+fn reads(report: &Report) -> Markup {
+    let head = ["level", "absent, without", "absent, with", "present, without", "present, with"];
+    let rows = named_levels(report).map(|(name, level)| {
+        let [absent, present, absent_unfiltered, present_unfiltered] = report
+            .per_lookup(&level)
+            .map(|reads| reads.map_or("–".to_owned(), |reads| format!("{reads:.4}")));
+        cells([name, absent_unfiltered, absent, present_unfiltered, present])
+    });
+    page::table("Disk reads a lookup, without filters and with them", &head, &head[1..], rows)
+}
+
+fn named_levels(report: &Report) -> impl Iterator<Item = (String, Level)> {
+    let levels = report.levels.iter().map(|level| (format!("L{}", level.level), level.clone()));
+    levels.chain([("total".to_owned(), report.total())])
+}
+
+fn checks(report: &Report) -> Markup {
+    let rows = report.checks.0.iter().map(|(name, check)| {
+        let class = match check.holds {
+            Some(true) => "good",
+            Some(false) => "bad",
+            None => "quiet",
+        };
+        vec![
+            html! { code { (name) } },
+            html! { span class=(class) { (check.verdict()) } },
+            html! { (check.said) },
+        ]
+    });
+    page::table("", &["check", "verdict", "what was compared"], &[], rows)
+}
+
+fn passes(report: &Report) -> Markup {
+    let head = ["pass", "lookups", "cache hits", "by engine", "by files", "by kernel"];
+    let rows = report.passes.iter().map(|pass| {
+        cells([
+            pass.title(),
+            thousands(pass.lookups),
+            thousands(pass.cache_hits),
+            thousands(pass.disk_reads),
+            thousands(pass.file_reads),
+            pass.kernel_reads.map_or("–".to_owned(), thousands),
+        ])
+    });
+    page::table("Disk reads, counted three times", &head, &head[1..], rows)
+}
+
+fn times(report: &Report) -> Markup {
+    let rows = report.passes.iter().map(|pass| {
+        let ns = (pass.end_ns - pass.start_ns) as f64;
+        let each = ratio(ns / 1e3, pass.lookups);
+        cells([
+            pass.title(),
+            format!("{:.2}", ns / 1e9),
+            each.map_or("–".to_owned(), |each| format!("{each:.2}")),
+        ])
+    });
+    html! {
+        p.quiet {
+            "Of this machine, whose page cache holds the tables. Loading and settling "
+            (counted(report.keys, "key")) " took " (format!("{:.2} s", report.load_ns as f64 / 1e9)) "."
+        }
+        (page::table("", &["pass", "s", "µs a lookup"], &["s", "µs a lookup"], rows))
+    }
+}
