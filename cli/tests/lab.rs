@@ -16,6 +16,7 @@ use common::run;
 use criba_cli::lab::check::Check;
 use criba_cli::lab::experiment::{Experiment, Size};
 use criba_cli::lab::experiments::ALL;
+use criba_cli::lab::input::real_paths;
 use criba_cli::lab::run::{Outcome, Run};
 use criba_cli::page::figure::{Axis, Figure, Scale, Style};
 use roxmltree::Node;
@@ -40,7 +41,9 @@ fn experiments() -> Vec<&'static Experiment> {
 
 fn quick_run() -> &'static Run {
     static RUN: OnceLock<Run> = OnceLock::new();
-    RUN.get_or_init(|| Run::new(&experiments(), Size::Quick, SEED).expect("nothing fails"))
+    RUN.get_or_init(|| {
+        Run::new(&experiments(), Size::Quick, SEED, real_paths()).expect("nothing fails")
+    })
 }
 
 #[test]
@@ -235,11 +238,34 @@ fn two_runs_count_the_same_and_another_seed_does_not() {
 fn an_experiment_alone_counts_what_it_counts_among_others() {
     let among = |outcome: &&Outcome| outcome.experiment.name == SHORT[2];
     let among = quick_run().outcomes.iter().find(among).expect("made in every run");
-    let alone = Run::new(&[among.experiment], Size::Quick, SEED).expect("nothing fails");
+    let alone =
+        Run::new(&[among.experiment], Size::Quick, SEED, real_paths()).expect("nothing fails");
     let counts = |outcome: &Outcome| -> Vec<f64> {
         outcome.notes.checks.iter().map(|check| check.measured).collect()
     };
     assert_eq!(counts(&alone.outcomes[0]), counts(among));
+}
+
+/// The sample's own files, and one half of them changed.
+#[test]
+fn real_keys_are_those_of_the_files_that_are_brought() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data");
+    let absent = dir.path().join("absent");
+    let counts = |words: &str| {
+        let out = dir.path().join("out");
+        run(&format!("lab hash-families --out {} {words}", out.display())).well();
+        fs::read_to_string(out.join("checks.csv")).expect("the checks")
+    };
+    let present = format!("--present {sample}/paths-present.tsv.gz --absent");
+    let brought = counts(&format!("{present} {sample}/paths-absent.txt.gz"));
+    assert_eq!(brought, counts(""));
+    let others: Vec<String> = (0..1000).map(|i| format!("/no/such/path/{i}")).collect();
+    fs::write(&absent, others.join("\n")).expect("a file");
+    assert_ne!(brought, counts(&format!("{present} {}", absent.display())));
+    fs::write(&absent, others[1..].join("\n")).expect("a file");
+    let few = run(&format!("lab hash-families {present} {}", absent.display())).error(3);
+    assert!(few.contains("1000 keys") && few.contains("999"), "{few}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use criba::filter::Hashing;
@@ -13,6 +13,7 @@ use siphasher::sip::SipHasher13;
 
 use super::check::Check;
 use super::comparison::{Comparison, Correction};
+use super::input::Keys;
 use crate::failure::{Failure, Result};
 use crate::page::figure::Figure;
 
@@ -138,21 +139,23 @@ pub struct Setting {
     /// How large it is to be.
     pub size: Size,
     seed: u64,
+    real: Arc<Keys>,
     experiment: &'static str,
     scratch: PathBuf,
     progress: ProgressBar,
 }
 
 impl Setting {
-    /// For one experiment: files go into `scratch`, an empty directory of its own.
+    /// For one experiment, with these real keys: files go into `scratch`, an empty directory of its own.
     pub fn new(
         size: Size,
         seed: u64,
+        real: Arc<Keys>,
         experiment: &'static str,
         scratch: &Path,
         progress: ProgressBar,
     ) -> Self {
-        Self { size, seed, experiment, scratch: scratch.to_owned(), progress }
+        Self { size, seed, real, experiment, scratch: scratch.to_owned(), progress }
     }
 
     /// One of two sizes.
@@ -180,6 +183,11 @@ impl Setting {
     pub fn hashing(&self, purpose: &str, number: u64) -> Hashing {
         let key = u128::from(self.seed(purpose)) << 64 | u128::from(number);
         Hashing::keyed(key.to_le_bytes())
+    }
+
+    /// A thousand real keys, and as many absent ones like them.
+    pub fn real_keys(&self) -> Keys {
+        self.real.drawn(&mut self.random("real keys"))
     }
 
     /// A new directory for files that are gone when the run is over.
@@ -249,9 +257,11 @@ pub fn key(family: u32, i: u64) -> [u8; 12] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::input::real_paths;
 
     fn setting(seed: u64, experiment: &'static str) -> Setting {
-        Setting::new(Size::Quick, seed, experiment, Path::new("none"), ProgressBar::hidden())
+        let real = Arc::new(real_paths());
+        Setting::new(Size::Quick, seed, real, experiment, Path::new("none"), ProgressBar::hidden())
     }
 
     #[test]

@@ -1,17 +1,57 @@
-//! Keys that experiments ask about: names made from a seed, and a sample of real paths.
+//! Keys that experiments ask about: names made from a seed, and real ones: a sample of paths, or what
+//! files have.
 
 use std::io::Read;
+use std::path::Path;
 
 use flate2::read::GzDecoder;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+use crate::failure::{Failure, Result};
 
 use crate::lines::split_at_tab;
 use crate::readamp::input::Input;
 
 /// Keys that go into a filter, and others that do not.
 #[derive(Debug, Clone)]
-pub(super) struct Keys {
+pub struct Keys {
     pub(super) present: Vec<Vec<u8>>,
     pub(super) absent: Vec<Vec<u8>>,
+}
+
+/// The fewest real keys of each sort that experiments can do with.
+pub const FEWEST: usize = 1000;
+
+impl Keys {
+    /// The keys of two files, as `criba readamp` reads them.
+    ///
+    /// # Errors
+    /// [`Failure::File`]; [`Failure::Unfit`] if one has fewer than [`FEWEST`].
+    pub fn read(present: &Path, absent: &Path) -> Result<Self> {
+        let input = Input::read(present, absent)?;
+        let keys = Self {
+            present: input.present.into_iter().map(|(key, _)| key).collect(),
+            absent: input.absent,
+        };
+        for (path, keys) in [(present, &keys.present), (absent, &keys.absent)] {
+            if keys.len() < FEWEST {
+                let (expected, found) = (format!("{FEWEST} keys at least"), keys.len().to_string());
+                return Err(Failure::unfit(path, expected, found));
+            }
+        }
+        Ok(keys)
+    }
+
+    /// [`FEWEST`] of each sort, drawn at random.
+    pub(super) fn drawn(&self, random: &mut ChaCha8Rng) -> Self {
+        let mut draw = |keys: &Vec<Vec<u8>>| {
+            let mut keys: Vec<&Vec<u8>> = keys.iter().collect();
+            let (drawn, _) = keys.partial_shuffle(random, FEWEST);
+            drawn.iter().map(|key| (*key).clone()).collect()
+        };
+        Self { present: draw(&self.present), absent: draw(&self.absent) }
+    }
 }
 
 /// Distinct user names, drawn at random.
@@ -28,7 +68,10 @@ pub(super) fn sequential_names(each: u64) -> Keys {
 
 /// A thousand paths of Debian's index of installed files, and a thousand others of it; their origin
 /// is told in tests/data/README.md.
-pub(super) fn real_paths() -> Keys {
+///
+/// # Panics
+/// If what was committed cannot be unpacked.
+pub fn real_paths() -> Keys {
     let present = include_bytes!("../../../tests/data/paths-present.tsv.gz");
     let absent = include_bytes!("../../../tests/data/paths-absent.txt.gz");
     let lines = |packed: &[u8]| {

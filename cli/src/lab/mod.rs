@@ -10,7 +10,7 @@ pub mod check;
 pub mod comparison;
 pub mod experiment;
 pub mod experiments;
-mod input;
+pub mod input;
 pub mod kinds;
 pub mod layered;
 mod print;
@@ -22,6 +22,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use self::experiment::{Experiment, Size};
+use self::input::Keys;
 use self::run::Run;
 use crate::failure::{Failure, Result};
 use crate::page::{self, output::Output};
@@ -49,6 +50,13 @@ pub struct Args {
     /// Fixes everything random; the same seed gives the same counts
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Real keys for hash-families in place of the sample of paths: a key, or key TAB value, a line;
+    /// gzipped if named .gz
+    #[arg(long, value_name = "FILE", requires = "absent")]
+    present: Option<PathBuf>,
+    /// Others that are not among them, one a line
+    #[arg(long, value_name = "FILE", requires = "present")]
+    absent: Option<PathBuf>,
     /// List the experiments, and make none
     #[arg(long)]
     list: bool,
@@ -57,6 +65,13 @@ pub struct Args {
 impl Args {
     fn size(&self) -> Size {
         if self.full { Size::Full } else { Size::Quick }
+    }
+
+    fn real_keys(&self) -> Result<Keys> {
+        match (&self.present, &self.absent) {
+            (Some(present), Some(absent)) => Keys::read(present, absent),
+            _ => Ok(input::real_paths()),
+        }
     }
 }
 
@@ -67,7 +82,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         return Ok(Answer::Yes);
     }
     let output = Output::in_directory(&args.out, "criba lab")?;
-    let run = Run::new(&chosen, args.size(), args.seed)?;
+    let run = Run::new(&chosen, args.size(), args.seed, args.real_keys()?)?;
     output.replace(&files(&run))?;
     print::print(&run, out)?;
     writeln!(out, "The report: {}", args.out.join("report.html").display())?;

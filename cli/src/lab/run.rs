@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::io::{IsTerminal, stderr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::check::{Check, Verdict, doubt_of_each};
 use super::experiment::{Experiment, Notes, Setting, Size};
+use super::input::Keys;
 use super::report;
 use crate::failure::{Failure, Result};
 use crate::page::output;
@@ -36,11 +38,17 @@ pub struct Outcome {
 }
 
 impl Run {
-    /// Makes experiments.
+    /// Makes experiments; those about real keys with these.
     ///
     /// # Errors
     /// What the first that fails says. A check that does not hold is no error.
-    pub fn new(experiments: &[&'static Experiment], size: Size, seed: u64) -> Result<Self> {
+    pub fn new(
+        experiments: &[&'static Experiment],
+        size: Size,
+        seed: u64,
+        real: Keys,
+    ) -> Result<Self> {
+        let real = Arc::new(real);
         let parent = std::env::temp_dir();
         let scratch = tempfile::Builder::new().prefix("criba-lab-").tempdir_in(&parent);
         let scratch = scratch.map_err(|e| Failure::file("make a directory in it", &parent, e))?;
@@ -49,7 +57,14 @@ impl Run {
         for &experiment in experiments {
             let dir = scratch.path().join(experiment.name);
             std::fs::create_dir(&dir).map_err(|e| Failure::file("make the directory", &dir, e))?;
-            let setting = Setting::new(size, seed, experiment.name, &dir, progress.clone());
+            let setting = Setting::new(
+                size,
+                seed,
+                Arc::clone(&real),
+                experiment.name,
+                &dir,
+                progress.clone(),
+            );
             let mut notes = Notes::default();
             let start = Instant::now();
             (experiment.run)(&setting, &mut notes)?;

@@ -12,7 +12,7 @@ use self::plain::Plain;
 use crate::failure::Result;
 use crate::lab::check::{Check, Sample};
 use crate::lab::experiment::{Experiment, Notes, Setting, Source};
-use crate::lab::input::{Keys, random_names, real_paths, sequential_names};
+use crate::lab::input::{Keys, random_names, sequential_names};
 use crate::lab::{shown, theory};
 use crate::page::figure::{Axis, Figure, Series};
 
@@ -59,7 +59,7 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let inputs = [
         ("random names", random_names(N, setting.seed("names"))),
         ("sequential names", sequential_names(N)),
-        ("real paths", real_paths()),
+        ("real paths", setting.real_keys()),
     ];
     let cases: Vec<(Family, usize)> = Family::ALL
         .into_iter()
