@@ -180,3 +180,33 @@ fn no_key_of_any_table_is_ever_denied() {
     println!("{keys} keys asked for, none denied");
     assert!(keys > 200_000);
 }
+
+/// As when a shape that was fixed for few keys gets many: such a filter serves, and says what it is worth.
+#[test]
+fn a_filter_whose_every_bit_is_set_passes_everything_and_is_accepted_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || {
+        Options::new().background_threads(0).filter(FilterPolicy::classic().with_geometry(2500, 7))
+    };
+    let key = |i: u32| format!("key{i:05}");
+    let check = |db: &Db| {
+        let FilterInfo::Active { predicted_rate, .. } = db.tables()[0].filter else {
+            panic!("{:?}", db.tables()[0].filter);
+        };
+        assert!(predicted_rate > 0.999_999, "{predicted_rate}");
+        let before = db.stats().total();
+        for i in 0..10_000 {
+            assert_eq!(db.get(key(i)).unwrap().is_some(), i % 2 == 0);
+        }
+        let counts = db.stats().total() - before;
+        assert_eq!((counts.true_negatives, counts.true_positives), (0, 5000));
+    };
+    let db = options().open(dir.path()).unwrap();
+    for i in (0..10_000).step_by(2) {
+        db.put(key(i), "v").unwrap();
+    }
+    db.flush().unwrap();
+    check(&db);
+    db.close().unwrap();
+    check(&options().open(dir.path()).unwrap());
+}
