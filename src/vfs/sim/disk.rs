@@ -76,17 +76,18 @@ impl SimDisk {
             }
             names.extend(states[state].map(|number| (path.clone(), vec![Some(number)])));
         }
-        let mut disk = self.clone();
-        disk.forget_all_but(&BTreeMap::new());
+        let stays = numbers(&names);
         let mut files = BTreeMap::new();
-        for (&number, file) in &disk.files {
+        for number in numbers(&self.names) {
+            let file = &self.files[&number];
             let stale = self.removed.get(&file.kind).map_or(&[][..], |bytes| bytes);
             let bytes = file.after_power_failure(unit, stale, &mut keep);
-            files.insert(number, File::durable(file.path.clone(), file.kind, bytes));
+            if stays.contains(&number) {
+                files.insert(number, File::durable(file.path.clone(), file.kind, bytes));
+            }
         }
-        disk = Self { names, files, ..disk };
-        disk.forget_all_but(&BTreeMap::new());
-        disk
+        let (directories, removed) = (self.directories.clone(), self.removed.clone());
+        Self { directories, names, files, created: self.created, removed }
     }
 
     pub(super) fn find(&self, path: &Path) -> io::Result<usize> {
@@ -128,7 +129,7 @@ impl SimDisk {
 
     /// Forgets the files that no name can stand for, even after a power failure, but for these.
     pub(super) fn forget_all_but(&mut self, open: &BTreeMap<usize, usize>) {
-        let named: BTreeSet<usize> = self.names.values().flatten().flatten().copied().collect();
+        let named = numbers(&self.names);
         self.files.retain(|number, _| named.contains(number) || open.contains_key(number));
     }
 
@@ -141,4 +142,9 @@ impl SimDisk {
     pub(super) fn has_dir(&self, dir: &Path) -> bool {
         dir.parent().is_none() || self.directories.contains(dir)
     }
+}
+
+/// The files that these names can stand for.
+fn numbers(names: &BTreeMap<PathBuf, Vec<Option<usize>>>) -> BTreeSet<usize> {
+    names.values().flatten().flatten().copied().collect()
 }
