@@ -3,9 +3,12 @@
 //! The probes of a key are (h1 + i·h2) mod m, as everywhere in criba. [`classic_rate`] is the formula
 //! that all five sources have. It takes the bits for independent, the number of ones for its mean, and
 //! the probes of a key for unrelated, so it is off: by 0.8 % at the notebook's m = 1000, k = 4 and
-//! n = 200, by a hundredth of that where the filter is a hundred times as large. A bound that should catch less than that
-//! needs [`rate`], which has the first terms of what is left out; and where millions of questions
-//! are put to very small filters, [`exact_rate`], which leaves nothing out.
+//! n = 200, by a hundredth of that where the filter is a hundred times as large. A bound that should
+//! catch less than that needs [`rate`], which has the first terms of what is left out; and where
+//! millions of questions are put to very small filters, [`exact_rate`], which leaves nothing out.
+//!
+//! The library reckons some of the same when it sizes filters. What is to check it takes nothing from
+//! there, not even the totient.
 
 use std::f64::consts::LN_2;
 
