@@ -16,6 +16,8 @@ use crate::readamp::input::Input;
 /// Keys that go into a filter, and others that do not.
 #[derive(Debug, Clone)]
 pub struct Keys {
+    /// What they are called in a report.
+    pub(super) name: &'static str,
     pub(super) present: Vec<Vec<u8>>,
     pub(super) absent: Vec<Vec<u8>>,
 }
@@ -31,12 +33,15 @@ impl Keys {
     pub fn read(present: &Path, absent: &Path) -> Result<Self> {
         let input = Input::read(present, absent)?;
         let keys = Self {
+            name: "keys of files",
             present: input.present.into_iter().map(|(key, _)| key).collect(),
             absent: input.absent,
         };
         for (path, keys) in [(present, &keys.present), (absent, &keys.absent)] {
             if keys.len() < FEWEST {
-                let (expected, found) = (format!("{FEWEST} keys at least"), keys.len().to_string());
+                let expected =
+                    format!("{FEWEST} distinct keys at least that are not in the other file");
+                let found = keys.len().to_string();
                 return Err(Failure::unfit(path, expected, found));
             }
         }
@@ -50,20 +55,21 @@ impl Keys {
             let (drawn, _) = keys.partial_shuffle(random, FEWEST);
             drawn.iter().map(|key| (*key).clone()).collect()
         };
-        Self { present: draw(&self.present), absent: draw(&self.absent) }
+        Self { name: self.name, present: draw(&self.present), absent: draw(&self.absent) }
     }
 }
 
 /// Distinct user names, drawn at random.
 pub(super) fn random_names(each: u64, seed: u64) -> Keys {
     let Input { present, absent, .. } = Input::made_up(each, each, seed);
-    Keys { present: present.into_iter().map(|(key, _)| key).collect(), absent }
+    let name = "random names";
+    Keys { name, present: present.into_iter().map(|(key, _)| key).collect(), absent }
 }
 
 /// user000000, user000001, …: first those that are present.
 pub(super) fn sequential_names(each: u64) -> Keys {
     let names = |from: u64| (from..from + each).map(|i| format!("user{i:06}").into_bytes());
-    Keys { present: names(0).collect(), absent: names(each).collect() }
+    Keys { name: "sequential names", present: names(0).collect(), absent: names(each).collect() }
 }
 
 /// A thousand paths of Debian's index of installed files, and a thousand others of it; their origin
@@ -80,7 +86,7 @@ pub fn real_paths() -> Keys {
         let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
         lines.map(|line| split_at_tab(line).0.to_vec()).collect()
     };
-    Keys { present: lines(present), absent: lines(absent) }
+    Keys { name: "real paths", present: lines(present), absent: lines(absent) }
 }
 
 #[cfg(test)]

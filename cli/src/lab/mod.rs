@@ -83,8 +83,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     }
     let output = Output::in_directory(&args.out, "criba lab")?;
     let run = Run::new(&chosen, args.size(), args.seed, args.real_keys()?)?;
-    output.replace(&files(&run))?;
     print::print(&run, out)?;
+    out.flush()?;
+    output.replace(&files(&run))?;
     writeln!(out, "The report: {}", args.out.join("report.html").display())?;
     out.flush()?; // so that the summary stands before what follows
     for (experiment, check) in run.failed() {

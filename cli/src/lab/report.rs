@@ -117,7 +117,7 @@ fn shown_figure(run: &Run, experiment: &str, notes: &Notes, figure: &Figure) -> 
 
 fn checks<'a>(run: &Run, caption: &str, checks: impl Iterator<Item = &'a Check>) -> Markup {
     let rows: Vec<_> = checks.map(|check| check_row(run, check)).collect();
-    let head = ["quantity", "trials", "theory", "measured", "low", "high", "holds", "formula"];
+    let head = ["quantity", "holds", "theory", "measured", "low", "high", "trials", "formula"];
     html! {
         @if !rows.is_empty() {
             (page::table(caption, &head, &["trials", "theory", "measured", "low", "high"], rows))
@@ -128,13 +128,15 @@ fn checks<'a>(run: &Run, caption: &str, checks: impl Iterator<Item = &'a Check>)
 fn check_row(run: &Run, check: &Check) -> Vec<Markup> {
     let verdict = run.verdict(check);
     let number = |value: f64| html! { (super::shown(value)) };
+    let bound = |value: f64| {
+        if check.decides {
+            number(value)
+        } else {
+            html! { "–" }
+        }
+    };
     vec![
         html! { (check.quantity) },
-        number(check.law.trials() as f64),
-        number(check.theory),
-        number(check.measured),
-        number(verdict.low),
-        number(verdict.high),
         html! {
             @match (check.decides, verdict.ok) {
                 (false, _) => span.quiet { "illustration" },
@@ -142,6 +144,11 @@ fn check_row(run: &Run, check: &Check) -> Vec<Markup> {
                 (true, false) => span.bad { "no" },
             }
         },
+        number(check.theory),
+        number(check.measured),
+        bound(verdict.low),
+        bound(verdict.high),
+        number(check.law.trials() as f64),
         html! { (check.formula) },
     ]
 }

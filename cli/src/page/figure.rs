@@ -139,13 +139,19 @@ impl Figure {
         format!("{experiment}-{}", self.id)
     }
 
-    /// All its points: series, x, y.
+    /// All its points: series, x, y. Along an axis of names, the name comes before the place.
     pub fn csv(&self) -> Vec<u8> {
         let points = self.series.iter().flat_map(|series| {
-            let name = &series.name;
-            series.points.iter().map(move |(x, y)| [name.clone(), x.to_string(), y.to_string()])
+            series.points.iter().map(|&(x, y)| (series.name.clone(), x, y.to_string()))
         });
-        output::csv(["series", &self.x.name(), &self.y.name()], points)
+        let (x_name, y_name) = (self.x.name(), self.y.name());
+        if let Scale::Named(names) = self.x.scale {
+            let nearest = |x: f64| names[(x.round() as usize).clamp(1, names.len()) - 1].to_owned();
+            let points = points.map(|(series, x, y)| [series, nearest(x), x.to_string(), y]);
+            return output::csv(["series", &x_name, "place", &y_name], points);
+        }
+        let points = points.map(|(series, x, y)| [series, x.to_string(), y]);
+        output::csv(["series", &x_name, &y_name], points)
     }
 
     /// Refuses what cannot be drawn: an experiment that has it is wrong.

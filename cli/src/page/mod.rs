@@ -34,7 +34,8 @@ caption { text-align: left; font-weight: bold; padding: 0.3rem 0; }
 th, td { padding: 0.3rem 0.9rem 0.3rem 0; text-align: left; vertical-align: top;
          border-bottom: 1px solid var(--line); }
 td { min-width: 5.5rem; } td:first-child { min-width: 8rem; } td.number { min-width: 0; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+td.number { white-space: nowrap; }
 figure { margin: 2.5rem 0; }
 figure svg { display: block; width: 100%; max-width: 44rem; height: auto; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.2rem 1rem; margin: 0.5rem 0; }

@@ -2,9 +2,11 @@
 //! stays as it is.
 
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
 
 use crate::failure::{Failure, Result};
 
@@ -40,9 +42,11 @@ impl Output {
             names => names.map_err(|e| Failure::file("list", dir, e))?.count(),
         };
         if names > 0 && output.earlier()?.is_none() {
-            let expected = "a new or empty directory, or one that an earlier run wrote";
+            let expected =
+                "a new or empty directory, or one that an earlier run of this command wrote";
             return Err(Failure::unfit(dir, expected, "other files"));
         }
+        output.stage()?; // what cannot be written to is better known before half an hour's work
         Ok(output)
     }
 
@@ -64,23 +68,32 @@ impl Output {
         Ok(Some(lines.filter(within).map(str::to_owned).collect()))
     }
 
-    /// Puts these files in place of those of an earlier run.
+    /// Puts these files in place of those of an earlier run. All are written beside them first: a disk
+    /// that is full leaves the earlier run's as they were.
     ///
     /// # Errors
     /// [`Failure::Unfit`], with nothing changed, if one of the names is taken by a file that no run
     /// wrote; [`Failure::File`].
     pub fn replace(&self, files: &[(String, Vec<u8>)]) -> Result<()> {
-        let earlier = self.earlier()?;
-        let earlier = earlier.iter().flatten().map(String::as_str);
-        let mut old: Vec<&str> = earlier.collect();
+        let earlier = self.earlier()?.unwrap_or_default();
         for (name, _) in files {
             let path = self.dir.join(name);
-            if path.exists() && !old.contains(&name.as_str()) {
+            if path.exists() && !earlier.contains(name) {
                 return Err(Failure::unfit(&path, "no file, or an earlier run's", "another file"));
             }
         }
-        old.push(LIST);
-        for path in old.iter().map(|name| self.dir.join(name)) {
+        let stage = self.stage()?;
+        for (name, bytes) in files {
+            write(&stage.path().join(name), bytes)?;
+        }
+        // Whatever happens between, the next run knows all that may be there.
+        let new: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        let old = || earlier.iter().map(String::as_str).filter(|name| !new.contains(name));
+        self.put_list(&stage, new.iter().copied().chain(old()))?;
+        for name in &new {
+            self.put(&stage, name)?;
+        }
+        for path in old().map(|name| self.dir.join(name)) {
             match fs::remove_file(&path) {
                 Err(e) if e.kind() != ErrorKind::NotFound => {
                     return Err(Failure::file("remove", &path, e));
@@ -88,18 +101,30 @@ impl Output {
                 _ => {}
             }
         }
-        // The list comes first: whatever happens then, the next run knows its files.
-        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-        self.write(LIST, format!("{}\n{}\n", self.head, names.join("\n")).as_bytes())?;
-        files.iter().try_for_each(|(name, bytes)| self.write(name, bytes))
+        self.put_list(&stage, new.iter().copied())
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        let path = self.dir.join(name);
-        let file = OpenOptions::new().write(true).create_new(true).open(&path);
-        let mut file = file.map_err(|e| Failure::file("create", &path, e))?;
-        file.write_all(bytes).map_err(|e| Failure::file("write", &path, e))
+    /// A directory for files that are not yet in place, gone when it is dropped.
+    fn stage(&self) -> Result<TempDir> {
+        let stage = tempfile::Builder::new().prefix(".new-").tempdir_in(&self.dir);
+        stage.map_err(|e| Failure::file("write into", &self.dir, e))
     }
+
+    fn put(&self, stage: &TempDir, name: &str) -> Result<()> {
+        let path = self.dir.join(name);
+        fs::rename(stage.path().join(name), &path).map_err(|e| Failure::file("replace", &path, e))
+    }
+
+    fn put_list<'a>(&self, stage: &TempDir, names: impl Iterator<Item = &'a str>) -> Result<()> {
+        let names: Vec<_> = names.collect();
+        let list = format!("{}\n{}\n", self.head, names.join("\n"));
+        write(&stage.path().join(LIST), list.as_bytes())?;
+        self.put(stage, LIST)
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    fs::write(path, bytes).map_err(|e| Failure::file("write", path, e))
 }
 
 /// Records as text, the head first.
@@ -120,7 +145,7 @@ pub(crate) fn csv<const N: usize>(
 mod tests {
     use super::*;
 
-    fn write(dir: &Path, name: &str) -> Result<()> {
+    fn run(dir: &Path, name: &str) -> Result<()> {
         Output::in_directory(dir, "a test")?.replace(&[(name.to_owned(), b"new".to_vec())])
     }
 
@@ -128,14 +153,29 @@ mod tests {
     fn a_second_run_replaces_what_the_first_wrote_and_nothing_else() -> std::io::Result<()> {
         let parent = tempfile::tempdir()?;
         let dir = parent.path().join("a/b");
-        write(&dir, "one").expect("a new directory");
+        run(&dir, "one").expect("a new directory");
         fs::write(dir.join("mine"), "kept")?;
-        write(&dir, "two").expect("an earlier run's");
+        run(&dir, "two").expect("an earlier run's");
         assert!(!dir.join("one").exists() && dir.join("two").exists());
         assert_eq!(fs::read_to_string(dir.join("mine"))?, "kept");
-        let refusal = write(&dir, "mine").expect_err("not its own");
+        let refusal = run(&dir, "mine").expect_err("not its own");
         assert!(refusal.to_string().contains("another file"), "{refusal}");
         assert_eq!(fs::read_to_string(dir.join("mine"))?, "kept");
+        Ok(())
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_the_earlier_run_as_it_was() -> std::io::Result<()> {
+        let parent = tempfile::tempdir()?;
+        let dir = parent.path().join("out");
+        run(&dir, "one").expect("a new directory");
+        let list = fs::read(dir.join(LIST))?;
+        let files = [("two".to_owned(), vec![]), ("no/such/place".to_owned(), vec![])];
+        let output = Output::in_directory(&dir, "a test").expect("an earlier run's");
+        assert!(output.replace(&files).is_err());
+        assert_eq!(fs::read(dir.join(LIST))?, list);
+        assert_eq!(fs::read_dir(&dir)?.count(), 2, "the list and the file of the earlier run");
+        assert!(dir.join("one").exists());
         Ok(())
     }
 
@@ -149,7 +189,7 @@ mod tests {
             dir.join(LIST),
             "Written by a test, which replaces these files when it is run again:\n../mine\n",
         )?;
-        write(&dir, "one").expect("an earlier run's");
+        run(&dir, "one").expect("an earlier run's");
         assert!(parent.path().join("mine").exists());
         Ok(())
     }

@@ -99,7 +99,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Write a page with figures, report.html, into this directory: new, empty, or written by an earlier
-    /// run; each figure also as .svg, its points as .csv, and checks.csv
+    /// run; each figure also as .svg, its points as .csv, and checks.csv. Not with --compare
     #[arg(long, value_name = "DIR", conflicts_with = "compare")]
     report: Option<PathBuf>,
     /// An empty or new directory for the store, which is kept; otherwise a temporary one
@@ -153,6 +153,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
 
 fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer> {
     let settings = args.settings();
+    if args.report.is_some() && args.report == args.dir {
+        return Err(Failure::Usage("--report and --dir take directories of their own".into()));
+    }
     let output = args.report.as_deref().map(|dir| Output::in_directory(dir, "criba readamp"));
     let output = output.transpose()?;
     let report = match &args.dir {

@@ -88,12 +88,12 @@ fn reads_by_level(report: &Report, keys: &'static str, passes: [usize; 2]) -> Fi
         asked: format!("On which levels do lookups of {keys} keys read from disk?"),
         theory: match keys {
             "absent" => {
-                "Without filters a read for each table whose keys reach the one asked for; with \
-                         them p of those, p the filter's false-positive rate."
+                "Without a cache and without filters a read for each table whose keys reach the one \
+                 asked for; with filters p of those, p the filter's false-positive rate."
             }
             _ => {
-                "One read where the key is, with filters or without. Above it as for an absent \
-                  key; below it none: the search ends where the key is found."
+                "Without a cache one read where the key is, with filters or without. Above it as for an \
+                 absent key; below it none: the search ends where the key is found."
             }
         }
         .to_owned(),
@@ -106,8 +106,8 @@ fn reads_by_level(report: &Report, keys: &'static str, passes: [usize; 2]) -> Fi
         x: LEVEL_AXIS,
         y: Axis::log(label, ""),
         series: plotted([
-            Series::stems("without filters", 1, without),
-            Series::stems("with filters", 0, with),
+            Series::marks("without filters", 1, without),
+            Series::marks("with filters", 0, with),
         ]),
     }
 }
@@ -126,15 +126,15 @@ fn rates_by_level(report: &Report) -> Figure {
                  filter as often as it was asked for a key that it does not hold."
                 .to_owned(),
         measured: format!(
-            "{} in all, {} predicted. The check fpr_within_bounds holds the two against each other \
-             at 99.9 %.",
+            "{} in all, {} predicted, of all probes. The check fpr_within_bounds counts a key that is \
+             asked for again once.",
             percent(report.fpr_measured),
             percent(report.fpr_predicted)
         ),
         x: LEVEL_AXIS,
         y: Axis::log("false-positive rate", ""),
         series: plotted([
-            Series::stems("predicted", 1, predicted),
+            Series::marks("predicted", 1, predicted),
             Series::marks("measured", 0, measured),
         ]),
     }

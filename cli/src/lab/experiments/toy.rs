@@ -176,8 +176,8 @@ fn eight_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
         title: "How many hashes fill a filter of eight bits".into(),
         asked: "After how many hashes is every bit set, and every answer yes?".into(),
         theory: format!(
-            "The collector's problem: 8 · (1 + 1/2 + … + 1/8) = {} in the mean, and as often as not \
-             more than 20.",
+            "The collector's problem: 8 · (1 + 1/2 + … + 1/8) = {} in the mean; half of all \
+             filters are full by 20.",
             shown(expected)
         ),
         measured: format!(
@@ -188,10 +188,7 @@ fn eight_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
         ),
         x: Axis::linear("hashes until all bits are set", ""),
         y: Axis::linear("share of the filters", ""),
-        series: vec![
-            Series::bars("measured", 0, along(&share)),
-            Series::line("theory", 1, theory),
-        ],
+        series: vec![Series::bars("measured", 0, along(&share)), Series::line("theory", 1, theory)],
     });
     notes.compare(
         "hashes that fill 8 bits",

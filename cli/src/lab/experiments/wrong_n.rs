@@ -171,8 +171,8 @@ fn fullness(notes: &mut Notes, plan: Plan, marks: Vec<(f64, f64)>) {
         series: vec![
             Series::line("theory", 0, (40..=100).map(|i| at(f64::from(i) / 100.0)).collect()),
             Series::marks("measured", 0, marks),
-            Series::stems("half full: criba says \"past its design\" from here on", 2, vec![at(0.5)]),
-            Series::stems("85 % full: the guide warns from here on", 4, vec![at(0.85)]),
+            Series::stems("half full: a little beyond, criba says \"past its design\"", 2, vec![at(0.5)]),
+            Series::stems("85 % full: the guide warns, criba says \"overfull\"", 4, vec![at(0.85)]),
         ],
     });
 }
@@ -270,7 +270,7 @@ fn until_full(setting: &Setting, notes: &mut Notes) -> Result<()> {
     notes.compare(
         "when to warn",
         "85 % full",
-        format!("half full; at 85 % there are {ratio:.2} times the keys, and {rate:.0} % pass"),
+        format!("half full; at 85 % {ratio:.2} times the keys of half, and {rate:.0} % pass"),
         "of 7 probes",
     );
     notes.correct(

@@ -187,8 +187,11 @@ fn remarks(notes: &mut Notes, lines: &[Line], shares: &[Share], levels: &[(usize
         100.0 * off.fold(0.0, f64::max)
     ));
     notes.remark(
-        "Theory's balanced curve is the least that any sharing out can reach with sizes in any \
-         fraction; filters come in whole blocks, probes and columns, and stay a little above it. So the \
-         curves decide nothing; what decides is whether each filter wastes what its bits promise.",
+        "The curves are for large filters of any size, and decide nothing. Filters come in whole blocks, \
+         probes and columns: those of small tables have up to a block more than their share, so that \
+         blocked filters may lie below their curve; and Bloom filters of a few thousand keys lie above \
+         it at the lowest rates, where the probes of double hashing meet. Where some hundred wasted reads \
+         were counted, chance moves a point by a tenth. What decides is whether each filter wastes what \
+         its finished bits promise.",
     );
 }

@@ -56,17 +56,13 @@ fn measure(family: Family, keys: &Keys, seeds: &[u64]) -> Measured {
 fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let mut random = setting.random("seeds of the hashes");
     let seeds: Vec<u64> = (0..setting.pick(500, 10_000)).map(|_| random.random()).collect();
-    let inputs = [
-        ("random names", random_names(N, setting.seed("names"))),
-        ("sequential names", sequential_names(N)),
-        ("real paths", setting.real_keys()),
-    ];
+    let inputs = [random_names(N, setting.seed("names")), sequential_names(N), setting.real_keys()];
     let cases: Vec<(Family, usize)> = Family::ALL
         .into_iter()
         .flat_map(|family| (0..3).map(move |input| (family, input)))
         .collect();
     let measured = setting.each("filters of each hash", &cases, |&(family, input)| {
-        Ok(measure(family, &inputs[input].1, &seeds))
+        Ok(measure(family, &inputs[input], &seeds))
     })?;
 
     let (rate, spread) = (theory::rate(M, K, N), theory::spread(M, K, N));
@@ -74,7 +70,7 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     for (place, (family, of_inputs)) in Family::ALL.into_iter().zip(measured.chunks(3)).enumerate()
     {
         for (input, measured) in of_inputs.iter().enumerate() {
-            let what = format!("{}, {}", family.name(), inputs[input].0);
+            let what = format!("{}, {}", family.name(), inputs[input].name);
             let each = (0..measured.filters).map(|_| Sample::of_filter(N, 0, rate, spread));
             let filters = Sample { passed: measured.passed, ..each.sum() };
             let formula = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
@@ -86,11 +82,11 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
             let beside = place as f64 + 1.0 + 0.22 * (input as f64 - 1.0);
             marks[input].push((beside, filters.rate()));
         }
-        compare(notes, family, of_inputs);
+        compare(notes, family, &inputs, of_inputs);
     }
     equal_sums(notes, &inputs);
     remarks(notes, &measured);
-    notes.figure(figure(rate, seeds.len(), inputs.each_ref().map(|input| input.0), marks));
+    notes.figure(figure(rate, seeds.len(), inputs.each_ref().map(|input| input.name), marks));
     Ok(())
 }
 
@@ -98,15 +94,16 @@ fn percent(measured: &Measured) -> String {
     format!("{:.3} %", 100.0 * measured.passed as f64 / (measured.filters * N) as f64)
 }
 
-fn compare(notes: &mut Notes, family: Family, of_inputs: &[Measured]) {
+fn compare(notes: &mut Notes, family: Family, inputs: &[Keys; 3], of_inputs: &[Measured]) {
     let rates: Vec<_> = of_inputs.iter().map(percent).collect();
-    let note = "random names, sequential names, real paths";
-    notes.compare(&format!("FPR, {}", family.name()), "–", rates.join(", "), note);
+    let note = inputs.each_ref().map(|keys| keys.name).join(", ");
+    notes.compare(&format!("FPR, {}", family.name()), "–", rates.join(", "), &note);
 }
 
 /// Two keys of one sum are one key to a filter that hashes by it, whatever its size.
-fn equal_sums(notes: &mut Notes, inputs: &[(&str, Keys); 3]) {
-    for (name, keys) in inputs {
+fn equal_sums(notes: &mut Notes, inputs: &[Keys; 3]) {
+    for keys in inputs {
+        let name = keys.name;
         let mut filter = Plain::new(M, K);
         keys.present.iter().for_each(|key| filter.insert(Family::Sum.hashes(0, key)));
         let sums: HashSet<u64> = keys.present.iter().map(|key| byte_sum(key)).collect();

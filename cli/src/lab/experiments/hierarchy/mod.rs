@@ -30,8 +30,8 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     one_table(setting, notes)?;
     levels::run(setting, notes)?;
     notes.remark(
-        "Times are this machine's. A small filter pays in time where it lies in a nearer cache than the \
-         large one; in false positives it pays nothing.",
+        "Times are this machine's. In false positives a small filter before a large one gains nothing; \
+         in time it could gain where only the small one lies in a near cache, which is not tried here."
     );
     Ok(())
 }
