@@ -33,7 +33,8 @@ table { border-collapse: collapse; font-size: 0.85rem; line-height: 1.35; }
 caption { text-align: left; font-weight: bold; padding: 0.3rem 0; }
 th, td { padding: 0.3rem 0.9rem 0.3rem 0; text-align: left; vertical-align: top;
          border-bottom: 1px solid var(--line); }
-td { min-width: 5.5rem; } td:first-child { min-width: 8rem; } td.number { min-width: 0; }
+td { min-width: 5.5rem; } td:first-child { min-width: 8rem; } td:last-child { min-width: 13rem; }
+td.number, td.number:last-child { min-width: 0; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 td.number { white-space: nowrap; }
 figure { margin: 2.5rem 0; }
