@@ -173,4 +173,13 @@ mod tests {
             }
         });
     }
+
+    #[test]
+    fn the_bits_of_the_array_are_shared_out_among_the_keys() {
+        for (keys, bits) in [(1000_u64, 10.24), (1, 512.0), (0, 512.0)] {
+            let hashes = (0..keys).map(mix).collect();
+            let filter = HashFilter::build(FilterKind::Blocked, 10.0, hashes);
+            assert!((filter.bits_per_key() - bits).abs() < 1e-9, "{filter:?}");
+        }
+    }
 }
