@@ -152,6 +152,9 @@ mod tests {
                 let mut keys = keys(plain.keys).into_iter();
                 assert!(keys.all(|key| filter.may_contain(key)), "{path:?} {plain:?}");
                 assert!(answers(&filter) == *expected, "{path:?} {plain:?}");
+                let mut many: Vec<bool> = expected.iter().map(|answer| !answer).collect();
+                filter.may_contain_many(&absent, &mut many);
+                assert!(many == *expected, "{path:?} {plain:?}");
             }
         });
         println!("{} filters, {} answers compared", plain.len(), plain.len() * absent.len());
