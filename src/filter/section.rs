@@ -390,6 +390,8 @@ mod tests {
             let lookup = LookupHash::new(&[0; 4], &secret()).get(filter.hash());
             assert_eq!(lookup, hashes[0]);
             assert_eq!(filter.bytes(), bytes.len());
+            assert_eq!(length(filter.kind(), &filter.geometry()), bytes.len());
+            assert!(filter.may_contain(&LookupHash::new(&[0; 4], &secret())));
             assert!((0.0005..0.05).contains(&filter.predicted_rate()), "{filter:?}");
             let absent = (1000..21_000_u32)
                 .filter(|i| filter.may_contain(&LookupHash::new(&i.to_be_bytes(), &secret())));
@@ -404,6 +406,7 @@ mod tests {
             let (_, bytes) = sample(policy);
             let filter = decode(&bytes, 100).expect("sound");
             assert_eq!(filter.prefixes(), 1); // of big-endian numbers up to 99
+            assert_eq!(filter.extractor(), Some(EXTRACTOR));
             let ask = |extractor, prefix: &[u8]| {
                 filter.may_contain_prefix(extractor, &PrefixHash::new(prefix, &secret()))
             };

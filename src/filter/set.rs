@@ -152,6 +152,9 @@ mod tests {
                 let mut keys = keys(plain.keys).into_iter();
                 assert!(keys.all(|key| filter.may_contain(key)), "{path:?} {plain:?}");
                 assert!(answers(&filter) == *expected, "{path:?} {plain:?}");
+                let mut many: Vec<bool> = expected.iter().map(|answer| !answer).collect();
+                filter.may_contain_many(&absent, &mut many);
+                assert!(many == *expected, "{path:?} {plain:?}");
             }
         });
         println!("{} filters, {} answers compared", plain.len(), plain.len() * absent.len());
@@ -172,5 +175,14 @@ mod tests {
                 }
             }
         });
+    }
+
+    #[test]
+    fn the_bits_of_the_array_are_shared_out_among_the_keys() {
+        for (keys, bits) in [(1000_u64, 10.24), (1, 512.0), (0, 512.0)] {
+            let hashes = (0..keys).map(mix).collect();
+            let filter = HashFilter::build(FilterKind::Blocked, 10.0, hashes);
+            assert!((filter.bits_per_key() - bits).abs() < 1e-9, "{filter:?}");
+        }
     }
 }

@@ -203,3 +203,117 @@ impl Table {
             .map_err(|found| Error::corrupt(&self.path(), block.offset, "a filter block", found))
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::super::block::{Block, BlockBuilder};
+    use super::super::reader::TableEnv;
+    use super::super::writer::{TableSettings, TableWriter};
+    use super::*;
+    use crate::filter::{FilterPolicy, HashKey};
+    use crate::key::{EntryRef, Seq};
+    use crate::vfs::{RealVfs, Vfs};
+
+    /// A table of the keys k00 to k39 with sequence numbers from 100 on, four keys a block.
+    pub(in super::super) fn sample(dir: &Path) -> (Arc<TableEnv>, OpenTable) {
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
+        let env = TableEnv::alone(&vfs, dir, 1, HashKey::new([5; 16]));
+        let recipe = FilterPolicy::default().recipe().expect("filters are wanted");
+        let settings =
+            TableSettings { block_bytes: 150, filter_hash: Some(recipe.hash), prefix: None };
+        let mut writer = TableWriter::create(&env, 1, &settings).expect("a new file");
+        for i in 0..40 {
+            let (key, kind) = (format!("k{i:02}"), EntryKind::Put);
+            let entry = EntryRef { key: key.as_bytes(), seq: 100 + i, kind, value: &[b'v'; 24] };
+            writer.add(entry).expect("written");
+        }
+        let finished = writer.finish(Some(recipe)).expect("finished");
+        let open = Table::open(&env, finished.meta).expect("sound");
+        (env, open)
+    }
+
+    fn flip(table: &Table, offset: u64) {
+        let mut bytes = std::fs::read(table.path()).expect("readable");
+        bytes[offset as usize] ^= 1;
+        std::fs::write(table.path(), bytes).expect("writable");
+    }
+
+    /// The offsets at which a check finds something wrong with the table's file.
+    fn findings(open: &OpenTable) -> Vec<u64> {
+        let mut offsets = Vec::new();
+        open.check(&mut |error| match error {
+            Error::Corrupt { path, offset, .. } if path == open.table.path() => {
+                offsets.push(offset);
+            }
+            other => panic!("{other}"),
+        });
+        offsets
+    }
+
+    #[test]
+    fn bytes_between_data_and_filter_are_zeros() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (_env, open) = sample(dir.path());
+        let (start, end) = (open.table.index().data_end(), open.table.filter_block().offset);
+        assert!(end - start > 2, "the sample has padding");
+        assert_eq!(findings(&open), []);
+        for offset in start..end {
+            flip(&open.table, offset);
+            assert_eq!(findings(&open), [offset]);
+            flip(&open.table, offset);
+        }
+    }
+
+    /// Nothing reads a filter block once another filter has taken its place, but a check does.
+    #[test]
+    fn a_damaged_filter_block_is_found_once_whether_it_is_in_use_or_not() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (env, open) = sample(dir.path());
+        let recipe = FilterPolicy::default().recipe().expect("filters are wanted");
+        let hashes = open.table.key_hashes(&recipe, None, &|| false).expect("sound");
+        let newer = open.table.write_filter(&recipe, &hashes, 0).expect("written");
+        let block = open.table.filter_block();
+        for offset in [block.offset, block.offset + block.length + TRAILER_BYTES as u64 - 1] {
+            for filter in [open.table.meta().filter, newer] {
+                let reopen = || {
+                    let filter = Arc::new(open.table.load_filter(filter));
+                    OpenTable { table: Arc::clone(&open.table), filter }
+                };
+                assert_eq!(findings(&reopen()), []);
+                flip(&open.table, offset);
+                env.files.forget(open.table.id());
+                assert_eq!(findings(&reopen()), [block.offset], "{filter:?}");
+                flip(&open.table, offset);
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_keeps_to_its_place_and_to_its_tables_sequence_numbers() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (_env, open) = sample(dir.path());
+        let table = &open.table;
+        assert!(table.index().len() > 3);
+        let is_in_place = |entries: &[(&[u8], Seq)], number| {
+            let mut builder = BlockBuilder::default();
+            for &(key, seq) in entries {
+                builder.add(EntryRef { key, seq, kind: EntryKind::Put, value: b"" });
+            }
+            let block = Block::new(builder.finish().into()).and_then(Block::decode);
+            table.check_place(&block.expect("sound"), number).is_ok()
+        };
+        let [end, next_end] = [0, 1].map(|number| table.index().separator(number).expect("one"));
+        let behind = |key: &[u8]| [key, b"+"].concat();
+        assert!(is_in_place(&[(b"k00", 100), (end, 139)], 0));
+        assert!(!is_in_place(&[(b"k000", 100), (end, 139)], 0), "not the table's first key");
+        assert!(!is_in_place(&[(b"k00", 100), (&behind(end), 139)], 0), "beyond its end");
+        assert!(is_in_place(&[(&behind(end), 100), (next_end, 139)], 1));
+        assert!(!is_in_place(&[(end, 100), (next_end, 139)], 1), "a key of the block before");
+        assert!(!is_in_place(&[(&behind(end), 100), (&behind(next_end), 139)], 1));
+        assert!(!is_in_place(&[(&behind(end), 99), (next_end, 139)], 1), "too old");
+        assert!(!is_in_place(&[(&behind(end), 100), (next_end, 140)], 1), "too new");
+    }
+}

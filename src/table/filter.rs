@@ -318,3 +318,37 @@ impl Table {
         Ok(FilterMeta { generation, bytes: length, checksum })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::tests::sample;
+    use super::*;
+    use crate::filter::FilterPolicy;
+
+    #[test]
+    fn a_new_filter_is_never_written_over_what_a_failure_left() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (env, open) = sample(dir.path());
+        let recipe = FilterPolicy::default().recipe().expect("filters are wanted");
+        let hashes = open.table.key_hashes(&recipe, None, &|| false).expect("sound");
+        let path = |generation| FileName::Filter { table: 1, generation }.path(dir.path());
+        for generation in [4, 5] {
+            std::fs::write(path(generation), "left").expect("writable");
+        }
+        let newer = open.table.write_filter(&recipe, &hashes, 3).expect("written");
+        assert_eq!(newer.generation, 6);
+        for generation in [4, 5] {
+            assert_eq!(std::fs::read(path(generation)).expect("still there"), b"left");
+        }
+
+        let filter = Arc::new(open.table.load_filter(newer));
+        let with_newer = OpenTable { table: Arc::clone(&open.table), filter };
+        with_newer.prove(&hashes).expect("a filter of the table's keys");
+        assert_eq!(open.record(), *open.table.meta());
+        assert_eq!(with_newer.record(), TableMeta { filter: newer, ..open.record() });
+
+        // Any other failure is told, not tried again under another name.
+        std::fs::remove_dir_all(&env.dir).expect("removed");
+        open.table.write_filter(&recipe, &hashes, 6).expect_err("no directory");
+    }
+}

@@ -215,5 +215,8 @@ mod tests {
         for length in 0..sound.len() {
             assert_eq!(check(&sound[..length]), None, "cut to {length}");
         }
+        let mut longer = sound.clone();
+        longer.insert(ENTRY_BYTES + 1, 0);
+        assert_eq!(check(&longer), None, "a byte that belongs to no entry");
     }
 }

@@ -231,3 +231,141 @@ impl FilterBlock<'_> {
         Ok(header)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::writer::{TableSettings, TableWriter};
+    use super::*;
+    use crate::filter::{self, FilterKind, FilterPlace, FilterPolicy, HashKey, KeyHashes};
+    use crate::key::{EntryKind, EntryRef};
+    use crate::sealed::SealedBytes;
+    use crate::vfs::{RealVfs, Vfs};
+
+    fn take(memory: &FilterMemory, bytes: usize) -> SealedBytes {
+        SealedBytes::metered(bytes, memory.meter(), |_| Ok(())).expect("anonymous memory")
+    }
+
+    #[test]
+    fn what_others_take_and_what_is_wanted_fit_into_the_budget() {
+        let memory = FilterMemory::new(None);
+        assert_eq!(memory.budget(), None);
+        assert!(memory.has_room(0, u64::MAX));
+        let (one, other) = (take(&memory, 1), take(&memory, 1));
+        let page = mapped_bytes(1);
+        assert_eq!(memory.resident(), 2 * page);
+        memory.set_budget(Some(3 * page));
+        assert_eq!(memory.budget(), Some(3 * page));
+        assert!(memory.has_room(0, page) && !memory.has_room(0, page + 1));
+        assert!(memory.has_room(page, 2 * page) && !memory.has_room(page, 2 * page + 1));
+        drop((one, other));
+        assert!(memory.has_room(0, 3 * page) && !memory.has_room(0, 3 * page + 1));
+        memory.set_budget(None);
+        assert_eq!(memory.budget(), None);
+    }
+
+    /// Where header and array fill whole pages, the trailer takes another one.
+    #[test]
+    fn a_filter_takes_what_is_reckoned_for_it() {
+        let secret = HashKey::new([5; 16]);
+        let policy = FilterPolicy::bits_per_key(10.0).with_kind(FilterKind::Blocked);
+        let recipe = policy.recipe().expect("filters are wanted");
+        let keys = 3174; // come to 62 blocks of 64 bytes
+        let mut hashes = KeyHashes::new(recipe.hash, &secret, None);
+        (0..keys).for_each(|i: u64| hashes.add(&i.to_be_bytes()));
+        let place = FilterPlace { table: 1, generation: 0 };
+        let bytes = filter::build(&recipe, &secret, place, &hashes);
+        assert_eq!(bytes.len(), 4096);
+        let stored = StoredFilter::decode(&bytes, bytes.len(), keys, &secret).expect("sound");
+        let memory = FilterMemory::new(None);
+        let _held = take(&memory, bytes.len() + TRAILER_BYTES);
+        assert_eq!(resident_bytes(&stored, Portion::Whole), memory.resident());
+        assert_eq!(resident_bytes(&stored, Portion::Nothing), 0);
+    }
+
+    /// A table whose filter has as many columns as there can be.
+    fn sample(dir: &Path, keys: u32) -> (Arc<TableEnv>, OpenTable, KeyHashes) {
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
+        let env = TableEnv::alone(&vfs, dir, 1, HashKey::new([5; 16]));
+        let policy = FilterPolicy::bits_per_key(60.0).with_kind(FilterKind::Ribbon);
+        let recipe = policy.recipe().expect("filters are wanted");
+        let settings =
+            TableSettings { block_bytes: 4096, filter_hash: Some(recipe.hash), prefix: None };
+        let mut writer = TableWriter::create(&env, 1, &settings).expect("a new file");
+        for i in 0..keys {
+            let (key, kind) = (i.to_be_bytes(), EntryKind::Put);
+            writer.add(EntryRef { key: &key, seq: 1, kind, value: b"" }).expect("written");
+        }
+        let finished = writer.finish(Some(recipe)).expect("finished");
+        let open = Table::open(&env, finished.meta).expect("sound");
+        (env, open, finished.hashes.expect("made for the filter"))
+    }
+
+    #[test]
+    fn a_new_filter_keeps_as_much_as_there_is_room_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (env, mut open, hashes) = sample(dir.path(), 3000);
+        let memory = &env.filter_memory;
+        let stored = *open.filter.sound().expect("a sound filter");
+        let whole = resident_bytes(&stored, Portion::Whole);
+        assert_eq!(memory.resident(), whole);
+        memory.set_budget(Some(whole));
+        open.fit_filter();
+        assert_eq!(open.filter.residence(), Some((&stored, Portion::Whole)));
+
+        memory.set_budget(Some(whole / 2));
+        open.fit_filter();
+        let kept = open.filter.residence().expect("a filter").1;
+        let next = stored.portions().find(|portion| *portion > kept).expect("more than is kept");
+        assert!(matches!(kept, Portion::Columns(_)), "{kept:?}");
+        assert!(memory.resident() <= whole / 2 && resident_bytes(&stored, next) > whole / 2);
+        open.prove(&hashes).expect("the first columns know all keys");
+        assert_eq!(open.filter.sound(), Some(&stored));
+        let FilterState::Active(filter) = &open.filter.state else { panic!("{:?}", open.filter) };
+        filter.stored_is_damaged("a flipped bit".into());
+        assert_eq!(open.filter.sound(), None);
+
+        memory.set_budget(Some(0));
+        open.fit_filter();
+        assert_eq!(open.filter.residence(), Some((&stored, Portion::Nothing)));
+        assert_eq!(memory.resident(), 0);
+    }
+
+    /// Neither the pieces nor their ends may be seen in what is read.
+    #[test]
+    fn a_filter_of_more_than_one_piece_is_read_whole() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (env, open, hashes) = sample(dir.path(), 80_000);
+        let FilterState::Active(whole) = &open.filter.state else { panic!("{:?}", open.filter) };
+        let stored = *whole.stored();
+        assert!(stored.bytes() > 2 * PIECE_BYTES, "{}", stored.bytes());
+        let load = || open.table.load_portion(&open.filter, &stored, Portion::Columns(3));
+
+        let (read, narrowed) = (load().expect("sound"), whole.narrowed(3).expect("columns"));
+        for hash in hashes.iter() {
+            assert!(read.may_contain_hash(hash));
+        }
+        for hash in (0..20_000_u64).map(filter::mix) {
+            assert_eq!(read.may_contain_hash(hash), narrowed.may_contain_hash(hash));
+        }
+
+        // As sound as it is, it must be the one that the manifest names.
+        let mut meta = open.filter.meta;
+        meta.checksum ^= 1;
+        let other = TableFilter::new(&env, open.table.id(), meta, FilterState::None);
+        let found = open.table.load_portion(&other, &stored, Portion::Columns(3)).map(|_| ());
+        assert_eq!(found, Err("it is not the filter that the manifest names".into()));
+
+        let mut bytes = std::fs::read(open.table.path()).expect("readable");
+        let (start, length) = (open.table.filter_block().offset as usize, stored.bytes());
+        for at in [0, PIECE_BYTES - 1, PIECE_BYTES, length - 1, length, length + 4] {
+            bytes[start + at] ^= 1;
+            std::fs::write(open.table.path(), &bytes).expect("writable");
+            load().expect_err("a flipped bit");
+            bytes[start + at] ^= 1;
+        }
+        std::fs::write(open.table.path(), &bytes).expect("writable");
+        load().expect("sound again");
+    }
+}

@@ -54,3 +54,25 @@ impl FilePool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vfs::RealVfs;
+
+    #[test]
+    fn a_pool_keeps_files_open_until_it_is_to_forget_them() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = FileName::Table(1).path(dir.path());
+        for limit in [0, 10] {
+            let pool = FilePool::new(limit);
+            std::fs::write(&path, "table").expect("writable");
+            pool.get(1, &RealVfs, dir.path()).expect("opened");
+            std::fs::remove_file(&path).expect("removed");
+            // A file without a name takes room on the disk for as long as it is open.
+            assert_eq!(pool.get(1, &RealVfs, dir.path()).is_ok(), limit > 0);
+            pool.forget(1);
+            assert!(pool.get(1, &RealVfs, dir.path()).is_err());
+        }
+    }
+}

@@ -411,8 +411,11 @@ fn matches_meta(properties: &Properties, meta: &TableMeta) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::block::BlockBuilder;
+    use super::super::writer::{TableSettings, TableWriter};
     use super::*;
+    use crate::filter::FilterPolicy;
     use crate::key::{EntryKind, EntryRef};
+    use crate::vfs::RealVfs;
 
     #[test]
     fn a_cached_block_weighs_its_bytes_and_a_little_more() {
@@ -422,7 +425,164 @@ mod tests {
             builder.add(EntryRef { key: b"key", seq: 1, kind: EntryKind::Put, value: &value });
             let block = Block::new(builder.finish().into()).expect("sound");
             let more = block.bytes_held() - bytes as u64;
-            assert!((64..200).contains(&more), "{more} bytes more than {bytes}");
+            let least = 2 * size_of::<Block>() as u64;
+            assert!((least..200).contains(&more), "{more} bytes more than {bytes}");
         }
+    }
+
+    fn sample_meta() -> TableMeta {
+        TableMeta {
+            id: 7,
+            size: 1000,
+            index_offset: 500,
+            footer_checksum: 0,
+            filter: FilterMeta { generation: 0, bytes: 100, checksum: 1 },
+            entries: 9,
+            tombstones: 3,
+            keys: 8,
+            min_seq: 5,
+            max_seq: 20,
+            smallest: b"a".to_vec(),
+            largest: b"k".to_vec(),
+        }
+    }
+
+    fn sample_properties() -> Properties {
+        Properties {
+            entries: 9,
+            tombstones: 3,
+            keys: 8,
+            data_blocks: 2,
+            key_bytes: 70,
+            value_bytes: 80,
+            min_seq: 5,
+            max_seq: 20,
+            smallest: b"a".to_vec(),
+            largest: b"k".to_vec(),
+        }
+    }
+
+    #[test]
+    fn properties_that_differ_in_anything_are_not_those_of_the_manifest() {
+        let (meta, of) = (sample_meta(), sample_properties);
+        assert!(matches_meta(&of(), &meta));
+        for other in [
+            Properties { entries: 10, ..of() },
+            Properties { tombstones: 2, ..of() },
+            Properties { keys: 7, ..of() },
+            Properties { min_seq: 6, ..of() },
+            Properties { max_seq: 19, ..of() },
+            Properties { smallest: b"b".to_vec(), ..of() },
+            Properties { largest: b"j".to_vec(), ..of() },
+        ] {
+            assert!(!matches_meta(&other, &meta), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_footer_that_differs_in_anything_is_not_the_one_of_the_manifest() {
+        const STORE: u64 = 77;
+        // Filter, index, properties and footer, one after the other.
+        let sound = Footer {
+            filter: Handle { offset: 395, length: 100 },
+            index: Handle { offset: 500, length: 195 },
+            properties: Handle { offset: 700, length: 167 },
+            range_tombstones: Handle::default(),
+            table: 7,
+            store: STORE,
+        };
+        let at = 872;
+        let check = |footer: &Footer, generation, footer_checksum: Option<u32>| {
+            let bytes = footer.encode(at);
+            let mut meta = sample_meta();
+            meta.filter.generation = generation;
+            meta.footer_checksum = footer_checksum.unwrap_or(Footer::checksum(&bytes));
+            check_footer(Path::new("table"), footer, &bytes, at, STORE, &meta)
+        };
+        check(&sound, 0, None).expect("sound");
+        check(&sound, 0, Some(1)).expect_err("another checksum");
+
+        let without_filter = Footer { filter: Handle::default(), ..sound };
+        let shorter_filter = Footer { filter: Handle { offset: 400, length: 95 }, ..sound };
+        for footer in [without_filter, shorter_filter] {
+            check(&footer, 0, None).expect_err("the manifest names a filter of another length");
+            check(&footer, 1, None).expect("its filter lies beside it");
+        }
+        let moved = |handle: Handle| Handle { offset: handle.offset + 1, ..handle };
+        let longer = |handle: Handle| Handle { length: handle.length + 1, ..handle };
+        for other in [
+            Footer { store: STORE + 1, ..sound },
+            Footer { table: 8, ..sound },
+            Footer { range_tombstones: sound.index, ..sound },
+            Footer { filter: moved(sound.filter), ..sound },
+            Footer { index: moved(sound.index), ..sound },
+            Footer { index: longer(sound.index), ..sound },
+            Footer { properties: moved(sound.properties), ..sound },
+            Footer { properties: longer(sound.properties), ..sound },
+            // In a row, but not where the manifest has them.
+            Footer {
+                filter: Handle { offset: 396, length: 100 },
+                index: Handle { offset: 501, length: 194 },
+                ..sound
+            },
+        ] {
+            for generation in [0, 1] {
+                check(&other, generation, None).expect_err("another footer");
+            }
+        }
+    }
+
+    fn env(dir: &Path) -> Arc<TableEnv> {
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
+        TableEnv::alone(&vfs, dir, 77, HashKey::new([5; 16]))
+    }
+
+    #[test]
+    fn a_table_that_lies_alone_tells_its_own_record() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let env = env(dir.path());
+        let recipe = FilterPolicy::default().recipe().expect("filters are wanted");
+        for (id, recipe) in [(1, None), (2, Some(recipe))] {
+            let filter_hash = recipe.map(|recipe| recipe.hash);
+            let settings = TableSettings { block_bytes: 100, filter_hash, prefix: None };
+            let mut writer = TableWriter::create(&env, id, &settings).expect("a new file");
+            for i in 0..50_u64 {
+                let (key, kind) = (i.to_be_bytes(), EntryKind::Put);
+                writer.add(EntryRef { key: &key, seq: i + 9, kind, value: b"v" }).expect("written");
+            }
+            let meta = writer.finish(recipe).expect("finished").meta;
+            let told = Table::meta_of_file(&env, id).expect("sound");
+            assert_eq!(told, (meta, 77));
+        }
+    }
+
+    #[test]
+    fn damage_within_a_block_is_told_by_its_place_in_the_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let env = env(dir.path());
+        let settings = TableSettings { block_bytes: 100, filter_hash: None, prefix: None };
+        let mut writer = TableWriter::create(&env, 1, &settings).expect("a new file");
+        let entry = EntryRef { key: b"key", seq: 1, kind: EntryKind::Put, value: b"value" };
+        writer.add(entry).expect("written");
+        let meta = writer.finish(None).expect("finished").meta;
+        let table = Table::open(&env, meta).expect("sound").table;
+        let handle = Handle { offset: 100, length: 50 };
+        match table.damaged(handle, BlockDamage { offset: 7, expected: "an entry" }) {
+            Error::Corrupt { path, offset, .. } => {
+                assert_eq!((path, offset), (table.path(), 107));
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn only_a_table_that_is_not_there_is_missing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let env = env(dir.path());
+        let open = || Table::open(&env, sample_meta()).map(|_| ()).expect_err("no table");
+        assert!(matches!(open(), Error::Missing { .. }), "{}", open());
+        let path = FileName::Table(sample_meta().id).path(dir.path());
+        std::os::unix::fs::symlink(&path, &path).expect("a link to itself, which none can open");
+        assert!(matches!(open(), Error::Io { .. }), "{}", open());
     }
 }

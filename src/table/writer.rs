@@ -218,3 +218,78 @@ impl TableWriter {
         Ok(FinishedTable { meta, hashes: self.hashes, io: self.io })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::format::TRAILER_BYTES;
+    use super::super::reader::Table;
+    use super::*;
+    use crate::vfs::{RealVfs, Vfs};
+
+    const BLOCK_BYTES: usize = 500;
+
+    fn writer(dir: &Path) -> (Arc<TableEnv>, TableWriter) {
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
+        let env = TableEnv::alone(&vfs, dir, 1, HashKey::new([5; 16]));
+        let settings = TableSettings { block_bytes: BLOCK_BYTES, filter_hash: None, prefix: None };
+        let writer = TableWriter::create(&env, 1, &settings).expect("a new file");
+        (env, writer)
+    }
+
+    fn put<'a>(key: &'a [u8], value: &'a [u8]) -> EntryRef<'a> {
+        EntryRef { key, seq: 1, kind: EntryKind::Put, value }
+    }
+
+    /// Each block is as full as the limit lets it be, and a table of them is written at once.
+    #[test]
+    fn a_block_ends_where_the_next_entry_might_not_fit() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (env, mut writer) = writer(dir.path());
+        let entry = |i: usize| {
+            let bytes = if i == 50 { 2 * BLOCK_BYTES } else { 7 * i % 60 };
+            (format!("key {i:03}"), vec![b'v'; bytes])
+        };
+        let mut before = writer.data_bytes();
+        for (key, value) in (0..200).map(entry) {
+            writer.add(put(key.as_bytes(), &value)).expect("written");
+            let more = writer.data_bytes() - before;
+            assert!(more as usize >= value.len() + 5, "{key}: {more} bytes more");
+            before += more;
+        }
+        let finished = writer.finish(None).expect("finished");
+        assert_eq!((finished.io.calls, finished.io.bytes), (1, finished.meta.size));
+        let table = Table::open(&env, finished.meta).expect("sound").table;
+        assert!(before >= table.index().data_end() - TRAILER_BYTES as u64);
+
+        let mut next = 0;
+        for number in 0..table.index().len() {
+            let handle = table.handle(number).expect("a block");
+            let block = table
+                .read_block(handle)
+                .and_then(|block| block.decode().map_err(|damage| table.damaged(handle, damage)));
+            let entries = block.expect("sound").len();
+            let alone = entries == 1 && entry(next).1.len() > BLOCK_BYTES;
+            assert!(handle.length as usize <= BLOCK_BYTES || alone, "{handle:?}");
+            next += entries;
+            let (key, value) = entry(next);
+            let with_next = handle.length as usize + key.len() + value.len() + 16;
+            assert!(with_next > BLOCK_BYTES || next == 200, "{handle:?} has room for {key}");
+        }
+        assert_eq!(next, 200);
+    }
+
+    #[test]
+    fn a_long_table_is_written_piece_by_piece() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (_, mut writer) = writer(dir.path());
+        for i in 0..300_u32 {
+            writer.add(put(&i.to_be_bytes(), &[b'v'; 4096])).expect("written");
+            assert!(writer.buffer.len() < WRITE_BUFFER_BYTES);
+        }
+        let finished = writer.finish(None).expect("finished");
+        let pieces = finished.meta.size.div_ceil(WRITE_BUFFER_BYTES as u64);
+        assert_eq!((finished.io.calls, finished.io.bytes), (pieces, finished.meta.size));
+    }
+}
