@@ -2,9 +2,9 @@
 //! and tables, theirs beside ours, with figures.
 //!
 //! An experiment is a file in [`experiments`]; it is given a [`Setting`](experiment::Setting) and
-//! fills [`Notes`](experiment::Notes) with [checks](check::Check), [figures](figure::Figure), and
+//! fills [`Notes`](experiment::Notes) with [checks](check::Check), [figures](crate::page::figure::Figure), and
 //! lines of theirs beside ours. [`run`] makes them and settles the bounds, `report` and `print` show
-//! what came of it, and [`output`] writes it down.
+//! what came of it, and [`output`](crate::page::output) writes it down.
 
 pub mod check;
 pub mod comparison;
