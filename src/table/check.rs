@@ -205,35 +205,14 @@ impl Table {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use std::path::Path;
+mod tests {
     use std::sync::Arc;
 
     use super::super::block::{Block, BlockBuilder};
-    use super::super::reader::TableEnv;
-    use super::super::writer::{TableSettings, TableWriter};
+    use super::super::samples::{open_table, put, recipe};
     use super::*;
-    use crate::filter::{FilterPolicy, HashKey};
-    use crate::key::{EntryRef, Seq};
-    use crate::vfs::{RealVfs, Vfs};
-
-    /// A table of the keys k00 to k39 with sequence numbers from 100 on, four keys a block.
-    pub(in super::super) fn sample(dir: &Path) -> (Arc<TableEnv>, OpenTable) {
-        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
-        let env = TableEnv::alone(&vfs, dir, 1, HashKey::new([5; 16]));
-        let recipe = FilterPolicy::default().recipe().expect("filters are wanted");
-        let settings =
-            TableSettings { block_bytes: 150, filter_hash: Some(recipe.hash), prefix: None };
-        let mut writer = TableWriter::create(&env, 1, &settings).expect("a new file");
-        for i in 0..40 {
-            let (key, kind) = (format!("k{i:02}"), EntryKind::Put);
-            let entry = EntryRef { key: key.as_bytes(), seq: 100 + i, kind, value: &[b'v'; 24] };
-            writer.add(entry).expect("written");
-        }
-        let finished = writer.finish(Some(recipe)).expect("finished");
-        let open = Table::open(&env, finished.meta).expect("sound");
-        (env, open)
-    }
+    use crate::filter::FilterPolicy;
+    use crate::key::Seq;
 
     fn flip(table: &Table, offset: u64) {
         let mut bytes = std::fs::read(table.path()).expect("readable");
@@ -256,7 +235,7 @@ pub(super) mod tests {
     #[test]
     fn bytes_between_data_and_filter_are_zeros() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (_env, open) = sample(dir.path());
+        let (_env, open) = open_table(dir.path());
         let (start, end) = (open.table.index().data_end(), open.table.filter_block().offset);
         assert!(end - start > 2, "the sample has padding");
         assert_eq!(findings(&open), []);
@@ -271,8 +250,8 @@ pub(super) mod tests {
     #[test]
     fn a_damaged_filter_block_is_found_once_whether_it_is_in_use_or_not() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (env, open) = sample(dir.path());
-        let recipe = FilterPolicy::default().recipe().expect("filters are wanted");
+        let (env, open) = open_table(dir.path());
+        let recipe = recipe(&FilterPolicy::default());
         let hashes = open.table.key_hashes(&recipe, None, &|| false).expect("sound");
         let newer = open.table.write_filter(&recipe, &hashes, 0).expect("written");
         let block = open.table.filter_block();
@@ -294,13 +273,13 @@ pub(super) mod tests {
     #[test]
     fn a_block_keeps_to_its_place_and_to_its_tables_sequence_numbers() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (_env, open) = sample(dir.path());
+        let (_env, open) = open_table(dir.path());
         let table = &open.table;
         assert!(table.index().len() > 3);
         let is_in_place = |entries: &[(&[u8], Seq)], number| {
             let mut builder = BlockBuilder::default();
             for &(key, seq) in entries {
-                builder.add(EntryRef { key, seq, kind: EntryKind::Put, value: b"" });
+                builder.add(put(key, seq, b""));
             }
             let block = Block::new(builder.finish().into()).and_then(Block::decode);
             table.check_place(&block.expect("sound"), number).is_ok()

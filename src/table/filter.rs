@@ -321,15 +321,15 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::tests::sample;
+    use super::super::samples::{open_table, recipe};
     use super::*;
     use crate::filter::FilterPolicy;
 
     #[test]
     fn a_new_filter_is_never_written_over_what_a_failure_left() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (env, open) = sample(dir.path());
-        let recipe = FilterPolicy::default().recipe().expect("filters are wanted");
+        let (env, open) = open_table(dir.path());
+        let recipe = recipe(&FilterPolicy::default());
         let hashes = open.table.key_hashes(&recipe, None, &|| false).expect("sound");
         let path = |generation| FileName::Filter { table: 1, generation }.path(dir.path());
         for generation in [4, 5] {

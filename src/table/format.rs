@@ -303,6 +303,7 @@ impl TableMeta {
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::properties;
     use super::*;
 
     #[test]
@@ -368,18 +369,7 @@ mod tests {
 
     #[test]
     fn properties_that_contradict_themselves_are_none() {
-        let sound = Properties {
-            entries: 9,
-            tombstones: 3,
-            keys: 8,
-            data_blocks: 2,
-            key_bytes: 70,
-            value_bytes: 80,
-            min_seq: 5,
-            max_seq: 20,
-            smallest: b"a".to_vec(),
-            largest: b"k".to_vec(),
-        };
+        let sound = properties();
         let longest = vec![b'k'; MAX_KEY_BYTES];
         let too_long = vec![b'k'; MAX_KEY_BYTES + 1];
         let of = || sound.clone();

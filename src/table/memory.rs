@@ -236,12 +236,10 @@ impl FilterBlock<'_> {
 mod tests {
     use std::path::Path;
 
-    use super::super::writer::{TableSettings, TableWriter};
+    use super::super::samples::{env, put, recipe, writer};
     use super::*;
     use crate::filter::{self, FilterKind, FilterPlace, FilterPolicy, HashKey, KeyHashes};
-    use crate::key::{EntryKind, EntryRef};
     use crate::sealed::SealedBytes;
-    use crate::vfs::{RealVfs, Vfs};
 
     fn take(memory: &FilterMemory, bytes: usize) -> SealedBytes {
         SealedBytes::metered(bytes, memory.meter(), |_| Ok(())).expect("anonymous memory")
@@ -270,7 +268,7 @@ mod tests {
     fn a_filter_takes_what_is_reckoned_for_it() {
         let secret = HashKey::new([5; 16]);
         let policy = FilterPolicy::bits_per_key(10.0).with_kind(FilterKind::Blocked);
-        let recipe = policy.recipe().expect("filters are wanted");
+        let recipe = recipe(&policy);
         let keys = 3174; // come to 62 blocks of 64 bytes
         let mut hashes = KeyHashes::new(recipe.hash, &secret, None);
         (0..keys).for_each(|i: u64| hashes.add(&i.to_be_bytes()));
@@ -286,16 +284,12 @@ mod tests {
 
     /// A table whose filter has as many columns as there can be.
     fn sample(dir: &Path, keys: u32) -> (Arc<TableEnv>, OpenTable, KeyHashes) {
-        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
-        let env = TableEnv::alone(&vfs, dir, 1, HashKey::new([5; 16]));
+        let env = env(dir);
         let policy = FilterPolicy::bits_per_key(60.0).with_kind(FilterKind::Ribbon);
-        let recipe = policy.recipe().expect("filters are wanted");
-        let settings =
-            TableSettings { block_bytes: 4096, filter_hash: Some(recipe.hash), prefix: None };
-        let mut writer = TableWriter::create(&env, 1, &settings).expect("a new file");
+        let recipe = recipe(&policy);
+        let mut writer = writer(&env, 1, 4096, Some(&recipe));
         for i in 0..keys {
-            let (key, kind) = (i.to_be_bytes(), EntryKind::Put);
-            writer.add(EntryRef { key: &key, seq: 1, kind, value: b"" }).expect("written");
+            writer.add(put(&i.to_be_bytes(), 1, b"")).expect("written");
         }
         let finished = writer.finish(Some(recipe)).expect("finished");
         let open = Table::open(&env, finished.meta).expect("sound");

@@ -21,6 +21,8 @@ mod index;
 mod memory;
 mod pool;
 mod reader;
+#[cfg(test)]
+mod samples;
 mod writer;
 
 pub(crate) use check::Checked;

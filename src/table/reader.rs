@@ -411,18 +411,16 @@ fn matches_meta(properties: &Properties, meta: &TableMeta) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::block::BlockBuilder;
-    use super::super::writer::{TableSettings, TableWriter};
+    use super::super::samples::{STORE, env, properties, put, recipe, writer};
     use super::*;
     use crate::filter::FilterPolicy;
-    use crate::key::{EntryKind, EntryRef};
-    use crate::vfs::RealVfs;
 
     #[test]
     fn a_cached_block_weighs_its_bytes_and_a_little_more() {
         for bytes in [1, 1000, 100_000] {
             let mut builder = BlockBuilder::default();
             let value = vec![b'v'; bytes];
-            builder.add(EntryRef { key: b"key", seq: 1, kind: EntryKind::Put, value: &value });
+            builder.add(put(b"key", 1, &value));
             let block = Block::new(builder.finish().into()).expect("sound");
             let more = block.bytes_held() - bytes as u64;
             let least = 2 * size_of::<Block>() as u64;
@@ -447,24 +445,9 @@ mod tests {
         }
     }
 
-    fn sample_properties() -> Properties {
-        Properties {
-            entries: 9,
-            tombstones: 3,
-            keys: 8,
-            data_blocks: 2,
-            key_bytes: 70,
-            value_bytes: 80,
-            min_seq: 5,
-            max_seq: 20,
-            smallest: b"a".to_vec(),
-            largest: b"k".to_vec(),
-        }
-    }
-
     #[test]
     fn properties_that_differ_in_anything_are_not_those_of_the_manifest() {
-        let (meta, of) = (sample_meta(), sample_properties);
+        let (meta, of) = (sample_meta(), properties);
         assert!(matches_meta(&of(), &meta));
         for other in [
             Properties { entries: 10, ..of() },
@@ -481,7 +464,6 @@ mod tests {
 
     #[test]
     fn a_footer_that_differs_in_anything_is_not_the_one_of_the_manifest() {
-        const STORE: u64 = 77;
         // Filter, index, properties and footer, one after the other.
         let sound = Footer {
             filter: Handle { offset: 395, length: 100 },
@@ -532,27 +514,19 @@ mod tests {
         }
     }
 
-    fn env(dir: &Path) -> Arc<TableEnv> {
-        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
-        TableEnv::alone(&vfs, dir, 77, HashKey::new([5; 16]))
-    }
-
     #[test]
     fn a_table_that_lies_alone_tells_its_own_record() {
         let dir = tempfile::tempdir().expect("a directory");
         let env = env(dir.path());
-        let recipe = FilterPolicy::default().recipe().expect("filters are wanted");
+        let recipe = recipe(&FilterPolicy::default());
         for (id, recipe) in [(1, None), (2, Some(recipe))] {
-            let filter_hash = recipe.map(|recipe| recipe.hash);
-            let settings = TableSettings { block_bytes: 100, filter_hash, prefix: None };
-            let mut writer = TableWriter::create(&env, id, &settings).expect("a new file");
+            let mut writer = writer(&env, id, 100, recipe.as_ref());
             for i in 0..50_u64 {
-                let (key, kind) = (i.to_be_bytes(), EntryKind::Put);
-                writer.add(EntryRef { key: &key, seq: i + 9, kind, value: b"v" }).expect("written");
+                writer.add(put(&i.to_be_bytes(), i + 9, b"v")).expect("written");
             }
             let meta = writer.finish(recipe).expect("finished").meta;
             let told = Table::meta_of_file(&env, id).expect("sound");
-            assert_eq!(told, (meta, 77));
+            assert_eq!(told, (meta, STORE));
         }
     }
 
@@ -560,10 +534,8 @@ mod tests {
     fn damage_within_a_block_is_told_by_its_place_in_the_file() {
         let dir = tempfile::tempdir().expect("a directory");
         let env = env(dir.path());
-        let settings = TableSettings { block_bytes: 100, filter_hash: None, prefix: None };
-        let mut writer = TableWriter::create(&env, 1, &settings).expect("a new file");
-        let entry = EntryRef { key: b"key", seq: 1, kind: EntryKind::Put, value: b"value" };
-        writer.add(entry).expect("written");
+        let mut writer = writer(&env, 1, 100, None);
+        writer.add(put(b"key", 1, b"value")).expect("written");
         let meta = writer.finish(None).expect("finished").meta;
         let table = Table::open(&env, meta).expect("sound").table;
         let handle = Handle { offset: 100, length: 50 };

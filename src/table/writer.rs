@@ -221,39 +221,26 @@ impl TableWriter {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::super::format::TRAILER_BYTES;
     use super::super::reader::Table;
+    use super::super::samples::{env, put, writer};
     use super::*;
-    use crate::vfs::{RealVfs, Vfs};
 
     const BLOCK_BYTES: usize = 500;
-
-    fn writer(dir: &Path) -> (Arc<TableEnv>, TableWriter) {
-        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
-        let env = TableEnv::alone(&vfs, dir, 1, HashKey::new([5; 16]));
-        let settings = TableSettings { block_bytes: BLOCK_BYTES, filter_hash: None, prefix: None };
-        let writer = TableWriter::create(&env, 1, &settings).expect("a new file");
-        (env, writer)
-    }
-
-    fn put<'a>(key: &'a [u8], value: &'a [u8]) -> EntryRef<'a> {
-        EntryRef { key, seq: 1, kind: EntryKind::Put, value }
-    }
 
     /// Each block is as full as the limit lets it be, and a table of them is written at once.
     #[test]
     fn a_block_ends_where_the_next_entry_might_not_fit() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (env, mut writer) = writer(dir.path());
+        let env = env(dir.path());
+        let mut writer = writer(&env, 1, BLOCK_BYTES, None);
         let entry = |i: usize| {
             let bytes = if i == 50 { 2 * BLOCK_BYTES } else { 7 * i % 60 };
             (format!("key {i:03}"), vec![b'v'; bytes])
         };
         let mut before = writer.data_bytes();
         for (key, value) in (0..200).map(entry) {
-            writer.add(put(key.as_bytes(), &value)).expect("written");
+            writer.add(put(key.as_bytes(), 1, &value)).expect("written");
             let more = writer.data_bytes() - before;
             assert!(more as usize >= value.len() + 5, "{key}: {more} bytes more");
             before += more;
@@ -283,9 +270,9 @@ mod tests {
     #[test]
     fn a_long_table_is_written_piece_by_piece() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (_, mut writer) = writer(dir.path());
+        let mut writer = writer(&env(dir.path()), 1, BLOCK_BYTES, None);
         for i in 0..300_u32 {
-            writer.add(put(&i.to_be_bytes(), &[b'v'; 4096])).expect("written");
+            writer.add(put(&i.to_be_bytes(), 1, &[b'v'; 4096])).expect("written");
             assert!(writer.buffer.len() < WRITE_BUFFER_BYTES);
         }
         let finished = writer.finish(None).expect("finished");

@@ -1,11 +1,11 @@
 //! What must hold of a disk after a power failure, whatever is on it.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use criba::vfs::{Keep, Moment, SimDisk, SimVfs, Unit};
 use criba::{Batch, Db, Durability, FilterInfo, Options, RecoveryReport};
-use murmurhash2::murmur64a;
 
 use crate::history::{Contents, DIR, History, options};
 
@@ -23,9 +23,11 @@ pub(crate) struct Case<'a> {
 
 /// A hash of the files' names and bytes.
 pub(crate) fn fingerprint(disk: &SimDisk) -> u64 {
-    disk.files().fold(0, |hash, (path, bytes)| {
-        murmur64a(bytes, murmur64a(path.as_os_str().as_encoded_bytes(), hash))
-    })
+    let mut hasher = DefaultHasher::new();
+    for (path, bytes) in disk.files() {
+        (path, bytes).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 fn open(vfs: &SimVfs, options: Options, at: &str) -> Db {

@@ -187,7 +187,7 @@ fn no_key_is_lost_between_threads() {
 /// Of two threads that meet at a key, one is told that it is new, not both and not none.
 #[test]
 fn a_key_is_new_to_one_thread_only() {
-    const KEYS: u64 = 20_000;
+    const KEYS: u64 = 50_000;
     let filter = ShardedBloom::with_rate(4, KEYS, 0.0001).unwrap().hashed_by(hashing()).unwrap();
     let (new, arrived) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {

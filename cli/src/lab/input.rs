@@ -9,7 +9,6 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 use crate::failure::{Failure, Result};
-
 use crate::lines::split_at_tab;
 use crate::readamp::input::Input;
 
@@ -102,5 +101,16 @@ mod tests {
             let distinct: HashSet<_> = keys.present.iter().chain(&keys.absent).collect();
             assert_eq!(distinct.len(), 2000);
         }
+    }
+
+    #[test]
+    fn keys_of_the_samples_files_are_the_samples() {
+        let file = |name| Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data").join(name);
+        let read = Keys::read(&file("paths-present.tsv.gz"), &file("paths-absent.txt.gz"));
+        let (mut read, mut sample) = (read.expect("sound files"), real_paths());
+        for keys in [&mut read.present, &mut read.absent, &mut sample.present, &mut sample.absent] {
+            keys.sort();
+        }
+        assert_eq!((read.present, read.absent), (sample.present, sample.absent));
     }
 }

@@ -2,8 +2,8 @@
 //! and tables, theirs beside ours, with figures.
 //!
 //! An experiment is a file in [`experiments`]; it is given a [`Setting`](experiment::Setting) and
-//! fills [`Notes`](experiment::Notes) with [checks](check::Check), [figures](crate::page::figure::Figure), and
-//! lines of theirs beside ours. [`run`] makes them and settles the bounds, `report` and `print` show
+//! fills [`Notes`](experiment::Notes) with [checks](check::Check),
+//! [figures](crate::page::figure::Figure), and lines of theirs beside ours. [`run`] makes them and settles the bounds, `report` and `print` show
 //! what came of it, and [`output`](crate::page::output) writes it down.
 
 pub mod check;
@@ -81,8 +81,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         list(&chosen, out)?;
         return Ok(Answer::Yes);
     }
+    let real_keys = args.real_keys()?;
     let output = Output::in_directory(&args.out, "criba lab")?;
-    let run = Run::new(&chosen, args.size(), args.seed, args.real_keys()?)?;
+    let run = Run::new(&chosen, args.size(), args.seed, real_keys)?;
     print::print(&run, out)?;
     out.flush()?;
     output.replace(&files(&run))?;

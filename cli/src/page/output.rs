@@ -21,8 +21,8 @@ pub struct Output {
 }
 
 impl Output {
-    /// Takes a directory that is new, empty, or an earlier run's of the same command. Nothing is changed
-    /// yet.
+    /// Takes a directory that is new, empty, or an earlier run's of the same command, and sees that it
+    /// can be written to. A new one is made; no file is changed yet.
     ///
     /// # Errors
     /// [`Failure::Unfit`] for a directory with other files, [`Failure::File`] for one that cannot be

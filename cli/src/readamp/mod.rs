@@ -165,14 +165,15 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
         }
         None => run_in_temporary(input, &settings)?,
     };
-    if let Some(output) = &output {
-        output.replace(&page::files(&report))?;
-    }
     if args.json {
         print_json(&report, out)?;
     } else {
         print::print(&report, out)?;
-        if let Some(dir) = &args.report {
+    }
+    if let (Some(output), Some(dir)) = (&output, &args.report) {
+        out.flush()?; // what was measured is told even if it cannot be written there
+        output.replace(&page::files(&report))?;
+        if !args.json {
             writeln!(out, "\nThe report: {}", dir.join("report.html").display())?;
         }
     }

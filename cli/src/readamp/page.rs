@@ -3,9 +3,10 @@
 use maud::{Markup, html};
 
 use super::report::{Level, Report};
+use super::told::NONE;
 use crate::page::figure::{Axis, Figure, Scale, Series};
 use crate::page::{self, output};
-use crate::text::{counted, percent, ratio, thousands};
+use crate::text::{counted, percent, ratio};
 
 /// What `readamp --report` writes, by name.
 pub(super) fn files(report: &Report) -> Vec<(String, Vec<u8>)> {
@@ -157,8 +158,8 @@ fn plotted<const N: usize>(series: [Series; N]) -> Vec<Series> {
     series.into_iter().filter(|series| !series.points.is_empty()).collect()
 }
 
-fn cells<const N: usize>(texts: [String; N]) -> Vec<Markup> {
-    texts.into_iter().map(|text| html! { (text) }).collect()
+fn cells<const N: usize>(head: String, texts: [String; N]) -> Vec<Markup> {
+    [head].into_iter().chain(texts).map(|text| html! { (text) }).collect()
 }
 
 fn levels(report: &Report) -> Markup {
@@ -174,37 +175,15 @@ fn levels(report: &Report) -> Markup {
         "FPR measured",
         "FPR predicted",
     ];
-    let rows = named_levels(report).map(|(name, level)| {
-        cells([
-            name,
-            thousands(level.tables),
-            thousands(level.keys),
-            level.bits_per_key.map_or("–".to_owned(), |bits| format!("{bits:.2}")),
-            thousands(level.probes),
-            thousands(level.range_pruned),
-            thousands(level.true_negatives),
-            thousands(level.false_positives),
-            percent(level.fpr_measured),
-            percent(level.fpr_predicted),
-        ])
-    });
+    let rows = report.named_levels().map(|(name, level)| cells(name, level.told()));
     page::table("Tables, filters and probes", &head, &head[1..], rows)
 }
 
 fn reads(report: &Report) -> Markup {
     let head = ["level", "absent, without", "absent, with", "present, without", "present, with"];
-    let rows = named_levels(report).map(|(name, level)| {
-        let [absent, present, absent_unfiltered, present_unfiltered] = report
-            .per_lookup(&level)
-            .map(|reads| reads.map_or("–".to_owned(), |reads| format!("{reads:.4}")));
-        cells([name, absent_unfiltered, absent, present_unfiltered, present])
-    });
+    let rows = report.named_levels();
+    let rows = rows.map(|(name, level)| cells(name, report.told_reads(&level)));
     page::table("Disk reads a lookup, without filters and with them", &head, &head[1..], rows)
-}
-
-fn named_levels(report: &Report) -> impl Iterator<Item = (String, Level)> {
-    let levels = report.levels.iter().map(|level| (format!("L{}", level.level), level.clone()));
-    levels.chain([("total".to_owned(), report.total())])
 }
 
 fn checks(report: &Report) -> Markup {
@@ -225,16 +204,7 @@ fn checks(report: &Report) -> Markup {
 
 fn passes(report: &Report) -> Markup {
     let head = ["pass", "lookups", "cache hits", "by engine", "by files", "by kernel"];
-    let rows = report.passes.iter().map(|pass| {
-        cells([
-            pass.title(),
-            thousands(pass.lookups),
-            thousands(pass.cache_hits),
-            thousands(pass.disk_reads),
-            thousands(pass.file_reads),
-            pass.kernel_reads.map_or("–".to_owned(), thousands),
-        ])
-    });
+    let rows = report.passes.iter().map(|pass| cells(pass.title(), pass.told()));
     page::table("Disk reads, counted three times", &head, &head[1..], rows)
 }
 
@@ -242,11 +212,8 @@ fn times(report: &Report) -> Markup {
     let rows = report.passes.iter().map(|pass| {
         let ns = (pass.end_ns - pass.start_ns) as f64;
         let each = ratio(ns / 1e3, pass.lookups);
-        cells([
-            pass.title(),
-            format!("{:.2}", ns / 1e9),
-            each.map_or("–".to_owned(), |each| format!("{each:.2}")),
-        ])
+        let each = each.map_or(NONE.to_owned(), |each| format!("{each:.2}"));
+        cells(pass.title(), [format!("{:.2}", ns / 1e9), each])
     });
     html! {
         p.quiet {

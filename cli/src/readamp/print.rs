@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::report::{Level, Report};
+use super::report::Report;
 use crate::failure::Result;
 use crate::text::{counted, percent, ratio, thousands};
 
@@ -48,10 +48,15 @@ fn print_levels(report: &Report, out: &mut dyn Write) -> Result<()> {
         "measured",
         "predicted"
     )?;
-    for level in &report.levels {
-        print_level(&format!("L{}", level.level), level, out)?;
+    for (name, level) in report.named_levels() {
+        let [tables, keys, bits, probes, pruned, negatives, positives, measured, predicted] =
+            level.told();
+        writeln!(
+            out,
+            "{name:<5}  {tables:>6}  {keys:>9}  {bits:>8}  {probes:>10}  {pruned:>8}  \
+             {negatives:>10}  {positives:>9}  {measured:>8}  {predicted:>9}",
+        )?;
     }
-    print_level("total", &report.total(), out)?;
     writeln!(
         out,
         "Bits per key include the filters' headers. A probe is one lookup asking one table."
@@ -67,23 +72,6 @@ fn print_levels(report: &Report, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-fn print_level(name: &str, level: &Level, out: &mut dyn Write) -> Result<()> {
-    let bits = level.bits_per_key.map_or("–".into(), |bits| format!("{bits:.2}"));
-    writeln!(
-        out,
-        "{name:<5}  {:>6}  {:>9}  {bits:>8}  {:>10}  {:>8}  {:>10}  {:>9}  {:>8}  {:>9}",
-        thousands(level.tables),
-        thousands(level.keys),
-        thousands(level.probes),
-        thousands(level.range_pruned),
-        thousands(level.true_negatives),
-        thousands(level.false_positives),
-        percent(level.fpr_measured),
-        percent(level.fpr_predicted),
-    )?;
-    Ok(())
-}
-
 fn print_reads(report: &Report, out: &mut dyn Write) -> Result<()> {
     writeln!(
         out,
@@ -93,33 +81,16 @@ fn print_reads(report: &Report, out: &mut dyn Write) -> Result<()> {
     let heads = ["without", "with filters", "without", "with filters", "count", "share"];
     let [a, b, c, d, e, f] = heads;
     writeln!(out, "{:<5}  {a:>12}  {b:>12}  {c:>12}  {d:>12}  {e:>21}  {f:>9}", "level")?;
-    for level in &report.levels {
-        print_level_reads(&format!("L{}", level.level), report, level, out)?;
+    for (name, level) in report.named_levels() {
+        let [a, b, c, d] = report.told_reads(&level);
+        let [absent_reads, present_reads, rest @ ..] = level.pass_reads;
+        let without: u64 = rest.iter().sum();
+        let avoided = without as i64 - (absent_reads + present_reads) as i64;
+        let sign = if avoided < 0 { "-" } else { "" }; // with a cache, at one level
+        let count = format!("{sign}{}", thousands(avoided.unsigned_abs()));
+        let share = percent(ratio(avoided as f64, without));
+        writeln!(out, "{name:<5}  {a:>12}  {b:>12}  {c:>12}  {d:>12}  {count:>21}  {share:>9}")?;
     }
-    print_level_reads("total", report, &report.total(), out)
-}
-
-fn print_level_reads(
-    name: &str,
-    report: &Report,
-    level: &Level,
-    out: &mut dyn Write,
-) -> Result<()> {
-    let each = report
-        .per_lookup(level)
-        .map(|reads| reads.map_or("–".to_owned(), |reads| format!("{reads:.4}")));
-    let [absent, present, absent_unfiltered, present_unfiltered] = each;
-    let [absent_reads, present_reads, rest @ ..] = level.pass_reads;
-    let without: u64 = rest.iter().sum();
-    let avoided = without as i64 - (absent_reads + present_reads) as i64;
-    let sign = if avoided < 0 { "-" } else { "" }; // with a cache, at one level
-    writeln!(
-        out,
-        "{name:<5}  {absent_unfiltered:>12}  {absent:>12}  {present_unfiltered:>12}  \
-         {present:>12}  {:>21}  {:>9}",
-        format!("{sign}{}", thousands(avoided.unsigned_abs())),
-        percent(ratio(avoided as f64, without)),
-    )?;
     Ok(())
 }
 
@@ -131,15 +102,11 @@ fn print_passes(report: &Report, out: &mut dyn Write) -> Result<()> {
         "reads counted in each pass", "lookups", "cache hits", "by engine", "by files", "by kernel"
     )?;
     for pass in &report.passes {
+        let [lookups, hits, engine, files, kernel] = pass.told();
         writeln!(
             out,
-            "  {:<29}  {:>10}  {:>12}  {:>12}  {:>12}  {:>12}",
+            "  {:<29}  {lookups:>10}  {hits:>12}  {engine:>12}  {files:>12}  {kernel:>12}",
             pass.title(),
-            thousands(pass.lookups),
-            thousands(pass.cache_hits),
-            thousands(pass.disk_reads),
-            thousands(pass.file_reads),
-            pass.kernel_reads.map_or("–".into(), thousands),
         )?;
     }
     Ok(())

@@ -3,11 +3,33 @@
 use super::report::{Level, PassReport, Report};
 use crate::text::{counted, percent, ratio, thousands};
 
+/// In place of a number that there is none of.
+pub(super) const NONE: &str = "–";
+
+/// The passes in the order of the tables of reads: absent keys without filters and with them, then
+/// present ones.
+const READ_PASSES: [usize; 4] = [2, 0, 3, 1];
+
 impl Report {
     /// The disk reads per lookup of each pass, in their order.
     pub(super) fn per_lookup(&self, level: &Level) -> [Option<f64>; 4] {
         let lookups = [self.absent, self.present, self.absent, self.present];
         std::array::from_fn(|pass| ratio(level.pass_reads[pass] as f64, lookups[pass]))
+    }
+
+    /// The same in words, of [`READ_PASSES`].
+    pub(super) fn told_reads(&self, level: &Level) -> [String; 4] {
+        let per_lookup = self.per_lookup(level);
+        READ_PASSES.map(|pass| match per_lookup[pass] {
+            Some(reads) => format!("{reads:.4}"),
+            None => NONE.to_owned(),
+        })
+    }
+
+    /// The levels and their names, and the total.
+    pub(super) fn named_levels(&self) -> impl Iterator<Item = (String, Level)> {
+        let levels = self.levels.iter().map(|level| (format!("L{}", level.level), level.clone()));
+        levels.chain([("total".to_owned(), self.total())])
     }
 
     /// What it came to, in a sentence each.
@@ -99,7 +121,37 @@ impl Report {
     }
 }
 
+impl Level {
+    /// Its tables, their keys, bits a key; probes, range-pruned, true negatives, false positives;
+    /// false-positive rate measured, and predicted.
+    pub(super) fn told(&self) -> [String; 9] {
+        [
+            thousands(self.tables),
+            thousands(self.keys),
+            self.bits_per_key.map_or(NONE.to_owned(), |bits| format!("{bits:.2}")),
+            thousands(self.probes),
+            thousands(self.range_pruned),
+            thousands(self.true_negatives),
+            thousands(self.false_positives),
+            percent(self.fpr_measured),
+            percent(self.fpr_predicted),
+        ]
+    }
+}
+
 impl PassReport {
+    /// Its lookups, cache hits, and disk reads as the engine, the file layer and the kernel count
+    /// them.
+    pub(super) fn told(&self) -> [String; 5] {
+        [
+            thousands(self.lookups),
+            thousands(self.cache_hits),
+            thousands(self.disk_reads),
+            thousands(self.file_reads),
+            self.kernel_reads.map_or(NONE.to_owned(), thousands),
+        ]
+    }
+
     pub(super) fn title(&self) -> String {
         match self.name.strip_suffix("_unfiltered") {
             Some(keys) => format!("{keys} keys, without filters"),

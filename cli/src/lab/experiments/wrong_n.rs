@@ -171,7 +171,11 @@ fn fullness(notes: &mut Notes, plan: Plan, marks: Vec<(f64, f64)>) {
         series: vec![
             Series::line("theory", 0, (40..=100).map(|i| at(f64::from(i) / 100.0)).collect()),
             Series::marks("measured", 0, marks),
-            Series::stems("half full: a little beyond, criba says \"past its design\"", 2, vec![at(0.5)]),
+            Series::stems(
+                "half full: a little beyond, criba says \"past its design\"",
+                2,
+                vec![at(0.5)],
+            ),
             Series::stems("85 % full: the guide warns, criba says \"overfull\"", 4, vec![at(0.85)]),
         ],
     });

@@ -31,7 +31,7 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     levels::run(setting, notes)?;
     notes.remark(
         "Times are this machine's. In false positives a small filter before a large one gains nothing; \
-         in time it could gain where only the small one lies in a near cache, which is not tried here."
+         in time it could gain where only the small one lies in a near cache, which is not tried here.",
     );
     Ok(())
 }
