@@ -1,13 +1,13 @@
 //! The read path: memtables, then tables from the newest to the oldest, filters before disk.
 
-use super::core::Core;
+use super::core::{Core, View};
 use crate::error::Result;
 use crate::filter::LookupHash;
 use crate::key::{EntryKind, Seq};
 use crate::ledger::{Activity, Counts, LEVELS, Outcome, Step, TableStep, Verdict};
 use crate::sync::Ordering;
 use crate::value::Value;
-use crate::version::LiveTable;
+use crate::version::{LiveTable, Version};
 
 /// Follows a lookup, step by step.
 pub(crate) trait Trace {
@@ -31,6 +31,20 @@ impl Trace for Vec<Step> {
     }
 }
 
+/// So many lookups of a batch have the memory of their filters on the way at once. A processor waits for a
+/// dozen or two cache lines at a time, and a lookup asks several filters.
+const IN_FLIGHT: usize = 16;
+
+/// A table that a lookup considers, and its level.
+type Candidate<'a> = (usize, &'a LiveTable);
+
+/// The tables that a lookup considers, newest first: all on L0, and one a level below.
+fn candidates<'a>(version: &'a Version, key: &[u8]) -> impl Iterator<Item = Candidate<'a>> {
+    let l0 = version.level(0).iter().map(|live| (0, live));
+    let below = (1..LEVELS).filter_map(move |level| Some((level, version.candidate(level, key)?)));
+    l0.chain(below)
+}
+
 impl Core {
     /// Finds the newest value of `key` up to a snapshot's sequence number, or now. Reads at most one
     /// block for each table that holds the key or whose filter is mistaken.
@@ -40,59 +54,135 @@ impl Core {
         snapshot: Option<Seq>,
         trace: &mut impl Trace,
     ) -> Result<Option<Value>> {
+        self.at_one_moment(snapshot, |view, seq, done| {
+            let hash = LookupHash::new(key, &self.env.secret);
+            let tables = candidates(&view.version, key);
+            self.answer(view, seq, &hash, tables, trace, done)
+        })
+    }
+
+    /// The same for many keys, all at one moment: each value in the place of its key. What the filters
+    /// of some keys will read is asked for before the first of them is.
+    pub(crate) fn lookup_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        snapshot: Option<Seq>,
+    ) -> Result<Vec<Option<Value>>> {
+        self.at_one_moment(snapshot, |view, seq, done| {
+            let mut values = Vec::with_capacity(keys.len());
+            let mut lookups: Vec<(LookupHash<'_>, usize)> = Vec::new();
+            let mut tables: Vec<Candidate<'_>> = Vec::new();
+            for keys in keys.chunks(IN_FLIGHT) {
+                lookups.clear();
+                tables.clear();
+                for key in keys {
+                    let hash = LookupHash::new(key.as_ref(), &self.env.secret);
+                    let first = tables.len();
+                    tables.extend(candidates(&view.version, key.as_ref()));
+                    tables.iter().skip(first).for_each(|(_, live)| live.filter.prefetch(&hash));
+                    lookups.push((hash, tables.len() - first));
+                }
+                let mut tables = tables.iter().copied();
+                for (hash, count) in &lookups {
+                    let mut own = tables.by_ref().take(*count);
+                    let value = self.answer(view, seq, hash, own.by_ref(), &mut (), done)?;
+                    values.push(value);
+                    own.for_each(drop); // a newer one answered
+                }
+            }
+            Ok(values)
+        })
+    }
+
+    /// Fixes what a lookup sees, and counts what it did.
+    fn at_one_moment<T>(
+        &self,
+        snapshot: Option<Seq>,
+        read: impl FnOnce(&View, Seq, &mut Activity) -> Result<T>,
+    ) -> Result<T> {
         // The view first, then the sequence number: a compaction between the two may drop, from
         // newer views, what only an older sequence number could see.
         let view = self.view.load();
         let seq = snapshot.unwrap_or_else(|| self.visible.load(Ordering::Acquire));
+        let mut done = Activity::default();
+        let found = read(&view, seq, &mut done);
+        self.env.ledger.count(done);
+        found
+    }
 
-        let hash = LookupHash::new(key, &self.env.secret);
-        let mut done = Activity { lookups: 1, ..Activity::default() };
+    /// Finds the newest value in the memtables and in these tables, and adds to what was done.
+    fn answer<'a>(
+        &self,
+        view: &View,
+        seq: Seq,
+        hash: &LookupHash<'_>,
+        tables: impl Iterator<Item = Candidate<'a>>,
+        trace: &mut impl Trace,
+        done: &mut Activity,
+    ) -> Result<Option<Value>> {
+        done.lookups += 1;
+        let found = match self.search_memtables(view, seq, hash, trace, done) {
+            Some(found) => Ok(Some(found)),
+            None => self.search_tables(seq, hash, tables, trace),
+        };
+        let value = found
+            .map(|found| found.and_then(|(kind, value)| (kind == EntryKind::Put).then_some(value)));
+        match &value {
+            Ok(Some(_)) => done.hits += 1,
+            Ok(None) => done.misses += 1,
+            Err(_) => done.failed += 1,
+        }
+        value
+    }
+
+    fn search_memtables(
+        &self,
+        view: &View,
+        seq: Seq,
+        hash: &LookupHash<'_>,
+        trace: &mut impl Trace,
+        done: &mut Activity,
+    ) -> Option<(EntryKind, Value)> {
         for (age, memtable) in std::iter::once(&view.memtable).chain(&view.sealed).enumerate() {
             let filter = if self.options.ignore_filters {
                 Verdict::Unfiltered
-            } else if memtable.may_contain(&hash) {
+            } else if memtable.may_contain(hash) {
                 Verdict::Maybe
             } else {
                 Verdict::No
             };
             let found = match filter {
                 Verdict::No => None,
-                _ => memtable.get(key, seq),
+                _ => memtable.get(hash.key(), seq),
             };
             done.memtables_searched += u64::from(filter != Verdict::No);
             done.memtables_denied += u64::from(filter == Verdict::No);
             let kind = found.as_ref().map(|(kind, _)| *kind);
             trace.step(Step::Memtable { age, filter, found: kind });
-            if let Some(found) = found {
-                done.memtable_answers = 1;
-                return Ok(self.end_lookup(Some(found), done));
+            if found.is_some() {
+                done.memtable_answers += 1;
+                return found;
             }
         }
-
-        let l0 = view.version.level(0).iter().map(|live| (0, live));
-        let below = (1..LEVELS)
-            .filter_map(|level| view.version.candidate(level, key).map(|live| (level, live)));
-        for (level, live) in l0.chain(below) {
-            let (step, found) = self.probe(live, key, seq, &hash);
-            live.counters.count(step);
-            trace.step(Step::Table { id: live.table.id(), level, step });
-            match found {
-                Ok(None) => {}
-                Ok(found) => return Ok(self.end_lookup(found, done)),
-                Err(error) => {
-                    self.env.ledger.count(Activity { failed: 1, ..done });
-                    return Err(error);
-                }
-            }
-        }
-        Ok(self.end_lookup(None, done))
+        None
     }
 
-    fn end_lookup(&self, found: Option<(EntryKind, Value)>, done: Activity) -> Option<Value> {
-        let value = found.and_then(|(kind, value)| (kind == EntryKind::Put).then_some(value));
-        let hits = u64::from(value.is_some());
-        self.env.ledger.count(Activity { hits, misses: 1 - hits, ..done });
-        value
+    fn search_tables<'a>(
+        &self,
+        seq: Seq,
+        hash: &LookupHash<'_>,
+        tables: impl Iterator<Item = Candidate<'a>>,
+        trace: &mut impl Trace,
+    ) -> Result<Option<(EntryKind, Value)>> {
+        for (level, live) in tables {
+            let (step, found) = self.probe(live, seq, hash);
+            live.counters.count(step);
+            trace.step(Step::Table { id: live.table.id(), level, step });
+            if let Some(found) = found? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     /// Asks one table: range, filter, then its one block. Tells what it did also when that failed, so
@@ -100,11 +190,10 @@ impl Core {
     fn probe(
         &self,
         live: &LiveTable,
-        key: &[u8],
         seq: Seq,
         hash: &LookupHash<'_>,
     ) -> (TableStep, Result<Option<(EntryKind, Value)>>) {
-        let table = &live.table;
+        let (table, key) = (&live.table, hash.key());
         if !table.meta().covers(key) {
             return (TableStep::RangePruned, Ok(None));
         }

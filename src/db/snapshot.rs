@@ -44,6 +44,14 @@ impl Snapshot {
         self.core.lookup(key.as_ref(), Some(self.seq), &mut ())
     }
 
+    /// As [`Db::get_many`](crate::Db::get_many).
+    ///
+    /// # Errors
+    /// As [`Db::get_many`](crate::Db::get_many).
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        self.core.lookup_many(keys, Some(self.seq))
+    }
+
     /// As [`Db::contains`](crate::Db::contains).
     ///
     /// # Errors

@@ -5,6 +5,8 @@
 //! The high bits of the hash choose the block; its product with an odd constant gives six fresh bits
 //! for each word, from bit 16 up.
 
+use std::ops::Range;
+
 use super::hash::{GOLDEN, fast_range};
 use super::kind::{Built, Geometry, Kind, Probe, ProbeMany, below};
 #[cfg(target_arch = "x86_64")]
@@ -29,6 +31,7 @@ pub(super) static KIND: Kind = Kind {
     build,
     probe,
     probe_many,
+    touched,
 };
 
 fn with_blocks(blocks: u64) -> Geometry {
@@ -146,6 +149,11 @@ fn probe_many() -> ProbeMany {
         return probe;
     }
     may_contain_many
+}
+
+fn touched(geometry: &Geometry, hash: u64) -> [Range<usize>; 2] {
+    let (start, _) = place(geometry, hash);
+    [start..start + BLOCK_BYTES, 0..0]
 }
 
 fn may_contain_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {

@@ -5,6 +5,7 @@
 //! are reduced mod m first, then a step costs one addition and one comparison, no division.
 
 use std::f64::consts::LN_2;
+use std::ops::Range;
 
 use super::hash::{GOLDEN, mix};
 use super::kind::{Built, Geometry, Kind, below};
@@ -32,6 +33,7 @@ pub(super) static KIND: Kind = Kind {
     build,
     probe: || may_contain,
     probe_many: || may_contain_many,
+    touched,
 };
 
 /// The textbook's m = ⌈−n ln p / (ln 2)²⌉ and k = max(1, round(m/n · ln 2)), and more bits where they
@@ -127,6 +129,12 @@ fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
 /// hold.
 fn may_contain(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     all_set(geometry, array, two_hashes(hash))
+}
+
+/// The first two probes: in a filter that is half full an absent key has two on average.
+fn touched(geometry: &Geometry, hash: u64) -> [Range<usize>; 2] {
+    let mut positions = positions(geometry, two_hashes(hash)).map(|position| position as usize / 8);
+    [(); 2].map(|()| positions.next().map_or(0..0, |byte| byte..byte + 1))
 }
 
 fn may_contain_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {

@@ -19,6 +19,8 @@
 //! and a half more rows a key, and [`rows_per_key`] grows with r to keep it at a few hundredths of 2^−r.
 //! Of a finished filter f is known exactly, and in the prediction.
 
+use std::ops::Range;
+
 use super::band::{Band, COLUMNS_AT_ONCE};
 use super::hash::{GOLDEN, fast_range, mix};
 use super::kind::{Built, Geometry, Kind, Probe, ProbeMany, below};
@@ -45,6 +47,7 @@ pub(super) static KIND: Kind = Kind {
     build,
     probe,
     probe_many,
+    touched,
 };
 
 /// Rows for each key, by columns. Measured, as the mean over tables of a million keys each:
@@ -229,6 +232,11 @@ fn probe_many() -> ProbeMany {
         return probe;
     }
     may_contain_many
+}
+
+fn touched(geometry: &Geometry, hash: u64) -> [Range<usize>; 2] {
+    let Question { first, second, columns, .. } = question(geometry, hash);
+    [8 * first..8 * (first + columns), 8 * second..8 * (second + columns)]
 }
 
 fn may_contain_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {

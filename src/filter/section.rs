@@ -286,6 +286,12 @@ impl Filter {
         self.may_contain_hash(lookup.get(self.header.hash))
     }
 
+    /// Asks for the memory that [`may_contain`](Self::may_contain) will read, and does not wait for it.
+    pub(crate) fn prefetch(&self, lookup: &LookupHash<'_>) {
+        let Header { hash, salt, .. } = self.header;
+        self.prober.prefetch(hash.salted(lookup.get(hash), salt));
+    }
+
     /// Whether a key with this prefix may be in the table; `None` if the filter does not know the
     /// prefixes of this extractor.
     pub(crate) fn may_contain_prefix(

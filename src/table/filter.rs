@@ -78,6 +78,13 @@ impl TableFilter {
         }
     }
 
+    /// Asks for the memory that [`verdict`](Self::verdict) will read, and does not wait for it.
+    pub(crate) fn prefetch(&self, lookup: &LookupHash<'_>) {
+        if let FilterState::Active(filter) = &self.state {
+            filter.prefetch(lookup);
+        }
+    }
+
     /// What the filter says of all keys with a prefix. No I/O.
     pub(crate) fn prefix_verdict(
         &self,

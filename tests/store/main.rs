@@ -12,6 +12,7 @@ mod events;
 mod filters_never_deny;
 mod fixture_store;
 mod format;
+mod get_many;
 mod locking;
 mod may_contain;
 mod memo;

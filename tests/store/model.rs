@@ -340,6 +340,9 @@ impl Run {
     }
 
     fn get(&mut self) {
+        if self.rng.random_range(0..4) == 0 {
+            return self.get_many();
+        }
         let key = self.key();
         let expected = self.map.get(&key).cloned();
         let found = expected.is_some();
@@ -387,6 +390,29 @@ impl Run {
                 self.check_steps(&explained.steps, found);
             }
         }
+    }
+
+    /// Of now, or of a snapshot; more keys than are in flight at once, some of them twice.
+    fn get_many(&mut self) {
+        let keys: Vec<_> = (0..self.rng.random_range(0..40)).map(|_| self.key()).collect();
+        let held = self.snapshots.get(self.rng.random_range(0..8));
+        let before = self.db().stats();
+        let values = match held {
+            Some(held) => held.snapshot.get_many(&keys),
+            None => self.db().get_many(&keys),
+        };
+        let (values, spent) = (values.unwrap(), self.db().stats() - before);
+        let map = held.map_or(&self.map, |held| &held.map);
+        let expected: Vec<_> = keys.iter().map(|key| map.get(key).map(Vec::as_slice)).collect();
+        let values: Vec<_> = values.iter().map(Option::as_deref).collect();
+        assert_eq!(values, expected, "{keys:?}");
+        let found = expected.iter().flatten().count() as u64;
+        assert_eq!(spent.activity.lookups, keys.len() as u64);
+        self.told += spent.total();
+        self.hits += found;
+        self.misses += keys.len() as u64 - found;
+        self.by_memtable += spent.activity.memtable_answers;
+        self.tested.lookups += keys.len() as u64;
     }
 
     fn snapshot_get(&mut self) {

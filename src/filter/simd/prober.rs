@@ -9,9 +9,12 @@
     expect(unsafe_code, reason = "calls of code for the processor at hand, without checks")
 )]
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use super::super::kind::{FilterKind, Geometry, Probe};
+use super::prefetch;
 #[cfg(target_arch = "x86_64")]
 use super::{Path, blocked, ribbon};
 
@@ -29,6 +32,7 @@ pub(in crate::filter) struct Prober {
     pub(super) array: Bytes,
     pub(super) geometry: Geometry,
     probe: Probe,
+    touched: fn(&Geometry, u64) -> [Range<usize>; 2],
     /// Blocked: blocks. Ribbon: start rows.
     #[cfg(target_arch = "x86_64")]
     pub(super) places: u64,
@@ -42,6 +46,7 @@ impl Prober {
             array,
             geometry,
             probe: (kind.kind().probe)(),
+            touched: kind.kind().touched,
             ask: Self::may_contain_checked,
             #[cfg(target_arch = "x86_64")]
             places: 0,
@@ -92,6 +97,20 @@ impl Prober {
     #[inline]
     pub(in crate::filter) fn may_contain(&self, hash: u64) -> bool {
         (self.ask)(self, hash)
+    }
+
+    /// Asks for the memory that [`may_contain`](Self::may_contain) of this hash will read, and does not
+    /// wait for it.
+    pub(in crate::filter) fn prefetch(&self, hash: u64) {
+        for bytes in (self.touched)(&self.geometry, hash) {
+            prefetch(&self.array, bytes);
+        }
+    }
+
+    /// The bytes of the array that [`prefetch`](Self::prefetch) asks for.
+    #[cfg(test)]
+    pub(in crate::filter) fn touched(&self, hash: u64) -> [Range<usize>; 2] {
+        (self.touched)(&self.geometry, hash)
     }
 
     /// The same with checks, of any array.
