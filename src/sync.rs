@@ -38,7 +38,7 @@ use std::time::Duration;
 pub(crate) struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    pub(crate) fn new(value: T) -> Self {
+    pub(crate) const fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
     }
 
@@ -108,14 +108,46 @@ pub(crate) fn spawn(
     thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// A small number that is the same for all calls of one thread and spread evenly over threads.
+/// A number that no other living thread has, the lowest that was free when this one first asked. `None`
+/// for a thread that is ending.
 #[cfg(not(criba_shuttle))]
-pub(crate) fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
+#[inline]
+pub(crate) fn thread_number() -> Option<usize> {
+    numbers::MINE.try_with(|mine| mine.0).ok()
+}
+
+#[cfg(not(criba_shuttle))]
+mod numbers {
+    use std::collections::BTreeSet;
+
+    use super::Mutex;
+
+    /// Numbers given back, and the next that was never given. Its lock orders what a thread did before it
+    /// ended before all that the next thread of its number does.
+    static FREE: Mutex<(BTreeSet<usize>, usize)> = Mutex::new((BTreeSet::new(), 0));
+
+    pub(super) struct Number(pub(super) usize);
+
     std::thread_local! {
-        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+        pub(super) static MINE: Number = Number::take();
     }
-    MINE.with(|mine| *mine)
+
+    impl Number {
+        fn take() -> Self {
+            let mut free = FREE.lock();
+            let (returned, next) = &mut *free;
+            Self(returned.pop_first().unwrap_or_else(|| {
+                *next += 1;
+                *next - 1
+            }))
+        }
+    }
+
+    impl Drop for Number {
+        fn drop(&mut self) {
+            FREE.lock().0.insert(self.0);
+        }
+    }
 }
 
 /// A place where tests can look, or another thread go on, between two steps whose order matters.

@@ -6,24 +6,37 @@ use std::sync::Arc;
 use super::{Activity, Counts, Io, LEVELS, PrefixCounts, Stats, TableStep};
 use crate::sync::{Mutex, OnceLock, Ordering, Tally, available_parallelism, thread_number};
 
-/// `N` counters, kept once for each of a few groups of threads, each group on cache lines of its
-/// own, and added up when they are read.
+/// `N` counters, kept once for each of the first few threads, each on cache lines of its own, and once
+/// for all others together; added up when they are read.
+///
+/// A counter that one thread alone adds to needs no atomic addition, which takes as long as the probe
+/// that it counts.
 #[derive(Debug)]
-struct Sharded<const N: usize>(Box<[Shard<N>]>);
+struct Sharded<const N: usize> {
+    own: Box<[Shard<N>]>,
+    shared: Shard<N>,
+}
 
 #[derive(Debug)]
 #[repr(align(128))] // two cache lines: neighbours are prefetched in pairs
 struct Shard<const N: usize>([Tally; N]);
 
-fn shards() -> usize {
-    static SHARDS: OnceLock<usize> = OnceLock::new();
-    *SHARDS
-        .get_or_init(|| available_parallelism().map_or(4, usize::from).next_power_of_two().min(16))
+/// How many threads have counters of their own: twice as many as can run at once.
+fn threads() -> usize {
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS.get_or_init(|| 2 * available_parallelism().map_or(4, usize::from).min(16))
+}
+
+impl<const N: usize> Default for Shard<N> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Tally::new(0)))
+    }
 }
 
 impl<const N: usize> Default for Sharded<N> {
     fn default() -> Self {
-        Self((0..shards()).map(|_| Shard(std::array::from_fn(|_| Tally::new(0)))).collect())
+        let own = (0..threads()).map(|_| Shard::default()).collect();
+        Self { own, shared: Shard::default() }
     }
 }
 
@@ -31,9 +44,15 @@ impl<const N: usize> Sharded<N> {
     /// Adds to each counter; most amounts are 0, and cost a comparison at most.
     #[inline]
     fn add(&self, amounts: [u64; N]) {
-        let shard = &self.0[thread_number() & (self.0.len() - 1)];
-        for (counter, amount) in shard.0.iter().zip(amounts) {
-            if amount != 0 {
+        let own = thread_number().and_then(|number| self.own.get(number));
+        for (counter, amount) in own.unwrap_or(&self.shared).0.iter().zip(amounts) {
+            if amount == 0 {
+                continue;
+            }
+            if own.is_some() {
+                // Nobody else adds to it: who had this number before has ended.
+                counter.store(counter.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
+            } else {
                 counter.fetch_add(amount, Ordering::Relaxed);
             }
         }
@@ -41,7 +60,7 @@ impl<const N: usize> Sharded<N> {
 
     fn sums(&self) -> [u64; N] {
         let mut sums = [0; N];
-        for shard in &self.0 {
+        for shard in self.own.iter().chain([&self.shared]) {
             for (sum, counter) in sums.iter_mut().zip(&shard.0) {
                 *sum += counter.load(Ordering::Relaxed);
             }
@@ -223,23 +242,55 @@ mod tests {
         assert_eq!(ledger.table_counts(7), Counts::default());
     }
 
+    /// More threads at once than have counters of their own, and in turn the same numbers again.
     #[test]
     fn threads_lose_no_counts() {
         let ledger = Ledger::default();
         let counters = ledger.counters(1, 0);
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    for i in 0..10_000 {
-                        counters.count(TableStep::RangePruned);
-                        let done = Activity { lookups: 1, hits: i % 2, ..Activity::default() };
-                        ledger.count(done);
-                    }
-                });
-            }
-        });
+        let at_once = threads() as u64 + 8;
+        for _ in 0..3 {
+            let begun = std::sync::Barrier::new(at_once as usize);
+            std::thread::scope(|scope| {
+                for _ in 0..at_once {
+                    scope.spawn(|| {
+                        ledger.count(Activity::default());
+                        begun.wait();
+                        for i in 0..10_000 {
+                            counters.count(TableStep::RangePruned);
+                            let done = Activity { lookups: 1, hits: i % 2, ..Activity::default() };
+                            ledger.count(done);
+                        }
+                    });
+                }
+            });
+        }
         let stats = ledger.stats();
-        assert_eq!(stats.total().range_pruned, 80_000);
-        assert_eq!((stats.activity.hits, stats.activity.lookups), (40_000, 80_000));
+        let all = 3 * at_once * 10_000;
+        assert_eq!(stats.total().range_pruned, all);
+        assert_eq!((stats.activity.hits, stats.activity.lookups), (all / 2, all));
+        assert!(ledger.activity.shared.0.iter().any(|tally| tally.load(Ordering::Relaxed) > 0));
+    }
+
+    #[test]
+    fn living_threads_have_numbers_of_their_own() {
+        let numbers = || {
+            let begun = std::sync::Barrier::new(20);
+            let mut numbers: Vec<usize> = std::thread::scope(|scope| {
+                let thread = || {
+                    let number = thread_number().expect("it lives");
+                    begun.wait();
+                    assert_eq!(thread_number(), Some(number));
+                    number
+                };
+                let threads: Vec<_> = (0..20).map(|_| scope.spawn(thread)).collect();
+                threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+            });
+            numbers.sort_unstable();
+            numbers.dedup();
+            numbers
+        };
+        assert_eq!(numbers().len(), 20);
+        // Those of other tests come and go meanwhile.
+        assert!((0..20).all(|_| numbers().iter().all(|number| *number < 400)));
     }
 }

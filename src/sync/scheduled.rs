@@ -34,9 +34,9 @@ pub(crate) fn available_parallelism() -> std::io::Result<NonZeroUsize> {
     NonZeroUsize::new(2).ok_or_else(|| std::io::ErrorKind::Unsupported.into())
 }
 
-/// As that of the real threads, which are one thread here.
-pub(crate) fn thread_number() -> usize {
-    shuttle::current::me().into()
+/// The threads of a schedule are one thread in turn.
+pub(crate) fn thread_number() -> Option<usize> {
+    Some(shuttle::current::me().into())
 }
 
 /// A value that is set once. What makes it must not come to a place where another thread may go on.
