@@ -76,6 +76,7 @@ mod compaction;
 mod db;
 mod error;
 mod event;
+mod fences;
 pub mod filter;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

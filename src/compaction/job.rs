@@ -70,11 +70,10 @@ pub(crate) fn run(
     let nothing_older = |key: &[u8]| {
         let hash = LookupHash::new(key, &context.env.secret);
         let mut denied = false;
-        for level in compaction.output_level + 1..LEVELS {
-            if let Some(live) = version.candidate(level, key)
-                && live.table.meta().covers(key)
-            {
-                if context.ignore_filters || live.filter.verdict(&hash) != Verdict::No {
+        for candidate in version.candidates_below(compaction.output_level, key) {
+            if candidate.covers {
+                let filter = &candidate.live.filter;
+                if context.ignore_filters || filter.verdict(&hash) != Verdict::No {
                     return false;
                 }
                 denied = true;

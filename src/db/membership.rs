@@ -3,9 +3,9 @@
 use super::core::Core;
 use crate::filter::LookupHash;
 use crate::key::EntryKind;
-use crate::ledger::{LEVELS, Verdict};
+use crate::ledger::Verdict;
 use crate::sync::Ordering;
-use crate::version::LiveTable;
+use crate::version::Candidate;
 
 /// Whether a key may have a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,15 +34,9 @@ impl Core {
             }
         }
         let hash = LookupHash::new(key, &self.env.secret);
-        let passes = |live: &LiveTable| {
-            let covers = live.table.meta().covers(key);
+        let passes = |Candidate { live, covers, .. }: Candidate<'_>| {
             covers && (self.options.ignore_filters || live.filter.verdict(&hash) != Verdict::No)
         };
-        let mut below = (1..LEVELS).filter_map(|level| view.version.candidate(level, key));
-        if view.version.level(0).iter().any(passes) || below.any(passes) {
-            Membership::Maybe
-        } else {
-            Membership::No
-        }
+        if view.version.candidates(key).any(passes) { Membership::Maybe } else { Membership::No }
     }
 }

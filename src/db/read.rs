@@ -4,10 +4,10 @@ use super::core::{Core, View};
 use crate::error::Result;
 use crate::filter::LookupHash;
 use crate::key::{EntryKind, Seq};
-use crate::ledger::{Activity, Counts, LEVELS, Outcome, Step, TableStep, Verdict};
+use crate::ledger::{Activity, Counts, Outcome, Step, TableStep, Verdict};
 use crate::sync::Ordering;
 use crate::value::Value;
-use crate::version::{LiveTable, Version};
+use crate::version::Candidate;
 
 /// Follows a lookup, step by step.
 pub(crate) trait Trace {
@@ -35,16 +35,6 @@ impl Trace for Vec<Step> {
 /// dozen or two cache lines at a time, and a lookup asks several filters.
 const IN_FLIGHT: usize = 16;
 
-/// A table that a lookup considers, and its level.
-type Candidate<'a> = (usize, &'a LiveTable);
-
-/// The tables that a lookup considers, newest first: all on L0, and one a level below.
-fn candidates<'a>(version: &'a Version, key: &[u8]) -> impl Iterator<Item = Candidate<'a>> {
-    let l0 = version.level(0).iter().map(|live| (0, live));
-    let below = (1..LEVELS).filter_map(move |level| Some((level, version.candidate(level, key)?)));
-    l0.chain(below)
-}
-
 impl Core {
     /// Finds the newest value of `key` up to a snapshot's sequence number, or now. Reads at most one
     /// block for each table that holds the key or whose filter is mistaken.
@@ -56,7 +46,7 @@ impl Core {
     ) -> Result<Option<Value>> {
         self.at_one_moment(snapshot, |view, seq, done| {
             let hash = LookupHash::new(key, &self.env.secret);
-            let tables = candidates(&view.version, key);
+            let tables = view.version.candidates(key);
             self.answer(view, seq, &hash, tables, trace, done)
         })
     }
@@ -78,8 +68,9 @@ impl Core {
                 for key in keys {
                     let hash = LookupHash::new(key.as_ref(), &self.env.secret);
                     let first = tables.len();
-                    tables.extend(candidates(&view.version, key.as_ref()));
-                    tables.iter().skip(first).for_each(|(_, live)| live.filter.prefetch(&hash));
+                    tables.extend(view.version.candidates(key.as_ref()));
+                    let reached = tables.iter().skip(first).filter(|candidate| candidate.covers);
+                    reached.for_each(|candidate| candidate.live.filter.prefetch(&hash));
                     lookups.push((hash, tables.len() - first));
                 }
                 let mut tables = tables.iter().copied();
@@ -174,8 +165,9 @@ impl Core {
         tables: impl Iterator<Item = Candidate<'a>>,
         trace: &mut impl Trace,
     ) -> Result<Option<(EntryKind, Value)>> {
-        for (level, live) in tables {
-            let (step, found) = self.probe(live, seq, hash);
+        for candidate in tables {
+            let Candidate { level, live, .. } = candidate;
+            let (step, found) = self.probe(candidate, seq, hash);
             live.counters.count(step);
             trace.step(Step::Table { id: live.table.id(), level, step });
             if let Some(found) = found? {
@@ -189,12 +181,12 @@ impl Core {
     /// that the read that was made is counted.
     fn probe(
         &self,
-        live: &LiveTable,
+        Candidate { live, covers, .. }: Candidate<'_>,
         seq: Seq,
         hash: &LookupHash<'_>,
     ) -> (TableStep, Result<Option<(EntryKind, Value)>>) {
         let (table, key) = (&live.table, hash.key());
-        if !table.meta().covers(key) {
+        if !covers {
             return (TableStep::RangePruned, Ok(None));
         }
         let verdict = if self.options.ignore_filters {

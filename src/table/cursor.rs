@@ -59,8 +59,8 @@ impl TableCursor {
             Bound::Unbounded if direction == Direction::Forward => 0,
             Bound::Unbounded => blocks.saturating_sub(1),
             Bound::Included(key) | Bound::Excluded(key) => match direction {
-                Direction::Forward => index.block_for(key),
-                Direction::Backward => index.block_for(key).min(blocks.saturating_sub(1)),
+                Direction::Forward => cursor.table.block_for(key),
+                Direction::Backward => cursor.table.block_for(key).min(blocks.saturating_sub(1)),
             },
         };
         if number >= blocks {

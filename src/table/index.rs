@@ -1,13 +1,14 @@
 //! The index: for every key in the table's range, the one block that may hold it.
 //! See format.md, "Index block".
 //!
-//! It is searched as it lies in the file, without decoding. Opening a table checks all of it, so a
-//! search cannot meet damage later.
+//! It stays as it lies in the file, without decoding, with [`Fences`] for a search beside it. Opening a
+//! table checks all of it, so a search cannot meet damage later.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 use super::format::{Handle, TRAILER_BYTES};
 use crate::codec::{Fields, PutFields, u32_at};
+use crate::fences::Fences;
 
 /// An entry's fixed part: the block's offset and the separator's length.
 const ENTRY_BYTES: usize = 10;
@@ -137,19 +138,9 @@ impl<'a> Index<'a> {
         Some(self.entry(number)?.1)
     }
 
-    /// The number of the one block that may hold `key`: the first whose separator is not less.
-    /// `len()` for a key beyond the table's range.
-    pub(crate) fn block_for(&self, key: &[u8]) -> usize {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.separator(middle).is_some_and(|separator| separator < key) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
+    /// The order of the separators, for searches.
+    pub(super) fn fences(&self) -> Fences {
+        Fences::new((0..self.len()).map(|number| self.separator(number).unwrap_or_default()))
     }
 }
 
@@ -186,7 +177,8 @@ mod tests {
         for (key, block) in
             [(&b""[..], 0), (b"c", 0), (b"ca", 1), (b"m", 1), (b"n", 2), (b"zebra", 2), (b"zz", 3)]
         {
-            assert_eq!(index.block_for(key), block, "{key:?}");
+            let found = index.fences().below(key, |number| index.separator(number).expect("one"));
+            assert_eq!(found, block, "{key:?}");
         }
         assert_eq!(index.block(0), Some(Handle { offset: 0, length: 95 }));
         assert_eq!(index.block(2), Some(Handle { offset: 250, length: 45 }));

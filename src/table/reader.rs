@@ -20,6 +20,7 @@ use super::pool::FilePool;
 use crate::cache::{BlockCache, Cached};
 use crate::codec::u32_at;
 use crate::error::{Error, IoContext, Result};
+use crate::fences::Fences;
 use crate::filter::HashKey;
 use crate::key::Seq;
 use crate::ledger::{BlockFetch, Ledger};
@@ -79,6 +80,8 @@ pub(crate) struct Table {
     /// The file from the index to its end.
     tail: SealedBytes,
     index: Handle,
+    /// The order of the index's separators.
+    fences: Fences,
     /// The filter block within the table, whether it is the one in use or not.
     filter: Handle,
     obsolete: AtomicBool,
@@ -150,7 +153,7 @@ impl Table {
             let expected = "the properties that the manifest has for this table";
             Error::corrupt(&path, footer.properties.offset, expected, "others")
         })?;
-        Index::new(index_bytes)
+        let fences = Index::new(index_bytes)
             .filter(|index| {
                 let end = index.data_end();
                 match footer.filter {
@@ -159,7 +162,8 @@ impl Table {
                 }
             })
             .filter(|index| index.len() as u64 == properties.data_blocks)
-            .and_then(|index| index.check(&meta.largest))
+            .filter(|index| index.check(&meta.largest).is_some())
+            .map(|index| index.fences())
             .ok_or_else(|| {
                 let expected = "an index of blocks in order, up to the table's largest key";
                 Error::corrupt(&path, footer.index.offset, expected, "another")
@@ -168,7 +172,7 @@ impl Table {
         let index = Handle { offset: 0, length: footer.index.length };
         let obsolete = AtomicBool::new(false);
         let (env, filter) = (Arc::clone(env), footer.filter);
-        let table = Arc::new(Self { env, meta, properties, tail, index, filter, obsolete });
+        let table = Arc::new(Self { env, meta, properties, tail, index, fences, filter, obsolete });
         let filter = Arc::new(load(&table, table.meta.filter));
         Ok(OpenTable { table, filter })
     }
@@ -251,7 +255,7 @@ impl Table {
     /// Looks for the newest version of `key` up to `seq`, in the one block that may hold it: at
     /// most one disk read. Tells which block that is, too, when it cannot be read.
     pub(crate) fn search(&self, key: &[u8], seq: Seq) -> (Option<BlockFetch>, Result<Found>) {
-        let number = self.index().block_for(key);
+        let number = self.block_for(key);
         let handle = match self.handle(number) {
             Ok(handle) => handle,
             Err(error) => return (None, Err(error)),
@@ -285,6 +289,13 @@ impl Table {
         let bytes = self.tail.get(..self.index.length as usize).unwrap_or_default();
         // `open` parsed and checked these very bytes, and they cannot change.
         Index::new(bytes).unwrap_or(Index::EMPTY)
+    }
+
+    /// The number of the one block that may hold `key`: the first whose separator is not less. As many
+    /// as there are blocks for a key beyond the table's range.
+    pub(crate) fn block_for(&self, key: &[u8]) -> usize {
+        let index = self.index();
+        self.fences.below(key, |number| index.separator(number).unwrap_or_default())
     }
 
     pub(super) fn handle(&self, number: usize) -> Result<Handle> {

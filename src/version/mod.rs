@@ -20,6 +20,7 @@ pub(crate) use manifest::{Manifest, read_current, set_current};
 pub(crate) use prefix::{KeyBounds, PrefixProbe, borrowed};
 pub(crate) use ranks::{KeyRanks, keys_within};
 
+use crate::fences::Fences;
 use crate::ledger::{LEVELS, Ledger, ProbeCounters};
 use crate::table::{OpenTable, Table, TableFilter};
 
@@ -32,6 +33,11 @@ pub(crate) struct LiveTable {
 }
 
 impl LiveTable {
+    /// Its largest key.
+    fn largest(&self) -> &[u8] {
+        &self.table.meta().largest
+    }
+
     /// The table without its place.
     pub(crate) fn open(&self) -> OpenTable {
         OpenTable { table: Arc::clone(&self.table), filter: Arc::clone(&self.filter) }
@@ -47,6 +53,17 @@ impl LiveTable {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
     levels: [Vec<LiveTable>; LEVELS],
+    /// Of the levels below L0: the order of their tables' largest keys.
+    ends: [Fences; LEVELS],
+}
+
+/// A table that a lookup considers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    pub(crate) level: usize,
+    pub(crate) live: &'a LiveTable,
+    /// Whether its keys reach the one that is looked up.
+    pub(crate) covers: bool,
 }
 
 impl Version {
@@ -86,12 +103,27 @@ impl Version {
         tables.get(first..after).unwrap_or_default()
     }
 
-    /// The one table of a level below L0 that a lookup considers: the first whose last key is not
+    /// The tables that a lookup considers, newest first: all on L0, and one at most on each level below.
+    pub(crate) fn candidates<'a>(&'a self, key: &[u8]) -> impl Iterator<Item = Candidate<'a>> {
+        let l0 = self.level(0).iter();
+        l0.map(|live| Candidate { level: 0, live, covers: live.table.meta().covers(key) })
+            .chain(self.candidates_below(0, key))
+    }
+
+    /// Those of the levels below one, which is L0 at least: of each the first table whose last key is not
     /// less than the key.
-    pub(crate) fn candidate(&self, level: usize, key: &[u8]) -> Option<&LiveTable> {
-        let tables = self.level(level);
-        let number = tables.partition_point(|live| live.table.meta().largest.as_slice() < key);
-        tables.get(number)
+    pub(crate) fn candidates_below<'a>(
+        &'a self,
+        level: usize,
+        key: &[u8],
+    ) -> impl Iterator<Item = Candidate<'a>> {
+        let levels = self.levels.iter().zip(&self.ends).enumerate().skip(level + 1);
+        levels.filter_map(move |(level, (tables, ends))| {
+            let end = |number: usize| tables.get(number).map_or(&[][..], LiveTable::largest);
+            let live = tables.get(ends.below(key, end))?;
+            let covers = live.table.meta().smallest.as_slice() <= key;
+            Some(Candidate { level, live, covers })
+        })
     }
 
     /// This version with other filters for some of its tables; ids that it does not have are passed
@@ -139,8 +171,9 @@ impl Version {
         }
         let [l0, sorted @ ..] = &mut next.levels;
         l0.sort_by_key(|live| std::cmp::Reverse(live.table.meta().max_seq));
-        for level in sorted {
+        for (level, ends) in sorted.iter_mut().zip(next.ends.iter_mut().skip(1)) {
             level.sort_by(|a, b| a.table.meta().smallest.cmp(&b.table.meta().smallest));
+            *ends = Fences::new(level.iter().map(LiveTable::largest));
         }
         next
     }
@@ -212,9 +245,12 @@ mod tests {
                 |t: &&LiveTable| t.table.meta().smallest <= to && from <= t.table.meta().largest;
             let expected: Vec<_> = tables.iter().filter(touched).map(|t| t.table.id()).collect();
             assert_eq!(ids(version.overlapping(level, &from, &to)), expected);
-            let candidate = version.candidate(level, &from).map(|t| t.table.id());
+            let candidate = version.candidates(&from).find(|candidate| candidate.level == level);
             let first = tables.iter().find(|t| from <= t.table.meta().largest);
-            assert_eq!(candidate, first.map(|t| t.table.id()));
+            let found = candidate.map(|candidate| candidate.live.table.id());
+            assert_eq!(found, first.map(|t| t.table.id()));
+            let covers = tables.iter().any(|t| t.table.meta().covers(&from));
+            assert_eq!(candidate.is_some_and(|candidate| candidate.covers), covers);
             met += expected.len();
         }
         assert!(met > 500, "{met}");
