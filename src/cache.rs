@@ -1,12 +1,12 @@
 //! The block cache: verified data blocks, by table and offset, up to a number of bytes.
 
-use std::hash::{BuildHasherDefault, DefaultHasher};
-
+use foldhash::fast::FixedState;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
-/// A fixed hash, so that two equal runs of one thread keep and evict the same entries.
-pub(crate) type FixedHasher = BuildHasherDefault<DefaultHasher>;
+/// A fixed hash, so that two equal runs of one thread keep and evict the same entries. What it hashes is
+/// the store's own numbers.
+pub(crate) type FixedHasher = FixedState;
 
 /// Entries are spread over this many parts, each with a lock of its own.
 const SHARDS: usize = 16;

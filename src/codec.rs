@@ -138,7 +138,18 @@ impl<'a> Fields<'a> {
         self.u64().map(f64::from_bits)
     }
 
+    #[inline]
     pub(crate) fn varint(&mut self) -> Option<u64> {
+        match *self.rest {
+            [byte, ref rest @ ..] if byte < 0x80 => {
+                self.rest = rest;
+                Some(u64::from(byte))
+            }
+            _ => self.longer_varint(),
+        }
+    }
+
+    fn longer_varint(&mut self) -> Option<u64> {
         let mut value = 0_u64;
         for (i, &byte) in self.rest.iter().enumerate().take(10) {
             let bits = u64::from(byte & 0x7f);

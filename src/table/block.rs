@@ -88,6 +88,8 @@ pub(crate) struct BlockDamage {
     pub(crate) expected: &'static str,
 }
 
+const SHARES_TOO_MUCH: &str = "a key that shares no more than the one before has";
+
 type BlockResult<T> = Result<T, BlockDamage>;
 
 fn damage<T>(offset: usize, expected: &'static str) -> BlockResult<T> {
@@ -140,6 +142,7 @@ impl Block {
     }
 
     /// Parses the entry at `offset`; its end is its value's end.
+    #[inline]
     fn entry_at(&self, offset: usize) -> BlockResult<RawEntry> {
         let parse = || {
             let rest = self.bytes.get(offset..self.entries_end)?;
@@ -166,7 +169,7 @@ impl Block {
     /// Turns `key`, that of the entry before, into this entry's key.
     fn next_key(&self, key: &mut Vec<u8>, entry: &RawEntry, offset: usize) -> BlockResult<()> {
         if entry.shared > key.len() {
-            return damage(offset, "a key that shares no more than the one before has");
+            return damage(offset, SHARES_TOO_MUCH);
         }
         key.truncate(entry.shared);
         key.extend_from_slice(self.slice(&entry.suffix));
@@ -215,23 +218,37 @@ impl Block {
     }
 
     /// Finds the newest version of `key` with a sequence number of at most `seq`.
+    ///
+    /// The keys on the way are not put together: an entry that shares with the one before it more than
+    /// that one has in common with `key` is less than `key` as that one is.
     pub(crate) fn search(&self, key: &[u8], seq: Seq) -> BlockResult<Found> {
         let mut found = Found { holds_key: false, version: None };
         let mut at = self.start_for(key)?;
-        let mut current = Vec::with_capacity(key.len() + 16);
+        // Of the entry before, which is not greater than `key`: the length of its key, and how many of
+        // its first bytes are those of `key`.
+        let (mut length, mut same) = (0, 0);
         while at < self.entries_end {
             let entry = self.entry_at(at)?;
-            self.next_key(&mut current, &entry, at)?;
-            match current.as_slice().cmp(key) {
-                std::cmp::Ordering::Less => {}
-                std::cmp::Ordering::Equal => {
-                    found.holds_key = true;
-                    if entry.seq <= seq {
-                        found.version = Some((entry.kind, self.value(&entry.value)));
-                        break;
+            if entry.shared > length {
+                return damage(at, SHARES_TOO_MUCH);
+            }
+            length = entry.shared + entry.suffix.len();
+            if entry.shared <= same {
+                let (suffix, rest) =
+                    (self.slice(&entry.suffix), key.get(entry.shared..).unwrap_or_default());
+                let more = common_prefix(suffix, rest);
+                same = entry.shared + more;
+                match (suffix.get(more), rest.get(more)) {
+                    (None, None) => {
+                        found.holds_key = true;
+                        if entry.seq <= seq {
+                            found.version = Some((entry.kind, self.value(&entry.value)));
+                            break;
+                        }
                     }
+                    (suffix, rest) if suffix > rest => break,
+                    _ => {}
                 }
-                std::cmp::Ordering::Greater => break,
             }
             at = entry.value.end;
         }
@@ -417,6 +434,49 @@ mod tests {
             let found = block.search(b"key", seq).expect("sound").version;
             assert_eq!(found.expect("a version").1, seq.to_string().as_str());
         }
+    }
+
+    /// Against all keys compared, with keys that begin alike in every way, end within one another, and
+    /// come in several versions; also where a key shares less with the one before than it could.
+    #[test]
+    fn a_search_finds_what_comparing_all_keys_finds() {
+        let mut keys: Vec<Vec<u8>> = vec![vec![]];
+        for length in 1..=4 {
+            keys.extend((0..3_u32.pow(length)).map(|number| {
+                (0..length).map(|place| b"abc"[(number / 3_u32.pow(place) % 3) as usize]).collect()
+            }));
+        }
+        keys.sort();
+        let mut searches = 0;
+        for step in 1..=7 {
+            for skip in 0..step {
+                let mut builder = BlockBuilder::default();
+                let held: Vec<_> = keys.iter().skip(skip).step_by(step).collect();
+                for (number, key) in held.iter().enumerate() {
+                    for seq in (1..=1 + number as u64 % 3).rev() {
+                        let value = &seq.to_be_bytes();
+                        builder.add(EntryRef { key, seq: 10 * seq, kind: EntryKind::Put, value });
+                    }
+                    if number % 5 == 4 {
+                        builder.last_key.truncate(1);
+                    }
+                }
+                let block = Block::new(builder.finish().into()).expect("sound");
+                for key in &keys {
+                    let number = held.iter().position(|held| *held == key);
+                    for seq in [0, 10, 19, 20, 100] {
+                        let newest = number.map(|number| (seq / 10).min(1 + number as u64 % 3));
+                        let version = newest.filter(|newest| *newest > 0);
+                        let found = block.search(key, seq).expect("sound");
+                        let value = found.version.map(|(_, value)| value.to_vec());
+                        assert_eq!(found.holds_key, number.is_some(), "{key:?} in {held:?}");
+                        assert_eq!(value, version.map(|seq| seq.to_be_bytes().to_vec()), "{key:?}");
+                        searches += 1;
+                    }
+                }
+            }
+        }
+        println!("{searches} searches");
     }
 
     #[test]

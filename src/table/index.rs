@@ -1,7 +1,7 @@
 //! The index: for every key in the table's range, the one block that may hold it.
 //! See format.md, "Index block".
 //!
-//! It stays as it lies in the file, without decoding, with [`Fences`] for a search beside it. Opening a
+//! It stays as it lies in the file, without decoding, with [`Blocks`] for a search beside it. Opening a
 //! table checks all of it, so a search cannot meet damage later.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
@@ -137,10 +137,37 @@ impl<'a> Index<'a> {
     pub(crate) fn separator(&self, number: usize) -> Option<&'a [u8]> {
         Some(self.entry(number)?.1)
     }
+}
 
-    /// The order of the separators, for searches.
-    pub(super) fn fences(&self) -> Fences {
-        Fences::new((0..self.len()).map(|number| self.separator(number).unwrap_or_default()))
+/// What a search needs of an index, so that it decodes nothing: 16 bytes a block.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    fences: Fences,
+    /// Where the blocks start, and where the last one ends.
+    starts: Box<[u64]>,
+}
+
+impl Blocks {
+    /// Of an index that was checked.
+    pub(super) fn new(index: &Index<'_>) -> Self {
+        let numbers = 0..index.len();
+        let starts = numbers.clone().filter_map(|number| Some(index.block(number)?.offset));
+        let starts = starts.chain([index.data_end()]).collect();
+        let separators = numbers.map(|number| index.separator(number).unwrap_or_default());
+        Self { fences: Fences::new(separators), starts }
+    }
+
+    /// The number of the one block that may hold `key`: the first whose separator is not less. As many
+    /// as there are blocks for a key beyond the table's range.
+    pub(super) fn number_for(&self, key: &[u8], index: &Index<'_>) -> usize {
+        self.fences.below(key, |number| index.separator(number).unwrap_or_default())
+    }
+
+    /// Where a block lies.
+    pub(super) fn place(&self, number: usize) -> Option<Handle> {
+        let [offset, end] = *self.starts.get(number..)?.first_chunk()?;
+        let length = end.checked_sub(offset)?.checked_sub(TRAILER_BYTES as u64)?;
+        Some(Handle { offset, length })
     }
 }
 
@@ -174,15 +201,18 @@ mod tests {
         let bytes = builder.finish(300);
         let index = Index::new(&bytes).expect("sound");
         assert_eq!(index.check(b"zebra"), Some(()));
+        let blocks = Blocks::new(&index);
         for (key, block) in
             [(&b""[..], 0), (b"c", 0), (b"ca", 1), (b"m", 1), (b"n", 2), (b"zebra", 2), (b"zz", 3)]
         {
-            let found = index.fences().below(key, |number| index.separator(number).expect("one"));
-            assert_eq!(found, block, "{key:?}");
+            assert_eq!(blocks.number_for(key, &index), block, "{key:?}");
         }
         assert_eq!(index.block(0), Some(Handle { offset: 0, length: 95 }));
         assert_eq!(index.block(2), Some(Handle { offset: 250, length: 45 }));
         assert_eq!(index.block(3), None);
+        for number in 0..5 {
+            assert_eq!(blocks.place(number), index.block(number));
+        }
     }
 
     #[test]

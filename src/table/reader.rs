@@ -14,13 +14,12 @@ use super::format::{
     BlockType, FILTER_ALIGNMENT, FOOTER_BYTES, FilterMeta, Footer, FooterError, Handle, Properties,
     TRAILER_BYTES, TableMeta, VERSION, check_block,
 };
-use super::index::Index;
+use super::index::{Blocks, Index};
 use super::memory::FilterMemory;
 use super::pool::FilePool;
 use crate::cache::{BlockCache, Cached};
 use crate::codec::u32_at;
 use crate::error::{Error, IoContext, Result};
-use crate::fences::Fences;
 use crate::filter::HashKey;
 use crate::key::Seq;
 use crate::ledger::{BlockFetch, Ledger};
@@ -80,8 +79,7 @@ pub(crate) struct Table {
     /// The file from the index to its end.
     tail: SealedBytes,
     index: Handle,
-    /// The order of the index's separators.
-    fences: Fences,
+    blocks: Blocks,
     /// The filter block within the table, whether it is the one in use or not.
     filter: Handle,
     obsolete: AtomicBool,
@@ -153,7 +151,7 @@ impl Table {
             let expected = "the properties that the manifest has for this table";
             Error::corrupt(&path, footer.properties.offset, expected, "others")
         })?;
-        let fences = Index::new(index_bytes)
+        let blocks = Index::new(index_bytes)
             .filter(|index| {
                 let end = index.data_end();
                 match footer.filter {
@@ -163,7 +161,7 @@ impl Table {
             })
             .filter(|index| index.len() as u64 == properties.data_blocks)
             .filter(|index| index.check(&meta.largest).is_some())
-            .map(|index| index.fences())
+            .map(|index| Blocks::new(&index))
             .ok_or_else(|| {
                 let expected = "an index of blocks in order, up to the table's largest key";
                 Error::corrupt(&path, footer.index.offset, expected, "another")
@@ -172,7 +170,7 @@ impl Table {
         let index = Handle { offset: 0, length: footer.index.length };
         let obsolete = AtomicBool::new(false);
         let (env, filter) = (Arc::clone(env), footer.filter);
-        let table = Arc::new(Self { env, meta, properties, tail, index, fences, filter, obsolete });
+        let table = Arc::new(Self { env, meta, properties, tail, index, blocks, filter, obsolete });
         let filter = Arc::new(load(&table, table.meta.filter));
         Ok(OpenTable { table, filter })
     }
@@ -294,12 +292,11 @@ impl Table {
     /// The number of the one block that may hold `key`: the first whose separator is not less. As many
     /// as there are blocks for a key beyond the table's range.
     pub(crate) fn block_for(&self, key: &[u8]) -> usize {
-        let index = self.index();
-        self.fences.below(key, |number| index.separator(number).unwrap_or_default())
+        self.blocks.number_for(key, &self.index())
     }
 
     pub(super) fn handle(&self, number: usize) -> Result<Handle> {
-        self.index().block(number).ok_or_else(|| {
+        self.blocks.place(number).ok_or_else(|| {
             let expected = format!("a block number {number}");
             Error::corrupt(&self.path(), self.meta.index_offset, expected, "none")
         })
