@@ -2,6 +2,8 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
+use crate::key;
+
 /// The order of some keys, mostly decided by eight bytes of each, which lie side by side: a search reads
 /// few cache lines and follows no pointers. The keys themselves stay where they are, and are asked for
 /// where eight bytes do not tell.
@@ -53,15 +55,9 @@ impl Fences {
     }
 }
 
-/// The first eight bytes as a number that is ordered as they are, filled up with zeros. Numbers that
-/// differ order their keys; equal ones do not tell.
+/// The first eight bytes, in their order.
 fn head(key: &[u8]) -> u64 {
-    if let Some(head) = key.first_chunk() {
-        return u64::from_be_bytes(*head);
-    }
-    let mut head = [0; 8];
-    head.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
-    u64::from_be_bytes(head)
+    u64::from_be_bytes(key::head(key))
 }
 
 #[cfg(test)]

@@ -50,6 +50,17 @@ pub(crate) fn compare(a: (&[u8], Seq), b: (&[u8], Seq)) -> Ordering {
     a.0.cmp(b.0).then_with(|| b.1.cmp(&a.1))
 }
 
+/// A key's first bytes, filled up with zeros. Where those of two keys differ they order them; where they
+/// are equal they do not tell.
+pub(crate) fn head<const N: usize>(key: &[u8]) -> [u8; N] {
+    if let Some(head) = key.first_chunk() {
+        return *head;
+    }
+    let mut head = [0; N];
+    head.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
+    head
+}
+
 /// Refuses a key or value that the format cannot hold.
 pub(crate) fn check_lengths(key: &[u8], value: &[u8]) -> Result<()> {
     for (what, length, limit) in

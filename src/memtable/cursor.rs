@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{MemEntry, Memtable, Ordered};
+use super::{MemEntry, Memtable, Ordered, Place};
 use crate::error::Result;
 use crate::iter::{Cursor, Direction};
 use crate::key::{EntryRef, Seq};
@@ -39,11 +39,11 @@ impl MemtableCursor {
             (Direction::Backward, Bound::Excluded(key)) => Bound::Excluded((key, first)),
         };
         let mut cursor = Self { memtable, direction, chunk: VecDeque::new(), chunk_size: 4 };
-        cursor.fetch(bound);
+        cursor.fetch(bound.map(|(key, seq)| Place::new(key, seq)));
         cursor
     }
 
-    fn fetch(&mut self, from: Bound<(&[u8], Seq)>) {
+    fn fetch(&mut self, from: Bound<Place<'_>>) {
         passing("before a memtable is read on");
         let from = from.as_ref().map(|place| place as &dyn Ordered);
         let mut next = match self.direction {
