@@ -1,0 +1,130 @@
+//! What a lookup and a put cost in instructions, held against what they cost when that was last written
+//! down here: a loss of more than a quarter fails.
+//!
+//! Times depend on the machine and on what else it does; instructions do not. They are counted under
+//! `valgrind --tool=callgrind`, of this very program, and are those of a build for tests, so they say
+//! nothing about an optimised build but that what grows here grows there. A run of few operations taken
+//! from one of many leaves what the operations between cost.
+
+use std::path::Path;
+use std::process::Command;
+
+use criba::{Db, Options};
+
+mod common;
+
+/// The instructions of each kind of work, measured on 2026-11-21 with rustc 1.95.
+const COSTS: [(&str, f64); 4] =
+    [("absent", 1704.0), ("absent in batches", 1870.0), ("present", 4675.0), ("put", 8597.0)];
+/// How much more is no change of the compiler's.
+const TOLERANCE: f64 = 1.25;
+
+/// Says which work a process is to do, how often, with how much more than asked for, and in which store.
+const WORK: &str = "CRIBA_TEST_INSTRUCTIONS";
+const KEYS: u64 = 20_000;
+const BATCH: usize = 16;
+
+fn options() -> Options {
+    // Of one kind of filter, whatever the run of the tests is for; and nothing in the background.
+    Options::new().background_threads(0).seed(1)
+}
+
+/// Sixteen bytes, in no order.
+fn key(number: u64) -> String {
+    format!("user{:012x}", number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 16)
+}
+
+fn fill(dir: &Path) {
+    let db = options().vfs(common::HookVfs::without_syncs()).open(dir).unwrap();
+    for number in 0..KEYS {
+        db.put(key(number), [7; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    // Every block that is asked for is in the cache from the second time on.
+    db.close().unwrap();
+}
+
+fn work(work: &str, keys: &[String], db: &Db) {
+    match work {
+        "absent" => keys.iter().for_each(|key| assert!(!db.contains(key).unwrap())),
+        "absent in batches" => keys.chunks(BATCH).for_each(|keys| {
+            assert!(db.get_many(keys).unwrap().iter().all(Option::is_none));
+        }),
+        "present" => keys.iter().for_each(|key| assert!(db.contains(key).unwrap())),
+        "put" => keys.iter().for_each(|key| db.put(key, [8; 100]).unwrap()),
+        other => panic!("{WORK}: {other}?"),
+    }
+}
+
+#[test]
+#[ignore = "it is what the other counts, in a process of its own"]
+fn the_work_that_is_counted() {
+    let Ok(asked) = std::env::var(WORK) else { return };
+    let [what, times, slower, dir] = asked.split('|').collect::<Vec<_>>()[..] else {
+        panic!("{WORK}: {asked}?");
+    };
+    let (times, slower): (u64, f64) = (times.parse().unwrap(), slower.parse().unwrap());
+    let absent = if what.starts_with("absent") { KEYS } else { 0 };
+    let keys: Vec<_> = (absent..absent + 4000).map(key).collect();
+    let db = options().open(dir).unwrap();
+    work(what, &keys, &db); // everything that is done once
+    for _ in 0..times {
+        work(what, &keys, &db);
+        work(what, &keys[..(keys.len() as f64 * (slower - 1.0)) as usize], &db);
+    }
+}
+
+/// The instructions of one operation; `None` without callgrind.
+fn instructions(what: &str, slower: f64, dir: &Path) -> Option<f64> {
+    let total = |times: u64| {
+        let store = dir.join(format!("{what} {times}"));
+        common::copy_dir(&dir.join("store"), &store);
+        let mut command = Command::new("valgrind");
+        command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+        command.arg(std::env::current_exe().unwrap());
+        command.args(["--ignored", "--exact", "the_work_that_is_counted"]);
+        command.env(WORK, format!("{what}|{times}|{slower}|{}", store.display()));
+        let output = command.output().ok()?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{told}");
+        let line = told.lines().find(|line| line.contains("Collected"));
+        let line = line.unwrap_or_else(|| panic!("no count: {told}"));
+        line.rsplit(' ').next().unwrap().parse::<f64>().ok()
+    };
+    let (more, fewer) = std::thread::scope(|scope| {
+        let more = scope.spawn(|| total(2));
+        let fewer = total(1);
+        (more.join().unwrap(), fewer)
+    });
+    Some((more? - fewer?) / 4000.0)
+}
+
+/// Whether work costs what it may.
+fn is_within(counted: f64, cost: f64) -> bool {
+    counted <= TOLERANCE * cost
+}
+
+#[test]
+fn no_operation_takes_a_quarter_more_instructions() {
+    if !cfg!(target_arch = "x86_64") || Command::new("valgrind").arg("--version").output().is_err()
+    {
+        println!("skipped: instructions are counted by valgrind, on x86-64");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fill(&dir.path().join("store"));
+    let mut lost = Vec::new();
+    for (what, cost) in COSTS {
+        let counted = instructions(what, 1.0, dir.path()).unwrap();
+        println!("{what}: {counted:.0} instructions, {cost:.0} when last written down");
+        if !is_within(counted, cost) {
+            lost.push(what);
+        }
+    }
+    assert!(lost.is_empty(), "more than {TOLERANCE} times what was written down: {lost:?}");
+    // And it would be noticed: half of the work done twice.
+    let (what, cost) = COSTS[0];
+    let slower = instructions(what, 1.5, dir.path()).unwrap();
+    println!("{what}, half of them twice: {slower:.0} instructions");
+    assert!(!is_within(slower, cost), "a slowdown of 1.5 times went unnoticed");
+}
