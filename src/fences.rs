@@ -2,7 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
-use crate::key;
+use crate::key::head;
 
 /// The order of some keys, mostly decided by eight bytes of each, which lie side by side: a search reads
 /// few cache lines and follows no pointers. The keys themselves stay where they are, and are asked for
@@ -22,7 +22,7 @@ impl Fences {
         let last = keys.clone().next_back().unwrap_or_default();
         let same = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         let common: Box<[u8]> = first.iter().take(same).copied().collect();
-        let heads = keys.map(|key| head(key.get(same..).unwrap_or_default())).collect();
+        let heads: Box<[u64]> = keys.map(|key| head(key.get(same..).unwrap_or_default())).collect();
         Self { common, heads }
     }
 
@@ -40,8 +40,12 @@ impl Fences {
         }
         let head = head(rest);
         let mut low = self.heads.partition_point(|other| *other < head);
-        let from = self.heads.get(low..).unwrap_or_default();
-        let mut same = from.partition_point(|other| *other == head);
+        let mut same = match self.heads.get(low..) {
+            Some(from @ [first, ..]) if *first == head => {
+                from.partition_point(|other| *other == head)
+            }
+            _ => 0,
+        };
         while same > 0 {
             let half = same / 2;
             if nth(low + half) < key {
@@ -53,11 +57,6 @@ impl Fences {
         }
         low
     }
-}
-
-/// The first eight bytes, in their order.
-fn head(key: &[u8]) -> u64 {
-    u64::from_be_bytes(key::head(key))
 }
 
 #[cfg(test)]

@@ -50,15 +50,15 @@ pub(crate) fn compare(a: (&[u8], Seq), b: (&[u8], Seq)) -> Ordering {
     a.0.cmp(b.0).then_with(|| b.1.cmp(&a.1))
 }
 
-/// A key's first bytes, filled up with zeros. Where those of two keys differ they order them; where they
-/// are equal they do not tell.
-pub(crate) fn head<const N: usize>(key: &[u8]) -> [u8; N] {
+/// A key's first eight bytes, filled up with zeros, in their order: where those of two keys differ they
+/// order the keys, and where they are equal they do not tell.
+pub(crate) fn head(key: &[u8]) -> u64 {
     if let Some(head) = key.first_chunk() {
-        return *head;
+        return u64::from_be_bytes(*head);
     }
-    let mut head = [0; N];
+    let mut head = [0; 8];
     head.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
-    head
+    u64::from_be_bytes(head)
 }
 
 /// Refuses a key or value that the format cannot hold.

@@ -25,29 +25,28 @@ use crate::value::Value;
 
 /// What an entry takes beside its key and value: the skip list's node with its tower, two
 /// allocations and their headers. Measured as resident memory over many entries.
-const ENTRY_OVERHEAD_BYTES: usize = 120;
+const ENTRY_OVERHEAD_BYTES: usize = 104;
 
 /// One change. Key and value share one allocation.
 #[derive(Debug, Clone)]
 pub(crate) struct MemEntry {
-    /// Of the key, in the skip list's own node: most comparisons follow no pointer. Two numbers, for one of
-    /// twice their size would have the node aligned to it.
-    head: [u64; 2],
+    /// Of the key, in the skip list's own node: most comparisons follow no pointer.
+    head: u64,
     data: Arc<[u8]>,
-    key_length: u32,
+    key_length: u16,
     kind: EntryKind,
     seq: Seq,
 }
 
 impl MemEntry {
     pub(crate) fn as_ref(&self) -> EntryRef<'_> {
-        let (key, value) = self.data.split_at(self.key_length as usize);
+        let (key, value) = self.data.split_at(usize::from(self.key_length));
         EntryRef { key, seq: self.seq, kind: self.kind, value }
     }
 
     pub(crate) fn value(&self) -> Value {
         let data = Bytes::from_owner(Arc::clone(&self.data));
-        Value::new(data.slice(self.key_length as usize..))
+        Value::new(data.slice(usize::from(self.key_length)..))
     }
 }
 
@@ -60,14 +59,14 @@ trait Ordered {
 #[derive(Debug, Clone, Copy)]
 struct Place<'a> {
     /// Of the key; decides where it can.
-    head: [u64; 2],
+    head: u64,
     key: &'a [u8],
     seq: Seq,
 }
 
 impl<'a> Place<'a> {
     fn new(key: &'a [u8], seq: Seq) -> Self {
-        Self { head: head(key), key, seq }
+        Self { head: key::head(key), key, seq }
     }
 
     #[inline]
@@ -77,16 +76,10 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The first sixteen bytes of a key, in their order.
-fn head(key: &[u8]) -> [u64; 2] {
-    let head = u128::from_be_bytes(key::head(key));
-    [(head >> 64) as u64, head as u64]
-}
-
 impl Ordered for MemEntry {
     #[inline]
     fn place(&self) -> Place<'_> {
-        Place { head: self.head, key: &self.data[..self.key_length as usize], seq: self.seq }
+        Place { head: self.head, key: &self.data[..usize::from(self.key_length)], seq: self.seq }
     }
 }
 
@@ -167,8 +160,8 @@ impl Memtable {
         passing("between a memtable's bits and its entry");
         self.bytes.fetch_add(data.len() + ENTRY_OVERHEAD_BYTES + grown, Ordering::Relaxed);
         self.entries.insert(MemEntry {
-            head: head(entry.key),
-            key_length: entry.key.len() as u32,
+            head: key::head(entry.key),
+            key_length: entry.key.len() as u16, // MAX_KEY_BYTES fits
             data: data.into(),
             kind: entry.kind,
             seq: entry.seq,
