@@ -6,6 +6,7 @@ use crate::filter::LookupHash;
 use crate::key::{EntryKind, Seq};
 use crate::ledger::{Activity, Counts, Outcome, Step, TableStep, Verdict};
 use crate::sync::Ordering;
+use crate::table::Table;
 use crate::value::Value;
 use crate::version::Candidate;
 
@@ -165,11 +166,28 @@ impl Core {
         tables: impl Iterator<Item = Candidate<'a>>,
         trace: &mut impl Trace,
     ) -> Result<Option<(EntryKind, Value)>> {
-        for candidate in tables {
-            let Candidate { level, live, .. } = candidate;
-            let (step, found) = self.probe(candidate, seq, hash);
-            live.counters.count(step);
-            trace.step(Step::Table { id: live.table.id(), level, step });
+        for Candidate { level, live, covers } in tables {
+            // Each in its own branch, where what it counts is known: most end in the second.
+            let mut tell = |step| {
+                live.counters.count(step);
+                trace.step(Step::Table { id: live.table.id(), level, step });
+            };
+            if !covers {
+                tell(TableStep::RangePruned);
+                continue;
+            }
+            let verdict = if self.options.ignore_filters {
+                Verdict::Unfiltered
+            } else {
+                live.filter.verdict(hash)
+            };
+            if verdict == Verdict::No {
+                let outcome = Outcome::TrueNegative;
+                tell(TableStep::Probed { verdict, block: None, outcome, found: None });
+                continue;
+            }
+            let (step, found) = self.look_into(&live.table, verdict, seq, hash);
+            tell(step);
             if let Some(found) = found? {
                 return Ok(Some(found));
             }
@@ -177,34 +195,23 @@ impl Core {
         Ok(None)
     }
 
-    /// Asks one table: range, filter, then its one block. Tells what it did also when that failed, so
+    /// Reads the one block of a table that may hold the key. Tells what it did also when that failed, so
     /// that the read that was made is counted.
-    fn probe(
+    #[inline(never)]
+    fn look_into(
         &self,
-        Candidate { live, covers, .. }: Candidate<'_>,
+        table: &Table,
+        verdict: Verdict,
         seq: Seq,
         hash: &LookupHash<'_>,
     ) -> (TableStep, Result<Option<(EntryKind, Value)>>) {
-        let (table, key) = (&live.table, hash.key());
-        if !covers {
-            return (TableStep::RangePruned, Ok(None));
-        }
-        let verdict = if self.options.ignore_filters {
-            Verdict::Unfiltered
-        } else {
-            live.filter.verdict(hash)
-        };
-        if verdict == Verdict::No {
-            let outcome = Outcome::TrueNegative;
-            return (TableStep::Probed { verdict, block: None, outcome, found: None }, Ok(None));
-        }
         let filtered = verdict == Verdict::Maybe;
         let mistakes = self.env.mistakes.as_ref().filter(|_| filtered);
         if mistakes.is_some_and(|mistakes| mistakes.know(table.id(), hash)) {
             let outcome = Outcome::Remembered;
             return (TableStep::Probed { verdict, block: None, outcome, found: None }, Ok(None));
         }
-        let (block, found) = table.search(key, seq);
+        let (block, found) = table.search(hash.key(), seq);
         let outcome = match &found {
             Ok(found) => Outcome::of_read(verdict, found.holds_key),
             Err(_) => Outcome::Failed,

@@ -53,8 +53,8 @@ impl LiveTable {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
     levels: [Vec<LiveTable>; LEVELS],
-    /// Of the levels below L0: the order of their tables' largest keys.
-    ends: [Fences; LEVELS],
+    /// Of the levels below L0 that have tables: the order of these by their largest keys.
+    ends: Vec<(usize, Fences)>,
 }
 
 /// A table that a lookup considers.
@@ -117,8 +117,9 @@ impl Version {
         level: usize,
         key: &[u8],
     ) -> impl Iterator<Item = Candidate<'a>> {
-        let levels = self.levels.iter().zip(&self.ends).enumerate().skip(level + 1);
-        levels.filter_map(move |(level, (tables, ends))| {
+        let below = self.ends.iter().filter(move |(other, _)| *other > level);
+        below.filter_map(move |(level, ends)| {
+            let (level, tables) = (*level, self.level(*level));
             let end = |number: usize| tables.get(number).map_or(&[][..], LiveTable::largest);
             let live = tables.get(ends.below(key, end))?;
             let covers = live.table.meta().smallest.as_slice() <= key;
@@ -171,9 +172,10 @@ impl Version {
         }
         let [l0, sorted @ ..] = &mut next.levels;
         l0.sort_by_key(|live| std::cmp::Reverse(live.table.meta().max_seq));
-        for (level, ends) in sorted.iter_mut().zip(next.ends.iter_mut().skip(1)) {
-            level.sort_by(|a, b| a.table.meta().smallest.cmp(&b.table.meta().smallest));
-            *ends = Fences::new(level.iter().map(LiveTable::largest));
+        next.ends.clear();
+        for (level, tables) in (1..).zip(sorted).filter(|(_, tables)| !tables.is_empty()) {
+            tables.sort_by(|a, b| a.table.meta().smallest.cmp(&b.table.meta().smallest));
+            next.ends.push((level, Fences::new(tables.iter().map(LiveTable::largest))));
         }
         next
     }
