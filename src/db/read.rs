@@ -61,8 +61,9 @@ impl Core {
     ) -> Result<Vec<Option<Value>>> {
         self.at_one_moment(snapshot, |view, seq, done| {
             let mut values = Vec::with_capacity(keys.len());
-            let mut lookups: Vec<(LookupHash<'_>, usize)> = Vec::new();
-            let mut tables: Vec<Candidate<'_>> = Vec::new();
+            let at_once = keys.len().min(IN_FLIGHT);
+            let mut lookups: Vec<(LookupHash<'_>, usize)> = Vec::with_capacity(at_once);
+            let mut tables: Vec<Candidate<'_>> = Vec::with_capacity(4 * at_once);
             for keys in keys.chunks(IN_FLIGHT) {
                 lookups.clear();
                 tables.clear();
