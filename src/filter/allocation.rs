@@ -324,6 +324,32 @@ mod tests {
         }
     }
 
+    /// No filter is smaller than the one that avoids the most for each bit. (Of bloom filters any size
+    /// is given: the first sample, which denies nothing, passes for the best.)
+    #[test]
+    fn the_least_filter_is_worth_its_bits() {
+        for curve in [FilterKind::Blocked, FilterKind::Ribbon].map(curve) {
+            let worth = |(i, bits): (usize, &f64)| (1.0 - (-(i as f64) / SAMPLES).exp2()) / bits;
+            let worths: Vec<f64> = curve.bits.iter().enumerate().map(worth).collect();
+            let least = curve.least as usize;
+            assert!(worths.iter().skip(1).all(|&worth| worth <= worths[least]), "{worths:?}");
+            assert!(curve.bits_per_key(curve.least / SAMPLES) > 0.0);
+            for below in [0.999, 0.5, 0.0] {
+                assert_eq!(curve.bits_per_key(below * curve.least / SAMPLES), 0.0);
+            }
+        }
+    }
+
+    /// Tables alike would all be a block larger at the same λ; as many are as there is room for.
+    #[test]
+    fn a_block_more_goes_to_some_of_many_tables_alike() {
+        let shares = vec![Share { keys: 1000, load: 1.0 }; 100];
+        let total = 100 * (20 * 512 + 1024) + 50 * 512;
+        let bits = balance(FilterKind::Blocked, &shares, total);
+        let taken = taken(FilterKind::Blocked, &shares, &bits);
+        assert!((total as f64 - 512.0..=total as f64).contains(&taken), "{taken} of {total}");
+    }
+
     /// Where tables alike would all take their first bits at the same λ, some of them do.
     #[test]
     fn a_few_bits_go_to_some_of_many_tables_alike() {

@@ -308,6 +308,27 @@ mod tests {
         }
     }
 
+    /// The textbook's bits where they will do, and hardly more than the fewest that do elsewhere.
+    #[test]
+    fn few_bits_give_the_rate() {
+        for keys in [1, 2, 10, 100, 999, 1000, 3000] {
+            for rate in [0.9_f64, 0.5, 0.1, 0.01, 0.003, 1e-4] {
+                let textbook = (-(keys as f64) * rate.ln() / (LN_2 * LN_2)).ceil() as u64;
+                let Geometry { m, k, .. } = for_rate(keys, rate);
+                let shared = shared_bits(1, k);
+                let expected = |m| expected_rate(&shape(m, k), keys, &shared);
+                if keys >= TEXTBOOK_FROM && expected(textbook) <= rate * (1.0 + TEXTBOOK_EXCESS) {
+                    assert_eq!(m, textbook, "{keys} keys at {rate}");
+                    continue;
+                }
+                let aim = below(rate, keys);
+                assert!(expected(m) <= aim, "{keys} keys at {rate}: {m} bits");
+                let fewest = (textbook..).find(|&m| expected(m) <= aim).unwrap();
+                assert!(m <= fewest + fewest / 8 + 1, "{keys} keys at {rate}: {m}, not {fewest}");
+            }
+        }
+    }
+
     #[test]
     fn positions_follow_the_formula() {
         let geometry = shape(1_000_003, 9);

@@ -252,17 +252,45 @@ mod tests {
         }
         assert_ne!(one.fingerprint(), other.fingerprint());
         assert!(!format!("{one:?}").contains("1, 1"));
+        assert_ne!(format!("{one:?}"), format!("{other:?}"));
+        assert_eq!((one.bytes(), other.bytes()), (&[1; 16], &[2; 16]));
+    }
+
+    /// The first outputs of the generator whose state is 0 at first.
+    #[test]
+    fn mix_is_that_of_splitmix64() {
+        let state = |i: u64| i.wrapping_mul(GOLDEN);
+        assert_eq!(
+            [mix(state(1)), mix(state(2)), mix(state(3))],
+            [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4, 0x06C4_5D18_8009_454F]
+        );
+    }
+
+    /// Under any salt hashes stay as many as they are, and under any two they differ.
+    #[test]
+    fn each_bit_of_hash_and_salt_counts() {
+        for (hash, salt) in (0..100).map(|i| (mix(2 * i), mix(2 * i + 1))) {
+            let salted = |hash, salt| KeyHash::SipHash13.salted(hash, salt);
+            for bit in (0..64).map(|i| 1 << i) {
+                assert_ne!(salted(hash ^ bit, salt), salted(hash, salt));
+                assert_ne!(salted(hash, salt ^ bit), salted(hash, salt));
+            }
+            assert_eq!(KeyHash::MurmurHash2.salted(hash, salt), hash);
+        }
     }
 
     #[test]
     fn a_lookup_hashes_each_way_once_and_as_a_table_does() {
         let secret = HashKey::new([3; 16]);
         let lookup = LookupHash::new(b"key", &secret);
+        assert_eq!(lookup.key(), b"key");
         for hash in [KeyHash::SipHash13, KeyHash::MurmurHash2] {
             assert_eq!(lookup.get(hash), hash.of(b"key", &secret));
             assert_eq!(lookup.get(hash), hash.of(b"key", &secret));
             assert_eq!(KeyHash::with_id(hash.id()), Some(hash));
         }
         assert_eq!(KeyHash::with_id(1), None);
+        let names = [KeyHash::SipHash13, KeyHash::MurmurHash2].map(|hash| hash.to_string());
+        assert_eq!(names, ["SipHash-1-3, keyed", "MurmurHash2"]);
     }
 }

@@ -99,3 +99,79 @@ impl fmt::Display for FilterKind {
         f.write_str(self.kind().name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_names() {
+        let names = FilterKind::ALL.map(|kind| kind.to_string());
+        assert_eq!(names, ["bloom", "blocked", "ribbon"]);
+    }
+
+    #[test]
+    fn shapes_are_sound_within_the_limits_of_their_kind() {
+        let is_sound =
+            |kind: FilterKind, (m, k, wide)| (kind.kind().check)(&Geometry { m, k, wide }).is_ok();
+        for (kind, sound, unsound) in [
+            (
+                FilterKind::Bloom,
+                &[(1, 1, 0), (1 << 43, 64, 0)][..],
+                &[(0, 1, 0), ((1 << 43) + 1, 1, 0), (9, 0, 0), (9, 65, 0), (9, 1, 1)][..],
+            ),
+            (
+                FilterKind::Blocked,
+                &[(512, 8, 0), (1 << 43, 8, 0)],
+                &[(0, 8, 0), ((1 << 43) + 512, 8, 0), (700, 8, 0), (512, 7, 0), (512, 8, 1)],
+            ),
+            (
+                FilterKind::Ribbon,
+                &[(128, 1, 0), (128, 48, 1), (1 << 40, 48, 0)],
+                &[
+                    (64, 1, 0),
+                    (130, 1, 0),
+                    ((1 << 40) + 64, 1, 0),
+                    (128, 0, 0),
+                    (128, 49, 0),
+                    (128, 1, 2),
+                ],
+            ),
+        ] {
+            for &shape in sound {
+                assert!(is_sound(kind, shape), "{kind} {shape:?}");
+            }
+            for &shape in unsound {
+                assert!(!is_sound(kind, shape), "{kind} {shape:?}");
+            }
+        }
+    }
+
+    /// However much is asked for, there is a shape; and one that is larger, up to the largest.
+    #[test]
+    fn larger_shapes_are_sound_and_not_much_larger() {
+        for kind in FilterKind::ALL {
+            let Kind { for_bits, for_rate, roomier, check, array_bytes, .. } = kind.kind();
+            for keys in [1 << 20, (1 << 20) + 12_345, 1 << 50] {
+                for shape in [for_bits(keys, 64.0), for_rate(keys, kind.kind().lowest_rate)] {
+                    assert_eq!((check(&shape), check(&roomier(&shape))), (Ok(()), Ok(())));
+                    let part = array_bytes(&roomier(&shape)) as f64 / array_bytes(&shape) as f64;
+                    let most = keys == 1 << 50;
+                    assert!(most || (1.02..1.08).contains(&part), "{kind} {shape:?}: {part}");
+                    assert!(!most || (1.0..1.08).contains(&part), "{kind} {shape:?}: {part}");
+                }
+            }
+        }
+    }
+
+    /// What is aimed at leaves room for chance: about one part in √n of n keys, and never the whole.
+    #[test]
+    fn the_aim_is_below_the_rate_by_what_may_scatter() {
+        for keys in (0..40).map(|i| 1_u64 << i) {
+            let aim = below(0.01, keys) / 0.01;
+            let scatter = 1.0 / (keys as f64).sqrt();
+            assert!(aim > 0.6 && aim > 0.997 - scatter, "{keys} keys: {aim}");
+            assert!(aim < 0.999 && (keys < 100 || aim < 1.0 - 0.9 * scatter), "{keys} keys: {aim}");
+        }
+    }
+}

@@ -324,6 +324,15 @@ mod tests {
     }
 
     #[test]
+    fn the_first_damage_is_the_one_told() {
+        let (_, filter) = filter_of(FilterKind::Ribbon, 8.0, 100);
+        assert_eq!(filter.damage(), None);
+        filter.stored_is_damaged("a checksum".into());
+        filter.stored_is_damaged("another".into());
+        assert_eq!(filter.damage(), Some("a checksum"));
+    }
+
+    #[test]
     fn other_kinds_are_whole_or_nothing() {
         for kind in [FilterKind::Bloom, FilterKind::Blocked] {
             let (_, whole) = filter_of(kind, 10.0, 1000);

@@ -334,8 +334,29 @@ mod tests {
         let geometry = compact.with_hash(KeyHash::MurmurHash2).with_geometry(1000, 7);
         assert_eq!(geometry.check(), Ok(()));
         assert!(geometry.makes(FilterKind::Bloom, KeyHash::MurmurHash2));
+        assert_eq!(policy.with_total_bytes(1 << 40).check(), Ok(()));
         assert_eq!(policy.with_total_bytes(MOST_TOTAL_BYTES).check(), Ok(()));
         assert!(policy.with_total_bytes(MOST_TOTAL_BYTES + 1).check().is_err());
+    }
+
+    #[test]
+    fn a_policy_says_what_it_is() {
+        let policy = FilterPolicy::default();
+        for (policy, told) in [
+            (policy, "blocked filters of 10 bits a key, balanced, SipHash-1-3, keyed"),
+            (FilterPolicy::none(), "no filters"),
+            (FilterPolicy::classic(), "bloom filters at a rate of 0.01, MurmurHash2"),
+            (
+                policy.with_total_bytes(99).with_allocation(Allocation::Uniform),
+                "blocked filters of 99 bytes in all, uniform, SipHash-1-3, keyed",
+            ),
+            (
+                policy.with_geometry(1000, 7),
+                "bloom filters of 1000 bits and 7 probes, SipHash-1-3, keyed",
+            ),
+        ] {
+            assert_eq!(policy.to_string(), told);
+        }
     }
 
     #[test]

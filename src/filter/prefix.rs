@@ -125,9 +125,19 @@ mod tests {
             assert_eq!(PrefixExtractor::with_id(unknown), None);
         }
         assert_eq!(PrefixExtractor::fixed(3).id(), 0x301);
+        assert_eq!(PrefixExtractor::fixed(3).to_string(), "the first 3 bytes");
+        assert_eq!(PrefixExtractor::until(b'/').to_string(), "up to '/'");
         assert!(PrefixExtractor::fixed(0).check(100).is_err());
         assert!(PrefixExtractor::fixed(101).check(100).is_err());
         assert!(PrefixExtractor::fixed(100).check(100).is_ok());
+    }
+
+    #[test]
+    fn a_prefix_ends_with_the_first_delimiter() {
+        let rows = PrefixExtractor::until(b'/');
+        assert_eq!(rows.prefix_of(b"row7/a/b"), Some(&b"row7/"[..]));
+        assert_eq!(rows.prefix_of(b"/row7"), Some(&b"/"[..]));
+        assert_eq!(rows.prefix_of(b"row7"), None);
     }
 
     /// Against the definition, over all bounds made of short strings of few letters: what it gives

@@ -138,6 +138,21 @@ mod tests {
     }
 
     #[test]
+    fn the_step_that_saves_the_most_comes_first() {
+        let claims = [claim(1.0, [(100, 0.9)]), claim(1.0, [(100, 0.5)])];
+        assert_eq!(ration(&claims, 100), [0, 1]);
+    }
+
+    /// Of two that could use it, not the one that is asked more, but whose rate is low already.
+    #[test]
+    fn what_is_left_goes_where_the_most_is_wasted() {
+        let seldom = claim(1.0, [(10, 0.9995), (1000, 0.0)]);
+        let often = claim(4.0, [(100, 0.1), (110, 0.0999), (1100, 0.0)]);
+        assert_eq!(ration(&[seldom.clone(), often.clone()], 110), [1, 1]);
+        assert_eq!(ration(&[often, seldom], 110), [1, 1]);
+    }
+
+    #[test]
     fn never_more_than_there_is_and_near_the_best_that_can_be() {
         let mut worst: f64 = 1.0;
         let mut cases = 0;

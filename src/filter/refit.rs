@@ -129,6 +129,22 @@ mod tests {
         FilterPolicy::bits_per_key(10.0).with_kind(kind)
     }
 
+    /// From half a bit a key, a twentieth of the filter, and a cache line.
+    #[test]
+    fn a_difference_counts_from_the_most_of_three_limits() {
+        for (keys, wanted, limit) in
+            [(10_000.0, 40_000.0, 5000.0), (10_000.0, 200_000.0, 10_000.0), (100.0, 1000.0, 512.0)]
+        {
+            for sign in [-1.0, 1.0] {
+                let counts = |off: f64| {
+                    let now = wanted + sign * off;
+                    Difference { id: 0, keys, now, wanted, recipe: None }.counts()
+                };
+                assert!(!counts(limit) && counts(limit + 1.0), "{keys} keys, {wanted} bits");
+            }
+        }
+    }
+
     #[test]
     fn what_has_its_share_is_left_alone() {
         for kind in FilterKind::ALL {
@@ -173,6 +189,33 @@ mod tests {
             assert!(expected.contains(&refits.len()), "{part}: {} refits", refits.len());
             apply(&mut fewer, &refits);
             assert!((total(&fewer) / (8.0 * 2_097_152.0) - 1.0).abs() < 0.015);
+        }
+    }
+
+    /// Of the small ones those are mended that move the most bits for each key that is read.
+    #[test]
+    fn small_differences_are_mended_where_few_keys_are_read() {
+        let policy = FilterPolicy::default().with_kind(FilterKind::Bloom).with_total_bytes(1 << 20);
+        let policy = policy.with_allocation(Allocation::Uniform);
+        for sign in [-1.0, 1.0] {
+            // Two large tables are off by more bits than any other, but by few a key.
+            let is_large = |id: u64| [3, 11].contains(&id);
+            let mut tables: Vec<Standing> = (0..22)
+                .map(|id| {
+                    let keys = if is_large(id) { 200_000 } else { 20_000 };
+                    Standing { id, share: Share { keys, load: 1.0 }, filter_bits: Some(0) }
+                })
+                .collect();
+            let first = refits(&policy, &tables);
+            apply(&mut tables, &first);
+            for table in &mut tables {
+                let a_key = if is_large(table.id) { 0.05 } else { 0.45 };
+                let off = sign * table.share.keys as f64 * a_key;
+                table.filter_bits = table.filter_bits.map(|bits| (bits as f64 + off) as u64);
+            }
+            let mended = refits(&policy, &tables);
+            assert!((15..20).contains(&mended.len()), "{} refits", mended.len());
+            assert!(!mended.iter().any(|&(id, _)| is_large(id)));
         }
     }
 

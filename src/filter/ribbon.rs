@@ -321,6 +321,91 @@ mod tests {
         println!("{} shapes, {compared} answers compared", shapes.len());
     }
 
+    #[test]
+    fn rows_grow_with_keys_and_columns() {
+        // 64,000 × (1.045 + 7/128) / 64 is 1099.7 segments, with 14 columns it is 1154.4.
+        assert_eq!((rows(64_000, 7.0), rows(64_000, 14.0)), (64 * 1100, 64 * 1155));
+        assert_eq!((rows(1, 7.0), rows(1 << 60, 7.0)), (128, MAX_ROWS));
+        let shape = |m, k, wide| Geometry { m, k, wide };
+        assert_eq!(with_wide(640, 5, 3), shape(640, 5, 3));
+        assert_eq!(with_wide(640, 5, 9), shape(640, 5, 9));
+        assert_eq!(with_wide(640, 47, 10), shape(640, 48, 0));
+        assert_eq!(with_wide(640, 48, 10), shape(640, 48, 9));
+        assert_eq!(roomier(&shape(64 * 640, 7, 320)), shape(64 * 660, 7, 330));
+        assert_eq!(roomier(&shape(128, 1, 1)), shape(192, 1, 2));
+    }
+
+    #[test]
+    fn a_shape_takes_the_bits_asked_for() {
+        for bits in [1.1, 2.0, 5.5, 7.75, 10.0, 20.3, 40.0] {
+            let geometry = for_bits(1_000_000, bits);
+            let taken = 64.0 * words(&geometry) as f64 / 1e6;
+            assert!((taken / bits - 1.0).abs() < 0.005, "{bits}: {taken}, {geometry:?}");
+        }
+    }
+
+    /// The columns alone keep a few hundredths below the rate; with one wide segment less they do not.
+    #[test]
+    fn the_fewest_columns_give_the_rate() {
+        for keys in [1, 100, 3000, 1_000_000] {
+            for rate in [0.4, 0.3, 0.1, 0.01, 0.003, 1e-5, 1e-9] {
+                let (geometry, aim) = (for_rate(keys, rate), below(rate, keys) / 1.03);
+                assert!(columns_alone(&geometry) <= aim * 1.000_000_1, "{keys} at {rate}");
+                let fewer = match geometry {
+                    Geometry { m, k, wide: 0 } => Geometry { m, k: k - 1, wide: m / SEGMENT - 1 },
+                    Geometry { wide, .. } => Geometry { wide: wide - 1, ..geometry },
+                };
+                assert!(columns_alone(&fewer) > aim, "{keys} at {rate}: {geometry:?}");
+                if keys > 1000 {
+                    let segments = (geometry.m / SEGMENT) as f64;
+                    let columns = f64::from(geometry.k) + geometry.wide as f64 / segments;
+                    let off = geometry.m as f64 / keys as f64 - rows_per_key(columns);
+                    assert!(
+                        (0.0..2.0 * 64.0 / keys as f64).contains(&off),
+                        "{keys} at {rate}: {off}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// With so many keys for the rows that a good part of all hashes follow from them.
+    #[test]
+    fn the_prediction_is_the_rate() {
+        for (keys, m, k, wide) in [
+            (1000, 1024, 3, 0),
+            (1000, 1024, 3, 9),
+            (2000, 2048, 2, 20),
+            (2000, 2048, 5, 31),
+            (300, 320, 4, 3),
+        ] {
+            let geometry = Geometry { m, k, wide };
+            let (mut found, mut expected, asked) = (0, 0.0, 5000);
+            for salt in 0..200 {
+                let built = build(&geometry, hashes(keys, 2 * salt));
+                let absent = hashes(asked, 2 * salt + 1);
+                let passing = absent.iter().filter(|&&h| may_contain(&geometry, &built.array, h));
+                found += passing.count();
+                expected += built.predicted_rate * asked as f64;
+            }
+            println!("{geometry:?}: {found} found, {expected:.0} expected");
+            assert!((found as f64 / expected - 1.0).abs() < 0.03, "{geometry:?}");
+        }
+        let is_unlucky = |keys, m| build(&Geometry { m, k: 8, wide: 0 }, hashes(keys, 1)).unlucky;
+        assert!(is_unlucky(1000, 1024) && !is_unlucky(1000, 1280));
+    }
+
+    /// At 1.1 rows a key f is 2^−13.12; of a rarer rate it is what is not built again.
+    #[test]
+    fn what_is_expected_is_the_columns_rate_and_f() {
+        let expected = |k| expected_rate(64_000, &Geometry { m: 70_400, k, wide: 0 });
+        for (k, f) in [(10, (-13.12_f64).exp2()), (20, 0.125 * (-20.0_f64).exp2())] {
+            let by_columns = (-f64::from(k)).exp2();
+            let sum = by_columns + f * (1.0 - by_columns);
+            assert!((expected(k) / sum - 1.0).abs() < 1e-9, "{k} columns");
+        }
+    }
+
     /// With a part of all hashes in the span of the keys, the rates of more and of fewer columns
     /// follow from one another: that part does not shrink with the columns.
     #[test]
