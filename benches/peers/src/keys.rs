@@ -23,7 +23,7 @@ pub enum KeyKind {
     Paths,
 }
 
-/// All keys there are: the first `n` are present, as many more are absent, and lie between them.
+/// All keys there are: the first `n` are present, the others are absent, and lie between them.
 #[derive(Debug)]
 pub struct Keys {
     pub n: u64,
@@ -75,7 +75,7 @@ impl Keys {
         Ok(Self { n, source: Source::Paths(list), pool: pool(seed) })
     }
 
-    /// Appends key `i` to a buffer: a present one below `n`, an absent one from `n` to `2 * n`.
+    /// Appends key `i` to a buffer: a present one below `n`, an absent one from `n` on.
     pub fn write(&self, i: u64, key: &mut Vec<u8>) {
         match &self.source {
             Source::Names(seed) => key.extend_from_slice(&name(*seed, i)),
@@ -116,10 +116,18 @@ impl Keys {
         list
     }
 
+    /// The number of an absent key. Names there are without end, of paths as many as are present.
+    pub fn absent_number(&self, i: u64) -> u64 {
+        match self.source {
+            Source::Names(_) => self.n + i,
+            Source::Paths(_) => self.n + i % self.n,
+        }
+    }
+
     /// `count` absent keys, from the `first` on, each once if there are so many, in no order: keys
     /// lie in random order already.
     pub fn absent(&self, first: u64, count: u64) -> Lookups {
-        let keys = self.list((first..first + count).map(|i| self.n + i % self.n));
+        let keys = self.list((first..first + count).map(|i| self.absent_number(i)));
         Lookups { expected: vec![false; keys.len()], keys }
     }
 
@@ -149,6 +157,14 @@ impl Keys {
 pub struct Lookups {
     pub keys: List,
     pub expected: Vec<bool>,
+}
+
+impl Lookups {
+    /// A key, and whether it is there.
+    #[inline]
+    pub fn get(&self, i: usize) -> (&[u8], bool) {
+        (self.keys.get(i), self.expected[i])
+    }
 }
 
 /// Keys end to end: no pointer to follow on the way to the next one.

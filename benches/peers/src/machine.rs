@@ -45,6 +45,12 @@ impl std::fmt::Display for Machine {
     }
 }
 
+/// How many threads wanted to run in the last minute, in the average.
+pub fn load() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
+}
+
 /// criba's commit, and a number that changes with what is not committed: figures of an older state
 /// are no reason not to measure a newer one.
 pub fn criba_version() -> String {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::keys::{Lookups, VALUE_BYTES};
+use crate::process::thread_cpu_seconds;
 use crate::stores::Reader;
 
 /// How long something may take: whichever comes first.
@@ -32,6 +33,8 @@ impl Budget {
 pub struct Timing {
     pub operations: u64,
     pub seconds: f64,
+    /// Of processor time on this thread: what is left when others are at work on the machine, too.
+    pub cpu_seconds: f64,
 }
 
 impl Timing {
@@ -39,8 +42,8 @@ impl Timing {
         self.seconds * 1e9 / self.operations as f64
     }
 
-    pub fn per_second(self) -> f64 {
-        self.operations as f64 / self.seconds
+    pub fn cpu_nanoseconds(self) -> f64 {
+        self.cpu_seconds * 1e9 / self.operations as f64
     }
 }
 
@@ -49,7 +52,7 @@ impl Timing {
 pub fn timed(budget: Budget, mut act: impl FnMut(u64) -> Result<u64>) -> Result<Timing> {
     const LOOKS: u64 = 256; // operations between two looks at the clock
     let limit = Duration::from_secs_f64(budget.seconds);
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), thread_cpu_seconds());
     let (mut operations, mut calls, mut look) = (0, 0, LOOKS);
     while operations < budget.operations {
         operations += act(calls)?;
@@ -61,35 +64,33 @@ pub fn timed(budget: Budget, mut act: impl FnMut(u64) -> Result<u64>) -> Result<
             look = operations + LOOKS;
         }
     }
-    Ok(Timing { operations, seconds: start.elapsed().as_secs_f64() })
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(Timing { operations, seconds, cpu_seconds: thread_cpu_seconds() - cpu })
 }
 
 /// Like [`timed`], for operations so long that the clock is looked at after each.
 pub fn timed_slow(budget: Budget, mut act: impl FnMut(u64) -> Result<()>) -> Result<Timing> {
     let limit = Duration::from_secs_f64(budget.seconds);
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), thread_cpu_seconds());
     let mut operations = 0;
     while operations < budget.operations && start.elapsed() < limit {
         act(operations)?;
         operations += 1;
     }
-    Ok(Timing { operations, seconds: start.elapsed().as_secs_f64() })
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(Timing { operations, seconds, cpu_seconds: thread_cpu_seconds() - cpu })
 }
 
 /// An answer that is wrong ends the measurement, and is its result.
 #[inline]
-pub fn check(lookups: &Lookups, i: usize, found: Option<usize>) -> Result<()> {
-    if found == lookups.expected[i].then_some(VALUE_BYTES) {
-        Ok(())
-    } else {
-        wrong(lookups, i, found)
-    }
+pub fn check(key: &[u8], expected: bool, found: Option<usize>) -> Result<()> {
+    let expected = expected.then_some(VALUE_BYTES);
+    if found == expected { Ok(()) } else { wrong(key, expected, found) }
 }
 
 #[cold]
-fn wrong(lookups: &Lookups, i: usize, found: Option<usize>) -> Result<()> {
-    let key = String::from_utf8_lossy(lookups.keys.get(i));
-    let expected = lookups.expected[i].then_some(VALUE_BYTES);
+fn wrong(key: &[u8], expected: Option<usize>, found: Option<usize>) -> Result<()> {
+    let key = String::from_utf8_lossy(key);
     Err(format!("wrong answer: {key} has {found:?}, not {expected:?} bytes of value").into())
 }
 
@@ -97,7 +98,8 @@ fn wrong(lookups: &Lookups, i: usize, found: Option<usize>) -> Result<()> {
 pub fn lookups(budget: Budget, reader: &impl Reader, lookups: &Lookups) -> Result<Timing> {
     let mut i = 0;
     timed(budget, |_| {
-        check(lookups, i, reader.get(lookups.keys.get(i))?)?;
+        let (key, expected) = lookups.get(i);
+        check(key, expected, reader.get(key)?)?;
         i += 1;
         if i == lookups.keys.len() {
             i = 0;
@@ -112,7 +114,7 @@ pub fn latencies(budget: Budget, reader: &impl Reader, lookups: &Lookups) -> Res
     let mut samples = Vec::with_capacity(budget.operations as usize / 8 + 1);
     let mut i = 0;
     timed(budget, |call| {
-        let key = lookups.keys.get(i);
+        let (key, expected) = lookups.get(i);
         let found = if call % 8 == 0 {
             let start = Instant::now();
             let found = reader.get(key)?;
@@ -122,7 +124,7 @@ pub fn latencies(budget: Budget, reader: &impl Reader, lookups: &Lookups) -> Res
         } else {
             reader.get(key)?
         };
-        check(lookups, i, found)?;
+        check(key, expected, found)?;
         i = (i + 1) % lookups.keys.len();
         Ok(1)
     })?;

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::keys::{KeyKind, Keys};
 use crate::loaded::Place;
-use crate::machine::Machine;
+use crate::machine::{Machine, load};
 use crate::results::{Findings, Job, Line, Order, Results, Task};
 use crate::settings::Setting;
 use crate::stores::{Name, Store, Visitor};
@@ -77,7 +77,13 @@ pub fn run(run: &Run) -> Result<()> {
         errors += u32::from(findings.error.is_some());
         tell(at + 1, jobs.len(), job, &findings);
         let at = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-        results.append(&Line { job: job.clone(), findings, machine: machine.clone(), at })?;
+        results.append(&Line {
+            job: job.clone(),
+            findings,
+            machine: machine.clone(),
+            at,
+            load: load(),
+        })?;
     }
     if errors > 0 {
         return Err(format!("{errors} of {} measurements went wrong", jobs.len()).into());

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
 use crate::Result;
 
 fn field(file: &str, name: &str) -> Result<u64> {
@@ -44,8 +46,16 @@ pub fn forget_peak() -> Result<()> {
 
 /// Seconds of processor time so far, of all threads.
 pub fn cpu_seconds() -> f64 {
-    let usage = |time: rustix::time::Timespec| time.tv_sec as f64 + time.tv_nsec as f64 / 1e9;
-    usage(rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime))
+    seconds(clock_gettime(ClockId::ProcessCPUTime))
+}
+
+/// Seconds of processor time so far, of this thread.
+pub fn thread_cpu_seconds() -> f64 {
+    seconds(clock_gettime(ClockId::ThreadCPUTime))
+}
+
+fn seconds(time: Timespec) -> f64 {
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 #[cfg(test)]

@@ -94,6 +94,8 @@ pub struct Line {
     pub machine: Machine,
     /// Seconds since 1970.
     pub at: u64,
+    /// How many threads wanted to run in the last minute, ours among them, in the average.
+    pub load: f64,
 }
 
 /// A file of results.
@@ -178,6 +180,7 @@ pub mod tests {
                 kernel: "Linux 6.1".to_owned(),
             },
             at: 0,
+            load: 1.0,
         }
     }
 

@@ -104,6 +104,13 @@ pub fn markdown(lines: &[Line], command: &str) -> String {
         writeln!(text, "Machine: {machine}.").expect("a string");
     }
     writeln!(text, "\nCommand: `{command}`.").expect("a string");
+    let mut loads: Vec<f64> = lines.iter().map(|line| line.load).collect();
+    loads.sort_by(f64::total_cmp);
+    if let (Some(least), Some(most)) = (loads.first(), loads.last()) {
+        let middle = loads[loads.len() / 2];
+        writeln!(text, "\nLoad of the machine meanwhile, this program included: {least} to {most}, median {middle}.")
+            .expect("a string");
+    }
     let sets: BTreeSet<_> =
         lines.iter().map(|line| (line.job.keys == KeyKind::Paths, line.job.n)).collect();
     for (paths, n) in sets {
@@ -270,7 +277,7 @@ pub fn full_name(store: Name, setting: Setting) -> String {
 fn digits(value: f64) -> String {
     let size = value.abs();
     match size {
-        _ if size >= 1e5 => thousands(value.round() as u64),
+        _ if size >= 9999.5 => thousands(value.round() as u64),
         _ if size >= 99.95 => format!("{value:.0}"),
         _ if size >= 9.995 => format!("{value:.1}"),
         _ if size >= 0.9995 || size == 0.0 => format!("{value:.2}"),
@@ -357,6 +364,6 @@ mod tests {
     #[test]
     fn numbers_have_three_digits_that_count() {
         let shown = [0.0, 0.012_34, 1.0, 12.34, 99.99, 123.4, 99_999.0, 1_234_567.0].map(digits);
-        assert_eq!(shown, ["0.00", "0.0123", "1.00", "12.3", "100", "123", "99999", "1,234,567"]);
+        assert_eq!(shown, ["0.00", "0.0123", "1.00", "12.3", "100", "123", "99,999", "1,234,567"]);
     }
 }

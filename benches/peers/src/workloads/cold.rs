@@ -24,7 +24,8 @@ pub fn cold<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
     let store = S::open(&dir, &config, &mut bench.findings.settings)?;
     let reader = store.reader()?;
     for i in 0..FIRST as usize {
-        check(&first, i, reader.get(first.keys.get(i))?)?;
+        let (key, expected) = first.get(i);
+        check(key, expected, reader.get(key)?)?;
     }
     bench.figure("open_ms", start.elapsed().as_secs_f64() * 1e3);
     store.settle()?;
@@ -40,8 +41,8 @@ pub fn cold<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
     let store: S = bench.open(&dir, &config)?;
     let reader = store.reader()?;
     let timing = timed_slow(bench.budget().part(2), |i| {
-        let i = i as usize % present.keys.len();
-        check(&present, i, reader.get(present.keys.get(i))?)
+        let (key, expected) = present.get(i as usize % present.keys.len());
+        check(key, expected, reader.get(key)?)
     })?;
     bench.figure("present_ns", timing.nanoseconds());
     drop(reader);

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::Bench;
 use crate::keys::Keys;
 use crate::loaded::{copy, disk_bytes, load as load_all};
-use crate::measure::{Timing, lookups};
+use crate::measure::lookups;
 use crate::settings::{Shape, Told};
 use crate::stores::Store;
 use crate::{Result, process};
@@ -23,8 +23,7 @@ pub fn load<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
     let written = process::written_bytes()?;
     let (store, loading) = load_all::<S>(&dir, &config, bench.keys)?;
     let n = bench.job.n;
-    let timing = Timing { operations: n, seconds: loading.until_flushed.as_secs_f64() };
-    bench.figure("puts_per_s", timing.per_second());
+    bench.figure("puts_per_s", n as f64 / loading.until_flushed.as_secs_f64());
     bench.figure("settled_s", loading.until_settled.as_secs_f64());
     bench.figure("cpu_s", process::cpu_seconds() - cpu);
     bench.figure("peak_mib", (process::peak_bytes()? - before) as f64 / f64::from(1 << 20));
@@ -57,11 +56,11 @@ pub fn overwrite<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
     let start = Instant::now();
     store.load(&mut keys.pairs(numbers.into_iter(), 1))?;
     store.flush()?;
-    let flushed = Timing { operations: half, seconds: start.elapsed().as_secs_f64() };
-    bench.figure("puts_per_s", flushed.per_second());
+    let flushed = start.elapsed().as_secs_f64();
+    bench.figure("puts_per_s", half as f64 / flushed);
     let idle = store.settle()?;
     let settled = start.elapsed().saturating_sub(idle).as_secs_f64();
-    bench.figure("settled_s", settled.max(flushed.seconds));
+    bench.figure("settled_s", settled.max(flushed));
     let amount = keys.live_bytes() / keys.n * half;
     bench.figure("write_amp", (process::written_bytes()? - written) as f64 / amount as f64);
     bench.figure("space_settled", disk_bytes(&dir)? as f64 / keys.live_bytes() as f64);
@@ -83,8 +82,9 @@ pub fn overwrite<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
 fn both<S: Store>(bench: &mut Bench<'_>, store: &S, when: &str) -> Result<()> {
     let budget = bench.budget().part(4);
     let reader = store.reader()?;
+    let warming = bench.keys.absent(budget.operations, budget.operations / 4);
+    lookups(budget.part(4), &reader, &warming)?;
     let absent = bench.keys.absent(0, budget.operations);
-    lookups(budget.part(4), &reader, &absent)?;
     bench.figure(&format!("absent_{when}_ns"), lookups(budget, &reader, &absent)?.nanoseconds());
     let mut random = bench.random.clone();
     let present = bench.keys.present(budget.operations, &mut random);

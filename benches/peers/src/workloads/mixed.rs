@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Bench;
 use crate::Result;
-use crate::keys::{Keys, Lookups};
+use crate::keys::Keys;
 use crate::loaded::{copy, warm};
 use crate::measure::{Percentiles, check, clock_nanoseconds};
 use crate::random::Random;
@@ -15,14 +15,12 @@ const PUTS_PER_S: f64 = 50_000.0;
 /// The writer sleeps until so many puts are due.
 const BURST: u64 = 50;
 /// A reader begins anew after so many lookups, so as to see what was written.
-const FRESH: usize = 1000;
+const FRESH: u64 = 1000;
 /// One lookup of so many is timed.
-const SAMPLED: usize = 4;
+const SAMPLED: u64 = 4;
 
 /// W10: one thread overwrites keys at random, one looks absent keys up, and one present keys.
 pub fn mixed<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
-    let absent = bench.keys.absent(0, bench.job.lookups);
-    let present = bench.keys.present(bench.job.lookups, &mut bench.random);
     let (from, config) = bench.loaded::<S>()?;
     let dir = bench.place.scratch()?;
     copy(&from, &dir)?;
@@ -34,8 +32,16 @@ pub fn mixed<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
     let done = AtomicBool::new(false);
     let (puts, absent, present) = std::thread::scope(|scope| {
         let (store, done) = (&store, &done);
-        let absent = scope.spawn(move || read(store, &absent, done));
-        let present = scope.spawn(move || read(store, &present, done));
+        // None twice: a cache would know it the second time.
+        let mut next = 0;
+        let absent = move || {
+            next += 1;
+            keys.absent_number(next)
+        };
+        let mut any = Random::new(random.clone().next());
+        let present = move || any.below(keys.n);
+        let absent = scope.spawn(move || read(store, keys, absent, done));
+        let present = scope.spawn(move || read(store, keys, present, done));
         let puts = write(store, keys, random, length);
         done.store(true, Ordering::Relaxed);
         let join = "a thread panicked";
@@ -79,24 +85,29 @@ fn write<S: Store>(store: &S, keys: &Keys, mut random: Random, length: Duration)
 }
 
 /// Looks keys up until it is told to stop: latencies, and how many lookups there were.
-fn read<S: Store>(store: &S, lookups: &Lookups, done: &AtomicBool) -> Result<(Percentiles, usize)> {
+fn read<S: Store>(
+    store: &S,
+    keys: &Keys,
+    mut next: impl FnMut() -> u64,
+    done: &AtomicBool,
+) -> Result<(Percentiles, u64)> {
     let clock = clock_nanoseconds();
-    let mut samples = Vec::new();
-    let mut count = 0;
+    let (mut samples, mut key, mut count) = (Vec::new(), Vec::new(), 0);
     while !done.load(Ordering::Relaxed) {
         let reader = store.reader()?;
         for _ in 0..FRESH {
-            let i = count % lookups.keys.len();
-            let key = lookups.keys.get(i);
+            let i = next();
+            key.clear();
+            keys.write(i, &mut key);
             let found = if count % SAMPLED == 0 {
                 let start = Instant::now();
-                let found = reader.get(key)?;
+                let found = reader.get(&key)?;
                 samples.push((start.elapsed().as_nanos() as u64).saturating_sub(clock) as u32);
                 found
             } else {
-                reader.get(key)?
+                reader.get(&key)?
             };
-            check(lookups, i, found)?;
+            check(&key, i < keys.n, found)?;
             count += 1;
         }
     }
