@@ -18,20 +18,21 @@ use crate::{Result, Run};
 /// once before anything twice, so that what else the machine does meets all of them.
 fn jobs(run: &Run) -> Vec<Job> {
     let mut jobs = Vec::new();
-    let arms: Vec<(Name, Setting)> = run
+    let arms: Vec<(Name, Setting, String)> = run
         .stores
         .iter()
         .filter(|store| store.is_here())
         .flat_map(|store| store.settings().iter().map(|&setting| (*store, setting)))
         .filter(|(store, setting)| store.settings().len() == 1 || run.settings.contains(setting))
+        .map(|(store, setting)| (store, setting, store.version()))
         .collect();
     for repetition in 1..=run.repetitions {
         for &workload in &run.workloads {
-            for &(store, setting) in &arms {
+            for (store, setting, version) in &arms {
                 jobs.push(Job {
-                    store,
-                    setting,
-                    version: store.version(),
+                    store: *store,
+                    setting: *setting,
+                    version: version.clone(),
                     workload,
                     repetition,
                     n: run.n,
@@ -183,4 +184,44 @@ fn default_dir() -> PathBuf {
         .parent()
         .and_then(Path::parent)
         .map_or_else(|| PathBuf::from("stores"), |it| it.join("stores"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[test]
+    fn stores_take_turns_and_everything_is_done_once_before_anything_twice() {
+        let command = "peers --stores criba,fjall,lmdb --workloads w2,w10 --repetitions 2 --n 500";
+        let run = crate::Command::parse_from(command.split(' ')).run;
+        let jobs = jobs(&run);
+        let order: Vec<_> = jobs
+            .iter()
+            .map(|job| {
+                format!("{} {} {}", job.repetition, job.workload, full_name(job.store, job.setting))
+            })
+            .collect();
+        let stores = ["criba", "fjall, alike", "fjall, best", "lmdb"];
+        let mut expected = Vec::new();
+        for repetition in 1..=2 {
+            for workload in ["w2", "w10"] {
+                expected.extend(stores.map(|store| format!("{repetition} {workload} {store}")));
+            }
+        }
+        assert_eq!(order, expected);
+        assert!(jobs.iter().all(|job| job.n == 500));
+        assert!(jobs.iter().all(|job| (job.workload == Workload::W10) == (job.seconds > 5.0)));
+    }
+
+    #[test]
+    fn settings_can_be_chosen() {
+        let run =
+            crate::Command::parse_from("peers --stores fjall,lsm-db --settings best".split(' '))
+                .run;
+        let jobs = jobs(&run);
+        assert!(jobs.iter().all(|job| job.store == Name::LsmDb || job.setting == Setting::Best));
+        assert!(jobs.iter().any(|job| job.store == Name::LsmDb), "it has one setting only");
+    }
 }
