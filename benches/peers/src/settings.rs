@@ -54,15 +54,16 @@ impl Config {
     }
 
     pub fn memtable_bytes(&self) -> usize {
-        if self.shape == Shape::Deep { 256 << 10 } else { 64 << 20 }
+        // In a deep store a thousandth of the data, whatever there is of it.
+        if self.shape == Shape::Deep { self.n as usize / 8 } else { 64 << 20 }
     }
 
     pub fn table_bytes(&self) -> u64 {
-        if self.shape == Shape::Deep { 512 << 10 } else { 64 << 20 }
+        if self.shape == Shape::Deep { self.n / 4 } else { 64 << 20 }
     }
 
     pub fn level_base_bytes(&self) -> u64 {
-        if self.shape == Shape::Deep { 64 << 10 } else { 256 << 20 }
+        if self.shape == Shape::Deep { self.n / 32 } else { 256 << 20 }
     }
 
     pub fn cache_bytes(&self) -> usize {

@@ -18,7 +18,7 @@ use crate::settings::{BITS_PER_KEY, BLOCK_BYTES, Config, Told};
 pub struct Fjall {
     database: Database,
     keyspace: Keyspace,
-    compactions: bool,
+    strategy: Arc<Leveled>,
 }
 
 impl Store for Fjall {
@@ -63,13 +63,13 @@ impl Store for Fjall {
         };
         // Its L1 holds as many tables as L0 may have.
         let l0 = if config.compactions() { 4 } else { 255 };
-        options = options.compaction_strategy(Arc::new(
-            Leveled::default()
-                .with_table_target_size(told.set("table_target_size", config.table_bytes()))
-                .with_l0_threshold(told.set("l0_threshold", l0)),
-        ));
+        let strategy = Leveled::default()
+            .with_table_target_size(told.set("table_target_size", config.table_bytes()))
+            .with_l0_threshold(told.set("l0_threshold", l0));
+        let strategy = Arc::new(strategy);
+        options = options.compaction_strategy(strategy.clone());
         let keyspace = database.keyspace("keys", || options)?;
-        Ok(Self { database, keyspace, compactions: config.compactions() })
+        Ok(Self { database, keyspace, strategy })
     }
 
     fn reader(&self) -> Result<&Keyspace> {
@@ -89,16 +89,33 @@ impl Store for Fjall {
         Ok(self.keyspace.rotate_memtable_and_wait()?)
     }
 
-    /// Nothing says whether a compaction is due; one that is begins at once.
+    /// Its workers look for compactions after each flush, and leave some that are due when the last
+    /// one is done: those are made here, as its strategy chooses them, until it chooses none.
     fn settle(&self) -> Result<Duration> {
-        settle_by_looking(|| {
+        let tree = &self.keyspace.tree;
+        let idle = settle_by_looking(|| {
             let busy = self.database.outstanding_flushes() > 0
-                || self.keyspace.tree.sealed_memtable_count() > 0
-                || self.database.active_compactions() > 0
-                || self.compactions && self.keyspace.tree.l0_run_count() >= 4;
-            Ok((!busy)
-                .then(|| (self.database.compactions_completed(), self.keyspace.table_count())))
-        })
+                || tree.sealed_memtable_count() > 0
+                || self.database.active_compactions() > 0;
+            Ok((!busy).then(|| (self.database.compactions_completed(), tree.table_count())))
+        })?;
+        let tables = || -> Vec<_> {
+            let version = tree.current_version();
+            let levels = version.iter_levels().enumerate();
+            levels
+                .flat_map(|(at, level)| level.list_ids().into_iter().map(move |id| (at, id)))
+                .collect()
+        };
+        let mut before = Vec::new();
+        loop {
+            let mut now = tables();
+            now.sort_unstable();
+            if now == before {
+                return Ok(idle);
+            }
+            before = now;
+            tree.compact(self.strategy.clone(), self.database.visible_seqno())?;
+        }
     }
 
     fn compact(&mut self) -> Result<()> {
