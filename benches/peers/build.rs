@@ -1,0 +1,42 @@
+//! Finds LevelDB, which is no crate, and tells the program which versions it was built with.
+
+use std::process::Command;
+use std::{env, fs};
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=Cargo.lock");
+    println!("cargo::rerun-if-env-changed=CXXFLAGS");
+
+    let lock = fs::read_to_string("Cargo.lock").unwrap_or_default();
+    for name in ["fjall", "lsm-tree", "rocksdb", "librocksdb-sys", "lsm-db", "redb", "heed"] {
+        let version = version(&lock, name).unwrap_or("unknown");
+        println!("cargo::rustc-env=VERSION_{}={version}", name.replace('-', "_").to_uppercase());
+    }
+    let flags = env::var("CXXFLAGS").unwrap_or_default();
+    println!("cargo::rustc-env=BUILT_WITH_CXXFLAGS={flags}");
+
+    if links("leveldb") {
+        println!("cargo::rustc-link-lib=leveldb");
+        println!("cargo::rustc-cfg=leveldb");
+    } else {
+        println!("cargo::warning=LevelDB (Debian: libleveldb-dev) was not found, and is left out");
+    }
+}
+
+/// What Cargo.lock has of a package.
+fn version<'l>(lock: &'l str, package: &str) -> Option<&'l str> {
+    let (_, rest) = lock.split_once(&format!("name = \"{package}\"\nversion = \""))?;
+    Some(rest.split_once('"')?.0)
+}
+
+/// Whether the C compiler finds a library: the one way to ask that knows every place it looks in.
+fn links(library: &str) -> bool {
+    let out = env::var("OUT_DIR").expect("cargo sets it");
+    let source = format!("{out}/empty.c");
+    fs::write(&source, "int main(void) { return 0; }\n").expect("a directory to write to");
+    Command::new("cc")
+        .args([&source, "-o", &format!("{out}/empty"), &format!("-l{library}")])
+        .output()
+        .is_ok_and(|done| done.status.success())
+}

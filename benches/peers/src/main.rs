@@ -1,0 +1,127 @@
+//! criba measured beside other embedded stores, on the same work. See README.md.
+//!
+//! The program runs itself once for each store, workload and repetition: a process of its own has a
+//! heap, a cache and a peak of memory that no other store has touched. `plan` is the parent's part,
+//! `child` what it runs; `stores` and `workloads` are what is measured, and how.
+
+mod keys;
+mod loaded;
+mod machine;
+mod measure;
+mod plan;
+mod process;
+mod random;
+mod results;
+mod settings;
+mod stores;
+mod table;
+mod workloads;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use keys::KeyKind;
+use settings::Setting;
+use stores::Name;
+use workloads::Workload;
+
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Measures embedded stores beside each other; with nothing said, all stores and workloads.
+#[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Command {
+    #[command(subcommand)]
+    other: Option<Other>,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Debug, Subcommand)]
+enum Other {
+    /// Prints the results as Markdown.
+    Table {
+        /// Files of results.
+        #[arg(default_value = "results/peers.jsonl")]
+        files: Vec<PathBuf>,
+        /// The command that made them, to be told in the table.
+        #[arg(long, default_value = "cargo run --release")]
+        command: String,
+    },
+    /// One measurement, as the program runs it itself.
+    #[command(hide = true)]
+    Child { order: String },
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Run {
+    /// Which stores, one after another.
+    #[arg(long, value_delimiter = ',', default_values_t = <Name as clap::ValueEnum>::value_variants().to_vec())]
+    stores: Vec<Name>,
+    /// How they are set, where it makes a difference.
+    #[arg(long, value_delimiter = ',', default_value = "alike,best")]
+    settings: Vec<Setting>,
+    /// What is measured.
+    #[arg(long, value_delimiter = ',', default_values_t = <Workload as clap::ValueEnum>::value_variants().to_vec())]
+    workloads: Vec<Workload>,
+    /// How many keys are in a store.
+    #[arg(long, default_value_t = 1_000_000)]
+    n: u64,
+    /// What keys look like.
+    #[arg(long, value_enum, default_value_t = KeyKind::Names)]
+    keys: KeyKind,
+    /// Files with a path a line, may be gzipped, for `--keys paths`. Default: the samples in
+    /// tests/data, whose paths come again with numbers.
+    #[arg(long, value_delimiter = ',')]
+    paths: Vec<PathBuf>,
+    /// How often everything is measured.
+    #[arg(long, default_value_t = 3)]
+    repetitions: u32,
+    /// How many lookups a measurement has at most.
+    #[arg(long, default_value_t = 1_000_000)]
+    lookups: u64,
+    /// How many seconds a measurement takes at most.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// How many seconds W10 takes.
+    #[arg(long, default_value_t = 10.0)]
+    mixed_seconds: f64,
+    /// Where the random numbers begin.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where stores are made, on the disk that is to be measured. Default: `stores` in the build's
+    /// directory.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Results are appended to this file; what it has already is not measured again.
+    #[arg(long, default_value = "results/peers.jsonl")]
+    out: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let command = Command::parse();
+    let done = match command.other {
+        None => plan::run(&command.run),
+        Some(Other::Table { files, command }) => print_table(&files, &command),
+        Some(Other::Child { order }) => plan::child(&order),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print_table(files: &[PathBuf], command: &str) -> Result<()> {
+    let mut lines = Vec::new();
+    for file in files {
+        lines.append(&mut results::read(file)?);
+    }
+    print!("{}", table::markdown(&lines, command));
+    Ok(())
+}

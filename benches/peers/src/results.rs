@@ -1,0 +1,228 @@
+//! One measurement: what was asked for, and what came out. Results are lines of JSON, appended as
+//! they come, so that what was interrupted goes on where it was.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+use crate::keys::KeyKind;
+use crate::machine::Machine;
+use crate::settings::{Setting, Told};
+use crate::stores::Name;
+use crate::workloads::Workload;
+
+/// What decides what is measured. Two jobs that are equal are one measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    pub store: Name,
+    pub setting: Setting,
+    /// Of the store.
+    pub version: String,
+    pub workload: Workload,
+    pub repetition: u32,
+    pub n: u64,
+    pub keys: KeyKind,
+    pub seed: u64,
+    pub lookups: u64,
+    pub seconds: f64,
+}
+
+impl Job {
+    /// The same text for equal jobs alone.
+    pub fn id(&self) -> String {
+        serde_json::to_string(self).expect("plain data")
+    }
+}
+
+/// How a child is told what to do: the job, and what does not decide what is measured.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Order {
+    pub job: Job,
+    /// Stores are made here.
+    pub dir: PathBuf,
+    /// Where paths are taken from.
+    pub paths: Vec<PathBuf>,
+    /// What is to be done.
+    pub task: Task,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Task {
+    /// Load the store that the workload reads, if it is not there.
+    Prepare,
+    Measure,
+}
+
+/// What a child found.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Findings {
+    /// By name; the table knows what they are.
+    pub figures: BTreeMap<String, f64>,
+    /// Tables of L0 and levels that are not empty.
+    pub runs: Option<u64>,
+    pub l0_tables: Option<u64>,
+    pub filter_bytes: Option<u64>,
+    pub disk_bytes: Option<u64>,
+    pub settings: Told,
+    /// Whether the store cannot do this at all.
+    #[serde(default)]
+    pub left_out: Option<String>,
+    /// What went wrong, a wrong answer for instance.
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
+impl Findings {
+    /// Nothing that is not a number is kept.
+    pub fn figure(&mut self, name: &str, value: f64) {
+        if value.is_finite() {
+            self.figures.insert(name.to_owned(), value);
+        }
+    }
+}
+
+/// A line of a file of results.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    pub job: Job,
+    pub findings: Findings,
+    pub machine: Machine,
+    /// Seconds since 1970.
+    pub at: u64,
+    /// How many threads wanted to run in the last minute, ours among them, in the average.
+    pub load: f64,
+}
+
+/// A file of results.
+#[derive(Debug)]
+pub struct Results {
+    path: PathBuf,
+    done: HashSet<String>,
+}
+
+impl Results {
+    /// Opens the file, or will make one. A measurement that ended with an error is made again.
+    pub fn open(path: &Path) -> Result<Self> {
+        let lines = if path.exists() { read(path)? } else { Vec::new() };
+        let done = lines.iter().filter(|line| line.findings.error.is_none());
+        Ok(Self { path: path.to_owned(), done: done.map(|line| line.job.id()).collect() })
+    }
+
+    pub fn has(&self, job: &Job) -> bool {
+        self.done.contains(&job.id())
+    }
+
+    /// Appends a line, at once and whole.
+    pub fn append(&mut self, line: &Line) -> Result<()> {
+        if let Some(dir) = self.path.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        let mut text = serde_json::to_string(line)?;
+        text.push('\n');
+        let mut file = OpenOptions::new().create(true).append(true).open(&self.path)?;
+        file.write_all(text.as_bytes())?;
+        self.done.insert(line.job.id());
+        Ok(())
+    }
+}
+
+/// All lines of a file. The last one may have been cut short.
+pub fn read(path: &Path) -> Result<Vec<Line>> {
+    let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let lines: Vec<String> = BufReader::new(file).lines().collect::<std::io::Result<_>>()?;
+    let mut all = Vec::new();
+    for (at, text) in lines.iter().enumerate() {
+        match serde_json::from_str(text) {
+            Ok(line) => all.push(line),
+            Err(_) if at + 1 == lines.len() => {}
+            Err(error) => return Err(format!("{}:{}: {error}", path.display(), at + 1).into()),
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn line(
+        store: Name,
+        setting: Setting,
+        workload: Workload,
+        figures: &[(&str, f64)],
+    ) -> Line {
+        Line {
+            job: Job {
+                store,
+                setting,
+                version: "1.0".to_owned(),
+                workload,
+                repetition: 1,
+                n: 1000,
+                keys: KeyKind::Names,
+                seed: 1,
+                lookups: 10,
+                seconds: 0.5,
+            },
+            findings: Findings {
+                figures: figures.iter().map(|&(name, value)| (name.to_owned(), value)).collect(),
+                ..Findings::default()
+            },
+            machine: Machine {
+                cpu: "a processor".to_owned(),
+                cores: 2,
+                memory_gib: 24,
+                kernel: "Linux 6.1".to_owned(),
+            },
+            at: 0,
+            load: 1.0,
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_not_measured_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results/some.jsonl");
+        let done = line(Name::Criba, Setting::Alike, Workload::W2, &[("absent_ns", 1.5)]);
+        let mut failed = line(Name::RocksDb, Setting::Best, Workload::W3, &[]);
+        failed.findings.error = Some("no room".to_owned());
+
+        let mut results = Results::open(&path).unwrap();
+        assert!(!results.has(&done.job));
+        results.append(&done).unwrap();
+        results.append(&failed).unwrap();
+        assert!(results.has(&done.job));
+
+        let results = Results::open(&path).unwrap();
+        assert!(results.has(&done.job));
+        assert!(!results.has(&failed.job), "an error is no result");
+        for change in [
+            |job: &mut Job| job.repetition = 2,
+            |job: &mut Job| job.version = "1.1".to_owned(),
+            |job: &mut Job| job.lookups = 11,
+            |job: &mut Job| job.keys = KeyKind::Paths,
+        ] {
+            let mut other = done.job.clone();
+            change(&mut other);
+            assert!(!results.has(&other), "{other:?}");
+        }
+        assert_eq!(read(&path).unwrap(), [done, failed]);
+    }
+
+    #[test]
+    fn a_last_line_cut_short_is_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("some.jsonl");
+        let whole =
+            serde_json::to_string(&line(Name::Fjall, Setting::Alike, Workload::W1, &[])).unwrap();
+        fs::write(&path, format!("{whole}\n{}", &whole[..40])).unwrap();
+        assert_eq!(read(&path).unwrap().len(), 1);
+        fs::write(&path, format!("{}\n{whole}\n", &whole[..40])).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("some.jsonl:1: "));
+    }
+}

@@ -1,0 +1,143 @@
+//! criba, with the filters of one of its three policies.
+
+use std::marker::PhantomData;
+use std::path::Path;
+use std::time::Duration;
+
+use criba::{Batch, Db, Durability, FilterPolicy, Options, PrefixExtractor};
+
+use super::{Built, Reader, Store, seen, walk};
+use crate::settings::{BITS_PER_KEY, BLOCK_BYTES, Config, Shape, Told};
+use crate::{Result, machine};
+
+pub trait Policy: Send + Sync + 'static {
+    fn policy() -> FilterPolicy;
+}
+
+pub struct Default;
+pub struct Classic;
+pub struct Compact;
+
+impl Policy for Default {
+    fn policy() -> FilterPolicy {
+        FilterPolicy::default()
+    }
+}
+
+impl Policy for Classic {
+    fn policy() -> FilterPolicy {
+        FilterPolicy::classic().with_bits_per_key(f64::from(BITS_PER_KEY))
+    }
+}
+
+impl Policy for Compact {
+    fn policy() -> FilterPolicy {
+        FilterPolicy::compact()
+    }
+}
+
+pub struct Criba<P>(Db, PhantomData<P>);
+
+impl<P: Policy> Store for Criba<P> {
+    type Reader<'s> = &'s Db;
+
+    const PREFIXES: bool = true;
+    const L0: bool = true;
+
+    fn version() -> String {
+        machine::criba_version()
+    }
+
+    fn open(dir: &Path, config: &Config, told: &mut Told) -> Result<Self> {
+        let mut options = Options::new()
+            .filter(told.set("filter", P::policy()))
+            .memtable_bytes(told.set("memtable_bytes", config.memtable_bytes()))
+            .table_bytes(told.set("table_bytes", config.table_bytes()))
+            .level_base_bytes(told.set("level_base_bytes", config.level_base_bytes()))
+            .block_bytes(told.set("block_bytes", BLOCK_BYTES))
+            .cache_bytes(told.set("cache_bytes", config.cache_bytes() as u64));
+        if let Some(bytes) = config.prefix() {
+            options = options.prefix(told.set("prefix", PrefixExtractor::fixed(bytes)));
+        }
+        if !config.compactions() {
+            options = options.auto_compaction(told.set("auto_compaction", false));
+        }
+        // The memo would answer for a filter's mistakes the second time.
+        if !config.cache || config.shape == Shape::Deep {
+            options = options.false_positive_memo(told.set("false_positive_memo", 0));
+        }
+        Ok(Self(options.open(dir)?, PhantomData))
+    }
+
+    fn reader(&self) -> Result<&Db> {
+        Ok(&self.0)
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.0.put(key, value)?)
+    }
+
+    fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.put(key, value);
+        Ok(self.0.write_with(batch, Durability::Synced)?)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(self.0.flush()?)
+    }
+
+    fn settle(&self) -> Result<Duration> {
+        self.0.wait_until_settled()?;
+        Ok(Duration::ZERO)
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        Ok(self.0.compact()?)
+    }
+
+    fn built(&self) -> Result<Built> {
+        let tables = self.0.tables();
+        let l0 = tables.iter().filter(|table| table.level == 0).count() as u64;
+        let mut levels: Vec<_> =
+            tables.iter().map(|table| table.level).filter(|&at| at > 0).collect();
+        levels.dedup();
+        Ok(Built {
+            runs: Some(l0 + levels.len() as u64),
+            l0_tables: Some(l0),
+            filter_bytes: Some(tables.iter().map(|table| table.filter.bytes() as u64).sum()),
+        })
+    }
+
+    fn own_reads(&self) -> Option<u64> {
+        Some(self.0.stats().total().disk_reads)
+    }
+
+    fn close(self) -> Result<()> {
+        Ok(self.0.close()?)
+    }
+}
+
+impl Reader for &Db {
+    #[inline]
+    fn get(&self, key: &[u8]) -> Result<Option<usize>> {
+        Ok(Db::get(self, key)?.map(|value| seen(&value)))
+    }
+
+    /// One by one, until criba has lookups in batches.
+    #[inline]
+    fn get_many(&self, keys: &[&[u8]], found: &mut Vec<Option<usize>>) -> Result<()> {
+        for key in keys {
+            found.push(Reader::get(self, key)?);
+        }
+        Ok(())
+    }
+
+    fn scan(&self, from: &[u8], limit: usize) -> Result<(usize, usize)> {
+        walk(self.range(from..)?, limit)
+    }
+
+    fn prefix(&self, prefix: &[u8]) -> Result<usize> {
+        Ok(walk(Db::prefix(self, prefix)?, usize::MAX)?.0)
+    }
+}

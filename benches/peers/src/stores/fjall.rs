@@ -1,0 +1,151 @@
+//! fjall, on lsm-tree.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fjall::compaction::Leveled;
+use fjall::config::{
+    BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
+    HashRatioPolicy, PartitioningPolicy, PinningPolicy,
+};
+use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+
+use super::{Built, Reader, Store, seen, settle_by_looking, walk};
+use crate::Result;
+use crate::settings::{BITS_PER_KEY, BLOCK_BYTES, Config, Told};
+
+pub struct Fjall {
+    database: Database,
+    keyspace: Keyspace,
+    strategy: Arc<Leveled>,
+}
+
+impl Store for Fjall {
+    type Reader<'s> = &'s Keyspace;
+
+    const L0: bool = true;
+
+    fn version() -> String {
+        format!("{} (lsm-tree {})", env!("VERSION_FJALL"), env!("VERSION_LSM_TREE"))
+    }
+
+    fn open(dir: &Path, config: &Config, told: &mut Told) -> Result<Self> {
+        let cache = told.set("cache_size", config.cache_bytes() as u64);
+        let database = Database::builder(dir).cache_size(cache).open()?;
+
+        let bloom = |policy| FilterPolicyEntry::Bloom(policy);
+        let bits = bloom(BloomConstructionPolicy::BitsPerKey(BITS_PER_KEY as f32));
+        let mut options = KeyspaceCreateOptions::default()
+            .max_memtable_size(told.set("max_memtable_size", config.memtable_bytes() as u64))
+            .data_block_size_policy(
+                told.set("data_block_size", BlockSizePolicy::all(BLOCK_BYTES as u32)),
+            )
+            .data_block_compression_policy(told.set("compression", CompressionPolicy::disabled()))
+            .filter_block_partitioning_policy(
+                told.set("filters partitioned", PartitioningPolicy::all(false)),
+            )
+            .index_block_partitioning_policy(
+                told.set("indexes partitioned", PartitioningPolicy::all(false)),
+            )
+            .filter_block_pinning_policy(told.set("filters pinned", PinningPolicy::all(true)))
+            .index_block_pinning_policy(told.set("indexes pinned", PinningPolicy::all(true)));
+        options = if config.best() {
+            // Its default filters are sharper on L0; its hash index in blocks is for hot data.
+            let sharp = bloom(BloomConstructionPolicy::FalsePositiveRate(0.0001));
+            options
+                .filter_policy(told.set("filter", FilterPolicy::new([sharp, bits])))
+                .data_block_hash_ratio_policy(
+                    told.set("data_block_hash_ratio", HashRatioPolicy::all(1.33)),
+                )
+        } else {
+            options.filter_policy(told.set("filter", FilterPolicy::all(bits)))
+        };
+        // Its L1 holds as many tables as L0 may have.
+        let l0 = if config.compactions() { 4 } else { 255 };
+        let strategy = Leveled::default()
+            .with_table_target_size(told.set("table_target_size", config.table_bytes()))
+            .with_l0_threshold(told.set("l0_threshold", l0));
+        let strategy = Arc::new(strategy);
+        options = options.compaction_strategy(strategy.clone());
+        let keyspace = database.keyspace("keys", || options)?;
+        Ok(Self { database, keyspace, strategy })
+    }
+
+    fn reader(&self) -> Result<&Keyspace> {
+        Ok(&self.keyspace)
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.keyspace.insert(key, value)?)
+    }
+
+    fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.keyspace.insert(key, value)?;
+        Ok(self.database.persist(PersistMode::SyncData)?)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(self.keyspace.rotate_memtable_and_wait()?)
+    }
+
+    /// Its workers look for compactions after each flush, and leave some that are due when the last
+    /// one is done: those are made here, as its strategy chooses them, until it chooses none.
+    fn settle(&self) -> Result<Duration> {
+        let tree = &self.keyspace.tree;
+        let idle = settle_by_looking(|| {
+            let busy = self.database.outstanding_flushes() > 0
+                || tree.sealed_memtable_count() > 0
+                || self.database.active_compactions() > 0;
+            Ok((!busy).then(|| (self.database.compactions_completed(), tree.table_count())))
+        })?;
+        let tables = || -> Vec<_> {
+            let version = tree.current_version();
+            let levels = version.iter_levels().enumerate();
+            levels
+                .flat_map(|(at, level)| level.list_ids().into_iter().map(move |id| (at, id)))
+                .collect()
+        };
+        let mut before = Vec::new();
+        loop {
+            let mut now = tables();
+            now.sort_unstable();
+            if now == before {
+                return Ok(idle);
+            }
+            before = now;
+            tree.compact(self.strategy.clone(), self.database.visible_seqno())?;
+        }
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        Ok(self.keyspace.major_compact()?)
+    }
+
+    fn built(&self) -> Result<Built> {
+        let tree = &self.keyspace.tree;
+        let version = tree.current_version();
+        let runs = version.iter_levels().map(|level| level.len() as u64).sum();
+        Ok(Built {
+            runs: Some(runs),
+            l0_tables: Some(tree.l0_run_count() as u64),
+            filter_bytes: Some(tree.filter_size()),
+        })
+    }
+}
+
+impl Reader for &Keyspace {
+    #[inline]
+    fn get(&self, key: &[u8]) -> Result<Option<usize>> {
+        Ok(Keyspace::get(self, key)?.map(|value| seen(&value)))
+    }
+
+    fn scan(&self, from: &[u8], limit: usize) -> Result<(usize, usize)> {
+        walk(self.range(from..).map(fjall::Guard::into_inner), limit)
+    }
+
+    fn prefix(&self, prefix: &[u8]) -> Result<usize> {
+        let pairs = Keyspace::prefix(self, prefix).map(fjall::Guard::into_inner);
+        Ok(walk(pairs, usize::MAX)?.0)
+    }
+}

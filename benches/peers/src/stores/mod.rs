@@ -1,0 +1,247 @@
+//! The stores, each behind the same two traits.
+//!
+//! Everything is generic over them, and nothing `dyn`: a call through a table of functions costs as
+//! much as the cache line that a good filter touches.
+
+mod criba;
+mod fjall;
+#[cfg(leveldb)]
+mod leveldb;
+mod lmdb;
+mod lsm_db;
+mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+
+use std::hint::black_box;
+use std::path::Path;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+use crate::keys::Pairs;
+use crate::settings::{Config, Setting, Shape, Told};
+
+/// A store under one of its names; criba has one for each policy of filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Name {
+    Criba,
+    CribaClassic,
+    CribaCompact,
+    #[value(name = "rocksdb")]
+    #[serde(rename = "rocksdb")]
+    RocksDb,
+    Fjall,
+    #[value(name = "leveldb")]
+    #[serde(rename = "leveldb")]
+    LevelDb,
+    LsmDb,
+    Redb,
+    Lmdb,
+}
+
+/// Something to be done with a store of any type.
+pub trait Visitor {
+    type Output;
+    fn visit<S: Store>(self) -> Self::Output;
+}
+
+impl Name {
+    /// The settings in which it differs.
+    pub fn settings(self) -> &'static [Setting] {
+        match self {
+            Self::RocksDb | Self::Fjall => &[Setting::Alike, Setting::Best],
+            _ => &[Setting::Alike],
+        }
+    }
+
+    /// Whether this program was built with it.
+    pub fn is_here(self) -> bool {
+        match self {
+            Self::RocksDb => cfg!(feature = "rocksdb"),
+            Self::LevelDb => cfg!(leveldb),
+            _ => true,
+        }
+    }
+
+    pub fn visit<V: Visitor>(self, visitor: V) -> V::Output {
+        match self {
+            Self::Criba => visitor.visit::<criba::Criba<criba::Default>>(),
+            Self::CribaClassic => visitor.visit::<criba::Criba<criba::Classic>>(),
+            Self::CribaCompact => visitor.visit::<criba::Criba<criba::Compact>>(),
+            #[cfg(feature = "rocksdb")]
+            Self::RocksDb => visitor.visit::<rocksdb::RocksDb>(),
+            #[cfg(not(feature = "rocksdb"))]
+            Self::RocksDb => unreachable!("not built with RocksDB"),
+            Self::Fjall => visitor.visit::<fjall::Fjall>(),
+            #[cfg(leveldb)]
+            Self::LevelDb => visitor.visit::<leveldb::LevelDb>(),
+            #[cfg(not(leveldb))]
+            Self::LevelDb => unreachable!("not built with LevelDB"),
+            Self::LsmDb => visitor.visit::<lsm_db::LsmDb>(),
+            Self::Redb => visitor.visit::<redb::Redb>(),
+            Self::Lmdb => visitor.visit::<lmdb::Lmdb>(),
+        }
+    }
+
+    /// Its version, as this program was built with.
+    pub fn version(self) -> String {
+        struct Version;
+        impl Visitor for Version {
+            type Output = String;
+            fn visit<S: Store>(self) -> String {
+                S::version()
+            }
+        }
+        self.visit(Version)
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.to_possible_value().expect("none is hidden").get_name())
+    }
+}
+
+/// What a store has on disk, as far as it can tell.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Built {
+    /// Tables of L0 and levels below that are not empty: what a lookup may have to go through.
+    pub runs: Option<u64>,
+    /// Tables of L0 alone.
+    pub l0_tables: Option<u64>,
+    /// What all filters take.
+    pub filter_bytes: Option<u64>,
+}
+
+/// What the workloads ask of a store.
+pub trait Store: Sized + Send + Sync {
+    type Reader<'s>: Reader
+    where
+        Self: 's;
+
+    /// Whether a table's filter can tell prefixes, so that it is worth loading with them.
+    const PREFIXES: bool = false;
+    /// Whether tables can be left lying on L0.
+    const L0: bool = false;
+    /// Whether it reads files by system calls: those of the kernel's count are its reads then.
+    const PREADS: bool = true;
+    /// Whether the memory for data blocks can be set to none.
+    const CACHE_OFF: bool = true;
+    /// Whether it has synced writes.
+    const SYNCED: bool = true;
+
+    fn version() -> String;
+
+    /// Opens a store, or makes one, and tells what was set.
+    fn open(dir: &Path, config: &Config, told: &mut Told) -> Result<Self>;
+
+    /// Something to read with, for one thread and what is there now.
+    fn reader(&self) -> Result<Self::Reader<'_>>;
+
+    /// One write, not synced.
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// One write, safe from a power failure when this returns.
+    fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Many writes, the quickest way there is short of building tables beside the store: one by one,
+    /// unless a store needs transactions.
+    fn load(&self, pairs: &mut Pairs<'_, impl Iterator<Item = u64>>) -> Result<()> {
+        while let Some((key, value)) = pairs.next() {
+            self.put(key, value)?;
+        }
+        Ok(())
+    }
+
+    /// Brings everything in memory into tables, and returns when they are there.
+    fn flush(&mut self) -> Result<()>;
+
+    /// Returns when no flush or compaction is due or under way. Tells how long it went on looking
+    /// after everything was done, where that can only be found out by looking.
+    fn settle(&self) -> Result<std::time::Duration>;
+
+    /// Merges everything into one run.
+    fn compact(&mut self) -> Result<()>;
+
+    fn built(&self) -> Result<Built>;
+
+    /// Reads of data blocks from files so far, as the store counts them itself; on this thread at
+    /// least.
+    fn own_reads(&self) -> Option<u64> {
+        None
+    }
+
+    fn close(self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Reading, on one thread.
+pub trait Reader {
+    /// The length of a key's value.
+    fn get(&self, key: &[u8]) -> Result<Option<usize>>;
+
+    /// The same of many keys, in the order asked.
+    fn get_many(&self, keys: &[&[u8]], found: &mut Vec<Option<usize>>) -> Result<()> {
+        for key in keys {
+            found.push(self.get(key)?);
+        }
+        Ok(())
+    }
+
+    /// Goes over `limit` pairs from the first key that is not below `from` on, and tells how many
+    /// there were, and the bytes in them.
+    fn scan(&self, from: &[u8], limit: usize) -> Result<(usize, usize)>;
+
+    /// How many keys begin with a prefix.
+    fn prefix(&self, prefix: &[u8]) -> Result<usize>;
+}
+
+/// The length of a value that was looked at: a store that maps its file has not read it before.
+#[inline]
+fn seen(value: &[u8]) -> usize {
+    black_box((value.first(), value.last()));
+    value.len()
+}
+
+/// Goes over pairs that come as results.
+fn walk<K: AsRef<[u8]>, V: AsRef<[u8]>, E: Into<crate::Error>>(
+    pairs: impl Iterator<Item = std::result::Result<(K, V), E>>,
+    limit: usize,
+) -> Result<(usize, usize)> {
+    let (mut count, mut bytes) = (0, 0);
+    for pair in pairs.take(limit) {
+        let (key, value) = pair.map_err(Into::into)?;
+        count += 1;
+        bytes += seen(key.as_ref()) + seen(value.as_ref());
+    }
+    Ok((count, bytes))
+}
+
+/// Waits until a reading of a store's state has stayed the same for a while and says itself that
+/// nothing is due; `None` says that something is. Tells how long the while was.
+fn settle_by_looking<T: PartialEq>(
+    mut look: impl FnMut() -> Result<Option<T>>,
+) -> Result<std::time::Duration> {
+    use std::time::{Duration, Instant};
+    const WHILE: Duration = Duration::from_millis(500);
+    let mut since = Instant::now();
+    let mut last = None;
+    loop {
+        let now = look()?;
+        if now.is_none() || now != last {
+            (since, last) = (Instant::now(), now);
+        } else if since.elapsed() >= WHILE {
+            return Ok(since.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The shape that a store is really loaded in: it is not loaded twice for prefixes it cannot use.
+pub fn shape_of<S: Store>(shape: Shape) -> Shape {
+    if shape == Shape::Prefixes && !S::PREFIXES { Shape::Settled } else { shape }
+}
