@@ -124,12 +124,9 @@ impl Reader for &Db {
         Ok(Db::get(self, key)?.map(|value| seen(&value)))
     }
 
-    /// One by one, until criba has lookups in batches.
-    #[inline]
     fn get_many(&self, keys: &[&[u8]], found: &mut Vec<Option<usize>>) -> Result<()> {
-        for key in keys {
-            found.push(Reader::get(self, key)?);
-        }
+        let values = Db::get_many(self, keys)?;
+        found.extend(values.iter().map(|value| value.as_deref().map(seen)));
         Ok(())
     }
 
