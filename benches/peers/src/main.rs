@@ -89,6 +89,9 @@ pub struct Run {
     /// How many seconds W10 takes.
     #[arg(long, default_value_t = 10.0)]
     mixed_seconds: f64,
+    /// A measurement that takes more seconds than this, loading included, has failed.
+    #[arg(long, default_value_t = 1800)]
+    limit: u64,
     /// Where the random numbers begin.
     #[arg(long, default_value_t = 1)]
     seed: u64,

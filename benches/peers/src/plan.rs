@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::keys::{KeyKind, Keys};
 use crate::loaded::Place;
@@ -72,9 +72,10 @@ pub fn run(run: &Run) -> Result<()> {
             paths: if run.paths.is_empty() { samples() } else { run.paths.clone() },
             task,
         };
-        let prepared = spawn(&order(Task::Prepare));
+        let limit = Duration::from_secs(run.limit);
+        let prepared = spawn(&order(Task::Prepare), limit);
         let findings =
-            if prepared.error.is_some() { prepared } else { spawn(&order(Task::Measure)) };
+            if prepared.error.is_some() { prepared } else { spawn(&order(Task::Measure), limit) };
         errors += u32::from(findings.error.is_some());
         tell(at + 1, jobs.len(), job, &findings);
         let at = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
@@ -113,8 +114,9 @@ fn tell(at: usize, of: usize, job: &Job, findings: &Findings) {
     }
 }
 
-/// Runs this program for one measurement.
-fn spawn(order: &Order) -> Findings {
+/// Runs this program for one measurement. A store that stands still must not keep the others from
+/// being measured.
+fn spawn(order: &Order, limit: Duration) -> Findings {
     let failed = |error: String| Findings { error: Some(error), ..Findings::default() };
     let text = match serde_json::to_string(order) {
         Ok(text) => text,
@@ -124,7 +126,18 @@ fn spawn(order: &Order) -> Findings {
         Ok(program) => program,
         Err(error) => return failed(error.to_string()),
     };
-    let done = Command::new(program).arg("child").arg(text).stderr(Stdio::inherit()).output();
+    let child = Command::new(program).arg("child").arg(text).stdout(Stdio::piped()).spawn();
+    let done = child.and_then(|mut child| {
+        let start = Instant::now();
+        // What a child prints is less than a pipe holds, so it need not be read meanwhile.
+        while child.try_wait()?.is_none() {
+            if start.elapsed() >= limit {
+                child.kill()?;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        child.wait_with_output()
+    });
     let done = match done {
         Ok(done) if done.status.success() => done,
         Ok(done) => return failed(format!("the measuring process ended with {}", done.status)),

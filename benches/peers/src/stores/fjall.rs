@@ -36,8 +36,10 @@ impl Store for Fjall {
 
         let bloom = |policy| FilterPolicyEntry::Bloom(policy);
         let bits = bloom(BloomConstructionPolicy::BitsPerKey(BITS_PER_KEY as f32));
+        // With smaller ones writes came to a stop: L0 was over its limit, and no worker looked at it.
+        let memtable = config.memtable_bytes().max(512 << 10) as u64;
         let mut options = KeyspaceCreateOptions::default()
-            .max_memtable_size(told.set("max_memtable_size", config.memtable_bytes() as u64))
+            .max_memtable_size(told.set("max_memtable_size", memtable))
             .data_block_size_policy(
                 told.set("data_block_size", BlockSizePolicy::all(BLOCK_BYTES as u32)),
             )

@@ -75,8 +75,10 @@ impl Workload {
     }
 
     /// Why a store is left out, if it is.
-    fn leaves_out<S: Store>(self) -> Option<&'static str> {
+    fn leaves_out<S: Store>(self, n: u64) -> Option<&'static str> {
         match self {
+            // That would be so many tables that some stores stop taking writes.
+            Self::W2u | Self::W2ru if n > 2_000_000 => Some("of a million keys only"),
             Self::W2u | Self::W2ru if !S::L0 => Some("compactions cannot be turned off"),
             Self::W2r | Self::W2rc | Self::W2ru if !S::CACHE_OFF => Some("no cache to turn off"),
             Self::W7 if !S::SYNCED => Some("no synced writes"),
@@ -158,7 +160,7 @@ impl<'a> Bench<'a> {
     /// Measures.
     pub fn run<S: Store>(&mut self) -> Result<()> {
         let workload = self.job.workload;
-        if let Some(why) = workload.leaves_out::<S>() {
+        if let Some(why) = workload.leaves_out::<S>(self.job.n) {
             self.findings.left_out = Some(why.to_owned());
             return Ok(());
         }
@@ -182,7 +184,7 @@ impl<'a> Bench<'a> {
     /// Loads what the workload reads.
     pub fn prepare<S: Store>(&mut self) -> Result<()> {
         match self.job.workload.shape() {
-            Some(shape) if self.job.workload.leaves_out::<S>().is_none() => {
+            Some(shape) if self.job.workload.leaves_out::<S>(self.job.n).is_none() => {
                 self.place.prepare::<S>(shape, self.keys)
             }
             _ => Ok(()),
