@@ -335,7 +335,7 @@ mod tests {
             assert!(worths.iter().skip(1).all(|&worth| worth <= worths[least]), "{worths:?}");
             assert!(curve.bits_per_key(curve.least / SAMPLES) > 0.0);
             for below in [0.999, 0.5, 0.0] {
-                assert_eq!(curve.bits_per_key(below * curve.least / SAMPLES), 0.0);
+                assert!(curve.bits_per_key(below * curve.least / SAMPLES) <= 0.0);
             }
         }
     }
