@@ -339,6 +339,35 @@ mod tests {
         assert_eq!(positions(&geometry, (h1, h2)).collect::<Vec<_>>(), expected);
     }
 
+    /// Of an array with bits set at random: by steps that come back soon, and by what keys add, which is
+    /// the rest of a binomial sum.
+    #[test]
+    fn the_rate_at_a_fill_is_made_of_its_parts() {
+        for (m, k, ones) in [(420_u64, 7_u32, 210_u64), (840, 9, 500), (1001, 5, 400)] {
+            let geometry = shape(m, k);
+            let fill = ones as f64 / m as f64;
+            let shared = shared_bits(m, k);
+            let all_set = |step: u64| -> f64 {
+                let orbit = m / u64::from(gcd(m as u32, step as u32));
+                let positions = 0..orbit.min(k.into());
+                positions.map(|i| (ones - i) as f64 / (m - i) as f64).product()
+            };
+            let exact = (0..m).map(all_set).sum::<f64>() / m as f64;
+            let without_keys = rate_at(&geometry, fill, 0, &shared);
+            assert!((without_keys / exact - 1.0).abs() < 0.005, "{m} {k}: {without_keys} {exact}");
+
+            let u = 1.0 / fill - 1.0;
+            let choose = |c: u32, j: u32| (0..j).map(move |i| f64::from(c - i) / f64::from(i + 1));
+            let beyond_two = |c: u32| -> f64 {
+                (3..=c).map(|j| choose(c, j).product::<f64>() * u.powi(j as i32)).sum()
+            };
+            let sum: f64 = (3..=k).map(|c| f64::from(shared[c as usize]) * beyond_two(c)).sum();
+            let added = 100.0 * 2.0 * fill.powi(k as i32) * sum / (m * m) as f64;
+            let with_keys = rate_at(&geometry, fill, 100, &shared);
+            assert!(((with_keys - without_keys) / added - 1.0).abs() < 1e-6, "{m} {k}");
+        }
+    }
+
     /// The counted prediction against brute force over all pairs, and the corrected formula against
     /// the count where both can be had.
     #[test]

@@ -35,6 +35,7 @@ pub(crate) fn available_parallelism() -> std::io::Result<NonZeroUsize> {
 }
 
 /// The threads of a schedule are one thread in turn.
+#[expect(clippy::unnecessary_wraps, reason = "as that of real threads")]
 pub(crate) fn thread_number() -> Option<usize> {
     Some(shuttle::current::me().into())
 }

@@ -100,6 +100,7 @@ pub(super) mod forced {
     pub(in crate::filter) fn on_each_path(mut f: impl FnMut(Path)) {
         let all = [Path::Scalar, Path::Avx2, Path::Avx512];
         let (here, missing): (Vec<_>, Vec<_>) = all.into_iter().partition(|path| path.is_here());
+        assert_eq!(here[0], Path::Scalar);
         for &path in &here {
             FORCED.set(Some(path));
             f(path);
