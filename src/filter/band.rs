@@ -269,6 +269,19 @@ mod tests {
         assert!(seen > 10_000);
     }
 
+    /// Where each row has its pivot all equations follow, and none begins in the last 63 rows.
+    #[test]
+    fn among_many_keys_all_follow() {
+        for (keys, m, split) in [(2000, 128, 64), (4000, 192, 0), (4000, 192, 1000)] {
+            let band = Band::eliminate(&Geometry { m, k: 1, wide: 0 }, hashes(keys, 1));
+            assert_eq!(band.pivots.len() as u64, m);
+            let [before, after] = band.dependent(&Geometry { m, k: 1, wide: 0 }, split);
+            let (starts, below) = (m - 63, split.min(m - 63));
+            assert!((before - below as f64).abs() < 1e-9, "{before} of {below}");
+            assert!((after - (starts - below) as f64).abs() < 1e-9, "{after} of {starts}");
+        }
+    }
+
     /// Where it looks only at crowded places, it misses next to nothing of what counts.
     #[test]
     fn little_is_missed_outside_crowded_places() {

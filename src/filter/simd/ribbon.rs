@@ -244,3 +244,49 @@ fn solve_avx512(
 ) {
     band.solve_all(seed, first, take);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read without a check lies within the array, and where the plain code says.
+    #[test]
+    fn a_shape_knows_what_may_be_read_whole() {
+        let mut shapes = 0;
+        for k in 1..=9 {
+            for (segments, wide) in [(40, 0), (40, 1), (40, 2), (40, 17), (40, 39), (9, 4), (2, 0)]
+            {
+                let geometry = Geometry { m: 64 * segments, k, wide };
+                let end = 8 * words(&geometry);
+                let start = |segment| 8 * segment_start(&geometry, segment);
+                let is_within = |segment: u64| start(segment + 1) + 64 <= end;
+                let Some(shape) = Shape::of(&geometry) else {
+                    assert!(k + u32::from(wide > 0) > 8 || !is_within(0), "{geometry:?}");
+                    continue;
+                };
+                assert!(k + u32::from(wide > 0) <= 8, "{geometry:?}");
+                for segment in 0..segments {
+                    assert_eq!(is_within(segment), 64 * segment < shape.whole, "{geometry:?}");
+                    let (run, bytes) = shape.runs[usize::from(segment < shape.wide_segments)];
+                    let first = run + segment as usize * bytes;
+                    assert_eq!((first, first + bytes), (start(segment), start(segment + 1)));
+                    let columns = shape.columns + u32::from(64 * segment < shape.wide_rows);
+                    let question = question_at(&geometry, segment);
+                    assert_eq!(columns as usize, question, "{geometry:?}");
+                }
+                shapes += 1;
+            }
+        }
+        assert!(shapes > 40, "{shapes}");
+    }
+
+    /// The columns that the plain code asks of a segment's rows.
+    fn question_at(geometry: &Geometry, segment: u64) -> usize {
+        let places = u128::from(geometry.m - 63);
+        // The first hash that falls into the segment's first row.
+        let hash = ((u128::from(64 * segment) << 64).div_ceil(places)) as u64;
+        let asked = question(geometry, hash);
+        assert_eq!(asked.first, segment_start(geometry, segment));
+        asked.columns
+    }
+}
