@@ -40,7 +40,6 @@ fn fill(dir: &Path) {
         db.put(key(number), [7; 100]).unwrap();
     }
     db.flush().unwrap();
-    // Every block that is asked for is in the cache from the second time on.
     db.close().unwrap();
 }
 
@@ -67,7 +66,7 @@ fn the_work_that_is_counted() {
     let absent = if what.starts_with("absent") { KEYS } else { 0 };
     let keys: Vec<_> = (absent..absent + 4000).map(key).collect();
     let db = options().open(dir).unwrap();
-    work(what, &keys, &db); // everything that is done once
+    work(what, &keys, &db); // what is done once; and every block is in the cache from then on
     for _ in 0..times {
         work(what, &keys, &db);
         work(what, &keys[..(keys.len() as f64 * (slower - 1.0)) as usize], &db);
