@@ -25,7 +25,7 @@ pub(super) static KIND: Kind = Kind {
     for_bits,
     lowest_rate: 1e-6,
     expected_rate: |keys, geometry| expected_rate(keys, geometry.m / BLOCK_BITS),
-    roomier: |geometry| with_blocks((geometry.m / BLOCK_BITS).div_ceil(16) * 17),
+    roomier,
     check,
     array_bytes: |geometry| (geometry.m / 8) as usize,
     build,
@@ -41,6 +41,11 @@ fn with_blocks(blocks: u64) -> Geometry {
 
 fn for_bits(keys: u64, bits_per_key: f64) -> Geometry {
     with_blocks((keys as f64 * bits_per_key / BLOCK_BITS as f64).ceil() as u64)
+}
+
+fn roomier(geometry: &Geometry) -> Geometry {
+    let blocks = geometry.m / BLOCK_BITS;
+    with_blocks(blocks + blocks.div_ceil(16))
 }
 
 /// The fewest blocks that give the rate, by bisection.

@@ -471,7 +471,6 @@ mod tests {
 
     /// What a recipe makes follows it, also where it had to be larger, and also small.
     #[test]
-    #[ignore = "the next shape of a blocked filter of few blocks is up to 17 times as large"]
     fn what_a_recipe_makes_follows_it() {
         let mut larger = 0;
         for policy in policies().flat_map(|policy| [policy.with_rate(0.01), policy.with_rate(0.2)])
