@@ -278,6 +278,11 @@ impl Options {
         }
     }
 
+    /// How far logs are filled ahead of synced writes: a small part of what a log comes to hold.
+    pub(crate) fn log_fill(&self) -> u64 {
+        (self.memtable_bytes as u64 / 4).min(256 << 10)
+    }
+
     pub(crate) fn pick_settings(&self) -> PickSettings {
         PickSettings {
             l0_tables: self.l0_compact,

@@ -28,7 +28,7 @@ pub(crate) use std::{
 };
 pub(crate) use sync::MutexGuard;
 pub(crate) use sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-pub(crate) use thread::{JoinHandle, scope};
+pub(crate) use thread::{JoinHandle, scope, yield_now};
 
 use std::sync::PoisonError;
 use std::time::Duration;

@@ -148,7 +148,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
         view: Swap::new(view),
         visible: AtomicU64::new(next_seq - 1),
         next_file,
-        writer: Mutex::new(Writer { log, next_seq }),
+        writer: Mutex::new(Writer { log: log.fill_ahead(options.log_fill()), next_seq }),
         requests: Requests::default(),
         flushing: Mutex::new(()),
         rebuilding: Mutex::new(()),

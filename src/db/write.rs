@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, Job, UnclosedLog, View};
-use super::queue::{Durability, Request, Writer};
+use super::queue::{Durability, Request, Turn, Writer};
 use crate::batch::{Batch, for_each_change};
 use crate::error::{Error, Result};
 use crate::memtable::{Memtable, MemtableFilter};
@@ -19,38 +19,31 @@ const MAX_SEALED: usize = 2;
 const SLOW_WRITE: Duration = Duration::from_millis(1);
 
 impl Core {
-    /// Writes a batch. Whoever gets the writer writes for all that wait, so they share one append
-    /// and one sync.
+    /// Writes a batch. The first of those that wait writes for them all, so they share one append and
+    /// one sync.
     pub(crate) fn write(&self, batch: Batch, durability: Durability) -> Result<()> {
         self.check_writable()?;
         let (ops, changes) = batch.into_parts()?;
         if changes == 0 && durability == Durability::Buffered {
             return Ok(());
         }
-        let request = self.requests.push(ops, changes, durability);
+        let group = match self.requests.wait_for_turn(Request::new(ops, changes, durability)) {
+            Turn::Written(result) => return result,
+            Turn::Write(group) => group,
+        };
         let mut writer = self.writer.lock();
-        loop {
-            if let Some(result) = request.done.get() {
-                return result.clone();
-            }
-            let group = self.requests.next_group();
-            let result = self.commit(&mut writer, &group);
-            // What was too much for all of them need not be for each: on a full disk the small ones
-            // still find room. The log ends where it did before.
-            let one_by_one = group.len() > 1 && matches!(result, Err(Error::Io { .. }));
-            for request in &group {
-                let result = if one_by_one {
-                    self.commit(&mut writer, std::slice::from_ref(request))
-                } else {
-                    result.clone()
-                };
-                // Each request is in one group, so nobody has set it before.
-                let _ = request.done.set(result);
-            }
-            if group.is_empty() {
-                return Err(Error::Closed); // its group's leader panicked
-            }
+        let result = self.commit(&mut writer, &group);
+        // What was too much for all of them need not be for each: on a full disk the small ones still
+        // find room. The log ends where it did before.
+        let one_by_one = group.len() > 1 && matches!(result, Err(Error::Io { .. }));
+        for request in group.iter() {
+            request.finish(if one_by_one {
+                self.commit(&mut writer, std::slice::from_ref(request))
+            } else {
+                result.clone()
+            });
         }
+        group.result_of_first()
     }
 
     fn commit(&self, writer: &mut Writer, group: &[Arc<Request>]) -> Result<()> {
@@ -145,6 +138,7 @@ impl Core {
             false,
         );
         let log = log.inspect_err(|_| self.remove(name, FileKind::Wal))?;
+        let log = log.fill_ahead(self.options.log_fill());
         let old = std::mem::replace(&mut writer.log, log);
         self.unclosed_count.fetch_add(1, Ordering::Release);
         let unclosed = UnclosedLog { log: old, next: number, next_seq: writer.next_seq };

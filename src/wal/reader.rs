@@ -72,6 +72,20 @@ impl LogReader {
         self.length
     }
 
+    /// The length without the zeros at the end.
+    pub(crate) fn written(&mut self) -> Result<u64> {
+        let mut end = self.length;
+        while let Some(last) = end.checked_sub(1) {
+            let start = last - last % BLOCK_BYTES;
+            self.load_block(start)?;
+            match self.block.iter().rposition(|&byte| byte != 0) {
+                Some(at) => return Ok(start + at as u64 + 1),
+                None => end = start,
+            }
+        }
+        Ok(0)
+    }
+
     fn load_block(&mut self, start: u64) -> Result<()> {
         if self.block_start != Some(start) {
             let length = BLOCK_BYTES.min(self.length.saturating_sub(start)) as usize;

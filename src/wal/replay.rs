@@ -22,7 +22,7 @@ pub struct LostTail {
     pub path: PathBuf,
     /// Where in it.
     pub offset: u64,
-    /// Bytes dropped, in this log and the ones after it.
+    /// Bytes dropped, in this log and the ones after it, without the zeros that these end with.
     pub bytes: u64,
     /// What stood there instead of a whole record.
     pub found: String,
@@ -138,7 +138,7 @@ pub(crate) fn replay(
             if reader.furthest_synced_from(from)? > Some(limit) {
                 return Err(hole.refuse());
             }
-            hole.bytes += reader.length() - from;
+            hole.bytes += reader.written()?.saturating_sub(from);
         }
     }
     if hole.is_none()

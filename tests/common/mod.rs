@@ -258,3 +258,8 @@ pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
 pub(crate) fn no_space() -> io::Error {
     io::Error::new(io::ErrorKind::StorageFull, "no space left, as the test wants it")
 }
+
+/// What of a log's bytes was written, without the zeros that it is filled up with ahead of synced writes.
+pub(crate) fn written(log: &[u8]) -> &[u8] {
+    &log[..log.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)]
+}

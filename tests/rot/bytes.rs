@@ -1,8 +1,11 @@
 //! Bits that flip, files that are cut short, sectors that come back as zeros.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::fixture::{FIXTURE, Kind};
+use criba::vfs::SimVfs;
+
+use crate::fixture::{DIR, FIXTURE, Kind, Map, options};
 use crate::judge::{Case, Outcome};
 use crate::sweep::{Tally, all, sweep, sweep_all, told};
 
@@ -158,6 +161,40 @@ fn a_log_cut_short_drops_what_is_cut_and_reports_it_but_between_two_records() {
             outcome == expected
         });
     assert_eq!(tally[&Outcome::Shorter], FIXTURE.ends.len() - 1);
+}
+
+/// A log is filled with zeros ahead of synced writes. There is nothing in them to be lost: any other byte
+/// is reported as one that was dropped.
+#[test]
+fn a_flipped_bit_in_what_fills_a_log_drops_that_and_no_record() {
+    let name = FIXTURE.only(Kind::Log);
+    let written = FIXTURE.file(&name);
+    let filled = |zeros: usize| {
+        let mut bytes = written.to_vec();
+        bytes.resize(written.len() + zeros, 0);
+        bytes
+    };
+    let flip = |at: usize| {
+        let mut bytes = filled(400);
+        bytes[written.len() + at] ^= 1 << (at % 8);
+        let what = format!("{name}: zero {at} flipped");
+        Case::new(what, &name, FIXTURE.with(&name, bytes))
+    };
+    sweep("zeros flipped", 400, flip, |_, outcome| outcome == Outcome::Dropped);
+    for at in 0..400 {
+        let vfs = SimVfs::on(flip(at).disk);
+        let db = options().vfs(Arc::new(vfs)).open(DIR).unwrap();
+        let lost = db.recovery().lost_tail.clone().unwrap();
+        assert_eq!((lost.offset, lost.bytes), (written.len() as u64, at as u64 + 1));
+        let entries = db.range::<&str>(..).unwrap().map(Result::unwrap);
+        let found: Map = entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+        assert_eq!(&found, FIXTURE.last());
+    }
+    let cut = |zeros: usize| {
+        let what = format!("{name}: with {zeros} zeros");
+        Case::new(what, &name, FIXTURE.with(&name, filled(zeros)))
+    };
+    sweep("zeros cut", 400, cut, |_, outcome| outcome == Outcome::Right);
 }
 
 /// What the edits that are cut off had done is there, and the log that they let go is not. So only

@@ -8,6 +8,8 @@ use std::sync::{Arc, LazyLock};
 use criba::vfs::{FileKind, SimDisk, SimVfs, Vfs};
 use criba::{Batch, Db, Durability, Error, FilterInfo, FilterKind, FilterPolicy, Options};
 
+use crate::common::written;
+
 pub(crate) const SEED: u64 = 2026;
 pub(crate) const DIR: &str = "/store";
 
@@ -112,10 +114,12 @@ impl Fixture {
         }
         check_tables(&db);
 
-        let log = |vfs: &SimVfs| {
-            vfs.disk().read(of_kind(&vfs.disk(), Kind::Log).pop().unwrap()).unwrap().len()
+        let log = |disk: &SimDisk| {
+            let path = of_kind(disk, Kind::Log).pop().unwrap().clone();
+            let bytes = written(disk.read(&path).unwrap()).to_vec();
+            (path, bytes)
         };
-        let (mut states, mut ends) = (vec![map.clone()], vec![log(&vfs)]);
+        let (mut states, mut ends) = (vec![map.clone()], vec![log(&vfs.disk()).1.len()]);
         let (records, synced) = (9, 5);
         for record in 1..=records {
             let mut batch = Batch::new();
@@ -133,9 +137,13 @@ impl Fixture {
                 if record == synced { Durability::Synced } else { Durability::Buffered };
             db.write_with(batch, durability).unwrap();
             states.push(map.clone());
-            ends.push(log(&vfs));
+            ends.push(log(&vfs.disk()).1.len());
         }
-        Self { disk: vfs.disk(), older, states, ends, synced }
+        // The log as if it had not been filled ahead: those zeros have a test of their own.
+        let mut disk = vfs.disk();
+        let (path, bytes) = log(&disk);
+        disk.write(path, bytes);
+        Self { disk, older, states, ends, synced }
     }
 
     pub(crate) fn file(&self, name: &str) -> &[u8] {

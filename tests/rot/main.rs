@@ -9,6 +9,8 @@
 //! ```
 
 mod bytes;
+#[path = "../common/mod.rs"]
+mod common;
 mod current;
 mod files;
 mod fixture;

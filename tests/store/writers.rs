@@ -169,7 +169,10 @@ fn writers_that_wait_share_a_sync() {
     let options = common::options().vfs(Arc::new(counting.clone()));
     let db = options.open(parent.path().join("store")).unwrap();
     let syncs = || counting.counts().of(FileKind::Wal, Operation::Sync).calls;
-    let appends = || counting.counts().of(FileKind::Wal, Operation::Append).calls;
+    let appends = || {
+        let calls = |operation| counting.counts().of(FileKind::Wal, operation).calls;
+        calls(Operation::Append) + calls(Operation::Write)
+    };
     let (before, appends_before) = (syncs(), appends());
     armed.store(true, Ordering::SeqCst);
     let write = |key: String| {
@@ -224,6 +227,12 @@ fn full(kind: FileKind, operation: Operation) -> FaultRule {
     FaultRule::new(Fault::NoSpace).kinds([kind]).operations([operation])
 }
 
+/// The next record for a log finds the disk full, behind its end or within what it was filled with.
+fn full_for_logs() -> FaultRule {
+    let operations = [Operation::Append, Operation::Write];
+    FaultRule::new(Fault::NoSpace).kinds([FileKind::Wal]).operations(operations)
+}
+
 #[test]
 fn an_append_that_fails_fails_its_write_alone() {
     for threads in [0, 1] {
@@ -240,7 +249,7 @@ fn an_append_that_fails_fails_its_write_alone() {
             batch.put(&key, "value").put([&key[..], b"+"].concat(), "value");
             let fails = number % 7 == 3;
             if fails {
-                vfs.add(full(FileKind::Wal, Operation::Append));
+                vfs.add(full_for_logs());
             }
             let durability =
                 if number % 2 == 0 { Durability::Synced } else { Durability::Buffered };
@@ -296,7 +305,9 @@ fn an_append_that_fails_does_not_fail_the_others_of_its_group() {
                 left.store(2, Ordering::SeqCst);
                 Ok(())
             }
-            (FileKind::Wal, Operation::Append) if takes(&left) => Err(no_space()),
+            (FileKind::Wal, Operation::Append | Operation::Write) if takes(&left) => {
+                Err(no_space())
+            }
             _ => Ok(()),
         }
     });
@@ -344,7 +355,7 @@ fn a_partial_append_is_cut_back() {
     let vfs = real();
     let db = common::options().vfs(Arc::new(vfs.clone())).open(&dir).unwrap();
     db.put("before", "value").unwrap();
-    vfs.add(full(FileKind::Wal, Operation::Append).skip(1));
+    vfs.add(full_for_logs().skip(1));
     let error = db.put("large", vec![7; 3 << 20]).unwrap_err();
     assert!(matches!(error, Error::Io { .. }), "{error}");
     db.put("after", "value").unwrap();
@@ -362,7 +373,7 @@ fn a_failed_cut_poisons() {
     let vfs = real();
     let db = common::options().vfs(Arc::new(vfs.clone())).open(&dir).unwrap();
     db.put("before", "value").unwrap();
-    vfs.add(full(FileKind::Wal, Operation::Append));
+    vfs.add(full_for_logs());
     vfs.add(full(FileKind::Wal, Operation::SetLength));
     let error = db.put("during", "value").unwrap_err();
     assert!(matches!(error, Error::Poisoned { .. }), "{error}");
