@@ -1,5 +1,6 @@
 //! What can go wrong, said so that the reader knows which file, where in it, and what was expected.
 
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -138,13 +139,13 @@ impl Error {
 
 /// Adds the file and the attempted action to an `io::Error`.
 pub(crate) trait IoContext<T> {
-    fn context(self, action: impl Into<String>, path: &Path) -> Result<T>;
+    fn context(self, action: impl Display, path: &Path) -> Result<T>;
 }
 
 impl<T> IoContext<T> for io::Result<T> {
-    fn context(self, action: impl Into<String>, path: &Path) -> Result<T> {
+    fn context(self, action: impl Display, path: &Path) -> Result<T> {
         self.map_err(|source| Error::Io {
-            action: action.into(),
+            action: action.to_string(),
             path: path.to_owned(),
             source: Arc::new(source),
         })

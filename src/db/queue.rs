@@ -156,8 +156,8 @@ impl Deref for Group<'_> {
 
 impl Drop for Group<'_> {
     fn drop(&mut self) {
-        for request in &self.members {
-            // Of use only after a panic.
+        // All have finished, unless their writer panicked.
+        for request in self.members.iter().filter(|request| request.done.get().is_none()) {
             request.finish(Err(Error::Closed));
         }
         let mut queue = self.requests.queue.lock();

@@ -32,8 +32,8 @@ impl Trace for Vec<Step> {
     }
 }
 
-/// So many lookups of a batch have the memory of their filters on the way at once. A processor waits for a
-/// dozen or two cache lines at a time, and a lookup asks several filters.
+/// So many tables of a lookup, or lookups of a batch, have the memory of their filters on the way at once. A
+/// processor waits for a dozen or two cache lines at a time.
 const IN_FLIGHT: usize = 16;
 
 impl Core {
@@ -47,6 +47,10 @@ impl Core {
     ) -> Result<Option<Value>> {
         self.at_one_moment(snapshot, |view, seq, done| {
             let hash = LookupHash::new(key, &self.env.secret);
+            // Those of level 0 are asked one after another, each filter in another place.
+            if let l0 @ [_, _, ..] = view.version.level(0) {
+                l0.iter().take(IN_FLIGHT).for_each(|live| live.filter.prefetch(&hash));
+            }
             let tables = view.version.candidates(key);
             self.answer(view, seq, &hash, tables, trace, done)
         })

@@ -53,7 +53,7 @@ fn as_table(bytes: &[u8]) -> bool {
         assert_names_a_file(error);
     }
     for key in [&b""[..], b"row", b"row07/30", &[0xff; 9]] {
-        if open.table.meta().covers(key) {
+        if open.table.meta().overlaps(key, key) {
             let _ = search(&open, key, Seq::MAX);
         }
     }

@@ -312,8 +312,8 @@ impl Table {
         let length = bytes.len() as u64;
         seal_block(&mut bytes, BlockType::Filter, table, generation);
         let write = |file: &dyn VfsFile| {
-            let action = format!("write {} bytes", bytes.len());
-            file.append(&bytes).context(action, &path)?;
+            let written = file.append(&bytes);
+            written.context(format_args!("write {} bytes", bytes.len()), &path)?;
             file.sync_all().context("sync", &path)?;
             env.vfs.sync_dir(&env.dir).context("sync", &env.dir)
         };

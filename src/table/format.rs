@@ -290,11 +290,6 @@ impl TableMeta {
         })
     }
 
-    /// Whether the key lies in the table's range.
-    pub(crate) fn covers(&self, key: &[u8]) -> bool {
-        self.smallest.as_slice() <= key && key <= self.largest.as_slice()
-    }
-
     /// Whether two ranges have a key in common; both ends belong to a range.
     pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
         self.smallest.as_slice() <= largest && smallest <= self.largest.as_slice()
@@ -412,7 +407,7 @@ mod tests {
         for (key, covered) in
             [(b"c", false), (b"d", true), (b"e", true), (b"f", true), (b"g", false)]
         {
-            assert_eq!(meta.covers(key), covered);
+            assert_eq!(meta.overlaps(key, key), covered);
         }
         for (from, to, overlapping) in [
             (b"a", b"c", false),

@@ -130,7 +130,7 @@ impl Table {
         let tail = SealedBytes::filled(tail_length, |buffer| {
             file.read_exact_at(buffer, meta.index_offset)
         })
-        .context(format!("read {tail_length} bytes at offset {}", meta.index_offset), &path)?;
+        .context(format_args!("read {tail_length} bytes at offset {}", meta.index_offset), &path)?;
         env.ledger.open_reads.count(tail_length as u64);
 
         let footer_offset = length - FOOTER_BYTES as u64;
@@ -182,7 +182,7 @@ impl Table {
         let length = file.length().context("find the length", &path)?;
         let read = |offset: u64, length: u64| {
             let mut bytes = vec![0; length as usize];
-            let action = format!("read {length} bytes at offset {offset}");
+            let action = format_args!("read {length} bytes at offset {offset}");
             file.read_exact_at(&mut bytes, offset).context(action, &path).map(|()| bytes)
         };
         let footer_offset = length.checked_sub(FOOTER_BYTES as u64).ok_or_else(|| {

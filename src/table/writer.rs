@@ -153,8 +153,8 @@ impl TableWriter {
     }
 
     fn write_buffer(&mut self) -> Result<()> {
-        let action = || format!("write {} bytes", self.buffer.len());
-        self.file.append(&self.buffer).context(action(), &self.path)?;
+        let written = self.file.append(&self.buffer);
+        written.context(format_args!("write {} bytes", self.buffer.len()), &self.path)?;
         self.io.calls += 1;
         self.io.bytes += self.buffer.len() as u64;
         self.buffer.clear();

@@ -21,6 +21,7 @@ pub(crate) use prefix::{KeyBounds, PrefixProbe, borrowed};
 pub(crate) use ranks::{KeyRanks, keys_within};
 
 use crate::fences::Fences;
+use crate::key::head;
 use crate::ledger::{LEVELS, Ledger, ProbeCounters};
 use crate::table::{OpenTable, Table, TableFilter};
 
@@ -30,9 +31,28 @@ pub(crate) struct LiveTable {
     pub(crate) table: Arc<Table>,
     pub(crate) filter: Arc<TableFilter>,
     pub(crate) counters: Arc<ProbeCounters>,
+    /// The first eight bytes of its smallest and its largest key: they mostly tell whether it covers
+    /// another, and lie where a lookup reads anyway.
+    heads: [u64; 2],
 }
 
 impl LiveTable {
+    fn new(open: OpenTable, counters: Arc<ProbeCounters>) -> Self {
+        let OpenTable { table, filter } = open;
+        let heads = [head(&table.meta().smallest), head(&table.meta().largest)];
+        Self { table, filter, counters, heads }
+    }
+
+    /// Whether its keys begin at or before `key`, which has this head.
+    fn begins_by(&self, key: &[u8], head: u64) -> bool {
+        self.heads[0] < head || (self.heads[0] == head && *self.table.meta().smallest <= *key)
+    }
+
+    /// Whether its keys end at `key` or behind it.
+    fn ends_from(&self, key: &[u8], head: u64) -> bool {
+        self.heads[1] > head || (self.heads[1] == head && *self.table.meta().largest >= *key)
+    }
+
     /// Its largest key.
     fn largest(&self) -> &[u8] {
         &self.table.meta().largest
@@ -104,9 +124,11 @@ impl Version {
     }
 
     /// The tables that a lookup considers, newest first: all on L0, and one at most on each level below.
-    pub(crate) fn candidates<'a>(&'a self, key: &[u8]) -> impl Iterator<Item = Candidate<'a>> {
+    pub(crate) fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = Candidate<'a>> {
+        let head = head(key);
+        let covers = move |live: &LiveTable| live.begins_by(key, head) && live.ends_from(key, head);
         let l0 = self.level(0).iter();
-        l0.map(|live| Candidate { level: 0, live, covers: live.table.meta().covers(key) })
+        l0.map(move |live| Candidate { level: 0, live, covers: covers(live) })
             .chain(self.candidates_below(0, key))
     }
 
@@ -115,14 +137,15 @@ impl Version {
     pub(crate) fn candidates_below<'a>(
         &'a self,
         level: usize,
-        key: &[u8],
+        key: &'a [u8],
     ) -> impl Iterator<Item = Candidate<'a>> {
+        let head = head(key);
         let below = self.ends.iter().filter(move |(other, _)| *other > level);
         below.filter_map(move |(level, ends)| {
             let (level, tables) = (*level, self.level(*level));
             let end = |number: usize| tables.get(number).map_or(&[][..], LiveTable::largest);
             let live = tables.get(ends.below(key, end))?;
-            let covers = live.table.meta().smallest.as_slice() <= key;
+            let covers = live.begins_by(key, head);
             Some(Candidate { level, live, covers })
         })
     }
@@ -168,7 +191,7 @@ impl Version {
             // It may have been let go in part, or come back, since the move was decided.
             let now = moving.get(&table.id()).filter(|now| now.meta == filter.meta);
             let (table, filter) = (Arc::clone(table), Arc::clone(now.unwrap_or(filter)));
-            next.levels[*level].push(LiveTable { table, filter, counters });
+            next.levels[*level].push(LiveTable::new(OpenTable { table, filter }, counters));
         }
         let [l0, sorted @ ..] = &mut next.levels;
         l0.sort_by_key(|live| std::cmp::Reverse(live.table.meta().max_seq));
@@ -251,7 +274,7 @@ mod tests {
             let first = tables.iter().find(|t| from <= t.table.meta().largest);
             let found = candidate.map(|candidate| candidate.live.table.id());
             assert_eq!(found, first.map(|t| t.table.id()));
-            let covers = tables.iter().any(|t| t.table.meta().covers(&from));
+            let covers = tables.iter().any(|t| t.table.meta().overlaps(&from, &from));
             assert_eq!(candidate.is_some_and(|candidate| candidate.covers), covers);
             met += expected.len();
         }

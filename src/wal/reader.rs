@@ -91,8 +91,8 @@ impl LogReader {
             let length = BLOCK_BYTES.min(self.length.saturating_sub(start)) as usize;
             self.block_start = None;
             self.block.resize(length, 0);
-            let action = format!("read {length} bytes at offset {start}");
-            self.file.read_exact_at(&mut self.block, start).context(action, &self.path)?;
+            let read = self.file.read_exact_at(&mut self.block, start);
+            read.context(format_args!("read {length} bytes at offset {start}"), &self.path)?;
             self.block_start = Some(start);
         }
         Ok(())

@@ -215,7 +215,7 @@ impl LogWriter {
             } else {
                 self.file.write_at(&self.buffer, at)
             };
-            written.context(format!("write {length} bytes at offset {at}"), &self.path)?;
+            written.context(format_args!("write {length} bytes at offset {at}"), &self.path)?;
             self.filled = self.filled.max(to);
             self.buffer.clear();
         }
