@@ -93,12 +93,11 @@ impl Band {
         let (mut displaced, mut quiet, mut quieter) = (0_i32, (usize::MAX, at), (usize::MAX, at));
         let mut ends: Option<(Ends, usize)> = None;
         for s in (0..self.rows.len()).rev() {
-            let waiting = i32::from(self.rows[s] & WAITING);
-            let has_pivot = self.rows[s] & HAS_PIVOT != 0;
+            let has_pivot = self.has_pivot(s);
             if displaced == 0 && quiet.0.saturating_sub(s) >= 128 {
                 (quieter, quiet) = (quiet, (s + 1, at));
             }
-            if waiting + displaced >= crowded {
+            if self.waiting(s) + displaced >= crowded {
                 let (_, crowded_at) = ends.get_or_insert_with(|| {
                     let (row, mut at) = quieter;
                     let mut ends = Ends::default();
@@ -122,18 +121,31 @@ impl Band {
                     at -= usize::from(has_pivot);
                 }
             }
-            // Equations that start here, each of which takes a row from above if it can.
-            let before = s.checked_sub(1).map_or(0, |above| self.rows[above]);
-            let left = i32::from(before & WAITING) - i32::from(before & HAS_PIVOT != 0);
-            displaced = (displaced + waiting - left - 1).max(0);
+            // Each that starts here takes a row from above if it can.
+            displaced = (displaced + self.starting(s) - 1).max(0);
         }
         sums
+    }
+
+    /// How many of the equations start at a row: of those that wait there, all but what the one above left.
+    fn starting(&self, row: usize) -> i32 {
+        let above = row.checked_sub(1);
+        let left = above.map_or(0, |row| self.waiting(row) - i32::from(self.has_pivot(row)));
+        self.waiting(row) - left
+    }
+
+    fn waiting(&self, row: usize) -> i32 {
+        i32::from(self.rows[row] & WAITING)
+    }
+
+    fn has_pivot(&self, row: usize) -> bool {
+        self.rows[row] & HAS_PIVOT != 0
     }
 
     /// Takes the row above the ones before into the reduction.
     fn reduce(&self, row: usize, at: &mut usize, ends: &mut Ends) {
         ends.pass(row + 64);
-        if self.rows[row] & HAS_PIVOT != 0 {
+        if self.has_pivot(row) {
             *at -= 1;
             ends.insert(row, self.pivots[*at]);
         }
@@ -267,6 +279,20 @@ mod tests {
             seen += found;
         }
         assert!(seen > 10_000);
+    }
+
+    /// Of few keys no equation follows from others: each is found where its hash lets it start.
+    #[test]
+    fn where_equations_start_is_told() {
+        let geometry = Geometry { m: 2048, k: 1, wide: 0 };
+        let keys = hashes(1000, 1);
+        let mut starts = vec![0; 2048];
+        for &key in &keys {
+            starts[equation(&geometry, key).0] += 1;
+        }
+        let band = Band::eliminate(&geometry, keys);
+        assert_eq!(band.pivots.len(), 1000);
+        assert!((0..2048).all(|row| band.starting(row) == starts[row]));
     }
 
     /// Where each row has its pivot all equations follow, and none begins in the last 63 rows.

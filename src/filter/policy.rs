@@ -2,8 +2,13 @@
 
 use std::fmt;
 
-use super::kind::{FilterKind, Geometry};
+use super::kind::{Built, FilterKind, Geometry};
 use super::{KeyHash, bloom, section};
+
+/// How many salts a filter is tried with before its shape is made larger.
+pub(super) const SALTS: u64 = 6;
+/// The filter of this attempt stands as it is.
+pub(super) const LAST_ATTEMPT: u64 = 23;
 
 /// Which filters tables get: of what kind, by which hash, how large, and where the bits go.
 ///
@@ -102,6 +107,32 @@ impl Recipe {
             (false, _) => predicted_rate <= asked,
             (true, KeyHash::SipHash13) => predicted_rate <= asked * (1.0 + bloom::TEXTBOOK_EXCESS),
             (true, KeyHash::MurmurHash2) => true,
+        }
+    }
+
+    /// A filter, its shape, and which attempt it is; `hashes` are those of an attempt, under a salt of
+    /// its own if the hash takes one.
+    ///
+    /// A filter whose hashes fell badly, or whose finished bits give a higher rate than was asked for,
+    /// is built again: under other salts while there are any to try, then in larger shapes.
+    pub(super) fn build(
+        &self,
+        keys: u64,
+        hashes: impl Fn(u64) -> Vec<u64>,
+    ) -> (u64, Geometry, Built) {
+        let kind = self.kind.kind();
+        let salts = if self.hash == KeyHash::SipHash13 { SALTS } else { 1 };
+        let (mut geometry, mut attempt) = (self.geometry(keys), 0);
+        loop {
+            let built = (kind.build)(&geometry, hashes(attempt));
+            let fits = !built.unlucky && self.accepts(built.predicted_rate, keys);
+            if fits || attempt == LAST_ATTEMPT {
+                return (attempt, geometry, built);
+            }
+            attempt += 1;
+            if attempt >= salts {
+                geometry = (kind.roomier)(&geometry);
+            }
         }
     }
 

@@ -19,10 +19,6 @@ use crate::sync::{Arc, OnceLock};
 pub(super) const HEADER_BYTES: usize = 128;
 const MAGIC: &[u8; 8] = b"cribaFLT";
 const VERSION: u16 = 1;
-/// How many salts a filter is tried with before its shape is made larger.
-const SALTS: u64 = 6;
-/// How often a filter is built at most.
-const ATTEMPTS: u64 = 24;
 
 /// Which table a filter belongs to, and which one of its filters it is: 0 is the one within the
 /// table, later ones lie beside it.
@@ -191,9 +187,6 @@ fn salt_and_fingerprint(
 
 /// The filter block for a table of these keys. Its size comes from the keys and prefixes together,
 /// so that the rate is what the recipe asks for.
-///
-/// A filter whose hashes fell badly, or whose finished bits give a higher rate than was asked for, is
-/// built again: under other salts while there are any to try, then in larger shapes.
 pub(crate) fn build(
     recipe: &Recipe,
     secret: &HashKey,
@@ -202,22 +195,12 @@ pub(crate) fn build(
 ) -> Vec<u8> {
     let (kind, hash) = (recipe.kind, hashes.hash());
     let (keys, prefixes, extractor) = (hashes.keys(), hashes.prefixes(), hashes.extractor());
-    let mut geometry = recipe.geometry(keys + prefixes);
-    let salts = if hash == KeyHash::SipHash13 { SALTS } else { 1 };
-    let mut attempt = 0;
-    let (salt, fingerprint, built) = loop {
-        let (salt, fingerprint) = salt_and_fingerprint(hash, secret, place, attempt);
-        let salted = hashes.iter().map(|h| hash.salted(h, salt)).collect();
-        let built = (kind.kind().build)(&geometry, salted);
-        attempt += 1;
-        let fits = !built.unlucky && recipe.accepts(built.predicted_rate, keys + prefixes);
-        if fits || attempt == ATTEMPTS {
-            break (salt, fingerprint, built);
-        }
-        if attempt >= salts {
-            geometry = (kind.kind().roomier)(&geometry);
-        }
-    };
+    let salting = |attempt| salt_and_fingerprint(hash, secret, place, attempt);
+    let (attempt, geometry, built) = recipe.build(keys + prefixes, |attempt| {
+        let (salt, _) = salting(attempt);
+        hashes.iter().map(|h| hash.salted(h, salt)).collect()
+    });
+    let (salt, fingerprint) = salting(attempt);
     let predicted_rate = built.predicted_rate;
     let header = Header {
         kind,
@@ -350,6 +333,7 @@ impl std::fmt::Debug for Filter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::policy::{LAST_ATTEMPT, SALTS};
     use super::*;
     use crate::filter::bloom::TEXTBOOK_FROM;
     use crate::filter::{FilterPolicy, mix};
@@ -499,7 +483,7 @@ mod tests {
             let hashes = KeyHashes::of_hashes(recipe.hash, &secret(), hashes);
             let bytes = build(&recipe, &secret(), FilterPlace { table, generation: 0 }, &hashes);
             let header = decode(&bytes, 50).expect("sound").header;
-            let attempt = (0..ATTEMPTS).find(|&n| secret().salt(table, 0, n) == header.salt);
+            let attempt = (0..=LAST_ATTEMPT).find(|&n| secret().salt(table, 0, n) == header.salt);
             let attempt = attempt.expect("a salt of this table");
             assert_eq!(header.geometry == recipe.geometry(50), attempt < SALTS, "{attempt}");
             salted_again += u32::from(attempt > 0);

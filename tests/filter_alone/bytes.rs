@@ -12,11 +12,14 @@ use rand_chacha::ChaCha8Rng;
 
 const KEYS: u32 = 40;
 
-/// A form of filter: its bytes, and what reads them, asks them all there is, and tells their size.
+/// Reads a filter's bytes, asks it all there is, and tells its size.
+type Read = fn(&[u8]) -> Result<usize, Error>;
+
+/// A form of filter: its bytes, and what reads them.
 struct Form {
     name: String,
     bytes: Vec<u8>,
-    read: fn(&[u8]) -> Result<usize, Error>,
+    read: Read,
 }
 
 fn read_bloom(bytes: &[u8]) -> Result<usize, Error> {
@@ -225,11 +228,68 @@ fn bytes_at_random_are_refused_or_harmless() {
 
 #[test]
 fn a_filter_of_one_form_is_none_of_another() {
+    let readers: [(Read, &str); 4] = [
+        (read_bloom, "a Bloom filter"),
+        (read_static, "a static filter"),
+        (read_scalable, "a scalable Bloom filter"),
+        (read_sharded, "a sharded Bloom filter"),
+    ];
     for Form { name, bytes, read } in forms() {
-        let read_by =
-            [read_bloom, read_static, read_scalable, read_sharded].map(|by| by(&bytes).is_ok());
-        assert_eq!(read_by.iter().filter(|&&ok| ok).count(), 1, "{name}");
+        let is_refused = |(by, form): &(Read, &str)| match by(&bytes) {
+            Ok(_) => false,
+            Err(Error::Corrupt { offset: 10, expected, .. }) => expected == *form,
+            Err(other) => panic!("{name}: {other}"),
+        };
+        assert_eq!(readers.iter().filter(|reader| is_refused(reader)).count(), 3, "{name}");
         assert!(read(&bytes).is_ok());
+    }
+}
+
+/// Bytes that say that they are of another form are so where their parts can be that form's.
+#[test]
+fn a_form_is_made_of_its_own_parts() {
+    for Form { name, bytes, .. } in forms() {
+        let is_taken = |form: u8, read: Read| {
+            let mut forged = bytes.clone();
+            forged[10] = form;
+            let taken = read(&with_checksum(forged.clone())).is_ok();
+            forged.truncate(64);
+            forged[48..52].fill(0);
+            assert!(read(&with_checksum(forged)).is_err(), "{name} as form {form}, without parts");
+            taken
+        };
+        let taken = [
+            is_taken(1, read_bloom),
+            is_taken(2, read_static),
+            is_taken(3, read_scalable),
+            is_taken(4, read_sharded),
+        ];
+        let expected = match name.as_str() {
+            "Bloom" | "Bloom over MurmurHash2" | "static bloom" => [true; 4],
+            "static blocked" | "static ribbon" => [false, true, false, false],
+            "scalable" => [false, false, true, false], // the layers are of several shapes
+            _ => [false, false, true, true],
+        };
+        assert_eq!(taken, expected, "{name}");
+    }
+}
+
+/// Of the part, where its row starts; of bits behind its last, where that word is.
+#[test]
+fn where_something_is_wrong_is_told() {
+    let bytes = ShardedBloom::with_rate(3, 100, 0.02).unwrap().to_bytes();
+    let told = |at: usize, field: &[u8]| {
+        let mut forged = bytes.clone();
+        forged[at..at + field.len()].copy_from_slice(field);
+        match ShardedBloom::from_bytes(&with_checksum(forged)) {
+            Err(Error::Corrupt { offset, .. }) => offset as usize,
+            other => panic!("{other:?}"),
+        }
+    };
+    let array = (bytes.len() - 192) / 3;
+    for (row, end) in [64, 96, 128].into_iter().zip((192..).step_by(array).skip(1)) {
+        assert_eq!(told(row + 24, &[0; 4]), row, "no probes");
+        assert_eq!(told(end - 1, &[0xff]), end - 8, "bits beyond the last");
     }
 }
 

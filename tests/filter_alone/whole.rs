@@ -294,6 +294,23 @@ fn a_filter_says_how_full_it_is() {
     }
 }
 
+#[test]
+fn a_filter_tells_what_it_was_made_for() {
+    let is = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-12;
+    let bloom = Bloom::with_rate(1000, 0.01).unwrap();
+    assert!(bloom.capacity() == 1000 && is(bloom.design_rate(), 0.01));
+    // Half of the bits are set by m/k · ln 2 keys, and all of seven probes succeed at 2^−7.
+    let bloom = Bloom::with_geometry(100_003, 7).unwrap();
+    assert_eq!((bloom.capacity(), bloom.bytes()), (9902, 8 * 1563));
+    assert!((128.0 * bloom.design_rate() - 1.0).abs() < 0.005, "{}", bloom.design_rate());
+    for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
+        let size = FilterSize::BitsPerKey(10.0);
+        let filter = StaticFilter::build(kind, size, seeded(1), (0..1000).map(present)).unwrap();
+        assert_eq!((filter.kind(), filter.keys(), filter.hashing()), (kind, 1000, seeded(1)));
+        assert_eq!(filter.to_bytes().len(), 128 + filter.bytes());
+    }
+}
+
 /// Each kind, by rate and by bits: knows its keys, also from bytes, and has the rate that it tells.
 #[test]
 fn a_static_filter_of_each_kind_has_its_rate() {
@@ -331,6 +348,24 @@ fn a_static_filter_of_each_kind_has_its_rate() {
         }
     }
     assert_eq!(cells, 30);
+}
+
+/// Of a few keys the finished bits scatter; a filter that comes out too full is built again.
+#[test]
+fn a_static_filter_keeps_its_rate_however_few_its_keys() {
+    for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
+        for rate in [0.3, 0.1, 0.01, 0.001, 1e-4, 1e-6] {
+            for n in [1, 2, 5, 10, 20, 50, 90, 105, 110, 115, 200, 500, 900] {
+                for hashing in [seeded(1), seeded(2), seeded(3), Hashing::murmurhash2()] {
+                    let size = FilterSize::Rate(rate);
+                    let keys = (0..n).map(present);
+                    let filter = StaticFilter::build(kind, size, hashing, keys).unwrap();
+                    let told = filter.predicted_rate();
+                    assert!(told > 0.0 && told <= rate, "{kind}, {n} keys at {rate}: {told}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -99,3 +99,16 @@ fn temporary_beside(path: &Path) -> Result<PathBuf> {
 fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The one that is synced.
+    #[test]
+    fn a_file_is_in_the_directory_that_its_path_names() {
+        for (path, dir) in [("filter", "."), ("a/filter", "a"), ("/a/b/filter", "/a/b")] {
+            assert_eq!(directory_of(Path::new(path)), Path::new(dir));
+        }
+    }
+}

@@ -45,3 +45,22 @@ impl fmt::Display for Fullness {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A limit itself is not beyond it.
+    #[test]
+    fn more_than_half_is_past_the_design_and_more_than_85_in_100_too_much() {
+        let half: f64 = 0.5 + 1.2 / 1024.0; // and the scatter of 2^20 bits
+        for (occupancy, fullness) in [
+            (half, Fullness::Within),
+            (half.next_up(), Fullness::PastDesign),
+            (OVERFULL, Fullness::PastDesign),
+            (OVERFULL.next_up(), Fullness::Overfull),
+        ] {
+            assert_eq!(Fullness::of(occupancy, 0.4, 1 << 20), fullness, "{occupancy}");
+        }
+    }
+}

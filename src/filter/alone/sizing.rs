@@ -58,7 +58,7 @@ pub(super) fn for_rate(keys: f64, rate: f64) -> Result<Geometry> {
         fill.powi(k as i32) + 1.25 * by_double_hashing(&geometry, fill, keys, |d| d == 1) <= rate
     };
     let most = MOST_BITS.max(MOST_BITS_PER_KEY * keys);
-    let (mut low, mut high) = (textbook - 1.0, textbook);
+    let (mut low, mut high) = (textbook, textbook);
     while !enough(high) {
         if high > most {
             let reason = format!("{rate:e} at {keys} keys takes more than {most} bits");
@@ -133,6 +133,8 @@ fn totient(n: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::bloom::{positions, two_hashes};
+    use crate::filter::hash::mix;
 
     #[test]
     fn large_filters_have_the_size_of_the_textbook() {
@@ -145,6 +147,49 @@ mod tests {
             assert_eq!(geometry.k, k);
             let more = geometry.m as f64 / m - 1.0;
             assert!((-1e-8..0.002).contains(&more), "{keys} at {rate}: {more}");
+        }
+    }
+
+    /// Filters that two versions of the library make for the same are of one shape, and can be united.
+    #[test]
+    fn shapes_stay_what_they_are() {
+        for (keys, rate, m, k) in [
+            (1.0, 0.5, 64, 1),
+            (20.0, 0.001, 557, 10),
+            (1000.0, 0.01, 9623, 7),
+            (1000.0, 0.0001, 20_473, 13),
+            (1e6, 0.001, 14_377_807, 10),
+            (100.0, 1e-6, 52_177, 20),
+        ] {
+            let geometry = for_rate(keys, rate).expect("sensible");
+            assert_eq!((geometry.m, geometry.k), (m, k), "{keys} at {rate}");
+        }
+    }
+
+    /// Every step from every position, asked of filters of a few keys; less what independent probes of
+    /// as many ones would find, each of another bit.
+    #[test]
+    fn what_double_hashing_adds_is_found_in_small_filters() {
+        for (m, k, keys) in [(60, 6, 8), (211, 10, 10)] {
+            let geometry = Geometry { m, k, wide: 0 };
+            let (mut found, mut told) = (0.0, 0.0);
+            for filter in 0..200 {
+                let mut bits = vec![false; m as usize];
+                for key in 0..keys {
+                    let hashes = two_hashes(mix(mix(filter) ^ key));
+                    positions(&geometry, hashes).for_each(|i| bits[i as usize] = true);
+                }
+                let ones = bits.iter().filter(|&&bit| bit).count() as u64;
+                let passes = |hashes| positions(&geometry, hashes).all(|i| bits[i as usize]);
+                let passing = (0..m * m).filter(|i| passes((i / m, i % m))).count();
+                let independent: f64 =
+                    (0..k.into()).map(|i| (ones - i) as f64 / (m - i) as f64).product();
+                found += passing as f64 / (m * m) as f64 - independent;
+                let fill = ones as f64 / m as f64;
+                told += by_double_hashing(&geometry, fill, keys as f64, |d| m.is_multiple_of(d));
+            }
+            println!("{m} bits, {k} probes, {keys} keys: {:.3} of it told", told / found);
+            assert!((told / found - 1.0).abs() < 0.06);
         }
     }
 

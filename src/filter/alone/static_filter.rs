@@ -5,12 +5,10 @@ use super::hashing::Hashing;
 use super::part::{Array, Part};
 use super::saved::{Saved, mapped, saved};
 use super::sizing::invalid;
-use crate::filter::FilterPolicy;
 use crate::filter::hash::mix;
 use crate::filter::kind::{FilterKind, Geometry};
-
-/// A filter whose hashes fell badly is built again under another salt, up to this many times.
-const ATTEMPTS: u64 = 8;
+use crate::filter::policy::Size;
+use crate::filter::{FilterPolicy, KeyHash, Recipe};
 
 /// How large a [`StaticFilter`] is to be.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,21 +60,19 @@ impl StaticFilter {
         hashes.sort_unstable();
         hashes.dedup();
         let keys = hashes.len() as u64;
-        let geometry = match size {
-            FilterSize::Rate(rate) => (kind.kind().for_rate)(keys.max(1), rate),
-            FilterSize::BitsPerKey(bits) => (kind.kind().for_bits)(keys.max(1), bits),
+        let size = match size {
+            FilterSize::Rate(rate) => Size::Rate(rate),
+            FilterSize::BitsPerKey(bits) => Size::BitsPerKey(bits),
         };
+        let recipe = Recipe { kind, hash: hashing.hash(), size };
+        let geometry = recipe.geometry(keys.max(1));
         (kind.kind().check)(&geometry).map_err(|reason| invalid("size", reason))?;
-        let mut attempt = 0;
-        let (salt, built) = loop {
-            let salt = mix(attempt); // 0 at first: the plain hash
-            let hashes = hashes.iter().map(|&hash| salted(hash, salt)).collect();
-            let built = (kind.kind().build)(&geometry, hashes);
-            attempt += 1;
-            if !built.unlucky || attempt == ATTEMPTS {
-                break (salt, built);
-            }
-        };
+        // At first the plain hashes; of a hash that takes no salt, always.
+        let salt_of = |attempt| if recipe.hash == KeyHash::SipHash13 { mix(attempt) } else { 0 };
+        let (attempt, geometry, built) = recipe.build(keys.max(1), |attempt| {
+            hashes.iter().map(|&hash| salted(hash, salt_of(attempt))).collect()
+        });
+        let salt = salt_of(attempt);
         let head = Head { form: Form::Static, hashing, capacity: keys, rate: built.predicted_rate };
         Ok(Self { head, part: Part::new(kind, geometry, salt, Array::sealed(&built.array)?) })
     }
@@ -157,3 +153,31 @@ impl Saved for StaticFilter {
 
 saved!(StaticFilter);
 mapped!(StaticFilter);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asked under its salt, as the format says, a filter knows its keys.
+    #[test]
+    fn what_falls_badly_is_built_again_under_a_salt() {
+        let keys = || (0..110_u32).map(u32::to_le_bytes);
+        for (make, many) in [
+            (Hashing::keyed as fn([u8; 16]) -> Hashing, 10..90),
+            (|_| Hashing::murmurhash2(), 0..1),
+        ] {
+            let mut again = 0;
+            for seed in 0..100 {
+                let size = FilterSize::Rate(0.0001);
+                let filter =
+                    StaticFilter::build(FilterKind::Ribbon, size, make([seed; 16]), keys());
+                let StaticFilter { head, part } = filter.expect("sensible");
+                again += u32::from(part.salt != 0);
+                let under = |hash| if part.salt == 0 { hash } else { mix(hash ^ part.salt) };
+                let is_known = |key: [u8; 4]| part.may_contain(under(head.hashing.of(&key)));
+                assert!(keys().all(is_known), "seed {seed}, salt {}", part.salt);
+            }
+            assert!(many.contains(&again), "{again} of 100");
+        }
+    }
+}
