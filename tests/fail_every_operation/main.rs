@@ -15,7 +15,7 @@ use criba::vfs::{Fault, FaultRule, Operation};
 use run::{Tally, run};
 use script::{Script, everything, long_manifest};
 
-/// `FAIL_RUNS=50 cargo test --test fail_every_operation -- --nocapture` runs so many scripts more.
+/// `FAIL_RUNS=10 cargo test --test fail_every_operation -- --nocapture` runs so many scripts more.
 const RUNS: &str = "FAIL_RUNS";
 const SEED: u64 = 0xFA17;
 
