@@ -146,7 +146,7 @@ fn failures_of_opening(disk: &SimDisk, rng: &mut ChaCha8Rng) -> Vec<SimDisk> {
     std::iter::once(all_lost).chain(subsets).collect()
 }
 
-const WORKLOADS: usize = 8;
+const WORKLOADS: usize = 12;
 
 fn workloads() -> usize {
     // CRASH_WORKLOADS=100 for a long run.
