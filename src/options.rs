@@ -278,7 +278,7 @@ impl Options {
         }
     }
 
-    /// How far logs are filled ahead of synced writes: a small part of what a log comes to hold.
+    /// How far logs are filled ahead of synced writes: a quarter at most of what a log comes to hold.
     pub(crate) fn log_fill(&self) -> u64 {
         (self.memtable_bytes as u64 / 4).min(256 << 10)
     }

@@ -22,7 +22,7 @@ pub struct LostTail {
     pub path: PathBuf,
     /// Where in it.
     pub offset: u64,
-    /// Bytes dropped, in this log and the ones after it, without the zeros that these end with.
+    /// Bytes dropped, in this file and the logs after it; of a log without the zeros that it ends with.
     pub bytes: u64,
     /// What stood there instead of a whole record.
     pub found: String,
