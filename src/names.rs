@@ -32,7 +32,7 @@ pub(crate) fn too_far_ahead(
 
 /// A file of the store. Numbers come from one counter, and no two files share one, but that a filter
 /// has its table's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FileName {
     /// `NNNNNN.sst`: an SSTable.
     Table(u64),

@@ -60,7 +60,7 @@ impl Listing {
                 None => listing.foreign = Some(name),
             }
         }
-        listing.ours.sort_by_key(|name| (name.number(), name.to_string()));
+        listing.ours.sort_unstable_by_key(|name| (name.number(), *name));
         Ok(Some(listing))
     }
 

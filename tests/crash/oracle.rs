@@ -1,11 +1,12 @@
 //! What must hold of a disk after a power failure, whatever is on it.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use criba::vfs::{Keep, Moment, SimDisk, SimVfs, Unit};
 use criba::{Batch, Db, Durability, FilterInfo, Options, RecoveryReport};
+use foldhash::quality::FixedState;
 
 use crate::history::{Contents, DIR, History, options};
 
@@ -23,7 +24,7 @@ pub(crate) struct Case<'a> {
 
 /// A hash of the files' names and bytes.
 pub(crate) fn fingerprint(disk: &SimDisk) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = FixedState::default().build_hasher();
     for (path, bytes) in disk.files() {
         (path, bytes).hash(&mut hasher);
     }

@@ -2,12 +2,13 @@
 //! ACE (Mohan et al., OSDI 2018): most bugs of this sort need few steps, but just these.
 
 use std::collections::{BTreeSet, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use criba::vfs::{SimDisk, Unit};
 use criba::{Durability, FilterPolicy};
+use foldhash::quality::FixedState;
 
 use crate::failures::{each_alone, ends};
 use crate::history::{History, Runner, Step};
@@ -36,9 +37,7 @@ fn step(kind: usize, number: usize) -> Step {
 
 /// A disk together with what may be found on it.
 fn case_fingerprint(disk: &SimDisk, history: &History, bounds: (usize, usize)) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (fingerprint(disk), &history.states[bounds.0..=bounds.1]).hash(&mut hasher);
-    hasher.finish()
+    FixedState::default().hash_one((fingerprint(disk), &history.states[bounds.0..=bounds.1]))
 }
 
 /// Fails at each operation of the last step of a workload: its other steps are those of a shorter one.
