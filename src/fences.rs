@@ -12,7 +12,7 @@ pub(crate) struct Fences {
     /// What all keys begin with.
     common: Box<[u8]>,
     /// Of each key the eight bytes behind that; ascending.
-    heads: Box<[u64]>,
+    heads: Vec<u64>,
 }
 
 impl Fences {
@@ -22,12 +22,28 @@ impl Fences {
         let last = keys.clone().next_back().unwrap_or_default();
         let same = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         let common: Box<[u8]> = first.iter().take(same).copied().collect();
-        let heads: Box<[u64]> = keys.map(|key| head(key.get(same..).unwrap_or_default())).collect();
+        let heads = keys.map(|key| head(key.get(same..).unwrap_or_default())).collect();
         Self { common, heads }
     }
 
-    /// How many of the keys are less than `key`; `nth` gives the key of a number.
-    pub(crate) fn below<'a>(&self, key: &[u8], nth: impl Fn(usize) -> &'a [u8]) -> usize {
+    /// Puts a key in, as the one of a number; unless it does not begin as all others do.
+    #[must_use]
+    pub(crate) fn insert(&mut self, at: usize, key: &[u8]) -> bool {
+        let rest = key.strip_prefix(&*self.common).filter(|_| at <= self.heads.len());
+        if let Some(rest) = rest {
+            self.heads.insert(at, head(rest));
+        }
+        rest.is_some()
+    }
+
+    /// The memory taken, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.common.len() + self.heads.capacity() * size_of::<u64>()
+    }
+
+    /// How many of the keys are less than `key`; `is_below` tells whether one is whose first bytes are the
+    /// same.
+    pub(crate) fn below(&self, key: &[u8], is_below: impl Fn(usize) -> bool) -> usize {
         // No bytes are not compared: they have no address that is there, from which the vector code of
         // memcmp takes a hundred nanoseconds to read nothing.
         if self.heads.is_empty() {
@@ -48,7 +64,7 @@ impl Fences {
         };
         while same > 0 {
             let half = same / 2;
-            if nth(low + half) < key {
+            if is_below(low + half) {
                 low += half + 1;
                 same -= half + 1;
             } else {
@@ -71,7 +87,7 @@ mod tests {
     #[test]
     fn a_search_finds_the_place_that_comparing_all_keys_finds() {
         let mut rng = ChaCha8Rng::seed_from_u64(11);
-        let mut compared = 0;
+        let (mut compared, mut inserted) = (0, 0);
         for round in 0..3000 {
             let common = vec![b'k'; [0, 3, 12][round % 3]];
             let (bytes, longest) = ([2, 3, 255][round / 3 % 3], [1, 3, 10, 20][round / 9 % 4]);
@@ -86,15 +102,31 @@ mod tests {
             };
             let mut keys: Vec<Vec<u8>> = (0..round % 40).map(|_| key(false)).collect();
             keys.sort();
-            let fences = Fences::new(keys.iter().map(Vec::as_slice));
+            let mut fences = Fences::new(keys.iter().map(Vec::as_slice));
+            if !keys.is_empty() && round % 2 == 1 {
+                // One is put in after the others, if they begin as it does.
+                let last = round % keys.len();
+                let others = keys.iter().enumerate().filter(|(number, _)| *number != last);
+                let others: Vec<_> = others.map(|(_, key)| key.as_slice()).collect();
+                let mut grown = Fences::new(others.into_iter());
+                if grown.insert(last, &keys[last]) {
+                    fences = grown;
+                    inserted += 1;
+                }
+            }
             let others: Vec<_> = (0..30).map(|_| key(true)).collect();
             for key in keys.iter().chain(&others) {
                 let expected = keys.iter().filter(|other| *other < key).count();
-                assert_eq!(fences.below(key, |n| &keys[n]), expected, "{key:?} among {keys:?}");
+                assert_eq!(
+                    fences.below(key, |n| &keys[n] < key),
+                    expected,
+                    "{key:?} among {keys:?}"
+                );
                 compared += 1;
             }
         }
-        println!("{compared} searches");
+        println!("{compared} searches, {inserted} insertions");
+        assert!(inserted > 100);
     }
 
     #[test]
@@ -105,7 +137,7 @@ mod tests {
         for i in 0..7000_u32 {
             let below = fences.below(&i.to_be_bytes(), |n| {
                 asked.set(asked.get() + 1);
-                &keys[n]
+                keys[n].as_slice() < i.to_be_bytes().as_slice()
             });
             assert_eq!(below, i.div_ceil(7) as usize);
         }

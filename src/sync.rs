@@ -26,8 +26,8 @@ pub(crate) use std::{
     thread::{available_parallelism, sleep},
     time::Instant,
 };
-pub(crate) use sync::MutexGuard;
 pub(crate) use sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use thread::{JoinHandle, scope, yield_now};
 
 use std::sync::PoisonError;
@@ -44,6 +44,24 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A lock that readers share.
+#[derive(Debug, Default)]
+pub(crate) struct RwLock<T>(sync::RwLock<T>);
+
+impl<T> RwLock<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(sync::RwLock::new(value))
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,84 +1,98 @@
 //! Walking a memtable in either direction.
 
-use std::collections::VecDeque;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-use super::{MemEntry, Memtable, Ordered, Place};
+use super::Memtable;
+use super::place::Place;
+use super::run::Run;
 use crate::error::Result;
 use crate::iter::{Cursor, Direction};
 use crate::key::{EntryRef, Seq};
 use crate::sync::passing;
 use crate::value::Value;
 
-/// The most entries fetched at once.
-const MAX_CHUNK: usize = 64;
-
-/// A position in a memtable. It fetches a few entries at a time, and finds its place again by key
-/// for the next few, so it borrows nothing and holds up nobody.
+/// A position in a memtable. It keeps the leaf that it is in as it was when it came there, so it holds up
+/// nobody.
 #[derive(Debug)]
 pub(crate) struct MemtableCursor {
     memtable: Arc<Memtable>,
     direction: Direction,
-    /// The entries fetched and not passed yet; the first is the current one.
-    chunk: VecDeque<MemEntry>,
-    /// How many to fetch next time: few at first, since many scans are short.
-    chunk_size: usize,
+    leaf: Arc<Run>,
+    /// What is left of its entries; the current one is the first of them, or the last if backward.
+    left: Range<usize>,
 }
 
 impl MemtableCursor {
     /// A cursor at the first entry, in `direction`, whose user key lies within `start`.
     pub(crate) fn new(memtable: Arc<Memtable>, direction: Direction, start: Bound<&[u8]>) -> Self {
-        // In internal-key order a key's changes run from (key, MAX) to (key, 0).
-        let (first, last) = (Seq::MAX, 0);
-        let bound = match (direction, start) {
-            (_, Bound::Unbounded) => Bound::Unbounded,
-            (Direction::Forward, Bound::Included(key)) => Bound::Included((key, first)),
-            (Direction::Forward, Bound::Excluded(key)) => Bound::Excluded((key, last)),
-            (Direction::Backward, Bound::Included(key)) => Bound::Included((key, last)),
-            (Direction::Backward, Bound::Excluded(key)) => Bound::Excluded((key, first)),
+        passing("before a memtable is read");
+        // In internal-key order a key's changes run from (key, MAX) to (key, 0), and none is there.
+        let place = match (direction, start) {
+            (_, Bound::Unbounded) => None,
+            (Direction::Forward, Bound::Included(key))
+            | (Direction::Backward, Bound::Excluded(key)) => Some(Place::new(key, Seq::MAX)),
+            (Direction::Forward, Bound::Excluded(key))
+            | (Direction::Backward, Bound::Included(key)) => Some(Place::new(key, 0)),
         };
-        let mut cursor = Self { memtable, direction, chunk: VecDeque::new(), chunk_size: 4 };
-        cursor.fetch(bound.map(|(key, seq)| Place::new(key, seq)));
+        let leaves = &memtable.leaves;
+        let (leaf, left) = match (place, direction) {
+            (Some(place), _) => {
+                let leaf = leaves.at(&place);
+                let (below, end) = (leaf.below(&place), leaf.len());
+                (leaf, if direction == Direction::Forward { below..end } else { 0..below })
+            }
+            (None, Direction::Forward) => whole(leaves.first()),
+            (None, Direction::Backward) => whole(leaves.last()),
+        };
+        let mut cursor = Self { memtable, direction, leaf, left };
+        cursor.go_on();
         cursor
     }
 
-    fn fetch(&mut self, from: Bound<Place<'_>>) {
-        passing("before a memtable is read on");
-        let from = from.as_ref().map(|place| place as &dyn Ordered);
-        let mut next = match self.direction {
-            Direction::Forward => self.memtable.entries.lower_bound(from),
-            Direction::Backward => self.memtable.entries.upper_bound(from),
-        };
-        while let Some(entry) = next {
-            self.chunk.push_back(entry.value().clone());
-            if self.chunk.len() >= self.chunk_size {
-                break;
-            }
-            next = match self.direction {
-                Direction::Forward => entry.next(),
-                Direction::Backward => entry.prev(),
+    /// Goes on to the next leaf where nothing is left in this one.
+    fn go_on(&mut self) {
+        while self.left.is_empty() {
+            passing("before a memtable is read on");
+            let leaves = &self.memtable.leaves;
+            let next = match self.direction {
+                Direction::Forward => leaves.after(&self.leaf),
+                Direction::Backward => leaves.before(&self.leaf),
             };
+            let Some(next) = next else { return };
+            (self.leaf, self.left) = whole(next);
         }
-        self.chunk_size = (self.chunk_size * 2).min(MAX_CHUNK);
     }
+
+    fn current(&self) -> Option<usize> {
+        let mut left = self.left.clone();
+        match self.direction {
+            Direction::Forward => left.next(),
+            Direction::Backward => left.next_back(),
+        }
+    }
+}
+
+fn whole(leaf: Arc<Run>) -> (Arc<Run>, Range<usize>) {
+    let all = 0..leaf.len();
+    (leaf, all)
 }
 
 impl Cursor for MemtableCursor {
     fn entry(&self) -> Option<EntryRef<'_>> {
-        self.chunk.front().map(MemEntry::as_ref)
+        self.leaf.entry(self.current()?)
     }
 
     fn value(&self) -> Value {
-        self.chunk.front().map(MemEntry::value).unwrap_or_default()
+        self.current().map(|number| self.leaf.value(number)).unwrap_or_default()
     }
 
     fn advance(&mut self) -> Result<()> {
-        if let Some(passed) = self.chunk.pop_front()
-            && self.chunk.is_empty()
-        {
-            self.fetch(Bound::Excluded(passed.place()));
-        }
+        match self.direction {
+            Direction::Forward => self.left.next(),
+            Direction::Backward => self.left.next_back(),
+        };
+        self.go_on();
         Ok(())
     }
 }
@@ -91,11 +105,13 @@ mod tests {
     #[test]
     fn walks_from_any_bound_in_both_directions() -> Result<()> {
         let memtable = Arc::new(Memtable::new(1, None));
+        let mut inserted = Vec::new();
         for i in 0..200_u64 {
             // Two changes of each key, so a bound must take or leave both.
-            for seq in [2 * i + 1, 2 * i + 2] {
+            for seq in [2 * i + 2, 2 * i + 1] {
                 let key = format!("{i:03}").into_bytes();
                 memtable.insert(EntryRef { key: &key, seq, kind: EntryKind::Put, value: b"" });
+                inserted.push((key, seq));
             }
         }
         for direction in [Direction::Forward, Direction::Backward] {
@@ -113,16 +129,15 @@ mod tests {
                     (Direction::Backward, Bound::Included(k)) => key <= k,
                     (Direction::Backward, Bound::Excluded(k)) => key < k,
                 };
-                let mut expected: Vec<_> =
-                    memtable.entries.iter().map(|entry| entry.value().clone()).collect();
+                let mut expected = inserted.clone();
                 if direction == Direction::Backward {
                     expected.reverse();
                 }
-                expected.retain(|entry| lies_within(entry.as_ref().key));
+                expected.retain(|(key, _)| lies_within(key));
                 let mut cursor = MemtableCursor::new(Arc::clone(&memtable), direction, start);
                 let mut seen = Vec::new();
-                while let Some(entry) = cursor.chunk.front() {
-                    seen.push(entry.clone());
+                while let Some(entry) = cursor.entry() {
+                    seen.push((entry.key.to_vec(), entry.seq));
                     cursor.advance()?;
                 }
                 assert_eq!(seen, expected, "{direction:?} {start:?}");

@@ -6,139 +6,25 @@
 
 mod cursor;
 mod filter;
-
-use std::borrow::Borrow;
-use std::cmp::Ordering as Order;
-use std::ops::Bound;
-use std::sync::Arc;
-
-use bytes::Bytes;
-use crossbeam_skiplist::SkipSet;
+mod leaves;
+mod place;
+mod run;
 
 pub(crate) use cursor::MemtableCursor;
 pub(crate) use filter::MemtableFilter;
 
 use crate::filter::LookupHash;
-use crate::key::{self, EntryKind, EntryRef, Seq};
+use crate::key::{EntryKind, EntryRef, Seq};
 use crate::sync::{AtomicUsize, Ordering, passing};
 use crate::value::Value;
 
-/// What an entry takes beside its key and value: the skip list's node with its tower, two
-/// allocations and their headers. Measured as resident memory over many entries.
-const ENTRY_OVERHEAD_BYTES: usize = 104;
-
-/// One change. Key and value share one allocation.
-#[derive(Debug, Clone)]
-pub(crate) struct MemEntry {
-    /// Of the key, in the skip list's own node: most comparisons follow no pointer.
-    head: u64,
-    data: Arc<[u8]>,
-    key_length: u16,
-    kind: EntryKind,
-    seq: Seq,
-}
-
-impl MemEntry {
-    pub(crate) fn as_ref(&self) -> EntryRef<'_> {
-        let (key, value) = self.data.split_at(usize::from(self.key_length));
-        EntryRef { key, seq: self.seq, kind: self.kind, value }
-    }
-
-    pub(crate) fn value(&self) -> Value {
-        let data = Bytes::from_owner(Arc::clone(&self.data));
-        Value::new(data.slice(usize::from(self.key_length)..))
-    }
-}
-
-/// The part of an entry that the order looks at, so that a search needs no entry of its own.
-trait Ordered {
-    fn place(&self) -> Place<'_>;
-}
-
-/// The place of a version of a key.
-#[derive(Debug, Clone, Copy)]
-struct Place<'a> {
-    /// Of the key; decides where it can.
-    head: u64,
-    key: &'a [u8],
-    seq: Seq,
-}
-
-impl<'a> Place<'a> {
-    fn new(key: &'a [u8], seq: Seq) -> Self {
-        Self { head: key::head(key), key, seq }
-    }
-
-    #[inline]
-    fn compare(&self, other: &Self) -> Order {
-        let by_key = || key::compare((self.key, self.seq), (other.key, other.seq));
-        self.head.cmp(&other.head).then_with(by_key)
-    }
-}
-
-impl Ordered for MemEntry {
-    #[inline]
-    fn place(&self) -> Place<'_> {
-        Place { head: self.head, key: &self.data[..usize::from(self.key_length)], seq: self.seq }
-    }
-}
-
-impl Ordered for Place<'_> {
-    fn place(&self) -> Place<'_> {
-        *self
-    }
-}
-
-impl<'a> Borrow<dyn Ordered + 'a> for MemEntry {
-    fn borrow(&self) -> &(dyn Ordered + 'a) {
-        self
-    }
-}
-
-impl Ord for dyn Ordered + '_ {
-    fn cmp(&self, other: &Self) -> Order {
-        self.place().compare(&other.place())
-    }
-}
-
-impl PartialOrd for dyn Ordered + '_ {
-    fn partial_cmp(&self, other: &Self) -> Option<Order> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for dyn Ordered + '_ {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for dyn Ordered + '_ {}
-
-impl Ord for MemEntry {
-    fn cmp(&self, other: &Self) -> Order {
-        self.place().compare(&other.place())
-    }
-}
-
-impl PartialOrd for MemEntry {
-    fn partial_cmp(&self, other: &Self) -> Option<Order> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for MemEntry {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for MemEntry {}
+use leaves::Leaves;
 
 /// A memtable.
 #[derive(Debug)]
 pub(crate) struct Memtable {
-    entries: SkipSet<MemEntry>,
+    leaves: Leaves,
+    count: AtomicUsize,
     /// `None` for a memtable that is not looked into, but only flushed.
     filter: Option<MemtableFilter>,
     bytes: AtomicUsize,
@@ -148,24 +34,22 @@ pub(crate) struct Memtable {
 
 impl Memtable {
     pub(crate) fn new(log: u64, filter: Option<MemtableFilter>) -> Self {
-        Self { entries: SkipSet::new(), filter, bytes: AtomicUsize::new(0), log }
+        Self {
+            leaves: Leaves::default(),
+            count: AtomicUsize::new(0),
+            filter,
+            bytes: AtomicUsize::new(0),
+            log,
+        }
     }
 
     pub(crate) fn insert(&self, entry: EntryRef<'_>) {
-        let mut data = Vec::with_capacity(entry.key.len() + entry.value.len());
-        data.extend_from_slice(entry.key);
-        data.extend_from_slice(entry.value);
         // The bits before the key: see the filter.
         let grown = self.filter.as_ref().map_or(0, |filter| filter.insert(entry.key));
         passing("between a memtable's bits and its entry");
-        self.bytes.fetch_add(data.len() + ENTRY_OVERHEAD_BYTES + grown, Ordering::Relaxed);
-        self.entries.insert(MemEntry {
-            head: key::head(entry.key),
-            key_length: entry.key.len() as u16, // MAX_KEY_BYTES fits
-            data: data.into(),
-            kind: entry.kind,
-            seq: entry.seq,
-        });
+        let grown = self.leaves.insert(entry).wrapping_add(grown);
+        self.bytes.fetch_add(grown, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether the key of a lookup may be here; "no" is certain for all that is visible to it.
@@ -175,20 +59,16 @@ impl Memtable {
 
     /// The newest change of `key` up to `seq`.
     pub(crate) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {
-        let place = Place::new(key, seq);
-        let place: &dyn Ordered = &place;
-        let entry = self.entries.lower_bound(Bound::Included(place))?;
-        let found = entry.value().as_ref();
-        (found.key == key).then(|| (found.kind, entry.value().value()))
+        self.leaves.get(key, seq)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
     /// The number of changes held; exact once nobody writes any more.
     pub(crate) fn len(&self) -> u64 {
-        self.entries.len() as u64
+        self.count.load(Ordering::Relaxed) as u64
     }
 
     /// The memory taken, in bytes, the filter's included.
@@ -203,6 +83,8 @@ impl Memtable {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
     use std::sync::Arc;
 
     use super::*;
@@ -262,8 +144,33 @@ mod tests {
                 done.store(i as usize + 1, Ordering::Release);
             }
         });
-        let filter = 64 * 4 * (1 + 4 + 16 + 64 + 256);
-        assert_eq!(memtable.bytes(), 20_000 * (9 + ENTRY_OVERHEAD_BYTES) + filter);
+    }
+
+    /// What a memtable says it takes is what it was given by the allocator, within a tenth.
+    #[test]
+    fn its_memory_is_what_its_entries_take() {
+        for (entries, value, order) in [
+            (3000, 20, 0x9E37_79B9_7F4A_7C15_u64),
+            (30_000, 100, 0x9E37_79B9_7F4A_7C15),
+            (44_000, 100, 0x9E37_79B9_7F4A_7C15),
+            (30_000, 100, 1),
+            (2000, 1500, 0x9E37_79B9_7F4A_7C15),
+        ] {
+            let value = vec![7; value];
+            let mut said = 0;
+            let mut kept = None;
+            let taken = allocation_counter::measure(|| {
+                let memtable = memtable();
+                for i in 0..entries {
+                    memtable.insert(put(&order.wrapping_mul(i).to_be_bytes(), i + 1, &value));
+                }
+                said = memtable.bytes();
+                kept = Some(memtable);
+            });
+            let taken = taken.bytes_current as f64;
+            println!("{entries} entries of {}: {said} bytes, {taken} taken", 8 + value.len());
+            assert!((0.9..1.1).contains(&(said as f64 / taken)), "{said} of {taken}");
+        }
     }
 
     /// Stops every insertion halfway and looks, as a reader might: a key that can be found by then
@@ -271,19 +178,23 @@ mod tests {
     #[test]
     fn the_bits_are_there_before_the_key() {
         let memtable = Arc::new(memtable());
-        let mut halfway = 0;
+        let halfway = Rc::new(Cell::new(0));
         for i in 0..3000_u64 {
             let key = i.to_be_bytes();
-            let table = Arc::clone(&memtable);
-            let look = move |_: &str| {
+            let (table, looks) = (Arc::clone(&memtable), Rc::clone(&halfway));
+            let look = move |place: &str| {
+                if place != "between a memtable's bits and its entry" {
+                    return;
+                }
+                looks.set(looks.get() + 1);
                 let denied = !table.may_contain(&LookupHash::new(&key, &SECRET));
                 let found = table.get(&key, u64::MAX).is_some();
                 assert!(!(found && denied), "key {i} is there before its bits");
                 assert!(!denied, "key {i} is about to be there, but denied");
             };
-            halfway += with_hook(look, || memtable.insert(put(&key, i + 1, b"v")));
+            with_hook(look, || memtable.insert(put(&key, i + 1, b"v")));
         }
-        println!("looked {halfway} times halfway through an insertion");
-        assert_eq!(halfway, 3000);
+        println!("looked {} times halfway through an insertion", halfway.get());
+        assert_eq!(halfway.get(), 3000);
     }
 }

@@ -160,7 +160,7 @@ impl Blocks {
     /// The number of the one block that may hold `key`: the first whose separator is not less. As many
     /// as there are blocks for a key beyond the table's range.
     pub(super) fn number_for(&self, key: &[u8], index: &Index<'_>) -> usize {
-        self.fences.below(key, |number| index.separator(number).unwrap_or_default())
+        self.fences.below(key, |number| index.separator(number).unwrap_or_default() < key)
     }
 
     /// Where a block lies.

@@ -144,7 +144,7 @@ impl Version {
         below.filter_map(move |(level, ends)| {
             let (level, tables) = (*level, self.level(*level));
             let end = |number: usize| tables.get(number).map_or(&[][..], LiveTable::largest);
-            let live = tables.get(ends.below(key, end))?;
+            let live = tables.get(ends.below(key, |n| end(n) < key))?;
             let covers = live.begins_by(key, head);
             Some(Candidate { level, live, covers })
         })

@@ -1,0 +1,291 @@
+//! The entries of a memtable in their order: leaves of some hundred, and a skip list of where each begins.
+//!
+//! A skip list of all entries would follow two pointers a step, mostly to memory that is in no cache. Here
+//! the list has a node a leaf, and in a leaf a search reads eight bytes of each key, side by side.
+//!
+//! # Why nothing that is there is missed
+//! A leaf has all entries from the place where it begins, which never changes, up to its end, where the next
+//! one begins. One that is full is split, while it is locked: its upper part becomes a leaf of its own, and
+//! is in the list before the lock is released. Who finds a leaf in the list looks, with the leaf locked,
+//! whether it still goes so far, and asks the list again where it does not.
+
+use std::ops::Bound;
+
+use crossbeam_skiplist::SkipMap;
+use crossbeam_skiplist::map::Entry;
+
+use super::place::{Edge, Place, Placed};
+use super::run::Run;
+use crate::key::{EntryKind, EntryRef, Seq};
+use crate::sync::{Arc, RwLock, passing};
+use crate::value::Value;
+
+#[derive(Debug, Default)]
+pub(super) struct Leaves {
+    first: Leaf,
+    /// All but the first, by where they begin.
+    others: SkipMap<Edge, Leaf>,
+}
+
+/// Who reads on in it later keeps what it holds as it is: an insertion makes a copy then.
+type Leaf = RwLock<Arc<Run>>;
+
+impl Leaves {
+    /// Puts an entry in its place. Gives how many bytes of memory are taken more; it may be fewer, and
+    /// then what this wraps around to.
+    pub(super) fn insert(&self, entry: EntryRef<'_>) -> usize {
+        let place = Place::new(entry.key, entry.seq);
+        loop {
+            let found = self.find(Bound::Included(&place));
+            let leaf = found.as_ref().map_or(&self.first, |found| found.value());
+            let mut run = leaf.write();
+            if !run.reaches(&place) {
+                continue;
+            }
+            let before = run.memory();
+            let run = Arc::make_mut(&mut run);
+            let mut after = 0;
+            if let Some((start, upper)) = run.insert(entry) {
+                after += start.memory() + upper.memory();
+                self.others.insert(start, Leaf::new(Arc::new(upper)));
+            }
+            after += run.memory();
+            return after.wrapping_sub(before);
+        }
+    }
+
+    /// The newest change of `key` up to `seq`.
+    pub(super) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {
+        let mut place = Place::new(key, seq);
+        loop {
+            let found = self.find(Bound::Included(&place));
+            passing("between finding a leaf and locking it");
+            let run = found.as_ref().map_or(&self.first, |found| found.value()).read();
+            if !run.reaches(&place) {
+                continue;
+            }
+            let below = run.below(&place);
+            if let Some(entry) = run.entry(below) {
+                return (entry.key == key).then(|| (entry.kind, run.value(below)));
+            }
+            // The next entry is where the next leaf begins. It may be one of this key.
+            let next = run.end.as_ref()?.place();
+            place.seq = (next.key == key).then_some(next.seq)?;
+        }
+    }
+
+    /// The leaf that a place is in.
+    pub(super) fn at(&self, place: &Place<'_>) -> Arc<Run> {
+        self.leaf(Bound::Included(place), |run| run.reaches(place))
+    }
+
+    pub(super) fn first(&self) -> Arc<Run> {
+        Arc::clone(&self.first.read())
+    }
+
+    pub(super) fn last(&self) -> Arc<Run> {
+        self.leaf(Bound::Unbounded, |run| run.end.is_none())
+    }
+
+    /// The leaf behind this one.
+    pub(super) fn after(&self, run: &Run) -> Option<Arc<Run>> {
+        run.end.as_ref().map(|end| self.at(&end.place()))
+    }
+
+    /// The leaf before this one.
+    pub(super) fn before(&self, run: &Run) -> Option<Arc<Run>> {
+        let start = run.start.as_ref()?.place();
+        let ends_there =
+            |run: &Run| run.end.as_ref().is_some_and(|end| end.place().compare(&start).is_eq());
+        Some(self.leaf(Bound::Excluded(&start), ends_there))
+    }
+
+    /// The last leaf that begins within `bound`, asked for until it is the one that was meant: it may have
+    /// been split since the list was asked.
+    fn leaf(&self, bound: Bound<&Place<'_>>, is_meant: impl Fn(&Run) -> bool) -> Arc<Run> {
+        loop {
+            let found = self.find(bound);
+            passing("between finding a leaf and locking it");
+            let run = found.as_ref().map_or(&self.first, |found| found.value()).read();
+            if is_meant(&run) {
+                return Arc::clone(&run);
+            }
+        }
+    }
+
+    /// The last leaf but the first one that begins within `bound`.
+    fn find(&self, bound: Bound<&Place<'_>>) -> Option<Entry<'_, Edge, Leaf>> {
+        self.others.upper_bound(bound.map(|place| place as &dyn Placed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::cmp::Reverse;
+    use std::collections::BTreeMap;
+
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::{Arc, EntryKind, EntryRef, Leaves, Place, Run, Seq};
+    use crate::sync::with_hook;
+
+    type Version = (Vec<u8>, Reverse<Seq>);
+    type Map = BTreeMap<Version, Vec<u8>>;
+
+    fn in_order(leaves: &Leaves) -> Vec<(Version, Vec<u8>)> {
+        let runs = std::iter::successors(Some(leaves.first()), |run| leaves.after(run));
+        runs.flat_map(|run| all_of(&run)).collect()
+    }
+
+    fn all_of(run: &Run) -> Vec<(Version, Vec<u8>)> {
+        let entries = (0..run.len()).filter_map(|number| {
+            let EntryRef { key, seq, value, .. } = run.entry(number)?;
+            Some(((key.to_vec(), Reverse(seq)), value.to_vec()))
+        });
+        entries.collect()
+    }
+
+    /// A sorted map of the same, with keys that are random, ascending, descending, or written again and
+    /// again, more often than a leaf has entries; short and long.
+    #[test]
+    fn leaves_hold_what_a_map_holds() {
+        let mut rng = ChaCha8Rng::seed_from_u64(17);
+        let mut searches = 0;
+        for round in 0..40_usize {
+            let (leaves, mut map) = (Leaves::default(), Map::new());
+            let begin = ["", "common/begin/of/all/"][round % 2];
+            let (mut memory, count) = (0_usize, [1, 100, 129, 1000, 3000][round / 8]);
+            for seq in 1..=count {
+                let number = match round / 2 % 4 {
+                    0 => rng.random_range(0..1_000_000),
+                    1 => seq,
+                    2 => 1_000_000 - seq,
+                    _ => rng.random_range(0..3),
+                };
+                let mut key = format!("{begin}{number:06}").into_bytes();
+                key.truncate(if rng.random_ratio(1, 50) { rng.random_range(0..8) } else { 99 });
+                let longest = if rng.random_ratio(1, 20) { 3000 } else { 60 };
+                let value = vec![seq as u8; rng.random_range(0..longest)];
+                let kind = EntryKind::Put;
+                let grown = leaves.insert(EntryRef { key: &key, seq, kind, value: &value });
+                memory = memory.wrapping_add(grown);
+                map.insert((key, Reverse(seq)), value);
+            }
+            let all: Vec<_> = map.clone().into_iter().collect();
+            assert!(in_order(&leaves) == all, "round {round}");
+            let mut backward = Vec::new();
+            for run in std::iter::successors(Some(leaves.last()), |run| leaves.before(run)) {
+                backward.splice(0..0, all_of(&run));
+            }
+            assert!(backward == all, "round {round}, backward");
+            let bytes: usize = all.iter().map(|((key, _), value)| key.len() + value.len()).sum();
+            assert!(memory >= bytes && memory < 3 * bytes + 16_384, "{memory} for {bytes}");
+            for (key, _) in map.keys().step_by(7) {
+                for seq in [0, 1, rng.random_range(0..=count), count, Seq::MAX] {
+                    for key in [key.clone(), [key, &b"0"[..]].concat()] {
+                        let newest = map.range((key.clone(), Reverse(seq))..).next();
+                        let expected = newest.filter(|((other, _), _)| *other == key);
+                        let found = leaves.get(&key, seq).map(|(_, value)| value.to_vec());
+                        assert_eq!(
+                            found.as_ref(),
+                            expected.map(|(_, value)| value),
+                            "{key:?} {seq}"
+                        );
+                        searches += 1;
+                    }
+                }
+            }
+        }
+        println!("{searches} searches");
+    }
+
+    #[test]
+    fn a_leaf_that_somebody_reads_stays_as_it_is() {
+        let leaves = Leaves::default();
+        let insert = |i: u64| {
+            let kind = EntryKind::Put;
+            leaves.insert(EntryRef { key: &i.to_be_bytes(), seq: i + 1, kind, value: b"v" })
+        };
+        (0..100).for_each(|i| _ = insert(2 * i));
+        let read = leaves.first();
+        let before = all_of(&read);
+        (0..100).for_each(|i| _ = insert(2 * i + 1));
+        assert_eq!(all_of(&read), before);
+        assert_eq!(in_order(&leaves).len(), 200);
+        // It ends where it ended: what follows it follows.
+        assert!(leaves.after(&read).is_none());
+    }
+
+    /// The leaf that was found is split before it is locked.
+    #[test]
+    fn a_leaf_that_was_split_is_noticed() {
+        fn insert(leaves: &Leaves, i: u64) {
+            let kind = EntryKind::Put;
+            leaves.insert(EntryRef { key: &i.to_be_bytes(), seq: i + 1, kind, value: b"v" });
+        }
+        let last = 990_u64.to_be_bytes();
+        for search in [
+            (|leaves, last| leaves.get(last, Seq::MAX).is_some()) as fn(&Leaves, &[u8]) -> bool,
+            |leaves, last| leaves.at(&Place::new(last, Seq::MAX)).end.is_none(),
+            |leaves, _| leaves.last().end.is_none(),
+        ] {
+            let leaves = Arc::new(Leaves::default());
+            (0..100).for_each(|i| insert(&leaves, 10 * i));
+            assert!(leaves.first().end.is_none());
+            let (splits, looked, found) = (Arc::clone(&leaves), Cell::new(0), Cell::new(false));
+            let split = move |_: &str| {
+                looked.set(looked.get() + 1);
+                if looked.get() == 1 {
+                    (0..50).for_each(|i| insert(&splits, 10 * i + 1));
+                }
+            };
+            let passed = with_hook(split, || found.set(search(&leaves, &last)));
+            assert!(leaves.first().end.is_some());
+            assert!(found.get());
+            assert_eq!(passed, 2, "it was looked for again");
+        }
+    }
+
+    /// Walks in both directions, and searches, while leaves are split again and again.
+    #[test]
+    fn nothing_is_missed_while_leaves_are_split() {
+        const ENTRIES: u64 = 60_000;
+        let leaves = Leaves::default();
+        let key = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+        let inserted = crate::sync::AtomicU64::new(0);
+        let order = crate::sync::Ordering::SeqCst;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut walks = 0;
+                loop {
+                    let there = inserted.load(order);
+                    let mut forward = in_order(&leaves);
+                    let mut backward: Vec<_> =
+                        std::iter::successors(Some(leaves.last()), |run| leaves.before(run))
+                            .flat_map(|run| all_of(&run).into_iter().rev().collect::<Vec<_>>())
+                            .collect();
+                    backward.reverse();
+                    for walked in [&mut forward, &mut backward] {
+                        assert!(walked.is_sorted_by(|a, b| a.0 < b.0));
+                        walked.retain(|((_, Reverse(seq)), _)| *seq <= there);
+                        assert_eq!(walked.len() as u64, there);
+                    }
+                    for i in (0..there).step_by(31) {
+                        assert!(leaves.get(&key(i), Seq::MAX).is_some(), "{i} of {there}");
+                    }
+                    walks += 1;
+                    if there == ENTRIES {
+                        break println!("{walks} walks in each direction");
+                    }
+                }
+            });
+            for i in 0..ENTRIES {
+                let kind = EntryKind::Put;
+                leaves.insert(EntryRef { key: &key(i), seq: i + 1, kind, value: b"" });
+                inserted.store(i + 1, order);
+            }
+        });
+    }
+}

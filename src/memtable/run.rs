@@ -1,0 +1,189 @@
+//! Some consecutive entries of a memtable.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::place::{Edge, Place};
+use crate::fences::Fences;
+use crate::key::{self, EntryKind, EntryRef, Seq};
+use crate::sync::Arc;
+use crate::value::Value;
+
+/// The most entries of a leaf; few where schedules are tried, so that leaves are split in them.
+const LEAF_ENTRIES: usize = if cfg!(criba_shuttle) { 2 } else { 128 };
+
+/// The most bytes of keys and values in a leaf, and of one of each: longer ones lie apart.
+const LEAF_BYTES: usize = 32 << 10;
+const LONGEST_WITHIN: usize = 1 << 10;
+
+/// What an allocation takes beside what is asked for, on the average.
+const ALLOCATION_BYTES: usize = 16;
+
+/// What is in a leaf.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Run {
+    /// Where it begins; `None` for the first one.
+    pub(super) start: Option<Edge>,
+    /// Where the next one begins; `None` for the last one.
+    pub(super) end: Option<Edge>,
+    slots: Vec<Slot>,
+    /// Of the keys, in their order.
+    fences: Fences,
+    /// Keys and values, in the order in which they came.
+    bytes: Vec<u8>,
+    /// What those take that lie apart.
+    apart: usize,
+}
+
+/// An entry.
+#[derive(Debug, Clone)]
+struct Slot {
+    data: Data,
+    /// Of the key and the value together.
+    length: u32,
+    key_length: u16,
+    kind: EntryKind,
+    seq: Seq,
+}
+
+/// A key and the value behind it.
+#[derive(Debug, Clone)]
+enum Data {
+    /// At this place of the run's bytes.
+    Within(u32),
+    Apart(Arc<[u8]>),
+}
+
+/// Lets a vector grow by a quarter where it has to: a leaf has been split, or will be, and half of it empty.
+fn make_room<T>(vec: &mut Vec<T>, more: usize, least: usize) {
+    if vec.capacity() - vec.len() < more {
+        vec.reserve_exact(more.max(vec.len() / 4).max(least));
+    }
+}
+
+impl Run {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn entry(&self, number: usize) -> Option<EntryRef<'_>> {
+        let slot = self.slots.get(number)?;
+        let data = match &slot.data {
+            Data::Within(at) => &self.bytes[*at as usize..][..slot.length as usize],
+            Data::Apart(data) => data,
+        };
+        let (key, value) = data.split_at(usize::from(slot.key_length));
+        Some(EntryRef { key, seq: slot.seq, kind: slot.kind, value })
+    }
+
+    /// The value of an entry, to keep.
+    pub(super) fn value(&self, number: usize) -> Value {
+        match (self.slots.get(number), self.entry(number)) {
+            (Some(Slot { data: Data::Apart(data), key_length, .. }), _) => {
+                let data = Bytes::from_owner(Arc::clone(data));
+                Value::new(data.slice(usize::from(*key_length)..))
+            }
+            (_, Some(entry)) => Value::copied(entry.value),
+            (_, None) => Value::default(),
+        }
+    }
+
+    /// Whether a place that is not before this leaf is in it.
+    pub(super) fn reaches(&self, place: &Place<'_>) -> bool {
+        self.end.as_ref().is_none_or(|end| place.compare(&end.place()).is_lt())
+    }
+
+    /// How many entries are before a place.
+    pub(super) fn below(&self, place: &Place<'_>) -> usize {
+        let is_below = |entry: EntryRef<'_>| {
+            key::compare((entry.key, entry.seq), (place.key, place.seq)).is_lt()
+        };
+        self.fences.below(place.key, |number| self.entry(number).is_some_and(is_below))
+    }
+
+    /// Puts an entry in its place, which is in this leaf. A full one gives its upper part away.
+    pub(super) fn insert(&mut self, entry: EntryRef<'_>) -> Option<(Edge, Self)> {
+        let at = self.below(&Place::new(entry.key, entry.seq));
+        let is_full =
+            self.slots.len() == LEAF_ENTRIES || self.bytes.len() + LONGEST_WITHIN > LEAF_BYTES;
+        if !is_full {
+            self.insert_at(at, entry);
+            return None;
+        }
+        // What comes in ascending order fills leaves, and begins new ones behind them.
+        let is_last = at == self.slots.len();
+        let from = if is_last { at } else { self.slots.len() / 2 };
+        let mut upper = self.part(from..self.slots.len());
+        if !is_last {
+            let lower = self.part(0..from);
+            *self = Self { start: self.start.take(), end: self.end.take(), ..lower };
+        }
+        if is_last || at > from {
+            upper.insert_at(at - from, entry);
+        } else {
+            self.insert_at(at, entry);
+        }
+        let start = Edge::of(upper.entry(0)?);
+        upper.start = Some(start.clone());
+        upper.end = self.end.replace(start.clone());
+        Some((start, upper))
+    }
+
+    fn insert_at(&mut self, at: usize, entry: EntryRef<'_>) {
+        let length = entry.key.len() + entry.value.len();
+        let data = if length > LONGEST_WITHIN {
+            self.apart += length + ALLOCATION_BYTES;
+            Data::Apart([entry.key, entry.value].concat().into())
+        } else {
+            let within = self.bytes.len() as u32;
+            make_room(&mut self.bytes, length, 512);
+            self.bytes.extend_from_slice(entry.key);
+            self.bytes.extend_from_slice(entry.value);
+            Data::Within(within)
+        };
+        let slot = Slot {
+            data,
+            length: length as u32, // both limits fit
+            key_length: entry.key.len() as u16,
+            kind: entry.kind,
+            seq: entry.seq,
+        };
+        make_room(&mut self.slots, 1, 8);
+        self.slots.insert(at, slot);
+        if !self.fences.insert(at, entry.key) {
+            self.fences = Fences::new(self.keys());
+        }
+    }
+
+    /// Some of the entries.
+    fn part(&self, numbers: Range<usize>) -> Self {
+        let mut part = Self::default();
+        part.slots.reserve_exact(numbers.len());
+        part.bytes.reserve_exact(self.bytes.len() * numbers.len() / self.len());
+        for slot in &self.slots[numbers] {
+            let mut slot = slot.clone();
+            match &mut slot.data {
+                Data::Within(at) => {
+                    let bytes = &self.bytes[*at as usize..][..slot.length as usize];
+                    *at = part.bytes.len() as u32;
+                    part.bytes.extend_from_slice(bytes);
+                }
+                Data::Apart(data) => part.apart += data.len() + ALLOCATION_BYTES,
+            }
+            part.slots.push(slot);
+        }
+        part.fences = Fences::new(part.keys());
+        part
+    }
+
+    fn keys(&self) -> impl DoubleEndedIterator<Item = &[u8]> + Clone {
+        (0..self.len()).map(|number| self.entry(number).map_or(&[][..], |entry| entry.key))
+    }
+
+    /// The memory that it takes, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let slots = self.slots.capacity() * size_of::<Slot>();
+        slots + self.bytes.capacity() + self.fences.memory() + self.apart
+    }
+}
