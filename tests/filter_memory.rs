@@ -142,7 +142,7 @@ fn half_the_budget_halves_the_memory_and_growing_restores_the_rate() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");
     let keys = 2_000_000;
-    let db = options().filter(ribbon(24.0)).memtable_bytes(24 << 20).open(&dir).unwrap();
+    let db = options().filter(ribbon(24.0)).memtable_bytes(12 << 20).open(&dir).unwrap();
     fill(&db, 0..keys);
     let files = contents(&dir);
     let stored = within_budget(&db);
@@ -157,10 +157,11 @@ fn half_the_budget_halves_the_memory_and_growing_restores_the_rate() {
         let (was, tables) = (within_budget(&db), db.tables());
         let peak = peak_while(&db, || db.set_filter_memory(Some(stored / share)).unwrap());
         let now = within_budget(&db);
-        // Beside what there was, or is in the end, one filter of the new size.
+        // Beside what there was, or is in the end, one filter of the new size; one table may have a column
+        // more than its share.
         let one = tables.iter().map(|table| table.filter.stored_bytes()).max().unwrap() as u64;
         println!("1/{share}: from {was} to {now} bytes, {peak} seen on the way");
-        assert!(peak <= was.max(now) + one / share + 8192, "{peak} {was} {now} {one}");
+        assert!(peak <= was.max(now) + one / share + one / 24 + 8192, "{peak} {was} {now} {one}");
         let dropped = stored - now;
         assert!(dropped >= stored - stored / share);
         assert!(now > stored / share * 9 / 10, "most of the budget is used: {now}");
@@ -288,7 +289,7 @@ fn filters_without_columns_are_dropped_whole_and_come_back() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("store");
         let policy = FilterPolicy::default().with_kind(kind);
-        let db = options().filter(policy).memtable_bytes(1 << 20).open(&dir).unwrap();
+        let db = options().filter(policy).memtable_bytes(512 << 10).open(&dir).unwrap();
         let keys = 100_000;
         fill(&db, 0..keys);
         let files = contents(&dir);
@@ -476,7 +477,7 @@ fn a_budget_that_is_never_reached_costs_nothing() {
         let options = options()
             .auto_compaction(true)
             .filter(ribbon(9.5))
-            .memtable_bytes(256 << 10)
+            .memtable_bytes(128 << 10)
             .table_bytes(32 << 10)
             .level_base_bytes(50 << 10);
         let options = match budget {
@@ -749,7 +750,7 @@ fn a_header_misread_at_opening_never_hides_a_key() {
 fn columns_are_dropped_where_they_avoid_the_fewest_reads() {
     let _alone = alone();
     let parent = tempfile::tempdir().unwrap();
-    let options = options().filter(ribbon(12.0)).memtable_bytes(16 << 20);
+    let options = options().filter(ribbon(12.0)).memtable_bytes(8 << 20);
     let db = options.open(parent.path().join("store")).unwrap();
     let keys = 700_000;
     fill(&db, 0..keys);

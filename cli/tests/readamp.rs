@@ -11,7 +11,7 @@ use common::run;
 use serde_json::Value;
 
 /// Sizes at which a few thousand keys make several tables on several levels.
-const SMALL: &str = "--memtable-bytes 20000 --table-bytes 20000 --level-base-bytes 8000";
+const SMALL: &str = "--memtable-bytes 16000 --table-bytes 20000 --level-base-bytes 8000";
 
 fn report(options: &str) -> Value {
     serde_json::from_str(&run(&format!("readamp --json {options}")).well()).expect("JSON")

@@ -16,7 +16,7 @@ fn options(policy: FilterPolicy) -> Options {
         .seed(7)
         .cache_bytes(0)
         .block_bytes(512)
-        .memtable_bytes(64 << 10)
+        .memtable_bytes(40_000)
         .table_bytes(24 << 10)
         .level_base_bytes(30 << 10)
         .vfs(common::HookVfs::without_syncs())
