@@ -79,14 +79,11 @@ impl Run {
 
     /// The value of an entry, to keep.
     pub(super) fn value(&self, number: usize) -> Value {
-        match (self.slots.get(number), self.entry(number)) {
-            (Some(Slot { data: Data::Apart(data), key_length, .. }), _) => {
-                let data = Bytes::from_owner(Arc::clone(data));
-                Value::new(data.slice(usize::from(*key_length)..))
-            }
-            (_, Some(entry)) => Value::copied(entry.value),
-            (_, None) => Value::default(),
+        if let Some(Slot { data: Data::Apart(data), key_length, .. }) = self.slots.get(number) {
+            let data = Bytes::from_owner(Arc::clone(data));
+            return Value::new(data.slice(usize::from(*key_length)..));
         }
+        self.entry(number).map(|entry| Value::copied(entry.value)).unwrap_or_default()
     }
 
     /// Whether a place that is not before this leaf is in it.
@@ -114,6 +111,7 @@ impl Run {
         // What comes in ascending order fills leaves, and begins new ones behind them.
         let is_last = at == self.slots.len();
         let from = if is_last { at } else { self.slots.len() / 2 };
+        let start = Edge::of(self.entry(from).unwrap_or(entry));
         let mut upper = self.part(from..self.slots.len());
         if !is_last {
             let lower = self.part(0..from);
@@ -124,7 +122,6 @@ impl Run {
         } else {
             self.insert_at(at, entry);
         }
-        let start = Edge::of(upper.entry(0)?);
         upper.start = Some(start.clone());
         upper.end = self.end.replace(start.clone());
         Some((start, upper))
