@@ -16,6 +16,8 @@ const LEVEL_RATIO: u64 = 10;
 const LAST: usize = LEVELS - 1;
 /// A table of less than this part of the usual size is small.
 const SMALL_FRACTION: u64 = 8;
+/// While nobody writes, up to this many bytes are written for each byte of L0.
+const IDLE_RATIO: u64 = 5;
 
 /// When a level is due.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +28,13 @@ pub(crate) struct PickSettings {
     pub(crate) level_base_bytes: u64,
     /// The size at which compactions cut their outputs.
     pub(crate) table_bytes: u64,
+}
+
+impl PickSettings {
+    /// The size below which a table is small.
+    fn small(&self) -> u64 {
+        self.table_bytes / SMALL_FRACTION
+    }
 }
 
 /// Tables to merge, and where the outcome goes.
@@ -65,13 +74,15 @@ fn level_below_l0(version: &Version, targets: &[u64; LEVELS]) -> usize {
     (1..LAST).find(|&level| targets[level] > 0 || !version.level(level).is_empty()).unwrap_or(LAST)
 }
 
-/// The compaction that is due most, if any is. `busy` are the tables of compactions under way.
+/// A way to find the next compaction; `busy` are the tables of those under way.
+pub(crate) type Pick = fn(&Version, &PickSettings, busy: &HashSet<u64>) -> Option<Compaction>;
+
+/// The compaction that is due most, if any is.
 pub(crate) fn pick(
     version: &Version,
     settings: &PickSettings,
     busy: &HashSet<u64>,
 ) -> Option<Compaction> {
-    let small = settings.table_bytes / SMALL_FRACTION;
     let targets = targets(version.level_bytes(LAST), settings);
     let mut due: Vec<(f64, usize)> = Vec::new();
     let l0_pressure = version.level(0).len() as f64 / settings.l0_tables as f64;
@@ -87,9 +98,26 @@ pub(crate) fn pick(
     }
     due.sort_by(|a, b| b.0.total_cmp(&a.0));
     due.into_iter().find_map(|(_, level)| match level {
-        0 => pick_l0(version, level_below_l0(version, &targets), small, busy),
+        0 => pick_l0(version, level_below_l0(version, &targets), settings.small(), busy),
         level => pick_from_level(version, level, busy),
     })
+}
+
+/// What pays for itself while nobody writes, though it is not due: L0 becomes one with the level below it,
+/// where that rewrites few bytes for each of its own. So lookups ask one table in place of several, and
+/// what L0 hides takes no space.
+pub(crate) fn pick_idle(
+    version: &Version,
+    settings: &PickSettings,
+    busy: &HashSet<u64>,
+) -> Option<Compaction> {
+    let targets = targets(version.level_bytes(LAST), settings);
+    let output_level = level_below_l0(version, &targets);
+    let compaction = pick_l0(version, output_level, settings.small(), busy)?;
+    let merges = !compaction.moves && compaction.inputs.len() > 1;
+    let size = |(_, live): &(usize, LiveTable)| live.table.meta().size;
+    let bytes: u64 = compaction.inputs.iter().map(size).sum();
+    (merges && bytes <= IDLE_RATIO * version.level_bytes(0)).then_some(compaction)
 }
 
 /// All of L0, and what it overlaps. Small tables are merged even where they could be moved, or a store

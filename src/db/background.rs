@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use super::budget::AtWork;
 use super::core::{Core, Job, State};
-use crate::compaction::{Compaction, JobContext, everything, pick, run, write_tables};
+use crate::compaction::{
+    Compaction, JobContext, Pick, everything, pick, pick_idle, run, write_tables,
+};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::filter::Recipe;
@@ -25,8 +27,8 @@ use crate::vfs::FileKind;
 /// each time, up to the second value.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// Filters are only replaced once the tables have stayed the same for so long: while they change, what
-/// each should have changes too.
+/// Filters are only replaced, and compactions made that are not due, once the tables have stayed the same
+/// for so long: while they change, what each should have changes too.
 const QUIET: Duration = Duration::from_secs(1);
 
 impl Core {
@@ -60,8 +62,10 @@ impl Core {
                 Job::Flush => self.flush_oldest(),
                 Job::Compaction => {
                     let fitted = self.fit_filters_once();
-                    self.compact_once()
-                        .and_then(|done| Ok(done || fitted || quiet && self.refit_once()?))
+                    self.compact_once(pick).and_then(|done| {
+                        let idle = || Ok(self.compact_once(pick_idle)? || self.refit_once()?);
+                        if done || fitted || !quiet { Ok(done || fitted) } else { idle() }
+                    })
                 }
             }));
             let done = done.unwrap_or_else(|_| {
@@ -87,10 +91,13 @@ impl Core {
                     state.failing[job as usize] = None;
                     let idle = match job {
                         Job::Flush => self.view.load().sealed.is_empty(),
-                        Job::Compaction => self.due(&state).is_none() && !state.filters_due,
+                        Job::Compaction => {
+                            self.picked(&state, pick).is_none() && !state.filters_due
+                        }
                     };
                     quiet = false;
-                    if idle && (job == Job::Flush || self.all_refitted()) {
+                    let tidy = || self.picked(&state, pick_idle).is_none() && self.all_refitted();
+                    if idle && (job == Job::Flush || tidy()) {
                         drop(self.changed.wait(state));
                     } else if idle {
                         let before = Arc::downgrade(&self.view.load().version);
@@ -197,19 +204,20 @@ impl Core {
         Ok(ids(&tables))
     }
 
-    /// The compaction that is due, if any is.
-    fn due(&self, state: &State) -> Option<(Compaction, Arc<Version>)> {
+    /// The compaction that `pick` picks, if any.
+    fn picked(&self, state: &State, pick: Pick) -> Option<(Compaction, Arc<Version>)> {
         if !self.options.auto_compaction || state.exclusive || state.stop {
             return None;
         }
         let version = Arc::clone(&self.view.load().version);
-        Some((pick(&version, &self.options.pick_settings(), &state.busy)?, version))
+        let compaction = pick(&version, &self.options.pick_settings(), &state.busy)?;
+        Some((compaction, version))
     }
 
-    /// Runs the compaction that is due; false if none is.
-    fn compact_once(&self) -> Result<bool> {
+    /// Runs the compaction that `pick` picks; false if it picks none.
+    fn compact_once(&self, pick: Pick) -> Result<bool> {
         let mut state = self.state.lock();
-        let Some((compaction, version)) = self.due(&state) else { return Ok(false) };
+        let Some((compaction, version)) = self.picked(&state, pick) else { return Ok(false) };
         let snapshots = state.snapshots.keys().copied().collect();
         let _running = Running::begin(self, &mut state, compaction.ids(), false);
         drop(state);
@@ -277,7 +285,7 @@ impl Core {
 
     /// Runs compactions on this thread until none is due, and what the budget for filters asks for.
     pub(crate) fn compact_while_due(&self) -> Result<()> {
-        while self.compact_once()? || self.fit_filters_once() {}
+        while self.compact_once(pick)? || self.fit_filters_once() {}
         Ok(())
     }
 
@@ -299,15 +307,22 @@ impl Core {
     }
 
     /// Flushes, then waits until no compaction is due or under way and no filter is to be brought back
-    /// into memory, and sees to it that all tables have the filters they should have.
+    /// into memory, and sees to what would else be done while nobody writes: compactions, and other filters.
     pub(crate) fn wait_until_settled(&self) -> Result<()> {
         self.flush()?;
         let mut state = self.state.lock();
         let mut all_fit = false;
         loop {
             self.check_writable()?;
-            let due = self.due(&state).is_some() || state.filters_due;
+            let due = self.picked(&state, pick).is_some() || state.filters_due;
             if !due && state.running == 0 && state.at_work == 0 {
+                if self.picked(&state, pick_idle).is_some() {
+                    drop(state);
+                    self.compact_once(pick_idle)?;
+                    all_fit = false;
+                    state = self.state.lock();
+                    continue;
+                }
                 // Nobody else had taken the last table that was to get another filter, then.
                 if all_fit {
                     return Ok(());

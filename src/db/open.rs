@@ -183,12 +183,13 @@ fn recover(
     next_file: &AtomicU64,
 ) -> Result<(Arc<TableEnv>, Recovered)> {
     let vfs = &options.vfs;
-    let env = |store, secret| {
+    let env = |store, secret: HashKey| {
         Arc::new(TableEnv {
             vfs: Arc::clone(vfs),
             dir: dir.to_owned(),
             store,
             secret,
+            prefix_secret: secret.for_prefixes(),
             files: FilePool::new(options.max_open_files),
             cache: BlockCache::new(options.cache_bytes, options.block_bytes),
             mistakes: Mistakes::new(options.false_positive_memo),

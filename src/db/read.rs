@@ -36,6 +36,16 @@ impl Trace for Vec<Step> {
 /// processor waits for a dozen or two cache lines at a time.
 const IN_FLIGHT: usize = 16;
 
+impl Candidate<'_> {
+    /// Counts a step that a lookup made at this table.
+    #[expect(clippy::inline_always, reason = "the step is known to most callers")]
+    #[inline(always)]
+    fn tell(&self, step: TableStep, trace: &mut impl Trace) {
+        self.live.counters.count(step);
+        trace.step(Step::Table { id: self.live.table.id(), level: self.level, step });
+    }
+}
+
 impl Core {
     /// Finds the newest value of `key` up to a snapshot's sequence number, or now. Reads at most one
     /// block for each table that holds the key or whose filter is mistaken.
@@ -171,28 +181,25 @@ impl Core {
         tables: impl Iterator<Item = Candidate<'a>>,
         trace: &mut impl Trace,
     ) -> Result<Option<(EntryKind, Value)>> {
-        for Candidate { level, live, covers } in tables {
+        for candidate in tables {
             // Each in its own branch, where what it counts is known: most end in the second.
-            let mut tell = |step| {
-                live.counters.count(step);
-                trace.step(Step::Table { id: live.table.id(), level, step });
-            };
-            if !covers {
-                tell(TableStep::RangePruned);
+            if !candidate.covers {
+                candidate.tell(TableStep::RangePruned, trace);
                 continue;
             }
             let verdict = if self.options.ignore_filters {
                 Verdict::Unfiltered
             } else {
-                live.filter.verdict(hash)
+                candidate.live.filter.verdict(hash)
             };
             if verdict == Verdict::No {
                 let outcome = Outcome::TrueNegative;
-                tell(TableStep::Probed { verdict, block: None, outcome, found: None });
+                let step = TableStep::Probed { verdict, block: None, outcome, found: None };
+                candidate.tell(step, trace);
                 continue;
             }
-            let (step, found) = self.look_into(&live.table, verdict, seq, hash);
-            tell(step);
+            let (step, found) = self.look_into(&candidate.live.table, verdict, seq, hash);
+            candidate.tell(step, trace);
             if let Some(found) = found? {
                 return Ok(Some(found));
             }

@@ -9,7 +9,6 @@ use crate::error::Result;
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::successor;
 use crate::key::{EntryKind, Seq};
-use crate::ledger::LEVELS;
 use crate::memtable::MemtableCursor;
 use crate::sync::Ordering;
 use crate::table::ReadPlan;
@@ -59,7 +58,8 @@ impl Range {
         let bounds = (owned(bounds.start_bound()), owned(bounds.end_bound()));
         let prefix = core.options.prefix.and_then(|extractor| {
             let (env, ignore) = (&core.env, core.options.ignore_filters);
-            PrefixProbe::new(extractor, &bounds, &env.secret, ignore, &env.ledger).map(Arc::new)
+            PrefixProbe::new(extractor, &bounds, &env.prefix_secret, ignore, &env.ledger)
+                .map(Arc::new)
         });
         Self { view, seq, bounds, prefix, front: None, back: None, ended: false, lock }
     }
@@ -163,13 +163,16 @@ impl Visible {
             Direction::Backward => bounds.1,
         };
         for memtable in std::iter::once(&view.memtable).chain(&view.sealed) {
-            cursors.push(Box::new(MemtableCursor::new(Arc::clone(memtable), direction, start)));
+            let cursor = MemtableCursor::new(Arc::clone(memtable), direction, start);
+            if cursor.entry().is_some() {
+                cursors.push(Box::new(cursor));
+            }
         }
-        // L0's tables overlap, so each is a run of its own.
-        let l0 = view.version.level(0).iter().map(std::slice::from_ref);
-        for run in l0.chain((1..LEVELS).map(|level| view.version.level(level))) {
+        for run in view.version.runs() {
             let cursor = LevelCursor::new(run, direction, bounds, ReadPlan::Scan, prefix)?;
-            cursors.push(Box::new(cursor));
+            if cursor.entry().is_some() {
+                cursors.push(Box::new(cursor));
+            }
         }
         Ok(Self { merged: MergeCursor::new(cursors, direction), seq, direction })
     }

@@ -45,11 +45,10 @@ impl KeyHash {
         }
     }
 
-    /// The hash of a prefix, another one than that of the key with the same bytes. The secret is the
-    /// one [for prefixes](HashKey::for_prefixes).
-    pub(super) fn of_prefix(self, prefix: &[u8], secret: &HashKey) -> u64 {
+    /// The hash of a prefix, another one than that of the key with the same bytes.
+    pub(super) fn of_prefix(self, prefix: &[u8], secret: &PrefixKey) -> u64 {
         match self {
-            Self::SipHash13 => self.of(prefix, secret),
+            Self::SipHash13 => self.of(prefix, &secret.0),
             Self::MurmurHash2 => murmurhash2::murmur64a(prefix, PREFIX_SEED),
         }
     }
@@ -96,14 +95,14 @@ impl HashKey {
         SipHasher13::new_with_key(&self.0).hash(b"criba: which key")
     }
 
-    /// The key under which prefixes are hashed.
-    pub(super) fn for_prefixes(&self) -> Self {
+    /// The key under which prefixes are hashed; takes two hashes.
+    pub(crate) fn for_prefixes(&self) -> PrefixKey {
         let hasher = SipHasher13::new_with_key(&self.0);
         let halves =
             [hasher.hash(b"criba: prefixes, first"), hasher.hash(b"criba: prefixes, second")];
         let mut derived = [0; Self::BYTES];
         LittleEndian::write_u64_into(&halves, &mut derived);
-        Self(derived)
+        PrefixKey(Self(derived))
     }
 
     /// The salt of a table's filter: as good as random to whoever does not know the key, another one
@@ -115,6 +114,10 @@ impl HashKey {
         SipHasher13::new_with_key(&self.0).hash(&place)
     }
 }
+
+/// What a store's secret is for prefixes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PrefixKey(HashKey);
 
 /// Not the key itself, which must not get into a log.
 impl fmt::Debug for HashKey {
@@ -164,9 +167,8 @@ pub(crate) struct PrefixHash {
 }
 
 impl PrefixHash {
-    pub(crate) fn new(prefix: &[u8], secret: &HashKey) -> Self {
-        let secret = secret.for_prefixes();
-        let of = |hash: KeyHash| hash.of_prefix(prefix, &secret);
+    pub(crate) fn new(prefix: &[u8], secret: &PrefixKey) -> Self {
+        let of = |hash: KeyHash| hash.of_prefix(prefix, secret);
         Self { sip: of(KeyHash::SipHash13), murmur: of(KeyHash::MurmurHash2) }
     }
 

@@ -1,6 +1,6 @@
 //! What a filter is built from: the hashes of a table's keys, and of their prefixes.
 
-use super::hash::{HashKey, KeyHash};
+use super::hash::{HashKey, KeyHash, PrefixKey};
 use super::prefix::PrefixExtractor;
 
 /// Takes a table's keys, in order, and keeps a hash for each distinct one and for each distinct
@@ -9,8 +9,7 @@ use super::prefix::PrefixExtractor;
 pub(crate) struct KeyHashes {
     hash: KeyHash,
     secret: HashKey,
-    /// The secret for prefixes.
-    prefix_secret: HashKey,
+    prefix_secret: PrefixKey,
     extractor: Option<PrefixExtractor>,
     last: Option<Vec<u8>>,
     keys: Vec<u64>,

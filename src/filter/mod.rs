@@ -147,7 +147,7 @@ pub use prefix::PrefixExtractor;
 pub use set::HashFilter;
 
 pub(crate) use allocation::Share;
-pub(crate) use hash::{GOLDEN, HashKey, LookupHash, PrefixHash, fast_range, mix};
+pub(crate) use hash::{GOLDEN, HashKey, LookupHash, PrefixHash, PrefixKey, fast_range, mix};
 pub(crate) use hashes::KeyHashes;
 pub(crate) use narrow::{Portion, StoredFilter};
 pub(crate) use policy::Recipe;

@@ -399,7 +399,10 @@ mod tests {
             assert_eq!(filter.prefixes(), 1); // of big-endian numbers up to 99
             assert_eq!(filter.extractor(), Some(EXTRACTOR));
             let ask = |extractor, prefix: &[u8]| {
-                filter.may_contain_prefix(extractor, &PrefixHash::new(prefix, &secret()))
+                filter.may_contain_prefix(
+                    extractor,
+                    &PrefixHash::new(prefix, &secret().for_prefixes()),
+                )
             };
             assert_eq!(ask(EXTRACTOR, &[0; 3]), Some(true));
             let passed = (1..10_000_u16).map(|i| [i.to_be_bytes().as_slice(), &[1]].concat());

@@ -41,8 +41,10 @@ impl<const N: usize> Default for Sharded<N> {
 }
 
 impl<const N: usize> Sharded<N> {
-    /// Adds to each counter; most amounts are 0, and cost a comparison at most.
-    #[inline]
+    /// Adds to each counter; most amounts are 0, and cost a comparison at most, or nothing where that is
+    /// known to who calls it.
+    #[expect(clippy::inline_always, reason = "what is added is known to most callers")]
+    #[inline(always)]
     fn add(&self, amounts: [u64; N]) {
         let own = thread_number().and_then(|number| self.own.get(number));
         for (counter, amount) in own.unwrap_or(&self.shared).0.iter().zip(amounts) {
@@ -75,7 +77,8 @@ pub(crate) struct ProbeCounters(Sharded<{ Counts::FIELDS }>);
 
 impl ProbeCounters {
     /// Counts one step of one lookup: what an explanation of the lookup would count.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "the step is known to most callers")]
+    #[inline(always)]
     pub(crate) fn count(&self, step: TableStep) {
         self.0.add(Counts::from(step).cells());
     }

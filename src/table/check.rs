@@ -5,7 +5,7 @@
 use super::block::{BlockDamage, DecodedBlock};
 use super::filter::{FilterState, OpenTable};
 use super::format::{BlockType, Properties, TRAILER_BYTES, check_block};
-use super::reader::Table;
+use super::reader::{Table, TableEnv};
 use crate::error::{Error, Result};
 use crate::filter::{Filter, LookupHash, PrefixHash};
 use crate::key::EntryKind;
@@ -76,7 +76,7 @@ impl OpenTable {
 
         self.table.check_padding().unwrap_or_else(&mut *find);
 
-        let secret = &self.table.env().secret;
+        let TableEnv { secret, prefix_secret, .. } = &**self.table.env();
         let mut checked = Checked::default();
         let mut seen = Properties::default();
         let (mut keys, mut prefixes) = (Questions::default(), Questions::default());
@@ -110,7 +110,7 @@ impl OpenTable {
                         && (prefixes.counts.asked == 0
                             || extractor.prefix_of(&seen.largest) != Some(prefix))
                     {
-                        let hash = PrefixHash::new(prefix, secret);
+                        let hash = PrefixHash::new(prefix, prefix_secret);
                         let passes = filter.may_contain_prefix(extractor, &hash) != Some(false);
                         prefixes.ask(prefix, passes);
                     }

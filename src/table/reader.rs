@@ -20,7 +20,7 @@ use super::pool::FilePool;
 use crate::cache::{BlockCache, Cached};
 use crate::codec::u32_at;
 use crate::error::{Error, IoContext, Result};
-use crate::filter::HashKey;
+use crate::filter::{HashKey, PrefixKey};
 use crate::key::Seq;
 use crate::ledger::{BlockFetch, Ledger};
 use crate::memo::Mistakes;
@@ -38,6 +38,8 @@ pub(crate) struct TableEnv {
     pub(crate) store: u64,
     /// The key of its hash.
     pub(crate) secret: HashKey,
+    /// What follows from that for prefixes.
+    pub(crate) prefix_secret: PrefixKey,
     pub(crate) files: FilePool,
     pub(crate) cache: Option<BlockCache<Block>>,
     /// The false positives that were seen.
@@ -54,6 +56,7 @@ impl TableEnv {
             dir: dir.to_owned(),
             store,
             secret,
+            prefix_secret: secret.for_prefixes(),
             files: FilePool::new(1),
             cache: None,
             mistakes: None,

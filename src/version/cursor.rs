@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::iter::{Cursor, Direction};
 use crate::key::EntryRef;
 use crate::ledger::Verdict;
-use crate::table::{OpenTable, ReadPlan, TableCursor};
+use crate::table::{OpenTable, ReadPlan, Table, TableCursor, TableFilter};
 use crate::value::Value;
 
 /// A position in a sorted run of tables.
@@ -49,38 +49,48 @@ impl LevelCursor {
                 Bound::Excluded(end) => smallest < end,
             }
         });
-        let within = tables.get(first..after).unwrap_or_default();
-        let mut rest: Vec<_> = within.iter().map(LiveTable::open).collect();
+        let mut within = tables.get(first..after).unwrap_or_default();
         let start = match direction {
-            Direction::Forward => {
-                rest.reverse();
-                bounds.0
-            }
+            Direction::Forward => bounds.0,
             Direction::Backward => bounds.1,
         };
         let prefix = prefix.map(Arc::clone);
-        let mut cursor = Self { rest, current: None, direction, plan, prefix };
-        cursor.open_next(start)?;
-        Ok(cursor)
-    }
-
-    fn open_next(&mut self, start: Bound<&[u8]>) -> Result<()> {
-        self.current = None;
-        while let Some(OpenTable { table, filter }) = self.rest.pop() {
-            let verdict = self.prefix.as_ref().map(|prefix| prefix.ask(&filter));
-            if verdict == Some(Verdict::No) {
-                continue;
-            }
-            let cursor = TableCursor::new(table, self.direction, start, self.plan)?;
-            if let (Some(prefix), Some(Verdict::Maybe)) = (&self.prefix, verdict) {
-                prefix.opened(cursor.entry());
-            }
-            if cursor.entry().is_some() {
-                self.current = Some(cursor);
+        let mut cursor = Self { rest: Vec::new(), current: None, direction, plan, prefix };
+        // Mostly all are passed over, and no list of them is made.
+        while let Some((next, rest)) = match direction {
+            Direction::Forward => within.split_first(),
+            Direction::Backward => within.split_last(),
+        } {
+            within = rest;
+            if cursor.enter(&next.table, &next.filter, start)? {
                 break;
             }
         }
-        Ok(())
+        cursor.rest = within.iter().map(LiveTable::open).collect();
+        if direction == Direction::Forward {
+            cursor.rest.reverse();
+        }
+        Ok(cursor)
+    }
+
+    /// Goes to the first entry of the table that is next; false if it has none from `start` on, or is
+    /// passed over.
+    fn enter(
+        &mut self,
+        table: &Arc<Table>,
+        filter: &TableFilter,
+        start: Bound<&[u8]>,
+    ) -> Result<bool> {
+        let verdict = self.prefix.as_ref().map(|prefix| prefix.ask(filter));
+        if verdict == Some(Verdict::No) {
+            return Ok(false);
+        }
+        let cursor = TableCursor::new(Arc::clone(table), self.direction, start, self.plan)?;
+        if let (Some(prefix), Some(Verdict::Maybe)) = (&self.prefix, verdict) {
+            prefix.opened(cursor.entry());
+        }
+        self.current = cursor.entry().is_some().then_some(cursor);
+        Ok(self.current.is_some())
     }
 }
 
@@ -97,7 +107,12 @@ impl Cursor for LevelCursor {
         let Some(current) = &mut self.current else { return Ok(()) };
         current.advance()?;
         if current.entry().is_none() {
-            self.open_next(Bound::Unbounded)?;
+            self.current = None;
+            while let Some(OpenTable { table, filter }) = self.rest.pop() {
+                if self.enter(&table, &filter, Bound::Unbounded)? {
+                    break;
+                }
+            }
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ mod prefix;
 mod ranks;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use cursor::LevelCursor;
@@ -73,8 +74,17 @@ impl LiveTable {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
     levels: [Vec<LiveTable>; LEVELS],
-    /// Of the levels below L0 that have tables: the order of these by their largest keys.
-    ends: Vec<(usize, Fences)>,
+    /// In the order of a lookup: each table of L0, and each level below that has any.
+    runs: Vec<Run>,
+}
+
+/// Tables of one level, of which a lookup considers one at most.
+#[derive(Debug, Clone)]
+struct Run {
+    level: usize,
+    tables: Range<usize>,
+    /// The order of several by their largest keys.
+    ends: Fences,
 }
 
 /// A table that a lookup considers.
@@ -90,6 +100,12 @@ impl Version {
     /// The tables of a level: L0 newest first, others in key order.
     pub(crate) fn level(&self, level: usize) -> &[LiveTable] {
         self.levels.get(level).map_or(&[], Vec::as_slice)
+    }
+
+    /// What is sorted as a whole, in the order of a lookup: each table of L0, whose tables overlap, and each
+    /// level below that has any.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &[LiveTable]> {
+        self.runs.iter().filter_map(|run| self.level(run.level).get(run.tables.clone()))
     }
 
     /// Every table with its level, L0 first.
@@ -124,30 +140,36 @@ impl Version {
     }
 
     /// The tables that a lookup considers, newest first: all on L0, and one at most on each level below.
+    #[inline]
     pub(crate) fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = Candidate<'a>> {
         let head = head(key);
-        let covers = move |live: &LiveTable| live.begins_by(key, head) && live.ends_from(key, head);
-        let l0 = self.level(0).iter();
-        l0.map(move |live| Candidate { level: 0, live, covers: covers(live) })
-            .chain(self.candidates_below(0, key))
+        self.runs.iter().filter_map(move |run| self.candidate(run, key, head))
     }
 
-    /// Those of the levels below one, which is L0 at least: of each the first table whose last key is not
-    /// less than the key.
+    /// Those of the levels below one.
     pub(crate) fn candidates_below<'a>(
         &'a self,
         level: usize,
         key: &'a [u8],
     ) -> impl Iterator<Item = Candidate<'a>> {
         let head = head(key);
-        let below = self.ends.iter().filter(move |(other, _)| *other > level);
-        below.filter_map(move |(level, ends)| {
-            let (level, tables) = (*level, self.level(*level));
+        let below = self.runs.iter().filter(move |run| run.level > level);
+        below.filter_map(move |run| self.candidate(run, key, head))
+    }
+
+    /// The one of a run for a key that has this head: on L0 the table, below the first whose last key is
+    /// not less than the key.
+    #[inline]
+    fn candidate(&self, run: &Run, key: &[u8], head: u64) -> Option<Candidate<'_>> {
+        let tables = self.level(run.level).get(run.tables.clone())?;
+        let (live, ends_from) = if let [only] = tables {
+            (only, only.ends_from(key, head))
+        } else {
             let end = |number: usize| tables.get(number).map_or(&[][..], LiveTable::largest);
-            let live = tables.get(ends.below(key, |n| end(n) < key))?;
-            let covers = live.begins_by(key, head);
-            Some(Candidate { level, live, covers })
-        })
+            (tables.get(run.ends.below(key, |n| end(n) < key))?, true)
+        };
+        let covers = ends_from && live.begins_by(key, head);
+        (ends_from || run.level == 0).then_some(Candidate { level: run.level, live, covers })
     }
 
     /// This version with other filters for some of its tables; ids that it does not have are passed
@@ -195,10 +217,12 @@ impl Version {
         }
         let [l0, sorted @ ..] = &mut next.levels;
         l0.sort_by_key(|live| std::cmp::Reverse(live.table.meta().max_seq));
-        next.ends.clear();
+        let of_l0 = |number| Run { level: 0, tables: number..number + 1, ends: Fences::default() };
+        next.runs = (0..l0.len()).map(of_l0).collect();
         for (level, tables) in (1..).zip(sorted).filter(|(_, tables)| !tables.is_empty()) {
             tables.sort_by(|a, b| a.table.meta().smallest.cmp(&b.table.meta().smallest));
-            next.ends.push((level, Fences::new(tables.iter().map(LiveTable::largest))));
+            let ends = Fences::new(tables.iter().map(LiveTable::largest));
+            next.runs.push(Run { level, tables: 0..tables.len(), ends });
         }
         next
     }

@@ -3,7 +3,7 @@
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use crate::filter::{HashKey, PrefixExtractor, PrefixHash};
+use crate::filter::{PrefixExtractor, PrefixHash, PrefixKey};
 use crate::key::EntryRef;
 use crate::ledger::{Ledger, PrefixCounts, Verdict};
 use crate::table::TableFilter;
@@ -31,7 +31,7 @@ impl PrefixProbe {
     pub(crate) fn new(
         extractor: PrefixExtractor,
         bounds: &KeyBounds,
-        secret: &HashKey,
+        secret: &PrefixKey,
         ignore_filters: bool,
         ledger: &Arc<Ledger>,
     ) -> Option<Self> {
