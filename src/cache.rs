@@ -1,4 +1,4 @@
-//! The block cache: verified data blocks, by table and offset, up to a number of bytes.
+//! The block cache: verified data blocks, by table and number, up to a number of bytes.
 
 use foldhash::fast::FixedState;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -11,8 +11,8 @@ pub(crate) type FixedHasher = FixedState;
 /// Entries are spread over this many parts, each with a lock of its own.
 const SHARDS: usize = 16;
 
-/// A block's place: its table's id and its offset.
-pub(crate) type BlockPlace = (u64, u64);
+/// A block's place: its table's id and its number. Not its offset, for which a lookup would wait.
+pub(crate) type BlockPlace = (u64, usize);
 
 #[derive(Debug, Clone)]
 struct BytesHeld;

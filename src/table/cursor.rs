@@ -102,7 +102,7 @@ impl TableCursor {
         let block = match self.plan {
             ReadPlan::Scan => {
                 let cache = self.table.env().cache.as_ref();
-                match cache.and_then(|cache| cache.get((self.table.id(), handle.offset))) {
+                match cache.and_then(|cache| cache.get((self.table.id(), number))) {
                     Some(block) => block,
                     None => {
                         let length = handle.length + TRAILER_BYTES as u64;

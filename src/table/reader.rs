@@ -261,7 +261,7 @@ impl Table {
             Ok(handle) => handle,
             Err(error) => return (None, Err(error)),
         };
-        let place = (self.meta.id, handle.offset);
+        let place = (self.meta.id, number);
         let cached = self.env.cache.as_ref().and_then(|cache| cache.get(place));
         let bytes = handle.length + TRAILER_BYTES as u64;
         let fetch = BlockFetch { offset: handle.offset, bytes, from_cache: cached.is_some() };
