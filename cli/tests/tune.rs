@@ -29,7 +29,7 @@ fn settings(filter: FilterPolicy) -> Settings {
         lookups: None,
         memtable_bytes: 200_000,
         table_bytes: 200_000,
-        level_base_bytes: 30_000,
+        level_base_bytes: 10_000,
         ..Settings::default()
     }
 }

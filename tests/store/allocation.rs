@@ -54,8 +54,14 @@ fn random_keys(seed: u64, count: usize) -> Vec<u64> {
 /// many there are decides what can be won: uniform filters waste as much in each table on the way.
 fn loaded(dir: &Path, policy: FilterPolicy) -> Db {
     let db = options(policy).open(dir).unwrap();
-    write(&db, random_keys(1, 210_000));
+    let keys = random_keys(1, 210_000);
+    let (keys, newest) = keys.split_at(keys.len() - 3 * 250);
+    write(&db, keys.iter().copied());
     db.wait_until_settled().unwrap();
+    for keys in newest.chunks(250) {
+        write(&db, keys.iter().copied());
+        db.flush().unwrap();
+    }
     db
 }
 
