@@ -27,9 +27,9 @@ fn settings(filter: FilterPolicy) -> Settings {
     Settings {
         filter,
         lookups: None,
-        memtable_bytes: 200_000,
-        table_bytes: 200_000,
-        level_base_bytes: 10_000,
+        memtable_bytes: 40_000,
+        table_bytes: 40_000,
+        level_base_bytes: 5_000,
         ..Settings::default()
     }
 }
