@@ -232,6 +232,38 @@ fn a_settled_store_takes_little_more_than_its_data() {
     }
 }
 
+/// While nobody writes, L0 becomes one with what it covers, unless that would write much for little.
+#[test]
+fn a_quiet_store_merges_l0_where_that_writes_little() {
+    for (threads, part, merges) in [(0, 3, true), (0, 6, false), (1, 3, true), (1, 6, false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = options().memtable_bytes(10 << 20).level_base_bytes(1 << 20);
+        let options = options.background_threads(threads);
+        let db = options.open(dir.path()).unwrap();
+        let put = |number: u32| db.put(number.to_be_bytes(), [number as u8; 50]).unwrap();
+        (0..6000).for_each(put);
+        db.compact().unwrap();
+        (0..6000).step_by(part).for_each(put);
+        let written = || db.stats().table_writes.bytes;
+        let before = written();
+        db.flush().unwrap();
+        let l0 = || db.tables().into_iter().filter(|table| table.level == 0).count();
+        let of_l0 = written() - before;
+        if threads == 0 {
+            assert_eq!(l0(), 1, "it is not due");
+        } else if merges {
+            common::wait_until("a merge that nobody waits for", || l0() == 0);
+        }
+        db.wait_until_settled().unwrap();
+        let again = (written() - before - of_l0) as f64 / of_l0 as f64;
+        println!("{threads} threads, one key in {part} anew: {again:.1} bytes written for each");
+        assert_eq!((l0(), again > 0.0), if merges { (0, true) } else { (1, false) });
+        assert!(again < 5.0, "{again}");
+        check_levels(&db);
+        assert_eq!(all(&db).len(), 6000);
+    }
+}
+
 /// A run of everything, on one thread.
 fn repeatable(dir: &Path, seed: u64) -> (Map, criba::Stats) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
