@@ -35,10 +35,12 @@ impl Fences {
         Self { common, ranks: ranks(&heads), heads }
     }
 
-    /// Puts a key in, as the one of a number; unless it does not begin as all others do.
+    /// Puts a key in, as the one of a number; unless it does not begin as all others do, or there are none.
     #[must_use]
     pub(crate) fn insert(&mut self, at: usize, key: &[u8]) -> bool {
-        let rest = key.strip_prefix(&*self.common).filter(|_| at <= self.heads.len());
+        let rest = key.strip_prefix(&*self.common);
+        // The first key of all alone would say that others begin with nothing in particular.
+        let rest = rest.filter(|_| !self.heads.is_empty() && at <= self.heads.len());
         if let Some(rest) = rest {
             self.ranks.clear();
             self.heads.insert(at, head(rest));

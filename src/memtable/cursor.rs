@@ -38,7 +38,7 @@ impl MemtableCursor {
         let leaves = &memtable.leaves;
         let (leaf, left) = match (place, direction) {
             (Some(place), _) => {
-                let leaf = leaves.at(&place);
+                let leaf = leaves.containing(&place);
                 let (below, end) = (leaf.below(&place), leaf.len());
                 (leaf, if direction == Direction::Forward { below..end } else { 0..below })
             }

@@ -36,7 +36,7 @@ impl Leaves {
     pub(super) fn insert(&self, entry: EntryRef<'_>) -> usize {
         let place = Place::new(entry.key, entry.seq);
         loop {
-            let found = self.find(Bound::Included(&place));
+            let found = self.find_other(Bound::Included(&place));
             let leaf = found.as_ref().map_or(&self.first, |found| found.value());
             let mut run = leaf.write();
             if !run.reaches(&place) {
@@ -58,7 +58,7 @@ impl Leaves {
     pub(super) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {
         let mut place = Place::new(key, seq);
         loop {
-            let found = self.find(Bound::Included(&place));
+            let found = self.find_other(Bound::Included(&place));
             passing("between finding a leaf and locking it");
             let run = found.as_ref().map_or(&self.first, |found| found.value()).read();
             if !run.reaches(&place) {
@@ -75,8 +75,8 @@ impl Leaves {
     }
 
     /// The leaf that a place is in.
-    pub(super) fn at(&self, place: &Place<'_>) -> Arc<Run> {
-        self.leaf(Bound::Included(place), |run| run.reaches(place))
+    pub(super) fn containing(&self, place: &Place<'_>) -> Arc<Run> {
+        self.read_when(Bound::Included(place), |run| run.reaches(place))
     }
 
     pub(super) fn first(&self) -> Arc<Run> {
@@ -84,12 +84,12 @@ impl Leaves {
     }
 
     pub(super) fn last(&self) -> Arc<Run> {
-        self.leaf(Bound::Unbounded, |run| run.end.is_none())
+        self.read_when(Bound::Unbounded, |run| run.end.is_none())
     }
 
     /// The leaf behind this one.
     pub(super) fn after(&self, run: &Run) -> Option<Arc<Run>> {
-        run.end.as_ref().map(|end| self.at(&end.place()))
+        run.end.as_ref().map(|end| self.containing(&end.place()))
     }
 
     /// The leaf before this one.
@@ -97,14 +97,14 @@ impl Leaves {
         let start = run.start.as_ref()?.place();
         let ends_there =
             |run: &Run| run.end.as_ref().is_some_and(|end| end.place().compare(&start).is_eq());
-        Some(self.leaf(Bound::Excluded(&start), ends_there))
+        Some(self.read_when(Bound::Excluded(&start), ends_there))
     }
 
     /// The last leaf that begins within `bound`, asked for until it is the one that was meant: it may have
     /// been split since the list was asked.
-    fn leaf(&self, bound: Bound<&Place<'_>>, is_meant: impl Fn(&Run) -> bool) -> Arc<Run> {
+    fn read_when(&self, bound: Bound<&Place<'_>>, is_meant: impl Fn(&Run) -> bool) -> Arc<Run> {
         loop {
-            let found = self.find(bound);
+            let found = self.find_other(bound);
             passing("between finding a leaf and locking it");
             let run = found.as_ref().map_or(&self.first, |found| found.value()).read();
             if is_meant(&run) {
@@ -113,8 +113,8 @@ impl Leaves {
         }
     }
 
-    /// The last leaf but the first one that begins within `bound`.
-    fn find(&self, bound: Bound<&Place<'_>>) -> Option<Entry<'_, Edge, Leaf>> {
+    /// The last of the others that begins within `bound`.
+    fn find_other(&self, bound: Bound<&Place<'_>>) -> Option<Entry<'_, Edge, Leaf>> {
         self.others.upper_bound(bound.map(|place| place as &dyn Placed))
     }
 }
@@ -228,7 +228,7 @@ mod tests {
         let last = 990_u64.to_be_bytes();
         for search in [
             (|leaves, last| leaves.get(last, Seq::MAX).is_some()) as fn(&Leaves, &[u8]) -> bool,
-            |leaves, last| leaves.at(&Place::new(last, Seq::MAX)).end.is_none(),
+            |leaves, last| leaves.containing(&Place::new(last, Seq::MAX)).end.is_none(),
             |leaves, _| leaves.last().end.is_none(),
         ] {
             let leaves = Arc::new(Leaves::default());

@@ -173,6 +173,30 @@ mod tests {
         }
     }
 
+    /// What comes right behind a full leaf, from the last to the first, or one key again and again.
+    #[test]
+    fn no_order_gives_entries_leaves_of_their_own() {
+        for in_front in [100, 127, 128, 129, 1024] {
+            for again in [false, true] {
+                let memtable = memtable();
+                let mut seq = 0;
+                let mut insert = |key: &[u8]| {
+                    seq += 1;
+                    memtable.insert(put(key, seq, b"12345678"));
+                };
+                (0..in_front).for_each(|i: u32| insert(&[&b"a"[..], &i.to_be_bytes()].concat()));
+                let before = memtable.bytes();
+                for i in 0..10_000_u32 {
+                    let number = if again { 0 } else { 10_000 - i };
+                    insert(&[&b"b"[..], &number.to_be_bytes()].concat());
+                }
+                let each = (memtable.bytes() - before) / 10_000;
+                println!("{in_front} in front, again {again}: {each} bytes an entry");
+                assert!(each < 130, "{each} bytes an entry, {in_front} in front, {again}");
+            }
+        }
+    }
+
     /// Stops every insertion halfway and looks, as a reader might: a key that can be found by then
     /// must not be denied. With the two steps in the other order it would be.
     #[test]

@@ -34,6 +34,8 @@ pub(super) struct Run {
     bytes: Vec<u8>,
     /// What those take that lie apart.
     apart: usize,
+    /// Whether the next leaf was begun by an entry behind this one's.
+    began_another: bool,
 }
 
 /// An entry.
@@ -102,29 +104,41 @@ impl Run {
     /// Puts an entry in its place, which is in this leaf. A full one gives its upper part away.
     pub(super) fn insert(&mut self, entry: EntryRef<'_>) -> Option<(Edge, Self)> {
         let at = self.below(&Place::new(entry.key, entry.seq));
-        let is_full =
-            self.slots.len() == LEAF_ENTRIES || self.bytes.len() + LONGEST_WITHIN > LEAF_BYTES;
-        if !is_full {
+        if !self.is_full() {
             self.insert_at(at, entry);
             return None;
         }
-        // What comes in ascending order fills leaves, and begins new ones behind them.
-        let is_last = at == self.slots.len();
-        let from = if is_last { at } else { self.slots.len() / 2 };
-        let start = Edge::of(self.entry(from).unwrap_or(entry));
-        let mut upper = self.part(from..self.slots.len());
-        if !is_last {
-            let lower = self.part(0..from);
-            *self = Self { start: self.start.take(), end: self.end.take(), ..lower };
-        }
-        if is_last || at > from {
-            upper.insert_at(at - from, entry);
+        // What comes in ascending order fills leaves, and begins new ones behind them. Only once behind
+        // each: what comes in descending order there, or one key again and again, would all begin one.
+        let mut upper = if at == self.len() && !self.began_another {
+            self.began_another = true;
+            let mut upper = Self::default();
+            upper.insert_at(0, entry);
+            upper
         } else {
-            self.insert_at(at, entry);
-        }
+            self.split(at, entry)
+        };
+        let start = Edge::of(upper.entry(0).unwrap_or(entry));
         upper.start = Some(start.clone());
         upper.end = self.end.replace(start.clone());
         Some((start, upper))
+    }
+
+    fn is_full(&self) -> bool {
+        self.len() == LEAF_ENTRIES || self.bytes.len() + LONGEST_WITHIN > LEAF_BYTES
+    }
+
+    /// Keeps the lower half of the entries and gives the upper one, with an entry put where it belongs.
+    fn split(&mut self, at: usize, entry: EntryRef<'_>) -> Self {
+        let half = self.len() / 2;
+        let (lower, mut upper) = (self.part(0..half), self.part(half..self.len()));
+        *self = Self { start: self.start.take(), end: self.end.take(), ..lower };
+        if at > half {
+            upper.insert_at(at - half, entry);
+        } else {
+            self.insert_at(at, entry);
+        }
+        upper
     }
 
     fn insert_at(&mut self, at: usize, entry: EntryRef<'_>) {
@@ -134,7 +148,7 @@ impl Run {
             Data::Apart([entry.key, entry.value].concat().into())
         } else {
             let within = self.bytes.len() as u32;
-            make_room(&mut self.bytes, length, 512);
+            make_room(&mut self.bytes, length, 128);
             self.bytes.extend_from_slice(entry.key);
             self.bytes.extend_from_slice(entry.value);
             Data::Within(within)
@@ -146,7 +160,7 @@ impl Run {
             kind: entry.kind,
             seq: entry.seq,
         };
-        make_room(&mut self.slots, 1, 8);
+        make_room(&mut self.slots, 1, 4);
         self.slots.insert(at, slot);
         if !self.fences.insert(at, entry.key) {
             self.fences = Fences::new(self.keys());
@@ -181,6 +195,6 @@ impl Run {
     /// The memory that it takes, in bytes.
     pub(super) fn memory(&self) -> usize {
         let slots = self.slots.capacity() * size_of::<Slot>();
-        slots + self.bytes.capacity() + self.fences.memory() + self.apart
+        size_of::<Self>() + slots + self.bytes.capacity() + self.fences.memory() + self.apart
     }
 }
