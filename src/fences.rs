@@ -43,6 +43,7 @@ impl Fences {
         let rest = rest.filter(|_| !self.heads.is_empty() && at <= self.heads.len());
         if let Some(rest) = rest {
             self.ranks.clear();
+            make_room(&mut self.heads, 1, 4);
             self.heads.insert(at, head(rest));
         }
         rest.is_some()
@@ -50,8 +51,8 @@ impl Fences {
 
     /// The memory taken, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        let ranks = self.ranks.iter().chain([&self.heads]);
-        self.common.len() + ranks.map(|rank| rank.capacity() * size_of::<u64>()).sum::<usize>()
+        let above: usize = self.ranks.iter().map(Vec::capacity).sum();
+        self.common.len() + (self.heads.capacity() + above) * size_of::<u64>()
     }
 
     /// How many of the keys are less than `key`; `is_below` tells whether one is whose first bytes are the
@@ -109,6 +110,14 @@ fn ranks(heads: &[u64]) -> Vec<Vec<u64>> {
     };
     let ranks = std::iter::successors(Some(above(heads)), |rank| Some(above(rank)));
     if heads.len() < MANY { Vec::new() } else { ranks.take_while(|rank| rank.len() > 1).collect() }
+}
+
+/// Lets a vector grow by a quarter where it has to, not by all of it: memory for what may never come is
+/// taken from what came.
+pub(crate) fn make_room<T>(vec: &mut Vec<T>, more: usize, least: usize) {
+    if vec.capacity() - vec.len() < more {
+        vec.reserve_exact(more.max(vec.len() / 4).max(least));
+    }
 }
 
 #[cfg(test)]

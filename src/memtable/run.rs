@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::place::{Edge, Place};
-use crate::fences::Fences;
+use crate::fences::{Fences, make_room};
 use crate::key::{self, EntryKind, EntryRef, Seq};
 use crate::sync::Arc;
 use crate::value::Value;
@@ -55,13 +55,6 @@ enum Data {
     /// At this place of the run's bytes.
     Within(u32),
     Apart(Arc<[u8]>),
-}
-
-/// Lets a vector grow by a quarter where it has to: a leaf has been split, or will be, and half of it empty.
-fn make_room<T>(vec: &mut Vec<T>, more: usize, least: usize) {
-    if vec.capacity() - vec.len() < more {
-        vec.reserve_exact(more.max(vec.len() / 4).max(least));
-    }
 }
 
 impl Run {

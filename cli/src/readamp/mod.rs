@@ -80,11 +80,12 @@ pub struct Args {
     /// The block cache; 0 for none, so that every block asked for is a disk read
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     cache_bytes: u64,
-    /// Where compactions cut tables. The three sizes are small so that little data has levels
-    #[arg(long, value_name = "BYTES", default_value_t = 512 << 10)]
+    /// Where compactions cut tables. The three sizes are 1/512 of the library's, so that 200,000 keys make a
+    /// store like that of a hundred million
+    #[arg(long, value_name = "BYTES", default_value_t = 128 << 10)]
     table_bytes: u64,
     /// When a memtable is flushed
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
+    #[arg(long, value_name = "BYTES", default_value_t = 128 << 10)]
     memtable_bytes: usize,
     /// The least share that makes a level used
     #[arg(long, value_name = "BYTES", default_value_t = 512 << 10)]
