@@ -83,9 +83,12 @@ pub(crate) struct Version {
 struct Run {
     level: usize,
     tables: Range<usize>,
-    /// The order of several by their largest keys.
+    /// The order of more than [`FEW`] by their largest keys.
     ends: Fences,
 }
+
+/// So many tables are looked at one after another faster than their fences are searched.
+const FEW: usize = 4;
 
 /// A table that a lookup considers.
 #[derive(Debug, Clone, Copy)]
@@ -162,14 +165,16 @@ impl Version {
     #[inline]
     fn candidate(&self, run: &Run, key: &[u8], head: u64) -> Option<Candidate<'_>> {
         let tables = self.level(run.level).get(run.tables.clone())?;
-        let (live, ends_from) = if let [only] = tables {
-            (only, only.ends_from(key, head))
+        let reaching = if tables.len() <= FEW {
+            tables.iter().find(|live| live.ends_from(key, head))
         } else {
             let end = |number: usize| tables.get(number).map_or(&[][..], LiveTable::largest);
-            (tables.get(run.ends.below(key, |n| end(n) < key))?, true)
+            tables.get(run.ends.below(key, |n| end(n) < key))
         };
-        let covers = ends_from && live.begins_by(key, head);
-        (ends_from || run.level == 0).then_some(Candidate { level: run.level, live, covers })
+        let of_l0 = || tables.first().filter(|_| run.level == 0);
+        let live = reaching.or_else(of_l0)?;
+        let covers = reaching.is_some() && live.begins_by(key, head);
+        Some(Candidate { level: run.level, live, covers })
     }
 
     /// This version with other filters for some of its tables; ids that it does not have are passed
@@ -221,7 +226,8 @@ impl Version {
         next.runs = (0..l0.len()).map(of_l0).collect();
         for (level, tables) in (1..).zip(sorted).filter(|(_, tables)| !tables.is_empty()) {
             tables.sort_by(|a, b| a.table.meta().smallest.cmp(&b.table.meta().smallest));
-            let ends = Fences::new(tables.iter().map(LiveTable::largest));
+            let several = if tables.len() > FEW { tables.as_slice() } else { &[] };
+            let ends = Fences::new(several.iter().map(LiveTable::largest));
             next.runs.push(Run { level, tables: 0..tables.len(), ends });
         }
         next
@@ -308,6 +314,32 @@ mod tests {
             std::fs::metadata(path).expect("a table's file").len()
         };
         assert_eq!(version.level_bytes(level), tables.iter().map(length).sum());
+        Ok(())
+    }
+
+    /// Around the number of tables from which on fences are searched.
+    #[test]
+    fn a_lookup_considers_the_table_whose_keys_reach_its_own() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let all = store(dir.path())?;
+        let level = (1..LEVELS).max_by_key(|&level| all.level(level).len()).expect("levels");
+        for count in 1..=FEW + 2 {
+            let behind = all.level(level).iter().skip(count);
+            let removed: Vec<_> = behind.map(|live| (level, live.table.id())).collect();
+            let version = all.with(&removed, &[], &Ledger::default());
+            let tables = version.level(level);
+            assert_eq!(tables.len(), count);
+            let ends = tables.iter().map(|live| &live.table.meta().largest);
+            let behind = ends.clone().map(|end| [end, &b"+"[..]].concat());
+            let between = (0..2 * KEYS).step_by(7).map(key);
+            for key in ends.cloned().chain(behind).chain(between) {
+                let expected = tables.iter().find(|live| key <= live.table.meta().largest);
+                let candidate = version.candidates(&key).find(|one| one.level == level);
+                let found = candidate.map(|one| (one.live.table.id(), one.covers));
+                let covers = |live: &LiveTable| live.table.meta().smallest <= key;
+                assert_eq!(found, expected.map(|live| (live.table.id(), covers(live))));
+            }
+        }
         Ok(())
     }
 
