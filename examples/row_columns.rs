@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release --example row_columns`
 
-use criba::{Db, FilterPolicy, Options, PrefixExtractor, Stats};
+use criba::{Db, Options, PrefixExtractor, Stats};
 
 const SEPARATOR: u8 = 0x1f; // what ASCII has for it: "unit separator"
 const ROWS: u32 = 50_000;
@@ -30,7 +30,6 @@ fn main() -> criba::Result<()> {
     let dir = std::env::temp_dir().join(format!("criba-row-columns-{}", std::process::id()));
     let db = Options::new()
         .prefix(PrefixExtractor::until(SEPARATOR))
-        .filter(FilterPolicy::compact())
         .cache_bytes(0)
         .memtable_bytes(1 << 20)
         .table_bytes(1 << 20)

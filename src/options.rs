@@ -100,7 +100,7 @@ impl Options {
     }
 
     /// The filters that tables get when they are written. Default: [`FilterPolicy::default`],
-    /// blocked filters over a keyed hash, 10 bits a key in the average.
+    /// ribbon filters over a keyed hash, 10 bits a key in the average.
     pub fn filter(mut self, policy: FilterPolicy) -> Self {
         self.filter = policy;
         self

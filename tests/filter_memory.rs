@@ -35,7 +35,7 @@ fn options() -> Options {
 /// Ribbons of so many columns in every table: r of them have 1.045 + r/128 rows a key.
 fn ribbon(columns: f64) -> FilterPolicy {
     let bits = columns * (1.045 + columns / 128.0) + 1e-9;
-    FilterPolicy::compact().with_bits_per_key(bits).with_allocation(Allocation::Uniform)
+    FilterPolicy::bits_per_key(bits).with_allocation(Allocation::Uniform)
 }
 
 /// Keys that are there are even, absent ones odd; in order, so that each table has a range to itself.

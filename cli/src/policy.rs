@@ -6,8 +6,8 @@ use criba::{Allocation, FilterKind, FilterPolicy, KeyHash};
 /// A policy, and what to change in it.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct PolicyArgs {
-    /// Which filters to begin with: classic (bloom, MurmurHash2, uniform, 1 %), default (blocked,
-    /// keyed, balanced, 10 bits a key) or compact (the same with ribbon)
+    /// Which filters to begin with: classic (bloom, MurmurHash2, uniform, 1 %), default (ribbon,
+    /// keyed, balanced, 10 bits a key) or blocked (the same with blocked ones)
     #[arg(long, value_name = "NAME", value_enum)]
     policy: Option<Named>,
     /// The kind of filter, or none
@@ -44,7 +44,7 @@ pub(crate) struct PolicyArgs {
 enum Named {
     Classic,
     Default,
-    Compact,
+    Blocked,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -72,7 +72,7 @@ impl PolicyArgs {
     pub(crate) fn policy(&self) -> FilterPolicy {
         let mut policy = match self.policy {
             Some(Named::Classic) => FilterPolicy::classic(),
-            Some(Named::Compact) => FilterPolicy::compact(),
+            Some(Named::Blocked) => FilterPolicy::blocked(),
             Some(Named::Default) | None => FilterPolicy::default(),
         };
         policy = match self.filter {
@@ -125,7 +125,7 @@ mod tests {
     fn options_change_the_policy_that_they_begin_with() {
         assert_eq!(policy(""), FilterPolicy::default());
         assert_eq!(policy("--policy classic"), FilterPolicy::classic());
-        assert_eq!(policy("--filter ribbon"), FilterPolicy::compact());
+        assert_eq!(policy("--filter blocked"), FilterPolicy::blocked());
         assert_eq!(policy("--kind none --bits-per-key 3"), FilterPolicy::none());
         assert_eq!(
             policy("--fpr 0.02 --filter bloom").to_string(),

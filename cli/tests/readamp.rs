@@ -312,9 +312,9 @@ fn a_comparison_runs_every_kind_over_as_many_bytes() {
             "classic",
             "bloom balanced",
             "blocked uniform",
-            "blocked balanced (default)",
+            "blocked balanced",
             "ribbon uniform",
-            "ribbon balanced (compact)"
+            "ribbon balanced (default)"
         ]
     );
     assert_eq!(comparison["same_size"].as_bool(), Some(true), "{comparison:#}");

@@ -27,8 +27,8 @@ fn settings(filter: FilterPolicy) -> Settings {
     Settings {
         filter,
         lookups: None,
-        memtable_bytes: 40_000,
-        table_bytes: 40_000,
+        memtable_bytes: 80_000,
+        table_bytes: 80_000,
         level_base_bytes: 5_000,
         ..Settings::default()
     }

@@ -439,7 +439,7 @@ mod tests {
         assert!(said.contains("--filter ribbon --allocation balanced --bits-per-key 10"), "{said}");
         // Who follows the advice is told that it is well, whatever else there is.
         let bits = db.advise().bits_per_key;
-        db.rebuild_filters(&FilterPolicy::compact().with_bits_per_key(bits))?;
+        db.rebuild_filters(&FilterPolicy::bits_per_key(bits))?;
         let said = db.advise().recommendation;
         assert!(said.starts_with("These filters are right for their memory: they waste"), "{said}");
         assert!(said.contains("; 2 bits a key more, ribbon filters, balanced, would"), "{said}");

@@ -453,7 +453,7 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FilterKind, PrefixExtractor};
+    use crate::PrefixExtractor;
 
     /// Programs derive `Debug` for what holds a store, and log what it tells them.
     #[test]
@@ -473,7 +473,7 @@ mod tests {
         let mut printed = vec![format!("{batch:?}")];
         db.write(batch)?;
         db.flush()?;
-        db.rebuild_filters(&FilterPolicy::default().with_kind(FilterKind::Ribbon))?;
+        db.rebuild_filters(&FilterPolicy::blocked())?;
         db.set_filter_memory(Some(0))?;
         printed.push(db.tables()[0].filter.to_string());
         db.compact()?;

@@ -201,7 +201,7 @@ mod tests {
         db.flush()?;
         let core = db.core()?;
         let picked = core.view.load().version.level(0)[0].clone();
-        let recipe = FilterPolicy::compact().recipe();
+        let recipe = FilterPolicy::blocked().recipe();
         assert_eq!(core.rebuild_filter(&picked, recipe.as_ref())?, Rebuilt::New);
         assert_eq!(core.rebuild_filter(&picked, recipe.as_ref())?, Rebuilt::AlreadyRight);
         let edit = Edit { removed: vec![(0, picked.table.id())], ..Edit::default() };
@@ -210,9 +210,9 @@ mod tests {
         let check = |db: &crate::Db| {
             let [table] = db.tables().try_into().expect("one table");
             assert_eq!(table.level, 3);
-            let ribbon = FilterKind::Ribbon;
+            let blocked = FilterKind::Blocked;
             assert!(
-                matches!(table.filter, FilterInfo::Active { kind, generation: 1, .. } if kind == ribbon)
+                matches!(table.filter, FilterInfo::Active { kind, generation: 1, .. } if kind == blocked)
             );
         };
         check(&db);

@@ -135,13 +135,13 @@ mod tests {
         assert!(core.refit_once()?);
         let waiting = core.refits.lock().queue.len();
         assert!(waiting > 3, "{waiting} tables wait");
-        db.rebuild_filters(&FilterPolicy::compact())?;
+        db.rebuild_filters(&FilterPolicy::blocked())?;
         while core.refit_once()? {
             for table in db.tables() {
-                let ribbon = FilterKind::Ribbon;
+                let blocked = FilterKind::Blocked;
                 let found = table.filter;
                 assert!(
-                    matches!(found, FilterInfo::Active { kind, .. } if kind == ribbon),
+                    matches!(found, FilterInfo::Active { kind, .. } if kind == blocked),
                     "{found:?}"
                 );
             }

@@ -152,8 +152,8 @@ fn tables_and_their_filters() {
     };
     for (name, policy) in [
         ("bloom", FilterPolicy::classic()),
-        ("blocked", FilterPolicy::default()),
-        ("ribbon", FilterPolicy::compact().with_bits_per_key(6.4)),
+        ("blocked", FilterPolicy::blocked()),
+        ("ribbon", FilterPolicy::bits_per_key(6.4)),
         ("unfiltered", FilterPolicy::none()),
     ] {
         let (table, filter) = table_of(policy, some);

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::DIR;
 use crate::error::Result;
-use crate::filter::{FilterKind, HashKey};
+use crate::filter::HashKey;
 use crate::version::{Manifest, read_current};
 use crate::vfs::{SimDisk, SimVfs};
 use crate::{Batch, Db, FilterPolicy, Options, PrefixExtractor};
@@ -79,12 +79,12 @@ fn make() -> Result<Fixture> {
     write(&db, 60)?;
     db.flush()?;
     db.compact()?;
-    db.rebuild_filters(&FilterPolicy::compact().with_bits_per_key(9.4))?;
+    db.rebuild_filters(&FilterPolicy::bits_per_key(9.4))?;
     db.close()?;
     for policy in [
         FilterPolicy::classic(),
         FilterPolicy::default(),
-        FilterPolicy::default().with_kind(FilterKind::Ribbon),
+        FilterPolicy::blocked(),
         FilterPolicy::none(),
     ] {
         let db = open(policy)?;

@@ -28,8 +28,8 @@ pub(crate) fn named(policy: &str) -> FilterPolicy {
     match policy {
         "classic" => FilterPolicy::classic(),
         "default" => FilterPolicy::default(),
-        "compact" => FilterPolicy::compact(),
-        other => panic!("{POLICY} is classic, default or compact, not {other:?}"),
+        "blocked" => FilterPolicy::blocked(),
+        other => panic!("{POLICY} is classic, default or blocked, not {other:?}"),
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) enum Keys {
 
 /// A script of so many steps.
 pub(crate) fn script(rng: &mut ChaCha8Rng, steps: usize, kind: Keys) -> Vec<Step> {
-    let policies = [FilterPolicy::compact(), FilterPolicy::classic(), FilterPolicy::none()];
+    let policies = [FilterPolicy::blocked(), FilterPolicy::classic(), FilterPolicy::none()];
     let long_keys = match kind {
         Keys::Short => 80,
         Keys::Long => 6,

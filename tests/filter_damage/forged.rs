@@ -240,9 +240,9 @@ fn only_forged_places_can_deny_keys() {
 /// reads the keys themselves, so the next one brings them all back.
 #[test]
 fn a_filter_forged_in_every_checksum_is_found_by_asking_it_for_its_keys() {
-    let [classic, default, compact] = policies();
+    let [classic, blocked, ribbon] = policies();
     // m of a Bloom filter; the salt; the kind.
-    for (policy, offset) in [(classic, 40), (default, 16), (compact, 16), (default, 10)] {
+    for (policy, offset) in [(classic, 40), (blocked, 16), (ribbon, 16), (blocked, 10)] {
         let store = Store::new(policy);
         assert_eq!(denied(&store.tables[0]), Some(0), "sound");
         let mut filter = filter_of(store.sound(0)).to_vec();

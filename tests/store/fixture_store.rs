@@ -167,7 +167,7 @@ fn make_fixture() {
     write(&db, 0..2 * quarter);
     db.flush().unwrap();
     db.close().unwrap();
-    let db = unmerged(FilterPolicy::default()).open(fixture()).unwrap();
+    let db = unmerged(FilterPolicy::blocked()).open(fixture()).unwrap();
     write(&db, 2 * quarter..2 * quarter + 300);
     db.flush().unwrap();
     db.close().unwrap();
@@ -176,7 +176,7 @@ fn make_fixture() {
     db.flush().unwrap();
     db.close().unwrap();
     // Columns and a half, so that some segments are wide.
-    let db = unmerged(FilterPolicy::compact().with_bits_per_key(9.4)).open(fixture()).unwrap();
+    let db = unmerged(FilterPolicy::bits_per_key(9.4)).open(fixture()).unwrap();
     write(&db, 3 * quarter..CHANGES);
     for table in db.tables() {
         println!(

@@ -65,7 +65,7 @@ fn many_lookups_answer_and_count_as_the_same_one_by_one() {
         common::policy(),
         FilterPolicy::classic(),
         FilterPolicy::default(),
-        FilterPolicy::compact(),
+        FilterPolicy::blocked(),
         FilterPolicy::none(),
     ] {
         // Filters that are often wrong, so that absent keys are read for too.
@@ -118,18 +118,29 @@ fn many_keys_are_looked_up_at_one_moment() {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            (1..1000).for_each(write);
-            done.store(true, Ordering::Release);
+            let mut written = 0;
+            while !done.load(Ordering::Acquire) {
+                written += 1;
+                write(written);
+            }
+            println!("{written} batches written meanwhile");
         });
-        let (mut moments, mut last) = (0_u32, None);
-        while !done.load(Ordering::Acquire) {
-            let values = db.get_many(&keys).unwrap();
-            assert!(values[0].is_some() && values.iter().all(|value| *value == values[0]));
-            moments += u32::from(values.first() != last.as_ref());
-            last = values.into_iter().next();
-        }
-        println!("{moments} moments seen");
-        assert!(moments > 10, "{moments}: nothing was written meanwhile");
+        let (mut moments, mut last) = (0, None);
+        // Nothing here panics: the writer would never end.
+        let torn = loop {
+            let values = db.get_many(&keys).unwrap_or_default();
+            let first = values.first().cloned().flatten();
+            if first.is_none() || values.iter().any(|value| *value != first) {
+                break Some(values);
+            }
+            moments += u32::from(first != last);
+            if moments == 100 {
+                break None;
+            }
+            last = first;
+        };
+        done.store(true, Ordering::Release);
+        assert_eq!(torn, None);
     });
 }
 

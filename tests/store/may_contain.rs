@@ -26,7 +26,7 @@ fn options() -> Options {
 fn no_call_to_the_file_layer_and_never_a_no_for_a_key_that_is_there() {
     let policies = [
         FilterPolicy::default(),
-        FilterPolicy::compact(),
+        FilterPolicy::blocked(),
         FilterPolicy::classic(),
         FilterPolicy::none(),
     ];

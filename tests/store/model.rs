@@ -615,10 +615,10 @@ impl Run {
             988..990 => self.db().sync().unwrap(),
             990..994 if self.config.filter != 3 => {
                 let policies = [
-                    FilterPolicy::compact(),
+                    FilterPolicy::blocked(),
                     FilterPolicy::classic(),
                     FilterPolicy::bits_per_key(2.0),
-                    FilterPolicy::compact().with_total_bytes(200),
+                    FilterPolicy::default().with_total_bytes(200),
                     FilterPolicy::none(),
                 ];
                 let policy = policies[self.rng.random_range(0..policies.len())];

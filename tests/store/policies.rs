@@ -20,10 +20,10 @@ fn first_filter(options: Options) -> (FilterKind, KeyHash) {
 fn a_run_of_the_tests_is_under_the_policy_that_it_names() {
     let expected = |policy: &str| match policy {
         "classic" => (FilterKind::Bloom, KeyHash::MurmurHash2),
-        "compact" => (FilterKind::Ribbon, KeyHash::SipHash13),
-        _ => (FilterKind::Blocked, KeyHash::SipHash13),
+        "blocked" => (FilterKind::Blocked, KeyHash::SipHash13),
+        _ => (FilterKind::Ribbon, KeyHash::SipHash13),
     };
-    for name in ["classic", "default", "compact"] {
+    for name in ["classic", "default", "blocked"] {
         assert_eq!(first_filter(Options::new().filter(common::named(name))), expected(name));
     }
     let this = std::env::var(common::POLICY).unwrap_or_else(|_| "default".to_owned());
@@ -32,7 +32,7 @@ fn a_run_of_the_tests_is_under_the_policy_that_it_names() {
 }
 
 #[test]
-#[should_panic(expected = "CRIBA_TEST_POLICY is classic, default or compact, not \"clasic\"")]
+#[should_panic(expected = "CRIBA_TEST_POLICY is classic, default or blocked, not \"clasic\"")]
 fn a_policy_that_nobody_knows_is_no_run_at_all() {
     common::named("clasic");
 }

@@ -81,7 +81,7 @@ fn even_rows(dir: &Path, options: Options) {
 
 #[test]
 fn empty_prefix_scans_read_what_the_rates_predict() {
-    for policy in [FilterPolicy::classic(), FilterPolicy::default(), FilterPolicy::compact()] {
+    for policy in [FilterPolicy::classic(), FilterPolicy::default(), FilterPolicy::blocked()] {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("store");
         even_rows(&dir, options().filter(policy).prefix(ROWS));
@@ -192,7 +192,7 @@ fn with_prefixes_beside_them_keys_have_the_rate_that_was_asked_for() {
     for policy in [
         FilterPolicy::classic(),
         FilterPolicy::default().with_rate(0.01),
-        FilterPolicy::compact().with_rate(0.01),
+        FilterPolicy::blocked().with_rate(0.01),
     ] {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("store");

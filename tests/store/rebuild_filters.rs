@@ -101,12 +101,12 @@ fn tables_stay_as_they_are_whatever_filters_they_get() {
     assert_eq!(before.len() as u64, tables);
     let mut wasted = Vec::new();
     for (round, policy) in [
-        FilterPolicy::compact(),
+        FilterPolicy::blocked(),
         FilterPolicy::default(),
         FilterPolicy::classic().with_bits_per_key(4.0),
         FilterPolicy::none(),
         FilterPolicy::rate(0.001).with_kind(FilterKind::Bloom),
-        FilterPolicy::compact().with_hash(KeyHash::MurmurHash2),
+        FilterPolicy::default().with_hash(KeyHash::MurmurHash2),
     ]
     .into_iter()
     .enumerate()
@@ -162,12 +162,12 @@ fn only_tables_without_the_right_filter_are_read() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");
     build(&dir, options());
-    let db = options().filter(FilterPolicy::compact()).open(&dir).unwrap();
+    let db = options().filter(FilterPolicy::blocked()).open(&dir).unwrap();
     let old = db.tables().len() as u64;
     db.put("new", "value").unwrap();
     db.flush().unwrap();
     let mut told = Vec::new();
-    let report = db.rebuild_filters_with(&FilterPolicy::compact(), |now| told.push(*now)).unwrap();
+    let report = db.rebuild_filters_with(&FilterPolicy::blocked(), |now| told.push(*now)).unwrap();
     assert_eq!(count(report), (old, 1, 0, 0));
     let bytes: u64 = db.tables().iter().map(|table| table.file_bytes).sum();
     assert_eq!(told.len() as u64, old + 2);
@@ -177,7 +177,7 @@ fn only_tables_without_the_right_filter_are_read() {
     }
     assert_eq!(told[told.len() - 1].report, report);
     let before = db.stats();
-    db.rebuild_filters(&FilterPolicy::compact()).unwrap();
+    db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
     assert_eq!(db.stats() - before, criba::Stats::default());
     for nonsense in [FilterPolicy::rate(0.0), FilterPolicy::bits_per_key(65.0)] {
         let refused = db.rebuild_filters(&nonsense);
@@ -191,7 +191,7 @@ fn only_tables_without_the_right_filter_are_read() {
 fn a_rebuilding_process() {
     let dir = std::env::var_os("CRIBA_TEST_REBUILD_DIR").expect("run by another test");
     let db = options().open(dir).unwrap();
-    let _ = db.rebuild_filters_with(&FilterPolicy::compact(), |now| {
+    let _ = db.rebuild_filters_with(&FilterPolicy::blocked(), |now| {
         if now.report.rebuilt == 3 {
             std::process::abort();
         }
@@ -215,7 +215,7 @@ fn killed_halfway_the_second_run_rebuilds_only_the_rest() {
     assert_eq!(files_with(&dir, "flt").len(), 3);
     let db = options().open(&dir).unwrap();
     check(&db, "after the kill");
-    let report = db.rebuild_filters(&FilterPolicy::compact()).unwrap();
+    let report = db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
     println!("{report:?} of {tables} tables");
     assert_eq!(count(report), (tables - 3, 3, 0, 0));
     check(&db, "after the rest");
@@ -241,8 +241,8 @@ fn another_process_finds_right_what_the_first_one_did() {
         }
     }
     db.close().unwrap();
-    let compact = FilterPolicy::compact();
-    for policy in [compact, compact.with_hash(KeyHash::MurmurHash2), compact.with_bits_per_key(5.0)]
+    let blocked = FilterPolicy::blocked();
+    for policy in [blocked, blocked.with_hash(KeyHash::MurmurHash2), blocked.with_bits_per_key(5.0)]
     {
         let db = options().open(&dir).unwrap();
         let tables = db.tables().len() as u64;
@@ -281,7 +281,7 @@ fn a_rebuilding_that_fails_at_any_operation_loses_nothing() {
     let whole = parent.path().join("whole");
     // From filters in files of their own: these must stay as long as the manifest may name them.
     let tables = rebuilt(&whole, &FilterPolicy::classic());
-    let policy = FilterPolicy::compact();
+    let policy = FilterPolicy::blocked();
     let (mut cut, mut poisoned, mut kept) = (0, 0, BTreeSet::new());
     // Alone, with another try right after it; alone, without; and with all after it.
     'kinds: for (dies, tries_again) in [(false, true), (false, false), (true, false)] {
@@ -320,7 +320,7 @@ fn a_rebuilding_that_fails_at_any_operation_loses_nothing() {
             let db = options().strict_filters(true).open(&dir).unwrap();
             check(&db, &what);
             let of_kind =
-                db.tables().iter().filter(|t| has_kind(&t.filter, FilterKind::Ribbon)).count();
+                db.tables().iter().filter(|t| has_kind(&t.filter, FilterKind::Blocked)).count();
             let report = db.rebuild_filters(&policy).unwrap();
             assert_eq!(report.already_right, of_kind as u64, "{what}");
             assert_eq!(report.rebuilt + report.already_right, tables, "{what}");
@@ -382,7 +382,7 @@ fn no_key_is_missed_while_filters_change() {
                 }
             }
         });
-        let policies = [FilterPolicy::compact(), FilterPolicy::classic(), FilterPolicy::none()];
+        let policies = [FilterPolicy::blocked(), FilterPolicy::classic(), FilterPolicy::none()];
         for policy in policies.iter().cycle() {
             let (rebuilt, right, removed, gone) = count(db.rebuild_filters(policy).unwrap());
             sum = (sum.0 + rebuilt, sum.1 + right, sum.2 + removed, sum.3 + gone);
@@ -432,12 +432,14 @@ fn a_compaction_in_between_wins() {
     let db = options().vfs(vfs).open(&dir).unwrap();
     cell.set(db.clone()).unwrap();
     compacted.store(false, Ordering::SeqCst);
-    let report = db.rebuild_filters(&FilterPolicy::compact()).unwrap();
+    let report = db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
     let now = db.tables();
     println!("{tables} tables, then {}: {report:?}", now.len());
-    assert_eq!(count(report), (now.len() as u64, 0, 0, 1));
-    assert!(now.iter().all(|table| has_kind(&table.filter, FilterKind::Ribbon)));
-    assert_eq!(files_with(&dir, "flt").len(), now.len());
+    // The compaction gave its tables what the new policy said before all of them were there.
+    let (rebuilt, right) = (report.rebuilt, report.already_right);
+    assert_eq!((rebuilt + right, report.removed, report.gone), (now.len() as u64, 0, 1));
+    assert!(now.iter().all(|table| has_kind(&table.filter, FilterKind::Blocked)));
+    assert_eq!(files_with(&dir, "flt").len() as u64, rebuilt);
     check(&db, "after the compaction");
 }
 
@@ -467,11 +469,11 @@ fn a_compaction_under_way_leaves_no_filter_of_another_policy() {
         while !reached.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
-        db.rebuild_filters(&FilterPolicy::compact()).unwrap();
+        db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
         rebuilt.store(true, Ordering::SeqCst);
     });
     for table in db.tables() {
-        assert!(has_kind(&table.filter, FilterKind::Ribbon), "{:?}", table.filter);
+        assert!(has_kind(&table.filter, FilterKind::Blocked), "{:?}", table.filter);
     }
     check(&db, "after both");
 }
@@ -512,7 +514,7 @@ fn a_filter_file_damaged_in_any_way_hides_no_key() {
         db.flush().unwrap();
     }
     let (mut tried, mut flips) = (BTreeMap::new(), 0);
-    for policy in [FilterPolicy::default(), FilterPolicy::compact(), FilterPolicy::classic()] {
+    for policy in [FilterPolicy::default(), FilterPolicy::blocked(), FilterPolicy::classic()] {
         db.rebuild_filters(&policy).unwrap();
         common::copy_dir(&small, &dir);
         let files = common::contents(&dir);
@@ -749,11 +751,11 @@ fn a_damaged_table_keeps_its_filter_and_stands_in_nobodys_way() {
     change(&damaged, |bytes| bytes[10] ^= 1);
     let db = options().open(&dir).unwrap();
     for _ in 0..2 {
-        match db.rebuild_filters(&FilterPolicy::compact()) {
+        match db.rebuild_filters(&FilterPolicy::blocked()) {
             Err(Error::Corrupt { path, .. }) => assert_eq!(path, damaged),
             other => panic!("{other:?}"),
         }
-        let new = db.tables().iter().filter(|t| has_kind(&t.filter, FilterKind::Ribbon)).count();
+        let new = db.tables().iter().filter(|t| has_kind(&t.filter, FilterKind::Blocked)).count();
         assert_eq!(new as u64, tables - 1);
         assert_eq!(db.stats().activity.filters_rebuilt, tables - 1);
     }
@@ -770,7 +772,7 @@ fn a_new_filter_that_cannot_be_read_back_is_not_installed() {
     let rule = FaultRule::new(Fault::Io).kinds([FileKind::Filter]);
     vfs.add(rule.operations([Operation::Read]).from_then_on());
     let db = options().vfs(Arc::new(vfs)).open(&dir).unwrap();
-    match db.rebuild_filters(&FilterPolicy::compact()) {
+    match db.rebuild_filters(&FilterPolicy::blocked()) {
         Err(Error::Corrupt { path, found, .. }) => {
             assert!(path.to_str().unwrap().ends_with("-0001.flt"));
             assert!(found.contains("output error"), "{found}");
@@ -778,6 +780,6 @@ fn a_new_filter_that_cannot_be_read_back_is_not_installed() {
         other => panic!("{other:?}"),
     }
     assert!(files_with(&dir, "flt").is_empty());
-    assert!(db.tables().iter().all(|table| has_kind(&table.filter, FilterKind::Blocked)));
+    assert!(db.tables().iter().all(|table| has_kind(&table.filter, FilterKind::Ribbon)));
     check(&db, "the filters before");
 }

@@ -167,7 +167,7 @@ fn a_dropped_tombstone_brings_no_key_back() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let policy = match seed % 4 {
             0 => FilterPolicy::default(),
-            1 => FilterPolicy::compact(),
+            1 => FilterPolicy::blocked(),
             2 => FilterPolicy::classic(),
             _ => FilterPolicy::rate(0.3),
         };

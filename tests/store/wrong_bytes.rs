@@ -44,10 +44,10 @@ fn store() -> (SimDisk, Contents) {
     };
     (0..30).for_each(|number| put(&db, format!("first {number:03}")));
     db.flush().unwrap();
-    let other = if common::policy() == FilterPolicy::compact() {
+    let other = if common::policy() == FilterPolicy::blocked() {
         FilterPolicy::classic()
     } else {
-        FilterPolicy::compact()
+        FilterPolicy::blocked()
     };
     db.rebuild_filters(&other).unwrap();
     (0..30).for_each(|number| put(&db, format!("second {number:03}")));

@@ -45,10 +45,10 @@ fn script(vfs: &FaultVfs, history: &mut Vec<Contents>) -> criba::Result<()> {
     let db = options(vfs).open(DIR)?;
     put(&db, "first", 0..12)?;
     db.flush()?;
-    let other = if common::policy() == FilterPolicy::compact() {
+    let other = if common::policy() == FilterPolicy::blocked() {
         FilterPolicy::classic()
     } else {
-        FilterPolicy::compact()
+        FilterPolicy::blocked()
     };
     db.rebuild_filters(&other)?;
     put(&db, "second", 0..12)?;

@@ -84,7 +84,7 @@ const ROWS: &[Row] = &[
 const COLUMNS: [Name; 9] = [
     Name::Criba,
     Name::CribaClassic,
-    Name::CribaCompact,
+    Name::CribaBlocked,
     Name::RocksDb,
     Name::Fjall,
     Name::LevelDb,
@@ -197,7 +197,7 @@ fn summary(group: &Group<'_>) -> String {
             .expect("a string");
     }
     text + "\nMedians. \\*: set as its documentation recommends (best); otherwise set like the others (alike). \
-        Ratio: how many times better criba is than the better of RocksDB and fjall; in disk reads, criba-compact, and \
+        Ratio: how many times better criba is than the better of RocksDB and fjall; in disk reads, \
         of those two what has no more filter bytes than it, by 2 % at most.\n"
 }
 
@@ -205,11 +205,11 @@ fn counts_reads(workload: Workload) -> bool {
     matches!(workload, Workload::W2r | Workload::W2rc | Workload::W2ru)
 }
 
-/// Whether a store has more filter bytes than criba-compact, by over 2 %: then it is no wonder that
+/// Whether a store has more filter bytes than criba, by over 2 %: then it is no wonder that
 /// it reads less.
 fn has_larger_filters(group: &Group<'_>, workload: Workload, lines: &[&Line]) -> bool {
     let bytes = |lines: &[&Line]| lines.last()?.findings.filter_bytes;
-    let ours = group.get(&(workload, Name::CribaCompact, Setting::Alike));
+    let ours = group.get(&(workload, Name::Criba, Setting::Alike));
     match (ours.and_then(|lines| bytes(lines)), bytes(lines)) {
         (Some(ours), Some(theirs)) => theirs as f64 > ours as f64 * 1.02,
         _ => false,
@@ -218,8 +218,7 @@ fn has_larger_filters(group: &Group<'_>, workload: Workload, lines: &[&Line]) ->
 
 /// How many times better criba is than the better of the peers that it is compared with.
 fn ratio(group: &Group<'_>, row: &Row) -> Option<f64> {
-    let ours = if counts_reads(row.workload) { Name::CribaCompact } else { Name::Criba };
-    let ours = best(group, row, ours)?.0;
+    let ours = best(group, row, Name::Criba)?.0;
     let peers = PEERS.iter().filter_map(|&peer| Some(best(group, row, peer)?.0));
     Some(match row.better {
         Less => peers.reduce(f64::min)? / ours,
@@ -362,7 +361,7 @@ mod tests {
             line
         };
         let lines = [
-            of(Name::CribaCompact, Setting::Alike, 0.02, 1000),
+            of(Name::Criba, Setting::Alike, 0.02, 1000),
             of(Name::Fjall, Setting::Alike, 0.1, 1010),
             of(Name::Fjall, Setting::Best, 0.001, 1900),
         ];

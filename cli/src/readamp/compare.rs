@@ -22,9 +22,9 @@ pub(super) fn policies(bits_per_key: f64, asked: FilterPolicy) -> Vec<(String, F
     for (kind, allocation, named) in [
         (FilterKind::Bloom, Allocation::Balanced, ""),
         (FilterKind::Blocked, Allocation::Uniform, ""),
-        (FilterKind::Blocked, Allocation::Balanced, " (default)"),
+        (FilterKind::Blocked, Allocation::Balanced, ""),
         (FilterKind::Ribbon, Allocation::Uniform, ""),
-        (FilterKind::Ribbon, Allocation::Balanced, " (compact)"),
+        (FilterKind::Ribbon, Allocation::Balanced, " (default)"),
     ] {
         let policy = FilterPolicy::bits_per_key(bits_per_key).with_kind(kind);
         let place = if allocation == Allocation::Uniform { "uniform" } else { "balanced" };

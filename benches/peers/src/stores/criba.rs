@@ -16,7 +16,7 @@ pub trait Policy: Send + Sync + 'static {
 
 pub struct Default;
 pub struct Classic;
-pub struct Compact;
+pub struct Blocked;
 
 impl Policy for Default {
     fn policy() -> FilterPolicy {
@@ -30,9 +30,9 @@ impl Policy for Classic {
     }
 }
 
-impl Policy for Compact {
+impl Policy for Blocked {
     fn policy() -> FilterPolicy {
-        FilterPolicy::compact()
+        FilterPolicy::blocked()
     }
 }
 

@@ -29,7 +29,7 @@ use crate::settings::{Config, Setting, Shape, Told};
 pub enum Name {
     Criba,
     CribaClassic,
-    CribaCompact,
+    CribaBlocked,
     #[value(name = "rocksdb")]
     #[serde(rename = "rocksdb")]
     RocksDb,
@@ -70,7 +70,7 @@ impl Name {
         match self {
             Self::Criba => visitor.visit::<criba::Criba<criba::Default>>(),
             Self::CribaClassic => visitor.visit::<criba::Criba<criba::Classic>>(),
-            Self::CribaCompact => visitor.visit::<criba::Criba<criba::Compact>>(),
+            Self::CribaBlocked => visitor.visit::<criba::Criba<criba::Blocked>>(),
             #[cfg(feature = "rocksdb")]
             Self::RocksDb => visitor.visit::<rocksdb::RocksDb>(),
             #[cfg(not(feature = "rocksdb"))]
