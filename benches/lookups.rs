@@ -48,7 +48,7 @@ fn get(c: &mut Criterion) {
     group.finish();
 }
 
-/// Everything in one large memtable: what its filter saves of walking the skip list.
+/// Everything in one large memtable: what its filter saves of searching the leaves.
 fn get_from_memtable(c: &mut Criterion) {
     let mut group = c.benchmark_group("get, memtable");
     group.throughput(Throughput::Elements(1));

@@ -11,6 +11,9 @@ use crate::key::{self, EntryKind, EntryRef, Seq};
 /// The longest batch, in bytes of its encoded form.
 const MAX_BATCH_BYTES: u64 = u32::MAX as u64;
 
+/// The most that a change takes beside key and value: its kind and two lengths.
+const CHANGE_BYTES: usize = 1 + 3 + 5;
+
 /// Changes that become visible, and survive a crash, all together or not at all. Later changes of a
 /// key win over earlier ones.
 ///
@@ -63,6 +66,7 @@ impl Batch {
             self.refused.get_or_insert(error);
             return self;
         }
+        self.ops.reserve(CHANGE_BYTES + key.len() + value.len());
         self.ops.put_u8(kind as u8);
         self.ops.put_prefixed(key);
         if kind == EntryKind::Put {

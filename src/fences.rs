@@ -49,6 +49,11 @@ impl Fences {
         rest.is_some()
     }
 
+    /// Makes room for so many keys in all.
+    pub(crate) fn reserve(&mut self, keys: usize) {
+        self.heads.reserve_exact(keys.saturating_sub(self.heads.len()));
+    }
+
     /// The memory taken, in bytes.
     pub(crate) fn memory(&self) -> usize {
         let above: usize = self.ranks.iter().map(Vec::capacity).sum();

@@ -65,6 +65,26 @@ impl<T> RwLock<T> {
     }
 }
 
+/// A lock for what is read at every turn and changed seldom: readers on different processors mostly do not
+/// meet, and who writes takes a lock for each of some eight.
+#[cfg(not(criba_shuttle))]
+#[derive(Debug, Default)]
+pub(crate) struct ShardedLock<T>(crossbeam_utils::sync::ShardedLock<T>);
+
+#[cfg(not(criba_shuttle))]
+impl<T> ShardedLock<T> {
+    pub(crate) fn read(&self) -> impl std::ops::Deref<Target = T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> impl std::ops::DerefMut<Target = T> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(criba_shuttle)]
+pub(crate) use RwLock as ShardedLock;
+
 /// Waits, with the lock released, for a change that another thread announces.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(sync::Condvar);

@@ -90,21 +90,25 @@ impl Core {
         if refits.policy != Some(policy) {
             *refits = Refits { policy: Some(policy), ..Refits::default() };
         }
-        let turned = lookups.saturating_sub(refits.lookups) > self.loads.lock().half_life() / 2;
-        if refits.queue.is_empty() && (!refits.is_of(&version) || turned) {
+        loop {
+            while let Some((id, recipe)) = refits.queue.pop_front() {
+                let live =
+                    version.tables().map(|(_, live)| live).find(|live| live.table.id() == id);
+                if let Some(live) = live.filter(|_| !refits.damaged.contains(&id)) {
+                    return Some((live.clone(), recipe));
+                }
+            }
+            // Also when all in the queue are gone: those that came in their place were not judged.
+            let turned = lookups.saturating_sub(refits.lookups) > self.loads.lock().half_life() / 2;
+            if refits.is_of(&version) && !turned {
+                return None;
+            }
             let live: HashSet<u64> = version.tables().map(|(_, live)| live.table.id()).collect();
             refits.asked.retain(|id, _| live.contains(id));
             refits.damaged.retain(|id| live.contains(id));
             refits.queue = self.shares(&version).refits(&refits.asked).into();
             (refits.judged, refits.lookups) = (Arc::downgrade(&version), lookups);
         }
-        while let Some((id, recipe)) = refits.queue.pop_front() {
-            let live = version.tables().map(|(_, live)| live).find(|live| live.table.id() == id);
-            if let Some(live) = live.filter(|_| !refits.damaged.contains(&id)) {
-                return Some((live.clone(), recipe));
-            }
-        }
-        None
     }
 
     /// Whether the tables as they are were judged, and all have what they are to have.

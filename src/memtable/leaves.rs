@@ -1,34 +1,77 @@
-//! The entries of a memtable in their order: leaves of some hundred, and a skip list of where each begins.
+//! The entries of a memtable in their order: leaves of some hundred, and a directory of where each begins.
 //!
-//! A skip list of all entries would follow two pointers a step, mostly to memory that is in no cache. Here
-//! the list has a node a leaf, and in a leaf a search reads eight bytes of each key, side by side.
+//! In a leaf, and in the directory, a search reads eight bytes of each key, side by side. A skip list or a tree
+//! of all entries would follow two pointers a step, mostly to memory that is in no cache.
 //!
 //! # Why nothing that is there is missed
 //! A leaf has all entries from the place where it begins, which never changes, up to its end, where the next
 //! one begins. One that is full is split, while it is locked: its upper part becomes a leaf of its own, and
-//! is in the list before the lock is released. Who finds a leaf in the list looks, with the leaf locked,
-//! whether it still goes so far, and asks the list again where it does not.
+//! is in the directory before the lock is released. Who finds a leaf in the directory looks, with the leaf
+//! locked, whether it still goes so far, and asks the directory again where it does not.
+//!
+//! Nobody waits for a leaf while the directory is locked, so who changes it with a leaf locked waits for no one
+//! who waits for that leaf.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 
-use crossbeam_skiplist::SkipMap;
-use crossbeam_skiplist::map::Entry;
-
-use super::place::{Edge, Place, Placed};
+use super::place::{Edge, Place};
 use super::run::Run;
+use crate::fences::{Fences, make_room};
 use crate::key::{EntryKind, EntryRef, Seq};
-use crate::sync::{Arc, RwLock, passing};
+use crate::sync::{Arc, RwLock, ShardedLock, passing};
 use crate::value::Value;
 
 #[derive(Debug, Default)]
 pub(super) struct Leaves {
-    first: Leaf,
-    /// All but the first, by where they begin.
-    others: SkipMap<Edge, Leaf>,
+    first: Arc<Leaf>,
+    others: ShardedLock<Directory>,
 }
 
-/// Who reads on in it later keeps what it holds as it is: an insertion makes a copy then.
-type Leaf = RwLock<Arc<Run>>;
+#[derive(Debug, Default)]
+struct Leaf {
+    /// Where it begins; `None` for the first one.
+    start: Option<Edge>,
+    /// Who reads on in it later keeps what it holds as it is: an insertion makes a copy then.
+    run: RwLock<Arc<Run>>,
+}
+
+/// All leaves but the first.
+#[derive(Debug, Default)]
+struct Directory {
+    leaves: Vec<Arc<Leaf>>,
+    /// Of the keys with which they begin.
+    fences: Fences,
+}
+
+impl Directory {
+    /// The last leaf that begins within `bound`.
+    fn last_within(&self, bound: Bound<&Place<'_>>) -> Option<&Arc<Leaf>> {
+        let within = match bound {
+            Bound::Unbounded => self.leaves.len(),
+            Bound::Included(place) => self.beginning(place, Ordering::is_le),
+            Bound::Excluded(place) => self.beginning(place, Ordering::is_lt),
+        };
+        within.checked_sub(1).map(|number| &self.leaves[number])
+    }
+
+    /// How many begin before a place, or there.
+    fn beginning(&self, place: &Place<'_>, so: fn(Ordering) -> bool) -> usize {
+        let begins = |start: &Edge| so(start.place().compare(place));
+        self.fences
+            .below(place.key, |number| self.leaves[number].start.as_ref().is_some_and(begins))
+    }
+
+    fn insert(&mut self, start: &Edge, leaf: Leaf) {
+        let at = self.beginning(&start.place(), Ordering::is_lt);
+        make_room(&mut self.leaves, 1, 4);
+        self.leaves.insert(at, Arc::new(leaf));
+        if !self.fences.insert(at, start.place().key) {
+            let starts = self.leaves.iter().map(|leaf| leaf.start.as_ref());
+            self.fences = Fences::new(starts.map(|start| start.map_or(&[][..], Edge::key)));
+        }
+    }
+}
 
 impl Leaves {
     /// Puts an entry in its place. Gives how many bytes of memory are taken more; it may be fewer, and
@@ -36,9 +79,8 @@ impl Leaves {
     pub(super) fn insert(&self, entry: EntryRef<'_>) -> usize {
         let place = Place::new(entry.key, entry.seq);
         loop {
-            let found = self.find_other(Bound::Included(&place));
-            let leaf = found.as_ref().map_or(&self.first, |found| found.value());
-            let mut run = leaf.write();
+            let leaf = self.find(Bound::Included(&place));
+            let mut run = leaf.run.write();
             if !run.reaches(&place) {
                 continue;
             }
@@ -47,7 +89,8 @@ impl Leaves {
             let mut after = 0;
             if let Some((start, upper)) = run.insert(entry) {
                 after += start.memory() + upper.memory();
-                self.others.insert(start, Leaf::new(Arc::new(upper)));
+                let run = RwLock::new(Arc::new(upper));
+                self.others.write().insert(&start, Leaf { start: Some(start.clone()), run });
             }
             after += run.memory();
             return after.wrapping_sub(before);
@@ -58,9 +101,9 @@ impl Leaves {
     pub(super) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {
         let mut place = Place::new(key, seq);
         loop {
-            let found = self.find_other(Bound::Included(&place));
+            let leaf = self.find(Bound::Included(&place));
             passing("between finding a leaf and locking it");
-            let run = found.as_ref().map_or(&self.first, |found| found.value()).read();
+            let run = leaf.run.read();
             if !run.reaches(&place) {
                 continue;
             }
@@ -80,7 +123,7 @@ impl Leaves {
     }
 
     pub(super) fn first(&self) -> Arc<Run> {
-        Arc::clone(&self.first.read())
+        Arc::clone(&self.first.run.read())
     }
 
     pub(super) fn last(&self) -> Arc<Run> {
@@ -101,21 +144,21 @@ impl Leaves {
     }
 
     /// The last leaf that begins within `bound`, asked for until it is the one that was meant: it may have
-    /// been split since the list was asked.
+    /// been split since the directory was asked.
     fn read_when(&self, bound: Bound<&Place<'_>>, is_meant: impl Fn(&Run) -> bool) -> Arc<Run> {
         loop {
-            let found = self.find_other(bound);
+            let leaf = self.find(bound);
             passing("between finding a leaf and locking it");
-            let run = found.as_ref().map_or(&self.first, |found| found.value()).read();
+            let run = leaf.run.read();
             if is_meant(&run) {
                 return Arc::clone(&run);
             }
         }
     }
 
-    /// The last of the others that begins within `bound`.
-    fn find_other(&self, bound: Bound<&Place<'_>>) -> Option<Entry<'_, Edge, Leaf>> {
-        self.others.upper_bound(bound.map(|place| place as &dyn Placed))
+    /// The last leaf that begins within `bound`, or the first of all.
+    fn find(&self, bound: Bound<&Place<'_>>) -> Arc<Leaf> {
+        Arc::clone(self.others.read().last_within(bound).unwrap_or(&self.first))
     }
 }
 

@@ -1,13 +1,12 @@
 //! The order of a memtable's entries.
 
-use std::borrow::Borrow;
 use std::cmp::Ordering;
 
 use crate::key::{self, EntryRef, Seq};
 use crate::sync::Arc;
 
-/// What the list's node has beside its edge, and the headers of its allocations.
-const NODE_BYTES: usize = 80;
+/// What a leaf in the directory has beside its edge and its run, and the headers of their allocations.
+const LEAF_BYTES: usize = 120;
 
 /// The place of a version of a key.
 #[derive(Debug, Clone, Copy)]
@@ -49,72 +48,12 @@ impl Edge {
         Place { head: self.head, key: &self.key, seq: self.seq }
     }
 
-    /// What it takes, in bytes.
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// What it takes, in bytes, with its leaf in the directory.
     pub(super) fn memory(&self) -> usize {
-        self.key.len() + size_of::<Self>() + NODE_BYTES
+        self.key.len() + size_of::<Self>() + LEAF_BYTES
     }
 }
-
-/// What has a place, so that a search among edges needs no edge of its own.
-pub(super) trait Placed {
-    fn place(&self) -> Place<'_>;
-}
-
-impl Placed for Place<'_> {
-    fn place(&self) -> Place<'_> {
-        *self
-    }
-}
-
-impl Placed for Edge {
-    #[inline]
-    fn place(&self) -> Place<'_> {
-        self.place()
-    }
-}
-
-impl<'a> Borrow<dyn Placed + 'a> for Edge {
-    fn borrow(&self) -> &(dyn Placed + 'a) {
-        self
-    }
-}
-
-impl Ord for dyn Placed + '_ {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.place().compare(&other.place())
-    }
-}
-
-impl PartialOrd for dyn Placed + '_ {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for dyn Placed + '_ {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for dyn Placed + '_ {}
-
-impl Ord for Edge {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.place().compare(&other.place())
-    }
-}
-
-impl PartialOrd for Edge {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Edge {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Edge {}

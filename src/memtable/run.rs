@@ -27,34 +27,39 @@ pub(super) struct Run {
     pub(super) start: Option<Edge>,
     /// Where the next one begins; `None` for the last one.
     pub(super) end: Option<Edge>,
+    /// The entries, in the order in which they came.
     slots: Vec<Slot>,
+    /// The numbers of their slots, in the order of the entries: what makes room for one that comes in between
+    /// is short.
+    order: Vec<u8>,
     /// Of the keys, in their order.
     fences: Fences,
     /// Keys and values, in the order in which they came.
     bytes: Vec<u8>,
-    /// What those take that lie apart.
-    apart: usize,
+    /// Long ones, a key and the value behind it each.
+    apart: Vec<Arc<[u8]>>,
+    /// What those take.
+    apart_bytes: usize,
     /// Whether the next leaf was begun by an entry behind this one's.
     began_another: bool,
 }
 
-/// An entry.
-#[derive(Debug, Clone)]
+/// An entry: where it is, and what is known of it beside.
+#[derive(Debug, Clone, Copy)]
 struct Slot {
-    data: Data,
+    seq: Seq,
+    /// The place of the key, and the value behind it, in the run's bytes; of a long one its number among those.
+    at: u32,
     /// Of the key and the value together.
     length: u32,
     key_length: u16,
     kind: EntryKind,
-    seq: Seq,
 }
 
-/// A key and the value behind it.
-#[derive(Debug, Clone)]
-enum Data {
-    /// At this place of the run's bytes.
-    Within(u32),
-    Apart(Arc<[u8]>),
+impl Slot {
+    fn lies_apart(&self) -> bool {
+        self.length as usize > LONGEST_WITHIN
+    }
 }
 
 impl Run {
@@ -62,11 +67,16 @@ impl Run {
         self.slots.len()
     }
 
+    fn slot(&self, number: usize) -> Option<&Slot> {
+        self.order.get(number).map(|&slot| &self.slots[usize::from(slot)])
+    }
+
     pub(super) fn entry(&self, number: usize) -> Option<EntryRef<'_>> {
-        let slot = self.slots.get(number)?;
-        let data = match &slot.data {
-            Data::Within(at) => &self.bytes[*at as usize..][..slot.length as usize],
-            Data::Apart(data) => data,
+        let slot = self.slot(number)?;
+        let data = if slot.lies_apart() {
+            &self.apart[slot.at as usize]
+        } else {
+            &self.bytes[slot.at as usize..][..slot.length as usize]
         };
         let (key, value) = data.split_at(usize::from(slot.key_length));
         Some(EntryRef { key, seq: slot.seq, kind: slot.kind, value })
@@ -74,9 +84,9 @@ impl Run {
 
     /// The value of an entry, to keep.
     pub(super) fn value(&self, number: usize) -> Value {
-        if let Some(Slot { data: Data::Apart(data), key_length, .. }) = self.slots.get(number) {
-            let data = Bytes::from_owner(Arc::clone(data));
-            return Value::new(data.slice(usize::from(*key_length)..));
+        if let Some(slot) = self.slot(number).filter(|slot| slot.lies_apart()) {
+            let data = Bytes::from_owner(Arc::clone(&self.apart[slot.at as usize]));
+            return Value::new(data.slice(usize::from(slot.key_length)..));
         }
         self.entry(number).map(|entry| Value::copied(entry.value)).unwrap_or_default()
     }
@@ -136,48 +146,62 @@ impl Run {
 
     fn insert_at(&mut self, at: usize, entry: EntryRef<'_>) {
         let length = entry.key.len() + entry.value.len();
-        let data = if length > LONGEST_WITHIN {
-            self.apart += length + ALLOCATION_BYTES;
-            Data::Apart([entry.key, entry.value].concat().into())
+        let place = if length > LONGEST_WITHIN {
+            self.keep_apart([entry.key, entry.value].concat().into())
         } else {
-            let within = self.bytes.len() as u32;
             make_room(&mut self.bytes, length, 128);
-            self.bytes.extend_from_slice(entry.key);
-            self.bytes.extend_from_slice(entry.value);
-            Data::Within(within)
+            self.keep_within(&[entry.key, entry.value])
         };
         let slot = Slot {
-            data,
+            seq: entry.seq,
+            at: place,
             length: length as u32, // both limits fit
             key_length: entry.key.len() as u16,
             kind: entry.kind,
-            seq: entry.seq,
         };
+        make_room(&mut self.order, 1, 4);
+        self.order.insert(at, self.slots.len() as u8); // fewer than 256
         make_room(&mut self.slots, 1, 4);
-        self.slots.insert(at, slot);
+        self.slots.push(slot);
         if !self.fences.insert(at, entry.key) {
             self.fences = Fences::new(self.keys());
         }
     }
 
-    /// Some of the entries.
+    fn keep_within(&mut self, data: &[&[u8]]) -> u32 {
+        let at = self.bytes.len() as u32;
+        for data in data {
+            self.bytes.extend_from_slice(data);
+        }
+        at
+    }
+
+    fn keep_apart(&mut self, data: Arc<[u8]>) -> u32 {
+        self.apart_bytes += data.len() + ALLOCATION_BYTES;
+        self.apart.push(data);
+        self.apart.len() as u32 - 1
+    }
+
+    /// Some of the entries, with room for as many more.
     fn part(&self, numbers: Range<usize>) -> Self {
         let mut part = Self::default();
-        part.slots.reserve_exact(numbers.len());
-        part.bytes.reserve_exact(self.bytes.len() * numbers.len() / self.len());
-        for slot in &self.slots[numbers] {
-            let mut slot = slot.clone();
-            match &mut slot.data {
-                Data::Within(at) => {
-                    let bytes = &self.bytes[*at as usize..][..slot.length as usize];
-                    *at = part.bytes.len() as u32;
-                    part.bytes.extend_from_slice(bytes);
-                }
-                Data::Apart(data) => part.apart += data.len() + ALLOCATION_BYTES,
-            }
-            part.slots.push(slot);
+        let room = (2 * numbers.len()).min(LEAF_ENTRIES);
+        part.slots.reserve_exact(room);
+        part.order.reserve_exact(room);
+        // Of what is made longer again and again much is copied.
+        part.bytes.reserve_exact(self.bytes.len() * numbers.len() / self.len() * 3 / 2);
+        for slot in numbers.filter_map(|number| self.slot(number)) {
+            let at = slot.at as usize;
+            let at = if slot.lies_apart() {
+                part.keep_apart(Arc::clone(&self.apart[at]))
+            } else {
+                part.keep_within(&[&self.bytes[at..][..slot.length as usize]])
+            };
+            part.order.push(part.slots.len() as u8);
+            part.slots.push(Slot { at, ..*slot });
         }
         part.fences = Fences::new(part.keys());
+        part.fences.reserve(room);
         part
     }
 
@@ -187,7 +211,8 @@ impl Run {
 
     /// The memory that it takes, in bytes.
     pub(super) fn memory(&self) -> usize {
-        let slots = self.slots.capacity() * size_of::<Slot>();
-        size_of::<Self>() + slots + self.bytes.capacity() + self.fences.memory() + self.apart
+        let slots = self.slots.capacity() * size_of::<Slot>() + self.order.capacity();
+        let apart = self.apart.capacity() * size_of::<Arc<[u8]>>() + self.apart_bytes;
+        size_of::<Self>() + slots + self.bytes.capacity() + self.fences.memory() + apart
     }
 }

@@ -2,6 +2,8 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
+use byteorder::{ByteOrder, LittleEndian};
+
 use crate::codec::{Fields, PutFields, checksum_at};
 use crate::key::Seq;
 use crate::vfs::FileKind;
@@ -138,15 +140,17 @@ impl Frame<'_> {
     /// Appends the frame that starts at `offset` of log `number`. The payload is shorter than a
     /// block.
     pub(crate) fn encode(&self, number: u64, offset: u64, bytes: &mut Vec<u8>) {
-        let mut header = Vec::with_capacity(FRAME_HEADER_BYTES as usize);
-        header.put_u16(self.payload.len() as u16);
-        header.put_u8(self.kind as u8);
-        header.put_u32(number as u32);
-        header.put_u64(self.seq);
-        header.put_u64(self.synced);
-        bytes.put_u32(checksum_at(number, offset, &[&header, self.payload]));
-        bytes.extend_from_slice(&header);
+        let start = bytes.len();
+        bytes.put_u32(0); // the checksum, when the rest is there
+        bytes.put_u16(self.payload.len() as u16);
+        bytes.put_u8(self.kind as u8);
+        bytes.put_u32(number as u32);
+        bytes.put_u64(self.seq);
+        bytes.put_u64(self.synced);
         bytes.extend_from_slice(self.payload);
+        let (_, frame) = bytes.split_at_mut(start);
+        let (checksum, covered) = frame.split_at_mut(size_of::<u32>());
+        LittleEndian::write_u32(checksum, checksum_at(number, offset, &[covered]));
     }
 }
 

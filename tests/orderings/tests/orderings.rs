@@ -1,7 +1,7 @@
 //! Every execution of a few threads on the memtable's filter, within a bound on how often a thread is
 //! interrupted, and with every value that a relaxed load may give.
 //!
-//! A bit mask stands for the skip list: who has inserted a key into the filter sets its bit and releases
+//! A bit mask stands for the leaves: who has inserted a key into the filter sets its bit and releases
 //! it, and who acquires it may not be denied the key.
 
 use std::sync::Arc as StdArc;

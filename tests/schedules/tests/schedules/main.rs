@@ -6,9 +6,8 @@
 //! schedules. A failure prints its schedule; in a file of its own, named by `CRIBA_SCHEDULES_REPLAY`, it
 //! is run again. `CRIBA_SCHEDULES` is how many schedules each test runs, `CRIBA_SCHEDULES_SEED` which.
 //!
-//! What is not seen here: shuttle takes all atomic operations for sequentially consistent; the skip list
-//! of the memtable, the swap of the view and the caches are libraries of their own, and an operation of
-//! theirs is one step.
+//! What is not seen here: shuttle takes all atomic operations for sequentially consistent; the swap
+//! of the view and the caches are libraries of their own, and an operation of theirs is one step.
 
 mod batches;
 mod bursts;
