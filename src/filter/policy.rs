@@ -154,7 +154,7 @@ impl FilterPolicy {
         }
     }
 
-    /// The default with blocked filters: quicker to build, and wrong five times as often.
+    /// The default with blocked filters: quicker to build, and at ten bits a key wrong five times as often.
     pub fn blocked() -> Self {
         Self::default().with_kind(FilterKind::Blocked)
     }

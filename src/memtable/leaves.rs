@@ -55,9 +55,9 @@ impl Directory {
         within.checked_sub(1).map(|number| &self.leaves[number])
     }
 
-    /// How many begin before a place, or there.
-    fn beginning(&self, place: &Place<'_>, so: fn(Ordering) -> bool) -> usize {
-        let begins = |start: &Edge| so(start.place().compare(place));
+    /// How many begin where it counts, compared with a place.
+    fn beginning(&self, place: &Place<'_>, counts: fn(Ordering) -> bool) -> usize {
+        let begins = |start: &Edge| counts(start.place().compare(place));
         self.fences
             .below(place.key, |number| self.leaves[number].start.as_ref().is_some_and(begins))
     }
@@ -68,7 +68,8 @@ impl Directory {
         self.leaves.insert(at, Arc::new(leaf));
         if !self.fences.insert(at, start.place().key) {
             let starts = self.leaves.iter().map(|leaf| leaf.start.as_ref());
-            self.fences = Fences::new(starts.map(|start| start.map_or(&[][..], Edge::key)));
+            self.fences =
+                Fences::new(starts.map(|start| start.map_or(&[][..], |start| start.place().key)));
         }
     }
 }

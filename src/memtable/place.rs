@@ -6,7 +6,7 @@ use crate::key::{self, EntryRef, Seq};
 use crate::sync::Arc;
 
 /// What a leaf in the directory has beside its edge and its run, and the headers of their allocations.
-const LEAF_BYTES: usize = 120;
+const LISTED_BYTES: usize = 120;
 
 /// The place of a version of a key.
 #[derive(Debug, Clone, Copy)]
@@ -48,12 +48,8 @@ impl Edge {
         Place { head: self.head, key: &self.key, seq: self.seq }
     }
 
-    pub(super) fn key(&self) -> &[u8] {
-        &self.key
-    }
-
     /// What it takes, in bytes, with its leaf in the directory.
     pub(super) fn memory(&self) -> usize {
-        self.key.len() + size_of::<Self>() + LEAF_BYTES
+        self.key.len() + size_of::<Self>() + LISTED_BYTES
     }
 }
