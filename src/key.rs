@@ -52,6 +52,7 @@ pub(crate) fn compare(a: (&[u8], Seq), b: (&[u8], Seq)) -> Ordering {
 
 /// A key's first eight bytes, filled up with zeros, in their order: where those of two keys differ they
 /// order the keys, and where they are equal they do not tell.
+#[inline]
 pub(crate) fn head(key: &[u8]) -> u64 {
     if let Some(head) = key.first_chunk() {
         return u64::from_be_bytes(*head);

@@ -46,6 +46,14 @@ impl Candidate<'_> {
     }
 }
 
+/// The tables of level 0 are asked one after another, each filter in another place.
+#[inline]
+fn prefetch_l0(view: &View, hash: &LookupHash<'_>) {
+    if let l0 @ [_, _, ..] = view.version.level(0) {
+        l0.iter().take(IN_FLIGHT).for_each(|live| live.filter.prefetch(hash));
+    }
+}
+
 impl Core {
     /// Finds the newest value of `key` up to a snapshot's sequence number, or now. Reads at most one
     /// block for each table that holds the key or whose filter is mistaken.
@@ -57,10 +65,7 @@ impl Core {
     ) -> Result<Option<Value>> {
         self.at_one_moment(snapshot, |view, seq, done| {
             let hash = LookupHash::new(key, &self.env.secret);
-            // Those of level 0 are asked one after another, each filter in another place.
-            if let l0 @ [_, _, ..] = view.version.level(0) {
-                l0.iter().take(IN_FLIGHT).for_each(|live| live.filter.prefetch(&hash));
-            }
+            prefetch_l0(view, &hash);
             let tables = view.version.candidates(key);
             self.answer(view, seq, &hash, tables, trace, done)
         })
@@ -75,6 +80,16 @@ impl Core {
     ) -> Result<Vec<Option<Value>>> {
         self.at_one_moment(snapshot, |view, seq, done| {
             let mut values = Vec::with_capacity(keys.len());
+            if view.version.level(0).len() >= IN_FLIGHT / 2 {
+                // Each key has enough under way by itself.
+                for key in keys {
+                    let hash = LookupHash::new(key.as_ref(), &self.env.secret);
+                    prefetch_l0(view, &hash);
+                    let mut tables = view.version.candidates(hash.key());
+                    values.push(self.answer(view, seq, &hash, &mut tables, &mut (), done)?);
+                }
+                return Ok(values);
+            }
             let at_once = keys.len().min(IN_FLIGHT);
             let mut lookups: Vec<(LookupHash<'_>, usize)> = Vec::with_capacity(at_once);
             let mut tables: Vec<Candidate<'_>> = Vec::with_capacity(4 * at_once);
@@ -89,12 +104,12 @@ impl Core {
                     reached.for_each(|candidate| candidate.live.filter.prefetch(&hash));
                     lookups.push((hash, tables.len() - first));
                 }
-                let mut tables = tables.iter().copied();
+                let mut others = tables.as_slice();
                 for (hash, count) in &lookups {
-                    let mut own = tables.by_ref().take(*count);
-                    let value = self.answer(view, seq, hash, own.by_ref(), &mut (), done)?;
-                    values.push(value);
-                    own.for_each(drop); // a newer one answered
+                    let (own, behind) = others.split_at(*count);
+                    others = behind;
+                    let own = own.iter().copied();
+                    values.push(self.answer(view, seq, hash, own, &mut (), done)?);
                 }
             }
             Ok(values)

@@ -121,19 +121,44 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
-    use crate::{FilterInfo, FilterKind, Options};
+    use crate::{Db, FilterInfo, FilterKind, Options};
+
+    /// A store of several tables.
+    fn store(dir: &Path) -> Result<Db> {
+        let options = Options::new().background_threads(0).table_bytes(4096);
+        let db = options.block_bytes(128).open(dir)?;
+        for i in 0..2000 {
+            db.put(format!("{i:06}"), "value")?;
+        }
+        db.compact()?;
+        Ok(db)
+    }
+
+    /// Those in the queue were rewritten by a compaction, and what came in their place is to get other
+    /// filters too.
+    #[test]
+    fn a_queue_of_tables_that_are_gone_is_not_the_end() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let db = store(dir.path())?;
+        let core = db.core()?;
+        let policy = FilterPolicy::bits_per_key(4.0);
+        *core.policy.lock() = policy;
+        let queue = [(u64::MAX, None), (u64::MAX - 1, None)].into();
+        *core.refits.lock() = Refits { policy: Some(policy), queue, ..Refits::default() };
+        assert!(core.refit_once()?);
+        while core.refit_once()? {}
+        assert!(core.all_refitted());
+        Ok(())
+    }
 
     /// Tables wait for other filters while the policy changes: none gets what the old one meant.
     #[test]
     fn nobody_is_refitted_under_a_policy_that_was_replaced() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");
-        let options = Options::new().background_threads(0).table_bytes(4096);
-        let db = options.block_bytes(128).open(dir.path())?;
-        for i in 0..2000 {
-            db.put(format!("{i:06}"), "value")?;
-        }
-        db.compact()?;
+        let db = store(dir.path())?;
         let core = db.core()?;
         *core.policy.lock() = FilterPolicy::bits_per_key(4.0);
         assert!(core.refit_once()?);

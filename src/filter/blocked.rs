@@ -5,8 +5,6 @@
 //! The high bits of the hash choose the block; its product with an odd constant gives six fresh bits
 //! for each word, from bit 16 up.
 
-use std::ops::Range;
-
 use super::hash::{GOLDEN, fast_range};
 use super::kind::{Built, Geometry, Kind, Probe, ProbeMany, below};
 #[cfg(target_arch = "x86_64")]
@@ -156,9 +154,8 @@ fn probe_many() -> ProbeMany {
     may_contain_many
 }
 
-fn touched(geometry: &Geometry, hash: u64) -> [Range<usize>; 2] {
-    let (start, _) = place(geometry, hash);
-    [start..start + BLOCK_BYTES, 0..0]
+fn touched(geometry: &Geometry, hash: u64) -> [usize; 4] {
+    [place(geometry, hash).0; 4]
 }
 
 fn may_contain_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {

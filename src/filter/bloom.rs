@@ -5,7 +5,6 @@
 //! are reduced mod m first, then a step costs one addition and one comparison, no division.
 
 use std::f64::consts::LN_2;
-use std::ops::Range;
 
 use super::hash::{GOLDEN, mix};
 use super::kind::{Built, Geometry, Kind, below};
@@ -131,10 +130,10 @@ fn may_contain(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     all_set(geometry, array, two_hashes(hash))
 }
 
-/// The first two probes: in a filter that is half full an absent key has two on average.
-fn touched(geometry: &Geometry, hash: u64) -> [Range<usize>; 2] {
-    let mut positions = positions(geometry, two_hashes(hash)).map(|position| position as usize / 8);
-    [(); 2].map(|()| positions.next().map_or(0..0, |byte| byte..byte + 1))
+/// The first probes: in a filter that is half full an absent key has two on average.
+fn touched(geometry: &Geometry, hash: u64) -> [usize; 4] {
+    let mut positions = positions(geometry, two_hashes(hash));
+    [(); 4].map(|()| positions.next().map_or(0, |position| position as usize / 8))
 }
 
 fn may_contain_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {

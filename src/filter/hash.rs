@@ -6,8 +6,8 @@
 use std::cell::Cell;
 use std::fmt;
 
+use super::siphash::siphash_1_3;
 use byteorder::{ByteOrder, LittleEndian};
-use siphasher::sip::SipHasher13;
 
 /// How user keys are hashed for their filters. One 64-bit hash a lookup serves every table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ impl KeyHash {
     /// The hash of a user key in a store with this secret.
     pub(crate) fn of(self, key: &[u8], secret: &HashKey) -> u64 {
         match self {
-            Self::SipHash13 => SipHasher13::new_with_key(&secret.0).hash(key),
+            Self::SipHash13 => secret.hash(key),
             Self::MurmurHash2 => murmurhash2::murmur64a(key, 0),
         }
     }
@@ -90,16 +90,20 @@ impl HashKey {
         &self.0
     }
 
+    #[inline]
+    fn hash(&self, bytes: &[u8]) -> u64 {
+        let [first, second] = [0, 8].map(|at| LittleEndian::read_u64(&self.0[at..]));
+        siphash_1_3([first, second], bytes)
+    }
+
     /// Tells filters made under another key, without telling the key.
     pub(super) fn fingerprint(&self) -> u64 {
-        SipHasher13::new_with_key(&self.0).hash(b"criba: which key")
+        self.hash(b"criba: which key")
     }
 
     /// The key under which prefixes are hashed; takes two hashes.
     pub(crate) fn for_prefixes(&self) -> PrefixKey {
-        let hasher = SipHasher13::new_with_key(&self.0);
-        let halves =
-            [hasher.hash(b"criba: prefixes, first"), hasher.hash(b"criba: prefixes, second")];
+        let halves = [self.hash(b"criba: prefixes, first"), self.hash(b"criba: prefixes, second")];
         let mut derived = [0; Self::BYTES];
         LittleEndian::write_u64_into(&halves, &mut derived);
         PrefixKey(Self(derived))
@@ -111,7 +115,7 @@ impl HashKey {
         let mut place = [0; 40];
         place[..16].copy_from_slice(b"criba: the salt ");
         LittleEndian::write_u64_into(&[table, generation, attempt], &mut place[16..]);
-        SipHasher13::new_with_key(&self.0).hash(&place)
+        self.hash(&place)
     }
 }
 

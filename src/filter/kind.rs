@@ -1,7 +1,6 @@
 //! The table of kinds: all that the rest of the engine knows of bloom, blocked and ribbon filters.
 
 use std::fmt;
-use std::ops::Range;
 
 use super::{blocked, bloom, ribbon};
 
@@ -69,8 +68,9 @@ pub(super) struct Kind {
     pub(super) probe: fn() -> Probe,
     /// Likewise for many hashes at once, without a call for each.
     pub(super) probe_many: fn() -> ProbeMany,
-    /// The bytes of the array that a probe of this hash reads, or the first of them that it reads.
-    pub(super) touched: fn(&Geometry, u64) -> [Range<usize>; 2],
+    /// Bytes of the array in whose cache lines a probe of this hash mostly finds all that it reads to
+    /// deny it. Some may be named twice, or lie behind the end.
+    pub(super) touched: fn(&Geometry, u64) -> [usize; 4],
 }
 
 /// What to aim at where a rate must not be exceeded: finished bits scatter about what is expected, the

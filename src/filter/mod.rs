@@ -136,6 +136,7 @@ mod ribbon;
 mod section;
 mod set;
 mod simd;
+mod siphash;
 
 pub use alone::{
     Bloom, FilterSize, Fullness, Hashing, Mapped, ScalableBloom, ShardedBloom, StaticFilter,

@@ -19,8 +19,6 @@
 //! and a half more rows a key, and [`rows_per_key`] grows with r to keep it at a few hundredths of 2^−r.
 //! Of a finished filter f is known exactly, and in the prediction.
 
-use std::ops::Range;
-
 use super::band::{Band, COLUMNS_AT_ONCE};
 use super::hash::{GOLDEN, fast_range, mix};
 use super::kind::{Built, Geometry, Kind, Probe, ProbeMany, below};
@@ -234,9 +232,13 @@ fn probe_many() -> ProbeMany {
     may_contain_many
 }
 
-fn touched(geometry: &Geometry, hash: u64) -> [Range<usize>; 2] {
-    let Question { first, second, columns, .. } = question(geometry, hash);
-    [8 * first..8 * (first + columns), 8 * second..8 * (second + columns)]
+/// Eight columns of each segment, of which one in 256 absent keys passes all.
+fn touched(geometry: &Geometry, hash: u64) -> [usize; 4] {
+    let (s, _) = equation(geometry, hash);
+    let segment = (s / 64) as u64;
+    let [first, second] =
+        [segment, segment + 1].map(|segment| 8 * segment_start(geometry, segment));
+    [first, first + 63, second, second + 63]
 }
 
 fn may_contain_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {

@@ -161,7 +161,8 @@ mod tests {
     }
 
     /// What is asked for beforehand is what is read: without all the rest the answer is the same. A
-    /// standard filter may read more, but these bytes are enough for a "no".
+    /// standard filter may read more, but these bytes are enough for a "no"; a ribbon of more than eight
+    /// columns reads more for one absent key in 256.
     #[test]
     fn a_probe_reads_what_it_would_prefetch() {
         let absent: Vec<u64> = (0..2000).map(|i| mix(i ^ 1 << 41)).collect();
@@ -172,20 +173,25 @@ mod tests {
                 let ask = |array: Vec<u8>, hash| {
                     Prober::new(kind, geometry, array.into()).may_contain(hash)
                 };
+                let mut undecided = 0;
                 for &hash in &absent {
                     let (mut with, mut without) = (vec![0; array.len()], array.to_vec());
-                    for bytes in filter.prober.touched(hash) {
+                    for byte in filter.prober.touched(hash) {
                         // A last segment has none behind it.
-                        let bytes = bytes.start.min(array.len())..bytes.end.min(array.len());
-                        with[bytes.clone()].copy_from_slice(&array[bytes.clone()]);
-                        without[bytes].fill(0);
+                        let line = (byte - byte % CACHE_LINE).min(array.len());
+                        let line = line..(line + CACHE_LINE).min(array.len());
+                        with[line.clone()].copy_from_slice(&array[line.clone()]);
+                        without[line].fill(0);
                     }
                     filter.prober.prefetch(hash);
                     match kind {
                         FilterKind::Bloom => assert!(!ask(without, hash), "{filter:?}"),
-                        _ => assert_eq!(ask(with, hash), filter.may_contain(hash), "{filter:?}"),
+                        _ if ask(with, hash) => undecided += u32::from(!filter.may_contain(hash)),
+                        _ => assert!(!filter.may_contain(hash), "{filter:?}"),
                     }
                 }
+                let most = if geometry.k > 8 && kind == FilterKind::Ribbon { 30 } else { 0 };
+                assert!(undecided <= most, "{filter:?}: {undecided}");
             }
         }
     }

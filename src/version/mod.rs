@@ -12,7 +12,6 @@ mod prefix;
 mod ranks;
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use cursor::LevelCursor;
@@ -74,16 +73,15 @@ impl LiveTable {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
     levels: [Vec<LiveTable>; LEVELS],
-    /// In the order of a lookup: each table of L0, and each level below that has any.
-    runs: Vec<Run>,
+    /// The levels below L0 that have tables, in their order.
+    sorted: Vec<Sorted>,
 }
 
-/// Tables of one level, of which a lookup considers one at most.
+/// A level of whose tables a lookup considers one at most.
 #[derive(Debug, Clone)]
-struct Run {
+struct Sorted {
     level: usize,
-    tables: Range<usize>,
-    /// The order of more than [`FEW`] by their largest keys.
+    /// The order of more than [`FEW`] tables by their largest keys.
     ends: Fences,
 }
 
@@ -101,6 +99,7 @@ pub(crate) struct Candidate<'a> {
 
 impl Version {
     /// The tables of a level: L0 newest first, others in key order.
+    #[inline]
     pub(crate) fn level(&self, level: usize) -> &[LiveTable] {
         self.levels.get(level).map_or(&[], Vec::as_slice)
     }
@@ -108,7 +107,7 @@ impl Version {
     /// What is sorted as a whole, in the order of a lookup: each table of L0, whose tables overlap, and each
     /// level below that has any.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &[LiveTable]> {
-        self.runs.iter().filter_map(|run| self.level(run.level).get(run.tables.clone()))
+        self.level(0).chunks(1).chain(self.sorted.iter().map(|sorted| self.level(sorted.level)))
     }
 
     /// Every table with its level, L0 first.
@@ -146,7 +145,11 @@ impl Version {
     #[inline]
     pub(crate) fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = Candidate<'a>> {
         let head = head(key);
-        self.runs.iter().filter_map(move |run| self.candidate(run, key, head))
+        let of_l0 = self.level(0).iter().map(move |live| {
+            let covers = live.ends_from(key, head) && live.begins_by(key, head);
+            Candidate { level: 0, live, covers }
+        });
+        of_l0.chain(self.sorted.iter().filter_map(move |sorted| self.candidate(sorted, key, head)))
     }
 
     /// Those of the levels below one.
@@ -156,25 +159,22 @@ impl Version {
         key: &'a [u8],
     ) -> impl Iterator<Item = Candidate<'a>> {
         let head = head(key);
-        let below = self.runs.iter().filter(move |run| run.level > level);
-        below.filter_map(move |run| self.candidate(run, key, head))
+        let below = self.sorted.iter().filter(move |sorted| sorted.level > level);
+        below.filter_map(move |sorted| self.candidate(sorted, key, head))
     }
 
-    /// The one of a run for a key that has this head: on L0 the table, below the first whose last key is
-    /// not less than the key.
+    /// The one of a sorted level for a key that has this head: the first whose last key is not less than
+    /// the key.
     #[inline]
-    fn candidate(&self, run: &Run, key: &[u8], head: u64) -> Option<Candidate<'_>> {
-        let tables = self.level(run.level).get(run.tables.clone())?;
-        let reaching = if tables.len() <= FEW {
+    fn candidate(&self, sorted: &Sorted, key: &[u8], head: u64) -> Option<Candidate<'_>> {
+        let tables = self.level(sorted.level);
+        let live = if tables.len() <= FEW {
             tables.iter().find(|live| live.ends_from(key, head))
         } else {
             let end = |number: usize| tables.get(number).map_or(&[][..], LiveTable::largest);
-            tables.get(run.ends.below(key, |n| end(n) < key))
-        };
-        let of_l0 = || tables.first().filter(|_| run.level == 0);
-        let live = reaching.or_else(of_l0)?;
-        let covers = reaching.is_some() && live.begins_by(key, head);
-        Some(Candidate { level: run.level, live, covers })
+            tables.get(sorted.ends.below(key, |n| end(n) < key))
+        }?;
+        Some(Candidate { level: sorted.level, live, covers: live.begins_by(key, head) })
     }
 
     /// This version with other filters for some of its tables; ids that it does not have are passed
@@ -222,13 +222,12 @@ impl Version {
         }
         let [l0, sorted @ ..] = &mut next.levels;
         l0.sort_by_key(|live| std::cmp::Reverse(live.table.meta().max_seq));
-        let of_l0 = |number| Run { level: 0, tables: number..number + 1, ends: Fences::default() };
-        next.runs = (0..l0.len()).map(of_l0).collect();
+        next.sorted.clear();
         for (level, tables) in (1..).zip(sorted).filter(|(_, tables)| !tables.is_empty()) {
             tables.sort_by(|a, b| a.table.meta().smallest.cmp(&b.table.meta().smallest));
             let several = if tables.len() > FEW { tables.as_slice() } else { &[] };
             let ends = Fences::new(several.iter().map(LiveTable::largest));
-            next.runs.push(Run { level, tables: 0..tables.len(), ends });
+            next.sorted.push(Sorted { level, ends });
         }
         next
     }

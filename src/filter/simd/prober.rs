@@ -9,8 +9,6 @@
     expect(unsafe_code, reason = "calls of code for the processor at hand, without checks")
 )]
 
-use std::ops::Range;
-
 use bytes::Bytes;
 
 use super::super::kind::{FilterKind, Geometry, Probe};
@@ -32,7 +30,7 @@ pub(in crate::filter) struct Prober {
     pub(super) array: Bytes,
     pub(super) geometry: Geometry,
     probe: Probe,
-    touched: fn(&Geometry, u64) -> [Range<usize>; 2],
+    touched: fn(&Geometry, u64) -> [usize; 4],
     /// Blocked: blocks. Ribbon: start rows.
     #[cfg(target_arch = "x86_64")]
     pub(super) places: u64,
@@ -99,17 +97,17 @@ impl Prober {
         (self.ask)(self, hash)
     }
 
-    /// Asks for the memory that [`may_contain`](Self::may_contain) of this hash will read, and does not
-    /// wait for it.
+    /// Asks for the memory that [`may_contain`](Self::may_contain) of this hash will mostly read, and does
+    /// not wait for it.
     pub(in crate::filter) fn prefetch(&self, hash: u64) {
-        for bytes in (self.touched)(&self.geometry, hash) {
-            prefetch(&self.array, bytes);
+        for byte in (self.touched)(&self.geometry, hash) {
+            prefetch(&self.array, byte);
         }
     }
 
-    /// The bytes of the array that [`prefetch`](Self::prefetch) asks for.
+    /// Bytes of the array, whose cache lines [`prefetch`](Self::prefetch) asks for.
     #[cfg(test)]
-    pub(in crate::filter) fn touched(&self, hash: u64) -> [Range<usize>; 2] {
+    pub(in crate::filter) fn touched(&self, hash: u64) -> [usize; 4] {
         (self.touched)(&self.geometry, hash)
     }
 

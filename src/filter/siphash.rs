@@ -1,0 +1,76 @@
+//! SipHash-1-3 of a byte slice: SipHash (Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012)
+//! with one round for each word and three at the end. The crate `siphasher`, against which every length
+//! is tested below, takes a third more instructions for a key of sixteen bytes, which was a twentieth of
+//! all that an absent key takes.
+
+const WORD: usize = 8;
+
+/// The hash of `bytes` under a key of two words.
+#[inline]
+pub(super) fn siphash_1_3([k0, k1]: [u64; 2], bytes: &[u8]) -> u64 {
+    let mut state = State([
+        k0 ^ 0x736F_6D65_7073_6575,
+        k1 ^ 0x646F_7261_6E64_6F6D,
+        k0 ^ 0x6C79_6765_6E65_7261,
+        k1 ^ 0x7465_6462_7974_6573,
+    ]);
+    let (words, rest) = bytes.as_chunks::<WORD>();
+    for word in words {
+        state.take(u64::from_le_bytes(*word));
+    }
+    // The last bytes, and in the highest the length.
+    let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    state.take(last | (bytes.len() as u64) << 56);
+    state.0[2] ^= 0xFF;
+    for _ in 0..3 {
+        state.round();
+    }
+    let [a, b, c, d] = state.0;
+    a ^ b ^ c ^ d
+}
+
+struct State([u64; 4]);
+
+impl State {
+    #[inline]
+    fn take(&mut self, word: u64) {
+        self.0[3] ^= word;
+        self.round();
+        self.0[0] ^= word;
+    }
+
+    #[inline]
+    fn round(&mut self) {
+        let [mut a, mut b, mut c, mut d] = self.0;
+        a = a.wrapping_add(b);
+        c = c.wrapping_add(d);
+        b = b.rotate_left(13) ^ a;
+        d = d.rotate_left(16) ^ c;
+        a = a.rotate_left(32).wrapping_add(d);
+        c = c.wrapping_add(b);
+        d = d.rotate_left(21) ^ a;
+        b = b.rotate_left(17) ^ c;
+        self.0 = [a, b, c.rotate_left(32), d];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use siphasher::sip::SipHasher13;
+
+    use super::*;
+    use crate::filter::mix;
+
+    #[test]
+    fn every_length_is_hashed_as_another_implementation_hashes_it() {
+        for seed in 0..100 {
+            let key = [mix(3 * seed), mix(3 * seed + 1)];
+            let other = SipHasher13::new_with_keys(key[0], key[1]);
+            let bytes: Vec<u8> = (0..100).map(|i| mix(seed << 8 | i) as u8).collect();
+            for length in 0..=bytes.len() {
+                let bytes = &bytes[..length];
+                assert_eq!(siphash_1_3(key, bytes), other.hash(bytes), "{length} bytes");
+            }
+        }
+    }
+}
