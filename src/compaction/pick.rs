@@ -16,8 +16,9 @@ const LEVEL_RATIO: u64 = 10;
 const LAST: usize = LEVELS - 1;
 /// A table of less than this part of the usual size is small.
 const SMALL_FRACTION: u64 = 8;
-/// While nobody writes, up to this many bytes are written for each byte of L0.
-const IDLE_RATIO: u64 = 5;
+/// While nobody writes, up to this many bytes are written for each byte of L0: what a store of three
+/// levels writes for it anyway.
+const IDLE_RATIO: u64 = 2 * LEVEL_RATIO;
 
 /// When a level is due.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +53,11 @@ impl Compaction {
     /// The inputs' numbers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
         self.inputs.iter().map(|(_, live)| live.table.id())
+    }
+
+    /// The inputs' bytes; about so many are written.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.inputs.iter().map(|(_, live)| live.table.meta().size).sum()
     }
 }
 
@@ -104,7 +110,7 @@ pub(crate) fn pick(
 }
 
 /// What pays for itself while nobody writes, though it is not due: L0 becomes one with the level below it,
-/// where that rewrites few bytes for each of its own. So lookups ask one table in place of several, and
+/// where that does not rewrite too many bytes for each of its own. So lookups ask one table in place of several, and
 /// what L0 hides takes no space.
 pub(crate) fn pick_idle(
     version: &Version,
@@ -115,9 +121,8 @@ pub(crate) fn pick_idle(
     let output_level = level_below_l0(version, &targets);
     let compaction = pick_l0(version, output_level, settings.small(), busy)?;
     let merges = !compaction.moves && compaction.inputs.len() > 1;
-    let size = |(_, live): &(usize, LiveTable)| live.table.meta().size;
-    let bytes: u64 = compaction.inputs.iter().map(size).sum();
-    (merges && bytes <= IDLE_RATIO * version.level_bytes(0)).then_some(compaction)
+    let pays = compaction.bytes() <= IDLE_RATIO * version.level_bytes(0);
+    (merges && pays).then_some(compaction)
 }
 
 /// All of L0, and what it overlaps. Small tables are merged even where they could be moved, or a store

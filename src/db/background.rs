@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::budget::AtWork;
@@ -30,6 +30,34 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// Filters are only replaced, and compactions made that are not due, once the tables have stayed the same
 /// for so long: while they change, what each should have changes too.
 const QUIET: Duration = Duration::from_secs(1);
+/// And a merge that is not due takes longer to come the more it writes: a second for so many bytes, which
+/// is longer than writing them takes. So that what writes now and then shares the machine with merges for
+/// less than half of the time.
+const IDLE_BYTES_PER_SECOND: u64 = 64 << 20;
+
+/// How long tables must have stayed the same before a merge of so many bytes that is not due.
+fn quiet_before(bytes: u64) -> Duration {
+    QUIET.max(Duration::from_secs(bytes / IDLE_BYTES_PER_SECOND))
+}
+
+/// Since when the tables have been the same.
+#[derive(Default)]
+struct Unchanged(Option<(Weak<Version>, Instant)>);
+
+impl Unchanged {
+    /// For how long, now that this is the version. The first look at one begins to count.
+    fn lasts(&mut self, version: &Arc<Version>) -> Duration {
+        match &self.0 {
+            Some((same, since)) if std::ptr::eq(same.as_ptr(), Arc::as_ptr(version)) => {
+                since.elapsed()
+            }
+            _ => {
+                self.0 = Some((Arc::downgrade(version), Instant::now()));
+                Duration::ZERO
+            }
+        }
+    }
+}
 
 impl Core {
     /// Starts the threads that the options ask for.
@@ -56,7 +84,7 @@ impl Core {
     /// Does one kind of work whenever it is due, until the store is closed.
     fn work(&self, job: Job) {
         let mut patience = RETRY.0;
-        let mut quiet = false;
+        let (mut unchanged, mut quiet) = (Unchanged::default(), false);
         loop {
             let done = catch_unwind(AssertUnwindSafe(|| match job {
                 Job::Flush => self.flush_oldest(),
@@ -95,19 +123,16 @@ impl Core {
                             self.picked(&state, pick).is_none() && !state.filters_due
                         }
                     };
-                    quiet = false;
-                    let tidy = || self.picked(&state, pick_idle).is_none() && self.all_refitted();
-                    if idle && (job == Job::Flush || tidy()) {
-                        drop(self.changed.wait(state));
+                    let tried = std::mem::take(&mut quiet);
+                    if idle && let Some(long_enough) = self.quiet_wanted(job, &state) {
+                        let lasts = unchanged.lasts(&self.view.load().version);
+                        quiet = !tried && lasts >= long_enough;
+                        if !quiet {
+                            let left = long_enough.saturating_sub(lasts).max(QUIET);
+                            self.changed.wait_timeout(state, left);
+                        }
                     } else if idle {
-                        let before = Arc::downgrade(&self.view.load().version);
-                        let start = Instant::now();
-                        self.changed.wait_timeout(state, QUIET);
-                        quiet = start.elapsed() >= QUIET
-                            && std::ptr::eq(
-                                Arc::as_ptr(&self.view.load().version),
-                                before.as_ptr(),
-                            );
+                        drop(self.changed.wait(state));
                     }
                 }
                 Err(error) => {
@@ -118,6 +143,18 @@ impl Core {
                     patience = (patience * 2).min(RETRY.1);
                 }
             }
+        }
+    }
+
+    /// How long the tables are to stay the same before there is something to do that is not due, if there
+    /// will be.
+    fn quiet_wanted(&self, job: Job, state: &State) -> Option<Duration> {
+        if job == Job::Flush {
+            return None;
+        }
+        match self.picked(state, pick_idle) {
+            Some((merge, _)) => Some(quiet_before(merge.bytes())),
+            None => (!self.all_refitted()).then_some(QUIET),
         }
     }
 
@@ -441,5 +478,29 @@ pub(super) fn discard(tables: &[OpenTable], error: &Error) {
         for open in tables {
             open.table.make_obsolete();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_a_merge_writes_the_longer_it_waits() {
+        let seconds = [0, 100 << 20, 1280 << 20].map(|bytes| quiet_before(bytes).as_secs());
+        assert_eq!(seconds, [1, 1, 20]);
+    }
+
+    #[test]
+    fn another_version_begins_a_new_quiet() {
+        let [one, two] = [Arc::new(Version::default()), Arc::new(Version::default())];
+        let mut unchanged = Unchanged::default();
+        assert_eq!(unchanged.lasts(&one), Duration::ZERO);
+        std::thread::sleep(Duration::from_millis(2));
+        let lasted = unchanged.lasts(&one);
+        assert!(lasted >= Duration::from_millis(2), "{lasted:?}");
+        assert!(unchanged.lasts(&one) >= lasted);
+        assert_eq!(unchanged.lasts(&two), Duration::ZERO);
+        assert_eq!(unchanged.lasts(&one), Duration::ZERO, "it was left meanwhile");
     }
 }

@@ -281,7 +281,7 @@ impl Db {
 
     /// Flushes, and returns when no compaction is due or under way, no filter is to be brought back
     /// into memory, and all is done that is else done while nobody writes: L0 is merged into the level
-    /// below where that writes at most five times L0's bytes, and tables whose share of the filters'
+    /// below where that writes at most twenty times L0's bytes, and tables whose share of the filters'
     /// memory has changed have got another filter (see [`Allocation`](crate::Allocation)).
     ///
     /// # Errors

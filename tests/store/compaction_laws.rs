@@ -232,10 +232,12 @@ fn a_settled_store_takes_little_more_than_its_data() {
     }
 }
 
-/// While nobody writes, L0 becomes one with what it covers, unless that would write much for little.
+/// While nobody writes, L0 becomes one with what it covers, unless that would write too much for little.
 #[test]
-fn a_quiet_store_merges_l0_where_that_writes_little() {
-    for (threads, part, merges) in [(0, 3, true), (0, 6, false), (1, 3, true), (1, 6, false)] {
+fn a_quiet_store_merges_l0_where_that_writes_not_too_much() {
+    for (threads, part, merges) in
+        [(0, 3, true), (0, 15, true), (0, 25, false), (1, 15, true), (1, 25, false)]
+    {
         let dir = tempfile::tempdir().unwrap();
         let options = options().memtable_bytes(10 << 20).level_base_bytes(1 << 20);
         let options = options.background_threads(threads);
@@ -258,7 +260,7 @@ fn a_quiet_store_merges_l0_where_that_writes_little() {
         let again = (written() - before - of_l0) as f64 / of_l0 as f64;
         println!("{threads} threads, one key in {part} anew: {again:.1} bytes written for each");
         assert_eq!((l0(), again > 0.0), if merges { (0, true) } else { (1, false) });
-        assert!(again < 5.0, "{again}");
+        assert!(again < 20.0, "{again}");
         check_levels(&db);
         assert_eq!(all(&db).len(), 6000);
     }
