@@ -56,20 +56,27 @@ impl Keys {
             return Err("no paths in the files given".into());
         }
         let wanted = 2 * n as usize;
-        let mut places: Vec<usize> = (0..lines.len().max(wanted)).collect();
+        // As many more as may turn out to be another line.
+        let spare = if wanted <= lines.len() { 0 } else { lines.len() };
+        let mut places: Vec<usize> = (0..lines.len().max(wanted + spare)).collect();
         Random::new(seed).shuffle(&mut places);
-        places.truncate(wanted);
 
         let mut list = List::default();
         for place in places {
+            if list.len() == wanted {
+                break;
+            }
             let (round, line) = (place / lines.len(), &lines[place % lines.len()]);
             if round == 0 {
                 list.push(line);
-            } else {
-                let name = line.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
-                let dot = line[name..].iter().rposition(|&byte| byte == b'.');
-                let (stem, end) = line.split_at(dot.map_or(line.len(), |dot| name + dot));
-                list.push(&[stem, format!("-{round}").as_bytes(), end].concat());
+                continue;
+            }
+            let name = line.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+            let dot = line[name..].iter().rposition(|&byte| byte == b'.');
+            let (stem, end) = line.split_at(dot.map_or(line.len(), |dot| name + dot));
+            let again = [stem, format!("-{round}").as_bytes(), end].concat();
+            if lines.binary_search(&again).is_err() {
+                list.push(&again);
             }
         }
         Ok(Self { n, source: Source::Paths(list), pool: pool(seed) })
@@ -319,6 +326,17 @@ mod tests {
         assert!(all(&keys, 0..3).iter().all(|path| path.contains(&b'/')));
         let total: usize = all(&keys, 0..3000).iter().map(Vec::len).sum();
         assert_eq!(keys.live_bytes(), (total + 3000 * VALUE_BYTES) as u64);
+    }
+
+    /// A path may look as if it had been numbered already.
+    #[test]
+    fn a_path_that_comes_again_is_no_other_path() {
+        let file = std::env::temp_dir().join(format!("criba-peers-paths-{}", std::process::id()));
+        std::fs::write(&file, "a/b.c\na/b-1.c\na/b-2.c\n").unwrap();
+        let keys = Keys::paths(4, 1, &[&file]).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let distinct: BTreeSet<_> = all(&keys, 0..8).into_iter().collect();
+        assert_eq!(distinct.len(), 8);
     }
 
     #[test]
