@@ -110,8 +110,8 @@ pub(crate) fn pick(
 }
 
 /// What pays for itself while nobody writes, though it is not due: L0 becomes one with the level below it,
-/// where that does not rewrite too many bytes for each of its own. So lookups ask one table in place of several, and
-/// what L0 hides takes no space.
+/// where that does not rewrite too many bytes for each of its own. So lookups ask one table in place of
+/// several, and what L0 hides takes no space.
 pub(crate) fn pick_idle(
     version: &Version,
     settings: &PickSettings,

@@ -30,9 +30,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// Filters are only replaced, and compactions made that are not due, once the tables have stayed the same
 /// for so long: while they change, what each should have changes too.
 const QUIET: Duration = Duration::from_secs(1);
-/// And a merge that is not due takes longer to come the more it writes: a second for so many bytes, which
-/// is longer than writing them takes. So that what writes now and then shares the machine with merges for
-/// less than half of the time.
+/// And a merge that is not due waits longer the more it writes: a second for so many bytes. Where writing
+/// them takes less, a store that is written to now and then spends less than half of its time on that.
 const IDLE_BYTES_PER_SECOND: u64 = 64 << 20;
 
 /// How long tables must have stayed the same before a merge of so many bytes that is not due.
