@@ -35,6 +35,9 @@ use crate::wal::{LogError, LogKind, LogWriter, replay};
 
 /// Tables are opened by this many threads at most.
 const OPENING_THREADS: usize = 8;
+/// The operating system is told of so many tables before they are opened. A disk then has always something to
+/// read, and the threads wait less for it.
+const ANNOUNCED: usize = 16;
 
 /// The files in a directory.
 #[derive(Debug, Default)]
@@ -308,9 +311,17 @@ fn open_tables(
         }),
         Some(_) => Table::open_without_filter(env, meta),
     };
+    let with_filter = options.filter_memory.is_none() || options.strict_filters;
+    let announce = |number: usize| match entries.get(number) {
+        Some((_, meta)) => Table::announce(env, meta, with_filter),
+        None => Ok(()),
+    };
+    (0..ANNOUNCED).try_for_each(announce)?;
     let work = || {
-        while let Some((level, meta)) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let table = open_table(meta.clone());
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some((level, meta)) = entries.get(number) else { break };
+            let table = announce(number + ANNOUNCED).and_then(|()| open_table(meta.clone()));
             let failed = table.is_err();
             opened.lock().push(table.map(|open| (*level, open)));
             if failed {

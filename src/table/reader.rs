@@ -27,7 +27,7 @@ use crate::memo::Mistakes;
 use crate::names::FileName;
 use crate::sealed::SealedBytes;
 use crate::sync::{AtomicBool, Ordering};
-use crate::vfs::{FileKind, Vfs};
+use crate::vfs::{AccessHint, FileKind, Vfs, VfsFile};
 
 /// What all tables of a store share.
 #[derive(Debug)]
@@ -101,19 +101,39 @@ impl Table {
         Self::open_with(env, meta, Self::load_filter_header)
     }
 
+    /// Has the operating system begin to read what opening this table will read.
+    pub(crate) fn announce(env: &TableEnv, meta: &TableMeta, with_filter: bool) -> Result<()> {
+        let filter_bytes = match meta.filter {
+            FilterMeta { generation: 0, bytes: 1.., .. } if with_filter => {
+                meta.filter.bytes.saturating_add(TRAILER_BYTES as u64)
+            }
+            _ => 0, // none, or in a file of its own
+        };
+        // Whether the file has all this shows when it is opened.
+        let offset = meta.index_offset.saturating_sub(filter_bytes);
+        let length = meta.size.saturating_sub(offset);
+        // Only a hint: what does not take it reads just as well.
+        let _ = Self::file_of(env, meta)?.hint(AccessHint::WillNeed { offset, length });
+        Ok(())
+    }
+
+    fn file_of(env: &TableEnv, meta: &TableMeta) -> Result<Arc<dyn VfsFile>> {
+        let path = FileName::Table(meta.id).path(&env.dir);
+        match env.files.get(meta.id, env.vfs.as_ref(), &env.dir) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                Err(Error::Missing { path, named_by: "the manifest".into() })
+            }
+            other => other.context("open", &path),
+        }
+    }
+
     fn open_with(
         env: &Arc<TableEnv>,
         meta: TableMeta,
         load: fn(&Self, FilterMeta) -> TableFilter,
     ) -> Result<OpenTable> {
         let path = FileName::Table(meta.id).path(&env.dir);
-        let file = env.files.get(meta.id, env.vfs.as_ref(), &env.dir);
-        let file = match file {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(Error::Missing { path, named_by: "the manifest".into() });
-            }
-            other => other.context("open", &path)?,
-        };
+        let file = Self::file_of(env, &meta)?;
         let length = file.length().context("find the length", &path)?;
         if length != meta.size {
             let expected = format!("a table of {} bytes", meta.size);

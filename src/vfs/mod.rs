@@ -123,6 +123,13 @@ pub enum AccessHint {
     Sequential,
     /// Not again soon: the cached pages can go.
     DontNeed,
+    /// These bytes soon: reading them into the page cache can begin.
+    WillNeed {
+        /// Where they begin.
+        offset: u64,
+        /// How many they are.
+        length: u64,
+    },
 }
 
 /// A file system, as far as a store needs one.

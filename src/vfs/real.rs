@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -76,12 +77,14 @@ impl VfsFile for RealFile {
     }
 
     fn hint(&self, hint: AccessHint) -> io::Result<()> {
-        let advice = match hint {
-            AccessHint::Random => Advice::Random,
-            AccessHint::Sequential => Advice::Sequential,
-            AccessHint::DontNeed => Advice::DontNeed,
+        let (offset, length, advice) = match hint {
+            AccessHint::Random => (0, 0, Advice::Random),
+            AccessHint::Sequential => (0, 0, Advice::Sequential),
+            AccessHint::DontNeed => (0, 0, Advice::DontNeed),
+            AccessHint::WillNeed { offset, length } => (offset, length, Advice::WillNeed),
         };
-        fadvise(&self.file, 0, None, advice).map_err(Into::into)
+        // A length of 0 means up to the end.
+        fadvise(&self.file, offset, NonZeroU64::new(length), advice).map_err(Into::into)
     }
 }
 

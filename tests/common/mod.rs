@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use criba::vfs::{AccessHint, FileKind, FileLock, Operation, RealVfs, Vfs, VfsFile};
 use criba::{FilterPolicy, Options};
@@ -100,6 +100,8 @@ type Hook = dyn Fn(FileKind, Operation) -> io::Result<()> + Send + Sync;
 pub(crate) struct HookVfs {
     hook: Arc<Hook>,
     syncs: bool,
+    /// All hints that were given so far.
+    pub(crate) hints: Arc<Mutex<Vec<AccessHint>>>,
 }
 
 impl fmt::Debug for HookVfs {
@@ -112,12 +114,12 @@ impl HookVfs {
     pub(crate) fn new(
         hook: impl Fn(FileKind, Operation) -> io::Result<()> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { hook: Arc::new(hook), syncs: true })
+        Arc::new(Self { hook: Arc::new(hook), syncs: true, hints: Arc::default() })
     }
 
     /// One that refuses nothing and leaves out the syncs, for tests in which no power fails.
     pub(crate) fn without_syncs() -> Arc<Self> {
-        Arc::new(Self { hook: Arc::new(|_, _| Ok(())), syncs: false })
+        Arc::new(Self { syncs: false, ..Self::clone(&Self::new(|_, _| Ok(()))) })
     }
 
     fn wrap(
@@ -241,6 +243,7 @@ impl VfsFile for HookFile {
     }
 
     fn hint(&self, hint: AccessHint) -> io::Result<()> {
+        self.vfs.hints.lock().unwrap().push(hint);
         self.inner.hint(hint)
     }
 }

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::common::{self, contents};
-use criba::{Db, FilterPolicy, LEVELS, Options};
+use criba::{Db, Event, FilterPolicy, LEVELS, Options};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -264,6 +266,41 @@ fn a_quiet_store_merges_l0_where_that_writes_not_too_much() {
         check_levels(&db);
         assert_eq!(all(&db).len(), 6000);
     }
+}
+
+/// A merge of 132 MiB that is not due comes no sooner than after two seconds of quiet.
+#[test]
+fn a_large_merge_that_is_not_due_waits_longer_than_a_small_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let starts = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&starts);
+    let db = common::options()
+        .background_threads(1)
+        .memtable_bytes(256 << 20)
+        .vfs(common::HookVfs::without_syncs())
+        .on_event(Arc::new(move |event: &Event| {
+            if let Event::CompactionStarted { tables, .. } = event {
+                told.lock().unwrap().push((tables.len(), Instant::now()));
+            }
+        }))
+        .open(dir.path())
+        .unwrap();
+    let write = || {
+        for number in 0..66_u8 {
+            db.put([number], vec![number; 1 << 20]).unwrap();
+        }
+    };
+    write();
+    db.compact().unwrap();
+    starts.lock().unwrap().clear();
+    write();
+    let before = Instant::now();
+    db.flush().unwrap();
+    common::wait_until("a merge that nobody waits for", || !starts.lock().unwrap().is_empty());
+    let (tables, start) = starts.lock().unwrap()[0];
+    println!("{tables} tables, {:?} after the flush began", start - before);
+    assert!(tables >= 2, "{tables} tables are no merge");
+    assert!(start - before >= Duration::from_secs(2));
 }
 
 /// A run of everything, on one thread.

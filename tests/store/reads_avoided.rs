@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use criba::vfs::{CountingVfs, FileCounts, FileKind, Operation};
+use criba::vfs::{AccessHint, CountingVfs, FileCounts, FileKind, Operation};
 use criba::{Counts, Db, FilterPolicy, Options};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -351,4 +351,28 @@ fn a_damaged_block_is_a_counted_read_and_a_failed_lookup() {
     assert_eq!(activity.hits + activity.misses + activity.failed, activity.lookups);
     assert_eq!(files.of(FileKind::Table, Operation::Read).calls, counts.disk_reads);
     assert_eq!(files.of(FileKind::Table, Operation::Read).bytes, counts.disk_read_bytes);
+}
+
+/// So that a disk can begin with it while other tables are opened.
+#[test]
+fn an_opening_announces_what_it_reads_of_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = options().table_bytes(4 << 10).open(dir.path()).unwrap();
+    (0..6000).for_each(|number| db.put(key(number), [5; 20]).unwrap());
+    db.compact().unwrap();
+    let tables = db.tables().len();
+    assert!(tables > 30, "{tables}");
+    db.close().unwrap();
+    for threads in [0, 1] {
+        let vfs = common::HookVfs::without_syncs();
+        let db = options().background_threads(threads).vfs(vfs.clone()).open(dir.path()).unwrap();
+        let hints = vfs.hints.lock().unwrap();
+        let announced = hints.iter().filter_map(|hint| match hint {
+            AccessHint::WillNeed { length, .. } => Some(*length),
+            _ => None,
+        });
+        let announced: Vec<u64> = announced.collect();
+        assert_eq!(announced.len(), tables);
+        assert_eq!(announced.iter().sum::<u64>(), db.stats().open_reads.bytes);
+    }
 }
