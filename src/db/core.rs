@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use super::last_plan::LastPlan;
 use super::loads::Loads;
 use super::queue::{Requests, Writer};
 use super::refit::Refits;
@@ -74,7 +75,7 @@ pub(crate) struct State {
 /// An open store.
 ///
 /// Locks are taken in this order: `rebuilding`, `writer`, `flushing`, `closing`, `unclosed`, that of
-/// the memory for filters, `manifest`, `state`, `refits`, `loads`.
+/// the memory for filters, `manifest`, `state`, `refits`, `loads` or that of `last_plan`.
 pub(crate) struct Core {
     pub(crate) options: Options,
     pub(crate) env: Arc<TableEnv>,
@@ -105,6 +106,7 @@ pub(crate) struct Core {
     pub(crate) refits: Mutex<Refits>,
     /// What tables are asked for.
     pub(crate) loads: Mutex<Loads>,
+    pub(crate) last_plan: LastPlan,
     /// Told whenever `state` or `view` changes.
     pub(crate) changed: Condvar,
     pub(crate) poison: OnceLock<Arc<Error>>,
@@ -139,9 +141,9 @@ impl Core {
     }
 
     /// The keys and loads of a version's tables, as of now.
-    pub(crate) fn shares<'a>(&self, version: &'a Version) -> Shares<'a> {
+    pub(crate) fn shares<'a>(&'a self, version: &'a Version) -> Shares<'a> {
         let histories = self.loads.lock().observe(&self.env.ledger);
-        Shares::new(self.policy(), version, histories)
+        Shares::new(self.policy(), version, histories, &self.last_plan)
     }
 
     pub(crate) fn policy(&self) -> FilterPolicy {

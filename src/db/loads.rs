@@ -94,7 +94,8 @@ impl Loads {
             seen.past_unknown &= seen.history.lookups < TELLING_LOOKUPS;
         }
         let of = |(&id, seen): (&u64, &Seen)| (id, (seen.history, seen.past_unknown));
-        Histories(self.tables.iter().map(of).collect())
+        let tables = self.tables.iter().map(of).collect();
+        Histories { tables, lookups, half_life: self.half_life() }
     }
 
     /// Follows a change of the live tables. A table that only moves goes on with its history.
@@ -128,24 +129,30 @@ impl Loads {
 
 /// The histories of the tables of a version, by id.
 #[derive(Debug, Default)]
-pub(crate) struct Histories(HashMap<u64, (History, bool)>);
+pub(crate) struct Histories {
+    tables: HashMap<u64, (History, bool)>,
+    /// The lookups that went to tables up to now.
+    pub(super) lookups: u64,
+    /// See [`Loads::half_life`].
+    pub(super) half_life: u64,
+}
 
 impl Histories {
     /// None to speak of while the past is unknown: a few lookups are not to be set against it.
     pub(crate) fn of(&self, table: u64) -> History {
-        let known = self.0.get(&table).filter(|(_, unknown)| !unknown);
+        let known = self.tables.get(&table).filter(|(_, unknown)| !unknown);
         known.map(|(history, _)| *history).unwrap_or_default()
     }
 
     /// All absent probes.
     pub(crate) fn absent_probes(&self) -> f64 {
-        self.0.values().map(|(history, _)| history.absent).sum()
+        self.tables.values().map(|(history, _)| history.absent).sum()
     }
 
     /// Whether the table had lookups before the store was opened, and too few since, so that it is
     /// not known what it is asked for. Its filter may be right for that.
     pub(crate) fn past_unknown(&self, table: u64) -> bool {
-        self.0.get(&table).is_some_and(|(_, unknown)| *unknown)
+        self.tables.get(&table).is_some_and(|(_, unknown)| *unknown)
     }
 
     /// What the outputs of a compaction of these tables inherit.

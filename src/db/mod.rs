@@ -9,6 +9,7 @@ mod background;
 mod budget;
 pub(crate) mod core;
 mod info;
+mod last_plan;
 mod loads;
 mod membership;
 mod open;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::core::{Core, State, View};
+use super::last_plan::LastPlan;
 use super::loads::{Histories, Loads};
 use super::queue::{Requests, Writer};
 use super::refit::Refits;
@@ -162,6 +163,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
         state: Mutex::new(State::default()),
         refits: Mutex::new(Refits::default()),
         loads: Mutex::new(loads),
+        last_plan: LastPlan::default(),
         changed: Condvar::default(),
         poison: OnceLock::new(),
         closed: AtomicBool::new(false),
@@ -378,8 +380,9 @@ fn replay_logs(
     let mut memtable = Arc::new(Memtable::new(0, None));
     let settings = options.table_settings(&options.filter);
     let mut version = Version::default().with(&[], tables, &env.ledger);
+    let last_plan = LastPlan::default();
     let mut flush = |memtable: &Arc<Memtable>, written: &mut Vec<OpenTable>| {
-        let shares = Shares::new(options.filter, &version, Histories::default());
+        let shares = Shares::new(options.filter, &version, Histories::default(), &last_plan);
         let context = JobContext {
             env,
             settings: &settings,

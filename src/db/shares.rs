@@ -3,8 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::last_plan::{Basis, LastPlan};
 use super::loads::{Heritage, Histories, History};
-use crate::filter::{FilterPolicy, PrefixExtractor, Recipe, Share, Standing, refits};
+use crate::filter::{FilterPolicy, Plan, PrefixExtractor, Recipe, Share, Standing, refits};
 use crate::table::{FilterState, OpenTable, Properties};
 use crate::version::{KeyRanks, LiveTable, Version};
 
@@ -15,11 +16,25 @@ pub(crate) struct Shares<'a> {
     version: &'a Version,
     ranks: KeyRanks<'a>,
     histories: Histories,
+    last_plan: &'a LastPlan,
 }
 
 impl<'a> Shares<'a> {
-    pub(crate) fn new(policy: FilterPolicy, version: &'a Version, histories: Histories) -> Self {
-        Self { policy, version, ranks: KeyRanks::new(version), histories }
+    pub(crate) fn new(
+        policy: FilterPolicy,
+        version: &'a Version,
+        histories: Histories,
+        last_plan: &'a LastPlan,
+    ) -> Self {
+        Self { policy, version, ranks: KeyRanks::new(version), histories, last_plan }
+    }
+
+    /// The plan for a store of these shares, or one for a store that was nearly as this one is.
+    fn plan(&self, shares: impl FnOnce() -> Vec<Share>) -> Plan {
+        let Histories { lookups, half_life, .. } = self.histories;
+        let (tables, keys) = (self.version.tables().count(), self.ranks.total());
+        let now = Basis { policy: self.policy, tables, keys, lookups, half_life };
+        self.last_plan.for_basis(now, || self.policy.plan(&shares()))
     }
 
     /// The part of all keys that lies in a range: without any history this is a table's load,
@@ -59,8 +74,8 @@ impl<'a> Shares<'a> {
     pub(crate) fn for_flushed(&self, table: &Properties) -> Option<Recipe> {
         let load = self.prior(&table.smallest, &table.largest, table.keys);
         let new = Share { keys: table.keys, load };
-        let live = self.version.tables().map(|(_, live)| self.share(live));
-        self.policy.plan(&live.chain([new]).collect::<Vec<_>>()).recipe(&new)
+        let live = || self.version.tables().map(|(_, live)| self.share(live));
+        self.plan(|| live().chain([new]).collect()).recipe(&new)
     }
 
     /// What the outputs of a compaction get: one λ for all of them, fixed before it begins.
@@ -69,7 +84,7 @@ impl<'a> Shares<'a> {
         inputs: &[(usize, LiveTable)],
     ) -> impl Fn(&Properties) -> Option<Recipe> {
         let heritage = self.histories.heritage(inputs);
-        let plan = self.policy.plan(&self.after(inputs, &heritage));
+        let plan = self.plan(|| self.after(inputs, &heritage));
         move |table| {
             let load = self.inherited(&heritage, &table.smallest, &table.largest);
             plan.recipe(&Share { keys: table.keys, load })

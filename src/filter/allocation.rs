@@ -56,9 +56,13 @@ impl Balance {
 
     /// The bits a key for a table; 0 for no filter at all.
     pub(crate) fn bits_per_key(&self, share: &Share) -> f64 {
-        let halvings = -self.log2_lambda - share.position();
+        self.bits_per_key_at(share.position(), share.keys)
+    }
+
+    fn bits_per_key_at(&self, position: f64, keys: u64) -> f64 {
+        let halvings = -self.log2_lambda - position;
         let bits = curve(self.kind).bits_per_key(halvings);
-        if halvings < RARE.0 { bits } else { bits.max(RARE.1 / share.keys as f64) }
+        if halvings < RARE.0 { bits } else { bits.max(RARE.1 / keys as f64) }
     }
 }
 
@@ -95,31 +99,36 @@ pub(crate) fn balance(kind: FilterKind, shares: &[Share], total_bits: u64) -> Ve
     }
 }
 
-/// Two values of log2 λ next to each other: with the first the filters take too much, with the second
+/// Two values of log2 λ, no more than this apart, are one: they give rates that differ by a millionth.
+const ALIKE: f64 = 1e-6;
+
+/// Two values of log2 λ that are [`ALIKE`]: with the first the filters take too much, with the second
 /// they fit.
 fn bisect(kind: FilterKind, shares: &[Share], total_bits: u64) -> (f64, f64) {
-    let positions = || shares.iter().map(Share::position).filter(|position| position.is_finite());
-    let lowest = positions().fold(f64::INFINITY, f64::min);
-    let highest = positions().fold(f64::NEG_INFINITY, f64::max);
+    let positions: Vec<f64> = shares.iter().map(Share::position).collect();
+    let finite = || positions.iter().copied().filter(|position| position.is_finite());
+    let lowest = finite().fold(f64::INFINITY, f64::min);
+    let highest = finite().fold(f64::NEG_INFINITY, f64::max);
     if lowest > highest {
         return (0.0, 0.0); // nobody asks any of them
     }
+    let fits = |log2_lambda| {
+        let balance = Balance { kind, log2_lambda };
+        let bits = |(share, position): (&Share, &f64)| {
+            filter_bits(kind, share.keys, balance.bits_per_key_at(*position, share.keys))
+        };
+        shares.iter().zip(&positions).map(bits).sum::<f64>() <= total_bits as f64
+    };
     // From "all have the most" to "none has any".
     let (mut low, mut high) = (-highest - curve(kind).end(), -lowest);
-    if total(Balance { kind, log2_lambda: low }, shares) <= total_bits as f64 {
+    if fits(low) {
         return (low, low);
     }
-    for _ in 0..60 {
-        let log2_lambda = f64::midpoint(low, high);
-        let fits = total(Balance { kind, log2_lambda }, shares) <= total_bits as f64;
-        if fits { high = log2_lambda } else { low = log2_lambda }
+    while high - low > ALIKE {
+        let middle = f64::midpoint(low, high);
+        if fits(middle) { high = middle } else { low = middle }
     }
     (low, high)
-}
-
-fn total(balance: Balance, shares: &[Share]) -> f64 {
-    let bits = |share: &Share| filter_bits(balance.kind, share.keys, balance.bits_per_key(share));
-    shares.iter().map(bits).sum()
 }
 
 /// The bits of a whole filter, header included; none for 0 bits a key.
@@ -269,7 +278,9 @@ mod tests {
                 let largest = shares.iter().map(|share| share.keys).max().unwrap_or(0);
                 let least = curve(kind).least;
                 let step = filter_bits(kind, largest, curve(kind).bits[least as usize]);
-                let most = super::total(Balance { kind, log2_lambda: f64::NEG_INFINITY }, &shares);
+                let all = Balance { kind, log2_lambda: f64::NEG_INFINITY };
+                let most = |s: &Share| filter_bits(kind, s.keys, all.bits_per_key(s));
+                let most: f64 = shares.iter().map(most).sum();
                 let left = (total as f64).min(most) - taken;
                 assert!(left <= step.max(0.002 * total as f64), "{kind}: {left} of {total} left");
                 if tables > 20 {

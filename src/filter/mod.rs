@@ -151,6 +151,7 @@ pub(crate) use allocation::Share;
 pub(crate) use hash::{GOLDEN, HashKey, LookupHash, PrefixHash, PrefixKey, fast_range, mix};
 pub(crate) use hashes::KeyHashes;
 pub(crate) use narrow::{Portion, StoredFilter};
+pub(crate) use plan::Plan;
 pub(crate) use policy::Recipe;
 pub(crate) use ration::{Choice, Claim, loss, ration};
 pub(crate) use refit::{Standing, refits};

@@ -54,13 +54,13 @@ impl Config {
     }
 
     pub fn memtable_bytes(&self) -> usize {
-        // In a deep store a thousandth of the data, whatever there is of it; tables not so small that
-        // the headers of their filters count.
-        if self.shape == Shape::Deep { self.n as usize / 8 } else { 64 << 20 }
+        // In a deep store a part of the data, whatever there is of it: its levels of a tenth, a hundredth
+        // and a thousandth are to have several tables each, which cover all keys.
+        if self.shape == Shape::Deep { (self.n / 32) as usize } else { 64 << 20 }
     }
 
     pub fn table_bytes(&self) -> u64 {
-        if self.shape == Shape::Deep { self.n / 2 } else { 64 << 20 }
+        self.memtable_bytes() as u64
     }
 
     pub fn level_base_bytes(&self) -> u64 {
