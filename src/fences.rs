@@ -23,6 +23,8 @@ pub(crate) struct Fences {
 const FEW: usize = 16;
 /// So many are halved faster.
 const MANY: usize = 16 * FEW;
+/// Of so many at most it is told that they may be asked about.
+const TOLD: usize = 32;
 
 impl Fences {
     /// Of these keys, which ascend.
@@ -63,6 +65,17 @@ impl Fences {
     /// How many of the keys are less than `key`; `is_below` tells whether one is whose first bytes are the
     /// same.
     pub(crate) fn below(&self, key: &[u8], is_below: impl Fn(usize) -> bool) -> usize {
+        self.below_fetching(key, |_| (), is_below)
+    }
+
+    /// The same. Before, unless they are many, `fetch` is told of the keys that `is_below` may be asked
+    /// about, so that their memory is on its way at once.
+    pub(crate) fn below_fetching(
+        &self,
+        key: &[u8],
+        fetch: impl Fn(usize),
+        is_below: impl Fn(usize) -> bool,
+    ) -> usize {
         // No bytes are not compared: they have no address that is there, from which the vector code of
         // memcmp takes a hundred nanoseconds to read nothing.
         if self.heads.is_empty() {
@@ -81,6 +94,9 @@ impl Fences {
             }
             _ => 0,
         };
+        if same <= TOLD {
+            (low..low + same).for_each(fetch);
+        }
         while same > 0 {
             let half = same / 2;
             if is_below(low + half) {
@@ -127,6 +143,9 @@ pub(crate) fn make_room<T>(vec: &mut Vec<T>, more: usize, least: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::collections::BTreeSet;
+
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
@@ -167,11 +186,14 @@ mod tests {
             let others: Vec<_> = (0..30).map(|_| key(true)).collect();
             for key in keys.iter().chain(&others) {
                 let expected = keys.iter().filter(|other| *other < key).count();
-                assert_eq!(
-                    fences.below(key, |n| &keys[n] < key),
-                    expected,
-                    "{key:?} among {keys:?}"
-                );
+                let fetched = RefCell::new(BTreeSet::new());
+                let fetch = |n| _ = fetched.borrow_mut().insert(n);
+                let is_below = |n: usize| {
+                    assert!(fetched.borrow().contains(&n) || keys.len() > TOLD);
+                    &keys[n] < key
+                };
+                let found = fences.below_fetching(key, fetch, is_below);
+                assert_eq!(found, expected, "{key:?} among {keys:?}");
                 compared += 1;
             }
         }
@@ -201,7 +223,7 @@ mod tests {
     fn eight_bytes_decide_where_they_differ() {
         let keys: Vec<Vec<u8>> = (0..1000_u32).map(|i| (i * 7).to_be_bytes().to_vec()).collect();
         let fences = Fences::new(keys.iter().map(Vec::as_slice));
-        let asked = std::cell::Cell::new(0);
+        let asked = Cell::new(0);
         for i in 0..7000_u32 {
             let below = fences.below(&i.to_be_bytes(), |n| {
                 asked.set(asked.get() + 1);

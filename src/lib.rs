@@ -89,6 +89,7 @@ mod memo;
 mod memtable;
 mod names;
 mod options;
+mod prefetch;
 mod sealed;
 mod sync;
 mod table;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::place::{Edge, Place};
 use crate::fences::{Fences, make_room};
 use crate::key::{self, EntryKind, EntryRef, Seq};
+use crate::prefetch::prefetch;
 use crate::sync::Arc;
 use crate::value::Value;
 
@@ -82,6 +83,15 @@ impl Run {
         Some(EntryRef { key, seq: slot.seq, kind: slot.kind, value })
     }
 
+    /// Asks for the memory of a key. It lies in two cache lines, mostly.
+    fn prefetch(&self, number: usize) {
+        if let Some(slot) = self.slot(number).filter(|slot| !slot.lies_apart()) {
+            let at = slot.at as usize;
+            prefetch(&self.bytes, at);
+            prefetch(&self.bytes, at + usize::from(slot.key_length));
+        }
+    }
+
     /// The value of an entry, to keep.
     pub(super) fn value(&self, number: usize) -> Value {
         if let Some(slot) = self.slot(number).filter(|slot| slot.lies_apart()) {
@@ -101,7 +111,11 @@ impl Run {
         let is_below = |entry: EntryRef<'_>| {
             key::compare((entry.key, entry.seq), (place.key, place.seq)).is_lt()
         };
-        self.fences.below(place.key, |number| self.entry(number).is_some_and(is_below))
+        self.fences.below_fetching(
+            place.key,
+            |number| self.prefetch(number),
+            |number| self.entry(number).is_some_and(is_below),
+        )
     }
 
     /// Puts an entry in its place, which is in this leaf. A full one gives its upper part away.

@@ -4,12 +4,10 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod blocked;
-mod prefetch;
 mod prober;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod ribbon;
 
-use prefetch::prefetch;
 pub(super) use prober::Prober;
 
 /// A probe before it is known that the processor has its instructions.

@@ -12,9 +12,9 @@
 use bytes::Bytes;
 
 use super::super::kind::{FilterKind, Geometry, Probe};
-use super::prefetch;
 #[cfg(target_arch = "x86_64")]
 use super::{Path, blocked, ribbon};
+use crate::prefetch::prefetch;
 
 /// A way to ask an array, with checks or without.
 type Ask = fn(&Prober, u64) -> bool;

@@ -1,5 +1,5 @@
-//! Asking for memory before it is needed: a probe that misses the caches waits a hundred nanoseconds or
-//! more, and ten such waits at once take little longer than one.
+//! Asking for memory before it is needed: who misses the caches waits a hundred nanoseconds or more, and
+//! ten such waits at once take little longer than one.
 
 #![cfg_attr(
     target_arch = "x86_64",
@@ -9,7 +9,7 @@
 /// Asks for the cache line of this byte, if the array has it.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-pub(super) fn prefetch(array: &[u8], byte: usize) {
+pub(crate) fn prefetch(array: &[u8], byte: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
     if let Some(byte) = array.get(byte) {
@@ -21,4 +21,4 @@ pub(super) fn prefetch(array: &[u8], byte: usize) {
 
 /// Other processors find their own ways to overlap reads.
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn prefetch(_: &[u8], _: usize) {}
+pub(crate) fn prefetch(_: &[u8], _: usize) {}
