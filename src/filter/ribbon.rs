@@ -126,6 +126,13 @@ pub(super) fn equation_among(start_rows: u64, hash: u64) -> (usize, u64) {
     (fast_range(hash, start_rows) as usize, hash.wrapping_mul(GOLDEN) | 1)
 }
 
+/// Coefficients as they lie over the segment of their start row, and over the next one.
+#[inline]
+pub(super) fn halves(s: usize, c: u64) -> (u64, u64) {
+    // Shifts take their counts mod 64: these are s and 63 − s.
+    (c.wrapping_shl(s as u32), (c >> 1).wrapping_shr(!s as u32))
+}
+
 /// The word with which a segment starts.
 #[inline]
 pub(super) fn segment_start(geometry: &Geometry, segment: u64) -> usize {
@@ -205,8 +212,7 @@ pub(super) fn question(geometry: &Geometry, hash: u64) -> Question {
     let (s, c) = equation(geometry, hash);
     let segment = (s / 64) as u64;
     let first = segment_start(geometry, segment);
-    // Shifts take their counts mod 64: these are s and 63 − s.
-    let (low, high) = (c.wrapping_shl(s as u32), (c >> 1).wrapping_shr(!s as u32));
+    let (low, high) = halves(s, c);
     Question {
         first,
         second: first + geometry.k as usize + usize::from(segment < geometry.wide),

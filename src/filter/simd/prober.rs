@@ -63,19 +63,22 @@ impl Prober {
         let Self { geometry, .. } = self;
         let sound = (kind.kind().check)(&geometry).is_ok()
             && self.array.len() == (kind.kind().array_bytes)(&geometry);
-        if !sound || Path::best() != Path::Avx512 {
+        if !sound {
             return self;
         }
-        let (ask, places, ribbon) = match kind {
-            FilterKind::Bloom => return self,
-            FilterKind::Blocked => {
-                (blocked::ask as Unchecked, geometry.m / 512, ribbon::Shape::default())
-            }
-            FilterKind::Ribbon => match ribbon::Shape::of(&geometry) {
-                Some(shape) => (ribbon::ask as Unchecked, geometry.m - 63, shape),
-                None => return self,
-            },
+        let ribbon = |ask| {
+            let shape = ribbon::Shape::of(&geometry)?;
+            Some((ask, geometry.m - 63, shape))
         };
+        let unchecked = match (kind, Path::best()) {
+            (FilterKind::Ribbon, Path::Avx512) => ribbon(ribbon::ask as Unchecked),
+            (FilterKind::Ribbon, Path::Avx2) => ribbon(ribbon::ask_by_fours),
+            (FilterKind::Blocked, Path::Avx512) => {
+                Some((blocked::ask as Unchecked, geometry.m / 512, ribbon::Shape::default()))
+            }
+            _ => None,
+        };
+        let Some((ask, places, ribbon)) = unchecked else { return self };
         // SAFETY: the two types differ in `unsafe` alone, which is there because the processor might not
         // have the instructions, which `Path::best` says it has; and because the array might not be
         // the shape's, which it was found to be just now, and nothing changes either any more.

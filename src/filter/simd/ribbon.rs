@@ -4,9 +4,10 @@
 #![expect(clippy::cast_ptr_alignment, reason = "the loads need no alignment")]
 
 use std::arch::x86_64::{
-    __m256i, _bzhi_u32, _bzhi_u64, _mm256_and_si256, _mm256_cmpgt_epi64, _mm256_maskload_epi64,
-    _mm256_or_si256, _mm256_sad_epu8, _mm256_set1_epi8, _mm256_set1_epi64x, _mm256_setr_epi8,
-    _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_srli_epi64,
+    __m256i, _bzhi_u32, _bzhi_u64, _mm256_and_si256, _mm256_castsi256_pd, _mm256_cmpgt_epi64,
+    _mm256_loadu_si256, _mm256_maskload_epi64, _mm256_movemask_pd, _mm256_or_si256,
+    _mm256_sad_epu8, _mm256_set1_epi8, _mm256_set1_epi64x, _mm256_setr_epi8, _mm256_setr_epi64x,
+    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi64, _mm256_srli_epi64,
     _mm256_testz_si256, _mm256_xor_si256, _mm512_and_si512, _mm512_loadu_epi64,
     _mm512_maskz_loadu_epi64, _mm512_popcnt_epi64, _mm512_set1_epi64, _mm512_shrdv_epi64,
     _mm512_test_epi64_mask, _mm512_xor_si512,
@@ -14,7 +15,9 @@ use std::arch::x86_64::{
 
 use super::super::band::{Band, COLUMNS_AT_ONCE};
 use super::super::kind::{Geometry, Probe, ProbeMany};
-use super::super::ribbon::{Question, equation_among, may_contain, question, segment_start, words};
+use super::super::ribbon::{
+    Question, equation_among, halves, may_contain, question, segment_start, words,
+};
 use super::{Path, Prober, Unproved, UnprovedMany};
 
 pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
@@ -159,6 +162,37 @@ pub(super) fn ask(prober: &Prober, hash: u64) -> bool {
     let odd = _mm512_test_epi64_mask(_mm512_popcnt_epi64(both), _mm512_set1_epi64(1));
     let columns = shape.columns + u32::from((s as u64) < shape.wide_rows);
     _bzhi_u32(odd.into(), columns) == 0 && (columns <= 8 || prober.may_contain_checked(hash))
+}
+
+/// The same, four columns at once, of which one absent key in sixteen passes all.
+#[target_feature(enable = "avx2,bmi2")]
+pub(super) fn ask_by_fours(prober: &Prober, hash: u64) -> bool {
+    let shape = &prober.ribbon;
+    let (s, c) = equation_among(prober.places, hash);
+    if s as u64 >= shape.whole {
+        return prober.may_contain_checked(hash);
+    }
+    let segment = s as u64 / 64;
+    let (start, bytes) = shape.runs[usize::from(segment < shape.wide_segments)];
+    let first = start + segment as usize * bytes;
+    let (low, high) = halves(s, c);
+    let (low, high) = (_mm256_set1_epi64x(low as i64), _mm256_set1_epi64x(high as i64));
+    let odd = |at: usize| {
+        // SAFETY: as in `ask`; `at` is 0 or 4 words, of eight.
+        let (a, b) = unsafe {
+            let a = prober.array.as_ptr().add(first + 8 * at);
+            (_mm256_loadu_si256(a.cast()), _mm256_loadu_si256(a.add(bytes).cast()))
+        };
+        let both = _mm256_xor_si256(_mm256_and_si256(a, low), _mm256_and_si256(b, high));
+        // The lowest bit of each lane is made its sign.
+        let signs = _mm256_castsi256_pd(_mm256_slli_epi64::<63>(parities(both)));
+        _mm256_movemask_pd(signs) as u32
+    };
+    let columns = shape.columns + u32::from((s as u64) < shape.wide_rows);
+    _bzhi_u32(odd(0), columns) == 0
+        && (columns <= 4
+            || _bzhi_u32(odd(4), columns - 4) == 0
+                && (columns <= 8 || prober.may_contain_checked(hash)))
 }
 
 #[inline]
