@@ -291,6 +291,29 @@ fn bytes_in_all_are_kept_to() {
     }
 }
 
+/// A store of so many tables that flushes and compactions go by a plan that was made for others before
+/// them keeps to its bytes while it grows, with nothing replaced.
+#[test]
+fn many_tables_keep_to_bytes_in_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = balanced(FilterKind::Ribbon).with_total_bytes(120_000);
+    let db = options(policy).table_bytes(8 << 10).open(dir.path()).unwrap();
+    let keys = random_keys(1, 220_000);
+    let (first, more) = keys.split_at(120_000);
+    write(&db, first.iter().copied());
+    db.wait_until_settled().unwrap();
+    let mut bytes = Vec::new();
+    for keys in more.chunks(1000) {
+        write(&db, keys.iter().copied());
+        let tables = db.tables();
+        assert!(tables.len() > 300, "{} tables", tables.len());
+        bytes.push(tables.iter().map(|table| table.filter.bytes()).sum::<usize>());
+    }
+    println!("{:?} to {:?} of 120,000 bytes", bytes.iter().min(), bytes.iter().max());
+    // A tenth is what each job's own plan would leave, too: filters stay as they are until their tables go.
+    assert!(bytes.iter().all(|bytes| (106_000..=134_000).contains(bytes)), "{bytes:?}");
+}
+
 /// With threads nobody has to ask for it: the store replaces filters once it has been quiet.
 #[test]
 fn a_quiet_store_replaces_filters_by_itself() {
