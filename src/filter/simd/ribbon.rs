@@ -134,6 +134,28 @@ impl Shape {
             runs: [(8 * wide as usize, bytes), (0, bytes + 8)],
         })
     }
+
+    /// `None` for a row where eight words from one place may not lie within the array.
+    #[inline]
+    fn place(&self, s: usize) -> Option<Place> {
+        let row = s as u64;
+        if row >= self.whole {
+            return None;
+        }
+        let segment = row / 64;
+        let (start, bytes) = self.runs[usize::from(segment < self.wide_segments)];
+        let columns = self.columns + u32::from(row < self.wide_rows);
+        Some(Place { first: start + segment as usize * bytes, bytes, columns })
+    }
+}
+
+/// What a start row has in the array.
+struct Place {
+    /// The byte where its segment starts.
+    first: usize,
+    /// Of that segment; then the next one starts.
+    bytes: usize,
+    columns: u32,
 }
 
 /// Asks an array of such a shape, as `Prober` has made sure. Both segments are read in whole vectors and
@@ -141,16 +163,12 @@ impl Shape {
 /// absent keys one in 256 has any other columns to ask.
 #[target_feature(enable = "avx512f,avx512vbmi2,avx512vpopcntdq,bmi2")]
 pub(super) fn ask(prober: &Prober, hash: u64) -> bool {
-    let shape = &prober.ribbon;
     let (s, c) = equation_among(prober.places, hash);
-    if s as u64 >= shape.whole {
+    let Some(Place { first, bytes, columns }) = prober.ribbon.place(s) else {
         return prober.may_contain_checked(hash);
-    }
-    let segment = s as u64 / 64;
-    let (start, bytes) = shape.runs[usize::from(segment < shape.wide_segments)];
-    let first = start + segment as usize * bytes;
+    };
     // SAFETY: 64 bytes are read from the start of the segment of `s` and from that of the next one, and
-    // `Shape::of` found both within the array for all rows below `whole`; the array is as long as its
+    // `Shape::of` found both within the array for all rows that have a place; the array is as long as its
     // shape says. The loads need no alignment.
     let (a, b) = unsafe {
         let a = prober.array.as_ptr().add(first);
@@ -160,21 +178,16 @@ pub(super) fn ask(prober: &Prober, hash: u64) -> bool {
     let rows = _mm512_shrdv_epi64(a, b, _mm512_set1_epi64(s as i64));
     let both = _mm512_and_si512(rows, _mm512_set1_epi64(c as i64));
     let odd = _mm512_test_epi64_mask(_mm512_popcnt_epi64(both), _mm512_set1_epi64(1));
-    let columns = shape.columns + u32::from((s as u64) < shape.wide_rows);
     _bzhi_u32(odd.into(), columns) == 0 && (columns <= 8 || prober.may_contain_checked(hash))
 }
 
 /// The same, four columns at once, of which one absent key in sixteen passes all.
 #[target_feature(enable = "avx2,bmi2")]
 pub(super) fn ask_by_fours(prober: &Prober, hash: u64) -> bool {
-    let shape = &prober.ribbon;
     let (s, c) = equation_among(prober.places, hash);
-    if s as u64 >= shape.whole {
+    let Some(Place { first, bytes, columns }) = prober.ribbon.place(s) else {
         return prober.may_contain_checked(hash);
-    }
-    let segment = s as u64 / 64;
-    let (start, bytes) = shape.runs[usize::from(segment < shape.wide_segments)];
-    let first = start + segment as usize * bytes;
+    };
     let (low, high) = halves(s, c);
     let (low, high) = (_mm256_set1_epi64x(low as i64), _mm256_set1_epi64x(high as i64));
     let odd = |at: usize| {
@@ -188,7 +201,6 @@ pub(super) fn ask_by_fours(prober: &Prober, hash: u64) -> bool {
         let signs = _mm256_castsi256_pd(_mm256_slli_epi64::<63>(parities(both)));
         _mm256_movemask_pd(signs) as u32
     };
-    let columns = shape.columns + u32::from((s as u64) < shape.wide_rows);
     _bzhi_u32(odd(0), columns) == 0
         && (columns <= 4
             || _bzhi_u32(odd(4), columns - 4) == 0
@@ -300,13 +312,14 @@ mod tests {
                     continue;
                 };
                 for segment in 0..segments {
-                    assert_eq!(is_within(segment), 64 * segment < shape.whole, "{geometry:?}");
-                    let (run, bytes) = shape.runs[usize::from(segment < shape.wide_segments)];
-                    let first = run + segment as usize * bytes;
-                    assert_eq!((first, first + bytes), (start(segment), start(segment + 1)));
-                    let columns = shape.columns + u32::from(64 * segment < shape.wide_rows);
-                    let question = question_at(&geometry, segment);
-                    assert_eq!(columns as usize, question, "{geometry:?}");
+                    for row in [64 * segment, 64 * segment + 63] {
+                        let place = shape.place(row as usize);
+                        assert_eq!(is_within(segment), place.is_some(), "{geometry:?}");
+                        let Some(Place { first, bytes, columns }) = place else { continue };
+                        assert_eq!((first, first + bytes), (start(segment), start(segment + 1)));
+                        let question = question_at(&geometry, segment);
+                        assert_eq!(columns as usize, question, "{geometry:?}");
+                    }
                 }
                 shapes += 1;
             }
