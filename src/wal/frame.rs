@@ -154,28 +154,41 @@ impl Frame<'_> {
     }
 }
 
+/// What is there in place of a frame. Put into words only where somebody reads them: a search for frames
+/// after damage finds one of these at every byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoFrame {
+    #[error("a frame that is cut short")]
+    Short,
+    #[error("a frame of kind {0}")]
+    OfKind(u8),
+    #[error("a frame of log {0}")]
+    OfLog(u32),
+    #[error("a frame with another checksum")]
+    OtherChecksum,
+}
+
 /// Reads the frame that starts at `offset`, from the bytes from there to the end of its block or
 /// file; or says what is there instead.
-pub(crate) fn decode_frame(bytes: &[u8], number: u64, offset: u64) -> Result<Frame<'_>, String> {
-    let short = || "a frame that is cut short".to_owned();
+pub(crate) fn decode_frame(bytes: &[u8], number: u64, offset: u64) -> Result<Frame<'_>, NoFrame> {
     let mut fields = Fields::new(bytes);
-    let checksum = fields.u32().ok_or_else(short)?;
+    let checksum = fields.u32().ok_or(NoFrame::Short)?;
     let covered = fields;
-    let length = usize::from(fields.u16().ok_or_else(short)?);
-    let kind = fields.u8().ok_or_else(short)?;
-    let log = fields.u32().ok_or_else(short)?;
-    let seq = fields.u64().ok_or_else(short)?;
-    let synced = fields.u64().ok_or_else(short)?;
-    // Cheap tests before the checksum: a search for frames after damage comes here for every byte.
-    let kind = FrameKind::from_byte(kind).ok_or_else(|| format!("a frame of kind {kind}"))?;
+    let length = usize::from(fields.u16().ok_or(NoFrame::Short)?);
+    let kind = fields.u8().ok_or(NoFrame::Short)?;
+    let log = fields.u32().ok_or(NoFrame::Short)?;
+    let seq = fields.u64().ok_or(NoFrame::Short)?;
+    let synced = fields.u64().ok_or(NoFrame::Short)?;
+    // Cheap tests before the checksum, for such a search.
+    let kind = FrameKind::from_byte(kind).ok_or(NoFrame::OfKind(kind))?;
     if log != number as u32 {
-        return Err(format!("a frame of log {log}"));
+        return Err(NoFrame::OfLog(log));
     }
-    let payload = fields.bytes(length).ok_or_else(short)?;
+    let payload = fields.bytes(length).ok_or(NoFrame::Short)?;
     let mut covered = covered;
-    let covered = covered.bytes(FRAME_HEADER_BYTES as usize - 4 + length).ok_or_else(short)?;
+    let covered = covered.bytes(FRAME_HEADER_BYTES as usize - 4 + length).ok_or(NoFrame::Short)?;
     if checksum_at(number, offset, &[covered]) != checksum {
-        return Err("a frame with another checksum".into());
+        return Err(NoFrame::OtherChecksum);
     }
     Ok(Frame { kind, seq, synced, payload })
 }

@@ -145,7 +145,7 @@ impl LogReader {
                     if record.is_none() && self.only_zeros_from(at)? {
                         return Ok(Item::Eof);
                     }
-                    return damage(found, record);
+                    return damage(found.to_string(), record);
                 }
             };
             let frame_end = at + FRAME_HEADER_BYTES + payload.len() as u64;
