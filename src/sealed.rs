@@ -8,21 +8,55 @@ use std::ops::Deref;
 use memmap2::{Mmap, MmapMut};
 
 use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::vfs::Vfs;
 
-/// Bytes that nothing can change any more. Page-aligned.
+/// Who holds a seal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Seal {
+    /// The operating system, which stops the process's other threads for a moment at each.
+    #[default]
+    System,
+    /// The compiler alone: for tests that open thousands of stores on a simulated disk.
+    Compiler,
+}
+
+impl Seal {
+    pub(crate) fn for_files_of(vfs: &dyn Vfs) -> Self {
+        if vfs.is_simulated() { Self::Compiler } else { Self::System }
+    }
+}
+
+/// Bytes that nothing can change any more.
 #[derive(Debug)]
 pub(crate) struct SealedBytes {
-    memory: Option<Mmap>,
+    memory: Memory,
     meter: Option<Arc<Meter>>,
 }
 
-/// How much memory some sealed bytes take together, in whole pages.
+#[derive(Debug)]
+enum Memory {
+    Mapped(Mmap),
+    Plain(Box<[u8]>),
+}
+
+/// How much memory some sealed bytes take together, in whole pages; and who holds their seals.
 #[derive(Debug, Default)]
-pub(crate) struct Meter(AtomicU64);
+pub(crate) struct Meter {
+    bytes: AtomicU64,
+    seal: Seal,
+}
 
 impl Meter {
+    pub(crate) fn new(seal: Seal) -> Self {
+        Self { bytes: AtomicU64::default(), seal }
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn seal(&self) -> Seal {
+        self.seal
     }
 }
 
@@ -37,15 +71,29 @@ impl SealedBytes {
         length: usize,
         fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
-        if length == 0 {
-            return Ok(Self { memory: None, meter: None }); // a mapping cannot be empty
-        }
-        let mut memory = MmapMut::map_anon(length)?;
-        fill(&mut memory)?;
-        Ok(Self { memory: Some(memory.make_read_only()?), meter: None })
+        Self::filled_under(Seal::System, length, fill)
     }
 
-    /// The same, counted by a meter from the moment in which the memory is asked for until it is
+    /// The same, under a seal of this kind.
+    pub(crate) fn filled_under(
+        seal: Seal,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        // A mapping cannot be empty.
+        let memory = if length == 0 || seal == Seal::Compiler {
+            let mut memory = vec![0; length].into_boxed_slice();
+            fill(&mut memory)?;
+            Memory::Plain(memory)
+        } else {
+            let mut memory = MmapMut::map_anon(length)?;
+            fill(&mut memory)?;
+            Memory::Mapped(memory.make_read_only()?)
+        };
+        Ok(Self { memory, meter: None })
+    }
+
+    /// The same, under the meter's kind of seal and counted by it from the moment in which the memory is asked for until it is
     /// given back.
     pub(crate) fn metered(
         length: usize,
@@ -53,15 +101,15 @@ impl SealedBytes {
         fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
         let counted = mapped_bytes(length);
-        meter.0.fetch_add(counted, Ordering::AcqRel);
-        let filled = Self::filled(length, fill);
+        meter.bytes.fetch_add(counted, Ordering::AcqRel);
+        let filled = Self::filled_under(meter.seal, length, fill);
         match filled {
             Ok(mut sealed) => {
                 sealed.meter = Some(Arc::clone(meter));
                 Ok(sealed)
             }
             Err(error) => {
-                meter.0.fetch_sub(counted, Ordering::AcqRel);
+                meter.bytes.fetch_sub(counted, Ordering::AcqRel);
                 Err(error)
             }
         }
@@ -76,9 +124,9 @@ impl SealedBytes {
 impl Drop for SealedBytes {
     fn drop(&mut self) {
         let counted = mapped_bytes(self.len());
-        drop(self.memory.take());
+        self.memory = Memory::Plain(Box::default());
         if let Some(meter) = &self.meter {
-            meter.0.fetch_sub(counted, Ordering::AcqRel);
+            meter.bytes.fetch_sub(counted, Ordering::AcqRel);
         }
     }
 }
@@ -93,7 +141,10 @@ impl Deref for SealedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.memory.as_deref().unwrap_or_default()
+        match &self.memory {
+            Memory::Mapped(memory) => memory,
+            Memory::Plain(memory) => memory,
+        }
     }
 }
 
@@ -110,6 +161,11 @@ mod tests {
         assert_eq!((sealed.len(), sealed[0], sealed[4999]), (5000, 0, 7));
         assert_eq!(sealed.as_ptr() as usize % 64, 0);
         assert!(SealedBytes::filled(0, |_| Ok(()))?.is_empty());
+        let plain = SealedBytes::filled_under(Seal::Compiler, 3, |buffer| {
+            buffer[2] = 7;
+            Ok(())
+        })?;
+        assert_eq!(*plain, [0, 0, 7]);
         assert!(SealedBytes::filled(9, |_| Err(io::ErrorKind::Other.into())).is_err());
         Ok(())
     }

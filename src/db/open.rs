@@ -25,6 +25,7 @@ use crate::memo::Mistakes;
 use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
 use crate::names::{FileName, too_far_ahead};
 use crate::options::Options;
+use crate::sealed::Seal;
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, Swap,
     available_parallelism, scope,
@@ -188,6 +189,7 @@ fn recover(
     next_file: &AtomicU64,
 ) -> Result<(Arc<TableEnv>, Recovered)> {
     let vfs = &options.vfs;
+    let seal = Seal::for_files_of(vfs.as_ref());
     let env = |store, secret: HashKey| {
         Arc::new(TableEnv {
             vfs: Arc::clone(vfs),
@@ -199,7 +201,7 @@ fn recover(
             cache: BlockCache::new(options.cache_bytes, options.block_bytes),
             mistakes: Mistakes::new(options.false_positive_memo),
             ledger: Arc::new(Ledger::default()),
-            filter_memory: FilterMemory::new(options.filter_memory),
+            filter_memory: FilterMemory::new(options.filter_memory, seal),
         })
     };
     let Some(number) = read_current(vfs.as_ref(), dir)? else {
@@ -331,15 +333,12 @@ fn open_tables(
             }
         }
     };
-    if threads == 1 {
+    scope(|scope| {
+        for _ in 1..threads.min(entries.len()) {
+            scope.spawn(work);
+        }
         work();
-    } else {
-        scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(work);
-            }
-        });
-    }
+    });
     let mut tables = Vec::new();
     for table in std::mem::take(&mut *opened.lock()) {
         tables.push(table?);

@@ -11,7 +11,7 @@ use super::format::{BlockType, TRAILER_BYTES};
 use super::reader::{Table, TableEnv};
 use crate::codec::ChecksumAt;
 use crate::filter::{Filter, Portion, StoredFilter};
-use crate::sealed::{Meter, mapped_bytes};
+use crate::sealed::{Meter, Seal, mapped_bytes};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// A filter of which a part is wanted is read in pieces of this size if it is larger, so that the
@@ -28,16 +28,10 @@ pub(crate) struct FilterMemory {
     taking: Mutex<()>,
 }
 
-impl Default for FilterMemory {
-    fn default() -> Self {
-        Self::new(None)
-    }
-}
-
 impl FilterMemory {
-    pub(crate) fn new(budget: Option<u64>) -> Self {
+    pub(crate) fn new(budget: Option<u64>, seal: Seal) -> Self {
         let budget = AtomicU64::new(budget.unwrap_or(u64::MAX));
-        Self { meter: Arc::default(), budget, taking: Mutex::new(()) }
+        Self { meter: Arc::new(Meter::new(seal)), budget, taking: Mutex::new(()) }
     }
 
     pub(crate) fn meter(&self) -> &Arc<Meter> {
@@ -247,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_others_take_and_what_is_wanted_fit_into_the_budget() {
-        let memory = FilterMemory::new(None);
+        let memory = FilterMemory::new(None, Seal::default());
         assert_eq!(memory.budget(), None);
         assert!(memory.has_room(0, u64::MAX));
         let (one, other) = (take(&memory, 1), take(&memory, 1));
@@ -276,7 +270,7 @@ mod tests {
         let bytes = filter::build(&recipe, &secret, place, &hashes);
         assert_eq!(bytes.len(), 4096);
         let stored = StoredFilter::decode(&bytes, bytes.len(), keys, &secret).expect("sound");
-        let memory = FilterMemory::new(None);
+        let memory = FilterMemory::new(None, Seal::default());
         let _held = take(&memory, bytes.len() + TRAILER_BYTES);
         assert_eq!(resident_bytes(&stored, Portion::Whole), memory.resident());
         assert_eq!(resident_bytes(&stored, Portion::Nothing), 0);

@@ -25,7 +25,7 @@ use crate::key::Seq;
 use crate::ledger::{BlockFetch, Ledger};
 use crate::memo::Mistakes;
 use crate::names::FileName;
-use crate::sealed::SealedBytes;
+use crate::sealed::{Seal, SealedBytes};
 use crate::sync::{AtomicBool, Ordering};
 use crate::vfs::{AccessHint, FileKind, Vfs, VfsFile};
 
@@ -61,7 +61,7 @@ impl TableEnv {
             cache: None,
             mistakes: None,
             ledger: Arc::default(),
-            filter_memory: FilterMemory::default(),
+            filter_memory: FilterMemory::new(None, Seal::for_files_of(vfs.as_ref())),
         })
     }
 }
@@ -150,7 +150,8 @@ impl Table {
         let tail_length =
             length.checked_sub(meta.index_offset).filter(|&tail| tail >= FOOTER_BYTES as u64);
         let tail_length = tail_length.ok_or_else(wrong_tail)? as usize;
-        let tail = SealedBytes::filled(tail_length, |buffer| {
+        let seal = env.filter_memory.meter().seal();
+        let tail = SealedBytes::filled_under(seal, tail_length, |buffer| {
             file.read_exact_at(buffer, meta.index_offset)
         })
         .context(format_args!("read {tail_length} bytes at offset {}", meta.index_offset), &path)?;

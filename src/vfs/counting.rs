@@ -146,6 +146,10 @@ impl Vfs for CountingVfs {
         self.counters.count(FileKind::Lock, Operation::Lock, 0);
         self.inner.lock(path)
     }
+
+    fn is_simulated(&self) -> bool {
+        self.inner.is_simulated()
+    }
 }
 
 #[derive(Debug)]

@@ -304,6 +304,10 @@ impl Vfs for FaultVfs {
         self.meet(Operation::Lock, FileKind::Lock, path, 0)?;
         self.inner.lock(path)
     }
+
+    fn is_simulated(&self) -> bool {
+        self.inner.is_simulated()
+    }
 }
 
 #[derive(Debug)]
@@ -397,7 +401,7 @@ impl VfsFile for FaultFile {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CountingVfs, SimVfs};
+    use super::super::{CountingVfs, RealVfs, SimVfs};
     use super::*;
 
     const FILE: &str = "/file";
@@ -413,6 +417,13 @@ mod tests {
     fn read(file: &dyn VfsFile, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         file.read_exact_at(&mut bytes, 0).map(|()| bytes)
+    }
+
+    #[test]
+    fn what_wraps_a_simulated_disk_is_one_too() {
+        let wrapped = |vfs| FaultVfs::new(Arc::new(CountingVfs::new(vfs))).is_simulated();
+        assert!(wrapped(Arc::new(SimVfs::new())));
+        assert!(!wrapped(Arc::new(RealVfs)));
     }
 
     #[test]

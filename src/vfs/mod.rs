@@ -177,6 +177,13 @@ pub trait Vfs: Debug + Send + Sync {
     /// returned value lives. Held elsewhere, in this process or another, it is
     /// [`io::ErrorKind::WouldBlock`], at once.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+
+    /// Whether the files are simulated, as those of [`SimVfs`] are, by a process that tests something.
+    /// Filters and indexes of such a store lie in memory that the operating system does not make
+    /// read-only: it stops the process's other threads for that, and tests open stores by the thousand.
+    fn is_simulated(&self) -> bool {
+        false
+    }
 }
 
 /// An open file. All methods take `&self`: a file is read by many threads at once, and synced by

@@ -258,6 +258,10 @@ impl Vfs for SimVfs {
             Ok(Box::new(SimLock { vfs: self.clone(), path: path.to_owned() }) as Box<dyn FileLock>)
         })
     }
+
+    fn is_simulated(&self) -> bool {
+        true
+    }
 }
 
 #[derive(Debug)]
