@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use criba::{FilterInfo, FilterPolicy, Options, TableFile, Verdict};
 
-use crate::common::{HookVfs, contents, files_with, restore};
+use crate::common::{HookVfs, contents, files_with, restore, tempdir};
 
 pub(crate) const KEYS: u32 = 24;
 
@@ -43,7 +43,7 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn new(policy: FilterPolicy) -> Self {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = tempdir();
         let dir = parent.path().join("store");
         let db = options(policy).open(&dir).unwrap();
         for table in 0..2 {

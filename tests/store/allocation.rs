@@ -111,7 +111,7 @@ fn balanced(kind: FilterKind) -> FilterPolicy {
 #[test]
 fn balanced_filters_waste_fewer_reads_for_the_same_bits() {
     const LOOKUPS: u64 = 200_000;
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let uniform = loaded(&parent.path().join("uniform"), even(FilterKind::Bloom));
     let reference = wasted(&uniform, 2, LOOKUPS, false);
     println!("bloom uniform: {reference:.5} wasted reads a lookup, {:?}", levels(&uniform));
@@ -138,7 +138,7 @@ fn balanced_filters_waste_fewer_reads_for_the_same_bits() {
 #[test]
 fn bits_follow_the_lookups() {
     const LOOKUPS: u64 = 100_000;
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
         let stores = [false, true].map(|with_history| {
             let dir = parent.path().join(format!("{kind}-{with_history}"));
@@ -173,7 +173,7 @@ fn bits_follow_the_lookups() {
 /// to try.
 #[test]
 fn replaced_filters_come_to_rest() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
         let policy = balanced(kind).with_hash(KeyHash::MurmurHash2);
         let db = options(policy).open(parent.path().join(kind.to_string())).unwrap();
@@ -200,7 +200,7 @@ fn replaced_filters_come_to_rest() {
 /// Tables that only ever moved have the filter that they were flushed with, until others come.
 #[test]
 fn tables_that_were_moved_have_the_right_bits_too() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let mut ordered = random_keys(6, 60_000);
     ordered.sort_unstable();
     let bits = |db: &Db| -> Vec<f64> {
@@ -254,7 +254,7 @@ fn tables_that_were_moved_have_the_right_bits_too() {
 /// right for it, stay until it is.
 #[test]
 fn a_store_just_opened_keeps_its_filters_until_lookups_tell_more() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let fewer = balanced(FilterKind::Bloom).with_bits_per_key(4.0);
     let db = options(fewer).open(dir.path()).unwrap();
     write(&db, random_keys(1, 20_000));
@@ -275,7 +275,7 @@ fn a_store_just_opened_keeps_its_filters_until_lookups_tell_more() {
 /// Bytes for the whole store are what its filters take, uniform or balanced, however it has grown.
 #[test]
 fn bytes_in_all_are_kept_to() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     for (number, allocation) in [Allocation::Uniform, Allocation::Balanced].into_iter().enumerate()
     {
         let policy =
@@ -295,7 +295,7 @@ fn bytes_in_all_are_kept_to() {
 /// them keeps to its bytes while it grows, with nothing replaced.
 #[test]
 fn many_tables_keep_to_bytes_in_all() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let policy = balanced(FilterKind::Ribbon).with_total_bytes(120_000);
     let db = options(policy).table_bytes(8 << 10).open(dir.path()).unwrap();
     let keys = random_keys(1, 220_000);
@@ -317,7 +317,7 @@ fn many_tables_keep_to_bytes_in_all() {
 /// With threads nobody has to ask for it: the store replaces filters once it has been quiet.
 #[test]
 fn a_quiet_store_replaces_filters_by_itself() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let policy = even(FilterKind::Ribbon).with_total_bytes(50_000);
     let db = options(policy).background_threads(1).open(dir.path()).unwrap();
     write(&db, random_keys(1, 10_000));

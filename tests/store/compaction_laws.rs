@@ -51,7 +51,7 @@ fn check_levels(db: &Db) {
 fn snapshots_go_on_seeing_what_they_saw() {
     let seed = 11;
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let db = options().open(parent.path().join("store")).unwrap();
     let mut map = Map::new();
     let mut snapshots = Vec::new();
@@ -102,7 +102,7 @@ fn snapshots_go_on_seeing_what_they_saw() {
 
 #[test]
 fn tombstones_and_old_values_go_at_the_bottom() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let db = options().open(&dir).unwrap();
     for round in 0..3_u8 {
@@ -142,7 +142,7 @@ fn tombstones_and_old_values_go_at_the_bottom() {
 #[test]
 fn a_tombstone_hides_what_lies_below_until_it_gets_there() {
     // A deleted key whose value lies on the last level, while tombstones go down level by level.
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let db = options().level_base_bytes(1).open(parent.path().join("store")).unwrap();
     let mut map = Map::new();
     for number in 0..2000_u32 {
@@ -175,7 +175,7 @@ fn a_tombstone_hides_what_lies_below_until_it_gets_there() {
 #[test]
 fn a_sequential_load_moves_tables_and_rewrites_none() {
     for threads in [0, 1] {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let db = options().background_threads(threads);
         let db = db.open(parent.path().join("store")).unwrap();
         for number in 0..5000_u32 {
@@ -207,7 +207,7 @@ fn a_settled_store_takes_little_more_than_its_data() {
     for threads in [0, 2] {
         let seed = 13;
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let open = |dir: &str| {
             let options = options().background_threads(threads).filter(FilterPolicy::none());
             options.open(parent.path().join(dir)).unwrap()
@@ -240,7 +240,7 @@ fn a_quiet_store_merges_l0_where_that_writes_not_too_much() {
     for (threads, part, merges) in
         [(0, 3, true), (0, 15, true), (0, 25, false), (1, 15, true), (1, 25, false)]
     {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = common::tempdir();
         let options = options().memtable_bytes(10 << 20).level_base_bytes(1 << 20);
         let options = options.background_threads(threads);
         let db = options.open(dir.path()).unwrap();
@@ -271,7 +271,7 @@ fn a_quiet_store_merges_l0_where_that_writes_not_too_much() {
 /// A merge of 132 MiB that is not due comes no sooner than after two seconds of quiet.
 #[test]
 fn a_large_merge_that_is_not_due_waits_longer_than_a_small_one() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let starts = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&starts);
     let db = common::options()
@@ -335,7 +335,7 @@ fn repeatable(dir: &Path, seed: u64) -> (Map, criba::Stats) {
 
 #[test]
 fn equal_runs_write_equal_bytes() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let mut files = 0;
     for seed in [1, 2] {
         let (one, other) = (parent.path().join("one"), parent.path().join("other"));
@@ -364,7 +364,7 @@ fn equal_runs_write_equal_bytes() {
 /// a store that is written to little and often would fill with them.
 #[test]
 fn small_tables_do_not_pile_up() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let options = || options().table_bytes(1 << 20);
     for number in 0..200_u32 {

@@ -85,7 +85,7 @@ struct Attack {
 /// Attacks a store with these filters.
 fn attack(policy: FilterPolicy) -> Attack {
     let present = keys(KEYS, 3);
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let db = Options::new()
         .background_threads(0)
         .auto_compaction(false)

@@ -75,7 +75,7 @@ fn a_flush_that_fails_says_why() {
         let fails = (kind, operation) == (FileKind::Table, Operation::Append);
         if fails { Err(common::no_space()) } else { Ok(()) }
     });
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let db = common::options()
         .vfs(vfs)
         .background_threads(0)

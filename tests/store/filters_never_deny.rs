@@ -103,7 +103,7 @@ fn delivers(rate: f64, keys: u64, shape: Geometry) -> bool {
 
 fn churn(policy: FilterPolicy, shape: Shape<'_>, seed: u64) -> Asked {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let db = Options::new()
         .background_threads(0)
@@ -184,7 +184,7 @@ fn no_key_of_any_table_is_ever_denied() {
 /// As when a shape that was fixed for few keys gets many: such a filter serves, and says what it is worth.
 #[test]
 fn a_filter_whose_every_bit_is_set_passes_everything_and_is_accepted_again() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let options = || {
         Options::new().background_threads(0).filter(FilterPolicy::classic().with_geometry(2500, 7))
     };

@@ -97,7 +97,7 @@ fn assert_unchanged() {
 #[test]
 fn a_store_of_version_1_is_read_whole() {
     assert_unchanged();
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     for (name, _, _) in FILES {
         std::fs::copy(fixture().join(name), dir.path().join(name)).unwrap();
     }

@@ -235,7 +235,7 @@ fn policies() -> [FilterPolicy; 3] {
 #[test]
 fn the_reader_and_the_library_agree_on_flushed_tables() {
     for policy in policies() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = common::tempdir();
         let db = options(1).filter(policy).open(dir.path()).unwrap();
         let mut numbers = Numbers(1);
         for _ in 0..2 {
@@ -261,7 +261,7 @@ fn the_reader_and_the_library_agree_on_flushed_tables() {
 #[test]
 fn the_reader_and_the_library_agree_on_compacted_tables_with_old_versions() {
     for policy in policies() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = common::tempdir();
         let policy = policy.with_bits_per_key(4.5);
         let db = options(2).filter(policy).table_bytes(20 << 10).open(dir.path()).unwrap();
         let mut numbers = Numbers(2);
@@ -314,7 +314,7 @@ fn the_reader_and_the_library_agree_on_odd_tables() {
     }
     let stores = odd.len();
     for options in odd {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = common::tempdir();
         let db = options.open(dir.path()).unwrap();
         db.put("", vec![1; 100_000]).unwrap();
         db.flush().unwrap(); // a table of the empty key
@@ -424,7 +424,7 @@ fn contents(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 #[test]
 fn the_worked_example_is_what_the_library_writes() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let file = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
     let db = example(textbook(), dir.path());
     write_example(&db);
@@ -434,7 +434,7 @@ fn the_worked_example_is_what_the_library_writes() {
     }
     drop(db);
 
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let file = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
     let db = example(textbook(), dir.path());
     write_example(&db);
@@ -449,7 +449,7 @@ fn the_worked_filters_of_the_other_kinds_are_what_the_library_writes() {
     for (name, policy) in
         [("blocked filter", FilterPolicy::blocked()), ("ribbon filter", FilterPolicy::default())]
     {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = common::tempdir();
         let db = example(policy, dir.path());
         write_example(&db);
         db.flush().unwrap();
@@ -531,7 +531,7 @@ fn the_intermediate_values_of_the_worked_filters_are_right() {
 #[test]
 fn the_worked_example_is_read_as_it_says() {
     let files = example_files();
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let path = dir.path().join("000004.sst");
     std::fs::write(&path, &files["000004.sst"]).unwrap();
     let table = TableFile::open(&path).unwrap();
@@ -570,7 +570,7 @@ fn store_of(files: &BTreeMap<String, Vec<u8>>, dir: &Path, manifest_end: usize, 
 #[test]
 fn the_worked_log_is_replayed() {
     let files = example_files();
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     store_of(&files, dir.path(), FLUSH_EDIT, &files["000001.log"]);
     let db = common::options().background_threads(0).open(dir.path()).unwrap();
     assert_eq!((db.recovery().logs, db.recovery().changes), (1, 3));
@@ -584,7 +584,7 @@ fn the_worked_log_is_replayed() {
 #[test]
 fn what_the_worked_manifest_names_must_be_there() {
     let files = example_files();
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let manifest = &files["MANIFEST-000002"];
     store_of(&files, dir.path(), manifest.len(), &files["000001.log"]);
     let missing = |name: &str| {
@@ -604,7 +604,7 @@ fn what_the_worked_manifest_names_must_be_there() {
 fn every_flipped_bit_of_the_worked_table_is_noticed_but_in_the_padding() {
     let sound = &example_files()["000004.sst"];
     let padding = 53..FILTER;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let path = dir.path().join("000004.sst");
     let (mut refused, mut degraded, mut unread) = (0, 0, 0);
     for bit in 0..sound.len() * 8 {
@@ -648,7 +648,7 @@ fn a_flipped_bit_in_the_worked_log_is_refused_or_reported_and_never_believed() {
     let log = &files["000001.log"];
     let (mut refused, mut reported) = (0, 0);
     for at in 0..log.len() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = common::tempdir();
         let mut flipped = log.clone();
         flipped[at] ^= 1 << (at % 8);
         store_of(&files, dir.path(), FLUSH_EDIT, &flipped);
@@ -728,7 +728,7 @@ impl Log {
 
 /// What becomes of the worked store with these logs: the keys, and where a tail was dropped.
 fn recover(logs: &[Log]) -> Result<(String, Option<u64>), Error> {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let files = example_files();
     store_of(&files, dir.path(), FLUSH_EDIT, &[]);
     for log in logs {
@@ -795,7 +795,7 @@ fn sequence_numbers_and_end_frames_join_the_logs() {
 #[test]
 fn a_log_closed_near_the_end_of_a_block_is_whole() {
     for left in 20..40 {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = common::tempdir();
         let db = options(1).open(dir.path()).unwrap();
         // Header, frame header, and 6 bytes of batch before the value.
         db.put("k", vec![1; 32_768 - 40 - 27 - 6 - left]).unwrap();
@@ -822,7 +822,7 @@ fn a_log_that_ended_near_the_end_of_a_block_does_not_stop_a_store_from_opening()
 /// Rebuilt over and over, so that tables have a filter within and another beside them.
 #[test]
 fn the_reader_and_the_library_agree_on_filters_beside_their_tables() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let db = options(8).open(dir.path()).unwrap();
     let mut numbers = Numbers(8);
     for _ in 0..2 {
@@ -851,7 +851,7 @@ fn the_reader_and_the_library_agree_on_filters_with_prefixes() {
         criba::PrefixExtractor::fixed(300), // longer than any key
     ];
     for (policy, extractor) in policies().into_iter().zip(extractors) {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = common::tempdir();
         let db = options(9).filter(policy).prefix(extractor).open(dir.path()).unwrap();
         fill(&db, &mut Numbers(9), 2000);
         db.flush().unwrap();

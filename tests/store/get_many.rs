@@ -73,7 +73,7 @@ fn many_lookups_answer_and_count_as_the_same_one_by_one() {
         let cases =
             [(options(wrong), 3), (options(wrong).ignore_filters(true), 3), (options(wrong), 12)];
         for (options, on_l0) in cases {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = common::tempdir();
             let mut rng = ChaCha8Rng::seed_from_u64(7);
             let (db, vfs) = opened(&dir.path().join("store"), options);
             fill(&db, on_l0, &mut rng);
@@ -105,7 +105,7 @@ fn many_lookups_answer_and_count_as_the_same_one_by_one() {
 
 #[test]
 fn many_keys_are_looked_up_at_one_moment() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let options = common::options().memtable_bytes(64 << 10);
     let db = options.vfs(common::HookVfs::without_syncs()).open(dir.path()).unwrap();
     let keys: Vec<_> = (0..50).map(key).collect();
@@ -149,7 +149,7 @@ fn many_keys_are_looked_up_at_one_moment() {
 /// Those before it were looked up, and are counted; those after it are not.
 #[test]
 fn the_first_key_that_cannot_be_read_ends_the_call() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let faults = FaultVfs::new(common::HookVfs::without_syncs());
     let db = options(FilterPolicy::none()).vfs(Arc::new(faults.clone())).open(dir.path()).unwrap();
     let keys: Vec<_> = (0..40).map(key).collect();

@@ -50,7 +50,7 @@ fn ask_another_process(dir: &std::path::Path) -> String {
 
 #[test]
 fn a_second_opening_in_the_same_process_fails_at_once_and_changes_nothing() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let db = Db::open(&dir).unwrap();
     db.put("key", "value").unwrap();
@@ -67,7 +67,7 @@ fn a_second_opening_in_the_same_process_fails_at_once_and_changes_nothing() {
 
 #[test]
 fn another_process_is_kept_out_and_let_in() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let db = Db::open(&dir).unwrap();
     db.put("key", "value").unwrap();
@@ -81,7 +81,7 @@ fn another_process_is_kept_out_and_let_in() {
 
 #[test]
 fn closing_lets_go_though_other_handles_exist_and_they_say_closed() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let db = Db::open(&dir).unwrap();
     let other = db.clone();
@@ -111,7 +111,7 @@ fn closing_lets_go_though_other_handles_exist_and_they_say_closed() {
 
 #[test]
 fn a_snapshot_or_scan_keeps_the_lock_and_reads_on_after_closing() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     for by_drop in [false, true] {
         let db = Db::open(&dir).unwrap();
@@ -144,7 +144,7 @@ fn a_snapshot_or_scan_keeps_the_lock_and_reads_on_after_closing() {
 #[test]
 fn work_on_a_callers_thread_keeps_the_lock_until_it_ends() {
     for (threads, compacting) in [(0, true), (1, true), (0, false)] {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let dir = parent.path().join("store");
         let (hold, held) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (hook_hold, hook_held) = (Arc::clone(&hold), Arc::clone(&held));

@@ -33,7 +33,7 @@ fn no_call_to_the_file_layer_and_never_a_no_for_a_key_that_is_there() {
     for (number, policy) in policies.into_iter().enumerate() {
         let seed = 40 + number as u64;
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let vfs = Arc::new(CountingVfs::new(HookVfs::without_syncs()));
         let db = options()
             .filter(policy)
@@ -92,7 +92,7 @@ fn no_call_to_the_file_layer_and_never_a_no_for_a_key_that_is_there() {
 #[test]
 fn most_keys_that_never_were_are_denied() {
     for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let policy = FilterPolicy::rate(0.01).with_kind(kind);
         let options = options().filter(policy).vfs(HookVfs::without_syncs());
         let db = options.open(parent.path().join("store")).unwrap();
@@ -112,7 +112,7 @@ fn most_keys_that_never_were_are_denied() {
 /// In a memtable, being written or sealed, the newest change decides.
 #[test]
 fn the_newest_change_in_memory_decides() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let ask = |db: &Db, key: &str| db.may_contain(key).unwrap();
     let db = options().vfs(HookVfs::without_syncs()).open(&dir).unwrap();
@@ -144,7 +144,7 @@ fn the_newest_change_in_memory_decides() {
 /// A memtable that waits to be flushed, because the flush fails, is asked too.
 #[test]
 fn sealed_memtables_are_asked() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let vfs = FaultVfs::new(Arc::new(RealVfs));
     let rule = FaultRule::new(Fault::NoSpace).kinds([FileKind::Table]);
     vfs.add(rule.operations([Operation::Create]).from_then_on());

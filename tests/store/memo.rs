@@ -56,7 +56,7 @@ impl Zipf {
 #[test]
 fn zipfian_absent_keys_are_read_for_once() {
     const LOOKUPS: usize = 200_000;
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     build(&dir);
     let zipf = Zipf::new(20_000);
@@ -97,7 +97,7 @@ fn zipfian_absent_keys_are_read_for_once() {
 
 #[test]
 fn a_key_that_comes_is_found_though_it_was_remembered_as_absent() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     build(&dir);
     let db = options().auto_compaction(false).open(&dir).unwrap();
@@ -137,7 +137,7 @@ fn no_key_is_hidden() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let memo = [1 << 20, 4000, 600][seed as usize % 3];
         let policy = [FilterPolicy::classic(), FilterPolicy::default()][seed as usize % 2];
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let options = options()
             .filter(policy.with_rate(0.5))
             .false_positive_memo(memo)

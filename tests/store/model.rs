@@ -200,7 +200,7 @@ impl Run {
     fn new(config: Config) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
         let keys = universe(&mut rng);
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let path = parent.path().join("0");
         let db = config.options().open(&path).unwrap();
         Self {

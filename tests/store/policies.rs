@@ -6,7 +6,7 @@ use criba::{FilterInfo, FilterKind, KeyHash, Options};
 use crate::common;
 
 fn first_filter(options: Options) -> (FilterKind, KeyHash) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let db = options.background_threads(0).open(dir.path()).unwrap();
     db.put("key", "value").unwrap();
     db.flush().unwrap();

@@ -145,7 +145,7 @@ fn scans_give_what_a_map_gives() {
     for seed in 0..SEEDS {
         println!("seed {seed}");
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let mut db = open(seed, &mut rng, parent.path());
         let mut map = Map::new();
         let mut held: Option<(Snapshot, Map)> = None;

@@ -82,7 +82,7 @@ fn even_rows(dir: &Path, options: Options) {
 #[test]
 fn empty_prefix_scans_read_what_the_rates_predict() {
     for policy in [FilterPolicy::classic(), FilterPolicy::default(), FilterPolicy::blocked()] {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let dir = parent.path().join("store");
         even_rows(&dir, options().filter(policy).prefix(ROWS));
         let of_openings = options().filter(policy).auto_compaction(false);
@@ -132,7 +132,7 @@ fn empty_prefix_scans_read_what_the_rates_predict() {
 /// With keys of `row SEP column`, what HBase calls the ROW and the ROWCOL filter is one filter here.
 #[test]
 fn row_and_rowcol_are_in_one_filter() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let policy = FilterPolicy::rate(0.0001);
     let store = Counted::open(
         &parent.path().join("store"),
@@ -194,7 +194,7 @@ fn with_prefixes_beside_them_keys_have_the_rate_that_was_asked_for() {
         FilterPolicy::default().with_rate(0.01),
         FilterPolicy::blocked().with_rate(0.01),
     ] {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let dir = parent.path().join("store");
         let db = options().filter(policy).prefix(PrefixExtractor::fixed(9)).open(dir).unwrap();
         for number in 0..50_000_u32 {
@@ -218,7 +218,7 @@ fn with_prefixes_beside_them_keys_have_the_rate_that_was_asked_for() {
 
 #[test]
 fn a_scan_reads_nothing_before_it_is_asked_and_nothing_beyond_its_bounds() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let store = Counted::open(&parent.path().join("store"), options().auto_compaction(false));
     for part in 0..5 {
         for number in 0..100 {
@@ -242,7 +242,7 @@ fn a_scan_reads_nothing_before_it_is_asked_and_nothing_beyond_its_bounds() {
 
 #[test]
 fn nonsense_is_refused() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     for length in [0, criba::MAX_KEY_BYTES + 1] {
         let refused = options().prefix(PrefixExtractor::fixed(length)).open(&dir);

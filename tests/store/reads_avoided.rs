@@ -88,7 +88,7 @@ fn sum_io(counts: &FileCounts) -> u64 {
 #[test]
 fn reads_without_filters_minus_reads_with_them_are_the_reads_avoided() {
     for (seed, max_open_files) in [(1, 1000), (2, 0), (3, 1)] {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let (one, other) = (parent.path().join("one"), parent.path().join("other"));
         build(&one, seed);
         common::copy_dir(&one, &other);
@@ -156,7 +156,7 @@ fn reads_without_filters_minus_reads_with_them_are_the_reads_avoided() {
 
 #[test]
 fn a_key_that_the_filters_deny_opens_no_file() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     build(&dir, 4);
     let store = Counted::open(&dir, options().max_open_files(0));
@@ -186,7 +186,7 @@ fn a_key_that_the_filters_deny_opens_no_file() {
 
 #[test]
 fn one_false_positive_costs_exactly_one_read() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     {
         let db = options().filter(FilterPolicy::default().with_geometry(64, 1)).open(&dir).unwrap();
@@ -218,7 +218,7 @@ fn with_a_cache_hits_and_reads_together_differ_by_the_reads_avoided() {
     // What a memo remembers is not fetched again, so the blocks of the second round that the cache still
     // had are hits only without one.
     for (cache, memo) in [(4 << 10, 0), (1 << 20, 0), (1 << 20, 1 << 20)] {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let (one, other) = (parent.path().join("one"), parent.path().join("other"));
         build(&one, 5);
         common::copy_dir(&one, &other);
@@ -250,7 +250,7 @@ fn with_a_cache_hits_and_reads_together_differ_by_the_reads_avoided() {
 
 #[test]
 fn opening_flushing_compacting_and_scanning_are_counted_too() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     build(&dir, 6);
     let store = Counted::open(&dir, options());
@@ -284,7 +284,7 @@ fn opening_flushing_compacting_and_scanning_are_counted_too() {
 
 #[test]
 fn rebuilding_filters_is_counted_on_lines_of_its_own() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     build(&dir, 7);
     let store = Counted::open(&dir, options());
@@ -328,7 +328,7 @@ fn rebuilding_filters_is_counted_on_lines_of_its_own() {
 /// A lookup that ends with an error has made its read all the same, and is counted like any other.
 #[test]
 fn a_damaged_block_is_a_counted_read_and_a_failed_lookup() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     build(&dir, 6);
     for path in common::files_with(&dir, "sst") {
@@ -356,7 +356,7 @@ fn a_damaged_block_is_a_counted_read_and_a_failed_lookup() {
 /// So that a disk can begin with it while other tables are opened.
 #[test]
 fn an_opening_announces_what_it_reads_of_tables() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = common::tempdir();
     let db = options().table_bytes(4 << 10).open(dir.path()).unwrap();
     (0..6000).for_each(|number| db.put(key(number), [5; 20]).unwrap());
     db.compact().unwrap();

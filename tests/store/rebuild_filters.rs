@@ -94,7 +94,7 @@ fn has_kind(filter: &FilterInfo, kind: FilterKind) -> bool {
 
 #[test]
 fn tables_stay_as_they_are_whatever_filters_they_get() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let tables = build(&dir, options().filter(FilterPolicy::classic())) as u64;
     let before = tables_on_disk(&dir);
@@ -159,7 +159,7 @@ fn tables_stay_as_they_are_whatever_filters_they_get() {
 
 #[test]
 fn only_tables_without_the_right_filter_are_read() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     build(&dir, options());
     let db = options().filter(FilterPolicy::blocked()).open(&dir).unwrap();
@@ -200,7 +200,7 @@ fn a_rebuilding_process() {
 
 #[test]
 fn killed_halfway_the_second_run_rebuilds_only_the_rest() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let tables = build(&dir, options()) as u64;
     let before = tables_on_disk(&dir);
@@ -226,7 +226,7 @@ fn killed_halfway_the_second_run_rebuilds_only_the_rest() {
 /// process that starts anew knows nothing of that but the keys, as the one before it did.
 #[test]
 fn another_process_finds_right_what_the_first_one_did() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let options = || options().table_bytes(8 << 10);
     let db = options().open(&dir).unwrap();
@@ -276,7 +276,7 @@ fn mutates(operation: Operation) -> bool {
 /// would, for every one that there is.
 #[test]
 fn a_rebuilding_that_fails_at_any_operation_loses_nothing() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let whole = parent.path().join("whole");
     // From filters in files of their own: these must stay as long as the manifest may name them.
     let tables = rebuilt(&whole, &FilterPolicy::classic());
@@ -346,7 +346,7 @@ fn a_rebuilding_that_fails_at_any_operation_loses_nothing() {
 /// Lookups, writes, flushes and compactions of other threads, while filters change all the time.
 #[test]
 fn no_key_is_missed_while_filters_change() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     build(&dir, options());
     let db = options()
@@ -414,7 +414,7 @@ fn no_key_is_missed_while_filters_change() {
 /// A compaction takes the table whose filter is being written, at that very moment.
 #[test]
 fn a_compaction_in_between_wins() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let options = options().filter(FilterPolicy::blocked());
     let tables = build(&dir, options.clone()) as u64;
@@ -445,7 +445,7 @@ fn a_compaction_in_between_wins() {
 /// it is waited for.
 #[test]
 fn a_compaction_under_way_leaves_no_filter_of_another_policy() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     build(&dir, options());
     let (reached, rebuilt) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -502,7 +502,7 @@ fn degraded(db: &Db) -> Vec<u64> {
 
 #[test]
 fn a_filter_file_damaged_in_any_way_hides_no_key() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let (dir, small) = (parent.path().join("store"), parent.path().join("small"));
     let db = options().filter(FilterPolicy::none()).open(&small).unwrap();
     for table in 0..2 {
@@ -578,7 +578,7 @@ fn a_filter_file_damaged_in_any_way_hides_no_key() {
 /// its generation, to which the checksum is bound, and the manifest can tell.
 #[test]
 fn an_older_filter_does_not_pass_for_the_newest() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let tables = rebuilt(&dir, &FilterPolicy::default()) as usize;
     let older: Vec<_> =
@@ -603,7 +603,7 @@ fn degraded_filters_are_told_refused_and_mended() {
     // Of one size a key: what is right for a table is then nobody else's affair, and no compaction's.
     let even = FilterPolicy::default().with_allocation(Allocation::Uniform);
     let options = || options().filter(even);
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let tables = rebuilt(&dir, &even);
     let files = files_with(&dir, "flt");
@@ -703,7 +703,7 @@ fn degraded_filters_are_told_refused_and_mended() {
 /// the same, once, and strict opening refuses it, whatever the budget.
 #[test]
 fn degraded_filters_are_told_and_refused_within_a_budget() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     rebuilt(&dir, &FilterPolicy::default());
     let files = files_with(&dir, "flt");
@@ -742,7 +742,7 @@ fn degraded_filters_are_told_and_refused_within_a_budget() {
 /// A table with a damaged block keeps the filter that it has, and others get theirs.
 #[test]
 fn a_damaged_table_keeps_its_filter_and_stands_in_nobodys_way() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let tables = build(&dir, options()) as u64;
     let damaged = files_with(&dir, "sst").remove(2);
@@ -763,7 +763,7 @@ fn a_damaged_table_keeps_its_filter_and_stands_in_nobodys_way() {
 /// A filter file that reads back wrong is never installed, nor left behind.
 #[test]
 fn a_new_filter_that_cannot_be_read_back_is_not_installed() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     build(&dir, options());
     let vfs = FaultVfs::new(Arc::new(RealVfs));

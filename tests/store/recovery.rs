@@ -96,7 +96,7 @@ struct OneLog {
 }
 
 fn one_log(durability: impl Fn(usize) -> Durability) -> OneLog {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let db = options().open(&dir).unwrap();
     let log = the_file(&dir, "000001.log");
@@ -117,7 +117,7 @@ fn one_log(durability: impl Fn(usize) -> Durability) -> OneLog {
 fn a_log_cut_anywhere_gives_a_prefix_and_goes_on() {
     let OneLog { files, log, ends, history } =
         one_log(|number| if number % 5 == 0 { Durability::Synced } else { Durability::Buffered });
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let whole = &files[&log];
     assert_eq!(whole.len(), *ends.last().unwrap());
@@ -220,7 +220,7 @@ fn flip(path: &Path, place: usize) {
 #[test]
 fn several_logs_are_replayed_in_order() {
     for closed in [false, true] {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let dir = parent.path().join("store");
         let (history, ..) = three_logs(&dir, closed);
         let db = small().open(&dir).unwrap();
@@ -232,7 +232,7 @@ fn several_logs_are_replayed_in_order() {
 
 #[test]
 fn a_hole_in_the_first_log_ends_recovery_or_forbids_it() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let (history, logs, _) = three_logs(&dir, false);
     let files = contents(&dir);
@@ -251,7 +251,7 @@ fn a_hole_in_the_first_log_ends_recovery_or_forbids_it() {
         prefixes += 1;
     }
 
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let (_, logs, _) = three_logs(&dir, true);
     let files = contents(&dir);
@@ -270,7 +270,7 @@ fn a_hole_in_the_first_log_ends_recovery_or_forbids_it() {
 #[test]
 fn a_missing_log_is_a_hole_too() {
     for closed in [false, true] {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let dir = parent.path().join("store");
         let (history, logs, last_of_log) = three_logs(&dir, closed);
         let files = contents(&dir);
@@ -321,7 +321,7 @@ fn tables_and_edits(dir: &Path) -> Map {
 
 #[test]
 fn an_edit_that_a_crash_cut_short_was_never_made_and_is_reported() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     for compacting in [false, true] {
         let _ = std::fs::remove_dir_all(&dir);
@@ -370,7 +370,7 @@ fn an_edit_that_a_crash_cut_short_was_never_made_and_is_reported() {
 
 #[test]
 fn records_of_many_frames_are_cut_whole() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let db = options().open(&dir).unwrap();
     let log = the_file(&dir, "000001.log");
@@ -418,7 +418,7 @@ fn records_of_many_frames_are_cut_whole() {
 
 #[test]
 fn what_is_not_ours_stays_and_what_nothing_refers_to_goes() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let map = tables_and_edits(&dir);
     let foreign = ["notes.txt", "7.sst", "000007.sst.bak", "MANIFEST", "current", "000009.LOG"];
@@ -451,7 +451,7 @@ fn what_is_not_ours_stays_and_what_nothing_refers_to_goes() {
 
 #[test]
 fn a_directory_of_somebody_else_is_refused_unchanged() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("other");
     for names in [
         &["notes.txt"][..],
@@ -483,7 +483,7 @@ fn checksum(number: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
 
 #[test]
 fn files_of_a_newer_version_are_told_apart_from_damage() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     tables_and_edits(&dir);
     let files = contents(&dir);
@@ -524,7 +524,7 @@ fn files_of_a_newer_version_are_told_apart_from_damage() {
 
 #[test]
 fn an_opening_that_is_cut_short_anywhere_can_be_made_again() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let (history, ..) = three_logs(&dir, true);
     let files = contents(&dir);

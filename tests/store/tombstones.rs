@@ -99,7 +99,7 @@ fn check_answers(db: &Db) {
 fn tombstones_whose_keys_every_filter_below_denies_are_dropped() {
     for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
         for hash in [KeyHash::SipHash13, KeyHash::MurmurHash2] {
-            let parent = tempfile::tempdir().unwrap();
+            let parent = common::tempdir();
             let policy = FilterPolicy::rate(0.05).with_kind(kind).with_hash(hash);
             even_keys(&parent.path().join("store"), options().filter(policy));
             let db = options().filter(policy).open(parent.path().join("store")).unwrap();
@@ -128,7 +128,7 @@ fn tombstones_whose_keys_every_filter_below_denies_are_dropped() {
 
 #[test]
 fn without_the_word_of_a_sound_filter_they_are_kept() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let (ignored, none, damaged) =
         (parent.path().join("i"), parent.path().join("n"), parent.path().join("d"));
     even_keys(&ignored, options());
@@ -171,7 +171,7 @@ fn a_dropped_tombstone_brings_no_key_back() {
             2 => FilterPolicy::classic(),
             _ => FilterPolicy::rate(0.3),
         };
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let options = options()
             .filter(policy)
             .memtable_bytes(4 << 10)

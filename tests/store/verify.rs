@@ -61,7 +61,7 @@ fn of_file<'a>(found: &'a Verification, path: &Path) -> Vec<&'a criba::Finding> 
 
 #[test]
 fn a_sound_store_has_no_findings_and_stays_as_it_is() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     three_tables(&dir);
     let state = |dir: &Path| -> Vec<(PathBuf, SystemTime)> {
@@ -102,7 +102,7 @@ fn a_sound_store_has_no_findings_and_stays_as_it_is() {
 fn what_the_engine_writes_is_sound() {
     let seed = 12;
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let (dir, copy) = (parent.path().join("store"), parent.path().join("copy"));
     let policies = [FilterPolicy::default(), FilterPolicy::blocked(), FilterPolicy::classic()];
     let (mut sum, mut runs) = (Verification::default(), 0);
@@ -161,7 +161,7 @@ fn what_the_engine_writes_is_sound() {
 /// One bit of every byte of every file, one after the other.
 #[test]
 fn a_flipped_bit_anywhere_is_found() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     three_tables(&dir);
     let (mut found_in, mut noted_in) = (BTreeMap::new(), BTreeMap::new());
@@ -194,7 +194,7 @@ fn a_flipped_bit_anywhere_is_found() {
 
 #[test]
 fn everything_is_found_not_only_the_first() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     three_tables(&dir);
     let [first, second, third] = files_with(&dir, "sst").try_into().unwrap();
@@ -249,7 +249,7 @@ fn forge(path: &Path, block: std::ops::Range<usize>, forgery: impl FnOnce(&mut [
 /// Every checksum is right: only what the parts say of each other can tell.
 #[test]
 fn what_contradicts_itself_is_found() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     three_tables(&dir);
     let files = contents(&dir);
@@ -293,7 +293,7 @@ fn what_contradicts_itself_is_found() {
 
 #[test]
 fn swapped_tables_and_filters_are_told() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     three_tables(&dir);
     let swap = |a: &Path, b: &Path| {
@@ -326,7 +326,7 @@ fn swapped_tables_and_filters_are_told() {
 
 #[test]
 fn without_its_manifest_a_store_is_verified_table_by_table() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     three_tables(&dir);
     let [first, second, _] = files_with(&dir, "sst").try_into().unwrap();
@@ -343,7 +343,7 @@ fn without_its_manifest_a_store_is_verified_table_by_table() {
 
 #[test]
 fn what_is_no_store_is_refused() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("none");
     let refused = |dir: &Path, what: &str| match verify(dir) {
         Err(Error::NotAStore { found, .. }) => assert!(found.contains(what), "{found}"),

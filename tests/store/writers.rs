@@ -82,7 +82,7 @@ fn write(db: &Db, writer: u64, seed: u64) {
 
 /// Writers in parallel, some of them flushing and compacting in between, with readers beside them.
 fn write_in_parallel(threads: usize, seed: u64) {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let options = || {
         common::options()
@@ -151,7 +151,7 @@ fn nothing_is_lost_and_no_batch_is_seen_half_with_threads() {
 fn writers_that_wait_share_a_sync() {
     // The first sync waits until all the other writers are there, so they make one group.
     const WAITING: u64 = 15;
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let armed = Arc::new(AtomicBool::new(false));
     let (arrived, hold) = (Arc::new(AtomicU64::new(0)), Arc::clone(&armed));
     let others = Arc::clone(&arrived);
@@ -201,7 +201,7 @@ fn writers_that_wait_share_a_sync() {
 
 #[test]
 fn a_buffered_write_syncs_nothing_and_a_sync_with_nothing_new_costs_nothing() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let counting = CountingVfs::new(Arc::new(RealVfs));
     let options = common::options().vfs(Arc::new(counting.clone()));
     let db = options.open(parent.path().join("store")).unwrap();
@@ -236,7 +236,7 @@ fn full_for_logs() -> FaultRule {
 #[test]
 fn an_append_that_fails_fails_its_write_alone() {
     for threads in [0, 1] {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let dir = parent.path().join("store");
         let vfs = real();
         let options = common::options().background_threads(threads);
@@ -286,7 +286,7 @@ fn an_append_that_fails_fails_its_write_alone() {
 #[test]
 fn an_append_that_fails_does_not_fail_the_others_of_its_group() {
     const WAITING: u64 = 12;
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let (hold, arrived) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let failures = Arc::new(AtomicU64::new(0));
@@ -350,7 +350,7 @@ fn an_append_that_fails_does_not_fail_the_others_of_its_group() {
 #[test]
 fn a_partial_append_is_cut_back() {
     // The first piece of a large record gets through, the second does not.
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let vfs = real();
     let db = common::options().vfs(Arc::new(vfs.clone())).open(&dir).unwrap();
@@ -368,7 +368,7 @@ fn a_partial_append_is_cut_back() {
 
 #[test]
 fn a_failed_cut_poisons() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let vfs = real();
     let db = common::options().vfs(Arc::new(vfs.clone())).open(&dir).unwrap();
@@ -388,7 +388,7 @@ fn a_failed_cut_poisons() {
 #[test]
 fn a_failed_sync_poisons_and_is_never_tried_again() {
     for threads in [0, 1] {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let dir = parent.path().join("store");
         let vfs = real();
         let counting = CountingVfs::new(Arc::new(vfs.clone()));
@@ -429,7 +429,7 @@ fn a_failed_sync_poisons_and_is_never_tried_again() {
 
 #[test]
 fn a_sync_that_fails_when_a_log_is_closed_is_not_tried_again_in_the_background() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let syncs = Arc::new(AtomicU64::new(0));
     let hook = Arc::clone(&syncs);
@@ -458,7 +458,7 @@ fn a_sync_that_fails_when_a_log_is_closed_is_not_tried_again_in_the_background()
 fn a_failed_sync_of_the_manifest_loses_nothing() {
     for threads in [0, 1] {
         for compacting in [false, true] {
-            let parent = tempfile::tempdir().unwrap();
+            let parent = common::tempdir();
             let dir = parent.path().join("store");
             let vfs = real();
             let options = common::options().background_threads(threads).auto_compaction(false);
@@ -491,7 +491,7 @@ fn a_failed_sync_of_the_manifest_loses_nothing() {
 fn a_full_disk_fails_writers_and_lets_them_go_on_when_there_is_room_again() {
     for threads in [0, 1, 2] {
         for operation in [Operation::Create, Operation::Append, Operation::Sync] {
-            let parent = tempfile::tempdir().unwrap();
+            let parent = common::tempdir();
             let dir = parent.path().join("store");
             let vfs = real();
             let options = || {
@@ -532,7 +532,7 @@ fn a_full_disk_fails_writers_and_lets_them_go_on_when_there_is_room_again() {
 
 #[test]
 fn a_crash_while_the_disk_is_full_loses_nothing() {
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let full = Arc::new(AtomicBool::new(false));
     let hook = Arc::clone(&full);
@@ -574,7 +574,7 @@ fn a_crash_while_the_disk_is_full_loses_nothing() {
 #[test]
 fn failing_compactions_fail_writers_and_let_them_go_on_afterwards() {
     for threads in [1, 2] {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let dir = parent.path().join("store");
         let full = Arc::new(AtomicBool::new(true));
         let hook = Arc::clone(&full);
@@ -643,7 +643,7 @@ fn work_that_fails_is_tried_again_now_and_then() {
             Ok(())
         }
     };
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let db = common::options().auto_compaction(false).open(&dir).unwrap();
     for number in 0..5 {
