@@ -36,7 +36,7 @@ pub(crate) struct SealedBytes {
 #[derive(Debug)]
 enum Memory {
     Mapped(Mmap),
-    Plain(Box<[u8]>),
+    Plain(Vec<u8>),
 }
 
 /// How much memory some sealed bytes take together, in whole pages; and who holds their seals.
@@ -82,7 +82,9 @@ impl SealedBytes {
     ) -> io::Result<Self> {
         // A mapping cannot be empty.
         let memory = if length == 0 || seal == Seal::Compiler {
-            let mut memory = vec![0; length].into_boxed_slice();
+            let mut memory = Vec::new();
+            memory.try_reserve_exact(length)?;
+            memory.resize(length, 0);
             fill(&mut memory)?;
             Memory::Plain(memory)
         } else {
@@ -93,8 +95,8 @@ impl SealedBytes {
         Ok(Self { memory, meter: None })
     }
 
-    /// The same, under the meter's kind of seal and counted by it from the moment in which the memory is asked for until it is
-    /// given back.
+    /// The same, under the meter's kind of seal, and counted by the meter from the moment in which the
+    /// memory is asked for until it is given back.
     pub(crate) fn metered(
         length: usize,
         meter: &Arc<Meter>,
@@ -124,7 +126,7 @@ impl SealedBytes {
 impl Drop for SealedBytes {
     fn drop(&mut self) {
         let counted = mapped_bytes(self.len());
-        self.memory = Memory::Plain(Box::default());
+        self.memory = Memory::Plain(Vec::new());
         if let Some(meter) = &self.meter {
             meter.bytes.fetch_sub(counted, Ordering::AcqRel);
         }
@@ -166,6 +168,9 @@ mod tests {
             Ok(())
         })?;
         assert_eq!(*plain, [0, 0, 7]);
+        for seal in [Seal::System, Seal::Compiler] {
+            assert!(SealedBytes::filled_under(seal, 1 << 48, |_| Ok(())).is_err());
+        }
         assert!(SealedBytes::filled(9, |_| Err(io::ErrorKind::Other.into())).is_err());
         Ok(())
     }
