@@ -54,10 +54,6 @@ impl Meter {
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
     }
-
-    pub(crate) fn seal(&self) -> Seal {
-        self.seal
-    }
 }
 
 /// The memory that a mapping of so many bytes takes: whole pages.
