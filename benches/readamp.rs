@@ -4,7 +4,7 @@
 use std::io::{Error, stdout};
 
 use criba_cli::readamp::input::Input;
-use criba_cli::readamp::measure::Settings;
+use criba_cli::readamp::settings::Settings;
 use criba_cli::readamp::{print, run_in};
 
 const KEYS: u64 = 20_000;

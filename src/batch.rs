@@ -17,6 +17,9 @@ const CHANGE_BYTES: usize = 1 + 3 + 5;
 /// Changes that become visible, and survive a crash, all together or not at all. Later changes of a
 /// key win over earlier ones.
 ///
+/// A key or value that is too long is refused. It counts as a change, and writing the batch then fails
+/// with [`Error::TooLong`]; none of its changes is made.
+///
 /// ```
 /// # fn main() -> criba::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
@@ -31,7 +34,9 @@ const CHANGE_BYTES: usize = 1 + 3 + 5;
 pub struct Batch {
     /// The changes as the log keeps them; see format.md, "Batch".
     ops: Vec<u8>,
+    /// Refused changes included.
     count: u64,
+    /// The error of the first refused change.
     refused: Option<Error>,
 }
 
@@ -62,6 +67,7 @@ impl Batch {
     }
 
     fn push(&mut self, kind: EntryKind, key: &[u8], value: &[u8]) -> &mut Self {
+        self.count += 1;
         if let Err(error) = key::check_lengths(key, value) {
             self.refused.get_or_insert(error);
             return self;
@@ -72,21 +78,27 @@ impl Batch {
         if kind == EntryKind::Put {
             self.ops.put_prefixed(value);
         }
-        self.count += 1;
         self
     }
 
-    /// The number of changes.
+    /// The number of changes, refused ones included.
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there are no changes.
+    /// Whether there are no changes. A batch that refused a change is not empty: writing it gives the
+    /// error.
+    ///
+    /// ```
+    /// let mut batch = criba::Batch::new();
+    /// batch.put(vec![0; criba::MAX_KEY_BYTES + 1], "value");
+    /// assert!(!batch.is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The encoded changes and their number, unless one of them was refused.
+    /// The encoded changes and their number, or the error of the first that was refused.
     pub(crate) fn into_parts(self) -> Result<(Vec<u8>, u64)> {
         let length = self.ops.len() as u64;
         match self.refused {
@@ -163,5 +175,17 @@ mod tests {
         let mut batch = Batch::new();
         batch.put("k", vec![0; MAX_VALUE_BYTES + 1]);
         assert!(matches!(batch.into_parts(), Err(Error::TooLong { what: "value", .. })));
+    }
+
+    /// A program that skips empty batches must not skip this one: writing it gives the error.
+    #[test]
+    fn a_batch_that_refused_a_change_is_not_empty() {
+        let mut batch = Batch::new();
+        batch.put(vec![0; MAX_KEY_BYTES + 1], "");
+        assert_eq!((batch.len(), batch.is_empty()), (1, false));
+        batch.put("fine", "").delete(vec![0; MAX_KEY_BYTES + 1]);
+        assert_eq!((batch.len(), batch.is_empty()), (3, false));
+        assert!(matches!(batch.into_parts(), Err(Error::TooLong { what: "key", .. })));
+        assert!(Batch::new().is_empty());
     }
 }

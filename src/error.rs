@@ -60,8 +60,13 @@ pub enum Error {
         /// What made it unfit.
         found: String,
     },
-    /// Another handle, in this process or another, has the store open.
-    #[error("{}: expected a free store, found one that is open already", path.display())]
+    /// The store is open in this or another process, or a [`Range`](crate::Range) or
+    /// [`Snapshot`](crate::Snapshot) of a closed handle is still alive, or
+    /// [`verify`](crate::verify) is reading the store. The lock does not say which.
+    #[error(
+        "{}: the store is locked: it is open in this or another process, or a scan or snapshot of a closed handle is still alive",
+        path.display()
+    )]
     Locked {
         /// The lock file.
         path: PathBuf,

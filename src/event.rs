@@ -1,10 +1,12 @@
 //! What an open store tells the program around it, as it happens.
 
+use std::cell::Cell;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::inspect::FilterInfo;
+use crate::sync::thread_local;
 
 /// Something that the program around a store may want to know when it happens. See
 /// [`Options::on_event`](crate::Options::on_event).
@@ -109,8 +111,35 @@ type Callback = dyn Fn(&Event) + Send + Sync;
 impl Listener {
     pub(crate) fn tell(&self, event: &Event) {
         if let Some(callback) = &self.0 {
+            let _running = Running::begin();
             callback(event);
         }
+    }
+}
+
+thread_local! {
+    /// How many callbacks are running on this thread, one inside another.
+    static CALLBACKS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether this thread is in a callback, so that some work of a store waits for its return.
+pub(crate) fn in_callback() -> bool {
+    CALLBACKS.with(|callbacks| callbacks.get() > 0)
+}
+
+/// Guard: a callback is running on this thread.
+struct Running;
+
+impl Running {
+    fn begin() -> Self {
+        CALLBACKS.with(|callbacks| callbacks.set(callbacks.get() + 1));
+        Self
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        CALLBACKS.with(|callbacks| callbacks.set(callbacks.get() - 1));
     }
 }
 

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::filter::{
-    FilterKind, Geometry, HashKey, KeyHash, LookupHash, PrefixExtractor, StoredFilter,
+    FilterHeader, FilterKind, Geometry, HashFunction, HashKey, LookupHash, PrefixExtractor,
 };
 use crate::iter::{Cursor, Direction};
 use crate::key::EntryKind;
 use crate::ledger::Verdict;
 use crate::names::FileName;
-use crate::table::{FilterState, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableFilter};
+use crate::sstable::{FilterState, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableFilter};
 use crate::value::Value;
 use crate::version::{Manifest, read_current};
 use crate::vfs::{RealVfs, Vfs};
@@ -31,7 +31,7 @@ pub enum FilterInfo {
         /// Its kind.
         kind: FilterKind,
         /// The hash that it was made over.
-        hash: KeyHash,
+        hash: HashFunction,
         /// 0 for the filter block within the table; later ones lie in files beside it.
         generation: u64,
         /// Its shape.
@@ -60,7 +60,7 @@ pub enum FilterInfo {
         /// Its kind.
         kind: FilterKind,
         /// The hash that it was made over.
-        hash: KeyHash,
+        hash: HashFunction,
         /// The filter in the file.
         stored: FilterShape,
     },
@@ -83,12 +83,12 @@ pub struct FilterShape {
     pub predicted_rate: f64,
 }
 
-impl From<&StoredFilter> for FilterShape {
-    fn from(stored: &StoredFilter) -> Self {
+impl From<&FilterHeader> for FilterShape {
+    fn from(stored: &FilterHeader) -> Self {
         Self {
-            geometry: stored.geometry(),
+            geometry: stored.geometry,
             bytes: stored.bytes(),
-            predicted_rate: stored.predicted_rate(),
+            predicted_rate: stored.predicted_rate,
         }
     }
 }
@@ -133,22 +133,20 @@ impl From<&TableFilter> for FilterInfo {
         match state {
             FilterState::None => Self::None,
             FilterState::Active(filter) => Self::Active {
-                kind: filter.kind(),
-                hash: filter.hash(),
+                kind: filter.header().kind,
+                hash: filter.header().hash,
                 generation: meta.generation,
-                geometry: filter.geometry(),
-                bytes: filter.bytes(),
-                predicted_rate: filter.predicted_rate(),
-                prefixes: filter.prefixes(),
-                extractor: filter.extractor(),
+                geometry: filter.header().geometry,
+                bytes: filter.header().bytes(),
+                predicted_rate: filter.header().predicted_rate,
+                prefixes: filter.header().prefixes,
+                extractor: filter.header().extractor(),
                 stored: filter.stored().into(),
                 damaged: filter.damage().map(str::to_owned),
             },
-            FilterState::NotResident(stored) => Self::NotResident {
-                kind: stored.kind(),
-                hash: stored.hash(),
-                stored: stored.into(),
-            },
+            FilterState::NotResident(stored) => {
+                Self::NotResident { kind: stored.kind, hash: stored.hash, stored: stored.into() }
+            }
             FilterState::Degraded(reason) => Self::Degraded { reason: reason.clone() },
         }
     }

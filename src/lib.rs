@@ -31,7 +31,7 @@
 //! * [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::range`], [`Db::prefix`]; several changes at
 //!   once with a [`Batch`]; a fixed moment to read from with [`Db::snapshot`].
 //! * [`FilterPolicy`] says which filters tables get: of which [kind](FilterKind), over which
-//!   [hash](KeyHash), how large, and [where the bits go](Allocation).
+//!   [hash](HashFunction), how large, and [where the bits go](Allocation).
 //! * [`Db::may_contain`] asks memory alone; [`Db::set_filter_memory`] says how much of it filters take.
 //! * [`Db::advise`] reckons what other filters would cost and avoid.
 //! * [`Db::stats`] counts what lookups met, [`Db::tables`] lists what there is, [`Db::explain`] tells
@@ -65,12 +65,13 @@
 
 // What tests/schedules compiles of these sources is the library; their unit tests are run here alone.
 #![cfg(not(all(test, criba_shuttle)))]
+// On docs.rs each item says which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(not(all(unix, target_pointer_width = "64")))]
 compile_error!("criba is made for 64-bit Unix systems");
 
 mod batch;
-mod cache;
 mod codec;
 mod compaction;
 mod db;
@@ -78,9 +79,7 @@ mod error;
 mod event;
 mod fences;
 pub mod filter;
-#[cfg(any(test, fuzzing))]
-#[doc(hidden)]
-pub mod fuzzing;
+mod filters;
 mod inspect;
 mod iter;
 mod key;
@@ -89,10 +88,14 @@ mod memo;
 mod memtable;
 mod names;
 mod options;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod parsers;
 mod prefetch;
+mod scheduler;
 mod sealed;
+mod sstable;
 mod sync;
-mod table;
 mod value;
 mod version;
 pub mod vfs;
@@ -100,13 +103,13 @@ mod wal;
 
 pub use batch::Batch;
 pub use db::{
-    Advice, Db, Durability, Estimate, FilterMemory, Finding, Membership, Range, RebuildProgress,
-    RebuildReport, RecoveryReport, Snapshot, TableInfo, Verification, verify, verify_with,
+    Advice, Db, Durability, Estimate, FilterMemory, Finding, Membership, Range, RebuildReport,
+    RecoveryReport, Snapshot, TableInfo, Verification, WeakDb, verify, verify_with,
 };
 pub use error::{Error, Result};
 pub use event::Event;
 #[doc(inline)] // or the front page would list names without a word
-pub use filter::{Allocation, FilterKind, FilterPolicy, Geometry, KeyHash, PrefixExtractor};
+pub use filter::{Allocation, FilterKind, FilterPolicy, Geometry, HashFunction, PrefixExtractor};
 pub use inspect::{FilterInfo, FilterShape, IndexEntry, TableEntry, TableFile, TableProperties};
 pub use key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use ledger::{

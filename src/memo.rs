@@ -11,8 +11,8 @@ use std::hash::{Hash, Hasher};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Equivalent, OptionsBuilder, Weighter};
 
-use crate::cache::FixedHasher;
-use crate::filter::{KeyHash, LookupHash, mix};
+use crate::filter::{HashFunction, LookupHash, mix};
+use crate::sstable::FixedHasher;
 
 /// What an entry takes beside its key: its place in the cache, and the allocation's header and
 /// rounding. The test below compares it with what is there.
@@ -42,7 +42,7 @@ struct Asked<'k> {
 impl<'k> Asked<'k> {
     fn new(table: u64, lookup: &LookupHash<'k>) -> Self {
         // Under the store's secret, so that nobody can craft keys that all fall into one place.
-        let hash = mix(lookup.get(KeyHash::SipHash13) ^ table);
+        let hash = mix(lookup.get(HashFunction::SipHash13) ^ table);
         Self { table, hash, key: lookup.key() }
     }
 }

@@ -6,8 +6,8 @@ use crate::compaction::PickSettings;
 use crate::error::{Error, Result};
 use crate::event::{Event, Listener};
 use crate::filter::{FilterPolicy, PrefixExtractor};
-use crate::key::MAX_KEY_BYTES;
-use crate::table::TableSettings;
+use crate::key::{MAX_KEY_BYTES, Seq};
+use crate::sstable::TableSettings;
 use crate::vfs::{RealVfs, Vfs};
 
 /// How a store is opened. Every setting has a default that is right for most.
@@ -45,9 +45,9 @@ pub struct Options {
     pub(crate) max_open_files: usize,
     pub(crate) auto_compaction: bool,
     pub(crate) background_threads: usize,
-    pub(crate) l0_compact: usize,
-    pub(crate) l0_slow: usize,
-    pub(crate) l0_hold: usize,
+    pub(crate) l0_compaction_trigger: usize,
+    pub(crate) l0_slowdown_trigger: usize,
+    pub(crate) l0_stop_trigger: usize,
     pub(crate) seed: Option<u64>,
     pub(crate) vfs: Arc<dyn Vfs>,
 }
@@ -71,9 +71,9 @@ impl Default for Options {
             max_open_files: default_max_open_files(),
             auto_compaction: true,
             background_threads: 1,
-            l0_compact: 4,
-            l0_slow: 12,
-            l0_hold: 24,
+            l0_compaction_trigger: 4,
+            l0_slowdown_trigger: 12,
+            l0_stop_trigger: 24,
             seed: None,
             vfs: Arc::new(RealVfs),
         }
@@ -130,10 +130,39 @@ impl Options {
         self
     }
 
-    /// Has a callback told of [events](Event), on the thread on which each happens: at opening, on the one
-    /// that opens the store. Readers and writers are not held up meanwhile, but the work that it tells
-    /// of is: it should be quick, must not panic, and must not write to the store, flush, compact or
-    /// close it. Default: nobody is told.
+    /// Calls `callback` for each [event](Event), on the thread that caused it. The work that caused the
+    /// event waits for the callback; readers and writers go on. The callback should be quick. It must not
+    /// panic, and must not write to the store, flush or compact it. Default: no callback.
+    ///
+    /// A callback that uses its own store holds a [`WeakDb`](crate::WeakDb): a [`Db`](crate::Db) in it
+    /// would keep the store open for ever.
+    ///
+    /// ```
+    /// # fn main() -> criba::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("store");
+    /// use std::sync::{Arc, OnceLock};
+    /// use criba::{Options, WeakDb};
+    ///
+    /// let store: Arc<OnceLock<WeakDb>> = Arc::default();
+    /// let weak = Arc::clone(&store);
+    /// let db = Options::new()
+    ///     .on_event(Arc::new(move |event| {
+    ///         // None before the store is open, and after its last handle is dropped.
+    ///         if let Some(db) = weak.get().and_then(WeakDb::upgrade) {
+    ///             println!("{event}; {} tables", db.tables().len());
+    ///         }
+    ///     }))
+    ///     .open(&path)?;
+    /// store.set(db.downgrade()).expect("set once");
+    ///
+    /// db.put("key", "value")?;
+    /// db.flush()?;
+    /// drop(db); // closes the store
+    /// # criba::Db::open(path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on_event(mut self, callback: Arc<dyn Fn(&Event) + Send + Sync>) -> Self {
         self.listener = Listener(Some(callback));
         self
@@ -217,16 +246,21 @@ impl Options {
     }
 
     /// The number of L0 tables at which a compaction is due. Default: 4.
-    pub fn l0_compaction_tables(mut self, tables: usize) -> Self {
-        self.l0_compact = tables;
+    pub fn l0_compaction_trigger(mut self, tables: usize) -> Self {
+        self.l0_compaction_trigger = tables;
         self
     }
 
-    /// The numbers of L0 tables from which each write waits a millisecond, and from which writes
-    /// wait for a compaction. Default: 12 and 24.
-    pub fn l0_limits(mut self, slow: usize, hold: usize) -> Self {
-        self.l0_slow = slow;
-        self.l0_hold = hold;
+    /// The number of L0 tables from which writes are held to 16 MiB a second. Default: 12.
+    pub fn l0_slowdown_trigger(mut self, tables: usize) -> Self {
+        self.l0_slowdown_trigger = tables;
+        self
+    }
+
+    /// The number of L0 tables from which a full memtable waits for a compaction, and the writes with
+    /// it. Default: 24.
+    pub fn l0_stop_trigger(mut self, tables: usize) -> Self {
+        self.l0_stop_trigger = tables;
         self
     }
 
@@ -256,9 +290,13 @@ impl Options {
             ("table_bytes", self.table_bytes, 1024),
             ("level_base_bytes", self.level_base_bytes, 1),
             ("block_bytes", self.block_bytes as u64, 64),
-            ("l0_compaction_tables", self.l0_compact as u64, 1),
-            ("l0_limits", self.l0_slow as u64, self.l0_compact as u64),
-            ("l0_limits", self.l0_hold as u64, self.l0_slow as u64),
+            ("l0_compaction_trigger", self.l0_compaction_trigger as u64, 1),
+            (
+                "l0_slowdown_trigger",
+                self.l0_slowdown_trigger as u64,
+                self.l0_compaction_trigger as u64,
+            ),
+            ("l0_stop_trigger", self.l0_stop_trigger as u64, self.l0_slowdown_trigger as u64),
         ] {
             if value < least {
                 return refuse(option, format!("{value} is less than {least}"));
@@ -283,11 +321,12 @@ impl Options {
         (self.memtable_bytes as u64 / 4).min(256 << 10)
     }
 
-    pub(crate) fn pick_settings(&self) -> PickSettings {
+    pub(crate) fn pick_settings(&self, oldest_snapshot: Option<Seq>) -> PickSettings {
         PickSettings {
-            l0_tables: self.l0_compact,
+            l0_tables: self.l0_compaction_trigger,
             level_base_bytes: self.level_base_bytes,
             table_bytes: self.table_bytes,
+            oldest_snapshot,
         }
     }
 }

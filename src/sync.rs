@@ -15,6 +15,11 @@ use shuttle::{sync, thread};
 use std::{sync, thread};
 
 #[cfg(criba_shuttle)]
+pub(crate) use shuttle::thread_local;
+#[cfg(not(criba_shuttle))]
+pub(crate) use std::thread_local;
+
+#[cfg(criba_shuttle)]
 pub(crate) use scheduled::{Instant, OnceLock, available_parallelism, sleep, thread_number};
 pub(crate) use std::sync::Arc;
 /// A counter that orders nothing and that nothing waits for: no operation of it is a place to look at
@@ -132,9 +137,10 @@ impl<T> Swap<T> {
         self.0.load_full()
     }
 
-    pub(crate) fn store(&self, value: Arc<T>) {
+    /// Replaces the value; gives the one that was there.
+    pub(crate) fn swap(&self, value: Arc<T>) -> Arc<T> {
         passing("before a shared value is replaced");
-        self.0.store(value);
+        self.0.swap(value)
     }
 }
 

@@ -244,9 +244,10 @@ fn the_ledger_stays_exact_within_any_budget() {
         let (before, absent) = (db.stats().total(), 4000);
         for _ in 0..absent {
             let number = 2 * rng.random_range(0..keys - 1) + 1;
-            let (found, counts) = db.get_counted(key(number)).unwrap();
-            let (_, without) = ignoring.get_counted(key(number)).unwrap();
-            assert_eq!(found, None);
+            let explained = db.explain(key(number)).unwrap();
+            let counts = explained.counts();
+            let without = ignoring.explain(key(number)).unwrap().counts();
+            assert_eq!(explained.value, None);
             assert_eq!(without.disk_reads - counts.disk_reads, counts.true_negatives);
             assert_eq!(without.probes(), counts.probes());
             assert_eq!(
@@ -256,9 +257,9 @@ fn the_ledger_stays_exact_within_any_budget() {
         }
         for _ in 0..1000 {
             let number = rng.random_range(0..keys);
-            let (found, counts) = db.get_counted(key(2 * number)).unwrap();
-            assert!(found.is_some(), "{number} at {budget} bytes");
-            assert_eq!(counts.disk_reads, 1);
+            let explained = db.explain(key(2 * number)).unwrap();
+            assert!(explained.value.is_some(), "{number} at {budget} bytes");
+            assert_eq!(explained.counts().disk_reads, 1);
         }
         let counts = db.stats().total() - before;
         assert_eq!(counts.degraded, 0);
@@ -651,6 +652,28 @@ fn opening_within_a_budget_waits_for_no_reader() {
     assert!(quickest.as_millis() < 150, "{quickest:?}");
 }
 
+/// The thread that sets a budget is no reader of the filters that it gives back.
+#[test]
+fn setting_a_budget_waits_for_no_reader() {
+    let _alone = alone();
+    let parent = tempfile::tempdir().unwrap();
+    let db = options().open(parent.path().join("store")).unwrap();
+    fill(&db, 0..1000);
+    let set = |_| {
+        db.set_filter_memory(None).unwrap();
+        db.wait_until_settled().unwrap();
+        assert!(db.filter_memory().resident > 0);
+        let start = std::time::Instant::now();
+        db.set_filter_memory(Some(0)).unwrap();
+        let took = start.elapsed();
+        assert_eq!(db.filter_memory().resident, 0);
+        took
+    };
+    let quickest = (0..10).map(set).min().unwrap();
+    println!("nothing resident after {quickest:?}");
+    assert!(quickest.as_millis() < 150, "{quickest:?}");
+}
+
 /// Where the filter block of a table lies.
 fn filter_block(table: &[u8]) -> std::ops::Range<usize> {
     let footer = &table[table.len() - 128..];
@@ -708,7 +731,7 @@ fn a_filter_found_damaged_when_it_is_to_grow_never_hides_a_key() {
         };
         println!("place {number}, nothing resident: {reason}");
         none_is_missed(&db, 0..keys);
-        assert_eq!(db.get_counted(key(1)).unwrap().1.degraded, 1);
+        assert_eq!(db.explain(key(1)).unwrap().counts().degraded, 1);
         assert_eq!(db.filter_memory().resident, 0);
         // A compaction gives the table a new filter, within the budget.
         db.compact().unwrap();

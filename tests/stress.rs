@@ -282,8 +282,9 @@ fn every_read_gives_what_was_newest_at_some_moment_of_it() {
         .block_bytes(512)
         .cache_bytes(64 << 10)
         .max_open_files(8)
-        .l0_compaction_tables(3)
-        .l0_limits(6, 10);
+        .l0_compaction_trigger(3)
+        .l0_slowdown_trigger(6)
+        .l0_stop_trigger(10);
     let db = options.clone().open(&dir).unwrap();
     let (history, done, over) = (History::new(), Done::default(), AtomicBool::new(false));
     let stress = Stress { db: &db, history: &history, done: &done, over: &over };

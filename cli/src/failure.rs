@@ -43,15 +43,13 @@ pub enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn file(action: &'static str, path: &Path, source: io::Error) -> Self {
+    /// A [`Failure::File`].
+    pub fn file(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::File { action, path: path.to_owned(), source }
     }
 
-    pub(crate) fn unfit(
-        path: &Path,
-        expected: impl Into<String>,
-        found: impl Into<String>,
-    ) -> Self {
+    /// A [`Failure::Unfit`].
+    pub fn unfit(path: &Path, expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self::Unfit { path: path.to_owned(), expected: expected.into(), found: found.into() }
     }
 

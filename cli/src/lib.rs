@@ -3,6 +3,9 @@
 //! A file for each subcommand. This one parses the command line, and turns what a command came to
 //! into an exit code: 0; 1 for a negative answer (an absent key, a check that does not hold); 2 for
 //! wrong usage; 3 for an error, told on standard error in one line.
+//!
+//! The program `criba-lab` is built on the public part of this library: [`run_as`], [`page`], [`text`]
+//! and the keys of [`readamp`].
 
 mod compact;
 mod delete;
@@ -10,7 +13,7 @@ mod explain;
 mod failure;
 mod get;
 mod inspect;
-pub mod lab;
+mod lab;
 mod lines;
 mod load;
 pub mod page;
@@ -22,7 +25,7 @@ mod rebuild_filters;
 mod scan;
 mod stats;
 mod store;
-mod text;
+pub mod text;
 mod tune;
 mod verify;
 
@@ -92,15 +95,23 @@ impl Command {
             Self::Verify(args) => verify::run(args, out),
             Self::RebuildFilters(args) => rebuild_filters::run(args, out),
             Self::Readamp(args) => readamp::run(args, out),
-            Self::Lab(args) => lab::run(args, out),
+            Self::Lab(args) => lab::run(args),
         }
     }
 }
 
 /// Runs a command line, the program's name first, and gives the exit code.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
-    let cli = match Cli::try_parse_from(args) {
-        Ok(cli) => cli,
+    run_as(args, |cli: &Cli, out| cli.command.run(out))
+}
+
+/// Runs a command line of any program, its name first, with `command`, and gives the exit code.
+pub fn run_as<C: Parser>(
+    args: impl IntoIterator<Item = OsString>,
+    command: impl FnOnce(&C, &mut dyn Write) -> Result<Answer>,
+) -> u8 {
+    let parsed = match C::try_parse_from(args) {
+        Ok(parsed) => parsed,
         Err(refusal) => {
             // Help and version come this way too. Nobody is left to tell if printing fails.
             let _ = refusal.print();
@@ -108,7 +119,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     let mut out = BufWriter::new(io::stdout().lock());
-    let done = cli.command.run(&mut out);
+    let done = command(&parsed, &mut out);
     // What was printed before an error is worth having.
     let flushed = out.flush().map_err(Failure::from);
     match done.and_then(|answer| flushed.map(|()| answer)) {
@@ -124,7 +135,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
 }
 
 /// Says something on standard error, in one line whatever it holds.
-fn tell(message: &str) {
+pub fn tell(message: &str) {
     // If standard error is closed, the exit code still speaks.
     let _ = writeln!(io::stderr(), "criba: {}", message.replace('\n', "\\n"));
 }

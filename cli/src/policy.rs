@@ -1,7 +1,7 @@
 //! The options that say which filters tables get.
 
 use clap::ValueEnum;
-use criba::{Allocation, FilterKind, FilterPolicy, KeyHash};
+use criba::{Allocation, FilterKind, FilterPolicy, HashFunction};
 
 /// A policy, and what to change in it.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -94,8 +94,8 @@ impl PolicyArgs {
             None => policy,
         };
         match self.hash {
-            Some(Hash::Siphash13) => policy.with_hash(KeyHash::SipHash13),
-            Some(Hash::Murmurhash2) => policy.with_hash(KeyHash::MurmurHash2),
+            Some(Hash::Siphash13) => policy.with_hash(HashFunction::SipHash13),
+            Some(Hash::Murmurhash2) => policy.with_hash(HashFunction::MurmurHash2),
             None => policy,
         }
     }

@@ -8,7 +8,7 @@ use criba::Db;
 use crate::failure::Result;
 use crate::policy::PolicyArgs;
 use crate::text::{counted, ratio, thousands};
-use crate::{Answer, progress, store};
+use crate::{Answer, store};
 
 /// Build new filters beside the tables of a store, without rewriting its data
 ///
@@ -27,12 +27,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let policy = args.filters.policy();
     let db = store::to_refilter(&args.dir, policy)?;
     writeln!(out, "before: {}", size(&db))?;
-    let bar = progress::over_bytes("rebuilding filters");
-    let report = db.rebuild_filters_with(&policy, |now| {
-        progress::at(&bar, now.bytes_done, now.bytes_left);
-    });
-    bar.finish_and_clear();
-    let report = report?;
+    let report = db.rebuild_filters(&policy)?;
     writeln!(out, "after:  {}", size(&db))?;
     db.close()?;
     writeln!(

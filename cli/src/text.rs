@@ -49,7 +49,7 @@ pub(crate) fn of_argument(argument: &OsStr) -> Vec<u8> {
 }
 
 /// A number with a comma between thousands.
-pub(crate) fn thousands(number: u64) -> String {
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -62,7 +62,7 @@ pub(crate) fn thousands(number: u64) -> String {
 }
 
 /// "1 table", "2 tables".
-pub(crate) fn counted(number: u64, noun: &str) -> String {
+pub fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", thousands(number))
 }

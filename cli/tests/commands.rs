@@ -4,8 +4,9 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::{Run, criba, run};
 use tempfile::TempDir;
@@ -451,7 +452,7 @@ fn a_store_in_use_is_an_error() {
     let db = criba::Db::open(&store).expect("a sound store");
     for command in [format!("get {store} ada"), format!("verify {store}")] {
         let told = run(&command).error(3);
-        assert!(told.contains("expected a free store"), "{told}");
+        assert!(told.contains("the store is locked"), "{told}");
     }
     drop(db);
     run(&format!("get {store} ada")).well();
@@ -488,6 +489,34 @@ fn wrong_usage_is_2() {
     }
     for line in ["--help", "--version", "readamp --help"] {
         assert!(!run(line).well().is_empty(), "{line}");
+    }
+}
+
+/// The command itself serves as `criba-lab`: it says by which name it was started.
+#[test]
+fn the_lab_is_a_program_beside_the_command_or_in_path() {
+    let new_dir = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let (place, elsewhere) = (new_dir(), new_dir());
+    let command = place.path().join("criba");
+    fs::hard_link(env!("CARGO_BIN_EXE_criba"), &command).expect("a second name");
+    let lab = |args: &[&str]| {
+        let mut started = Command::new(&command);
+        started.arg("lab").args(args).env("PATH", elsewhere.path()).stdin(Stdio::null());
+        Run::new(started.output().expect("it starts"))
+    };
+    let missing = lab(&["toy"]).error(3);
+    assert!(missing.contains("cargo build --release -p criba-lab"), "{missing}");
+
+    for dir in [&elsewhere, &place] {
+        let program = dir.path().join("criba-lab");
+        symlink(env!("CARGO_BIN_EXE_criba"), &program).expect("a link");
+        let help = lab(&["--help"]).well();
+        assert!(help.contains("Usage: criba lab <COMMAND>"), "{help}");
+        let (_dir, store) = store();
+        assert_eq!(lab(&["put", &store, "-key", "a value"]).code, 0);
+        assert_eq!(lab(&["get", &store, "-key"]).well(), "a value\n");
+        assert_eq!(lab(&["get", &store, "another"]).code, 1);
+        fs::remove_file(program).expect("it is there");
     }
 }
 

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use criba::vfs::{CountingVfs, FileKind, FileLock, RealVfs, Vfs, VfsFile};
 use criba_cli::readamp::input::Input;
-use criba_cli::readamp::measure::{Engine, Settings, measure};
+use criba_cli::readamp::measure::{Engine, measure};
 use criba_cli::readamp::report::Report;
+use criba_cli::readamp::settings::Settings;
 use indicatif::ProgressBar;
 
 /// Reads one block twice: the first that is read after the store was opened for the `n`-th time.
@@ -85,10 +86,6 @@ impl Vfs for ReadsTwice {
         Ok(self.wrap(self.inner.open(path, kind)?, kind))
     }
 
-    fn open_writable(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        Ok(self.wrap(self.inner.open_writable(path, kind)?, kind))
-    }
-
     fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
         if kind == FileKind::Current {
             let left = self.openings.load(Ordering::Relaxed);
@@ -109,10 +106,6 @@ impl Vfs for ReadsTwice {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         self.inner.list(dir)
-    }
-
-    fn length(&self, path: &Path, kind: FileKind) -> io::Result<u64> {
-        self.inner.length(path, kind)
     }
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use criba::{Advice, Allocation, FilterKind, FilterPolicy, Options};
 use criba_cli::readamp::input::Input;
-use criba_cli::readamp::measure::Settings;
 use criba_cli::readamp::report::Report;
 use criba_cli::readamp::run_in;
+use criba_cli::readamp::settings::Settings;
 
 const KEYS: u64 = 31_744;
 const ABSENT: u64 = 100_000;

@@ -1,5 +1,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    criba::fuzzing::table(bytes);
+    criba_fuzz::table(bytes);
 });

@@ -10,13 +10,11 @@ use crate::filter::{LookupHash, Recipe};
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::Seq;
 use crate::ledger::{Activity, LEVELS, Verdict};
-use crate::names::FileName;
-use crate::table::{
+use crate::sstable::{
     FinishedTable, OpenTable, Properties, ReadPlan, Table, TableCursor, TableEnv, TableSettings,
     TableWriter,
 };
 use crate::version::{LevelCursor, LiveTable, Version};
-use crate::vfs::FileKind;
 
 /// What a job needs beside its inputs.
 pub(crate) struct JobContext<'a> {
@@ -30,9 +28,7 @@ pub(crate) struct JobContext<'a> {
     pub(crate) ignore_filters: bool,
     /// The sequence numbers that snapshots read at.
     pub(crate) snapshots: Vec<Seq>,
-    /// Gives a file number that was never given before.
-    pub(crate) new_number: &'a dyn Fn() -> u64,
-    /// Whether to give up, because the store is being closed.
+    /// Whether to give up, because the store is being closed or the merge is not wanted any more.
     pub(crate) cancelled: &'a dyn Fn() -> bool,
 }
 
@@ -67,7 +63,11 @@ pub(crate) fn run(
     // is among them. A filter's "no" is certain, so a tombstone of a key that all of them deny hides
     // nothing; the tables asked are those of the version that the job was made from.
     let by_filters = Cell::new(0);
+    // Within L0 the older tables lie beside the inputs, not below.
     let nothing_older = |key: &[u8]| {
+        if compaction.output_level == 0 {
+            return false;
+        }
         let hash = LookupHash::new(key, &context.env.secret);
         let mut denied = false;
         for candidate in version.candidates_below(compaction.output_level, key) {
@@ -106,9 +106,7 @@ pub(crate) fn write_tables(
         Err(error) => {
             drop(tables);
             for id in begun {
-                let path = FileName::Table(id).path(&context.env.dir);
-                // What cannot be removed now is removed at the next open: nothing refers to it.
-                let _ = context.env.vfs.remove(&path, FileKind::Table);
+                context.env.remove_table(id);
             }
             Err(error)
         }
@@ -134,7 +132,7 @@ impl Outputs<'_> {
         let mut writer: Option<TableWriter> = None;
         let mut entries = 0;
         while let Some(entry) = cursor.entry() {
-            if entries % 4096 == 0 && (context.cancelled)() {
+            if entries % 1024 == 0 && (context.cancelled)() {
                 return Err(Error::Closed);
             }
             entries += 1;
@@ -165,7 +163,7 @@ impl Outputs<'_> {
     }
 
     fn begin(&mut self) -> Result<TableWriter> {
-        let id = (self.context.new_number)();
+        let id = self.context.env.new_file_number();
         self.begun.push(id);
         TableWriter::create(self.context.env, id, self.context.settings)
     }

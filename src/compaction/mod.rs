@@ -10,5 +10,5 @@ mod pick;
 mod survive;
 
 pub(crate) use job::{JobContext, run, write_tables};
-pub(crate) use pick::{Compaction, Pick, PickSettings, everything, pick, pick_idle};
+pub(crate) use pick::{Compaction, PickSettings, everything, pick, pick_idle};
 pub(crate) use survive::Survivors;

@@ -7,16 +7,23 @@
 
 use std::collections::HashSet;
 
+use crate::key::Seq;
 use crate::ledger::LEVELS;
-use crate::table::FilterState;
-use crate::version::{LiveTable, Version};
+use crate::sstable::FilterState;
+use crate::version::{LiveTable, Version, keys_within};
 
 /// How much larger a level is than the one above it.
 const LEVEL_RATIO: u64 = 10;
 const LAST: usize = LEVELS - 1;
 /// A table of less than this part of the usual size is small.
 const SMALL_FRACTION: u64 = 8;
-/// While nobody writes, up to this many bytes are written for each byte of L0: what a store of three
+/// A table with at least so many tombstones can be dense in them: a scan passes fewer in a fraction of a
+/// millisecond.
+const MANY_TOMBSTONES: u64 = 4096;
+/// A table is dense in tombstones when they are at least this part of the entries that a scan of its range
+/// passes, in the table and below it.
+const DENSE_FRACTION: u64 = 4;
+/// While the store is quiet, up to this many bytes are written for each byte of L0: what a store of three
 /// levels writes for it anyway.
 const IDLE_RATIO: u64 = 2 * LEVEL_RATIO;
 
@@ -29,6 +36,8 @@ pub(crate) struct PickSettings {
     pub(crate) level_base_bytes: u64,
     /// The size at which compactions cut their outputs.
     pub(crate) table_bytes: u64,
+    /// The oldest sequence number that a snapshot reads at.
+    pub(crate) oldest_snapshot: Option<Seq>,
 }
 
 impl PickSettings {
@@ -80,10 +89,7 @@ fn level_below_l0(version: &Version, targets: &[u64; LEVELS]) -> usize {
     (1..LAST).find(|&level| targets[level] > 0 || !version.level(level).is_empty()).unwrap_or(LAST)
 }
 
-/// A way to find the next compaction; `busy` are the tables of those under way.
-pub(crate) type Pick = fn(&Version, &PickSettings, busy: &HashSet<u64>) -> Option<Compaction>;
-
-/// The compaction that is due most, if any is.
+/// The compaction that is due most, if any is; `busy` are the tables of those under way.
 pub(crate) fn pick(
     version: &Version,
     settings: &PickSettings,
@@ -103,13 +109,55 @@ pub(crate) fn pick(
         }
     }
     due.sort_by(|a, b| b.0.total_cmp(&a.0));
-    due.into_iter().find_map(|(_, level)| match level {
-        0 => pick_l0(version, level_below_l0(version, &targets), settings.small(), busy),
+    let below_l0 = level_below_l0(version, &targets);
+    let regular = due.into_iter().find_map(|(_, level)| match level {
+        0 => pick_l0(version, below_l0, settings.small(), busy)
+            .or_else(|| pick_within_l0(version, settings.l0_tables, busy)),
         level => pick_from_level(version, level, busy),
-    })
+    });
+    regular.or_else(|| pick_dense(version, below_l0, settings, busy))
 }
 
-/// What pays for itself while nobody writes, though it is not due: L0 becomes one with the level below it,
+/// The compaction of a table that is dense in tombstones, one level down. On the last level the table is
+/// rewritten in its place, once no snapshot keeps its tombstones.
+fn pick_dense(
+    version: &Version,
+    below_l0: usize,
+    settings: &PickSettings,
+    busy: &HashSet<u64>,
+) -> Option<Compaction> {
+    version.tables().filter(|(level, live)| is_dense(version, *level, live)).find_map(
+        |(level, live)| match level {
+            0 => pick_l0(version, below_l0, settings.small(), busy),
+            LAST => {
+                let max_seq = live.table.meta().max_seq;
+                let kept = settings.oldest_snapshot.is_some_and(|oldest| oldest < max_seq);
+                let inputs = vec![(LAST, live.clone())];
+                (!kept).then_some(Compaction { inputs, output_level: LAST, moves: false })
+            }
+            level => complete(version, vec![(level, live.clone())], level + 1, busy, true),
+        },
+    )
+}
+
+/// Whether a scan of a table's range passes many tombstones, and little else than these and what they
+/// hide. On the last level any tombstone is a remainder, which a snapshot kept.
+fn is_dense(version: &Version, level: usize, live: &LiveTable) -> bool {
+    let meta = live.table.meta();
+    if meta.tombstones < MANY_TOMBSTONES {
+        return false;
+    }
+    if level == LAST {
+        return true;
+    }
+    let below = (level + 1..LEVELS).flat_map(|level| {
+        let overlapping = version.overlapping(level, &meta.smallest, &meta.largest);
+        overlapping.iter().map(|below| keys_within(&below.table, &meta.smallest, &meta.largest))
+    });
+    (DENSE_FRACTION * meta.tombstones) as f64 >= meta.entries as f64 + below.sum::<f64>()
+}
+
+/// What pays for itself while the store is quiet, though it is not due: L0 becomes one with the level below it,
 /// where that does not rewrite too many bytes for each of its own. So lookups ask one table in place of
 /// several, and what L0 hides takes no space.
 pub(crate) fn pick_idle(
@@ -123,6 +171,30 @@ pub(crate) fn pick_idle(
     let merges = !compaction.moves && compaction.inputs.len() > 1;
     let pays = compaction.bytes() <= IDLE_RATIO * version.level_bytes(0);
     (merges && pays).then_some(compaction)
+}
+
+/// The newest tables of L0, merged into one there, while others of L0 are being merged into the level below:
+/// so L0 stays short for writers and lookups until that is done. `least` are too few to merge.
+///
+/// A table joins newer ones only if they are together at least half as large, so that a byte is not written
+/// again for each few tables that come; unless so many wait that their number counts more.
+fn pick_within_l0(version: &Version, least: usize, busy: &HashSet<u64>) -> Option<Compaction> {
+    let least = least.max(2);
+    let free = version.level(0).iter().take_while(|live| !busy.contains(&live.table.id()));
+    let free: Vec<&LiveTable> = free.collect();
+    let mut bytes = 0;
+    let alike = free.iter().take_while(|live| {
+        let size = live.table.meta().size;
+        let joins = bytes == 0 || size <= 2 * bytes;
+        bytes += size;
+        joins
+    });
+    let count = match alike.count() {
+        few if few < least && free.len() >= 2 * least => free.len(),
+        count => count,
+    };
+    let inputs: Vec<_> = free.into_iter().take(count).map(|live| (0, live.clone())).collect();
+    (count >= least).then_some(Compaction { inputs, output_level: 0, moves: false })
 }
 
 /// All of L0, and what it overlaps. Small tables are merged even where they could be moved, or a store
@@ -213,11 +285,11 @@ fn complete(
 ) -> Option<Compaction> {
     let (smallest, largest) = range_of(&inputs)?;
     let metas = || inputs.iter().map(|(_, live)| live.table.meta());
-    let nothing_below = |meta: &crate::table::TableMeta| {
+    let nothing_below = |meta: &crate::sstable::TableMeta| {
         (output_level + 1..LEVELS)
             .all(|level| version.overlapping(level, &meta.smallest, &meta.largest).is_empty())
     };
-    let apart = |meta: &crate::table::TableMeta| {
+    let apart = |meta: &crate::sstable::TableMeta| {
         let alone =
             metas().filter(|other| other.overlaps(&meta.smallest, &meta.largest)).count() == 1;
         alone && version.overlapping(output_level, &meta.smallest, &meta.largest).is_empty()
@@ -239,7 +311,12 @@ mod tests {
 
     #[test]
     fn levels_are_used_from_the_bottom_up() {
-        let settings = PickSettings { l0_tables: 4, level_base_bytes: 100, table_bytes: 10 };
+        let settings = PickSettings {
+            l0_tables: 4,
+            level_base_bytes: 100,
+            table_bytes: 10,
+            oldest_snapshot: None,
+        };
         let shares = |last| targets(last, &settings);
         assert_eq!(shares(0), [0; LEVELS]);
         assert_eq!(shares(999), [0; LEVELS], "a tenth is less than the base");

@@ -4,7 +4,7 @@ use crate::key::{EntryKind, EntryRef, Seq};
 
 /// Follows a merge, entry by entry in internal-key order, and says what must be kept.
 ///
-/// A change is needed if somebody can see it: the newest state, or a snapshot. Between two
+/// A change is needed if the newest state or a snapshot sees it. Between two
 /// neighbouring changes of a key, newer and older, the older one is seen by the snapshots from its
 /// own sequence number up to just before the newer one's.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! What other filters would do for the tables that there are: reckoned, with nothing read.
 
-use super::core::Core;
-use super::shares::Shares;
-use crate::filter::{Allocation, FilterKind, FilterPolicy, Share, StoredFilter};
+use super::inner::DbInner;
+use crate::filter::{Allocation, FilterHeader, FilterKind, FilterPolicy, Share};
+use crate::filters::expected_load;
 use crate::ledger::LEVELS;
-use crate::table::FilterState;
-use crate::version::LiveTable;
+use crate::sstable::FilterState;
+use crate::version::{LiveTable, Version, keys_within};
 
 /// What the filters of a store cost and avoid as they are, and what others would: see
 /// [`Db::advise`](crate::Db::advise).
@@ -18,7 +18,7 @@ use crate::version::LiveTable;
 /// ```
 ///
 /// A table's *load* is how many absent lookups ask it, for each of them: what the ledger counted since
-/// the store was opened, older counts fading, mixed with the table's part of the key range, which is
+/// the store was opened or the table was written, mixed with the part of all keys that lies in the table's range, which is
 /// all there is to go by at first ([`absent_probes`](Self::absent_probes) says how much was counted).
 /// Its *rate* is the false-positive rate of its filter: the predicted one of a filter that is in
 /// memory, 1 for a table without one, and for a filter that is not there yet what its shape gives in
@@ -34,7 +34,7 @@ pub struct Advice {
     pub keys: u64,
     /// Tables whose filter is degraded.
     pub degraded: u64,
-    /// How many absent probes, fading, the loads are based on; 0 if on the key ranges alone.
+    /// How many absent probes the loads are based on; 0 if on the key ranges alone.
     pub absent_probes: u64,
     /// Bytes of filters in memory, headers included.
     pub filter_bytes: u64,
@@ -86,6 +86,10 @@ const NOTICEABLE: f64 = 1e-5;
 /// Filters that take this part more are of the same size.
 const SAME_SIZE: f64 = 0.02;
 
+/// Without history a table's load is taken to be the part of all keys that lies in its range; that counts like so
+/// many absent probes that were met.
+const PRIOR_PROBES: f64 = 16.0;
+
 /// A table as far as filters concern it.
 struct Standing {
     share: Share,
@@ -100,17 +104,27 @@ struct Standing {
 }
 
 impl Standing {
-    fn new(core: &Core, shares: &Shares<'_>, live: &LiveTable, passing: f64) -> Self {
-        let share = shares.share(live);
+    /// `met` are the absent probes of the table, and the lookups that it lived through and that found nothing
+    /// at its level or above.
+    fn new(
+        core: &DbInner,
+        version: &Version,
+        (level, live): (usize, &LiveTable),
+        met: (f64, f64),
+    ) -> Self {
+        let expected = expected_load(version, level, live);
+        let share = Share { keys: live.table.meta().keys, load: expected };
+        let in_range = part_of_range(version, live);
         let (bytes, rate, prefixes) = match &live.filter.state {
             FilterState::Active(filter) => {
-                (filter.bytes() as u64, filter.predicted_rate(), filter.prefixes())
+                let header = filter.header();
+                (header.bytes() as u64, header.predicted_rate, header.prefixes)
             }
             _ => (0, 1.0, 0),
         };
         Self {
             share,
-            load: shares.absent_load(live, passing),
+            load: (met.0 + PRIOR_PROBES) / (met.1 + PRIOR_PROBES / in_range),
             hashes: share.keys + if core.options.prefix.is_some() { prefixes } else { 0 },
             bytes,
             rate,
@@ -120,19 +134,21 @@ impl Standing {
 
     /// The bits of the array.
     fn bits(&self) -> u64 {
-        8 * self.bytes.saturating_sub(StoredFilter::HEADER_BYTES as u64)
+        8 * self.bytes.saturating_sub(FilterHeader::BYTES as u64)
     }
 }
 
-pub(super) fn advise(core: &Core) -> Advice {
-    let view = core.view.load_full();
-    let shares = core.shares(&view.version);
+pub(super) fn advise(core: &DbInner) -> Advice {
+    let view = core.views.load_full();
+    let version = &view.version;
     let passing = passing(core);
-    let tables: Vec<_> = view
-        .version
-        .tables()
-        .map(|(level, live)| Standing::new(core, &shares, live, passing[level]))
-        .collect();
+    let met = core.env.ledger.absent_probes();
+    let standing = |(level, live): (usize, &LiveTable)| {
+        let (absent, lookups) = met.get(&live.table.id()).copied().unwrap_or_default();
+        let met = (absent as f64, lookups as f64 * passing[level]);
+        Standing::new(core, version, (level, live), met)
+    };
+    let tables: Vec<_> = version.tables().map(standing).collect();
 
     let proper = || tables.iter().filter(|table| !table.degraded);
     let proper_keys = proper().map(|table| table.share.keys).sum::<u64>().max(1) as f64;
@@ -142,7 +158,7 @@ pub(super) fn advise(core: &Core) -> Advice {
         tables: tables.len() as u64,
         keys: tables.iter().map(|table| table.share.keys).sum(),
         degraded: tables.iter().filter(|table| table.degraded).count() as u64,
-        absent_probes: shares.absent_probes().round() as u64,
+        absent_probes: met.values().map(|(absent, _)| absent).sum(),
         filter_bytes,
         bits_per_key: to_hundredths(bits),
         bits_per_key_with_headers: 8.0 * filter_bytes as f64 / proper_keys,
@@ -155,7 +171,7 @@ pub(super) fn advise(core: &Core) -> Advice {
         let bits = to_hundredths(advice.bits_per_key + f64::from(change));
         for kind in FilterKind::ALL {
             for allocation in ALLOCATIONS {
-                let policy = core.policy().with_kind(kind).with_allocation(allocation);
+                let policy = core.filters.policy().with_kind(kind).with_allocation(allocation);
                 if (1.0..=64.0).contains(&bits) && !tables.is_empty() {
                     let policy = policy.with_bits_per_key(bits);
                     let (filter_bytes, reads_per_absent_lookup) = outcome(&policy, &tables);
@@ -175,9 +191,21 @@ pub(super) fn advise(core: &Core) -> Advice {
     advice
 }
 
+/// The part of all keys that lies in a table's range: an absent key that is drawn like the present ones meets the
+/// table so often.
+fn part_of_range(version: &Version, live: &LiveTable) -> f64 {
+    let meta = live.table.meta();
+    let (smallest, largest) = (&meta.smallest, &meta.largest);
+    let l0 = version.level(0).iter();
+    let below = (1..LEVELS).flat_map(|level| version.overlapping(level, smallest, largest));
+    let within = l0.chain(below).map(|other| keys_within(&other.table, smallest, largest));
+    let all: u64 = version.tables().map(|(_, live)| live.table.meta().keys).sum();
+    within.sum::<f64>() / all.max(1) as f64
+}
+
 /// For each level, the part of all lookups that find nothing there or above. Present keys ask the tables
 /// above the one that has them, in vain, as absent keys do; below it they ask none.
-fn passing(core: &Core) -> [f64; LEVELS] {
+fn passing(core: &DbInner) -> [f64; LEVELS] {
     let lookups = core.env.ledger.table_lookups().max(1) as f64;
     let mut found = 0;
     core.env.ledger.stats().levels.map(|counts| {
@@ -374,8 +402,7 @@ mod tests {
     }
 
     /// Four lookups in five are of present keys, which end where they find them; all are in one tenth of
-    /// the range. What is reckoned is what absent lookups alone then read, and that most tables need no
-    /// bits.
+    /// the range. What is reckoned is what absent lookups alone then read.
     #[test]
     fn present_lookups_are_told_from_absent_ones() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");
@@ -383,13 +410,13 @@ mod tests {
         let filter = filter.with_allocation(Allocation::Uniform);
         let keys = 20_000;
         let db = store(dir.path(), keys, filter)?;
-        let by_ranges = db.advise();
+        let by_keys = db.advise();
         let mut rng = ChaCha8Rng::seed_from_u64(2);
         let mut ask = |present: bool| {
             let number = 2 * rng.random_range(0..keys / 10) + u64::from(!present);
-            db.get_counted(key(number)).map(|(value, counts)| {
-                assert_eq!(value.is_some(), present);
-                counts.disk_reads
+            db.explain(key(number)).map(|explained| {
+                assert_eq!(explained.value.is_some(), present);
+                explained.counts().disk_reads
             })
         };
         for i in 0..60_000 {
@@ -405,13 +432,9 @@ mod tests {
             "{reads} reads of {lookups} absent lookups, {expected:.0} advised from {} absent probes; \
              {:.0} from the key ranges alone",
             advice.absent_probes,
-            by_ranges.reads_per_absent_lookup * f64::from(lookups)
+            by_keys.reads_per_absent_lookup * f64::from(lookups)
         );
         assert!(advice.absent_probes > 1000);
-        let balanced = |advice: &Advice| advice.fewest_reads(0).map(|e| e.reads_per_absent_lookup);
-        let (by_ranges, by_counts) = (balanced(&by_ranges), balanced(&advice));
-        println!("balanced by the ranges {by_ranges:?}, by the counts {by_counts:?}");
-        assert!(by_counts.map(|reads| 2.0 * reads) < by_ranges);
         // There are 2,000 absent keys, asked for again and again: their number bounds the chance.
         let chance = 3.3 / (advice.reads_per_absent_lookup * 2000.0).sqrt();
         let off = reads as f64 / expected - 1.0;

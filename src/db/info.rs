@@ -1,8 +1,10 @@
 //! What a store tells of its tables.
 
-use super::core::Core;
+use super::inner::DbInner;
+use crate::filter::Portion;
 use crate::inspect::FilterInfo;
 use crate::ledger::Counts;
+use crate::sstable::resident_bytes;
 use crate::value::Value;
 
 /// A live table.
@@ -29,15 +31,35 @@ pub struct TableInfo {
     pub filter: FilterInfo,
     /// What lookups met at this table since the store was opened.
     pub counts: Counts,
-    /// How many absent keys the table is asked for, for each lookup that goes to tables: what
-    /// [`Allocation::Balanced`](crate::Allocation::Balanced) gives bits by. Without history the table's
-    /// part of the key range; then what was counted, fading, and inherited through compactions.
-    pub load: f64,
 }
 
-pub(super) fn tables(core: &Core) -> Vec<TableInfo> {
-    let view = core.view.load_full();
-    let shares = core.shares(&view.version);
+/// The memory of the filters of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FilterMemory {
+    /// What resident filters may take, in bytes; `None` for no budget.
+    pub budget: Option<u64>,
+    /// What they take, in bytes, in whole pages of memory: filters of live tables, of tables that
+    /// are being written, and those that a reader still holds.
+    pub resident: u64,
+    /// What the filters of all live tables would take if they were resident as a whole, degraded
+    /// ones aside.
+    pub stored: u64,
+}
+
+pub(super) fn filter_memory(core: &DbInner) -> FilterMemory {
+    let memory = &core.env.filter_memory;
+    let view = core.views.load();
+    let residences = view.version.tables().filter_map(|(_, live)| live.filter.residence());
+    FilterMemory {
+        budget: memory.budget(),
+        resident: memory.resident(),
+        stored: residences.map(|(stored, _)| resident_bytes(stored, Portion::Whole)).sum(),
+    }
+}
+
+pub(super) fn tables(core: &DbInner) -> Vec<TableInfo> {
+    let view = core.views.load_full();
     view.version
         .tables()
         .map(|(level, live)| {
@@ -53,7 +75,6 @@ pub(super) fn tables(core: &Core) -> Vec<TableInfo> {
                 largest: Value::copied(&meta.largest),
                 filter: live.filter.as_ref().into(),
                 counts: core.env.ledger.table_counts(meta.id),
-                load: shares.load(live),
             }
         })
         .collect()

@@ -1,10 +1,9 @@
 //! Whether a key may be there, from what is in memory alone.
 
-use super::core::Core;
+use super::inner::DbInner;
 use crate::filter::LookupHash;
 use crate::key::EntryKind;
 use crate::ledger::Verdict;
-use crate::sync::Ordering;
 use crate::version::Candidate;
 
 /// Whether a key may have a value.
@@ -16,7 +15,7 @@ pub enum Membership {
     Maybe,
 }
 
-impl Core {
+impl DbInner {
     /// Asks the memtables, and then the filters of the tables that may hold the key. No I/O.
     ///
     /// The newest change of the key decides. In a memtable it is seen: a value is a maybe, which
@@ -24,8 +23,8 @@ impl Core {
     /// the two.
     pub(crate) fn may_contain(&self, key: &[u8]) -> Membership {
         // In this order for the reason that `lookup` gives.
-        let view = self.view.load();
-        let seq = self.visible.load(Ordering::Acquire);
+        let view = self.views.load();
+        let seq = self.visibility.newest();
         for memtable in std::iter::once(&view.memtable).chain(&view.sealed) {
             match memtable.get(key, seq) {
                 None => {}

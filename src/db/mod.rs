@@ -1,27 +1,26 @@
-//! The handle: open and recover, the write path, the read path, and the work in the background.
+//! The handle: open and recover, the write path, the read path, scans and snapshots.
 //!
-//! This room puts the others together and owns all shared state ([`core::Core`]). Its invariants: a
+//! This room puts the others together and owns all shared state ([`inner::DbInner`]). Its invariants: a
 //! write is acknowledged only when it is in the log and in the memtable; a version is visible only
 //! when the manifest has it; readers never wait for writers, flushes or compactions.
 
 mod advise;
-mod background;
-mod budget;
-pub(crate) mod core;
+mod commit_queue;
+mod earlier_logs;
+mod health;
 mod info;
-mod last_plan;
-mod loads;
+pub(crate) mod inner;
 mod membership;
 mod open;
-mod queue;
 mod read;
-mod refilter;
-mod refit;
+mod rebuild_filters;
 mod report;
 mod scan;
-mod shares;
 mod snapshot;
 mod verify;
+pub(crate) mod views;
+mod visibility;
+mod weak;
 mod write;
 
 use std::fmt;
@@ -30,22 +29,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use advise::{Advice, Estimate};
-pub use budget::FilterMemory;
-pub use info::TableInfo;
+pub use commit_queue::Durability;
+pub use info::{FilterMemory, TableInfo};
 pub use membership::Membership;
-pub use queue::Durability;
-pub use refilter::{RebuildProgress, RebuildReport};
+pub use rebuild_filters::RebuildReport;
 pub use report::RecoveryReport;
 pub use scan::Range;
 pub use snapshot::Snapshot;
 pub use verify::{Finding, Verification, verify, verify_with};
+pub use weak::WeakDb;
 
-use self::core::Core;
+use self::inner::DbInner;
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::filter::FilterPolicy;
-use crate::ledger::{Counts, Explanation, Stats};
+use crate::ledger::{Explanation, Stats};
 use crate::options::Options;
+use crate::scheduler;
 use crate::value::Value;
 
 /// An open store. Cheap to clone; clones share the store, from any thread.
@@ -61,12 +61,12 @@ impl fmt::Debug for Db {
     }
 }
 
-/// Closes the store when the last handle goes; background threads hold the [`Core`] alone.
-struct Handle(Arc<Core>);
+/// Closes the store when the last handle goes; background threads hold the [`DbInner`] alone.
+struct Handle(Arc<DbInner>, RecoveryReport);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Whoever wants to know of an error calls `close`.
+        // `close` gives the error to a caller that wants it.
         let _ = self.0.close();
     }
 }
@@ -80,9 +80,14 @@ impl Db {
         Options::new().open(dir)
     }
 
-    fn core(&self) -> Result<&Arc<Core>> {
-        self.0.0.check_open()?;
+    pub(crate) fn core(&self) -> Result<&Arc<DbInner>> {
+        self.0.0.health.check_open()?;
         Ok(&self.0.0)
+    }
+
+    /// A handle that does not keep the store open.
+    pub fn downgrade(&self) -> WeakDb {
+        WeakDb::new(&self.0)
     }
 
     /// Sets a key's value. [`Durability::Buffered`].
@@ -180,17 +185,6 @@ impl Db {
         Ok(self.get(key)?.is_some())
     }
 
-    /// Looks a key up as [`get`](Self::get) does, and tells what this lookup added to the statistics:
-    /// the sum of what [`explain`](Self::explain) would list, without the list.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn get_counted(&self, key: impl AsRef<[u8]>) -> Result<(Option<Value>, Counts)> {
-        let mut counts = Counts::default();
-        let value = self.core()?.lookup(key.as_ref(), None, &mut counts)?;
-        Ok((value, counts))
-    }
-
     /// Looks a key up as [`get`](Self::get) does, with the same reads and the same counts, and tells
     /// every step.
     ///
@@ -250,7 +244,7 @@ impl Db {
     /// [`Error::Corrupt`](crate::Error::Corrupt) and [`Error::Io`](crate::Error::Io).
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Range> {
         let core = self.core()?;
-        Ok(Range::new(core, None, &bounds, core.hold_lock()?))
+        Ok(Range::new(core, None, &bounds, core.health.hold_lock()?))
     }
 
     /// The keys that start with `prefix`, with their values. With [`Options::prefix`] tables that hold
@@ -277,18 +271,18 @@ impl Db {
     /// [`Error::Background`](crate::Error::Background), [`Error::Io`](crate::Error::Io),
     /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::Closed`](crate::Error::Closed).
     pub fn flush(&self) -> Result<()> {
-        self.core()?.flush()
+        scheduler::flush(self.core()?)
     }
 
     /// Flushes, and returns when no compaction is due or under way, no filter is to be brought back
-    /// into memory, and all is done that is else done while nobody writes: L0 is merged into the level
+    /// into memory, and all is done that is else done while the store is quiet: L0 is merged into the level
     /// below where that writes at most twenty times L0's bytes, and tables whose share of the filters'
     /// memory has changed have got another filter (see [`Allocation`](crate::Allocation)).
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
     pub fn wait_until_settled(&self) -> Result<()> {
-        self.core()?.wait_until_settled()
+        scheduler::wait_until_settled(self.core()?)
     }
 
     /// Flushes, and merges everything into one run on the last level, without tombstones or
@@ -299,7 +293,7 @@ impl Db {
     /// # Errors
     /// As [`flush`](Self::flush).
     pub fn compact(&self) -> Result<()> {
-        self.core()?.compact()
+        scheduler::compact(self.core()?)
     }
 
     /// Gives every table the filter that `policy` means for it, and rewrites no table: new filters
@@ -323,20 +317,7 @@ impl Db {
     /// [`Error::FilterLies`](crate::Error::FilterLies); [`Error::Poisoned`](crate::Error::Poisoned);
     /// [`Error::Closed`](crate::Error::Closed).
     pub fn rebuild_filters(&self, policy: &FilterPolicy) -> Result<RebuildReport> {
-        self.rebuild_filters_with(policy, |_| {})
-    }
-
-    /// As [`rebuild_filters`](Self::rebuild_filters), and tells before each table, and at the end, how
-    /// far it has got.
-    ///
-    /// # Errors
-    /// As [`rebuild_filters`](Self::rebuild_filters).
-    pub fn rebuild_filters_with(
-        &self,
-        policy: &FilterPolicy,
-        mut progress: impl FnMut(&RebuildProgress),
-    ) -> Result<RebuildReport> {
-        self.core()?.rebuild_filters(policy, &mut progress)
+        self.core()?.rebuild_filters(policy)
     }
 
     /// Sets the budget, in bytes, that resident filters stay within from now on, those of tables
@@ -368,13 +349,13 @@ impl Db {
     /// [`FilterInfo::Active`]: crate::FilterInfo::Active
     /// [`FilterInfo::NotResident`]: crate::FilterInfo::NotResident
     pub fn set_filter_memory(&self, budget: Option<u64>) -> Result<()> {
-        self.core()?.set_filter_memory(budget);
+        scheduler::set_filter_memory(self.core()?, budget);
         Ok(())
     }
 
     /// The memory that filters take, and the budget for it.
     pub fn filter_memory(&self) -> FilterMemory {
-        self.0.0.filter_memory()
+        info::filter_memory(&self.0.0)
     }
 
     /// The counts of this store since it was opened.
@@ -418,12 +399,16 @@ impl Db {
 
     /// What opening the store found and mended.
     pub fn recovery(&self) -> &RecoveryReport {
-        &self.0.0.report
+        &self.0.1
     }
 
     /// Ends background work, syncs everything written, and closes the store; other handles return
     /// [`Error::Closed`](crate::Error::Closed) from then on. Snapshots and scans that are still in
     /// use go on, and keep the directory locked until they are dropped.
+    ///
+    /// In a callback of [`Options::on_event`] it does not wait: work that called the callback ends after
+    /// it. It returns `Ok`, and another thread closes the store. The same holds for the last handle that
+    /// is dropped there.
     ///
     /// # Errors
     /// [`Error::Closed`](crate::Error::Closed) if it was closed before; else the error of the last
@@ -441,13 +426,15 @@ impl Options {
     /// # Errors
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) and
     /// [`Error::NotAStore`](crate::Error::NotAStore) change nothing;
-    /// [`Error::Locked`](crate::Error::Locked) when the store is open already;
+    /// [`Error::Locked`](crate::Error::Locked) when the store is open already, or a scan or snapshot of a
+    /// closed handle is still alive;
     /// [`Error::Corrupt`](crate::Error::Corrupt), [`Error::Missing`](crate::Error::Missing) and
     /// [`Error::Unsupported`](crate::Error::Unsupported) name the file that stands in the way;
     /// [`Error::Io`](crate::Error::Io).
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
         self.check()?;
-        Ok(Db(Arc::new(Handle(open::open(dir.as_ref(), self)?))))
+        let (inner, report) = open::open(dir.as_ref(), self)?;
+        Ok(Db(Arc::new(Handle(inner, report))))
     }
 }
 

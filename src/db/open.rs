@@ -1,43 +1,42 @@
 //! Opening a store: refuse what is not one, lock it, read the manifest, replay the logs.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::core::{Core, State, View};
-use super::last_plan::LastPlan;
-use super::loads::{Histories, Loads};
-use super::queue::{Requests, Writer};
-use super::refit::Refits;
+use super::commit_queue::{Requests, Writer};
+use super::earlier_logs::EarlierLogs;
+use super::health::Health;
+use super::inner::DbInner;
 use super::report::RecoveryReport;
-use super::shares::Shares;
+use super::views::{ReadView, Views};
+use super::visibility::Visibility;
 use crate::batch::for_each_change;
-use crate::cache::BlockCache;
 use crate::compaction::{JobContext, write_tables};
 use crate::error::{Error, IoContext, Result};
 use crate::event::Event;
 use crate::filter::{HashKey, mix};
+use crate::filters::FilterManager;
 use crate::iter::Direction;
 use crate::ledger::Ledger;
 use crate::memo::Mistakes;
 use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
 use crate::names::{FileName, too_far_ahead};
 use crate::options::Options;
+use crate::scheduler::{Scheduler, compact_while_due, load_filters_within_budget, start_threads};
 use crate::sealed::Seal;
-use crate::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, OnceLock, Ordering, Swap,
-    available_parallelism, scope,
-};
-use crate::table::{FilePool, FilterMemory, FilterState, OpenTable, Table, TableEnv};
+use crate::sstable::BlockCache;
+use crate::sstable::{FilePool, FilterMemory, FilterState, OpenTable, Table, TableEnv};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, available_parallelism, scope};
 use crate::version::{Manifest, TableSet, Version, read_current, set_current};
 use crate::vfs::{FileLock, Vfs};
 use crate::wal::{LogError, LogKind, LogWriter, replay};
 
 /// Tables are opened by this many threads at most.
 const OPENING_THREADS: usize = 8;
-/// The operating system is told of so many tables before they are opened. A disk then has always something to
+/// So many tables are announced to the operating system before they are opened. A disk then has always something to
 /// read, and the threads wait less for it.
 const ANNOUNCED: usize = 16;
 
@@ -88,7 +87,7 @@ struct Recovered {
     report: RecoveryReport,
 }
 
-pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
+pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, RecoveryReport)> {
     let vfs = Arc::clone(&options.vfs);
     let listing = Listing::read(vfs.as_ref(), dir)?;
     check_fit(vfs.as_ref(), dir, listing.as_ref(), &options)?;
@@ -99,16 +98,14 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
     check_fit(vfs.as_ref(), dir, Some(&listing), &options)?;
 
     let highest = listing.numbers(|name| name.number()).max().unwrap_or(0);
-    let next_file = AtomicU64::new(highest + 1);
-    let (env, mut recovered) = recover(dir, &listing, &options, &next_file)?;
+    let (env, mut recovered) = recover(dir, &listing, &options, highest + 1)?;
 
     // Everything that was recovered is in tables now. A fresh log, then a fresh manifest that names
     // them all, put in force in one step: until then nothing that exists was changed.
-    let new_number = || next_file.fetch_add(1, Ordering::Relaxed);
-    let number = new_number();
-    let manifest_number = new_number();
+    let number = env.new_file_number();
+    let manifest_number = env.new_file_number();
     recovered.set.log = number;
-    recovered.set.next_file = next_file.load(Ordering::Relaxed);
+    recovered.set.next_file = env.next_file();
     let Recovered { store, set, tables, replayed, mut report } = recovered;
     let path = FileName::Log(number).path(dir);
     let in_force = LogWriter::create(vfs.as_ref(), &path, LogKind::Wal, number, store, true)
@@ -136,49 +133,39 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Core>> {
     report.removed_files = remove_unreferenced(vfs.as_ref(), dir, set, manifest_number);
     let next_seq = set.flushed_seq + 1;
     let version = Version::default().with(&[], &tables, &env.ledger);
-    let loads = Loads::opened(tables.iter().map(|(_, open)| open.table.id()));
-    // From here on only the view holds the filters: the budget waits for whoever else does.
+    // From here on only the view holds the filters: the budget waits for every other holder.
     drop((tables, replayed));
     let filter = MemtableFilter::new(options.filter.key_hash(), env.secret);
-    let view = View {
+    let view = ReadView {
         memtable: Arc::new(Memtable::new(number, Some(filter))),
         sealed: vec![],
         version: Arc::new(version),
     };
-    let core = Arc::new(Core {
-        policy: Mutex::new(options.filter),
+    let core = Arc::new(DbInner {
+        filters: FilterManager::new(options.filter, options.prefix),
         env,
-        report,
-        lock: Mutex::new(Some(lock)),
-        view: Swap::new(view),
-        visible: AtomicU64::new(next_seq - 1),
-        next_file,
-        writer: Mutex::new(Writer { log: log.fill_ahead(options.log_fill()), next_seq }),
+        health: Health::new(lock),
+        views: Views::new(view, options.background_threads > 0),
+        visibility: Visibility::new(next_seq - 1),
+        writer: Mutex::new(Writer {
+            log: log.fill_ahead(options.log_fill()),
+            next_seq,
+            owed: Duration::ZERO,
+        }),
         requests: Requests::default(),
-        flushing: Mutex::new(()),
-        rebuilding: Mutex::new(()),
-        closing: Mutex::new(()),
-        unclosed: Mutex::new(VecDeque::new()),
-        unclosed_count: AtomicUsize::new(0),
+        earlier_logs: EarlierLogs::default(),
         manifest: Mutex::new(manifest),
-        state: Mutex::new(State::default()),
-        refits: Mutex::new(Refits::default()),
-        loads: Mutex::new(loads),
-        last_plan: LastPlan::default(),
-        changed: Condvar::default(),
-        poison: OnceLock::new(),
-        closed: AtomicBool::new(false),
-        threads: Mutex::new(Vec::new()),
+        scheduler: Scheduler::default(),
         options,
     });
-    core.load_filters_within_budget();
+    load_filters_within_budget(&core);
     // Threads that did start hold the store, and with it the lock; they end with it.
-    core.start_threads().inspect_err(|_| drop(core.close()))?;
+    start_threads(&core).inspect_err(|_| drop(core.close()))?;
     if core.is_inline() {
         // A compaction that fails here fails again where it is next due, and says so there.
-        let _ = core.compact_while_due();
+        let _ = compact_while_due(&core);
     }
-    Ok(core)
+    Ok((core, report))
 }
 
 /// Reads what the files of a store amount to, or makes up a new store.
@@ -186,11 +173,11 @@ fn recover(
     dir: &Path,
     listing: &Listing,
     options: &Options,
-    next_file: &AtomicU64,
+    next_file: u64,
 ) -> Result<(Arc<TableEnv>, Recovered)> {
     let vfs = &options.vfs;
     let seal = Seal::for_files_of(vfs.as_ref());
-    let env = |store, secret: HashKey| {
+    let env = |store, secret: HashKey, next_file| {
         Arc::new(TableEnv {
             vfs: Arc::clone(vfs),
             dir: dir.to_owned(),
@@ -202,6 +189,7 @@ fn recover(
             mistakes: Mistakes::new(options.false_positive_memo),
             ledger: Arc::new(Ledger::default()),
             filter_memory: FilterMemory::new(options.filter_memory, seal),
+            next_file: AtomicU64::new(next_file),
         })
     };
     let Some(number) = read_current(vfs.as_ref(), dir)? else {
@@ -214,20 +202,19 @@ fn recover(
             replayed: Vec::new(),
             report: RecoveryReport::default(),
         };
-        return Ok((env(store, secret), recovered));
+        return Ok((env(store, secret, next_file), recovered));
     };
     let (set, store, lost_edit) = Manifest::read(vfs.as_ref(), dir, number)?;
     check_numbers(dir, listing, set.next_file)?;
     let report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
-    next_file.fetch_max(set.next_file, Ordering::Relaxed);
     let secret = set.hash_key.ok_or_else(|| {
         let path = FileName::Manifest(number).path(dir);
         Error::corrupt(&path, 0, "the key of the store's hash", "none")
     })?;
-    let env = env(store, secret);
+    let env = env(store, secret, next_file.max(set.next_file));
     let tables = open_tables(&env, &set, options)?;
     let mut recovered = Recovered { store, set, tables, replayed: Vec::new(), report };
-    replay_logs(&env, listing, options, next_file, &mut recovered)?;
+    replay_logs(&env, listing, options, &mut recovered)?;
     Ok((env, recovered))
 }
 
@@ -370,7 +357,6 @@ fn replay_logs(
     env: &Arc<TableEnv>,
     listing: &Listing,
     options: &Options,
-    next_file: &AtomicU64,
     recovered: &mut Recovered,
 ) -> Result<()> {
     let Recovered { store, set, tables, replayed: new, report } = recovered;
@@ -379,17 +365,15 @@ fn replay_logs(
     let mut memtable = Arc::new(Memtable::new(0, None));
     let settings = options.table_settings(&options.filter);
     let mut version = Version::default().with(&[], tables, &env.ledger);
-    let last_plan = LastPlan::default();
+    let filters = FilterManager::new(options.filter, options.prefix);
     let mut flush = |memtable: &Arc<Memtable>, written: &mut Vec<OpenTable>| {
-        let shares = Shares::new(options.filter, &version, Histories::default(), &last_plan);
         let context = JobContext {
             env,
             settings: &settings,
-            filter_for: &|table| shares.for_flushed(table),
+            filter_for: &|table| filters.recipe_for_flush(&version, table),
             table_bytes: u64::MAX,
             ignore_filters: options.ignore_filters,
             snapshots: Vec::new(),
-            new_number: &|| next_file.fetch_add(1, Ordering::Relaxed),
             cancelled: &|| false,
         };
         let start = std::ops::Bound::Unbounded;

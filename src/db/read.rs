@@ -1,12 +1,12 @@
 //! The read path: memtables, then tables from the newest to the oldest, filters before disk.
 
-use super::core::{Core, View};
+use super::inner::DbInner;
+use super::views::ReadView;
 use crate::error::Result;
 use crate::filter::LookupHash;
 use crate::key::{EntryKind, Seq};
-use crate::ledger::{Activity, Counts, Outcome, Step, TableStep, Verdict};
-use crate::sync::Ordering;
-use crate::table::Table;
+use crate::ledger::{Activity, Outcome, Step, TableStep, Verdict};
+use crate::sstable::Table;
 use crate::value::Value;
 use crate::version::Candidate;
 
@@ -18,12 +18,6 @@ pub(crate) trait Trace {
 /// Follows nothing.
 impl Trace for () {
     fn step(&mut self, _: Step) {}
-}
-
-impl Trace for Counts {
-    fn step(&mut self, step: Step) {
-        *self += Self::from(&step);
-    }
 }
 
 impl Trace for Vec<Step> {
@@ -48,13 +42,13 @@ impl Candidate<'_> {
 
 /// The tables of level 0 are asked one after another, each filter in another place.
 #[inline]
-fn prefetch_l0(view: &View, hash: &LookupHash<'_>) {
+fn prefetch_l0(view: &ReadView, hash: &LookupHash<'_>) {
     if let l0 @ [_, _, ..] = view.version.level(0) {
         l0.iter().take(IN_FLIGHT).for_each(|live| live.filter.prefetch(hash));
     }
 }
 
-impl Core {
+impl DbInner {
     /// Finds the newest value of `key` up to a snapshot's sequence number, or now. Reads at most one
     /// block for each table that holds the key or whose filter is mistaken.
     pub(crate) fn lookup(
@@ -122,12 +116,12 @@ impl Core {
     fn at_one_moment<T>(
         &self,
         snapshot: Option<Seq>,
-        read: impl FnOnce(&View, Seq, &mut Activity) -> Result<T>,
+        read: impl FnOnce(&ReadView, Seq, &mut Activity) -> Result<T>,
     ) -> Result<T> {
         // The view first, then the sequence number: a compaction between the two may drop, from
         // newer views, what only an older sequence number could see.
-        let view = self.view.load();
-        let seq = snapshot.unwrap_or_else(|| self.visible.load(Ordering::Acquire));
+        let view = self.views.load();
+        let seq = snapshot.unwrap_or_else(|| self.visibility.newest());
         let mut done = Activity::default();
         let found = read(&view, seq, &mut done);
         self.env.ledger.count(done);
@@ -137,7 +131,7 @@ impl Core {
     /// Finds the newest value in the memtables and in these tables, and adds to what was done.
     fn answer<'a>(
         &self,
-        view: &View,
+        view: &ReadView,
         seq: Seq,
         hash: &LookupHash<'_>,
         tables: impl Iterator<Item = Candidate<'a>>,
@@ -161,7 +155,7 @@ impl Core {
 
     fn search_memtables(
         &self,
-        view: &View,
+        view: &ReadView,
         seq: Seq,
         hash: &LookupHash<'_>,
         trace: &mut impl Trace,
@@ -215,7 +209,7 @@ impl Core {
                 candidate.tell(step, trace);
                 continue;
             }
-            let (step, found) = self.look_into(&candidate.live.table, verdict, seq, hash);
+            let (step, found) = self.search_block(&candidate.live.table, verdict, seq, hash);
             candidate.tell(step, trace);
             if let Some(found) = found? {
                 return Ok(Some(found));
@@ -227,7 +221,7 @@ impl Core {
     /// Reads the one block of a table that may hold the key. Tells what it did also when that failed, so
     /// that the read that was made is counted.
     #[inline(never)]
-    fn look_into(
+    fn search_block(
         &self,
         table: &Table,
         verdict: Verdict,

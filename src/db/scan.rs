@@ -4,14 +4,14 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use super::core::{Core, View};
+use super::inner::DbInner;
+use super::views::ReadView;
 use crate::error::Result;
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::successor;
 use crate::key::{EntryKind, Seq};
 use crate::memtable::MemtableCursor;
-use crate::sync::Ordering;
-use crate::table::ReadPlan;
+use crate::sstable::ReadPlan;
 use crate::value::Value;
 use crate::version::{KeyBounds, LevelCursor, PrefixProbe, borrowed};
 use crate::vfs::FileLock;
@@ -23,7 +23,7 @@ use crate::vfs::FileLock;
 /// Nothing is read before the first item is asked for. Each item is an error if its block cannot be
 /// read or is damaged; the iterator ends there.
 pub struct Range {
-    view: Arc<View>,
+    view: Arc<ReadView>,
     seq: Seq,
     bounds: KeyBounds,
     /// If all keys within the bounds have one prefix, and filters may know it.
@@ -47,13 +47,13 @@ impl fmt::Debug for Range {
 
 impl Range {
     pub(crate) fn new<K: AsRef<[u8]>>(
-        core: &Core,
+        core: &DbInner,
         snapshot: Option<Seq>,
         bounds: &impl RangeBounds<K>,
         lock: Arc<dyn FileLock>,
     ) -> Self {
-        let view = core.view.load_full();
-        let seq = snapshot.unwrap_or_else(|| core.visible.load(Ordering::Acquire));
+        let view = core.views.load_full();
+        let seq = snapshot.unwrap_or_else(|| core.visibility.newest());
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let bounds = (owned(bounds.start_bound()), owned(bounds.end_bound()));
         let prefix = core.options.prefix.and_then(|extractor| {
@@ -151,7 +151,7 @@ struct Visible {
 
 impl Visible {
     fn new(
-        view: &View,
+        view: &ReadView,
         seq: Seq,
         direction: Direction,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),

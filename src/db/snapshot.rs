@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use super::core::Core;
+use super::inner::DbInner;
 use super::scan::{Range, prefix_bounds};
 use crate::error::Result;
 use crate::key::Seq;
@@ -15,7 +15,7 @@ use crate::vfs::FileLock;
 /// The store as it was at one moment. While it lives, compactions keep what it sees, and the
 /// directory stays locked, even when all handles are closed.
 pub struct Snapshot {
-    core: Arc<Core>,
+    core: Arc<DbInner>,
     seq: Seq,
     lock: Arc<dyn FileLock>,
 }
@@ -30,9 +30,9 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn new(core: Arc<Core>) -> Result<Self> {
-        let lock = core.hold_lock()?;
-        let seq = core.register_snapshot();
+    pub(crate) fn new(core: Arc<DbInner>) -> Result<Self> {
+        let lock = core.health.hold_lock()?;
+        let seq = core.visibility.take_snapshot();
         Ok(Self { core, seq, lock })
     }
 
@@ -89,6 +89,8 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.core.release_snapshot(self.seq);
+        self.core.visibility.release_snapshot(self.seq);
+        // Tombstones that it kept may be due now.
+        self.core.scheduler.announce();
     }
 }

@@ -1,4 +1,4 @@
-//! Verifying a store that nobody has open: everything is read and held against everything else, and
+//! Verifying a store that is not open: everything is read and held against everything else, and
 //! nothing is changed.
 
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::batch::for_each_change;
 use crate::error::{Error, IoContext, Result};
 use crate::filter::HashKey;
 use crate::names::{FileName, too_far_ahead};
-use crate::table::{Checked, FilterMeta, Table, TableEnv, TableMeta};
+use crate::sstable::{Checked, FilterMeta, Table, TableEnv, TableMeta};
 use crate::version::{Manifest, TableSet, read_current};
 use crate::vfs::{FileLock, RealVfs, Vfs};
 use crate::wal::{LostTail, replay};
@@ -119,7 +119,7 @@ impl Verification {
     }
 }
 
-/// Verifies a store that nobody has open, and changes nothing: every checksum; every key, and every
+/// Verifies a store that is not open, and changes nothing: every checksum; every key, and every
 /// key's prefix where filters have prefixes, against its table's filter; every table against the
 /// manifest, its index, its properties and its neighbours; the logs. Goes on after what it finds, and
 /// reports all of it.
@@ -127,9 +127,8 @@ impl Verification {
 /// Cost: every file is read once, a block at a time, with one table's index and filter in memory.
 ///
 /// # Errors
-/// [`Error::NotAStore`]; [`Error::Locked`] if the store is open, which the lock file beside it tells
-/// (none is made); [`Error::Io`] if the directory cannot be listed. Whatever is wrong with a file is no
-/// error but a finding.
+/// [`Error::NotAStore`]; [`Error::Locked`] (no lock file is made where there is none); [`Error::Io`] if
+/// the directory cannot be listed. Whatever is wrong with a file is no error but a finding.
 pub fn verify(dir: impl AsRef<Path>) -> Result<Verification> {
     verify_with(dir, &(Arc::new(RealVfs) as Arc<dyn Vfs>), |_, _| {})
 }
@@ -199,7 +198,7 @@ fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<Named>> {
     }
 }
 
-/// Takes the store's lock. Whoever has it open has made the file; it is not made here.
+/// Takes the store's lock. Opening the store made the file; it is not made here.
 fn lock(vfs: &dyn Vfs, dir: &Path, names: &[Named]) -> Result<Option<Box<dyn FileLock>>> {
     if !names.iter().any(|(_, ours)| *ours == Some(FileName::Lock)) {
         return Ok(None);
@@ -238,7 +237,7 @@ fn verify_tables(
     found: &mut Verification,
     progress: &mut dyn FnMut(u64, u64),
 ) {
-    // As the manifest has them, which nobody has held against the files yet.
+    // As the manifest has them, not yet compared with the files.
     let sizes = tables.iter().map(|meta| meta.size);
     let (mut done, mut left) = (0_u64, sizes.fold(0_u64, u64::saturating_add));
     for meta in tables {
@@ -339,7 +338,7 @@ fn verify_alone(
 mod tests {
     use super::*;
     use crate::filter::FilterPolicy;
-    use crate::table::OpenTable;
+    use crate::sstable::OpenTable;
     use crate::{Db, FilterKind, Options, PrefixExtractor};
 
     /// Gives the one table of a store a filter that lies: sound in every respect, checksum and manifest
@@ -347,7 +346,7 @@ mod tests {
     /// the filter's file.
     fn install_lie(db: &Db, kind: FilterKind, left_out: usize) -> Result<String> {
         let core = db.core()?;
-        let table = Arc::clone(&core.view.load().version.level(0)[0].table);
+        let table = Arc::clone(&core.views.load().version.level(0)[0].table);
         let recipe = FilterPolicy::bits_per_key(20.0).with_kind(kind).recipe().expect("one");
         let mut hashes = table.key_hashes(&recipe, core.options.prefix, &|| false)?;
         let right = hashes.replace(left_out, 7); // their number stays right

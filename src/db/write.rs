@@ -1,33 +1,43 @@
 //! The write path: log, then memtable, then acknowledgement; writers that wait go together.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core::{Core, Job, UnclosedLog, View};
-use super::queue::{Durability, Request, Turn, Writer};
+use super::commit_queue::{Durability, Request, Turn, Writer};
+use super::inner::DbInner;
+use super::views::ReadView;
 use crate::batch::{Batch, for_each_change};
 use crate::error::{Error, Result};
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::FileName;
-use crate::sync::{Ordering, sleep};
+use crate::scheduler::{Task, compact_while_due, flush_all_sealed, wait_while};
+use crate::sync::sleep;
 use crate::vfs::FileKind;
 use crate::wal::{LogKind, LogWriter};
 
 /// Writers wait when this many memtables wait to be flushed.
 const MAX_SEALED: usize = 2;
-/// How long each write waits when L0 has grown too far.
-const SLOW_WRITE: Duration = Duration::from_millis(1);
+/// Writers are held to so many bytes a second when L0 has grown too far.
+const SLOW_BYTES_PER_SECOND: u64 = 16 << 20;
+/// They wait for at least so long at once: less would mostly be spent on going to sleep.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
-impl Core {
-    /// Writes a batch. The first of those that wait writes for them all, so they share one append and
-    /// one sync.
+impl DbInner {
+    /// Writes a batch. Those that are to be synced go together: the first of those that wait writes for them
+    /// all, and they share one append and one sync. Each other one takes its turn at the log by itself: what
+    /// a group would share, one append, costs less than to wake its threads.
     pub(crate) fn write(&self, batch: Batch, durability: Durability) -> Result<()> {
         self.check_writable()?;
         let (ops, changes) = batch.into_parts()?;
         if changes == 0 && durability == Durability::Buffered {
             return Ok(());
         }
-        let group = match self.requests.wait_for_turn(Request::new(ops, changes, durability)) {
+        let request = Request::new(ops, changes, durability);
+        if durability == Durability::Buffered {
+            return self.commit(&mut self.writer.lock(), &[&request]);
+        }
+        let group = match self.requests.wait_for_turn(request) {
             Turn::Written(result) => return result,
             Turn::Write(group) => group,
         };
@@ -46,88 +56,88 @@ impl Core {
         group.result_of_first()
     }
 
-    fn commit(&self, writer: &mut Writer, group: &[Arc<Request>]) -> Result<()> {
+    fn commit<R: Borrow<Request>>(&self, writer: &mut Writer, group: &[R]) -> Result<()> {
         self.check_writable()?;
-        self.make_room(writer)?;
-        let synced = group.iter().any(|request| request.durability == Durability::Synced);
+        let group = || group.iter().map(R::borrow);
+        let bytes = group().map(|request| request.ops.len() as u64).sum();
+        self.make_room(writer, bytes)?;
+        let synced = group().any(|request| request.durability == Durability::Synced);
         if synced {
             // Before anything is appended: an error here must leave the log as it was.
             self.close_earlier_logs()?;
         }
-        if self.unclosed_count.load(Ordering::Acquire) == 0 {
+        if self.earlier_logs.are_closed() {
             writer.log.earlier_logs_are_synced();
         }
         let mut seq = writer.next_seq;
-        let records = group.iter().filter(|request| request.changes > 0).map(|request| {
+        let records = group().filter(|request| request.changes > 0).map(|request| {
             let first = seq;
             seq += request.changes;
             (first, request.ops.as_slice())
         });
-        let bytes = writer.log.append(records).map_err(|error| self.judge(error))?;
+        let bytes = writer.log.append(records).map_err(|error| self.poison_if_broken(error))?;
         self.env.ledger.wal_writes.count(bytes);
         if synced {
-            writer.log.sync().map_err(|error| self.judge(error))?;
+            writer.log.sync().map_err(|error| self.poison_if_broken(error))?;
         }
-        let view = self.view.load();
+        let view = self.views.load();
         let mut seq = writer.next_seq;
-        for request in group {
+        for request in group() {
             // `Batch` made these bytes.
             for_each_change(&request.ops, seq, |entry| view.memtable.insert(entry));
             seq += request.changes;
         }
         writer.next_seq = seq;
-        self.visible.store(seq - 1, Ordering::Release);
+        self.visibility.publish(seq - 1);
         Ok(())
     }
 
     /// Seals a full memtable, and waits where flushes or compactions have fallen behind.
-    fn make_room(&self, writer: &mut Writer) -> Result<()> {
+    fn make_room(&self, writer: &mut Writer, bytes: u64) -> Result<()> {
         let limits = &self.options;
-        let full = self.view.load().memtable.bytes() >= limits.memtable_bytes;
+        let full = self.views.load().memtable.bytes() >= limits.memtable_bytes;
         if self.is_inline() {
             if full {
                 // What an earlier failure has left waiting goes first.
-                self.flush_all_sealed().map_err(as_background)?;
+                flush_all_sealed(self).map_err(as_background)?;
                 self.seal(writer)?;
-                self.flush_all_sealed().map_err(as_background)?;
-                self.compact_while_due().map_err(as_background)?;
+                flush_all_sealed(self).map_err(as_background)?;
+                compact_while_due(self).map_err(as_background)?;
             }
             return Ok(());
         }
-        let l0 = |view: &View| {
+        let l0 = |view: &ReadView| {
             if limits.auto_compaction { view.version.level(0).len() } else { 0 }
         };
         if full {
-            self.wait_while(Job::Flush, |view| view.sealed.len() >= MAX_SEALED)?;
-            self.wait_while(Job::Compaction, |view| l0(view) >= limits.l0_hold)?;
+            wait_while(self, Task::Flush, |view| view.sealed.len() >= MAX_SEALED)?;
+            wait_while(self, Task::Compaction, |view| l0(view) >= limits.l0_stop_trigger)?;
             self.seal(writer)?;
         }
-        if l0(&self.view.load()) >= limits.l0_slow {
-            sleep(SLOW_WRITE);
+        if l0(&self.views.load()) >= limits.l0_slowdown_trigger {
+            writer.owed += Duration::from_nanos(bytes * 1_000_000_000 / SLOW_BYTES_PER_SECOND);
+            if writer.owed >= SHORTEST_SLEEP {
+                sleep(std::mem::take(&mut writer.owed));
+            }
         }
         Ok(())
     }
 
-    /// Waits for background work to get ahead; its error, if it cannot, ends the waiting.
-    pub(crate) fn wait_while(&self, job: Job, behind: impl Fn(&View) -> bool) -> Result<()> {
-        let mut state = self.state.lock();
-        while behind(&self.view.load()) {
-            self.check_writable()?;
-            if let Some(cause) = &state.failing[job as usize] {
-                return Err(Error::Background { cause: Arc::clone(cause) });
-            }
-            state = self.changed.wait(state);
-        }
-        Ok(())
+    /// Seals the memtable, if anything is in it.
+    pub(crate) fn seal_memtable(&self) -> Result<()> {
+        self.check_writable()?;
+        let mut writer = self.writer.lock();
+        self.check_writable()?; // closing the store ends its log under the same lock
+        self.seal(&mut writer)
     }
 
     /// Makes the memtable one that waits to be flushed, and goes on in a new one with a new log.
-    pub(crate) fn seal(&self, writer: &mut Writer) -> Result<()> {
-        if self.view.load().memtable.is_empty() {
+    fn seal(&self, writer: &mut Writer) -> Result<()> {
+        if self.views.load().memtable.is_empty() {
             return Ok(());
         }
         let env = &self.env;
-        let number = self.new_number();
+        let number = self.env.new_file_number();
         let name = FileName::Log(number);
         let log = LogWriter::create(
             env.vfs.as_ref(),
@@ -140,22 +150,19 @@ impl Core {
         let log = log.inspect_err(|_| self.remove(name, FileKind::Wal))?;
         let log = log.fill_ahead(self.options.log_fill());
         let old = std::mem::replace(&mut writer.log, log);
-        self.unclosed_count.fetch_add(1, Ordering::Release);
-        let unclosed = UnclosedLog { log: old, next: number, next_seq: writer.next_seq };
-        self.unclosed.lock().push_back(unclosed);
-        let _state = self.state.lock();
-        let mut view = View::clone(&self.view.load());
-        let filter = MemtableFilter::new(self.policy().key_hash(), env.secret);
+        self.earlier_logs.push(old, number, writer.next_seq);
+        let filter = MemtableFilter::new(self.filters.policy().key_hash(), env.secret);
         let fresh = Arc::new(Memtable::new(number, Some(filter)));
-        let full = std::mem::replace(&mut view.memtable, fresh);
-        view.sealed.insert(0, full);
-        self.view.store(Arc::new(view));
-        self.changed.notify_all();
+        self.views.change(|view| {
+            let full = std::mem::replace(&mut view.memtable, fresh);
+            view.sealed.insert(0, full);
+        });
+        self.scheduler.announce();
         Ok(())
     }
 }
 
-/// The error of a flush or compaction, as a writer sees it who only came to make it due.
+/// The error of a flush or compaction, for a write that only made it due.
 fn as_background(error: Error) -> Error {
     match error {
         Error::Poisoned { .. } | Error::Background { .. } | Error::Closed => error,

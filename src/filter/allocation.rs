@@ -11,9 +11,9 @@
 //! With equal loads at every level this is Monkey (Dayan, Athanassoulis and Idreos, *Monkey: Optimal
 //! Navigable Key-Value Store*, SIGMOD 2017), but it asks for no levels: only for keys and loads.
 
-use super::KeyHash;
+use super::hash_function::HashFunction;
 use super::kind::FilterKind;
-use super::policy::{Recipe, Size};
+use super::recipe::{Recipe, Size};
 use crate::sync::OnceLock;
 
 /// No filter takes more bits a key.
@@ -30,6 +30,19 @@ pub(crate) struct Share {
     pub(crate) keys: u64,
     /// Absent probes × the reads that a false one costs, in any unit that is the same for all.
     pub(crate) load: f64,
+}
+
+/// Tables of which each has this share.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Alike {
+    pub(crate) share: Share,
+    pub(crate) tables: u64,
+}
+
+impl From<Share> for Alike {
+    fn from(share: Share) -> Self {
+        Self { share, tables: 1 }
+    }
 }
 
 impl Share {
@@ -50,8 +63,8 @@ pub(crate) struct Balance {
 impl Balance {
     /// The λ with which these tables' filters, headers included, take `total_bits`, or as near below
     /// as their sizes come.
-    pub(crate) fn new(kind: FilterKind, shares: &[Share], total_bits: u64) -> Self {
-        Self { kind, log2_lambda: bisect(kind, shares, total_bits).1 }
+    pub(crate) fn new(kind: FilterKind, tables: &[Alike], total_bits: u64) -> Self {
+        Self { kind, log2_lambda: bisect(kind, tables, total_bits).1 }
     }
 
     /// The bits a key for a table; 0 for no filter at all.
@@ -72,7 +85,7 @@ pub(crate) fn balance(kind: FilterKind, shares: &[Share], total_bits: u64) -> Ve
     let mut bits = vec![0.0; shares.len()];
     let mut rest: Vec<usize> = (0..shares.len()).collect();
     loop {
-        let of_rest: Vec<Share> = rest.iter().map(|&i| shares[i]).collect();
+        let of_rest: Vec<Alike> = rest.iter().map(|&i| shares[i].into()).collect();
         let (low, high) = bisect(kind, &of_rest, total_bits);
         let at = |log2_lambda, i: usize| Balance { kind, log2_lambda }.bits_per_key(&shares[i]);
         let taken = |i: usize, bits| filter_bits(kind, shares[i].keys, bits);
@@ -104,8 +117,8 @@ const ALIKE: f64 = 1e-6;
 
 /// Two values of log2 λ that are [`ALIKE`]: with the first the filters take too much, with the second
 /// they fit.
-fn bisect(kind: FilterKind, shares: &[Share], total_bits: u64) -> (f64, f64) {
-    let positions: Vec<f64> = shares.iter().map(Share::position).collect();
+fn bisect(kind: FilterKind, tables: &[Alike], total_bits: u64) -> (f64, f64) {
+    let positions: Vec<f64> = tables.iter().map(|alike| alike.share.position()).collect();
     let finite = || positions.iter().copied().filter(|position| position.is_finite());
     let lowest = finite().fold(f64::INFINITY, f64::min);
     let highest = finite().fold(f64::NEG_INFINITY, f64::max);
@@ -114,10 +127,12 @@ fn bisect(kind: FilterKind, shares: &[Share], total_bits: u64) -> (f64, f64) {
     }
     let fits = |log2_lambda| {
         let balance = Balance { kind, log2_lambda };
-        let bits = |(share, position): (&Share, &f64)| {
-            filter_bits(kind, share.keys, balance.bits_per_key_at(*position, share.keys))
+        let bits = |(alike, position): (&Alike, &f64)| {
+            let keys = alike.share.keys;
+            let bits_per_key = balance.bits_per_key_at(*position, keys);
+            alike.tables as f64 * filter_bits(kind, keys, bits_per_key)
         };
-        shares.iter().zip(&positions).map(bits).sum::<f64>() <= total_bits as f64
+        tables.iter().zip(&positions).map(bits).sum::<f64>() <= total_bits as f64
     };
     // From "all have the most" to "none has any".
     let (mut low, mut high) = (-highest - curve(kind).end(), -lowest);
@@ -137,7 +152,8 @@ pub(super) fn filter_bits(kind: FilterKind, keys: u64, bits_per_key: f64) -> f64
         return 0.0;
     }
     // The hash has no say in the size.
-    let recipe = Recipe { kind, hash: KeyHash::SipHash13, size: Size::BitsPerKey(bits_per_key) };
+    let recipe =
+        Recipe { kind, hash: HashFunction::SipHash13, size: Size::BitsPerKey(bits_per_key) };
     recipe.filter_bits(keys) as f64
 }
 
@@ -156,7 +172,7 @@ const SAMPLES: f64 = 8.0;
 impl Curve {
     fn of(kind: FilterKind) -> Self {
         const KEYS: u64 = 1 << 20;
-        let kind = kind.kind();
+        let kind = kind.algorithm();
         let count = (-kind.lowest_rate.log2() * SAMPLES) as u32;
         let rate = |i: u32| (-f64::from(i) / SAMPLES).exp2().min(0.999);
         let bits = (0..=count).map(|i| {
@@ -220,6 +236,10 @@ mod tests {
     /// Five levels, each ten times the one above it, all of which see every lookup.
     fn levels(last: u64) -> Vec<Share> {
         (0..5).map(|i| Share { keys: last / 10_u64.pow(i), load: 1.0 }).collect()
+    }
+
+    fn each(shares: &[Share]) -> Vec<Alike> {
+        shares.iter().map(|&share| share.into()).collect()
     }
 
     fn uniform(kind: FilterKind, shares: &[Share], bits: f64) -> u64 {
@@ -297,7 +317,7 @@ mod tests {
     fn more_load_and_fewer_keys_never_mean_fewer_bits() {
         for kind in KINDS {
             let shares = levels(1_000_000);
-            let balance = Balance::new(kind, &shares, uniform(kind, &shares, 8.0));
+            let balance = Balance::new(kind, &each(&shares), uniform(kind, &shares, 8.0));
             let mut before = 0.0;
             for load in (-40..10).map(|i| f64::from(i).exp2()) {
                 let bits = balance.bits_per_key(&Share { keys: 10_000, load });
@@ -309,7 +329,7 @@ mod tests {
                 assert!(bits <= before || keys == 1, "{kind} for {keys} keys");
                 before = bits;
             }
-            let more = Balance::new(kind, &shares, uniform(kind, &shares, 9.0));
+            let more = Balance::new(kind, &each(&shares), uniform(kind, &shares, 9.0));
             assert!(shares.iter().all(|s| more.bits_per_key(s) >= balance.bits_per_key(s)));
         }
     }

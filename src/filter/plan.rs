@@ -1,7 +1,8 @@
 //! What a policy means for the tables of one store.
 
-use super::allocation::{Balance, Share, balance, filter_bits};
-use super::policy::{Allocation, Amount, FilterPolicy, Recipe, Size};
+use super::allocation::{Alike, Balance, Share, balance, filter_bits};
+use super::policy::{Allocation, Amount, FilterPolicy};
+use super::recipe::{Recipe, Size};
 
 /// How a policy gives filters out while one job writes tables.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,12 +36,14 @@ impl FilterPolicy {
     }
 
     /// The plan for a store of these tables.
-    pub(crate) fn plan(&self, shares: &[Share]) -> Plan {
+    pub(crate) fn plan(&self, tables: &[Alike]) -> Plan {
         if !self.is_shared_out() {
             return Plan::Fixed(self.recipe());
         }
-        let total = self.total_bits(shares);
-        let balance = Balance::new(self.kind, &self.all_weighed(shares), total);
+        let total = self.total_bits(tables);
+        let weighed = |alike: &Alike| Alike { share: self.weighed(&alike.share), ..*alike };
+        let tables: Vec<Alike> = tables.iter().map(weighed).collect();
+        let balance = Balance::new(self.kind, &tables, total);
         Plan::Balanced { policy: *self, balance }
     }
 
@@ -50,18 +53,20 @@ impl FilterPolicy {
         if !self.is_shared_out() {
             return vec![self.recipe(); shares.len()];
         }
-        let bits = balance(self.kind, &self.all_weighed(shares), self.total_bits(shares));
+        let tables: Vec<Alike> = shares.iter().map(|&share| share.into()).collect();
+        let weighed: Vec<Share> = shares.iter().map(|share| self.weighed(share)).collect();
+        let bits = balance(self.kind, &weighed, self.total_bits(&tables));
         bits.into_iter().map(|bits| self.recipe_of(bits)).collect()
     }
 
     /// What all filters of a store take together, headers included: as much as they would if each
     /// table had as many bits a key as any other.
-    fn total_bits(&self, shares: &[Share]) -> u64 {
+    fn total_bits(&self, tables: &[Alike]) -> u64 {
         match self.amount {
             Amount::TotalBytes(bytes) => bytes.saturating_mul(8),
             Amount::BitsPerKey(bits) => {
-                let bits = shares.iter().map(|share| filter_bits(self.kind, share.keys, bits));
-                bits.sum::<f64>() as u64
+                let of_one = |share: &Share| filter_bits(self.kind, share.keys, bits);
+                tables.iter().map(|t| t.tables as f64 * of_one(&t.share)).sum::<f64>() as u64
             }
             Amount::None | Amount::Rate(_) | Amount::Geometry(_) => 0,
         }
@@ -74,10 +79,6 @@ impl FilterPolicy {
             Allocation::Balanced => *share,
             Allocation::Uniform => Share { load: share.keys as f64, ..*share },
         }
-    }
-
-    fn all_weighed(&self, shares: &[Share]) -> Vec<Share> {
-        shares.iter().map(|share| self.weighed(share)).collect()
     }
 
     fn recipe_of(&self, bits_per_key: f64) -> Option<Recipe> {
@@ -95,6 +96,10 @@ mod tests {
     fn shares() -> Vec<Share> {
         let of = |keys, load| Share { keys, load };
         vec![of(1000, 1.0), of(10_000, 1.0), of(100_000, 1.0), of(5000, 0.0)]
+    }
+
+    fn each(shares: &[Share]) -> Vec<Alike> {
+        shares.iter().map(|&share| share.into()).collect()
     }
 
     fn bits(recipes: &[Option<Recipe>], shares: &[Share]) -> f64 {
@@ -116,7 +121,7 @@ mod tests {
         ] {
             assert!(!policy.is_shared_out(), "{policy}");
             assert_eq!(policy.recipes(&shares), vec![policy.recipe(); 4]);
-            let plan = policy.plan(&shares);
+            let plan = policy.plan(&each(&shares));
             assert!(shares.iter().all(|share| plan.recipe(share) == policy.recipe()), "{policy}");
         }
     }
@@ -137,7 +142,7 @@ mod tests {
                 let per_key =
                     |i: usize| bits(&recipes[i..=i], &shares[i..]) / shares[i].keys as f64;
                 assert!(per_key(0) > per_key(1) && per_key(1) > per_key(2), "{policy}");
-                let plan = policy.plan(&shares);
+                let plan = policy.plan(&each(&shares));
                 let planned: Vec<_> = shares.iter().map(|share| plan.recipe(share)).collect();
                 let part = bits(&planned, &shares) / even;
                 assert!((0.98..=1.0).contains(&part), "{policy}: {part} planned");

@@ -1,12 +1,12 @@
-//! Prefixes: a filter that holds those of its table's keys, too, can deny whole ranges of keys.
+//! Prefixes of keys: a filter that has them can reject ranges of keys.
 
 use std::fmt;
 use std::ops::Bound;
 
 use crate::key::successor;
 
-/// What the prefix of a key is, for filters that can tell a scan which tables hold nothing for it;
-/// see [`Options::prefix`](crate::Options::prefix).
+/// Extracts the prefix of a key, so that filters can exclude tables from scans; see
+/// [`Options::prefix`](crate::Options::prefix).
 ///
 /// ```
 /// use criba::PrefixExtractor;
@@ -33,7 +33,7 @@ impl PrefixExtractor {
         Self(Rule::Fixed(length))
     }
 
-    /// All up to the first `delimiter`, and the delimiter; a key without one has no prefix.
+    /// All bytes up to and including the first `delimiter`; a key without one has no prefix.
     pub const fn until(delimiter: u8) -> Self {
         Self(Rule::Until(delimiter))
     }
@@ -49,7 +49,7 @@ impl PrefixExtractor {
         }
     }
 
-    /// The number in the filter's header: the rule in the lowest byte, its parameter above; never 0.
+    /// The number in headers: the rule in the lowest byte, its parameter above; never 0.
     pub(super) fn id(self) -> u64 {
         match self.0 {
             Rule::Fixed(length) => 1 | (length as u64) << 8,
@@ -57,7 +57,7 @@ impl PrefixExtractor {
         }
     }
 
-    /// The extractor of this number; `None` for a rule that this criba does not know.
+    /// The extractor of this number; `None` for an unknown rule.
     pub(super) fn with_id(id: u64) -> Option<Self> {
         let extractor = match id & 0xff {
             1 if id >> 8 > 0 => Self::fixed((id >> 8) as usize),
@@ -67,7 +67,7 @@ impl PrefixExtractor {
         (extractor.id() == id).then_some(extractor)
     }
 
-    /// Says what is wrong with it.
+    /// Fails with what is wrong with the rule.
     pub(crate) fn check(self, longest_key: usize) -> Result<(), String> {
         match self.0 {
             Rule::Fixed(length) if length == 0 || length > longest_key => {
@@ -77,12 +77,12 @@ impl PrefixExtractor {
         }
     }
 
-    /// The one prefix that every key within these bounds has, if there is one.
+    /// The prefix that all keys within these bounds have, if there is one.
     pub(crate) fn common<'k>(&self, bounds: (Bound<&'k [u8]>, Bound<&[u8]>)) -> Option<&'k [u8]> {
         let (Bound::Included(start) | Bound::Excluded(start)) = bounds.0 else { return None };
         let prefix = self.prefix_of(start)?;
-        // From `start` on, all keys before the prefix's successor begin with the prefix, and it is
-        // theirs: that depends on no byte behind it.
+        // All keys from `start` to the successor of the prefix begin with it. It is their prefix, because
+        // extraction does not depend on later bytes.
         let within = match (bounds.1, successor(prefix)) {
             (_, None) => true,
             (Bound::Included(end), Some(successor)) => end < successor.as_slice(),
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extractors_have_ids_of_their_own() {
+    fn extractors_have_unique_ids() {
         let all = [
             PrefixExtractor::fixed(1),
             PrefixExtractor::fixed(2),
@@ -140,12 +140,11 @@ mod tests {
         assert_eq!(rows.prefix_of(b"row7"), None);
     }
 
-    /// Against the definition, over all bounds made of short strings of few letters: what it gives
-    /// is the prefix of every string within the bounds, and where the bounds are those of a scan by
-    /// prefix it finds one whenever there is one.
+    /// Against the definition, with all bounds of short strings of few letters. The bounds of a scan by
+    /// prefix give the prefix whenever there is one.
     #[test]
-    fn a_common_prefix_is_everybodys() {
-        // What comes right behind a prefix is among the strings.
+    fn all_keys_within_the_bounds_have_the_common_prefix() {
+        // Include the successors of prefixes.
         let letters = [0, b'/', b'/' + 1, 0xff];
         let mut strings = vec![vec![]];
         for length in 0..3 {

@@ -5,7 +5,7 @@
 //! p ∝ n/a says the same of filters that could have any size: the next byte is worth as much
 //! everywhere.
 
-use super::Portion;
+use super::portion::Portion;
 
 /// What one filter can be given, and what depends on it.
 #[derive(Debug, Clone)]
@@ -95,8 +95,8 @@ fn hull_steps(number: usize, claim: &Claim) -> Vec<Step> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mix;
     use super::*;
+    use crate::filter::mix::mix;
 
     fn claim(weight: f64, choices: impl IntoIterator<Item = (u64, f64)>) -> Claim {
         let all = std::iter::once((0, 1.0)).chain(choices);

@@ -1,5 +1,5 @@
-//! Which tables should have another filter than they have, because they moved, others came or went,
-//! or lookups turned elsewhere.
+//! Which tables should have another filter than they have, because they moved, or others came
+//! or went.
 //!
 //! Reading a table's keys to give it a filter a little better is work for nothing, so small
 //! differences are let be. But many small ones may add up, and the store's total is promised; so the
@@ -8,9 +8,9 @@
 
 use std::collections::VecDeque;
 
-use super::FilterPolicy;
 use super::allocation::Share;
-use super::policy::Recipe;
+use super::policy::FilterPolicy;
+use super::recipe::Recipe;
 
 /// A difference counts from so many bits a key, …
 const BITS_PER_KEY: f64 = 0.5;

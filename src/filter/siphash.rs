@@ -1,6 +1,6 @@
-//! SipHash-1-3 of a byte slice: SipHash (Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012)
-//! with one round for each word and three at the end. With the crate `siphasher`,
-//! against which it is tested below, an absent key of sixteen bytes takes a twentieth more instructions.
+//! SipHash-1-3 (Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012): one round for each word,
+//! three at the end. With the crate `siphasher`, the reference of the test below, the lookup of an absent
+//! key of 16 bytes takes 5 % more instructions.
 
 const WORD: usize = 8;
 
@@ -17,7 +17,7 @@ pub(super) fn siphash_1_3([k0, k1]: [u64; 2], bytes: &[u8]) -> u64 {
     for word in words {
         state.take(u64::from_le_bytes(*word));
     }
-    // The last bytes, and in the highest the length.
+    // The last word: the remaining bytes, with the length in the highest byte.
     let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
     state.take(last | (bytes.len() as u64) << 56);
     state.0[2] ^= 0xFF;
@@ -58,15 +58,15 @@ mod tests {
     use siphasher::sip::SipHasher13;
 
     use super::*;
-    use crate::filter::mix;
+    use crate::filter::mix::mix;
 
     #[test]
-    fn all_lengths_are_hashed_as_another_implementation_hashes_them() {
+    fn hashes_equal_those_of_another_implementation() {
         for seed in 0..100 {
             let key = [mix(3 * seed), mix(3 * seed + 1)];
             let other = SipHasher13::new_with_keys(key[0], key[1]);
             let bytes: Vec<u8> = (0..1000).map(|i| mix(seed << 10 | i) as u8).collect();
-            // Of the length one byte is hashed.
+            // The hash covers one byte of the length.
             for length in (0..=100).chain(250..=270).chain([512, 999, 1000]) {
                 let bytes = &bytes[..length];
                 assert_eq!(siphash_1_3(key, bytes), other.hash(bytes), "{length} bytes");

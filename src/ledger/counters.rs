@@ -124,10 +124,24 @@ pub(crate) struct Ledger {
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// By table id: its counters at each level where it has been.
-    live: HashMap<u64, Vec<(usize, Arc<ProbeCounters>)>>,
+    live: HashMap<u64, LiveCounters>,
     /// By level: what tables that are gone had counted.
     retired: [Counts; LEVELS],
+}
+
+/// The counters of a live table.
+#[derive(Debug)]
+struct LiveCounters {
+    /// At each level where it has been.
+    levels: Vec<(usize, Arc<ProbeCounters>)>,
+    /// The lookups that had gone to tables before it came.
+    before: u64,
+}
+
+impl LiveCounters {
+    fn sum(&self) -> Counts {
+        self.levels.iter().map(|(_, counters)| counters.counts()).sum()
+    }
 }
 
 impl Ledger {
@@ -145,19 +159,20 @@ impl Ledger {
     /// The counters of a table at a level, new ones if it was not there before.
     pub(crate) fn counters(&self, table: u64, level: usize) -> Arc<ProbeCounters> {
         let mut tables = self.tables.lock();
-        let of_table = tables.live.entry(table).or_default();
-        if let Some((_, counters)) = of_table.iter().find(|(at, _)| *at == level) {
+        let new = || LiveCounters { levels: Vec::new(), before: self.table_lookups() };
+        let of_table = tables.live.entry(table).or_insert_with(new);
+        if let Some((_, counters)) = of_table.levels.iter().find(|(at, _)| *at == level) {
             return Arc::clone(counters);
         }
         let counters = Arc::default();
-        of_table.push((level, Arc::clone(&counters)));
+        of_table.levels.push((level, Arc::clone(&counters)));
         counters
     }
 
     /// Takes over the counts of a table that nobody can probe any more.
     pub(crate) fn retire(&self, table: u64) {
         let mut tables = self.tables.lock();
-        for (level, counters) in tables.live.remove(&table).unwrap_or_default() {
+        for (level, counters) in tables.live.remove(&table).into_iter().flat_map(|t| t.levels) {
             tables.retired[level] += counters.counts();
         }
     }
@@ -165,15 +180,15 @@ impl Ledger {
     /// What lookups met at one live table, at whatever level it was.
     pub(crate) fn table_counts(&self, table: u64) -> Counts {
         let tables = self.tables.lock();
-        let counters = tables.live.get(&table).into_iter().flatten();
-        counters.map(|(_, counters)| counters.counts()).sum()
+        tables.live.get(&table).map(LiveCounters::sum).unwrap_or_default()
     }
 
-    /// By table id: the probes for a key that the table does not hold, at whatever level it was.
-    pub(crate) fn absent_probes(&self) -> HashMap<u64, u64> {
-        let tables = self.tables.lock();
-        let of = |(_, counters): &(usize, Arc<ProbeCounters>)| counters.counts().absent_probes();
-        tables.live.iter().map(|(&id, levels)| (id, levels.iter().map(of).sum())).collect()
+    /// By table id: the probes for a key that the table does not hold, and the lookups that went to tables
+    /// since it came.
+    pub(crate) fn absent_probes(&self) -> HashMap<u64, (u64, u64)> {
+        let lookups = self.table_lookups();
+        let of = |t: &LiveCounters| (t.sum().absent_probes(), lookups.saturating_sub(t.before));
+        self.tables.lock().live.iter().map(|(&id, live)| (id, of(live))).collect()
     }
 
     /// The lookups that went on to tables.
@@ -186,7 +201,7 @@ impl Ledger {
         let levels = {
             let tables = self.tables.lock();
             let mut levels = tables.retired;
-            for (level, counters) in tables.live.values().flatten() {
+            for (level, counters) in tables.live.values().flat_map(|table| &table.levels) {
                 levels[*level] += counters.counts();
             }
             levels

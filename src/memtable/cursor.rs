@@ -4,8 +4,8 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use super::Memtable;
+use super::leaf::Leaf;
 use super::place::Place;
-use super::run::Run;
 use crate::error::Result;
 use crate::iter::{Cursor, Direction};
 use crate::key::{EntryRef, Seq};
@@ -18,7 +18,7 @@ use crate::value::Value;
 pub(crate) struct MemtableCursor {
     memtable: Arc<Memtable>,
     direction: Direction,
-    leaf: Arc<Run>,
+    leaf: Arc<Leaf>,
     /// What is left of its entries; the current one is the first of them, or the last if backward.
     left: Range<usize>,
 }
@@ -73,7 +73,7 @@ impl MemtableCursor {
     }
 }
 
-fn whole(leaf: Arc<Run>) -> (Arc<Run>, Range<usize>) {
+fn whole(leaf: Arc<Leaf>) -> (Arc<Leaf>, Range<usize>) {
     let all = 0..leaf.len();
     (leaf, all)
 }

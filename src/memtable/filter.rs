@@ -19,7 +19,7 @@
 //! up to that layer. A reader who meets the end of the chain knows that nothing visible to it lies
 //! beyond.
 
-use crate::filter::{GOLDEN, HashKey, KeyHash, LookupHash, fast_range};
+use crate::filter::{GOLDEN, HashFunction, HashKey, LookupHash, fast_range};
 use crate::sync::{AtomicU64, AtomicUsize, OnceLock, Ordering};
 
 const WORDS: usize = 8;
@@ -82,7 +82,7 @@ fn layer_of(mut earlier: usize) -> usize {
 /// The filter of one memtable.
 #[derive(Debug)]
 pub(crate) struct MemtableFilter {
-    hash: KeyHash,
+    hash: HashFunction,
     secret: HashKey,
     layers: [OnceLock<Box<[Block]>>; LAYERS],
     /// Keys that have bits of their own.
@@ -91,7 +91,7 @@ pub(crate) struct MemtableFilter {
 
 impl MemtableFilter {
     /// An empty one, which takes no memory before the first key.
-    pub(crate) fn new(hash: KeyHash, secret: HashKey) -> Self {
+    pub(crate) fn new(hash: HashFunction, secret: HashKey) -> Self {
         let layers = std::array::from_fn(|_| OnceLock::new());
         Self { hash, secret, layers, keys: AtomicUsize::new(0) }
     }
@@ -137,7 +137,7 @@ mod tests {
     use crate::filter::mix;
 
     fn filter() -> MemtableFilter {
-        MemtableFilter::new(KeyHash::SipHash13, HashKey::new([9; 16]))
+        MemtableFilter::new(HashFunction::SipHash13, HashKey::new([9; 16]))
     }
 
     #[test]

@@ -15,8 +15,8 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
+use super::leaf::Leaf;
 use super::place::{Edge, Place};
-use super::run::Run;
 use crate::fences::{Fences, make_room};
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::sync::{Arc, RwLock, ShardedLock, passing};
@@ -24,29 +24,29 @@ use crate::value::Value;
 
 #[derive(Debug, Default)]
 pub(super) struct Leaves {
-    first: Arc<Leaf>,
+    first: Arc<LeafCell>,
     others: ShardedLock<Directory>,
 }
 
 #[derive(Debug, Default)]
-struct Leaf {
+struct LeafCell {
     /// Where it begins; `None` for the first one.
     start: Option<Edge>,
     /// Who reads on in it later keeps what it holds as it is: an insertion makes a copy then.
-    run: RwLock<Arc<Run>>,
+    leaf: RwLock<Arc<Leaf>>,
 }
 
 /// All leaves but the first.
 #[derive(Debug, Default)]
 struct Directory {
-    leaves: Vec<Arc<Leaf>>,
+    leaves: Vec<Arc<LeafCell>>,
     /// Of the keys with which they begin.
     fences: Fences,
 }
 
 impl Directory {
     /// The last leaf that begins within `bound`.
-    fn last_within(&self, bound: Bound<&Place<'_>>) -> Option<&Arc<Leaf>> {
+    fn last_within(&self, bound: Bound<&Place<'_>>) -> Option<&Arc<LeafCell>> {
         let within = match bound {
             Bound::Unbounded => self.leaves.len(),
             Bound::Included(place) => self.beginning(place, Ordering::is_le),
@@ -62,12 +62,12 @@ impl Directory {
             .below(place.key, |number| self.leaves[number].start.as_ref().is_some_and(begins))
     }
 
-    fn insert(&mut self, start: &Edge, leaf: Leaf) {
+    fn insert(&mut self, start: &Edge, cell: LeafCell) {
         let at = self.beginning(&start.place(), Ordering::is_lt);
         make_room(&mut self.leaves, 1, 4);
-        self.leaves.insert(at, Arc::new(leaf));
+        self.leaves.insert(at, Arc::new(cell));
         if !self.fences.insert(at, start.place().key) {
-            let starts = self.leaves.iter().map(|leaf| leaf.start.as_ref());
+            let starts = self.leaves.iter().map(|cell| cell.start.as_ref());
             self.fences =
                 Fences::new(starts.map(|start| start.map_or(&[][..], |start| start.place().key)));
         }
@@ -80,20 +80,20 @@ impl Leaves {
     pub(super) fn insert(&self, entry: EntryRef<'_>) -> usize {
         let place = Place::new(entry.key, entry.seq);
         loop {
-            let leaf = self.find(Bound::Included(&place));
-            let mut run = leaf.run.write();
-            if !run.reaches(&place) {
+            let cell = self.find(Bound::Included(&place));
+            let mut leaf = cell.leaf.write();
+            if !leaf.reaches(&place) {
                 continue;
             }
-            let before = run.memory();
-            let run = Arc::make_mut(&mut run);
+            let before = leaf.memory();
+            let leaf = Arc::make_mut(&mut leaf);
             let mut after = 0;
-            if let Some((start, upper)) = run.insert(entry) {
+            if let Some((start, upper)) = leaf.insert(entry) {
                 after += start.memory() + upper.memory();
-                let run = RwLock::new(Arc::new(upper));
-                self.others.write().insert(&start, Leaf { start: Some(start.clone()), run });
+                let leaf = RwLock::new(Arc::new(upper));
+                self.others.write().insert(&start, LeafCell { start: Some(start.clone()), leaf });
             }
-            after += run.memory();
+            after += leaf.memory();
             return after.wrapping_sub(before);
         }
     }
@@ -102,63 +102,63 @@ impl Leaves {
     pub(super) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {
         let mut place = Place::new(key, seq);
         loop {
-            let leaf = self.find(Bound::Included(&place));
+            let cell = self.find(Bound::Included(&place));
             passing("between finding a leaf and locking it");
-            let run = leaf.run.read();
-            if !run.reaches(&place) {
+            let leaf = cell.leaf.read();
+            if !leaf.reaches(&place) {
                 continue;
             }
-            let below = run.below(&place);
-            if let Some(entry) = run.entry(below) {
-                return (entry.key == key).then(|| (entry.kind, run.value(below)));
+            let below = leaf.below(&place);
+            if let Some(entry) = leaf.entry(below) {
+                return (entry.key == key).then(|| (entry.kind, leaf.value(below)));
             }
-            // The next entry is where the next leaf begins. It may be one of this key.
-            let next = run.end.as_ref()?.place();
+            // The next entry is where the next cell begins. It may be one of this key.
+            let next = leaf.end.as_ref()?.place();
             place.seq = (next.key == key).then_some(next.seq)?;
         }
     }
 
     /// The leaf that a place is in.
-    pub(super) fn containing(&self, place: &Place<'_>) -> Arc<Run> {
-        self.read_when(Bound::Included(place), |run| run.reaches(place))
+    pub(super) fn containing(&self, place: &Place<'_>) -> Arc<Leaf> {
+        self.read_when(Bound::Included(place), |leaf| leaf.reaches(place))
     }
 
-    pub(super) fn first(&self) -> Arc<Run> {
-        Arc::clone(&self.first.run.read())
+    pub(super) fn first(&self) -> Arc<Leaf> {
+        Arc::clone(&self.first.leaf.read())
     }
 
-    pub(super) fn last(&self) -> Arc<Run> {
-        self.read_when(Bound::Unbounded, |run| run.end.is_none())
+    pub(super) fn last(&self) -> Arc<Leaf> {
+        self.read_when(Bound::Unbounded, |leaf| leaf.end.is_none())
     }
 
     /// The leaf behind this one.
-    pub(super) fn after(&self, run: &Run) -> Option<Arc<Run>> {
-        run.end.as_ref().map(|end| self.containing(&end.place()))
+    pub(super) fn after(&self, leaf: &Leaf) -> Option<Arc<Leaf>> {
+        leaf.end.as_ref().map(|end| self.containing(&end.place()))
     }
 
     /// The leaf before this one.
-    pub(super) fn before(&self, run: &Run) -> Option<Arc<Run>> {
-        let start = run.start.as_ref()?.place();
+    pub(super) fn before(&self, leaf: &Leaf) -> Option<Arc<Leaf>> {
+        let start = leaf.start.as_ref()?.place();
         let ends_there =
-            |run: &Run| run.end.as_ref().is_some_and(|end| end.place().compare(&start).is_eq());
+            |leaf: &Leaf| leaf.end.as_ref().is_some_and(|end| end.place().compare(&start).is_eq());
         Some(self.read_when(Bound::Excluded(&start), ends_there))
     }
 
     /// The last leaf that begins within `bound`, asked for until it is the one that was meant: it may have
     /// been split since the directory was asked.
-    fn read_when(&self, bound: Bound<&Place<'_>>, is_meant: impl Fn(&Run) -> bool) -> Arc<Run> {
+    fn read_when(&self, bound: Bound<&Place<'_>>, is_meant: impl Fn(&Leaf) -> bool) -> Arc<Leaf> {
         loop {
-            let leaf = self.find(bound);
+            let cell = self.find(bound);
             passing("between finding a leaf and locking it");
-            let run = leaf.run.read();
-            if is_meant(&run) {
-                return Arc::clone(&run);
+            let leaf = cell.leaf.read();
+            if is_meant(&leaf) {
+                return Arc::clone(&leaf);
             }
         }
     }
 
     /// The last leaf that begins within `bound`, or the first of all.
-    fn find(&self, bound: Bound<&Place<'_>>) -> Arc<Leaf> {
+    fn find(&self, bound: Bound<&Place<'_>>) -> Arc<LeafCell> {
         Arc::clone(self.others.read().last_within(bound).unwrap_or(&self.first))
     }
 }
@@ -172,20 +172,20 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    use super::{Arc, EntryKind, EntryRef, Leaves, Place, Run, Seq};
+    use super::{Arc, EntryKind, EntryRef, Leaf, Leaves, Place, Seq};
     use crate::sync::with_hook;
 
     type Version = (Vec<u8>, Reverse<Seq>);
     type Map = BTreeMap<Version, Vec<u8>>;
 
     fn in_order(leaves: &Leaves) -> Vec<(Version, Vec<u8>)> {
-        let runs = std::iter::successors(Some(leaves.first()), |run| leaves.after(run));
-        runs.flat_map(|run| all_of(&run)).collect()
+        let runs = std::iter::successors(Some(leaves.first()), |leaf| leaves.after(leaf));
+        runs.flat_map(|leaf| all_of(&leaf)).collect()
     }
 
-    fn all_of(run: &Run) -> Vec<(Version, Vec<u8>)> {
-        let entries = (0..run.len()).filter_map(|number| {
-            let EntryRef { key, seq, value, .. } = run.entry(number)?;
+    fn all_of(leaf: &Leaf) -> Vec<(Version, Vec<u8>)> {
+        let entries = (0..leaf.len()).filter_map(|number| {
+            let EntryRef { key, seq, value, .. } = leaf.entry(number)?;
             Some(((key.to_vec(), Reverse(seq)), value.to_vec()))
         });
         entries.collect()
@@ -220,8 +220,8 @@ mod tests {
             let all: Vec<_> = map.clone().into_iter().collect();
             assert!(in_order(&leaves) == all, "round {round}");
             let mut backward = Vec::new();
-            for run in std::iter::successors(Some(leaves.last()), |run| leaves.before(run)) {
-                backward.splice(0..0, all_of(&run));
+            for leaf in std::iter::successors(Some(leaves.last()), |leaf| leaves.before(leaf)) {
+                backward.splice(0..0, all_of(&leaf));
             }
             assert!(backward == all, "round {round}, backward");
             let bytes: usize = all.iter().map(|((key, _), value)| key.len() + value.len()).sum();
@@ -307,8 +307,8 @@ mod tests {
                     let there = inserted.load(order);
                     let mut forward = in_order(&leaves);
                     let mut backward: Vec<_> =
-                        std::iter::successors(Some(leaves.last()), |run| leaves.before(run))
-                            .flat_map(|run| all_of(&run).into_iter().rev().collect::<Vec<_>>())
+                        std::iter::successors(Some(leaves.last()), |leaf| leaves.before(leaf))
+                            .flat_map(|leaf| all_of(&leaf).into_iter().rev().collect::<Vec<_>>())
                             .collect();
                     backward.reverse();
                     for walked in [&mut forward, &mut backward] {

@@ -6,9 +6,9 @@
 
 mod cursor;
 mod filter;
+mod leaf;
 mod leaves;
 mod place;
-mod run;
 
 pub(crate) use cursor::MemtableCursor;
 pub(crate) use filter::MemtableFilter;
@@ -88,13 +88,13 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::filter::{HashKey, KeyHash};
+    use crate::filter::{HashFunction, HashKey};
     use crate::sync::with_hook;
 
     const SECRET: HashKey = HashKey::new([4; 16]);
 
     fn memtable() -> Memtable {
-        Memtable::new(1, Some(MemtableFilter::new(KeyHash::SipHash13, SECRET)))
+        Memtable::new(1, Some(MemtableFilter::new(HashFunction::SipHash13, SECRET)))
     }
 
     fn put<'a>(key: &'a [u8], seq: Seq, value: &'a [u8]) -> EntryRef<'a> {

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use crate::key::{self, EntryRef, Seq};
 use crate::sync::Arc;
 
-/// What a leaf in the directory has beside its edge and its run, and the headers of their allocations.
+/// What a leaf in the directory has beside its edge and its leaf, and the headers of their allocations.
 const LISTED_BYTES: usize = 120;
 
 /// The place of a version of a key.

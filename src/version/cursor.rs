@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::iter::{Cursor, Direction};
 use crate::key::EntryRef;
 use crate::ledger::Verdict;
-use crate::table::{OpenTable, ReadPlan, Table, TableCursor, TableFilter};
+use crate::sstable::{OpenTable, ReadPlan, Table, TableCursor, TableFilter};
 use crate::value::Value;
 
 /// A position in a sorted run of tables.

@@ -10,7 +10,7 @@ use crate::filter::HashKey;
 use crate::key::Seq;
 use crate::ledger::LEVELS;
 use crate::names::{FileName, MAX_FOUND_NUMBER};
-use crate::table::{FilterMeta, TableMeta};
+use crate::sstable::{FilterMeta, TableMeta};
 
 const ADDED: u8 = 1;
 const REMOVED: u8 = 2;

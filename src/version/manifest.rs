@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
     use crate::filter::HashKey;
-    use crate::table::{FilterMeta, TableMeta};
+    use crate::sstable::{FilterMeta, TableMeta};
     use crate::vfs::{Fault, FaultRule, FaultVfs, Operation, RealVfs, SimVfs};
 
     #[test]

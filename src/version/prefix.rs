@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::filter::{PrefixExtractor, PrefixHash, PrefixKey};
 use crate::key::EntryRef;
 use crate::ledger::{Ledger, PrefixCounts, Verdict};
-use crate::table::TableFilter;
+use crate::sstable::TableFilter;
 
 /// The bounds of a scan.
 pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);

@@ -102,11 +102,6 @@ impl Vfs for CountingVfs {
         Ok(self.wrap(self.inner.open(path, kind)?, kind))
     }
 
-    fn open_writable(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        self.counters.count(kind, Operation::Open, 0);
-        Ok(self.wrap(self.inner.open_writable(path, kind)?, kind))
-    }
-
     fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
         self.counters.count(kind, Operation::Rename, 0);
         self.inner.rename(from, to, kind)
@@ -125,11 +120,6 @@ impl Vfs for CountingVfs {
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         self.counters.count(FileKind::Directory, Operation::List, 0);
         self.inner.list(dir)
-    }
-
-    fn length(&self, path: &Path, kind: FileKind) -> io::Result<u64> {
-        self.counters.count(kind, Operation::Length, 0);
-        self.inner.length(path, kind)
     }
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
@@ -184,11 +174,6 @@ impl VfsFile for CountingFile {
     fn set_length(&self, length: u64) -> io::Result<()> {
         self.count(Operation::SetLength, 0);
         self.inner.set_length(length)
-    }
-
-    fn preallocate(&self, length: u64) -> io::Result<()> {
-        self.count(Operation::Preallocate, 0);
-        self.inner.preallocate(length)
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+use rustix::fs::{Advice, fadvise};
 
 use super::{AccessHint, FileKind, FileLock, Vfs, VfsFile};
 use crate::sync::{AtomicU64, Ordering};
@@ -20,15 +20,14 @@ pub struct RealVfs;
 #[derive(Debug)]
 struct RealFile {
     file: File,
-    /// Where the next append goes. One thread appends at a time; the others only sync and read.
+    /// Where the next append goes. One thread appends at a time; the others only sync and read. A
+    /// file that is opened again is only read.
     end: AtomicU64,
 }
 
 impl RealFile {
     fn open(options: &OpenOptions, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        let file = options.open(path)?;
-        let end = AtomicU64::new(file.metadata()?.len());
-        Ok(Arc::new(Self { file, end }))
+        Ok(Arc::new(Self { file: options.open(path)?, end: AtomicU64::new(0) }))
     }
 }
 
@@ -56,14 +55,6 @@ impl VfsFile for RealFile {
         Ok(())
     }
 
-    fn preallocate(&self, length: u64) -> io::Result<()> {
-        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, length) {
-            // Not every file system can; the space is then found as it is written.
-            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
-            other => other.map_err(Into::into),
-        }
-    }
-
     fn sync_data(&self) -> io::Result<()> {
         self.file.sync_data()
     }
@@ -79,8 +70,6 @@ impl VfsFile for RealFile {
     fn hint(&self, hint: AccessHint) -> io::Result<()> {
         let (offset, length, advice) = match hint {
             AccessHint::Random => (0, 0, Advice::Random),
-            AccessHint::Sequential => (0, 0, Advice::Sequential),
-            AccessHint::DontNeed => (0, 0, Advice::DontNeed),
             AccessHint::WillNeed { offset, length } => (offset, length, Advice::WillNeed),
         };
         // A length of 0 means up to the end.
@@ -114,10 +103,6 @@ impl Vfs for RealVfs {
         RealFile::open(OpenOptions::new().read(true), path)
     }
 
-    fn open_writable(&self, path: &Path, _kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        RealFile::open(OpenOptions::new().read(true).write(true), path)
-    }
-
     fn rename(&self, from: &Path, to: &Path, _kind: FileKind) -> io::Result<()> {
         std::fs::rename(from, to)
     }
@@ -132,10 +117,6 @@ impl Vfs for RealVfs {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect()
-    }
-
-    fn length(&self, path: &Path, _kind: FileKind) -> io::Result<u64> {
-        Ok(std::fs::metadata(path)?.len())
     }
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
@@ -183,15 +164,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn appends_go_on_after_a_cut_and_after_reopening() -> io::Result<()> {
+    fn appends_go_on_after_a_cut() -> io::Result<()> {
         let dir = tempfile::tempdir()?;
         let path = dir.path().join("f");
         let file = RealVfs.create(&path, FileKind::Wal)?;
         file.append(b"abcdef")?;
         file.set_length(2)?;
         file.append(b"XY")?;
-        drop(file);
-        let file = RealVfs.open_writable(&path, FileKind::Wal)?;
         file.append(b"!")?;
         assert_eq!(std::fs::read(&path)?, b"abXY!");
         let mut past_the_end = [0; 3];

@@ -114,6 +114,8 @@ pub(crate) struct HookVfs {
     syncs: bool,
     /// All hints that were given so far.
     pub(crate) hints: Arc<Mutex<Vec<AccessHint>>>,
+    /// How many files of each kind are open.
+    open: Arc<Mutex<BTreeMap<FileKind, usize>>>,
 }
 
 impl fmt::Debug for HookVfs {
@@ -126,7 +128,12 @@ impl HookVfs {
     pub(crate) fn new(
         hook: impl Fn(FileKind, Operation) -> io::Result<()> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { hook: Arc::new(hook), syncs: true, hints: Arc::default() })
+        Arc::new(Self {
+            hook: Arc::new(hook),
+            syncs: true,
+            hints: Arc::default(),
+            open: Arc::default(),
+        })
     }
 
     /// One that refuses nothing and leaves out the syncs, for tests in which no power fails.
@@ -134,12 +141,18 @@ impl HookVfs {
         Arc::new(Self { syncs: false, ..Self::clone(&Self::new(|_, _| Ok(()))) })
     }
 
+    pub(crate) fn open_files(&self, kind: FileKind) -> usize {
+        self.open.lock().unwrap().get(&kind).copied().unwrap_or(0)
+    }
+
     fn wrap(
         &self,
         file: io::Result<Arc<dyn VfsFile>>,
         kind: FileKind,
     ) -> io::Result<Arc<dyn VfsFile>> {
-        Ok(Arc::new(HookFile { inner: file?, kind, vfs: self.clone() }))
+        let inner = file?;
+        *self.open.lock().unwrap().entry(kind).or_default() += 1;
+        Ok(Arc::new(HookFile { inner, kind, vfs: self.clone() }))
     }
 }
 
@@ -152,11 +165,6 @@ impl Vfs for HookVfs {
     fn open(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
         (self.hook)(kind, Operation::Open)?;
         self.wrap(RealVfs.open(path, kind), kind)
-    }
-
-    fn open_writable(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        (self.hook)(kind, Operation::Open)?;
-        self.wrap(RealVfs.open_writable(path, kind), kind)
     }
 
     fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
@@ -177,11 +185,6 @@ impl Vfs for HookVfs {
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         (self.hook)(FileKind::Directory, Operation::List)?;
         RealVfs.list(dir)
-    }
-
-    fn length(&self, path: &Path, kind: FileKind) -> io::Result<u64> {
-        (self.hook)(kind, Operation::Length)?;
-        RealVfs.length(path, kind)
     }
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
@@ -205,6 +208,12 @@ struct HookFile {
     inner: Arc<dyn VfsFile>,
     kind: FileKind,
     vfs: HookVfs,
+}
+
+impl Drop for HookFile {
+    fn drop(&mut self) {
+        *self.vfs.open.lock().unwrap().get_mut(&self.kind).unwrap() -= 1;
+    }
 }
 
 impl HookFile {
@@ -232,11 +241,6 @@ impl VfsFile for HookFile {
     fn set_length(&self, length: u64) -> io::Result<()> {
         self.ask(Operation::SetLength)?;
         self.inner.set_length(length)
-    }
-
-    fn preallocate(&self, length: u64) -> io::Result<()> {
-        self.ask(Operation::Preallocate)?;
-        self.inner.preallocate(length)
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -69,7 +69,7 @@ pub(crate) fn options() -> Options {
         .table_bytes(2048)
         .block_bytes(256)
         .level_base_bytes(1024)
-        .l0_compaction_tables(2)
+        .l0_compaction_trigger(2)
         .max_open_files(2)
         .cache_bytes(0)
         .seed(1)

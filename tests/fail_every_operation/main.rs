@@ -65,7 +65,6 @@ impl Kind {
                 Operation::CreateDir,
                 Operation::Append,
                 Operation::Write,
-                Operation::Preallocate,
             ]),
         };
         rule.skip(number)

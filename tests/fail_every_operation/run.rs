@@ -167,7 +167,7 @@ impl Run<'_> {
             .table_bytes(2048)
             .block_bytes(256)
             .level_base_bytes(4096)
-            .l0_compaction_tables(L0_TABLES)
+            .l0_compaction_trigger(L0_TABLES)
             .max_open_files(1)
             .cache_bytes(0)
             .seed(1);

@@ -67,16 +67,19 @@ fn fill(db: &Db, map: &mut Map, first: usize, step: usize) {
     db.flush().unwrap();
 }
 
-/// Flips a bit in the first byte of each table on L0.
+/// Flips a bit in the first byte of each table on L0, in a new file of the same name. The store has no
+/// table open between two reads.
 fn flip_l0(vfs: &SimVfs, db: &Db) {
     for table in db.tables().iter().filter(|table| table.level == 0) {
         let path = Path::new(DIR).join(format!("{:06}.sst", table.id));
-        let file = vfs.open_writable(&path, FileKind::Table).unwrap();
-        let mut byte = [0];
-        file.read_exact_at(&mut byte, 0).unwrap();
-        file.write_at(&[byte[0] ^ 1], 0).unwrap();
+        let mut bytes = vfs.disk().read(&path).unwrap().to_vec();
+        bytes[0] ^= 1;
+        vfs.remove(&path, FileKind::Table).unwrap();
+        let file = vfs.create(&path, FileKind::Table).unwrap();
+        file.append(&bytes).unwrap();
         file.sync_all().unwrap();
     }
+    vfs.sync_dir(DIR.as_ref()).unwrap();
 }
 
 impl Fixture {
@@ -84,7 +87,7 @@ impl Fixture {
         let vfs = SimVfs::new();
         let open = |policy: FilterPolicy| {
             let options = options().filter(policy).vfs(Arc::new(vfs.clone()));
-            options.table_bytes(1024).open(DIR).unwrap()
+            options.table_bytes(1024).max_open_files(0).open(DIR).unwrap()
         };
         let (mut map, mut older) = (Map::new(), Vec::new());
         let db = open(FilterPolicy::none());

@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use criba::{
-    Allocation, Batch, Db, FilterInfo, FilterKind, FilterPolicy, KeyHash, Options, Outcome, Step,
-    TableStep, Verdict,
+    Allocation, Batch, Db, FilterInfo, FilterKind, FilterPolicy, HashFunction, Options, Outcome,
+    Step, TableStep, Verdict,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -148,13 +148,13 @@ fn predictions(db: &Db) -> Vec<f64> {
 const KINDS: [FilterKind; 3] = [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon];
 
 /// 10 bits a key, in every table.
-fn policy(kind: FilterKind, hash: KeyHash) -> FilterPolicy {
+fn policy(kind: FilterKind, hash: HashFunction) -> FilterPolicy {
     FilterPolicy::default().with_kind(kind).with_hash(hash).with_allocation(Allocation::Uniform)
 }
 
 #[test]
 fn crafted_keys_pass_every_murmurhash2_filter() {
-    for policy in KINDS.map(|kind| policy(kind, KeyHash::MurmurHash2)) {
+    for policy in KINDS.map(|kind| policy(kind, HashFunction::MurmurHash2)) {
         let attack = attack(policy);
         println!("{policy}: {attack:?}");
         assert!(attack.probes > 149_000);
@@ -167,7 +167,7 @@ fn crafted_keys_pass_every_murmurhash2_filter() {
 /// key. And no key passes three tables but by three coincidences, since each table has its own salt.
 #[test]
 fn crafted_keys_pass_keyed_filters_as_rarely_as_others() {
-    for policy in KINDS.map(|kind| policy(kind, KeyHash::SipHash13)) {
+    for policy in KINDS.map(|kind| policy(kind, HashFunction::SipHash13)) {
         let attack = attack(policy);
         let rate = attack.passed as f64 / attack.probes as f64;
         println!("{policy}: {:.3} %, {attack:?}", 100.0 * rate);

@@ -107,7 +107,7 @@ fn a_panic_in_background_work_poisons_and_loses_nothing() {
         let listener = move |event: &Event| assert!(!panics_at(event), "as the test wants it");
         let db = options()
             .background_threads(1)
-            .l0_compaction_tables(2)
+            .l0_compaction_trigger(2)
             .on_event(Arc::new(listener))
             .open("/store")
             .unwrap();

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use criba::{
-    Db, EntryKind, FilterInfo, FilterPolicy, Geometry, KeyHash, Options, Snapshot, Step, TableFile,
-    TableStep, Verdict,
+    Db, EntryKind, FilterInfo, FilterPolicy, Geometry, HashFunction, Options, Snapshot, Step,
+    TableFile, TableStep, Verdict,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -162,10 +162,10 @@ fn no_key_of_any_table_is_ever_denied() {
         (classic.with_geometry(997, 4), &move |_, shape| shape == fixed),
         (blocked, any),
         (blocked.with_rate(1e-4), any),
-        (blocked.with_hash(KeyHash::MurmurHash2), any),
+        (blocked.with_hash(HashFunction::MurmurHash2), any),
         (ribbon, any),
         (ribbon.with_bits_per_key(3.7), any),
-        (ribbon.with_hash(KeyHash::MurmurHash2), any),
+        (ribbon.with_hash(HashFunction::MurmurHash2), any),
     ];
     let seed = 77;
     let mut keys = 0;

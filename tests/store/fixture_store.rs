@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use criba::{Batch, Db, Durability, FilterInfo, FilterKind, FilterPolicy, KeyHash, Options};
+use criba::{Batch, Db, Durability, FilterInfo, FilterKind, FilterPolicy, HashFunction, Options};
 
 use crate::common;
 
@@ -112,9 +112,9 @@ fn a_store_of_version_1_is_read_whole() {
     assert!(db.tables().iter().any(|table| table.tombstones > 0));
     let filters: Vec<_> = db.tables().iter().map(|table| kind_and_hash(&table.filter)).collect();
     for expected in [
-        Some((FilterKind::Bloom, KeyHash::MurmurHash2)),
-        Some((FilterKind::Blocked, KeyHash::SipHash13)),
-        Some((FilterKind::Ribbon, KeyHash::SipHash13)),
+        Some((FilterKind::Bloom, HashFunction::MurmurHash2)),
+        Some((FilterKind::Blocked, HashFunction::SipHash13)),
+        Some((FilterKind::Ribbon, HashFunction::SipHash13)),
         None,
     ] {
         assert!(filters.contains(&expected), "no {expected:?} among {filters:?}");
@@ -159,7 +159,7 @@ fn make_fixture() {
             .table_bytes(2 << 10)
             .block_bytes(1 << 10)
             .level_base_bytes(1 << 10)
-            .l0_compaction_tables(5)
+            .l0_compaction_trigger(5)
     };
     let unmerged = |policy| small().filter(policy).auto_compaction(false);
     let quarter = CHANGES / 4;
@@ -207,7 +207,7 @@ fn write(db: &Db, changes: Range<u64>) {
     }
 }
 
-fn kind_and_hash(filter: &FilterInfo) -> Option<(FilterKind, KeyHash)> {
+fn kind_and_hash(filter: &FilterInfo) -> Option<(FilterKind, HashFunction)> {
     match filter {
         FilterInfo::Active { kind, hash, .. } => Some((*kind, *hash)),
         FilterInfo::None => None,

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use criba::{
-    Batch, Db, EntryKind, Error, FilterInfo, FilterPolicy, KeyHash, Options, TableEntry, TableFile,
-    Verdict,
+    Batch, Db, EntryKind, Error, FilterInfo, FilterPolicy, HashFunction, Options, TableEntry,
+    TableFile, Verdict,
 };
 
 use crate::common;
@@ -305,7 +305,8 @@ fn the_reader_and_the_library_agree_on_odd_tables() {
         options(3).filter(FilterPolicy::none()).block_bytes(64),
         options(4).filter(FilterPolicy::default().with_geometry(1, 64)),
     ];
-    let other_hash = [KeyHash::SipHash13, KeyHash::MurmurHash2, KeyHash::MurmurHash2];
+    let other_hash =
+        [HashFunction::SipHash13, HashFunction::MurmurHash2, HashFunction::MurmurHash2];
     for (policy, hash) in policies().into_iter().zip(other_hash) {
         odd.push(options(5).filter(policy.with_bits_per_key(64.0)).block_bytes(1 << 20));
         odd.push(options(6).filter(policy.with_bits_per_key(0.3)));

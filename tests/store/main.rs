@@ -6,6 +6,7 @@
 mod common;
 
 mod allocation;
+mod compaction_beside_writers;
 mod compaction_laws;
 mod crafted_keys;
 mod events;
@@ -13,16 +14,19 @@ mod filters_never_deny;
 mod fixture_store;
 mod format;
 mod get_many;
+mod handles;
 mod locking;
 mod may_contain;
 mod memo;
 mod model;
+mod open_files;
 mod policies;
 mod prefix_model;
 mod prefixes;
 mod reads_avoided;
 mod rebuild_filters;
 mod recovery;
+mod replaced_views;
 mod sim_vfs;
 mod tombstones;
 mod verify;

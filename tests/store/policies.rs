@@ -1,11 +1,11 @@
 //! The whole suite runs under each of the three policies; here it is seen that a run is under the one
 //! that it was asked to be under.
 
-use criba::{FilterInfo, FilterKind, KeyHash, Options};
+use criba::{FilterInfo, FilterKind, HashFunction, Options};
 
 use crate::common;
 
-fn first_filter(options: Options) -> (FilterKind, KeyHash) {
+fn first_filter(options: Options) -> (FilterKind, HashFunction) {
     let dir = common::tempdir();
     let db = options.background_threads(0).open(dir.path()).unwrap();
     db.put("key", "value").unwrap();
@@ -19,9 +19,9 @@ fn first_filter(options: Options) -> (FilterKind, KeyHash) {
 #[test]
 fn a_run_of_the_tests_is_under_the_policy_that_it_names() {
     let expected = |policy: &str| match policy {
-        "classic" => (FilterKind::Bloom, KeyHash::MurmurHash2),
-        "blocked" => (FilterKind::Blocked, KeyHash::SipHash13),
-        _ => (FilterKind::Ribbon, KeyHash::SipHash13),
+        "classic" => (FilterKind::Bloom, HashFunction::MurmurHash2),
+        "blocked" => (FilterKind::Blocked, HashFunction::SipHash13),
+        _ => (FilterKind::Ribbon, HashFunction::SipHash13),
     };
     for name in ["classic", "default", "blocked"] {
         assert_eq!(first_filter(Options::new().filter(common::named(name))), expected(name));

@@ -37,8 +37,8 @@ impl Counted {
     /// One lookup: whether it found a value, what it told, and what the file layer saw.
     fn get(&self, key: &[u8]) -> (bool, Counts, FileCounts) {
         let before = self.vfs.counts();
-        let (value, counts) = self.db.get_counted(key).unwrap();
-        (value.is_some(), counts, self.vfs.counts() - before)
+        let explained = self.db.explain(key).unwrap();
+        (explained.value.is_some(), explained.counts(), self.vfs.counts() - before)
     }
 }
 

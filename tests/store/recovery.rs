@@ -295,7 +295,7 @@ fn a_missing_log_is_a_hole_too() {
 
 /// A store with tables on several levels, edits in its manifest, nothing in its log, not closed.
 fn tables_and_edits(dir: &Path) -> Map {
-    let db = options().table_bytes(1024).l0_compaction_tables(3).open(dir).unwrap();
+    let db = options().table_bytes(1024).l0_compaction_trigger(3).open(dir).unwrap();
     let mut map = Map::new();
     for round in 0..7_u32 {
         for i in 0..12_u32 {

@@ -2,8 +2,9 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 
-use criba::vfs::{FileKind, Keep, SimDisk, SimVfs, Unit, Unsynced, Vfs};
+use criba::vfs::{FileKind, Keep, SimDisk, SimVfs, Unit, Unsynced, Vfs, VfsFile};
 
 const KIND: FileKind = FileKind::Wal;
 const DIR: &str = "/dir";
@@ -14,13 +15,18 @@ fn path(name: &str) -> std::path::PathBuf {
 
 /// A disk with a directory and in it a synced file `a` of 1,000 ones.
 fn disk() -> SimVfs {
+    disk_and_file().0
+}
+
+/// The same, and the file.
+fn disk_and_file() -> (SimVfs, Arc<dyn VfsFile>) {
     let vfs = SimVfs::new();
     vfs.create_dir(DIR.as_ref()).unwrap();
     let file = vfs.create(&path("a"), KIND).unwrap();
     file.append(&[1; 1000]).unwrap();
     file.sync_data().unwrap();
     vfs.sync_dir(DIR.as_ref()).unwrap();
-    vfs
+    (vfs, file)
 }
 
 fn names(disk: &SimDisk) -> Vec<&str> {
@@ -45,8 +51,7 @@ fn what_is_synced_stays_and_nothing_is_asked() {
 
 #[test]
 fn each_sector_of_an_unsynced_append_is_lost_or_kept_on_its_own() {
-    let vfs = disk();
-    let file = vfs.open_writable(&path("a"), KIND).unwrap();
+    let (vfs, file) = disk_and_file();
     file.append(&[2; 1000]).unwrap();
     let bytes = |offset, is_new| (offset, 2, is_new);
     let asked: Vec<_> = vfs
@@ -90,8 +95,7 @@ fn each_sector_of_an_unsynced_append_is_lost_or_kept_on_its_own() {
 
 #[test]
 fn a_sector_written_often_may_be_in_any_state_that_it_had() {
-    let vfs = disk();
-    let file = vfs.open_writable(&path("a"), KIND).unwrap();
+    let (vfs, file) = disk_and_file();
     for value in 2..5 {
         file.write_at(&[value; 512], 0).unwrap();
     }
@@ -105,8 +109,8 @@ fn a_sector_written_often_may_be_in_any_state_that_it_had() {
 
 #[test]
 fn a_file_that_was_cut_may_have_its_old_length() {
-    let vfs = disk();
-    vfs.open_writable(&path("a"), KIND).unwrap().set_length(600).unwrap();
+    let (vfs, file) = disk_and_file();
+    file.set_length(600).unwrap();
     let length = |keep| left(&vfs, Unit::Sector, &[keep, Keep::OLD]).read(path("a")).unwrap().len();
     assert_eq!((length(Keep::OLD), length(Keep::NEW)), (1000, 600));
 }

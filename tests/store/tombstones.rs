@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use criba::{Db, FilterInfo, FilterKind, FilterPolicy, KeyHash, Options, Snapshot, TableInfo};
+use criba::{Db, FilterInfo, FilterKind, FilterPolicy, HashFunction, Options, Snapshot, TableInfo};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -24,7 +24,7 @@ fn options() -> Options {
         .block_bytes(512)
         .table_bytes(16 << 10)
         .level_base_bytes(10 << 10)
-        .l0_compaction_tables(2)
+        .l0_compaction_trigger(2)
         .vfs(common::HookVfs::without_syncs())
 }
 
@@ -98,7 +98,7 @@ fn check_answers(db: &Db) {
 #[test]
 fn tombstones_whose_keys_every_filter_below_denies_are_dropped() {
     for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
-        for hash in [KeyHash::SipHash13, KeyHash::MurmurHash2] {
+        for hash in [HashFunction::SipHash13, HashFunction::MurmurHash2] {
             let parent = common::tempdir();
             let policy = FilterPolicy::rate(0.05).with_kind(kind).with_hash(hash);
             even_keys(&parent.path().join("store"), options().filter(policy));
@@ -227,4 +227,63 @@ fn a_dropped_tombstone_brings_no_key_back() {
          filters; {lookups} lookups"
     );
     assert!(dropped > 10_000 && compactions > 1000);
+}
+
+/// A store of one level whose keys are too many for an idle merge of a few tombstones.
+fn long_queue(dir: &Path) -> Db {
+    let options = common::options().background_threads(0).memtable_bytes(16 << 20);
+    let db = options.vfs(common::HookVfs::without_syncs()).open(dir).unwrap();
+    for number in 0..60_000 {
+        db.put(key(number), [1; 100]).unwrap();
+    }
+    db.compact().unwrap();
+    db
+}
+
+/// The first live key of a queue is found without a walk over the tombstones in front of it.
+#[test]
+fn tombstones_at_an_end_of_the_keys_are_gone_once_the_store_has_settled() {
+    let front = 0..6000;
+    let back = 54_000..60_000;
+    for (taken, first, last) in [(front, 6000, 59_999), (back, 0, 53_999)] {
+        let dir = common::tempdir();
+        let db = long_queue(dir.path());
+        for number in taken {
+            db.delete(key(number)).unwrap();
+        }
+        db.wait_until_settled().unwrap();
+        assert_eq!(tombstones(&db), 0, "{:?}", db.tables());
+        let mut all = db.range::<&[u8]>(..).unwrap();
+        assert_eq!(all.next().unwrap().unwrap().0, key(first));
+        assert_eq!(all.next_back().unwrap().unwrap().0, key(last));
+    }
+}
+
+/// Tombstones that lie far apart slow no scan down, and would cost the rewriting of everything.
+#[test]
+fn tombstones_that_are_spread_over_all_keys_make_no_compaction_due() {
+    let dir = common::tempdir();
+    let db = long_queue(dir.path());
+    for number in (0..60_000).step_by(10) {
+        db.delete(key(number)).unwrap();
+    }
+    db.flush().unwrap();
+    assert_eq!(tombstones(&db), 6000);
+}
+
+/// Tombstones that a snapshot keeps on the last level go after the snapshot.
+#[test]
+fn tombstones_kept_for_a_snapshot_go_after_it() {
+    let dir = common::tempdir();
+    let db = long_queue(dir.path());
+    let snapshot = db.snapshot().unwrap();
+    for number in 0..6000 {
+        db.delete(key(number)).unwrap();
+    }
+    db.wait_until_settled().unwrap();
+    assert_eq!(tombstones(&db), 6000);
+    assert_eq!(snapshot.range::<&[u8]>(..).unwrap().next().unwrap().unwrap().0, key(0));
+    drop(snapshot);
+    db.wait_until_settled().unwrap();
+    assert_eq!(tombstones(&db), 0);
 }

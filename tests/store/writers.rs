@@ -591,8 +591,9 @@ fn failing_compactions_fail_writers_and_let_them_go_on_afterwards() {
             common::options()
                 .background_threads(threads)
                 .memtable_bytes(2048)
-                .l0_compaction_tables(2)
-                .l0_limits(4, 6)
+                .l0_compaction_trigger(2)
+                .l0_slowdown_trigger(4)
+                .l0_stop_trigger(6)
         };
         let db = options().vfs(vfs).open(&dir).unwrap();
         let mut rng = ChaCha8Rng::seed_from_u64(5);

@@ -52,7 +52,7 @@ dt { color: var(--quiet); } dd { margin: 0; }
 ";
 
 /// A whole page.
-pub(crate) fn page(title: &str, body: &Markup) -> String {
+pub fn page(title: &str, body: &Markup) -> String {
     let style = PreEscaped(format!("<style>{STYLE}{}</style>", draw::dark_rules()));
     // Elements without an end are closed by hand, for XML's sake.
     let meta = PreEscaped(
@@ -70,7 +70,7 @@ pub(crate) fn page(title: &str, body: &Markup) -> String {
 }
 
 /// A table that scrolls by itself where it is too wide. The columns of numbers are named.
-pub(crate) fn table(
+pub fn table(
     caption: &str,
     head: &[&str],
     numbers: &[&str],
@@ -93,7 +93,7 @@ pub(crate) fn table(
 }
 
 /// A figure with its picture and what it says; `more` comes below. `stem` is what its files are called.
-pub(crate) fn shown(figure: &Figure, stem: &str, more: &Markup) -> Markup {
+pub fn shown(figure: &Figure, stem: &str, more: &Markup) -> Markup {
     html! {
         figure id=(stem) {
             h3 { (figure.title) }
@@ -112,7 +112,7 @@ pub(crate) fn shown(figure: &Figure, stem: &str, more: &Markup) -> Markup {
 }
 
 /// A figure's files: its points, and its picture.
-pub(crate) fn files(figure: &Figure, stem: &str) -> [(String, Vec<u8>); 2] {
+pub fn files(figure: &Figure, stem: &str) -> [(String, Vec<u8>); 2] {
     [
         (format!("{stem}.csv"), figure.csv()),
         (format!("{stem}.svg"), draw::alone(figure).into_bytes()),

@@ -128,7 +128,8 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Records as text, the head first.
-pub(crate) fn csv<const N: usize>(
+#[expect(clippy::missing_panics_doc, reason = "a vector takes everything")]
+pub fn csv<const N: usize>(
     head: [&str; N],
     records: impl IntoIterator<Item = [String; N]>,
 ) -> Vec<u8> {

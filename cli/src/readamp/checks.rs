@@ -3,7 +3,7 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
-use super::measure::{Found, Lookup, Pass, TableProbes};
+use super::pass::{Found, Lookup, Pass, TableProbes};
 use crate::text::{counted, thousands};
 
 /// What became of one check.

@@ -5,83 +5,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use criba::vfs::{CountingVfs, FileKind, Operation, Vfs};
-use criba::{Batch, Counts, Db, FilterInfo, FilterPolicy, Options, Stats, TableInfo, Value};
+use criba::{Batch, Counts, Db, Options};
 use indicatif::ProgressBar;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
 use super::input::{Input, Stream, random};
 use super::kernel::ReadMeter;
+use super::pass::{Found, Lookup, Pass, probes};
 use super::report::Report;
+use super::settings::Settings;
 use crate::failure::{Failure, Result};
-
-/// How the store is built and looked into.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// The filters that tables get.
-    pub filter: FilterPolicy,
-    /// Fixes the store's id, the order of loading and the order of lookups.
-    pub seed: u64,
-    /// How many present keys to look up, and again how many absent ones; each key once if `None`.
-    /// Keys come round again where there are fewer of them.
-    pub lookups: Option<u64>,
-    /// The block cache of the measured passes.
-    pub cache_bytes: u64,
-    /// As [`Options::memtable_bytes`].
-    pub memtable_bytes: usize,
-    /// As [`Options::table_bytes`].
-    pub table_bytes: u64,
-    /// As [`Options::level_base_bytes`].
-    pub level_base_bytes: u64,
-    /// Whether L0 keeps every table.
-    pub unsettled: bool,
-    /// Whether everything is compacted into one run.
-    pub one_run: bool,
-    /// Absent keys are looked up with the frequencies of a Zipf distribution of this exponent, so
-    /// that few of them make up most lookups; each key once if `None`.
-    pub zipf: Option<f64>,
-    /// The budget for filters in memory, in the measured passes; none if `None`.
-    pub filter_memory: Option<u64>,
-    /// The memo of keys that filters were wrong about, in bytes. 0 for none, and then a lookup changes
-    /// nothing that a later one of the same key counts.
-    pub memo: u64,
-}
-
-impl Default for Settings {
-    /// As `criba readamp` without arguments: sizes of 1/512 of the library's, so that 200,000 keys make a
-    /// store like that of a hundred million.
-    fn default() -> Self {
-        Self {
-            filter: FilterPolicy::default(),
-            seed: 1,
-            lookups: None,
-            cache_bytes: 0,
-            memtable_bytes: 128 << 10,
-            table_bytes: 128 << 10,
-            level_base_bytes: 512 << 10,
-            unsettled: false,
-            one_run: false,
-            zipf: None,
-            filter_memory: None,
-            memo: 0,
-        }
-    }
-}
-
-impl Settings {
-    fn options(&self, engine: &Engine) -> Options {
-        Options::new()
-            .filter(self.filter)
-            .seed(self.seed)
-            .cache_bytes(self.cache_bytes)
-            .memtable_bytes(self.memtable_bytes)
-            .table_bytes(self.table_bytes)
-            .level_base_bytes(self.level_base_bytes)
-            .background_threads(0)
-            .false_positive_memo(self.memo)
-            .vfs(Arc::clone(&engine.vfs))
-    }
-}
 
 /// The file layer of the measured store.
 #[derive(Debug, Clone)]
@@ -92,82 +26,17 @@ pub struct Engine {
     pub counting: CountingVfs,
 }
 
-/// What a lookup answered, next to what was loaded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// The key is absent.
-    Absent,
-    /// The value that was loaded.
-    AsLoaded,
-    /// Another value, or one for a key that was not loaded.
-    Other(Vec<u8>),
-}
-
-impl Found {
-    fn new(value: Option<Value>, loaded: Option<&[u8]>) -> Self {
-        match value {
-            None => Self::Absent,
-            Some(value) if Some(&*value) == loaded => Self::AsLoaded,
-            Some(value) => Self::Other(value.to_vec()),
-        }
-    }
-}
-
-/// One lookup, as far as the checks need it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lookup {
-    /// Data blocks asked for: disk reads and cache hits.
-    pub blocks: u64,
-    /// Filters that said no.
-    pub true_negatives: u64,
-    /// Filters that said maybe, and were known to be wrong.
-    pub remembered: u64,
-    /// The answer.
-    pub found: Found,
-}
-
-/// What absent keys met at one table's filter, and what the filter promised.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TableProbes {
-    /// Probes with keys that the table does not hold.
-    pub absent: u64,
-    /// Those that the filter passed.
-    pub false_positives: u64,
-    /// The share that its header predicts.
-    pub predicted_rate: f64,
-}
-
-/// One pass: all lookups of one kind, in a store opened for it.
-#[derive(Debug, Clone)]
-pub struct Pass {
-    /// "absent", "present", "absent_unfiltered" or "present_unfiltered".
-    pub name: &'static str,
-    /// The lookups, in order.
-    pub lookups: Vec<Lookup>,
-    /// The sum of what the lookups told.
-    pub told: Counts,
-    /// The engine's statistics, at the end.
-    pub stats: Stats,
-    /// The tables, at the end.
-    pub tables: Vec<TableInfo>,
-    /// The probes of the first lookup of each key. Later ones of the same key would answer the
-    /// same, so they prove nothing about a rate.
-    pub first_probes: Vec<TableProbes>,
-    /// Calls of the file layer that read from a table.
-    pub file_reads: u64,
-    /// Read system calls, or why they are unknown.
-    pub kernel_reads: std::result::Result<u64, String>,
-    /// When the first lookup began, since 1970.
-    pub start: Duration,
-    /// When the last one had ended.
-    pub end: Duration,
-}
-
-impl Pass {
-    /// How long the lookups took.
-    pub fn time(&self) -> Duration {
-        self.end.saturating_sub(self.start)
-    }
+fn options(settings: &Settings, engine: &Engine) -> Options {
+    Options::new()
+        .filter(settings.filter)
+        .seed(settings.seed)
+        .cache_bytes(settings.cache_bytes)
+        .memtable_bytes(settings.memtable_bytes)
+        .table_bytes(settings.table_bytes)
+        .level_base_bytes(settings.level_base_bytes)
+        .background_threads(0)
+        .false_positive_memo(settings.memo)
+        .vfs(Arc::clone(&engine.vfs))
 }
 
 /// The lookups of one kind: keys with the values that are to be found.
@@ -243,7 +112,7 @@ pub fn measure(
     let loading = loading.elapsed();
 
     let pass = |name, work: &Work, ignore_filters| {
-        let mut options = settings.options(engine).ignore_filters(ignore_filters);
+        let mut options = options(settings, engine).ignore_filters(ignore_filters);
         if let Some(bytes) = settings.filter_memory {
             options = options.filter_memory(bytes);
         }
@@ -279,7 +148,7 @@ fn load(
     engine: &Engine,
     progress: &ProgressBar,
 ) -> Result<()> {
-    let db = settings.options(engine).auto_compaction(!settings.unsettled).open(dir)?;
+    let db = options(settings, engine).auto_compaction(!settings.unsettled).open(dir)?;
     let mut order: Vec<_> = input.present.iter().collect();
     order.shuffle(&mut random(settings.seed, Stream::Loading));
     begin(progress, "loading", order.len());
@@ -325,13 +194,14 @@ fn run_pass(
     let meter = ReadMeter::start();
     let start = since_1970();
     for (number, &(key, loaded)) in work.keys.iter().enumerate() {
-        let (value, counts) = db.get_counted(key)?;
+        let explained = db.explain(key)?;
+        let counts = explained.counts();
         told += counts;
         lookups.push(Lookup {
             blocks: counts.disk_reads + counts.cache_hits,
             true_negatives: counts.true_negatives,
             remembered: counts.remembered,
-            found: Found::new(value, loaded),
+            found: Found::new(explained.value, loaded),
         });
         if number + 1 == work.first {
             first_tables = db.tables();
@@ -356,19 +226,6 @@ fn run_pass(
         start,
         end,
     })
-}
-
-/// What absent keys met at each table that has a filter in use.
-pub(super) fn probes(tables: &[TableInfo]) -> Vec<TableProbes> {
-    let probes = tables.iter().filter_map(|table| match table.filter {
-        FilterInfo::Active { predicted_rate, .. } => Some(TableProbes {
-            absent: table.counts.true_negatives + table.counts.false_positives,
-            false_positives: table.counts.false_positives,
-            predicted_rate,
-        }),
-        _ => None,
-    });
-    probes.collect()
 }
 
 fn begin(progress: &ProgressBar, what: &str, length: usize) {

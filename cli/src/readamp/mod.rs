@@ -1,9 +1,9 @@
 //! `criba readamp`: loads keys into a fresh store, looks up present and absent ones, and counts what
 //! the filters saved: lookup by lookup, in the engine, in the file layer and in the kernel.
 //!
-//! [`input`] makes or reads the keys, [`measure`] loads the store and makes the four passes,
+//! [`input`] makes or reads the keys, [`measure`] loads the store and makes the four [passes](pass),
 //! [`checks`] compares what was counted, [`report`] puts it together, and `print` and `page` show it.
-//! [`compare`] puts the reports of several policies side by side.
+//! [`mod@compare`] puts the reports of several policies side by side.
 
 pub mod checks;
 pub mod compare;
@@ -11,8 +11,10 @@ pub mod input;
 pub mod kernel;
 pub mod measure;
 mod page;
+pub mod pass;
 mod print;
 pub mod report;
+pub mod settings;
 mod told;
 
 use std::io::{IsTerminal, Write, stderr};
@@ -24,8 +26,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use self::compare::Comparison;
 use self::input::Input;
-use self::measure::{Engine, Settings};
+use self::measure::Engine;
 use self::report::Report;
+use self::settings::Settings;
 use crate::failure::{Failure, Result};
 use crate::page::output::Output;
 use crate::policy::PolicyArgs;

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::checks::Checks;
 use super::input::Input;
-use super::measure::{Pass, Settings, TableProbes, probes};
+use super::pass::{Pass, TableProbes, probes};
+use super::settings::Settings;
 use crate::text::ratio;
 
 /// What `readamp` counted. All counters are those of the passes with filters, unless their name says

@@ -1,6 +1,6 @@
-//! Blocked filters, a whole block at a time.
+//! Blocked filters: one block at a time.
 
-#![expect(unsafe_code, reason = "vector loads, and calls of code for the processor at hand")]
+#![expect(unsafe_code, reason = "vector loads, and calls of functions for this processor")]
 
 use std::arch::x86_64::{
     __m512i, _mm256_add_epi64, _mm256_and_si256, _mm256_loadu_si256, _mm256_set1_epi64x,
@@ -9,30 +9,35 @@ use std::arch::x86_64::{
     _mm512_set1_epi64, _mm512_setr_epi64,
 };
 
-use super::super::blocked::{BLOCK_BYTES, insert_all, place, place_among};
-use super::super::kind::{Geometry, Probe, ProbeMany};
-use super::{Path, Prober, Unproved, UnprovedMany};
+use super::super::blocked_scalar::{
+    BLOCK_BITS, BLOCK_BYTES, array_bytes, check, insert_all, place, place_among,
+};
+use super::super::geometry::Geometry;
+use super::ribbon_shape::Shape;
+use super::{Path, Probe, Prober, Unchecked};
 
+/// `None` if this path has no code of its own.
 pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
-    let probe = match path {
-        Path::Scalar => return None,
-        Path::Avx2 => avx2 as Unproved,
-        Path::Avx512 => avx512 as Unproved,
-    };
-    // SAFETY: the two types differ in `unsafe` alone, which is there because the processor might not have
-    // the instructions; `Path::best` gives a path only where it has. Not a function around it, for a
-    // probe takes a few nanoseconds.
-    Some(unsafe { std::mem::transmute::<Unproved, Probe>(probe) })
+    match path {
+        Path::Scalar => None,
+        Path::Avx2 => Some(Probe { one: avx2, many: avx2_many }),
+        Path::Avx512 => Some(Probe { one: avx512, many: avx512_many }),
+    }
 }
 
-pub(in crate::filter) fn probe_many(path: Path) -> Option<ProbeMany> {
-    let probe = match path {
-        Path::Scalar => return None,
-        Path::Avx2 => avx2_many as UnprovedMany,
-        Path::Avx512 => avx512_many as UnprovedMany,
-    };
-    // SAFETY: as in `probe`.
-    Some(unsafe { std::mem::transmute::<UnprovedMany, ProbeMany>(probe) })
+/// `None` if this path has no such code, or geometry or length are unsound.
+pub(in crate::filter) fn unchecked(
+    path: Path,
+    geometry: &Geometry,
+    bytes: usize,
+) -> Option<Unchecked> {
+    match path {
+        Path::Avx512 if check(geometry).is_ok() && bytes == array_bytes(geometry) => {
+            let places = geometry.m / BLOCK_BITS;
+            Some(Unchecked { ask, places, ribbon: Shape::default() })
+        }
+        _ => None,
+    }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg,bmi2")]
@@ -56,23 +61,22 @@ fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     if start + BLOCK_BYTES > array.len() {
         return true;
     }
-    // SAFETY: the 64 bytes from `start` on are read, and the array has them; the load needs no alignment.
+    // SAFETY: the array has the 64 bytes from `start` on. The load needs no alignment.
     let block = unsafe { _mm512_loadu_si512(array.as_ptr().add(start).cast()) };
     has_all(block, product)
 }
 
-/// Asks a sound array, which has all of its blocks: what `Prober` has made sure of.
+/// Without checks: [`unchecked`] has checked the array.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg,bmi2")]
-pub(super) fn ask(prober: &Prober, hash: u64) -> bool {
+fn ask(prober: &Prober, hash: u64) -> bool {
     let (start, product) = place_among(prober.places, hash);
-    // SAFETY: a block below `places`, which are all that the shape has; and the array is as long as its
-    // shape says. The load needs no alignment.
+    // SAFETY: `start` is that of a block below `places`, and the array has all blocks. The load needs no
+    // alignment.
     let block = unsafe { _mm512_loadu_si512(prober.array.as_ptr().add(start).cast()) };
     has_all(block, product)
 }
 
-/// Whether each word has its bit. All eight bytes of a lane say the same six bits of the product, so
-/// that eight equal bits are looked up, and all must be set.
+/// Whether each word has its bit. All eight bytes of a lane hold the same bit number.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg")]
 fn has_all(block: __m512i, product: u64) -> bool {
@@ -105,17 +109,16 @@ fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     let bits_of = |shifts| {
         _mm256_sllv_epi64(one, _mm256_and_si256(_mm256_srlv_epi64(product, shifts), six_bits))
     };
-    // SAFETY: the two halves of the 64 bytes from `start` on are read, and the array has them; the loads
-    // need no alignment.
+    // SAFETY: the array has the 64 bytes from `start` on. The loads need no alignment.
     let (low, high) = unsafe {
         let half = array.as_ptr().add(start).cast();
         (_mm256_loadu_si256(half), _mm256_loadu_si256(half.add(1)))
     };
-    // `testc` is 1 if the first has all bits of the second.
+    // `testc`: the first operand has all bits of the second.
     _mm256_testc_si256(low, bits_of(first)) & _mm256_testc_si256(high, bits_of(second)) == 1
 }
 
-/// Sets the keys' bits; `false` if this path has no way of its own.
+/// Sets the bits of keys; `false` if this path has no code of its own.
 pub(in crate::filter) fn insert(
     path: Path,
     geometry: &Geometry,
@@ -124,7 +127,7 @@ pub(in crate::filter) fn insert(
 ) -> bool {
     match path {
         Path::Scalar => return false,
-        // SAFETY: `Path::best` gives a path only where the processor has its instructions.
+        // SAFETY: `Path::best` gives a path only if the processor has its instructions.
         Path::Avx2 => unsafe { insert_avx2(geometry, array, hashes) },
         // SAFETY: as above.
         Path::Avx512 => unsafe { insert_avx512(geometry, array, hashes) },
@@ -132,13 +135,13 @@ pub(in crate::filter) fn insert(
     true
 }
 
-/// The plain loop; the compiler makes vectors of it.
+/// The scalar loop, which the compiler vectorises.
 #[target_feature(enable = "avx2")]
 fn insert_avx2(geometry: &Geometry, array: &mut [u8], hashes: &[u64]) {
     insert_all(geometry, array, hashes);
 }
 
-/// The plain loop; the compiler makes vectors of it.
+/// The scalar loop, which the compiler vectorises.
 #[target_feature(enable = "avx512f")]
 fn insert_avx512(geometry: &Geometry, array: &mut [u8], hashes: &[u64]) {
     insert_all(geometry, array, hashes);

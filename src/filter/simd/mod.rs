@@ -1,37 +1,35 @@
-//! The same answers, faster: what a processor has beyond the base of its architecture, found at run
-//! time. A kind's file here has its vector code, and is the only place of that kind where `unsafe` stands;
-//! the kind's own file has the plain code that says what the answer is. [`Prober`] is the way to it.
+//! Vector code for the filters, chosen at run time by what the processor has.
+//!
+//! The scalar code of each kind says what the answers are. A [`Probe`] asks any array, a
+//! [`Prober`] one that it has checked.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod blocked;
+mod probe;
 mod prober;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod ribbon;
-
-pub(super) use prober::Prober;
-
-/// A probe before it is known that the processor has its instructions.
 #[cfg(target_arch = "x86_64")]
-type Unproved = unsafe fn(&super::kind::Geometry, &[u8], u64) -> bool;
+mod ribbon_shape;
 
-/// The same for many hashes.
+pub(super) use probe::Probe;
 #[cfg(target_arch = "x86_64")]
-type UnprovedMany = unsafe fn(&super::kind::Geometry, &[u8], &[u64], &mut [bool]);
+pub(super) use prober::Unchecked;
+pub(super) use prober::{Prober, Touched};
 
-/// A way through the same arithmetic.
+/// The instructions that a function uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Path {
-    /// Plain Rust without branches, on every processor.
+    /// Those of every processor.
     Scalar,
-    /// 256 bits at a time.
+    /// Vectors of 256 bits.
     Avx2,
-    /// 512 bits at a time, and the instructions that count bits in them, shift across two of them and
-    /// look bits up: all processors that have the first of these have all.
+    /// Vectors of 512 bits, with the extensions that the filters use.
     Avx512,
 }
 
 impl Path {
-    /// Whether this processor can go it.
+    /// Whether this processor has all of them.
     #[cfg(target_arch = "x86_64")]
     fn is_here(self) -> bool {
         match self {
@@ -55,13 +53,12 @@ impl Path {
         }
     }
 
-    /// Whether this processor can go it.
     #[cfg(not(target_arch = "x86_64"))]
     fn is_here(self) -> bool {
         self == Self::Scalar
     }
 
-    /// The fastest that this processor has.
+    /// The fastest of this processor.
     pub(super) fn best() -> Self {
         #[cfg(test)]
         if let Some(path) = forced::path() {
@@ -71,7 +68,7 @@ impl Path {
     }
 }
 
-/// For tests: another path than the best one.
+/// For tests: a path that is not the best one.
 #[cfg(test)]
 pub(super) mod forced {
     use std::cell::Cell;
@@ -86,15 +83,14 @@ pub(super) mod forced {
         FORCED.get()
     }
 
-    /// Calls `f` on the plain path.
+    /// Calls `f` on the scalar path.
     pub(in crate::filter) fn on_scalar(f: impl FnOnce()) {
         FORCED.set(Some(Path::Scalar));
         f();
         FORCED.set(None);
     }
 
-    /// Calls `f` once for each path that this machine has, which all of this thread's filters take
-    /// meanwhile, and prints how many there were.
+    /// Calls `f` on each path of this machine, and prints how many there are.
     pub(in crate::filter) fn on_each_path(mut f: impl FnMut(Path)) {
         let all = [Path::Scalar, Path::Avx2, Path::Avx512];
         let (here, missing): (Vec<_>, Vec<_>) = all.into_iter().partition(|path| path.is_here());

@@ -1,89 +1,73 @@
-//! A finished array, ready to be asked.
+//! A finished array, checked once.
 //!
-//! Of the two to four nanoseconds of a probe as many would go into the call, into checks and into numbers
-//! that come out the same each time. So they are done once, when a filter is made or read; and a probe of
-//! a sound array is one call with two arguments.
+//! Checks, and numbers that depend on the shape alone, would double the two to four nanoseconds of a
+//! probe.
 
-#![cfg_attr(
-    target_arch = "x86_64",
-    expect(unsafe_code, reason = "calls of code for the processor at hand, without checks")
-)]
+#![expect(unsafe_code, reason = "calls of functions that check neither processor nor array")]
 
 use bytes::Bytes;
 
-use super::super::kind::{FilterKind, Geometry, Probe};
+use super::super::geometry::Geometry;
+use super::Probe;
 #[cfg(target_arch = "x86_64")]
-use super::{Path, blocked, ribbon};
+use super::ribbon_shape::Shape;
 use crate::prefetch::prefetch;
 
-/// A way to ask an array, with checks or without.
-type Ask = fn(&Prober, u64) -> bool;
+/// Offsets into the cache lines that usually decide a probe of a hash. They may repeat, or lie behind the end
+/// of the array.
+pub(in crate::filter) type Touched = fn(&Geometry, u64) -> [usize; 4];
 
-/// One without, before it is known that it may be gone.
+/// Needs the instructions of its path, and an array that is as long as the geometry says.
+type Ask = unsafe fn(&Prober, u64) -> bool;
+
+/// Code without checks, for one array that is as long as its geometry says.
 #[cfg(target_arch = "x86_64")]
-type Unchecked = unsafe fn(&Prober, u64) -> bool;
+pub(in crate::filter) struct Unchecked {
+    pub(super) ask: Ask,
+    /// Blocked: the number of blocks. Ribbon: of start rows.
+    pub(super) places: u64,
+    pub(super) ribbon: Shape,
+}
 
-/// An array that nothing changes any more, with its shape. What is here beside them follows from them.
+/// An immutable array with its geometry, and what follows from the two.
 #[derive(Clone)]
 pub(in crate::filter) struct Prober {
     ask: Ask,
     pub(super) array: Bytes,
     pub(super) geometry: Geometry,
     probe: Probe,
-    touched: fn(&Geometry, u64) -> [usize; 4],
-    /// Blocked: blocks. Ribbon: start rows.
+    touched: Touched,
     #[cfg(target_arch = "x86_64")]
     pub(super) places: u64,
     #[cfg(target_arch = "x86_64")]
-    pub(super) ribbon: ribbon::Shape,
+    pub(super) ribbon: Shape,
 }
 
 impl Prober {
-    pub(in crate::filter) fn new(kind: FilterKind, geometry: Geometry, array: Bytes) -> Self {
+    /// `unchecked` gives code for this geometry and an array of this length, if there is any.
+    pub(in crate::filter) fn new(
+        geometry: Geometry,
+        array: Bytes,
+        probe: Probe,
+        touched: Touched,
+        #[cfg(target_arch = "x86_64")] unchecked: fn(&Geometry, usize) -> Option<Unchecked>,
+    ) -> Self {
         let prober = Self {
             array,
             geometry,
-            probe: (kind.kind().probe)(),
-            touched: kind.kind().touched,
+            probe,
+            touched,
             ask: Self::may_contain_checked,
             #[cfg(target_arch = "x86_64")]
             places: 0,
             #[cfg(target_arch = "x86_64")]
-            ribbon: ribbon::Shape::default(),
+            ribbon: Shape::default(),
         };
         #[cfg(target_arch = "x86_64")]
-        let prober = prober.without_checks(kind);
-        prober
-    }
-
-    /// Leaves the checks out where this processor has a way to, and where they are not needed, because
-    /// the shape is sound and the array is the shape's.
-    #[cfg(target_arch = "x86_64")]
-    fn without_checks(self, kind: FilterKind) -> Self {
-        let Self { geometry, .. } = self;
-        let sound = (kind.kind().check)(&geometry).is_ok()
-            && self.array.len() == (kind.kind().array_bytes)(&geometry);
-        if !sound {
-            return self;
+        if let Some(Unchecked { ask, places, ribbon }) = unchecked(&geometry, prober.array.len()) {
+            return Self { ask, places, ribbon, ..prober };
         }
-        let ribbon = |ask| {
-            let shape = ribbon::Shape::of(&geometry)?;
-            Some((ask, geometry.m - 63, shape))
-        };
-        let unchecked = match (kind, Path::best()) {
-            (FilterKind::Ribbon, Path::Avx512) => ribbon(ribbon::ask as Unchecked),
-            (FilterKind::Ribbon, Path::Avx2) => ribbon(ribbon::ask_by_fours),
-            (FilterKind::Blocked, Path::Avx512) => {
-                Some((blocked::ask as Unchecked, geometry.m / 512, ribbon::Shape::default()))
-            }
-            _ => None,
-        };
-        let Some((ask, places, ribbon)) = unchecked else { return self };
-        // SAFETY: the two types differ in `unsafe` alone, which is there because the processor might not
-        // have the instructions, which `Path::best` says it has; and because the array might not be
-        // the shape's, which it was found to be just now, and nothing changes either any more.
-        let ask = unsafe { std::mem::transmute::<Unchecked, Ask>(ask) };
-        Self { ask, places, ribbon, ..self }
+        prober
     }
 
     pub(in crate::filter) fn array(&self) -> &Bytes {
@@ -97,25 +81,30 @@ impl Prober {
     /// Whether the key of this hash may be in; "no" is certain.
     #[inline]
     pub(in crate::filter) fn may_contain(&self, hash: u64) -> bool {
-        (self.ask)(self, hash)
+        // SAFETY: the path comes from `Path::best`, so the processor has its instructions. A function
+        // without checks was chosen only for an array as long as the geometry says, which never changes.
+        unsafe { (self.ask)(self, hash) }
     }
 
-    /// Asks for the memory that [`may_contain`](Self::may_contain) of this hash will mostly read, and does
-    /// not wait for it.
+    /// Begins to load the memory that [`may_contain`](Self::may_contain) of this hash reads.
     pub(in crate::filter) fn prefetch(&self, hash: u64) {
         for byte in (self.touched)(&self.geometry, hash) {
             prefetch(&self.array, byte);
         }
     }
 
-    /// Bytes of the array, whose cache lines [`prefetch`](Self::prefetch) asks for.
+    /// Bytes of the array, whose cache lines [`prefetch`](Self::prefetch) loads.
     #[cfg(test)]
     pub(in crate::filter) fn touched(&self, hash: u64) -> [usize; 4] {
         (self.touched)(&self.geometry, hash)
     }
 
-    /// The same with checks, of any array.
+    /// The same, with checks.
     pub(super) fn may_contain_checked(&self, hash: u64) -> bool {
-        (self.probe)(&self.geometry, &self.array, hash)
+        self.probe.may_contain(&self.geometry, &self.array, hash)
+    }
+
+    pub(in crate::filter) fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
+        self.probe.may_contain_many(&self.geometry, &self.array, hashes, answers);
     }
 }

@@ -18,12 +18,12 @@ mod filter {
     pub(crate) struct HashKey;
 
     #[derive(Debug, Clone, Copy)]
-    pub(crate) struct KeyHash;
+    pub(crate) struct HashFunction;
 
     #[derive(Debug)]
     pub(crate) struct LookupHash<'a>(pub(crate) &'a [u8]);
 
-    impl KeyHash {
+    impl HashFunction {
         #[expect(clippy::unused_self, reason = "as the library's")]
         pub(crate) fn of(self, key: &[u8], _: &HashKey) -> u64 {
             key.try_into().map_or(0, u64::from_le_bytes)
@@ -31,7 +31,7 @@ mod filter {
     }
 
     impl LookupHash<'_> {
-        pub(crate) fn get(&self, hash: KeyHash) -> u64 {
+        pub(crate) fn get(&self, hash: HashFunction) -> u64 {
             hash.of(self.0, &HashKey)
         }
     }
@@ -47,7 +47,7 @@ pub struct Filter(memtable_filter::MemtableFilter);
 
 impl Default for Filter {
     fn default() -> Self {
-        Self(memtable_filter::MemtableFilter::new(filter::KeyHash, filter::HashKey))
+        Self(memtable_filter::MemtableFilter::new(filter::HashFunction, filter::HashKey))
     }
 }
 

@@ -1,11 +1,11 @@
 //! The end of a store beside everything that is under way, and a disk that fails under it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use criba_schedules::Durability::{Buffered, Synced};
-use criba_schedules::vfs::{Fault, FaultRule, FaultVfs, Keep, Operation, SimVfs, Unit};
-use criba_schedules::{Db, Error, FilterPolicy, Result};
+use criba_schedules::vfs::{Fault, FaultRule, FaultVfs, Keep, Operation, SimVfs, Unit, Vfs};
+use criba_schedules::{Db, Error, FilterPolicy, Result, WeakDb};
 use shuttle::rand::Rng;
 use shuttle::thread::{scope, yield_now};
 
@@ -85,6 +85,38 @@ fn closing_ends_every_call_with_success_or_closed() {
         });
         seen.add_activity(&db);
         drop(db);
+        check_written(&options(vfs).open("/store").unwrap(), &written, seen);
+    });
+}
+
+/// Callbacks take handles and drop them, and the writer drops its own at any moment. Whichever is the last:
+/// the store closes.
+#[test]
+fn the_last_handle_closes_the_store_also_in_a_callback() {
+    explore("the last handle", 600, &["closed in a callback", "closed by the writer"], |seen| {
+        let vfs = SimVfs::new();
+        let weak: Arc<OnceLock<WeakDb>> = Arc::default();
+        let callback = {
+            let weak = Arc::clone(&weak);
+            move |_: &_| {
+                let db = weak.get().and_then(WeakDb::upgrade);
+                yield_now();
+                drop(db);
+            }
+        };
+        let db = options(vfs.clone()).on_event(Arc::new(callback)).open("/store").unwrap();
+        assert!(weak.set(db.downgrade()).is_ok());
+        let written: [AtomicU64; WRITERS] = Default::default();
+        for number in 1..=shuttle::rand::thread_rng().gen_range(6..20) {
+            db.write_with(batch([0], number), Buffered).unwrap();
+            written[0].store(number, Ordering::Relaxed);
+        }
+        drop(db);
+        let taken = weak.get().and_then(WeakDb::upgrade).is_some();
+        seen.add(if taken { "closed in a callback" } else { "closed by the writer" }, 1);
+        while vfs.lock("/store/LOCK".as_ref()).is_err() {
+            yield_now();
+        }
         check_written(&options(vfs).open("/store").unwrap(), &written, seen);
     });
 }

@@ -18,8 +18,9 @@ pub(crate) fn options(vfs: impl Vfs + 'static) -> Options {
         .block_bytes(64)
         .cache_bytes(1 << 16)
         .max_open_files(2)
-        .l0_compaction_tables(2)
-        .l0_limits(4, 6)
+        .l0_compaction_trigger(2)
+        .l0_slowdown_trigger(4)
+        .l0_stop_trigger(6)
 }
 
 pub(crate) fn open(vfs: &SimVfs) -> Db {

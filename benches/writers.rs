@@ -1,0 +1,127 @@
+//! `cargo bench -p criba-benches --bench writers`: puts of 1, 2, 4 and 8 threads, as a multiple of what one
+//! thread reaches; the same with a mutex of the program's own around each put; and synced puts of one and
+//! of 8 threads.
+//!
+//! All the configurations take turns in each run, so that noise of the machine meets them all. A ratio
+//! divides by the median of one thread.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::thread::{available_parallelism, scope};
+use std::time::Instant;
+
+use criba::{Batch, Db, Durability};
+
+const RUNS: usize = 10;
+/// Of all threads together.
+const PUTS: u64 = 200_000;
+const SYNCED_PUTS: u64 = 4_000;
+const VALUE: [u8; 100] = [b'v'; 100];
+
+#[derive(Debug, Clone, Copy)]
+struct Configuration {
+    threads: u64,
+    durability: Durability,
+    /// Whether the program holds a mutex of its own around each put.
+    own_mutex: bool,
+}
+
+impl Configuration {
+    const fn new(threads: u64) -> Self {
+        Self { threads, durability: Durability::Buffered, own_mutex: false }
+    }
+
+    const fn with_own_mutex(self) -> Self {
+        Self { own_mutex: true, ..self }
+    }
+
+    const fn synced(self) -> Self {
+        Self { durability: Durability::Synced, ..self }
+    }
+
+    fn puts(self) -> u64 {
+        if self.durability == Durability::Synced { SYNCED_PUTS } else { PUTS }
+    }
+
+    fn name(self) -> String {
+        let puts = if self.durability == Durability::Synced { "synced puts" } else { "puts" };
+        let mutex = if self.own_mutex { ", own mutex" } else { "" };
+        format!("{puts}, {} threads{mutex}", self.threads)
+    }
+
+    /// Puts per second in a new store.
+    fn run(self, dir: &Path) -> Result<f64, Box<dyn Error>> {
+        let dir = tempfile::tempdir_in(dir)?;
+        let db = Db::open(dir.path().join("store"))?;
+        let mutex = Mutex::new(());
+        let start = Barrier::new(self.threads as usize + 1);
+        let seconds = scope(|scope| {
+            let writers: Vec<_> = (0..self.threads)
+                .map(|thread| {
+                    let (db, mutex, start) = (&db, &mutex, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        (thread..self.puts()).step_by(self.threads as usize).try_for_each(|put| {
+                            let _held = self
+                                .own_mutex
+                                .then(|| mutex.lock().unwrap_or_else(PoisonError::into_inner));
+                            let key = put.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+                            let mut batch = Batch::new();
+                            batch.put(key, VALUE);
+                            db.write_with(batch, self.durability)
+                        })
+                    })
+                })
+                .collect();
+            start.wait();
+            let start = Instant::now();
+            for writer in writers {
+                writer.join().map_err(|_| "a writer panicked")??;
+            }
+            Ok::<_, Box<dyn Error>>(start.elapsed().as_secs_f64())
+        })?;
+        black_box(db).close()?;
+        Ok(self.puts() as f64 / seconds)
+    }
+}
+
+/// Configurations, of which the first is what the others are compared with.
+fn compare(dir: &Path, configurations: &[Configuration]) -> Result<(), Box<dyn Error>> {
+    let mut rates = vec![Vec::new(); configurations.len()];
+    for _ in 0..RUNS {
+        for (configuration, rates) in configurations.iter().zip(&mut rates) {
+            rates.push(configuration.run(dir)?);
+        }
+    }
+    let mut base = None;
+    println!("{:32}{:>10} {:>7} {:>6}  runs", "", "median/s", "ratio", "worst");
+    for (configuration, rates) in configurations.iter().zip(&mut rates) {
+        let runs: Vec<_> = rates.iter().map(|rate| format!("{:.0}", rate / 1e3)).collect();
+        rates.sort_by(f64::total_cmp);
+        let median = f64::midpoint(rates[(RUNS - 1) / 2], rates[RUNS / 2]);
+        let base = *base.get_or_insert(median);
+        println!(
+            "{:32}{median:>10.0} {:>7.2} {:>6.2}  {} thousand/s",
+            configuration.name(),
+            median / base,
+            rates[0] / base,
+            runs.join(" "),
+        );
+    }
+    Ok(())
+}
+
+/// What cargo passes (`--bench`, a name to filter by) changes nothing.
+fn main() -> Result<(), Box<dyn Error>> {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    println!("{} processors, load {}", available_parallelism()?, load.trim());
+    let memory = Path::new("/dev/shm");
+    let plain = [1, 2, 4, 8].map(Configuration::new);
+    let own_mutex = plain.map(Configuration::with_own_mutex);
+    compare(memory, &[plain, own_mutex].concat())?;
+    // On a disk, whose syncs take time.
+    let synced = [1, 8].map(|threads| Configuration::new(threads).synced());
+    compare(Path::new(env!("CARGO_TARGET_TMPDIR")), &synced)
+}

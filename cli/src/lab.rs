@@ -1,0 +1,41 @@
+//! `criba lab`: starts the program `criba-lab`, which is a package of its own.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::Answer;
+use crate::failure::{Failure, Result};
+
+const PROGRAM: &str = "criba-lab";
+
+/// Make the experiments of the literature on Bloom filters again, and check what theory says
+///
+/// Starts the program criba-lab, which is beside this one or in PATH, with the same arguments;
+/// criba lab --help lists them.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Args {
+    /// The arguments of criba-lab
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
+}
+
+/// Returns only if the program does not start: it replaces this process.
+pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let beside = env::current_exe().map(|exe| exe.with_file_name(PROGRAM));
+    let beside = beside.ok().filter(|program| program.is_file());
+    let program = beside.as_deref().unwrap_or(Path::new(PROGRAM));
+    let error = Command::new(program).arg0("criba lab").args(&args.args).exec();
+    Err(match error.kind() {
+        ErrorKind::NotFound => {
+            let expected = "a program beside criba or in PATH, built with \
+                            `cargo build --release -p criba-lab`";
+            Failure::unfit(program, expected, "none")
+        }
+        _ => Failure::file("start it", program, error),
+    })
+}

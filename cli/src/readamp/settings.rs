@@ -1,0 +1,56 @@
+//! How a store is built and looked into.
+
+use criba::FilterPolicy;
+
+/// How the store is built and looked into.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The filters that tables get.
+    pub filter: FilterPolicy,
+    /// Fixes the store's id, the order of loading and the order of lookups.
+    pub seed: u64,
+    /// How many present keys to look up, and again how many absent ones; each key once if `None`.
+    /// Keys come round again where there are fewer of them.
+    pub lookups: Option<u64>,
+    /// The block cache of the measured passes.
+    pub cache_bytes: u64,
+    /// As [`criba::Options::memtable_bytes`].
+    pub memtable_bytes: usize,
+    /// As [`criba::Options::table_bytes`].
+    pub table_bytes: u64,
+    /// As [`criba::Options::level_base_bytes`].
+    pub level_base_bytes: u64,
+    /// Whether L0 keeps every table.
+    pub unsettled: bool,
+    /// Whether everything is compacted into one run.
+    pub one_run: bool,
+    /// Absent keys are looked up with the frequencies of a Zipf distribution of this exponent, so
+    /// that few of them make up most lookups; each key once if `None`.
+    pub zipf: Option<f64>,
+    /// The budget for filters in memory, in the measured passes; none if `None`.
+    pub filter_memory: Option<u64>,
+    /// The memo of keys that filters were wrong about, in bytes. 0 for none, and then a lookup changes
+    /// nothing that a later one of the same key counts.
+    pub memo: u64,
+}
+
+impl Default for Settings {
+    /// As `criba readamp` without arguments: sizes of 1/512 of the library's, so that 200,000 keys make a
+    /// store like that of a hundred million.
+    fn default() -> Self {
+        Self {
+            filter: FilterPolicy::default(),
+            seed: 1,
+            lookups: None,
+            cache_bytes: 0,
+            memtable_bytes: 128 << 10,
+            table_bytes: 128 << 10,
+            level_base_bytes: 512 << 10,
+            unsettled: false,
+            one_run: false,
+            zipf: None,
+            filter_memory: None,
+            memo: 0,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Manifests, the edits in them, and `CURRENT`.
+
+use std::path::Path;
+
+use criba::parsers::{Edit, Recorded, read_current};
+
+use crate::{DIR, assert_names_a_file, disk_with, mend};
+
+/// The number of the manifest that the bytes are taken for.
+pub(crate) const NUMBER: u64 = 2;
+
+/// What the manifest of a number is called.
+pub(crate) fn name(number: u64) -> String {
+    format!("MANIFEST-{number:06}")
+}
+
+/// Takes bytes for a manifest, for a single edit, and for `CURRENT`.
+///
+/// # Panics
+/// If what is accepted, written again and read again is not the same; if an error names no file.
+pub fn manifest(bytes: &[u8]) -> bool {
+    let mut log = bytes.to_vec();
+    mend::log(&mut log, NUMBER);
+    let mut current = bytes.to_vec();
+    mend::current(&mut current);
+    let accepted = [
+        as_manifest(bytes),
+        as_manifest(&log),
+        as_edit(bytes),
+        as_current(bytes),
+        as_current(&current),
+    ];
+    accepted.contains(&true)
+}
+
+fn as_manifest(bytes: &[u8]) -> bool {
+    let dir = Path::new(DIR);
+    let vfs = disk_with(&name(NUMBER), bytes);
+    match Recorded::read(vfs.as_ref(), dir, NUMBER) {
+        Ok((recorded, _)) => {
+            let next = NUMBER + 1;
+            recorded.write(vfs.as_ref(), dir, next).expect("a new file");
+            let again = Recorded::read(vfs.as_ref(), dir, next).expect("what was just written");
+            assert!(again == (recorded, None));
+            true
+        }
+        Err(error) => {
+            assert_names_a_file(&error);
+            false
+        }
+    }
+}
+
+fn as_edit(bytes: &[u8]) -> bool {
+    let Some(edit) = Edit::decode(bytes) else { return false };
+    assert_eq!(Edit::decode(&edit.encode()), Some(edit));
+    true
+}
+
+fn as_current(bytes: &[u8]) -> bool {
+    let vfs = disk_with("CURRENT", bytes);
+    match read_current(vfs.as_ref(), DIR.as_ref()) {
+        Ok(number) => {
+            assert!(number.is_some(), "the file is there");
+            true
+        }
+        Err(error) => {
+            assert_names_a_file(&error);
+            false
+        }
+    }
+}

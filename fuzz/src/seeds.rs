@@ -1,0 +1,236 @@
+//! What the corpus begins with: the files of the small store, and a few made by hand.
+//!
+//! ```text
+//! cargo test --test fuzz seeds -- --ignored
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+
+use criba::filter::{Bloom, FilterSize, Hashing, ScalableBloom, ShardedBloom, StaticFilter};
+use criba::parsers::{LogWriter, Recorded, batch_bytes, read_current};
+use criba::vfs::{FileKind, SimDisk, SimVfs, Vfs};
+use criba::{Batch, Db, FilterKind, FilterPolicy};
+
+use crate::replay::corpus_dir;
+use crate::store::{fixture, options};
+use crate::{DIR, log, manifest, mounted, table};
+
+fn keep(target: &str, name: &str, bytes: impl AsRef<[u8]>) {
+    let dir = corpus_dir(target);
+    std::fs::create_dir_all(&dir).expect("a directory");
+    std::fs::write(dir.join(name), bytes).expect("a file");
+}
+
+#[test]
+#[ignore = "writes files of the corpus"]
+fn make_seeds() {
+    batches();
+    logs();
+    manifests();
+    tables_and_their_filters();
+    filters_alone();
+    directories();
+}
+
+fn batches() {
+    let mut small = Batch::new();
+    small.put("key", "value").delete("gone").put("", "");
+    let mut large = Batch::new();
+    large.put([b'k'; 200], [b'v'; 400]).delete([b'k'; 130]);
+    let bytes = |batch: Batch| batch_bytes(batch).expect("not too long");
+    keep("batch", "small", bytes(small));
+    keep("batch", "long-lengths", bytes(large));
+    keep("batch", "empty", []);
+    keep("batch", "overlong-varints", [1, 0x83, 0x80, 0, b'k', b'e', b'y', 0x81, 0, b'v']);
+}
+
+/// A log of these records, closed if it names the one after it.
+fn log_of(records: &[&[u8]], next: Option<u64>) -> Vec<u8> {
+    let vfs = mounted(SimDisk::default());
+    let mut log =
+        LogWriter::create(vfs.as_ref(), DIR.as_ref(), log::NUMBER, 7).expect("a file in memory");
+    for (record, seq) in records.iter().zip(1..) {
+        log.append(&[(seq, record.to_vec())]).expect("a file in memory");
+        log.sync().expect("a file in memory");
+    }
+    if let Some(next) = next {
+        log.finish(next, 9).expect("a file in memory");
+    }
+    read(vfs.as_ref(), &log::name(log::NUMBER))
+}
+
+fn read(vfs: &dyn Vfs, name: &str) -> Vec<u8> {
+    let file = vfs.open(&Path::new(DIR).join(name), FileKind::Wal).expect("it was written");
+    let mut bytes = vec![0; file.length().expect("in memory") as usize];
+    file.read_exact_at(&mut bytes, 0).expect("in memory");
+    bytes
+}
+
+fn logs() {
+    keep("wal", "empty", log_of(&[], None));
+    keep("wal", "records", log_of(&[b"one", b"", b"three"], None));
+    keep("wal", "closed", log_of(&[b"one", b"two"], Some(6)));
+    // The second record begins in the first block and ends in the second.
+    let long = log_of(&[&vec![b'x'; 32_500], &[b'y'; 500], b"z"], Some(0));
+    keep("wal", "two-blocks", &long);
+    let mut zeros = log_of(&[b"one"], None);
+    zeros.resize(zeros.len() + 100, 0);
+    keep("wal", "zeros-behind", zeros);
+}
+
+fn manifests() {
+    let current =
+        |vfs: &SimVfs| read_current(vfs, DIR.as_ref()).expect("a sound file").expect("a store");
+    let vfs = SimVfs::on(fixture().disk.clone());
+    keep("manifest", "current", read(&vfs, "CURRENT"));
+    let (recorded, _) =
+        Recorded::read(&vfs, DIR.as_ref(), current(&vfs)).expect("a sound manifest");
+    let vfs = mounted(SimDisk::default());
+    recorded.write(vfs.as_ref(), DIR.as_ref(), manifest::NUMBER).expect("a file in memory");
+    let whole = read(vfs.as_ref(), &manifest::name(manifest::NUMBER));
+    keep("manifest", "edit", last_edit(&whole));
+    keep("manifest", "one-edit", whole);
+
+    let vfs = SimVfs::new();
+    let db = options().vfs(Arc::new(vfs.clone())).open(DIR).expect("a new store");
+    for value in ["old", "new"] {
+        db.put("key", value).and_then(|()| db.flush()).expect("a disk in memory");
+    }
+    db.compact().expect("a disk in memory");
+    assert_eq!(current(&vfs), manifest::NUMBER, "the first manifest of a store");
+    let edits = || read(&vfs, &manifest::name(manifest::NUMBER));
+    keep("manifest", "edit-removing", last_edit(&edits()));
+    db.rebuild_filters(&FilterPolicy::classic()).expect("a disk in memory");
+    keep("manifest", "edit-filter", last_edit(&edits()));
+    keep("manifest", "edits", edits());
+}
+
+/// The last record of a manifest that has no more than one block.
+fn last_edit(manifest: &[u8]) -> &[u8] {
+    let (mut edit, mut rest) = (&manifest[..0], &manifest[40..]);
+    while let [_, _, _, _, low, high, ..] = *rest
+        && (low, high) != (0, 0)
+    {
+        let frame;
+        (frame, rest) = rest.split_at(27 + usize::from(u16::from_le_bytes([low, high])));
+        edit = &frame[27..];
+    }
+    edit
+}
+
+/// The bytes of a table and those of its filter block, from a store with this policy.
+fn table_of(policy: FilterPolicy, fill: impl FnOnce(&Db)) -> (Vec<u8>, Vec<u8>) {
+    let vfs = SimVfs::new();
+    let db = options().filter(policy).vfs(Arc::new(vfs.clone())).open(DIR).expect("a new store");
+    fill(&db);
+    db.flush().expect("a disk in memory");
+    let id = db.tables()[0].id;
+    assert_eq!(id, table::NUMBER, "the first table of a store");
+    let bytes = read(&vfs, &table::name(id));
+    let footer = bytes.len() - 128;
+    let field = |at: usize| {
+        u64::from_le_bytes(bytes[footer + at..][..8].try_into().expect("eight bytes")) as usize
+    };
+    let filter = bytes[field(0)..field(0) + field(8)].to_vec();
+    (bytes, filter)
+}
+
+fn tables_and_their_filters() {
+    let some = |db: &Db| {
+        for number in 0..40 {
+            let key = format!("row{:02}/{number:02}", number / 4);
+            if number % 7 == 3 { db.delete(key) } else { db.put(key, format!("value {number}")) }
+                .expect("a disk in memory");
+        }
+    };
+    for (name, policy) in [
+        ("bloom", FilterPolicy::classic()),
+        ("blocked", FilterPolicy::blocked()),
+        ("ribbon", FilterPolicy::bits_per_key(6.4)),
+        ("unfiltered", FilterPolicy::none()),
+    ] {
+        let (table, filter) = table_of(policy, some);
+        keep("table", name, table);
+        if !filter.is_empty() {
+            keep("filter", &format!("block-{name}"), filter);
+        }
+    }
+    let (one, _) = table_of(FilterPolicy::none(), |db| {
+        db.put("", "").expect("a disk in memory");
+    });
+    keep("table", "one-entry", one);
+    // More than one restart point in a block, and the versions of one key across some of them.
+    let (versions, _) = table_of(FilterPolicy::none(), |db| {
+        let mut held = Vec::new();
+        for number in 0..50_u8 {
+            db.put([number / 20], [number]).expect("a disk in memory");
+            held.push(db.snapshot().expect("open"));
+        }
+        db.flush().expect("a disk in memory"); // while every version is wanted
+    });
+    keep("table", "versions", versions);
+    // The first value is the bytes of an entry, and the second restart point is put there.
+    let (mut forged, _) = table_of(FilterPolicy::none(), |db| {
+        db.put("a", [0, 1, 0, 1, 1, b'A']).expect("a disk in memory");
+        for number in b'a'..=b'y' {
+            db.put([b'a', number], "").expect("a disk in memory");
+        }
+    });
+    // The index follows the only block: trailer, number of restart points, the second of two.
+    let footer = forged.len() - 128;
+    let index = usize::from(u16::from_le_bytes([forged[footer + 16], forged[footer + 17]]));
+    assert_eq!(forged[index - 5 - 4], 2, "two restart points");
+    forged[index - 5 - 4 - 4] = 6;
+    keep("table", "restart-in-value", forged);
+}
+
+fn filters_alone() {
+    let hashing = Hashing::keyed([3; 16]);
+    let keys = || (0..40_u32).map(u32::to_le_bytes);
+    let mut bloom =
+        Bloom::with_rate(40, 0.02).and_then(|b| b.with_hashing(hashing)).expect("small");
+    bloom.extend(keys());
+    keep("filter", "alone-bloom", bloom.to_bytes());
+    let mut scalable =
+        ScalableBloom::with_rate(8, 0.05).and_then(|b| b.with_hashing(hashing)).expect("small");
+    scalable.extend(keys());
+    keep("filter", "alone-scalable", scalable.to_bytes());
+    let sharded = ShardedBloom::with_rate(2, 40, 0.05).and_then(|b| b.with_hashing(hashing));
+    let sharded = sharded.expect("small");
+    keys().for_each(|key| {
+        sharded.insert(key);
+    });
+    keep("filter", "alone-sharded", sharded.to_bytes());
+    for (name, kind) in [
+        ("alone-static-bloom", FilterKind::Bloom),
+        ("alone-static-blocked", FilterKind::Blocked),
+        ("alone-static-ribbon", FilterKind::Ribbon),
+    ] {
+        let hashing = Hashing::murmurhash2();
+        let filter = StaticFilter::build(kind, FilterSize::BitsPerKey(7.5), hashing, keys());
+        keep("filter", name, filter.expect("small").to_bytes());
+    }
+}
+
+/// Changes to the small store: the first byte says whether checksums are made right.
+fn directories() {
+    keep("open", "unchanged", [0]);
+    for mended in [0, 1] {
+        let keep = |name: &str, changes: &[u8]| {
+            let name = format!("{name}{}", if mended == 1 { "-mended" } else { "" });
+            keep("open", &name, [&[mended], changes].concat());
+        };
+        for (number, file) in (0_u8..).zip(&fixture().files) {
+            let name = file.file_name().expect("a name").to_string_lossy();
+            keep(&format!("bit-{name}"), &[number, 0, 20, 0, 1]);
+            keep(&format!("end-{name}"), &[number, 1, 0xf0, 0xff]);
+        }
+        keep("gone", &[1, 2]);
+        keep("swapped", &[0, 3, 1, 2, 3, 0]);
+        keep("field", &[0, 4, 0x80, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+        keep("inserted", &[3, 5, 100, 0, 3, 1, 2, 3]);
+        keep("taken-out", &[4, 6, 0x10, 0, 7]);
+        keep("strangers", &[0, 7, 0, 200, 1, 7, 1, 200, 2, 7, 3, 40]);
+    }
+}

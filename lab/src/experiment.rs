@@ -1,0 +1,257 @@
+//! What an experiment is, what it is given, and what it gives back.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use criba::filter::Hashing;
+use criba_cli::page::figure::Figure;
+use criba_cli::{Failure, Result};
+use indicatif::ProgressBar;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use siphasher::sip::SipHasher13;
+use tempfile::TempDir;
+
+use super::check::Check;
+use super::comparison::{Comparison, Correction};
+use super::input::Keys;
+use super::source::Source;
+
+/// One experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct Experiment {
+    /// What it is called on the command line, and what its files begin with.
+    pub name: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// What it asks, in a sentence.
+    pub question: &'static str,
+    /// Where it comes from.
+    pub sources: &'static [Source],
+    /// Makes it.
+    pub run: fn(&Setting, &mut Notes) -> Result<()>,
+}
+
+/// What an experiment writes down.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Notes {
+    /// Its checks, in the order in which they were made.
+    pub checks: Vec<Check>,
+    /// Its figures, one at least.
+    pub figures: Vec<Figure>,
+    /// Theirs beside ours.
+    pub comparison: Vec<Comparison>,
+    /// What a source has wrong.
+    pub corrections: Vec<Correction>,
+    /// What is worth saying beside: a paragraph each.
+    pub remarks: Vec<String>,
+}
+
+impl Notes {
+    /// Adds a check.
+    pub fn check(&mut self, check: Check) {
+        self.checks.push(check);
+    }
+
+    /// Adds a figure.
+    pub fn figure(&mut self, figure: Figure) {
+        self.figures.push(figure);
+    }
+
+    /// Puts theirs beside ours; "–" where the source prints none.
+    pub fn compare(&mut self, quantity: &str, theirs: &str, ours: impl Into<String>, note: &str) {
+        let (quantity, theirs, note) = (quantity.into(), theirs.into(), note.into());
+        self.comparison.push(Comparison { quantity, theirs, ours: ours.into(), note });
+    }
+
+    /// Says what a source has wrong.
+    pub fn correct(&mut self, source: Source, says: &str, correct: &str) {
+        self.corrections.push(Correction { source, says: says.into(), correct: correct.into() });
+    }
+
+    /// Adds a paragraph.
+    pub fn remark(&mut self, remark: impl Into<String>) {
+        self.remarks.push(remark.into());
+    }
+}
+
+/// How large experiments are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// All of them within two minutes on two cores.
+    Quick,
+    /// All of them, with the large cases, within half an hour.
+    Full,
+}
+
+/// What an experiment is given.
+#[derive(Debug)]
+pub struct Setting {
+    /// How large it is to be.
+    pub size: Size,
+    seed: u64,
+    real: Arc<Keys>,
+    experiment: &'static str,
+    scratch: PathBuf,
+    progress: ProgressBar,
+}
+
+impl Setting {
+    /// For one experiment, with these real keys: files go into `scratch`, an empty directory of its own.
+    pub fn new(
+        size: Size,
+        seed: u64,
+        real: Arc<Keys>,
+        experiment: &'static str,
+        scratch: &Path,
+        progress: ProgressBar,
+    ) -> Self {
+        Self { size, seed, real, experiment, scratch: scratch.to_owned(), progress }
+    }
+
+    /// One of two sizes.
+    pub fn pick<T>(&self, quick: T, full: T) -> T {
+        match self.size {
+            Size::Quick => quick,
+            Size::Full => full,
+        }
+    }
+
+    /// A seed for one purpose. It depends on the run's seed and the experiment's name too, and on
+    /// nothing else: an experiment alone draws what it draws among others, and a draw more for one
+    /// purpose shifts no other.
+    pub fn seed(&self, purpose: &str) -> u64 {
+        let hasher = SipHasher13::new_with_keys(self.seed, 0);
+        hasher.hash(format!("{}: {purpose}", self.experiment).as_bytes())
+    }
+
+    /// A random stream for one purpose, see [`seed`](Self::seed).
+    pub fn random(&self, purpose: &str) -> ChaCha8Rng {
+        ChaCha8Rng::seed_from_u64(self.seed(purpose))
+    }
+
+    /// A hash for the filter of this number, made for one purpose, see [`seed`](Self::seed).
+    pub fn hashing(&self, purpose: &str, number: u64) -> Hashing {
+        let key = u128::from(self.seed(purpose)) << 64 | u128::from(number);
+        Hashing::keyed(key.to_le_bytes())
+    }
+
+    /// A thousand real keys, and as many absent ones like them.
+    pub fn real_keys(&self) -> Keys {
+        self.real.drawn(&mut self.random("real keys"))
+    }
+
+    /// A new directory for files that are gone when the run is over.
+    ///
+    /// # Errors
+    /// [`Failure::File`]: it cannot be made, or was made before.
+    pub fn directory(&self, name: &str) -> Result<PathBuf> {
+        let dir = self.scratch.join(name);
+        std::fs::create_dir(&dir).map_err(|e| Failure::file("make the directory", &dir, e))?;
+        Ok(dir)
+    }
+
+    /// A copy of a directory of files.
+    ///
+    /// # Errors
+    /// [`Failure::File`].
+    pub fn copy(&self, of: &Path) -> Result<TempDir> {
+        let copied = || {
+            let copy = TempDir::new_in(&self.scratch)?;
+            for file in std::fs::read_dir(of)? {
+                let file = file?;
+                std::fs::copy(file.path(), copy.path().join(file.file_name()))?;
+            }
+            Ok(copy)
+        };
+        copied().map_err(|e| Failure::file("copy", of, e))
+    }
+
+    /// Says on the progress bar what is done next, and in how many steps.
+    pub fn begin(&self, what: &str, steps: u64) {
+        self.progress.set_length(steps);
+        self.progress.set_position(0);
+        self.progress.set_message(format!("{}: {what}", self.experiment));
+    }
+
+    /// Moves the progress bar on.
+    pub fn step(&self, steps: u64) {
+        self.progress.inc(steps);
+    }
+
+    /// Does the same with each item, on as many threads as there are processors, and gives the
+    /// results in the order of the items. Not for what is timed. Each is a step of the progress bar.
+    ///
+    /// # Errors
+    /// The first that an item's work gave, in their order.
+    pub fn each<T: Sync, R: Send>(
+        &self,
+        what: &str,
+        items: &[T],
+        work: impl Fn(&T) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        self.begin(what, items.len() as u64);
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(Vec::with_capacity(items.len()));
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let place = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(item) = items.get(place) else { break };
+                        let result = work(item);
+                        done.lock().unwrap_or_else(PoisonError::into_inner).push((place, result));
+                        self.step(1);
+                    }
+                });
+            }
+        });
+        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        done.sort_unstable_by_key(|(place, _)| *place);
+        done.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+/// Distinct short keys in any number: the i-th of a family.
+pub fn key(family: u32, i: u64) -> [u8; 12] {
+    let mut key = [0; 12];
+    key[..4].copy_from_slice(&family.to_le_bytes());
+    key[4..].copy_from_slice(&i.to_le_bytes());
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::real_paths;
+
+    fn setting(seed: u64, experiment: &'static str) -> Setting {
+        let real = Arc::new(real_paths());
+        Setting::new(Size::Quick, seed, real, experiment, Path::new("none"), ProgressBar::hidden())
+    }
+
+    #[test]
+    fn each_purpose_of_each_experiment_has_a_seed_of_its_own() {
+        let toy = setting(1, "toy");
+        assert_eq!(toy.seed("keys"), setting(1, "toy").seed("keys"));
+        for other in [setting(1, "toy").seed("filters"), setting(1, "costs").seed("keys")] {
+            assert_ne!(toy.seed("keys"), other);
+        }
+        assert_ne!(toy.seed("keys"), setting(2, "toy").seed("keys"));
+    }
+
+    #[test]
+    fn work_on_threads_comes_back_in_order() {
+        let items: Vec<u64> = (0..1000).collect();
+        let doubled = setting(1, "toy").each("doubling", &items, |i| Ok(i * 2));
+        let doubled = doubled.expect("nothing fails");
+        assert_eq!(doubled, items.iter().map(|i| i * 2).collect::<Vec<_>>());
+        let failed: Result<Vec<u64>> = setting(1, "toy").each("failing", &items, |&i| {
+            if i < 500 { Ok(i) } else { Err(Failure::Usage(i.to_string())) }
+        });
+        assert_eq!(failed.expect_err("half of them fail").to_string(), "500");
+    }
+}

@@ -1,0 +1,250 @@
+//! Times, with the lines that fit them best. They are this machine's, and decide nothing.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use criba::filter::Bloom;
+use criba_cli::Result;
+use criba_cli::page::figure::{Axis, Figure, Series};
+
+use crate::experiment::{Notes, Setting, key};
+use crate::experiments::hash_families::hashes::Family;
+use crate::shown;
+
+/// The shortest of so many is the one that was disturbed the least.
+const REPEATS: usize = 15;
+const NOTE: &str = "times decide nothing";
+
+/// Nanoseconds for each of `times` calls.
+fn nanoseconds(times: u64, mut call: impl FnMut(u64)) -> f64 {
+    let once = |_| {
+        let start = Instant::now();
+        (0..times).for_each(&mut call);
+        start.elapsed().as_secs_f64() * 1e9 / times as f64
+    };
+    (0..REPEATS).map(once).fold(f64::INFINITY, f64::min)
+}
+
+/// The line y = slope · x + intercept of least squares, and its R².
+#[derive(Debug, Clone, Copy)]
+struct Fit {
+    slope: f64,
+    intercept: f64,
+    r2: f64,
+}
+
+impl Fit {
+    fn of(points: &[(f64, f64)]) -> Self {
+        let n = points.len() as f64;
+        let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
+        let (x, y) = (mean(&|point| point.0), mean(&|point| point.1));
+        let xx = mean(&|point| (point.0 - x).powi(2));
+        let yy = mean(&|point| (point.1 - y).powi(2));
+        let xy = mean(&|point| (point.0 - x) * (point.1 - y));
+        Self { slope: xy / xx, intercept: y - xy / xx * x, r2: xy * xy / (xx * yy) }
+    }
+
+    fn at(self, x: f64) -> (f64, f64) {
+        (x, self.slope * x + self.intercept)
+    }
+
+    /// In words, with the unit of x.
+    fn told(self, unit: &str) -> String {
+        let Self { slope, intercept, r2 } = self;
+        format!("{intercept:.1} ns + {slope:.2} ns a {unit}, R² = {r2:.3}")
+    }
+}
+
+pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    setting.begin("times", 3);
+    construction(setting, notes)?;
+    setting.step(1);
+    by_probes(setting, notes)?;
+    setting.step(1);
+    by_length(setting, notes)?;
+    setting.step(1);
+    Ok(())
+}
+
+fn construction(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    let sizes: &[u64] =
+        setting.pick(&[10_000, 100_000, 1_000_000], &[10_000, 100_000, 1_000_000, 10_000_000]);
+    let mut series = Vec::new();
+    for (hue, k) in [3, 7, 10].into_iter().enumerate() {
+        let mut points = Vec::new();
+        for &m in sizes {
+            let keys = m / 10;
+            let mut filters = (0..REPEATS)
+                .map(|_| {
+                    Bloom::with_geometry(m, k)?.with_hashing(setting.hashing("construction", m))
+                })
+                .collect::<criba::Result<Vec<_>>>()?;
+            let fill = filters.iter_mut().map(|filter| {
+                let start = Instant::now();
+                filter.extend((0..keys).map(|i| key(0, i)));
+                start.elapsed().as_secs_f64() * 1e6
+            });
+            points.push((m as f64, fill.fold(f64::INFINITY, f64::min)));
+        }
+        let logs: Vec<_> = points.iter().map(|(m, time)| (m.ln(), time.ln())).collect();
+        let fit = Fit::of(&logs);
+        let times: Vec<_> = points.iter().map(|(_, time)| format!("{} µs", shown(*time))).collect();
+        notes.compare(
+            &format!("construction, m = 10⁴ and tenfold on, k = {k}"),
+            "–",
+            times.join(", "),
+            &format!("~ m^{:.2}, R² = {:.3}; {NOTE}", fit.slope, fit.r2),
+        );
+        series.push(Series::marked(format!("k = {k}"), hue, points));
+    }
+    notes.figure(Figure {
+        id: "construction",
+        title: "Time to fill a filter".into(),
+        asked: "How does construction depend on m and on k?".into(),
+        theory: "n · (T(length) + k): in proportion to n, so to m where the bits a key are fixed."
+            .into(),
+        measured: format!(
+            "Filters of ten bits a key, SipHash-1-3, keys of 12 bytes; the shortest of {REPEATS} \
+             times each."
+        ),
+        x: Axis::log("bits, m", ""),
+        y: Axis::log("time for m/10 keys", "µs"),
+        series,
+    });
+    Ok(())
+}
+
+fn by_probes(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    let keys: u64 = 20_000;
+    let mut points = [const { Vec::new() }; 3];
+    for k in [1, 2, 4, 6, 8, 10, 12, 14, 16_u32] {
+        let m = (keys * u64::from(k)) as f64 / std::f64::consts::LN_2;
+        let filter = Bloom::with_geometry(m as u64, k)?;
+        let mut filter = filter.with_hashing(setting.hashing("by probes", u64::from(k)))?;
+        let insert = nanoseconds(keys, |i| {
+            filter.insert(key(0, i));
+        });
+        let ask = |family: u32| {
+            nanoseconds(keys, |i| {
+                black_box(filter.contains(key(family, i)));
+            })
+        };
+        let times = [insert, ask(0), ask(1)];
+        for (points, time) in points.iter_mut().zip(times) {
+            points.push((f64::from(k), time));
+        }
+    }
+    let names = ["insert", "lookup of a present key", "lookup of an absent key"];
+    let mut series = Vec::new();
+    for (hue, (name, points)) in names.into_iter().zip(points).enumerate() {
+        let fit = Fit::of(&points);
+        let of = |k: f64| points.iter().find(|(x, _)| (x - k).abs() < 0.5).map_or(0.0, |p| p.1);
+        notes.compare(
+            &format!("{name}, k = 4 and 8"),
+            "–",
+            format!("{:.1} ns and {:.1} ns", of(4.0), of(8.0)),
+            &format!("{}; {NOTE}", fit.told("probe")),
+        );
+        series.push(Series::line(format!("{name}, fitted"), hue, vec![fit.at(1.0), fit.at(16.0)]));
+        series.push(Series::marks(name, hue, points));
+    }
+    notes.figure(Figure {
+        id: "by-probes",
+        title: "Time of an insert and a lookup by the number of probes".into(),
+        asked: "How do inserts and lookups depend on k?".into(),
+        theory: "One hash, and then a step a probe: T(length) + c·k for inserts and present keys. An \
+                 absent key ends after about two probes, whatever k."
+            .into(),
+        measured: format!(
+            "Filters of {} keys of 12 bytes, half full, SipHash-1-3; the shortest of {REPEATS} times \
+             each. The lines are fitted.",
+            shown(keys as f64)
+        ),
+        x: Axis::linear("probes a key, k", ""),
+        y: Axis::linear("time", "ns"),
+        series,
+    });
+    Ok(())
+}
+
+const LENGTHS: [usize; 9] = [8, 64, 128, 256, 384, 512, 640, 768, 1024];
+
+fn by_length(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    let keys: u64 = 2000;
+    let mut lines = Vec::new();
+    for k in [4, 8_u32] {
+        let mut points = Vec::new();
+        for length in LENGTHS {
+            let texts = texts(keys, length);
+            let filter = Bloom::with_geometry(20 * keys, k)?;
+            let hashing = setting.hashing("by length", length as u64);
+            let mut filter = filter.with_hashing(hashing)?;
+            let time = nanoseconds(keys, |i| {
+                filter.insert(&texts[i as usize]);
+            });
+            points.push((length as f64, time));
+        }
+        lines.push((format!("one hash, k = {k}"), points));
+    }
+    for k in [4, 8_u64] {
+        let points = LENGTHS.map(|length| {
+            let texts = texts(keys, length);
+            let time = nanoseconds(keys, |i| {
+                for seed in 0..k {
+                    black_box(Family::SipHash.hashes(seed, &texts[i as usize]));
+                }
+            });
+            (length as f64, time)
+        });
+        lines.push((format!("a hash for each probe, k = {k}"), points.to_vec()));
+    }
+    let mut series = Vec::new();
+    for (hue, (name, points)) in lines.into_iter().enumerate() {
+        let fit = Fit::of(&points);
+        let note = format!("keys of 8 to 1024 bytes; {NOTE}");
+        notes.compare(&format!("insert, {name}"), "O(k · T(length))", fit.told("byte"), &note);
+        series.push(Series::marked(name, hue, points));
+    }
+    notes.figure(Figure {
+        id: "by-length",
+        title: "Time of an insert by the length of the key".into(),
+        asked: "How do inserts depend on the length of the keys?".into(),
+        theory: "O(T(length) + k) with one hash for all the probes of a key, as criba has it; \
+                 O(k · T(length)) with a hash for each."
+            .into(),
+        measured: format!(
+            "SipHash-1-3; {} keys of each length, the shortest of {REPEATS} times each. For a hash \
+             for each probe only the hashes are timed.",
+            shown(keys as f64)
+        ),
+        x: Axis::linear("length of a key", "bytes"),
+        y: Axis::linear("time", "ns"),
+        series,
+    });
+    Ok(())
+}
+
+/// Distinct keys of one length, 8 at least.
+fn texts(keys: u64, length: usize) -> Vec<Vec<u8>> {
+    let text = |i: u64| {
+        let mut text = vec![b'k'; length];
+        text[..8].copy_from_slice(&i.to_be_bytes());
+        text
+    };
+    (0..keys).map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_fitted_by_least_squares() {
+        let fit = Fit::of(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]);
+        assert!((fit.slope - 2.0).abs() < 1e-12 && (fit.intercept - 1.0).abs() < 1e-12);
+        assert!((fit.r2 - 1.0).abs() < 1e-12);
+        // Around y = x: one point in four is off by 4.
+        let fit = Fit::of(&[(0.0, 0.0), (1.0, 1.0), (2.0, 2.0), (3.0, 7.0)]);
+        assert!((fit.slope - 2.2).abs() < 1e-12 && (fit.r2 - 121.0 / 145.0).abs() < 1e-12);
+    }
+}

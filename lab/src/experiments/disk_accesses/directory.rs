@@ -1,0 +1,126 @@
+//! The study's file of user names and e-mail addresses, as a store of one SSTable whose filter can
+//! be exchanged.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use criba::vfs::{CountingVfs, FileKind, Operation, RealVfs};
+use criba::{Batch, Db, FilterInfo, FilterPolicy, Options};
+use criba_cli::readamp::input::Input;
+use criba_cli::{Failure, Result};
+
+/// A store of one table.
+pub(super) struct Directory {
+    db: Db,
+    files: CountingVfs,
+    input: Input,
+}
+
+/// What looking names up came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Lookups {
+    /// Present names looked up.
+    pub(super) present: u64,
+    /// Right answers: present names found with their e-mail address, absent ones not found.
+    pub(super) right: u64,
+    /// All answers.
+    pub(super) queries: u64,
+    /// Disk reads that they took.
+    pub(super) present_reads: u64,
+    /// Absent names that the filter was asked for.
+    pub(super) absent: u64,
+    /// Absent names outside of the table's key range: nothing is asked for them.
+    pub(super) out_of_range: u64,
+    /// Disk reads that absent names took: the filter's false positives.
+    pub(super) absent_reads: u64,
+    /// Reads of the table that the file layer counted.
+    pub(super) file_reads: u64,
+    /// How long the present ones took.
+    pub(super) present_time: Duration,
+    /// How long the absent ones took.
+    pub(super) absent_time: Duration,
+}
+
+impl Lookups {
+    /// All disk reads.
+    pub(super) fn reads(&self) -> u64 {
+        self.present_reads + self.absent_reads
+    }
+}
+
+impl Directory {
+    /// Loads so many made-up names, and keeps as many as `absent` that are not loaded.
+    pub(super) fn new(dir: &Path, present: u64, absent: u64, seed: u64) -> Result<Self> {
+        let input = Input::made_up(present, absent, seed);
+        let files = CountingVfs::new(Arc::new(RealVfs));
+        let db = Options::new()
+            .filter(FilterPolicy::none())
+            .seed(seed)
+            .cache_bytes(0)
+            .false_positive_memo(0)
+            .memtable_bytes(8 << 30) // ten million names, and what keeps them in order
+            .table_bytes(8 << 30)
+            .background_threads(0)
+            .auto_compaction(false)
+            .vfs(Arc::new(files.clone()))
+            .open(dir)?;
+        for pairs in input.present.chunks(1000) {
+            let mut batch = Batch::new();
+            for (name, address) in pairs {
+                batch.put(name, address);
+            }
+            db.write(batch)?;
+        }
+        db.flush()?;
+        let tables = db.tables().len();
+        if tables != 1 {
+            return Err(Failure::unfit(dir, "a store of one table", format!("{tables} tables")));
+        }
+        Ok(Self { db, files, input })
+    }
+
+    /// Gives the table a filter of m bits and k probes, and tells the bytes of it and whether it has
+    /// this shape.
+    pub(super) fn set_filter(&self, m: u64, k: u32) -> Result<(usize, bool)> {
+        self.db.rebuild_filters(&FilterPolicy::default().with_geometry(m, k))?;
+        Ok(match &self.db.tables()[0].filter {
+            FilterInfo::Active { geometry, bytes, .. } => {
+                (*bytes, (geometry.m, geometry.k) == (m, k))
+            }
+            _ => (0, false),
+        })
+    }
+
+    /// Looks the first so many names of each sort up, and counts.
+    pub(super) fn look_up(&self, present: usize, absent: usize) -> Result<Lookups> {
+        let table_reads = || self.files.counts().of(FileKind::Table, Operation::Read).calls;
+        let file_reads = table_reads();
+        let before = self.db.stats().total();
+        let start = Instant::now();
+        let mut right = 0;
+        for (name, address) in &self.input.present[..present] {
+            right += u64::from(self.db.get(name)?.is_some_and(|value| value == address[..]));
+        }
+        let present_time = start.elapsed();
+        let between = self.db.stats().total();
+        let start = Instant::now();
+        for name in &self.input.absent[..absent] {
+            right += u64::from(self.db.get(name)?.is_none());
+        }
+        let absent_time = start.elapsed();
+        let after = self.db.stats().total() - between;
+        Ok(Lookups {
+            present: present as u64,
+            right,
+            queries: (present + absent) as u64,
+            present_reads: (between - before).disk_reads,
+            absent: after.absent_probes(),
+            out_of_range: after.range_pruned,
+            absent_reads: after.disk_reads,
+            file_reads: table_reads() - file_reads,
+            present_time,
+            absent_time,
+        })
+    }
+}

@@ -1,0 +1,183 @@
+//! The study's five figures, and the one that it tells of in words.
+
+use criba_cli::page::figure::{Axis, Figure, Series};
+
+use super::{Case, Cases, Lookups, Probes, QUERIES, RATIOS, Shape};
+use crate::experiment::Notes;
+use crate::theory;
+
+/// The bytes of a table's filter of m bits, header included.
+pub(super) fn bytes(m: u64) -> u64 {
+    128 + 8 * m.div_ceil(64)
+}
+
+pub(super) fn all(notes: &mut Notes, cases: &Cases, million: &[Case], timed: &[Case]) {
+    notes.figure(in_theory(million));
+    notes.figure(accesses(cases));
+    notes.figure(size(cases));
+    notes.figure(by_size(cases));
+    notes.figure(times(timed));
+    notes.figure(total_time(timed));
+}
+
+fn ratio_axis() -> Axis {
+    Axis::linear("filter bits, ρ = m/n", "bits a key")
+}
+
+/// Ratios close enough for a curve with the steps of k.
+fn curve(of: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
+    let steps = (1..=400).map(|i| f64::from(i) / 40.0);
+    steps.map(|ratio| (ratio, of(ratio))).collect()
+}
+
+fn in_theory(million: &[Case]) -> Figure {
+    let rate = |probes: Probes| move |ratio| theory::rate_at_ratio(ratio, probes.of(ratio));
+    let marks = million.iter().map(|case| (case.shape.ratio, case.sample().rate()));
+    let seven = (7.0, theory::rate_at_ratio(7.0, 5));
+    Figure {
+        id: "theory",
+        title: "The false-positive rate against bits a key".into(),
+        asked: "How many bits a key make the rate small?".into(),
+        theory:
+            "(1 − e^(−k/ρ))^k with k = ρ ln 2, rounded up as in the study or to the nearest. At \
+                 ρ = 7, which the study finds to suffice, 3.5 %."
+                .into(),
+        measured:
+            "One SSTable of a million names (ten million in the full run), k rounded up; half \
+                   as many absent names asked for at each ρ."
+                .into(),
+        x: ratio_axis(),
+        y: Axis::linear("false-positive rate", ""),
+        series: vec![
+            Series::line("theory, k rounded up", 0, curve(rate(Probes::Ceiling))),
+            Series::line("theory, k to the nearest", 1, curve(rate(Probes::Rounding))),
+            Series::stems("ρ = 7: 3.5 %", 4, vec![seven]),
+            Series::marks("measured, k rounded up", 0, marks.collect()),
+        ],
+    }
+}
+
+fn accesses(cases: &Cases) -> Figure {
+    let expected = |ratio| 0.5 + 0.5 * theory::rate_at_ratio(ratio, Probes::Ceiling.of(ratio));
+    let mut series = vec![Series::line("expected, (n + (N − n)·p) / N", 5, curve(expected))];
+    for (hue, queries) in QUERIES.into_iter().enumerate() {
+        let points = RATIOS.into_iter().map(|ratio| {
+            let shape = Shape { ratio, k: Probes::Ceiling.of(ratio) };
+            let of_size = |case: &&Case| case.n == queries / 2 && case.shape == shape;
+            let lookups = cases.0.iter().filter(of_size).map(|case| case.lookups);
+            let sum = |of: fn(&Lookups) -> u64| lookups.clone().map(|l| of(&l)).sum::<u64>() as f64;
+            (ratio, sum(Lookups::reads) / sum(|l| l.present + l.absent))
+        });
+        series.push(Series::marks(format!("measured, N = {queries}"), hue, points.collect()));
+    }
+    Figure {
+        id: "accesses",
+        title: "Disk accesses against bits a key".into(),
+        asked: "How many of N queries, half of them for absent names, go to the disk?".into(),
+        theory: "All n for present names, and the false positives: n + (N − n)·p for names in the \
+                 table's key range, with p by the k of the study, rounded up."
+            .into(),
+        measured: "Reads of the table, counted by the store and by the file layer, in several \
+                   repetitions with other names and hashes. One SSTable a repetition, without a block \
+                   cache; the filter has the m and k asked for."
+            .into(),
+        x: ratio_axis(),
+        y: Axis::linear("disk reads", "a query"),
+        series,
+    }
+}
+
+fn size(cases: &Cases) -> Figure {
+    let mut series = Vec::new();
+    for (hue, ratio) in [1.0, 2.0, 4.0, 7.0, 10.0].into_iter().enumerate() {
+        let shape = Shape { ratio, k: Probes::Ceiling.of(ratio) };
+        let sizes = QUERIES.map(|queries| queries / 2);
+        let line = sizes.map(|n| (n as f64, shape.m(n) as f64 / 8.0)).to_vec();
+        let mut marks: Vec<_> = cases.0.iter().filter(|case| case.shape == shape).collect();
+        marks.sort_by_key(|case| case.n);
+        marks.dedup_by_key(|case| case.n);
+        let marks = marks.iter().map(|case| (case.n as f64, case.filter_bytes as f64)).collect();
+        series.push(Series::line(format!("m/8, ρ = {ratio}"), hue, line));
+        series.push(Series::marks(format!("in memory, ρ = {ratio}"), hue, marks));
+    }
+    Figure {
+        id: "size",
+        title: "The filter's size".into(),
+        asked: "How large is the filter of n names?".into(),
+        theory: "m/8 = ρn/8 bytes.".into(),
+        measured:
+            "The table's filter in memory: a header of 128 bytes, and whole words of 64 bits."
+                .into(),
+        x: Axis::linear("names, n", ""),
+        y: Axis::linear("filter", "bytes"),
+        series,
+    }
+}
+
+fn by_size(cases: &Cases) -> Figure {
+    let mut series = vec![Series::line("measured = theory", 5, vec![(0.008, 0.008), (1.0, 1.0)])];
+    for (hue, queries) in QUERIES.into_iter().enumerate() {
+        let n = queries / 2;
+        let points = Shape::all().filter_map(|shape| {
+            let sample = cases.sum(|case| case.n == n && case.shape == shape);
+            (sample.passed > 0).then(|| (shape.rate(n), sample.rate()))
+        });
+        series.push(Series::marks(format!("n = {n}"), hue, points.collect()));
+    }
+    Figure {
+        id: "by-size",
+        title: "The rate measured against the rate in theory".into(),
+        asked: "Does the formula hold for few names as for many?".into(),
+        theory: "(1 − e^(−kn/m))^k, with the terms that it leaves out.".into(),
+        measured:
+            "All ρ, k rounded up and to the nearest, all repetitions of a size together. Where \
+                   the rate is low, few of 1000 absent names pass, and the points scatter."
+                .into(),
+        x: Axis::log("false-positive rate, theory", ""),
+        y: Axis::log("false-positive rate, measured", ""),
+        series,
+    }
+}
+
+fn times(timed: &[Case]) -> Figure {
+    let each = |time: fn(&Case) -> f64| {
+        timed.iter().map(|case| (case.shape.ratio, time(case) * 1e6)).collect::<Vec<_>>()
+    };
+    let present =
+        each(|case| case.lookups.present_time.as_secs_f64() / case.lookups.present as f64);
+    let absent = each(|case| {
+        let lookups = case.lookups;
+        lookups.absent_time.as_secs_f64() / (lookups.absent + lookups.out_of_range) as f64
+    });
+    Figure {
+        id: "times",
+        title: "The time of a disk search and of a filter lookup".into(),
+        asked: "What does a query cost that goes to the disk, and one that the filter answers?".into(),
+        theory: "None: times are this machine's, and decide nothing.".into(),
+        measured: "10,000 present names, each a disk read of a block that the page cache holds, and \
+                   10,000 absent names, which read as often as the filter is wrong: from about ρ = 7 \
+                   on it is the filter's time. The fastest of three."
+            .into(),
+        x: ratio_axis(),
+        y: Axis::log("time", "µs a query"),
+        series: vec![
+            Series::marked("present names: a disk search", 0, present),
+            Series::marked("absent names: the filter, and its mistakes", 1, absent),
+        ],
+    }
+}
+
+fn total_time(timed: &[Case]) -> Figure {
+    let points = timed.iter().map(|case| (case.reads(), case.seconds() * 1e3)).collect();
+    Figure {
+        id: "total-time",
+        title: "The total time against disk accesses".into(),
+        asked: "Is the total time in proportion to the accesses?".into(),
+        theory: "A line; not through zero, for a query that reads nothing takes time as well."
+            .into(),
+        measured: "20,000 queries at each ρ, half of them for absent names.".into(),
+        x: Axis::linear("disk reads", ""),
+        y: Axis::linear("time of all queries", "ms"),
+        series: vec![Series::marks("measured", 0, points)],
+    }
+}

@@ -1,0 +1,57 @@
+//! Keys that come again: inserted, they change nothing; asked, they make the rate a matter of luck,
+//! and a memo takes the luck out.
+
+mod asked;
+mod inserted;
+mod remembered;
+
+use criba_cli::Result;
+use rand::RngExt;
+
+use crate::experiment::{Experiment, Notes, Setting};
+use crate::source::Source;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "skewed-input",
+    title: "Keys that come again",
+    question: "A few keys make up most of what is inserted, or most of what is asked. What becomes of \
+               the false-positive rate, and what of it when mistakes are remembered?",
+    sources: &[Source::Notebook],
+    run,
+};
+
+const EXPONENTS: [f64; 5] = [0.0, 0.5, 0.8, 1.0, 1.2];
+const FORMULA: &str = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
+
+fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    inserted::run(setting, notes)?;
+    asked::run(setting, notes)?;
+    remembered::run(setting, notes)
+}
+
+/// Numbers from 0 to n − 1, each drawn in proportion to (number + 1)^−exponent.
+struct Zipf {
+    sums: Vec<f64>,
+}
+
+impl Zipf {
+    fn new(n: u64, exponent: f64) -> Self {
+        let weights = (1..=n).map(|rank| (rank as f64).powf(-exponent));
+        let sums = weights.scan(0.0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        });
+        Self { sums: sums.collect() }
+    }
+
+    fn chances(&self) -> impl Iterator<Item = f64> {
+        let total = self.sums.last().copied().unwrap_or(1.0);
+        let before = std::iter::once(0.0).chain(self.sums.iter().copied());
+        self.sums.iter().zip(before).map(move |(sum, before)| (sum - before) / total)
+    }
+
+    fn draw(&self, random: &mut impl RngExt) -> u64 {
+        let drawn = random.random::<f64>() * self.sums.last().copied().unwrap_or(1.0);
+        self.sums.partition_point(|&sum| sum <= drawn).min(self.sums.len() - 1) as u64
+    }
+}

@@ -1,0 +1,128 @@
+//! Stores to experiment on: the same in every run, without a cache, and with each read of a table
+//! counted twice, by the engine and by the file layer beneath it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use criba::vfs::{CountingVfs, FileKind, Operation, RealVfs};
+use criba::{Batch, Counts, Db, FilterPolicy, Options};
+use criba_cli::Result;
+use siphasher::sip::SipHasher13;
+
+use crate::check::Check;
+use crate::experiment::Setting;
+
+/// A store that flushes and compacts only when it is told to.
+pub(super) struct Stored {
+    pub(super) db: Db,
+    options: Options,
+    dir: PathBuf,
+    counting: CountingVfs,
+}
+
+/// What lookups came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Lookups {
+    pub(super) made: u64,
+    pub(super) found: u64,
+    /// As the engine counted.
+    pub(super) counts: Counts,
+    /// As the file layer counted.
+    pub(super) file_reads: u64,
+}
+
+impl std::iter::Sum for Lookups {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, next| Self {
+            made: sum.made + next.made,
+            found: sum.found + next.found,
+            counts: sum.counts + next.counts,
+            file_reads: sum.file_reads + next.file_reads,
+        })
+    }
+}
+
+impl Lookups {
+    /// Disk reads a lookup.
+    pub(super) fn reads(&self) -> f64 {
+        self.counts.disk_reads as f64 / self.made as f64
+    }
+
+    /// The two counts of the same reads.
+    pub(super) fn agree(&self, of: &str) -> Check {
+        let (file, engine) = (self.file_reads as f64, self.counts.disk_reads as f64);
+        let quantity = format!("disk reads that the engine counted, {of}");
+        Check::exact(quantity, "those of the file layer", file, engine)
+    }
+}
+
+/// One key in a hundred thousand or so would lie before all keys of a table or after them, and be
+/// answered by the table's range. With these in every table each of [`scattered`] is within.
+const EDGES: [&[u8]; 2] = [&[0], &[0xFF; 17]];
+const BATCH: usize = 1000;
+
+/// The i-th of as many distinct keys as are wanted, scattered over one range.
+pub(super) fn scattered(i: u64) -> [u8; 16] {
+    let hash = SipHasher13::new().hash(&i.to_le_bytes());
+    (u128::from(hash) << 64 | u128::from(i)).to_be_bytes()
+}
+
+impl Stored {
+    /// An empty store in a directory of this name, with a memo of mistakes of so many bytes.
+    pub(super) fn new(
+        setting: &Setting,
+        name: &str,
+        filter: FilterPolicy,
+        memo: u64,
+    ) -> Result<Self> {
+        let counting = CountingVfs::new(Arc::new(RealVfs));
+        let options = Options::new()
+            .filter(filter)
+            .seed(setting.seed(name))
+            .cache_bytes(0)
+            .false_positive_memo(memo)
+            .memtable_bytes(1 << 30)
+            .table_bytes(1 << 30)
+            .background_threads(0)
+            .auto_compaction(false)
+            .vfs(Arc::new(counting.clone()));
+        let dir = setting.directory(name)?;
+        Ok(Self { db: options.clone().open(&dir)?, options, dir, counting })
+    }
+
+    /// The same store, opened again with a memo of another size.
+    pub(super) fn opened_again(self, memo: u64) -> Result<Self> {
+        self.db.close()?;
+        let options = self.options.false_positive_memo(memo);
+        Ok(Self { db: options.clone().open(&self.dir)?, options, ..self })
+    }
+
+    /// Puts keys, and two [at the edges](EDGES), and makes a table of them.
+    pub(super) fn put(&self, keys: impl IntoIterator<Item = u64>) -> Result<()> {
+        let mut batch = Batch::new();
+        for edge in EDGES {
+            batch.put(edge, "an edge");
+        }
+        for (i, key) in keys.into_iter().enumerate() {
+            batch.put(scattered(key), key.to_string());
+            if i % BATCH == BATCH - 1 {
+                self.db.write(std::mem::take(&mut batch))?;
+            }
+        }
+        self.db.write(batch)?;
+        Ok(self.db.flush()?)
+    }
+
+    /// Looks keys up.
+    pub(super) fn look_up(&self, keys: impl IntoIterator<Item = u64>) -> Result<Lookups> {
+        let file_reads = || self.counting.counts().of(FileKind::Table, Operation::Read).calls;
+        let (before, reads_before) = (self.db.stats().total(), file_reads());
+        let (mut made, mut found) = (0, 0);
+        for key in keys {
+            made += 1;
+            found += u64::from(self.db.get(scattered(key))?.is_some());
+        }
+        let counts = self.db.stats().total() - before;
+        Ok(Lookups { made, found, counts, file_reads: file_reads() - reads_before })
+    }
+}

@@ -1,0 +1,309 @@
+//! Filters small enough to be drawn, and the two sizes that the sources reckon by hand.
+
+use criba::FilterKind;
+use criba::filter::{Bloom, FilterSize, StaticFilter};
+use criba_cli::Result;
+use criba_cli::page::figure::{Axis, Figure, Series};
+
+use crate::check::{Check, Sample, mean_and_sd};
+use crate::experiment::{Experiment, Notes, Setting, key};
+use crate::source::Source;
+use crate::{shown, theory};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "toy",
+    title: "Filters small enough to be drawn",
+    question: "What becomes of a filter of four bits, and of one of eight, as keys come in; and how \
+               large is the filter that a rate asks for?",
+    sources: &[Source::Notebook, Source::Guide],
+    run,
+};
+
+fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    picture(setting, notes)?;
+    four_bits(setting, notes)?;
+    eight_bits(setting, notes)?;
+    sizes(setting, notes)?;
+    probes(setting, notes)
+}
+
+/// An empty filter, whose hash is the one of this number.
+fn empty(setting: &Setting, m: u64, k: u32, number: u64) -> criba::Result<Bloom> {
+    let hashing = setting.hashing("filters", u64::from(k) << 48 | m << 32 | number);
+    Bloom::with_geometry(m, k)?.with_hashing(hashing)
+}
+
+/// Which bits of a filter of one word are set.
+fn bits(filter: &Bloom) -> u64 {
+    let bytes = filter.to_bytes();
+    bytes.last_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+const FRUITS: [&str; 5] = ["fig", "pear", "plum", "quince", "medlar"];
+
+fn picture(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    let mut filter = empty(setting, 4, 2, 0)?;
+    let (mut by_key, mut before) = (Vec::new(), Vec::new());
+    for (row, fruit) in FRUITS.iter().enumerate() {
+        let earlier = bits(&filter);
+        filter.insert(fruit);
+        for bit in (0..4).filter(|bit| bits(&filter) >> bit & 1 == 1) {
+            let place = (f64::from(bit), row as f64 + 1.0);
+            if earlier >> bit & 1 == 1 { before.push(place) } else { by_key.push(place) }
+        }
+    }
+    notes.figure(Figure {
+        id: "picture",
+        title: "Four bits, two probes a key: which bits are set after each key".into(),
+        asked: "What does a filter look like while keys come in?".into(),
+        theory: "Each key sets two bits, or one if its probes meet; a bit once set stays set."
+            .into(),
+        measured: format!("One filter, and the keys {}, in this order.", FRUITS.join(", ")),
+        x: Axis::linear("bit", ""),
+        y: Axis::linear("keys inserted", ""),
+        series: [
+            Series::marks("set by this key", 1, by_key),
+            Series::marks("set before", 5, before),
+        ]
+        .into_iter()
+        .filter(|series| !series.points.is_empty())
+        .collect(),
+    });
+    Ok(())
+}
+
+/// The rate of four bits, by the exact formula: one absent key asked of each of many filters, so
+/// that the trials are independent and nothing but binomial.
+fn four_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    let filters: u64 = setting.pick(20_000, 400_000);
+    let mut series = Vec::new();
+    for (hue, k) in [1, 2].into_iter().enumerate() {
+        let keys: Vec<u64> = (1..=8).collect();
+        let measured = setting.each("filters of four bits", &keys, |&n| {
+            let mut passed = 0;
+            for number in 0..filters {
+                let mut filter = empty(setting, 4, k, n << 24 | number)?;
+                filter.extend((0..n).map(|i| key(0, i)));
+                passed += u64::from(filter.contains(key(1, 0)));
+            }
+            Ok(Sample::of_chance(filters, passed, theory::exact_rate(4, k, n)))
+        })?;
+        for (n, sample) in keys.iter().zip(&measured) {
+            let formula = if k == 1 { "1 − (3/4)^n" } else { "counted over all pairs of steps" };
+            let quantity = format!("FPR of 4 bits, k = {k}, n = {n}");
+            notes.check(Check::share(quantity, formula, *sample).at("four-bits"));
+        }
+        let along = |of: &dyn Fn(u64) -> f64| keys.iter().map(|&n| (n as f64, of(n))).collect();
+        let rates = keys.iter().zip(&measured).map(|(&n, sample)| (n as f64, sample.rate()));
+        series.extend([
+            Series::line(
+                format!("(1 − e^(−{k}n/4))^{k}, for large filters"),
+                hue + 4,
+                along(&|n| theory::classic_rate(4, k, n)),
+            ),
+            Series::line(format!("exact, k = {k}"), hue, along(&|n| theory::exact_rate(4, k, n))),
+            Series::marks(format!("measured, k = {k}"), hue, rates.collect()),
+        ]);
+    }
+    notes.figure(Figure {
+        id: "four-bits",
+        title: "False positives of a filter of four bits".into(),
+        asked: "How soon does a filter of four bits say yes to everything?".into(),
+        theory: "With one probe 1 − (1 − 1/m)^n; with two, counted over all pairs of steps. The \
+                 formula for large filters is off here."
+            .into(),
+        measured: format!(
+            "{} filters for each point, each under a hash of its own and asked one absent key.",
+            shown(filters as f64)
+        ),
+        x: Axis::linear("keys inserted, n", ""),
+        y: Axis::linear("false-positive rate", ""),
+        series,
+    });
+    Ok(())
+}
+
+/// The chance that 8 bits are all set after so many hashes.
+fn full_after(hashes: u32) -> f64 {
+    let mut choose = 1.0;
+    (0..=8)
+        .map(|unset| {
+            let term = choose * (1.0 - f64::from(unset) / 8.0).powi(hashes as i32);
+            choose *= -f64::from(8 - unset) / f64::from(unset + 1);
+            term
+        })
+        .sum()
+}
+
+fn eight_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    let filters: u64 = setting.pick(20_000, 400_000);
+    let numbers: Vec<u64> = (0..filters).collect();
+    let blocks: Vec<&[u64]> = numbers.chunks(1000).collect();
+    let hashes = setting.each("filters of eight bits", &blocks, |numbers| {
+        let until_full = |&number: &u64| {
+            let mut filter = empty(setting, 8, 1, number)?;
+            let mut hashes = 0_u32;
+            while filter.bits_set() < 8 {
+                filter.insert(key(0, u64::from(hashes)));
+                hashes += 1;
+            }
+            Ok(hashes)
+        };
+        numbers.iter().map(until_full).collect::<Result<Vec<_>>>()
+    })?;
+    let counts: Vec<u32> = hashes.concat();
+    let hashes: Vec<f64> = counts.iter().copied().map(f64::from).collect();
+    let expected: f64 = (1..=8).map(|unset| 8.0 / f64::from(unset)).sum();
+    let by_twenty = counts.iter().filter(|&&hashes| hashes <= 20).count() as u64;
+    let by_twenty = Sample::of_chance(filters, by_twenty, full_after(20));
+    let (mean, _) = mean_and_sd(&hashes);
+    let formula = "8 · (1 + 1/2 + … + 1/8)";
+    notes.check(
+        Check::mean("hashes until 8 bits are full", formula, expected, &hashes).at("eight-bits"),
+    );
+    let formula = "Σ (−1)^j · C(8, j) · (1 − j/8)^20";
+    notes.check(
+        Check::share("filters of 8 bits full by 20 hashes", formula, by_twenty).at("eight-bits"),
+    );
+
+    let share = |count: u32| {
+        let equal = counts.iter().filter(|&&hashes| hashes == count).count();
+        equal as f64 / filters as f64
+    };
+    let along = |of: &dyn Fn(u32) -> f64| (8..=60).map(|i| (f64::from(i), of(i))).collect();
+    let theory = along(&|count| full_after(count) - full_after(count - 1));
+    notes.figure(Figure {
+        id: "eight-bits",
+        title: "How many hashes fill a filter of eight bits".into(),
+        asked: "After how many hashes is every bit set, and every answer yes?".into(),
+        theory: format!(
+            "The collector's problem: 8 · (1 + 1/2 + … + 1/8) = {} in the mean; half of all \
+             filters are full by 20.",
+            shown(expected)
+        ),
+        measured: format!(
+            "{} filters under different hashes, one probe a key; {} hashes in the mean. Beyond 60 \
+             hashes there are few.",
+            shown(filters as f64),
+            shown(mean)
+        ),
+        x: Axis::linear("hashes until all bits are set", ""),
+        y: Axis::linear("share of the filters", ""),
+        series: vec![Series::bars("measured", 0, along(&share)), Series::line("theory", 1, theory)],
+    });
+    notes.compare(
+        "hashes that fill 8 bits",
+        "10–20",
+        format!("{mean:.2}, theory {expected:.2}"),
+        "in the mean",
+    );
+    notes.correct(
+        Source::Notebook,
+        "a filter of 8 bits is full after 10 to 20 hashes.",
+        &format!(
+            "after 21.7 in the mean; by 20 hashes {:.0} % of such filters are full.",
+            by_twenty.rate() * 100.0
+        ),
+    );
+    Ok(())
+}
+
+/// The sizes that criba gives a filter made to a rate, beside the formulas'.
+fn sizes(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    for (n, rate) in [(1_000_000_u64, 0.1), (1_000_000, 0.001)] {
+        setting.begin("the textbook's sizes", 1);
+        let keys = (0..n).map(|i| key(0, i));
+        let hashing = setting.hashing("sizes", 0);
+        let filter = StaticFilter::build(FilterKind::Bloom, FilterSize::Rate(rate), hashing, keys)?;
+        let (m, k) = theory::classic_shape(n, rate);
+        let (shape, per_key) = (filter.geometry(), m as f64 / n as f64);
+        let of = format!("n = {}, p = {rate}", shown(n as f64));
+        let formula = "⌈−n ln p / (ln 2)²⌉";
+        notes.check(Check::exact(format!("bits m, {of}"), formula, m as f64, shape.m as f64));
+        let formula = "round(m/n · ln 2)";
+        let probes = f64::from(shape.k);
+        notes.check(Check::exact(format!("probes k, {of}"), formula, f64::from(k), probes));
+        let bytes = m.div_ceil(64) * 8;
+        let measured = filter.bytes() as f64;
+        notes.check(Check::exact(format!("bytes, {of}"), "8 · ⌈m/64⌉", bytes as f64, measured));
+        if rate > 0.01 {
+            let exactly = -rate.log2();
+            notes.compare(
+                "k for p = 0.1",
+                "3.32",
+                format!("{exactly:.2}; {k} probes are made"),
+                "−log2 p",
+            );
+            notes.compare("m for p = 0.1", "4.792 n", format!("{per_key:.4} n"), "");
+        } else {
+            let mib = filter.bytes() as f64 / f64::from(1 << 20);
+            notes.compare("k for n = 1,000,000, p = 0.001", "10", k.to_string(), "");
+            notes.compare(
+                "its memory",
+                "1.8 MiB",
+                format!("{mib:.2} MiB"),
+                "1.80 MB of a million bytes",
+            );
+            notes.correct(
+                Source::Guide,
+                "a million keys at 0.1 % take 1.8 MiB.",
+                &format!("{} bytes, {mib:.2} MiB.", shown(measured)),
+            );
+        }
+        setting.step(1);
+    }
+    Ok(())
+}
+
+/// Why ten probes are made at 0.1 %: fewer or more pass more.
+fn probes(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    let n: u64 = setting.pick(100_000, 1_000_000);
+    let lookups: u64 = 3_000_000;
+    let (m, _) = theory::classic_shape(n, 0.001);
+    let measured = setting.each("a filter for each k", &[3_u32, 5, 7, 10, 13, 16], |&k| {
+        let hashing = setting.hashing("probes", u64::from(k));
+        let mut filter = Bloom::with_geometry(m, k)?.with_hashing(hashing)?;
+        filter.extend((0..n).map(|i| key(0, i)));
+        let passed = (0..lookups).filter(|&i| filter.contains(key(1, i))).count() as u64;
+        let (rate, spread) = (theory::rate(m, k, n), theory::spread(m, k, n));
+        Ok((k, Sample::of_filter(lookups, passed, rate, spread)))
+    })?;
+    for (k, sample) in &measured {
+        let quantity = format!("FPR of 14.38 bits a key, k = {k}");
+        let formula = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
+        notes.check(Check::share(quantity, formula, *sample).at("probes"));
+    }
+    let line = (2..=18).map(|k| (f64::from(k), theory::classic_rate(m, k, n))).collect();
+    let marks = measured.iter().map(|(k, sample)| (f64::from(*k), sample.rate())).collect();
+    notes.figure(Figure {
+        id: "probes",
+        title: "How many probes a filter of 14.38 bits a key should make".into(),
+        asked: "Why does a rate of 0.1 % ask for ten probes?".into(),
+        theory:
+            "(1 − e^(−kn/m))^k is least at k = m/n · ln 2 = 9.97, where half of the bits are set."
+                .into(),
+        measured: format!(
+            "A filter of {} keys for each k, asked {} absent keys.",
+            shown(n as f64),
+            shown(lookups as f64)
+        ),
+        x: Axis::linear("probes a key, k", ""),
+        y: Axis::log("false-positive rate", ""),
+        series: vec![Series::line("theory", 0, line), Series::marks("measured", 0, marks)],
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_of_eight_bits_is_not_full_before_eight_hashes() {
+        assert!(full_after(7).abs() < 1e-12);
+        assert!((full_after(8) - 40_320.0 / 8_f64.powi(8)).abs() < 1e-12); // 8! of 8^8
+        assert!((full_after(1000) - 1.0).abs() < 1e-12);
+        let mean: f64 = (0..2000).map(|hashes| 1.0 - full_after(hashes)).sum();
+        assert!((mean - 21.742_857).abs() < 1e-6, "{mean}");
+    }
+}

@@ -1,0 +1,334 @@
+//! What becomes of a filter that was made for another number of keys than it gets.
+
+use criba::filter::{Bloom, FilterSize, StaticFilter};
+use criba::{FilterInfo, FilterKind, FilterPolicy};
+use criba_cli::Result;
+use criba_cli::page::figure::{Axis, Figure, Series};
+
+use super::stored::{Lookups, Stored};
+use crate::check::{Check, Sample, mean_and_sd};
+use crate::experiment::{Experiment, Notes, Setting, key};
+use crate::source::Source;
+use crate::{shown, theory};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "wrong-n",
+    title: "A filter made for the wrong number of keys",
+    question: "A filter is made for n keys at 1 %, and gets fewer or more. What does the mistake cost, \
+               and how full may a filter be before somebody is told?",
+    sources: &[Source::Notebook, Source::Guide],
+    run,
+};
+
+const RATE: f64 = 0.01;
+const FORMULA: &str = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
+/// How many false positives a rate is measured by.
+const PASSED: f64 = 5000.0;
+
+/// The filter that was planned, and what it meets.
+#[derive(Clone, Copy)]
+struct Plan {
+    n: u64,
+    m: u64,
+    k: u32,
+}
+
+impl Plan {
+    fn keys(self, factor: f64) -> u64 {
+        (self.n as f64 * factor).round() as u64
+    }
+
+    fn rate(self, factor: f64) -> f64 {
+        theory::rate(self.m, self.k, self.keys(factor))
+    }
+}
+
+fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    let n = setting.pick(50_000, 300_000);
+    let (m, k) = theory::classic_shape(n, RATE);
+    let plan = Plan { n, m, k };
+    alone(setting, notes, plan)?;
+    in_a_store(setting, notes, plan)?;
+    until_full(setting, notes)?;
+    half_the_memory(setting, notes, n)
+}
+
+/// So many lookups that this rate is known well.
+fn lookups(rate: f64) -> u64 {
+    (PASSED / rate).ceil() as u64
+}
+
+/// A filter's rate, and its share of set bits.
+struct Point {
+    factor: f64,
+    sample: Sample,
+    fill: f64,
+}
+
+fn fixed(setting: &Setting, plan: Plan, factor: f64) -> Result<Point> {
+    let (n, rate) = (plan.keys(factor), plan.rate(factor));
+    let hashing = setting.hashing("fixed", n);
+    let mut filter = Bloom::with_geometry(plan.m, plan.k)?.with_hashing(hashing)?;
+    filter.extend((0..n).map(|i| key(0, i)));
+    let asked = lookups(rate);
+    let passed = (0..asked).filter(|&i| filter.contains(key(1, i))).count() as u64;
+    let spread = theory::spread(plan.m, plan.k, n);
+    let sample = Sample::of_filter(asked, passed, rate, spread);
+    Ok(Point { factor, sample, fill: filter.occupancy() })
+}
+
+/// A filter made for its keys, at the rate or of the bits that are asked for.
+fn exact(setting: &Setting, size: FilterSize, n: u64) -> Result<Sample> {
+    let hashing = setting.hashing("exact", n);
+    let keys = (0..n).map(|i| key(0, i));
+    let filter = StaticFilter::build(FilterKind::Bloom, size, hashing, keys)?;
+    let shape = filter.geometry();
+    let rate = theory::rate(shape.m, shape.k, n);
+    let asked = lookups(rate);
+    let passed = (0..asked).filter(|&i| filter.contains(key(1, i))).count() as u64;
+    Ok(Sample::of_filter(asked, passed, rate, theory::spread(shape.m, shape.k, n)))
+}
+
+fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
+    let factors = [0.8, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0];
+    let both = setting.each("filters of one size, and of the right one", &factors, |&factor| {
+        let size = FilterSize::Rate(RATE);
+        Ok((fixed(setting, plan, factor)?, exact(setting, size, plan.keys(factor))?))
+    })?;
+    for (point, exact) in &both {
+        let factor = point.factor;
+        let quantity = format!("FPR, {factor} times the keys planned");
+        notes.check(Check::share(quantity, FORMULA, point.sample).at("rates"));
+        let quantity = format!("FPR, made for {factor} times the keys");
+        notes.check(Check::share(quantity, FORMULA, *exact).at("rates"));
+        if [1.2, 2.0, 5.0].contains(&factor) {
+            let [fixed, exact] = [point.sample, *exact].map(|s| 100.0 * s.rate());
+            notes.compare(
+                &format!("FPR with {factor} times the keys planned"),
+                "–",
+                format!("{fixed:.1} %; made for them {exact:.2} %"),
+                "planned at 1 %",
+            );
+        }
+    }
+    let line = (50..=500).step_by(5).map(|percent| f64::from(percent) / 100.0);
+    let line = line.map(|factor| (factor, plan.rate(factor))).collect();
+    let full = -0.15_f64.ln() * plan.m as f64 / (f64::from(plan.k) * plan.n as f64);
+    notes.figure(Figure {
+        id: "rates",
+        title: "The false-positive rate of a filter that gets more keys than planned".into(),
+        asked: "What does a wrong estimate of n cost?".into(),
+        theory: format!(
+            "(1 − e^(−kn/m))^k with m = {} and k = {}, which were chosen for {} keys; 1 % where each \
+             filter is made for its own number.",
+            shown(plan.m as f64),
+            plan.k,
+            shown(plan.n as f64)
+        ),
+        measured: "A filter for each point, asked absent keys until some 5,000 should have passed."
+            .into(),
+        x: Axis::linear("keys, in parts of those planned", ""),
+        y: Axis::log("false-positive rate", ""),
+        series: vec![
+            Series::line("made for the plan, theory", 0, line),
+            Series::marks(
+                "made for the plan, measured",
+                0,
+                both.iter().map(|(point, _)| (point.factor, point.sample.rate())).collect(),
+            ),
+            Series::line("made for its own keys, theory", 1, vec![(0.5, RATE), (5.0, RATE)]),
+            Series::marks(
+                "made for its own keys, measured",
+                1,
+                both.iter().map(|(point, exact)| (point.factor, exact.rate())).collect(),
+            ),
+            Series::stems("85 % of the bits set", 4, vec![(full, 0.85_f64.powi(plan.k as i32))]),
+        ],
+    });
+    fullness(
+        notes,
+        plan,
+        both.iter().map(|(point, _)| (point.fill, point.sample.rate())).collect(),
+    );
+    Ok(())
+}
+
+/// The same filters, by how full they are.
+fn fullness(notes: &mut Notes, plan: Plan, marks: Vec<(f64, f64)>) {
+    let at = |fill: f64| (fill, fill.powi(plan.k as i32));
+    notes.figure(Figure {
+        id: "fullness",
+        title: "The false-positive rate of a filter by the share of its bits that are set".into(),
+        asked: "How full may a filter be before somebody is told?".into(),
+        theory: format!(
+            "X^{} for a share X of bits set. At the plan X is one half, or as near to it as a whole \
+             number of probes can be. At 85 % the rate is {:.0} %.",
+            plan.k,
+            100.0 * at(0.85).1
+        ),
+        measured: "The same filters, by what they say of their occupancy.".into(),
+        x: Axis::linear("share of the bits that are set", ""),
+        y: Axis::log("false-positive rate", ""),
+        series: vec![
+            Series::line("theory", 0, (40..=100).map(|i| at(f64::from(i) / 100.0)).collect()),
+            Series::marks("measured", 0, marks),
+            Series::stems(
+                "half full: a little beyond, criba says \"past its design\"",
+                2,
+                vec![at(0.5)],
+            ),
+            Series::stems("85 % full: the guide warns, criba says \"overfull\"", 4, vec![at(0.85)]),
+        ],
+    });
+}
+
+/// The keys of a table are counted before its filter is made; here one is made beside it that does
+/// not know them.
+fn in_a_store(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
+    let factors = [1.0, 1.2, 2.0, 5.0];
+    let fixed = FilterPolicy::default().with_geometry(plan.m, plan.k);
+    let exact = FilterPolicy::rate(RATE).with_kind(FilterKind::Bloom);
+    let policies = [("of the plan", fixed), ("of its own", exact)];
+    let cases: Vec<_> =
+        policies.into_iter().flat_map(|policy| factors.map(|factor| (policy, factor))).collect();
+    let measured = setting.each("tables", &cases, |&((name, policy), factor)| {
+        let n = plan.keys(factor);
+        let store = Stored::new(setting, &format!("{name} {factor}"), policy, 0)?;
+        store.put(2..n)?; // and the two at the edges
+        let tables = store.db.tables();
+        let (rate, spread) = match tables.first().map(|table| &table.filter) {
+            Some(FilterInfo::Active { geometry: shape, .. }) => {
+                (theory::rate(shape.m, shape.k, n), theory::spread(shape.m, shape.k, n))
+            }
+            _ => (1.0, 0.0),
+        };
+        let asked = lookups(rate);
+        let present = store.look_up(2..n)?;
+        let met = store.look_up(n..n + asked)?;
+        let sample = Sample::of_filter(asked, met.counts.disk_reads, rate, spread);
+        Ok(([present, met], sample))
+    })?;
+    let mut series = Vec::new();
+    for (hue, (name, points)) in
+        policies.map(|(name, _)| name).into_iter().zip(measured.chunks(factors.len())).enumerate()
+    {
+        for (factor, (_, sample)) in factors.iter().zip(points) {
+            let quantity = format!(
+                "disk reads an absent lookup, {factor} times the keys planned, filter {name}"
+            );
+            notes.check(Check::share(quantity, FORMULA, *sample).at("reads"));
+        }
+        let rate = |factor: f64| if hue == 0 { plan.rate(factor) } else { RATE };
+        let line = (20..=100).map(|place| f64::from(place) / 20.0).map(|x| (x, rate(x)));
+        let marks = factors.iter().zip(points).map(|(&x, (_, sample))| (x, sample.rate()));
+        series.push(Series::line(format!("a filter {name}, theory"), hue, line.collect()));
+        series.push(Series::marks(format!("a filter {name}, counted"), hue, marks.collect()));
+    }
+    let of = |place: usize| measured.iter().map(move |(met, _)| met[place]).sum::<Lookups>();
+    let [present, absent] = [of(0), of(1)];
+    let found = present.found as f64 - absent.found as f64;
+    let quantity = "keys found in all tables, and no absent one";
+    notes.check(Check::exact(quantity, "all of them", present.made as f64, found).at("reads"));
+    notes.check(absent.agree("filters of the plan and of their own").at("reads"));
+    notes.figure(Figure {
+        id: "reads",
+        title: "Disk reads of absent lookups in one table".into(),
+        asked: "What does a wrong estimate of n cost a store?".into(),
+        theory: "A read for each false positive, and none besides. criba makes the filter of a table \
+                 when its keys are known, so there is nothing to estimate."
+            .into(),
+        measured: format!(
+            "A table for each point, of {} times so many keys; reads counted by the engine and by the \
+             file layer, without a cache.",
+            shown(plan.n as f64)
+        ),
+        x: Axis::linear("keys, in parts of those planned", ""),
+        y: Axis::log("disk reads an absent lookup", ""),
+        series,
+    });
+    Ok(())
+}
+
+/// How many keys fill half of the bits, and 85 % of them.
+fn until_full(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    let (m, k) = (10_000, 7);
+    let numbers: Vec<u64> = (0..setting.pick(500, 10_000)).collect();
+    let keys = setting.each("filters until they are full", &numbers, |&number| {
+        let hashing = setting.hashing("until full", number);
+        let mut filter = Bloom::with_geometry(m, k)?.with_hashing(hashing)?;
+        let mut next = 0;
+        let reached = [0.5, 0.85].map(|fill| {
+            while filter.occupancy() < fill {
+                filter.insert(key(0, next));
+                next += 1;
+            }
+            next as f64
+        });
+        Ok(reached)
+    })?;
+    let ratios: Vec<f64> = keys.iter().map(|[half, full]| full / half).collect();
+    let expected = 0.15_f64.ln() / 0.5_f64.ln();
+    let quantity = "keys that fill 85 % of the bits, in parts of those that fill half";
+    notes.check(Check::mean(quantity, "ln 0.15 / ln 0.5", expected, &ratios).at("fullness"));
+    let (ratio, _) = mean_and_sd(&ratios);
+    let rate = 100.0 * 0.85_f64.powi(7);
+    notes.compare(
+        "when to warn",
+        "85 % full",
+        format!("half full; at 85 % {ratio:.2} times the keys of half, and {rate:.0} % pass"),
+        "of 7 probes",
+    );
+    notes.correct(
+        Source::Guide,
+        "watch the occupancy, and warn when 85 % of the bits are set.",
+        &format!(
+            "half full is the design point, and what lies beyond is past it; at 85 % the filter holds \
+             {ratio:.1} times as many keys as at half, and passes {rate:.0} % of the absent ones."
+        ),
+    );
+    Ok(())
+}
+
+/// Half the memory, and the number of probes that is best for it.
+fn half_the_memory(setting: &Setting, notes: &mut Notes, n: u64) -> Result<()> {
+    let rates = [0.1, 0.03, 0.01, 0.003, 0.001];
+    let measured = setting.each("filters of half the memory", &rates, |&rate| {
+        let (m, _) = theory::classic_shape(n, rate);
+        exact(setting, FilterSize::BitsPerKey(m as f64 / n as f64 / 2.0), n)
+    })?;
+    for (rate, sample) in rates.iter().zip(&measured) {
+        let quantity = format!("FPR of half the bits that {rate} takes");
+        notes.check(Check::share(quantity, FORMULA, *sample).at("half"));
+    }
+    let percent = 100.0 * measured[2].rate();
+    notes.compare(
+        "FPR with half the memory of 1 %",
+        "–",
+        format!("{percent:.1} %"),
+        "√0.01 = 10 %",
+    );
+    notes.figure(Figure {
+        id: "half",
+        title: "What half the memory comes to".into(),
+        asked: "How much worse is a filter of half the size?".into(),
+        theory:
+            "p = 2^(−m/n · ln 2), so half the bits make √p; a little more where the best number \
+                 of probes is no whole one."
+                .into(),
+        measured: format!(
+            "A filter of {} keys for each point, with the best whole number of probes.",
+            shown(n as f64)
+        ),
+        x: Axis::log("rate that the whole memory gives, p", ""),
+        y: Axis::log("false-positive rate with half of it", ""),
+        series: vec![
+            Series::line("√p", 0, rates.iter().map(|&rate| (rate, rate.sqrt())).collect()),
+            Series::marks(
+                "measured",
+                0,
+                rates.iter().zip(&measured).map(|(&rate, sample)| (rate, sample.rate())).collect(),
+            ),
+        ],
+    });
+    Ok(())
+}

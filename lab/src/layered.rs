@@ -1,0 +1,179 @@
+//! A store of several levels, and what lookups waste in it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use criba::vfs::{CountingVfs, FileKind, Operation, RealVfs};
+use criba::{Db, FilterInfo, FilterPolicy, LEVELS, Options, TableInfo};
+use criba_cli::Result;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use tempfile::TempDir;
+
+use super::experiment::Setting;
+
+const BATCH: u64 = 1000;
+
+/// A key of the store: even numbers are present, odd ones absent.
+fn key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+/// The keys that a store was loaded with, in their order.
+pub fn present_keys(setting: &Setting) -> impl Iterator<Item = [u8; 8]> {
+    let mut random = setting.random("present keys");
+    std::iter::repeat_with(move || key(random.random::<u64>() & !1))
+}
+
+/// The directory of a store that was loaded with so many keys in random order, and some more until it
+/// has four levels, each with a thousand keys at least, and two tables on the first. A level below that
+/// holds some ten times what the one above it does.
+///
+/// # Errors
+/// What the store says.
+pub fn loaded(setting: &Setting, keys: u64) -> Result<PathBuf> {
+    setting.begin("loading a store", keys);
+    let dir = setting.directory("layered")?;
+    let db = options(setting).filter(FilterPolicy::none()).open(&dir)?;
+    let (mut present, mut number) = (present_keys(setting), 0);
+    while number < keys || !is_layered(&db) {
+        for key in present.by_ref().take(BATCH as usize) {
+            db.put(key, "v")?;
+        }
+        number += BATCH;
+        setting.step(BATCH);
+    }
+    db.close()?;
+    Ok(dir)
+}
+
+fn is_layered(db: &Db) -> bool {
+    let levels = levels(db);
+    levels.len() >= 4
+        && levels.iter().all(|(_, _, keys)| *keys >= 1000)
+        && levels.iter().any(|(level, tables, _)| *level == 0 && *tables >= 2)
+}
+
+/// How many tables and keys each level has that has any.
+pub fn levels(db: &Db) -> Vec<(usize, usize, u64)> {
+    let tables = db.tables();
+    let of = |level: usize| {
+        let at = || tables.iter().filter(move |table| table.level == level);
+        (level, at().count(), at().map(|table| table.keys).sum())
+    };
+    (0..LEVELS).map(of).filter(|(_, tables, _)| *tables > 0).collect()
+}
+
+fn options(setting: &Setting) -> Options {
+    Options::new()
+        .background_threads(0)
+        .seed(setting.seed("store"))
+        .cache_bytes(0)
+        .false_positive_memo(0)
+        .block_bytes(512)
+        .memtable_bytes(256 << 10)
+        .table_bytes(96 << 10)
+        .level_base_bytes(30 << 10)
+}
+
+/// A store that was loaded, to be asked: its tables stay as they are.
+#[derive(Debug)]
+pub struct Layered {
+    /// The store.
+    pub db: Db,
+    counting: CountingVfs,
+    absent: ChaCha8Rng,
+    /// Removed with the store.
+    _dir: TempDir,
+}
+
+/// What absent keys met.
+#[derive(Debug, Clone, Default)]
+pub struct Met {
+    /// How many were asked for.
+    pub lookups: u64,
+    /// Of them, those that were let on to the store.
+    pub sent: u64,
+    /// Of them, those for which anything was read.
+    pub passed: u64,
+    /// The blocks read, as the engine counts.
+    pub reads: u64,
+    /// The reads of the files of tables, as the file layer counts.
+    pub file_reads: u64,
+    /// By table: how many of the keys came to it, through its filter if it has one.
+    pub asked: BTreeMap<u64, u64>,
+}
+
+impl Layered {
+    /// Opens a copy of a store. `stream` names the absent keys that are drawn.
+    ///
+    /// # Errors
+    /// What the store says; [`Failure::File`](criba_cli::Failure::File).
+    pub fn open(setting: &Setting, of: &Path, stream: &str) -> Result<Self> {
+        let dir = setting.copy(of)?;
+        let counting = CountingVfs::new(Arc::new(RealVfs));
+        let options = options(setting).filter(FilterPolicy::none());
+        let options = options.auto_compaction(false).vfs(Arc::new(counting.clone()));
+        let db = options.open(dir.path())?;
+        Ok(Self { db, counting, absent: setting.random(stream), _dir: dir })
+    }
+
+    /// An absent key, drawn as the present ones are.
+    pub fn absent_key(&mut self) -> [u8; 8] {
+        key(self.absent.random::<u64>() | 1)
+    }
+
+    /// Looks up so many of the keys that were loaded first, and gives the probes of tables that do not
+    /// hold them, and the reads that those wasted.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn ask_present(&mut self, setting: &Setting, lookups: u64) -> Result<(u64, u64)> {
+        let (mut probes, mut wasted) = (0, 0);
+        for key in present_keys(setting).take(lookups as usize) {
+            let counts = self.db.explain(key)?.counts();
+            let read = counts.false_positives + counts.unfiltered_not_found;
+            probes += read + counts.true_negatives;
+            wasted += read;
+        }
+        Ok((probes, wasted))
+    }
+
+    /// Looks up absent keys that were not asked for before; those that `sieve` stops are not looked up.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn ask(&mut self, lookups: u64, sieve: impl Fn(&[u8]) -> bool) -> Result<Met> {
+        let file_reads = |c: &CountingVfs| c.counts().of(FileKind::Table, Operation::Read).calls;
+        let asked = |tables: Vec<TableInfo>| -> BTreeMap<u64, u64> {
+            let asked = |t: TableInfo| (t.id, t.counts.probes());
+            tables.into_iter().map(asked).collect()
+        };
+        let (before, files_before) = (asked(self.db.tables()), file_reads(&self.counting));
+        let mut met = Met { lookups, ..Met::default() };
+        for _ in 0..lookups {
+            let key = self.absent_key();
+            if sieve(&key) {
+                let counts = self.db.explain(key)?.counts();
+                met.sent += 1;
+                met.reads += counts.disk_reads;
+                met.passed += u64::from(counts.disk_reads > 0);
+            }
+        }
+        met.file_reads = file_reads(&self.counting) - files_before;
+        met.asked = asked(self.db.tables());
+        for (id, asked) in &mut met.asked {
+            *asked -= before.get(id).copied().unwrap_or(0);
+        }
+        Ok(met)
+    }
+}
+
+/// The rate that the finished bits of a table's filter give; none without a filter.
+pub fn filter_of(table: &TableInfo) -> Option<f64> {
+    match &table.filter {
+        FilterInfo::Active { predicted_rate, .. } => Some(*predicted_rate),
+        _ => None,
+    }
+}

@@ -1,0 +1,74 @@
+//! What each kind of filter provides.
+
+use super::geometry::Geometry;
+#[cfg(target_arch = "x86_64")]
+use super::simd::Unchecked;
+use super::simd::{Probe, Touched};
+
+/// The finished array of a filter.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) array: Vec<u8>,
+    /// The false-positive rate of the finished bits.
+    pub(super) predicted_rate: f64,
+    /// The rate is far above the usual one of the geometry; other hashes may do better.
+    pub(super) unlucky: bool,
+}
+
+/// The functions of one kind. Hashes are uniformly distributed; a number of keys is at least 1.
+pub(super) struct Algorithm {
+    /// The number in headers.
+    pub(super) id: u8,
+    pub(super) name: &'static str,
+    /// The geometry for a number of keys and a rate.
+    pub(super) for_rate: fn(u64, f64) -> Geometry,
+    /// The geometry for a number of keys and bits per key.
+    pub(super) for_bits: fn(u64, f64) -> Geometry,
+    /// The lowest rate that `for_rate` takes.
+    pub(super) lowest_rate: f64,
+    /// The expected rate of a number of keys in a geometry. Takes microseconds.
+    pub(super) expected_rate: fn(u64, &Geometry) -> f64,
+    /// A geometry about a sixteenth larger, for unlucky hashes.
+    pub(super) roomier: fn(&Geometry) -> Geometry,
+    /// Fails with what is wrong with a geometry.
+    pub(super) check: fn(&Geometry) -> Result<(), String>,
+    /// The length of the array in bytes, for a checked geometry.
+    pub(super) array_bytes: fn(&Geometry) -> usize,
+    pub(super) build: fn(&Geometry, Vec<u64>) -> Built,
+    /// Selects the fastest code for this processor.
+    pub(super) probe: fn() -> Probe,
+    pub(super) touched: Touched,
+    /// Selects code without checks for a geometry and an array of this length, if there is any.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) unchecked: fn(&Geometry, usize) -> Option<Unchecked>,
+}
+
+/// Probes one hash after the other.
+#[inline]
+pub(super) fn probe_each(hashes: &[u64], answers: &mut [bool], probe: impl Fn(u64) -> bool) {
+    for (&hash, answer) in hashes.iter().zip(answers) {
+        *answer = probe(hash);
+    }
+}
+
+/// The expected rate to aim at for a finished rate of at most `rate`. Finished rates scatter, more with
+/// fewer keys.
+pub(super) fn below(rate: f64, keys: u64) -> f64 {
+    rate * (0.998 - 1.0 / (keys as f64 + 9.0).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The margin is about 1/√n for n keys, and never the whole rate.
+    #[test]
+    fn the_aim_is_below_the_rate_by_its_scatter() {
+        for keys in (0..40).map(|i| 1_u64 << i) {
+            let aim = below(0.01, keys) / 0.01;
+            let scatter = 1.0 / (keys as f64).sqrt();
+            assert!(aim > 0.6 && aim > 0.997 - scatter, "{keys} keys: {aim}");
+            assert!(aim < 0.999 && (keys < 100 || aim < 1.0 - 0.9 * scatter), "{keys} keys: {aim}");
+        }
+    }
+}

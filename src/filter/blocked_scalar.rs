@@ -1,0 +1,70 @@
+//! Blocked filters in plain Rust: the meaning of the bits, and the answer that vector code must give.
+//!
+//! The high bits of the hash choose the block. The product of the hash and an odd constant gives six bits
+//! for each word, from bit 16 up.
+
+use super::geometry::Geometry;
+use super::mix::{GOLDEN, fast_range};
+
+pub(super) const BLOCK_BITS: u64 = 512;
+pub(super) const BLOCK_BYTES: usize = 64;
+/// In a block.
+pub(super) const WORDS: u32 = 8;
+pub(super) const MAX_BITS: u64 = 1 << 43;
+
+pub(super) fn check(geometry: &Geometry) -> Result<(), String> {
+    let Geometry { m, k, wide } = *geometry;
+    if m == 0 || m > MAX_BITS || !m.is_multiple_of(BLOCK_BITS) {
+        return Err(format!(
+            "a blocked filter has whole blocks of {BLOCK_BITS} bits, not {m} bits"
+        ));
+    }
+    if k != WORDS || wide != 0 {
+        return Err(format!("a blocked filter sets {WORDS} bits a key, not {k}"));
+    }
+    Ok(())
+}
+
+pub(super) fn array_bytes(geometry: &Geometry) -> usize {
+    (geometry.m / 8) as usize
+}
+
+/// The offset of a key's block in the array, and the product that its bits come from.
+#[inline]
+pub(super) fn place(geometry: &Geometry, hash: u64) -> (usize, u64) {
+    place_among(geometry.m / BLOCK_BITS, hash)
+}
+
+#[inline]
+pub(super) fn place_among(blocks: u64, hash: u64) -> (usize, u64) {
+    (fast_range(hash, blocks) as usize * BLOCK_BYTES, hash.wrapping_mul(GOLDEN))
+}
+
+/// The bit of word `j`.
+#[inline]
+fn bit(product: u64, j: usize) -> u64 {
+    1 << (product >> (16 + 6 * j) & 63)
+}
+
+#[expect(clippy::inline_always, reason = "compiled anew for each processor's instructions")]
+#[inline(always)]
+pub(super) fn insert_all(geometry: &Geometry, array: &mut [u8], hashes: &[u64]) {
+    for &hash in hashes {
+        let (start, product) = place(geometry, hash);
+        let (words, _) = array[start..start + BLOCK_BYTES].as_chunks_mut::<8>();
+        for (j, word) in words.iter_mut().enumerate() {
+            *word = (u64::from_le_bytes(*word) | bit(product, j)).to_le_bytes();
+        }
+    }
+}
+
+/// Whether all bits of a key are set. A block behind the end of a short array counts as full.
+pub(super) fn may_contain(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
+    let (start, product) = place(geometry, hash);
+    let Some(block) = array.get(start..start + BLOCK_BYTES) else { return true };
+    let mut missing = 0;
+    for (j, word) in block.as_chunks::<8>().0.iter().enumerate() {
+        missing |= !u64::from_le_bytes(*word) & bit(product, j); // no branch to mispredict
+    }
+    missing == 0
+}

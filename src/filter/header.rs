@@ -1,0 +1,159 @@
+//! The header of a filter block; see format.md, "Filter block".
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use super::geometry::Geometry;
+use super::hash_function::{HashFunction, HashKey};
+use super::kind::FilterKind;
+use super::prefix::PrefixExtractor;
+use super::recipe::{Recipe, Size};
+use crate::codec::{Fields, PutFields};
+
+const MAGIC: &[u8; 8] = b"cribaFLT";
+const VERSION: u16 = 1;
+
+/// What is stored of a filter, without its array. The checksum of the block covers both together, so a
+/// header alone is not verified.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct FilterHeader {
+    pub(crate) kind: FilterKind,
+    pub(crate) hash: HashFunction,
+    pub(super) salt: u64,
+    pub(super) fingerprint: u64,
+    pub(super) keys: u64,
+    pub(crate) geometry: Geometry,
+    pub(crate) predicted_rate: f64,
+    /// The id of the extractor of the prefixes in the filter; 0 for none.
+    pub(super) extractor: u64,
+    pub(crate) prefixes: u64,
+}
+
+impl FilterHeader {
+    /// The length of a header. The array follows, and so starts on a cache line if the block does.
+    pub(crate) const BYTES: usize = 128;
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::BYTES);
+        bytes.extend_from_slice(MAGIC);
+        bytes.put_u16(VERSION);
+        bytes.put_u8(self.kind.algorithm().id);
+        bytes.put_u8(self.hash.id());
+        bytes.put_u32(0); // reserved
+        bytes.put_u64(self.salt);
+        bytes.put_u64(self.fingerprint);
+        bytes.put_u64(self.keys);
+        bytes.put_u64(self.geometry.m);
+        bytes.put_u32(self.geometry.k);
+        bytes.put_u32(0); // reserved
+        bytes.put_f64(self.predicted_rate);
+        bytes.put_u64(self.geometry.wide);
+        bytes.put_u64(self.extractor);
+        bytes.put_u64(self.prefixes);
+        bytes.resize(Self::BYTES, 0); // reserved
+        bytes
+    }
+
+    fn decode_any(bytes: &[u8]) -> Result<Self, String> {
+        let mut fields = Fields::new(bytes);
+        let short = || format!("a filter of {} bytes, shorter than its header", bytes.len());
+        if fields.bytes(MAGIC.len()).ok_or_else(short)? != MAGIC {
+            return Err("no filter header".into());
+        }
+        let version = fields.u16().ok_or_else(short)?;
+        if version != VERSION {
+            return Err(format!("filter version {version}, this criba reads {VERSION}"));
+        }
+        let (kind, hash) = (fields.u8().ok_or_else(short)?, fields.u8().ok_or_else(short)?);
+        let unknown = |what, id| format!("filter {what} {id}, unknown to this criba");
+        let kind = FilterKind::with_id(kind).ok_or_else(|| unknown("kind", kind))?;
+        let hash = HashFunction::with_id(hash).ok_or_else(|| unknown("hash", hash))?;
+        fields.u32().ok_or_else(short)?;
+        let (salt, fingerprint) =
+            (fields.u64().ok_or_else(short)?, fields.u64().ok_or_else(short)?);
+        let keys = fields.u64().ok_or_else(short)?;
+        let (m, k) = (fields.u64().ok_or_else(short)?, fields.u32().ok_or_else(short)?);
+        fields.u32().ok_or_else(short)?;
+        let predicted_rate = fields.f64().ok_or_else(short)?;
+        if !(0.0..=1.0).contains(&predicted_rate) {
+            return Err(format!("a predicted rate of {predicted_rate}"));
+        }
+        let geometry = Geometry { m, k, wide: fields.u64().ok_or_else(short)? };
+        (kind.algorithm().check)(&geometry)?;
+        let (extractor, prefixes) =
+            (fields.u64().ok_or_else(short)?, fields.u64().ok_or_else(short)?);
+        let most = if extractor == 0 { 0 } else { keys };
+        if prefixes > most {
+            return Err(format!("{prefixes} prefixes of {keys} keys, extractor {extractor:#x}"));
+        }
+        Ok(Self {
+            kind,
+            hash,
+            salt,
+            fingerprint,
+            keys,
+            geometry,
+            predicted_rate,
+            extractor,
+            prefixes,
+        })
+    }
+
+    /// Reads the header of a filter of `length` bytes for a table with `keys` distinct keys. Fails with the
+    /// reason why the filter cannot be used.
+    pub(crate) fn decode(
+        bytes: &[u8],
+        length: usize,
+        keys: u64,
+        secret: &HashKey,
+    ) -> Result<Self, String> {
+        let header = Self::decode_any(bytes)?;
+        let Self { hash, salt, fingerprint, .. } = header;
+        match hash {
+            HashFunction::SipHash13 if fingerprint != secret.fingerprint() => {
+                return Err("a filter made under another hash key".into());
+            }
+            HashFunction::MurmurHash2 if salt != 0 || fingerprint != 0 => {
+                return Err("a salted or keyed filter, which its hash does not make".into());
+            }
+            _ => {}
+        }
+        if header.keys != keys {
+            return Err(format!("a filter of {} keys for a table of {keys}", header.keys));
+        }
+        let expected = header.bytes();
+        if length != expected {
+            return Err(format!("a filter of {length} bytes, its shape takes {expected}"));
+        }
+        Ok(header)
+    }
+
+    /// Whether this recipe may have made this filter, with the prefixes of this extractor: attempts grow up to
+    /// half as large again.
+    pub(crate) fn follows(&self, recipe: &Recipe, extractor: Option<PrefixExtractor>) -> bool {
+        let first = recipe.geometry(self.keys + self.prefixes);
+        let grows = matches!(recipe.size, Size::Rate(_)) || self.kind == FilterKind::Ribbon;
+        let most = if grows { first.m + (first.m / 2).max(1024) } else { first.m };
+        let mut geometries = std::iter::successors(Some(first), |last| {
+            Some((self.kind.algorithm().roomier)(last)).filter(|next| next != last)
+        })
+        .take_while(|geometry| geometry.m <= most);
+        (self.kind, self.hash) == (recipe.kind, recipe.hash)
+            && self.has_prefixes_of(extractor)
+            && geometries.any(|geometry| geometry == self.geometry)
+    }
+
+    /// Whether its prefixes are those of this extractor, or it has none for `None`.
+    pub(crate) fn has_prefixes_of(&self, extractor: Option<PrefixExtractor>) -> bool {
+        self.extractor == extractor.map_or(0, PrefixExtractor::id)
+    }
+
+    /// The extractor of the prefixes; `None` for no prefixes, or for an unknown rule.
+    pub(crate) fn extractor(&self) -> Option<PrefixExtractor> {
+        PrefixExtractor::with_id(self.extractor)
+    }
+
+    /// The length of header and array, for a checked geometry.
+    pub(crate) fn bytes(&self) -> usize {
+        Self::BYTES + (self.kind.algorithm().array_bytes)(&self.geometry)
+    }
+}

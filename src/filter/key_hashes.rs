@@ -1,0 +1,112 @@
+//! The hashes that a filter is built from.
+
+use super::hash_function::{HashFunction, HashKey, PrefixKey};
+use super::prefix::PrefixExtractor;
+
+/// Collects a hash of each distinct key and each distinct prefix of a table from its keys in order.
+#[derive(Debug)]
+pub(crate) struct KeyHashes {
+    hash: HashFunction,
+    secret: HashKey,
+    prefix_secret: PrefixKey,
+    extractor: Option<PrefixExtractor>,
+    last: Option<Vec<u8>>,
+    keys: Vec<u64>,
+    prefixes: Vec<u64>,
+}
+
+impl KeyHashes {
+    pub(crate) fn new(
+        hash: HashFunction,
+        secret: &HashKey,
+        extractor: Option<PrefixExtractor>,
+    ) -> Self {
+        Self {
+            hash,
+            secret: *secret,
+            prefix_secret: secret.for_prefixes(),
+            extractor,
+            last: None,
+            keys: Vec::new(),
+            prefixes: Vec::new(),
+        }
+    }
+
+    /// Adds the next key, also of a tombstone. A repetition of the last key has no effect.
+    pub(crate) fn add(&mut self, key: &[u8]) {
+        let last = self.last.as_deref();
+        if last == Some(key) {
+            return;
+        }
+        self.keys.push(self.hash.of(key, &self.secret));
+        if let Some(extractor) = self.extractor
+            && let Some(prefix) = extractor.prefix_of(key)
+            // Keys with one prefix are neighbours.
+            && last.and_then(|last| extractor.prefix_of(last)) != Some(prefix)
+        {
+            self.prefixes.push(self.hash.of_prefix(prefix, &self.prefix_secret));
+        }
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_hashes(hash: HashFunction, secret: &HashKey, keys: Vec<u64>) -> Self {
+        Self { keys, ..Self::new(hash, secret, None) }
+    }
+
+    /// Replaces one hash, counted as by [`iter`](Self::iter), and returns it.
+    #[cfg(test)]
+    pub(crate) fn replace(&mut self, number: usize, hash: u64) -> u64 {
+        let mut hashes = self.keys.iter_mut().chain(&mut self.prefixes);
+        std::mem::replace(hashes.nth(number).expect("so many"), hash)
+    }
+
+    /// Distinct keys.
+    pub(crate) fn keys(&self) -> u64 {
+        self.keys.len() as u64
+    }
+
+    /// Distinct prefixes.
+    pub(super) fn prefixes(&self) -> u64 {
+        self.prefixes.len() as u64
+    }
+
+    pub(super) fn hash(&self) -> HashFunction {
+        self.hash
+    }
+
+    /// The id of the extractor, 0 for none.
+    pub(super) fn extractor(&self) -> u64 {
+        self.extractor.map_or(0, PrefixExtractor::id)
+    }
+
+    /// The hashes of the keys in order, then of the prefixes.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
+        self.keys.iter().chain(&self.prefixes).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_prefixes_are_counted_once() {
+        let secret = HashKey::new([8; 16]);
+        for hash in [HashFunction::SipHash13, HashFunction::MurmurHash2] {
+            let mut hashes = KeyHashes::new(hash, &secret, Some(PrefixExtractor::until(b'/')));
+            for key in ["", "a", "a/", "a/", "a/b", "a/b/c", "a0", "b/", "b/a", "b/a"] {
+                hashes.add(key.as_bytes());
+            }
+            assert_eq!((hashes.keys(), hashes.prefixes()), (8, 2));
+            // A key and an equal prefix have different hashes.
+            let mut all: Vec<u64> = hashes.iter().collect();
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len(), 10);
+            assert_eq!(KeyHashes::new(hash, &secret, None).extractor(), 0);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What filter one table gets, and the attempts to build it.
+
+use super::algorithm::Built;
+use super::bloom::{TEXTBOOK_EXCESS, TEXTBOOK_FROM};
+use super::geometry::Geometry;
+use super::hash_function::HashFunction;
+use super::kind::FilterKind;
+
+/// The number of salts to try before the geometry grows.
+pub(super) const SALTS: u64 = 6;
+/// The filter of this attempt is accepted as it is.
+pub(super) const LAST_ATTEMPT: u64 = 23;
+
+/// The kind, hash and size of the filter of one table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Recipe {
+    pub(crate) kind: FilterKind,
+    pub(crate) hash: HashFunction,
+    pub(crate) size: Size,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Size {
+    Rate(f64),
+    BitsPerKey(f64),
+    Geometry(Geometry),
+}
+
+impl Recipe {
+    /// Fails with what is wrong with the size.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let lowest = self.kind.algorithm().lowest_rate;
+        match self.size {
+            Size::Rate(p) if lowest <= p && p < 1.0 => Ok(()),
+            Size::Rate(p) => Err(format!(
+                "the rate of a {} filter is at least {lowest:e} and less than 1; {p:?} is not",
+                self.kind
+            )),
+            Size::BitsPerKey(b) if b > 0.0 && b <= 64.0 => Ok(()),
+            Size::BitsPerKey(b) => {
+                Err(format!("bits per key are more than 0 and at most 64; {b:?} is not"))
+            }
+            Size::Geometry(_) if self.kind != FilterKind::Bloom => {
+                Err(format!("fixed m and k make a bloom filter, not a {} one", self.kind))
+            }
+            Size::Geometry(geometry) => (self.kind.algorithm().check)(&geometry),
+        }
+    }
+
+    /// The geometry of the filter for `keys` distinct keys, at least one.
+    pub(crate) fn geometry(&self, keys: u64) -> Geometry {
+        let algorithm = self.kind.algorithm();
+        match self.size {
+            Size::Rate(rate) => (algorithm.for_rate)(keys, rate),
+            Size::BitsPerKey(bits) => (algorithm.for_bits)(keys, bits),
+            Size::Geometry(geometry) => geometry,
+        }
+    }
+
+    pub(crate) fn expected_rate(&self, keys: u64) -> f64 {
+        (self.kind.algorithm().expected_rate)(keys, &self.geometry(keys))
+    }
+
+    /// Whether a finished filter has the requested rate. The textbook's Bloom filters may miss it by
+    /// [`TEXTBOOK_EXCESS`], or by any factor if there is no salt for another attempt.
+    fn accepts(&self, predicted_rate: f64, keys: u64) -> bool {
+        let Size::Rate(requested) = self.size else { return true };
+        let textbook = self.kind == FilterKind::Bloom && keys >= TEXTBOOK_FROM;
+        match (textbook, self.hash) {
+            (false, _) => predicted_rate <= requested,
+            (true, HashFunction::SipHash13) => {
+                predicted_rate <= requested * (1.0 + TEXTBOOK_EXCESS)
+            }
+            (true, HashFunction::MurmurHash2) => true,
+        }
+    }
+
+    /// Builds the filter from the `hashes` of an attempt. Returns the accepted attempt, its geometry and the
+    /// filter. After an unlucky filter, or one above the requested rate, the next attempt has another
+    /// salt, if the hash takes one, later also a larger geometry.
+    pub(super) fn build(
+        &self,
+        keys: u64,
+        hashes: impl Fn(u64) -> Vec<u64>,
+    ) -> (u64, Geometry, Built) {
+        let algorithm = self.kind.algorithm();
+        let salts = if self.hash == HashFunction::SipHash13 { SALTS } else { 1 };
+        let (mut geometry, mut attempt) = (self.geometry(keys), 0);
+        loop {
+            let built = (algorithm.build)(&geometry, hashes(attempt));
+            let fits = !built.unlucky && self.accepts(built.predicted_rate, keys);
+            if fits || attempt == LAST_ATTEMPT {
+                return (attempt, geometry, built);
+            }
+            attempt += 1;
+            if attempt >= salts {
+                geometry = (algorithm.roomier)(&geometry);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A policy takes 0 bits per key for no filters; a recipe is for a filter.
+    #[test]
+    fn a_filter_has_more_than_0_bits_per_key() {
+        let recipe = |bits| {
+            let size = Size::BitsPerKey(bits);
+            Recipe { kind: FilterKind::Bloom, hash: HashFunction::SipHash13, size }
+        };
+        assert!(recipe(0.0).check().is_err());
+        assert_eq!(recipe(f64::MIN_POSITIVE).check(), Ok(()));
+    }
+
+    #[test]
+    fn finished_filters_keep_the_requested_rate_except_for_the_textbooks() {
+        let (small, large) = (TEXTBOOK_FROM - 1, TEXTBOOK_FROM);
+        let excess = 1.0 + TEXTBOOK_EXCESS;
+        for (kind, hash, keys, most) in [
+            (FilterKind::Blocked, HashFunction::SipHash13, large, 0.01),
+            (FilterKind::Ribbon, HashFunction::MurmurHash2, large, 0.01),
+            (FilterKind::Bloom, HashFunction::SipHash13, small, 0.01),
+            (FilterKind::Bloom, HashFunction::MurmurHash2, small, 0.01),
+            (FilterKind::Bloom, HashFunction::SipHash13, large, 0.01 * excess),
+            (FilterKind::Bloom, HashFunction::MurmurHash2, large, 1.0),
+        ] {
+            let of_rate = Recipe { kind, hash, size: Size::Rate(0.01) };
+            assert!(of_rate.accepts(most, keys), "{kind} {hash} {keys}");
+            assert_eq!(of_rate.accepts(most * 1.0001, keys), most >= 1.0, "{kind} {hash} {keys}");
+            let of_bits = Recipe { size: Size::BitsPerKey(3.0), ..of_rate };
+            assert!(of_bits.accepts(1.0, keys));
+        }
+    }
+}

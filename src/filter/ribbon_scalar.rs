@@ -1,0 +1,95 @@
+//! Ribbon filters in plain Rust: the layout of the array, and the answer that vector code must give.
+//!
+//! A *segment* is 64 rows, stored as one little-endian 64-bit word for each column: bit i of word j is
+//! row i of column j. The first `wide` segments have one column more. A probe reads two neighbouring
+//! segments, and tests the columns that both have.
+
+use super::geometry::Geometry;
+use super::mix::{GOLDEN, fast_range};
+
+pub(super) const SEGMENT: u64 = 64;
+pub(super) const MAX_ROWS: u64 = 1 << 40;
+pub(super) const MAX_COLUMNS: u32 = 48;
+
+pub(super) fn check(geometry: &Geometry) -> Result<(), String> {
+    let Geometry { m, k, wide } = *geometry;
+    if !m.is_multiple_of(SEGMENT) || !(2 * SEGMENT..=MAX_ROWS).contains(&m) {
+        return Err(format!("a ribbon has two or more segments of {SEGMENT} rows, not {m} rows"));
+    }
+    if k == 0 || k > MAX_COLUMNS || wide >= m / SEGMENT {
+        return Err(format!("a ribbon has 1 to {MAX_COLUMNS} columns, not {k} and {wide} wide"));
+    }
+    Ok(())
+}
+
+/// The length of the array in words.
+pub(super) fn words(geometry: &Geometry) -> usize {
+    (geometry.m / SEGMENT * u64::from(geometry.k) + geometry.wide) as usize
+}
+
+#[inline]
+pub(super) fn segment_start(geometry: &Geometry, segment: u64) -> usize {
+    (segment * u64::from(geometry.k) + segment.min(geometry.wide)) as usize
+}
+
+/// The start row and the coefficients of a key.
+#[inline]
+pub(super) fn equation(geometry: &Geometry, hash: u64) -> (usize, u64) {
+    equation_among(geometry.m - 63, hash)
+}
+
+#[inline]
+pub(super) fn equation_among(start_rows: u64, hash: u64) -> (usize, u64) {
+    (fast_range(hash, start_rows) as usize, hash.wrapping_mul(GOLDEN) | 1)
+}
+
+/// The coefficients aligned to the segment of their start row, and to the next one.
+#[inline]
+pub(super) fn halves(s: usize, c: u64) -> (u64, u64) {
+    // Shifts take their counts mod 64: these are s and 63 − s.
+    (c.wrapping_shl(s as u32), (c >> 1).wrapping_shr(!s as u32))
+}
+
+/// What a probe reads: `columns` words from each of two places. Shifted coefficients instead of shifted
+/// rows serve all columns.
+pub(super) struct Question {
+    pub(super) first: usize,
+    pub(super) second: usize,
+    pub(super) columns: usize,
+    pub(super) low: u64,
+    pub(super) high: u64,
+}
+
+#[inline]
+pub(super) fn question(geometry: &Geometry, hash: u64) -> Question {
+    let (s, c) = equation(geometry, hash);
+    let segment = (s / 64) as u64;
+    let first = segment_start(geometry, segment);
+    let (low, high) = halves(s, c);
+    Question {
+        first,
+        second: first + geometry.k as usize + usize::from(segment < geometry.wide),
+        columns: geometry.k as usize + usize::from(segment + 1 < geometry.wide),
+        low,
+        high,
+    }
+}
+
+/// Whether all columns are 0 for a key. Columns behind the end of a short array count as 0. The last
+/// start row has no second segment, and no coefficients for one.
+pub(super) fn may_contain(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
+    let Question { first, second, columns, low, high } = question(geometry, hash);
+    let at = |start: usize| array.get(8 * start..8 * (start + columns));
+    let Some(a) = at(first) else { return true };
+    let b = match at(second) {
+        Some(b) => b,
+        None if high == 0 => a,
+        None => return true,
+    };
+    let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+    let mut odd = 0;
+    for (a, b) in a.as_chunks().0.iter().zip(b.as_chunks().0) {
+        odd |= ((word(a) & low) ^ (word(b) & high)).count_ones(); // no branch to mispredict
+    }
+    odd & 1 == 0
+}

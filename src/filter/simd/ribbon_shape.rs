@@ -1,0 +1,105 @@
+//! Where the words of a ribbon are, computed once for each filter.
+
+use super::super::geometry::Geometry;
+use super::super::ribbon_scalar::{segment_start, words};
+
+/// The layout of a sound ribbon, for probes without checks.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Shape {
+    /// Below this start row, eight words from both places lie within the array.
+    whole: u64,
+    columns: u32,
+    /// Below this start row, both segments have one column more.
+    wide_rows: u64,
+    wide_segments: u64,
+    /// Of narrow and of wide segments: where segment 0 would start, and its length, in bytes.
+    runs: [(usize, usize); 2],
+}
+
+impl Shape {
+    /// `None` if `whole` would be 0.
+    pub(super) fn of(geometry: &Geometry) -> Option<Self> {
+        let Geometry { m, k, wide } = *geometry;
+        let is_within =
+            |&segment: &u64| segment_start(geometry, segment + 1) + 8 <= words(geometry);
+        // A segment has at least one word, so the last one within is near the end.
+        let last = (0..m / 64).rev().find(is_within)?;
+        let bytes = 8 * k as usize;
+        Some(Self {
+            whole: 64 * (last + 1),
+            columns: k,
+            wide_rows: 64 * wide.saturating_sub(1),
+            wide_segments: wide,
+            runs: [(8 * wide as usize, bytes), (0, bytes + 8)],
+        })
+    }
+
+    /// `None` for a row from `whole` on.
+    #[inline]
+    pub(super) fn place(&self, s: usize) -> Option<Place> {
+        let row = s as u64;
+        if row >= self.whole {
+            return None;
+        }
+        let segment = row / 64;
+        let (start, bytes) = self.runs[usize::from(segment < self.wide_segments)];
+        let columns = self.columns + u32::from(row < self.wide_rows);
+        Some(Place { first: start + segment as usize * bytes, bytes, columns })
+    }
+}
+
+/// Where the words of a start row are.
+pub(super) struct Place {
+    /// The byte where its segment starts.
+    pub(super) first: usize,
+    /// The bytes of that segment. The next one follows.
+    pub(super) bytes: usize,
+    pub(super) columns: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::ribbon_scalar::question;
+
+    /// What is read without a check lies within the array, where the scalar code says.
+    #[test]
+    fn a_shape_knows_what_may_be_read_whole() {
+        let mut shapes = 0;
+        for k in (1..=20).chain([48]) {
+            for (segments, wide) in [(40, 0), (40, 1), (40, 2), (40, 17), (40, 39), (9, 4), (2, 0)]
+            {
+                let geometry = Geometry { m: 64 * segments, k, wide };
+                let end = 8 * words(&geometry);
+                let start = |segment| 8 * segment_start(&geometry, segment);
+                let is_within = |segment: u64| start(segment + 1) + 64 <= end;
+                let Some(shape) = Shape::of(&geometry) else {
+                    assert!(!is_within(0), "{geometry:?}");
+                    continue;
+                };
+                for segment in 0..segments {
+                    for row in [64 * segment, 64 * segment + 63] {
+                        let place = shape.place(row as usize);
+                        assert_eq!(is_within(segment), place.is_some(), "{geometry:?}");
+                        let Some(Place { first, bytes, columns }) = place else { continue };
+                        assert_eq!((first, first + bytes), (start(segment), start(segment + 1)));
+                        let question = question_at(&geometry, segment);
+                        assert_eq!(columns as usize, question, "{geometry:?}");
+                    }
+                }
+                shapes += 1;
+            }
+        }
+        assert!(shapes > 120, "{shapes}");
+    }
+
+    /// The columns that the scalar code asks of a segment's rows.
+    fn question_at(geometry: &Geometry, segment: u64) -> usize {
+        let places = u128::from(geometry.m - 63);
+        // The first hash that falls into the segment's first row.
+        let hash = ((u128::from(64 * segment) << 64).div_ceil(places)) as u64;
+        let asked = question(geometry, hash);
+        assert_eq!(asked.first, segment_start(geometry, segment));
+        asked.columns
+    }
+}

@@ -1,0 +1,65 @@
+//! How full a filter that takes inserts is.
+
+use std::fmt;
+
+/// A filter with a higher occupancy is overfull.
+const OVERFULL: f64 = 0.85;
+
+/// How full a filter is, compared to its design.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fullness {
+    /// At most half of the bits are set: the filter has its design rate, or a lower one.
+    Within,
+    /// More than half of the bits are set, the design point where a bit carries most information; the
+    /// rate rises.
+    PastDesign,
+    /// More than 85 % of the bits are set: with seven probes one absent key in three passes.
+    Overfull,
+}
+
+impl Fullness {
+    /// The fullness at an occupancy of m bits, for an occupancy of `design` at the capacity.
+    ///
+    /// A whole number of probes makes `design` differ from one half. The standard deviation of the number
+    /// of ones is about 0.28 √m; four of them are tolerated.
+    pub(super) fn of(occupancy: f64, design: f64, m: u64) -> Self {
+        let half = design.max(0.5) + 1.2 / (m as f64).sqrt();
+        if occupancy > OVERFULL {
+            Self::Overfull
+        } else if occupancy > half.min(OVERFULL) {
+            Self::PastDesign
+        } else {
+            Self::Within
+        }
+    }
+}
+
+impl fmt::Display for Fullness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Within => "within its design: absent keys pass at the design rate or less often",
+            Self::PastDesign => {
+                "past its design point, half full: absent keys pass more often than at the design rate"
+            }
+            Self::Overfull => "overfull, more than 85 % of its bits are set: most absent keys pass",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fullness_changes_just_above_its_limits() {
+        let half: f64 = 0.5 + 1.2 / 1024.0; // with the scatter of 2^20 bits
+        for (occupancy, fullness) in [
+            (half, Fullness::Within),
+            (half.next_up(), Fullness::PastDesign),
+            (OVERFULL, Fullness::PastDesign),
+            (OVERFULL.next_up(), Fullness::Overfull),
+        ] {
+            assert_eq!(Fullness::of(occupancy, 0.4, 1 << 20), fullness, "{occupancy}");
+        }
+    }
+}

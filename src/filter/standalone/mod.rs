@@ -1,0 +1,25 @@
+//! Standalone filters, the public types of [`filter`](super) for use without a store.
+//!
+//! They consist of `part::Part`s, arrays with their geometry, and share one format (`format`). Those
+//! that take inserts consist of `bits::Bits`, Bloom parts that count their ones. Only `file` does I/O.
+
+mod bits;
+mod bloom;
+mod file;
+mod format;
+mod fullness;
+mod hashing;
+mod methods;
+mod part;
+mod scalable;
+mod sharded;
+mod sizing;
+mod static_filter;
+
+pub use bloom::Bloom;
+pub use file::Mapped;
+pub use fullness::Fullness;
+pub use hashing::Hashing;
+pub use scalable::ScalableBloom;
+pub use sharded::ShardedBloom;
+pub use static_filter::{FilterSize, StaticFilter};

@@ -1,0 +1,74 @@
+//! How much of each filter is to be resident within the budget for memory.
+
+use crate::filter::{Choice, Claim, Portion, loss, ration};
+use crate::ledger::Ledger;
+use crate::sstable::{FilterState, TableEnv, resident_bytes};
+use crate::version::{LiveTable, Version};
+
+use super::levels::expected_load;
+
+/// A table is taken to have met the absent probes of so many lookups before its first one: what was not
+/// measured yet is expected to be as everywhere.
+const PRIOR_LOOKUPS: f64 = 1000.0;
+/// Filters that fit stay as they are until this factor in wasted reads can be saved: a filter costs
+/// a read to come back.
+const WORTH: f64 = 1.05;
+
+/// How much of a table's filter is to be resident, and how much was when that was decided.
+pub(crate) struct ResidencyChange {
+    pub(crate) table: u64,
+    pub(crate) from: Portion,
+    pub(crate) to: Portion,
+}
+
+/// The changes that make the filters fit the budget with the fewest wasted reads: those to less, and those to
+/// more. None if the filters fit, and are not much worse as they are.
+pub(crate) fn residency_changes(
+    version: &Version,
+    env: &TableEnv,
+) -> (Vec<ResidencyChange>, Vec<ResidencyChange>) {
+    let mut lives = Vec::new();
+    let mut claims = Vec::new();
+    let mut has = Vec::new();
+    for (level, live) in version.tables() {
+        let Some((stored, now)) = live.filter.residence() else { continue };
+        let damaged =
+            matches!(&live.filter.state, FilterState::Active(filter) if filter.damage().is_some());
+        // What is damaged in its file can be dropped, but not brought back.
+        let portions = stored.portions().take_while(|&portion| !damaged || portion <= now);
+        let choices = portions.map(|portion| Choice {
+            portion,
+            bytes: resident_bytes(stored, portion),
+            rate: stored.rate_of(portion),
+        });
+        let choices: Vec<_> = choices.collect();
+        has.push(choices.iter().position(|choice| choice.portion == now).unwrap_or(0));
+        let weight = absent_probes(&env.ledger, version, level, live);
+        claims.push(Claim { weight, choices });
+        lives.push((live.table.id(), now));
+    }
+    let budget = env.filter_memory.budget().unwrap_or(u64::MAX);
+    let wanted = ration(&claims, budget);
+    let bytes = |chosen: &[usize]| -> u64 {
+        claims.iter().zip(chosen).map(|(claim, &i)| claim.choices[i].bytes).sum()
+    };
+    let all_fits = wanted.iter().zip(&claims).all(|(&i, claim)| i + 1 == claim.choices.len());
+    let worth = loss(&claims, &has) > WORTH * loss(&claims, &wanted);
+    if !all_fits && !worth && bytes(&has) <= budget {
+        return (Vec::new(), Vec::new());
+    }
+    let changes = lives.into_iter().zip(claims.iter().zip(wanted));
+    changes
+        .map(|((table, from), (claim, i))| {
+            let to = claim.choices[i].portion;
+            ResidencyChange { table, from, to }
+        })
+        .filter(|change| change.from != change.to)
+        .partition(|change| change.to < change.from)
+}
+
+/// The absent probes that a table has met, and those of [`PRIOR_LOOKUPS`] lookups.
+fn absent_probes(ledger: &Ledger, version: &Version, level: usize, live: &LiveTable) -> f64 {
+    let met = ledger.table_counts(live.table.id()).absent_probes();
+    met as f64 + expected_load(version, level, live) * PRIOR_LOOKUPS
+}

@@ -1,0 +1,232 @@
+//! Some consecutive entries of a memtable.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::place::{Edge, Place};
+use crate::fences::{Fences, make_room};
+use crate::key::{self, EntryKind, EntryRef, Seq};
+use crate::prefetch::prefetch;
+use crate::sync::Arc;
+use crate::value::Value;
+
+/// The most entries of a leaf; few where schedules are tried, so that leaves are split in them.
+const LEAF_ENTRIES: usize = if cfg!(criba_shuttle) { 2 } else { 128 };
+
+/// The most bytes of keys and values in a leaf, and of one of each: longer ones lie apart.
+const LEAF_BYTES: usize = 32 << 10;
+const LONGEST_WITHIN: usize = 1 << 10;
+
+/// What an allocation takes beside what is asked for, on the average.
+const ALLOCATION_BYTES: usize = 16;
+
+/// What is in a leaf.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Leaf {
+    /// Where it begins; `None` for the first one.
+    pub(super) start: Option<Edge>,
+    /// Where the next one begins; `None` for the last one.
+    pub(super) end: Option<Edge>,
+    /// The entries, in the order in which they came.
+    slots: Vec<Slot>,
+    /// The numbers of their slots, in the order of the entries: what makes room for one that comes in between
+    /// is short.
+    order: Vec<u8>,
+    /// Of the keys, in their order.
+    fences: Fences,
+    /// Keys and values, in the order in which they came.
+    bytes: Vec<u8>,
+    /// Long ones, a key and the value behind it each.
+    apart: Vec<Arc<[u8]>>,
+    /// What those take.
+    apart_bytes: usize,
+    /// Whether the next leaf was begun by an entry behind this one's.
+    began_another: bool,
+}
+
+/// An entry: where it is, and what is known of it beside.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    seq: Seq,
+    /// The place of the key, and the value behind it, in the leaf's bytes; of a long one its number among those.
+    at: u32,
+    /// Of the key and the value together.
+    length: u32,
+    key_length: u16,
+    kind: EntryKind,
+}
+
+impl Slot {
+    fn lies_apart(&self) -> bool {
+        self.length as usize > LONGEST_WITHIN
+    }
+}
+
+impl Leaf {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn slot(&self, number: usize) -> Option<&Slot> {
+        self.order.get(number).map(|&slot| &self.slots[usize::from(slot)])
+    }
+
+    pub(super) fn entry(&self, number: usize) -> Option<EntryRef<'_>> {
+        let slot = self.slot(number)?;
+        let data = if slot.lies_apart() {
+            &self.apart[slot.at as usize]
+        } else {
+            &self.bytes[slot.at as usize..][..slot.length as usize]
+        };
+        let (key, value) = data.split_at(usize::from(slot.key_length));
+        Some(EntryRef { key, seq: slot.seq, kind: slot.kind, value })
+    }
+
+    /// Asks for the memory of a key. It lies in two cache lines, mostly.
+    fn prefetch(&self, number: usize) {
+        if let Some(slot) = self.slot(number).filter(|slot| !slot.lies_apart()) {
+            let at = slot.at as usize;
+            prefetch(&self.bytes, at);
+            prefetch(&self.bytes, at + usize::from(slot.key_length));
+        }
+    }
+
+    /// The value of an entry, to keep.
+    pub(super) fn value(&self, number: usize) -> Value {
+        if let Some(slot) = self.slot(number).filter(|slot| slot.lies_apart()) {
+            let data = Bytes::from_owner(Arc::clone(&self.apart[slot.at as usize]));
+            return Value::new(data.slice(usize::from(slot.key_length)..));
+        }
+        self.entry(number).map(|entry| Value::copied(entry.value)).unwrap_or_default()
+    }
+
+    /// Whether a place that is not before this leaf is in it.
+    pub(super) fn reaches(&self, place: &Place<'_>) -> bool {
+        self.end.as_ref().is_none_or(|end| place.compare(&end.place()).is_lt())
+    }
+
+    /// How many entries are before a place.
+    pub(super) fn below(&self, place: &Place<'_>) -> usize {
+        let is_below = |entry: EntryRef<'_>| {
+            key::compare((entry.key, entry.seq), (place.key, place.seq)).is_lt()
+        };
+        self.fences.below_fetching(
+            place.key,
+            |number| self.prefetch(number),
+            |number| self.entry(number).is_some_and(is_below),
+        )
+    }
+
+    /// Puts an entry in its place, which is in this leaf. A full one gives its upper part away.
+    pub(super) fn insert(&mut self, entry: EntryRef<'_>) -> Option<(Edge, Self)> {
+        let at = self.below(&Place::new(entry.key, entry.seq));
+        if !self.is_full() {
+            self.insert_at(at, entry);
+            return None;
+        }
+        // What comes in ascending order fills leaves, and begins new ones behind them. Only once behind
+        // each: what comes in descending order there, or one key again and again, would all begin one.
+        let mut upper = if at == self.len() && !self.began_another {
+            self.began_another = true;
+            let mut upper = Self::default();
+            upper.insert_at(0, entry);
+            upper
+        } else {
+            self.split(at, entry)
+        };
+        let start = Edge::of(upper.entry(0).unwrap_or(entry));
+        upper.start = Some(start.clone());
+        upper.end = self.end.replace(start.clone());
+        Some((start, upper))
+    }
+
+    fn is_full(&self) -> bool {
+        self.len() == LEAF_ENTRIES || self.bytes.len() + LONGEST_WITHIN > LEAF_BYTES
+    }
+
+    /// Keeps the lower half of the entries and gives the upper one, with an entry put where it belongs.
+    fn split(&mut self, at: usize, entry: EntryRef<'_>) -> Self {
+        let half = self.len() / 2;
+        let (lower, mut upper) = (self.part(0..half), self.part(half..self.len()));
+        *self = Self { start: self.start.take(), end: self.end.take(), ..lower };
+        if at > half {
+            upper.insert_at(at - half, entry);
+        } else {
+            self.insert_at(at, entry);
+        }
+        upper
+    }
+
+    fn insert_at(&mut self, at: usize, entry: EntryRef<'_>) {
+        let length = entry.key.len() + entry.value.len();
+        let place = if length > LONGEST_WITHIN {
+            self.keep_apart([entry.key, entry.value].concat().into())
+        } else {
+            make_room(&mut self.bytes, length, 128);
+            self.keep_within(&[entry.key, entry.value])
+        };
+        let slot = Slot {
+            seq: entry.seq,
+            at: place,
+            length: length as u32, // both limits fit
+            key_length: entry.key.len() as u16,
+            kind: entry.kind,
+        };
+        make_room(&mut self.order, 1, 4);
+        self.order.insert(at, self.slots.len() as u8); // fewer than 256
+        make_room(&mut self.slots, 1, 4);
+        self.slots.push(slot);
+        if !self.fences.insert(at, entry.key) {
+            self.fences = Fences::new(self.keys());
+        }
+    }
+
+    fn keep_within(&mut self, data: &[&[u8]]) -> u32 {
+        let at = self.bytes.len() as u32;
+        for data in data {
+            self.bytes.extend_from_slice(data);
+        }
+        at
+    }
+
+    fn keep_apart(&mut self, data: Arc<[u8]>) -> u32 {
+        self.apart_bytes += data.len() + ALLOCATION_BYTES;
+        self.apart.push(data);
+        self.apart.len() as u32 - 1
+    }
+
+    /// Some of the entries, with room for as many more.
+    fn part(&self, numbers: Range<usize>) -> Self {
+        let mut part = Self::default();
+        let room = (2 * numbers.len()).min(LEAF_ENTRIES);
+        part.slots.reserve_exact(room);
+        part.order.reserve_exact(room);
+        // Of what is made longer again and again much is copied.
+        part.bytes.reserve_exact(self.bytes.len() * numbers.len() / self.len() * 3 / 2);
+        for slot in numbers.filter_map(|number| self.slot(number)) {
+            let at = slot.at as usize;
+            let at = if slot.lies_apart() {
+                part.keep_apart(Arc::clone(&self.apart[at]))
+            } else {
+                part.keep_within(&[&self.bytes[at..][..slot.length as usize]])
+            };
+            part.order.push(part.slots.len() as u8);
+            part.slots.push(Slot { at, ..*slot });
+        }
+        part.fences = Fences::new(part.keys());
+        part.fences.reserve(room);
+        part
+    }
+
+    fn keys(&self) -> impl DoubleEndedIterator<Item = &[u8]> + Clone {
+        (0..self.len()).map(|number| self.entry(number).map_or(&[][..], |entry| entry.key))
+    }
+
+    /// The memory that it takes, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let slots = self.slots.capacity() * size_of::<Slot>() + self.order.capacity();
+        let apart = self.apart.capacity() * size_of::<Arc<[u8]>>() + self.apart_bytes;
+        size_of::<Self>() + slots + self.bytes.capacity() + self.fences.memory() + apart
+    }
+}

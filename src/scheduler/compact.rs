@@ -1,0 +1,207 @@
+//! Compactions: those that are due, those that pay while the store is quiet, and the one of everything.
+
+use std::sync::Arc;
+
+use super::filter_tasks::{fit_filters, without_pinned, without_pinned_filters};
+use super::{State, Whole};
+use crate::compaction::{Compaction, JobContext, everything, pick, pick_idle, run};
+use crate::db::inner::DbInner;
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::filter::Recipe;
+use crate::key::Seq;
+use crate::ledger::Activity;
+use crate::sstable::{OpenTable, Properties};
+use crate::version::{Edit, Version};
+
+/// Which compaction to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// The one that is due most.
+    Now,
+    /// One that pays for itself while the store is quiet.
+    Idle,
+}
+
+/// The compaction to make next, if any.
+pub(super) fn picked(db: &DbInner, state: &State, due: Due) -> Option<(Compaction, Arc<Version>)> {
+    if !db.options.auto_compaction || state.whole == Some(Whole::Waits) || state.stop {
+        return None;
+    }
+    let version = Arc::clone(&db.views.load().version);
+    let settings = db.options.pick_settings(db.visibility.oldest_snapshot());
+    let compaction = match due {
+        Due::Now => pick(&version, &settings, &state.busy),
+        Due::Idle => pick_idle(&version, &settings, &state.busy),
+    }?;
+    Some((compaction, version))
+}
+
+/// Runs compactions on this thread until none is due, and what the budget for filters asks for.
+pub(crate) fn compact_while_due(db: &DbInner) -> Result<()> {
+    while compact_once(db, Due::Now)? || fit_filters(db) {}
+    Ok(())
+}
+
+/// Runs the next compaction; false if there is none.
+pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
+    let mut state = db.scheduler.state.lock();
+    let Some((compaction, version)) = picked(db, &state, due) else { return Ok(false) };
+    let _running = db.scheduler.begin_compaction(&mut state, compaction.ids());
+    drop(state);
+    let l0 = |version: &Version| version.level(0).len();
+    let limit = l0(&version) + db.options.l0_compaction_trigger;
+    // Writers are back, and would wait for the merge.
+    let unwanted = || due == Due::Idle && l0(&db.views.load().version) >= limit;
+    let job = Job { db, unwanted: &unwanted };
+    match job.compact(compaction, version) {
+        Err(Error::Closed) if !db.scheduler.stops() => Ok(true),
+        ended => ended.map(|()| true),
+    }
+}
+
+/// Merges everything into one run, on this thread.
+pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
+    let compact = OneCompact::begin(db)?;
+    let mut state = db.scheduler.state.lock();
+    while state.compactions > 0 {
+        db.check_writable()?;
+        state = db.scheduler.changed.wait(state);
+    }
+    if state.stop {
+        return Err(Error::Closed);
+    }
+    let version = Arc::clone(&db.views.load().version);
+    let Some(compaction) = everything(&version) else { return Ok(()) };
+    let _running = db.scheduler.begin_compaction(&mut state, compaction.ids());
+    drop(state);
+    compact.has_begun();
+    Job { db, unwanted: &|| false }.compact(compaction, version)
+}
+
+/// Guard: one `compact` at a time. It reserves the tables: compactions under way end, and no other begins
+/// before it does.
+struct OneCompact<'a>(&'a DbInner);
+
+impl<'a> OneCompact<'a> {
+    fn begin(db: &'a DbInner) -> Result<Self> {
+        let mut state = db.scheduler.state.lock();
+        while state.whole.is_some() {
+            db.check_writable()?;
+            state = db.scheduler.changed.wait(state);
+        }
+        state.whole = Some(Whole::Waits);
+        Ok(Self(db))
+    }
+
+    /// Its tables are busy: from here on L0 may be compacted, of what comes after them.
+    fn has_begun(&self) {
+        self.0.scheduler.state.lock().whole = Some(Whole::Merges);
+        self.0.scheduler.changed.notify_all();
+    }
+}
+
+impl Drop for OneCompact<'_> {
+    fn drop(&mut self) {
+        self.0.scheduler.state.lock().whole = None;
+        self.0.scheduler.changed.notify_all();
+    }
+}
+
+/// A compaction that runs on this thread.
+struct Job<'a> {
+    db: &'a DbInner,
+    /// Whether it is to give way.
+    unwanted: &'a dyn Fn() -> bool,
+}
+
+impl Job<'_> {
+    fn compact(&self, compaction: Compaction, version: Arc<Version>) -> Result<()> {
+        let db = self.db;
+        let (compaction, version) =
+            (without_pinned_filters(db, compaction), without_pinned(db, version));
+        let (tables, output_level) = (compaction.ids().collect(), compaction.output_level);
+        db.options.listener.tell(&Event::CompactionStarted { tables, output_level });
+        let merged = self.merge(&compaction, &version);
+        let (tables, mut error) = outcome(&merged);
+        if matches!(merged, Err(Error::Closed)) && !db.scheduler.stops() {
+            error = Some("it gave way to writers".into());
+        }
+        db.options.listener.tell(&Event::CompactionEnded { tables, output_level, error });
+        merged.map(|_| ())
+    }
+
+    fn merge(&self, compaction: &Compaction, version: &Version) -> Result<Vec<u64>> {
+        let (db, output_level) = (self.db, compaction.output_level);
+        let tables: Vec<_> = if compaction.moves {
+            compaction.inputs.iter().map(|(_, live)| live.open()).collect()
+        } else {
+            let snapshots = db.visibility.snapshots();
+            let filter_for =
+                db.filters.recipes_for_outputs(version, &compaction.inputs, output_level);
+            // The changes of two tables on L0 do not interleave, so what is merged there stays one.
+            let table_bytes = if output_level == 0 { u64::MAX } else { db.options.table_bytes };
+            let cancelled = || db.scheduler.stops() || (self.unwanted)();
+            with_job_context(db, snapshots, table_bytes, &filter_for, &cancelled, |context| {
+                run(compaction, version, &context)
+            })?
+        };
+        let edit = Edit {
+            removed: compaction.inputs.iter().map(|(at, live)| (*at, live.table.id())).collect(),
+            ..Edit::default()
+        };
+        let added: Vec<_> = tables.iter().map(|open| (output_level, open.clone())).collect();
+        let installed = db.install(edit, &added, false);
+        if compaction.moves {
+            installed?;
+            let tables_moved = tables.len() as u64;
+            db.env.ledger.count(Activity { tables_moved, ..Activity::default() });
+        } else {
+            installed.inspect_err(|error| discard(&tables, error))?;
+            db.env.ledger.count(Activity { compactions: 1, ..Activity::default() });
+        }
+        Ok(ids(&tables))
+    }
+}
+
+/// Gives a job what it needs of the store.
+pub(super) fn with_job_context<T>(
+    db: &DbInner,
+    snapshots: Vec<Seq>,
+    table_bytes: u64,
+    filter_for: &dyn Fn(&Properties) -> Option<Recipe>,
+    cancelled: &dyn Fn() -> bool,
+    job: impl FnOnce(JobContext<'_>) -> Result<T>,
+) -> Result<T> {
+    job(JobContext {
+        env: &db.env,
+        settings: &db.table_settings(),
+        filter_for,
+        table_bytes,
+        ignore_filters: db.options.ignore_filters,
+        snapshots,
+        cancelled,
+    })
+}
+
+pub(super) fn ids(tables: &[OpenTable]) -> Vec<u64> {
+    tables.iter().map(|open| open.table.id()).collect()
+}
+
+/// The tables that a job made, and its error, for an event.
+pub(super) fn outcome(tables: &Result<Vec<u64>>) -> (Vec<u64>, Option<String>) {
+    match tables {
+        Ok(tables) => (tables.clone(), None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    }
+}
+
+/// Removes tables that could not be installed. Where it is in doubt whether the manifest names them, they
+/// stay, and the next open decides.
+pub(super) fn discard(tables: &[OpenTable], error: &Error) {
+    if !matches!(error, Error::Poisoned { .. }) {
+        for open in tables {
+            open.table.make_obsolete();
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The scheduler: which background task may run now, and what came of the last one of its kind.
+//!
+//! It alone knows which tables are busy, what runs, what failed, and whether the store is being closed. Its
+//! lock is held for moments, and no task runs under it. The tasks themselves are in the files beside this one;
+//! `threads` runs them in the background, `settle` inside the calls that wait for them.
+
+mod compact;
+mod filter_tasks;
+mod flush;
+mod settle;
+mod threads;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+pub(crate) use self::compact::compact_while_due;
+pub(crate) use self::filter_tasks::{
+    Rebuilt, load_filters_within_budget, rebuild_filter, set_filter_memory,
+};
+pub(crate) use self::flush::flush_all_sealed;
+pub(crate) use self::settle::{compact, flush, wait_until_settled, wait_while};
+pub(crate) use self::threads::start_threads;
+use crate::error::{Error, Result};
+use crate::sync::{Condvar, JoinHandle, Mutex};
+
+/// A kind of background task. Each has its own thread or threads, and its own failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    Flush,
+    Compaction,
+    /// Another filter for a table that exists.
+    Refit,
+}
+
+/// How far a `compact` has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whole {
+    /// It waits for the compactions under way, and no other may begin before it.
+    Waits,
+    /// Its tables are busy.
+    Merges,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The tables of compactions and refits under way.
+    busy: HashSet<u64>,
+    /// How many of these there are.
+    compactions: usize,
+    /// Flushes, and looks at the filters: a settled store has none that might hold a filter that was replaced.
+    others: usize,
+    /// What runs one at a time: a flush, and the replacing of a filter.
+    flushing: bool,
+    rebuilding: bool,
+    whole: Option<Whole>,
+    /// The error of the newest try, by [`Task`].
+    failures: [Option<Arc<Error>>; 3],
+    /// Whether tasks are to end, because the store is being closed.
+    stop: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Scheduler {
+    state: Mutex<State>,
+    /// Notified at each change of the state, and of the view.
+    changed: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Scheduler {
+    /// Wakes the threads that wait for a change. One that looked before the change waits by the time the lock
+    /// is free.
+    pub(crate) fn announce(&self) {
+        let _state = self.state.lock();
+        self.changed.notify_all();
+    }
+
+    /// Whether tasks are to end, because the store is being closed.
+    pub(crate) fn stops(&self) -> bool {
+        self.state.lock().stop
+    }
+
+    /// Has all tasks end.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    /// Returns when no task runs any more, after [`stop`](Self::stop).
+    pub(crate) fn wait_for_end(&self) {
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            // A panic in a thread has poisoned the store already.
+            let _ = thread.join();
+        }
+        // What runs on the threads of callers sees `stop` too, and ends soon.
+        let mut state = self.state.lock();
+        while state.compactions > 0 || state.others > 0 || state.rebuilding {
+            state = self.changed.wait(state);
+        }
+    }
+
+    /// Waits for all tasks that now have a table; not for those that begin meanwhile.
+    pub(crate) fn wait_for_busy(&self, check: impl Fn() -> Result<()>) -> Result<()> {
+        let mut state = self.state.lock();
+        let mut begun = state.busy.clone();
+        loop {
+            begun.retain(|table| state.busy.contains(table));
+            if begun.is_empty() {
+                return check();
+            }
+            state = self.changed.wait(state);
+        }
+    }
+
+    /// Begins the one flush at a time.
+    fn begin_flush(&self) -> Result<Running<'_>> {
+        let mut state = self.state.lock();
+        while state.flushing {
+            state = self.changed.wait(state);
+        }
+        if state.stop {
+            return Err(Error::Closed);
+        }
+        state.flushing = true;
+        state.others += 1;
+        Ok(Running { scheduler: self, what: What::Flush })
+    }
+
+    /// Begins a task that looks at filters.
+    fn begin_look(&self, state: &mut State) -> Running<'_> {
+        state.others += 1;
+        Running { scheduler: self, what: What::Look }
+    }
+
+    /// Begins to replace a filter, one at a time.
+    fn begin_rebuilding(&self) -> Running<'_> {
+        let mut state = self.state.lock();
+        while state.rebuilding {
+            state = self.changed.wait(state);
+        }
+        state.rebuilding = true;
+        Running { scheduler: self, what: What::Rebuilding }
+    }
+
+    /// Begins a compaction or a refit of these tables.
+    fn begin_compaction(
+        &self,
+        state: &mut State,
+        tables: impl IntoIterator<Item = u64>,
+    ) -> Running<'_> {
+        let tables: Vec<u64> = tables.into_iter().collect();
+        state.busy.extend(&tables);
+        state.compactions += 1;
+        Running { scheduler: self, what: What::Compaction(tables) }
+    }
+}
+
+impl State {
+    /// The failure of a kind of task, if its newest try failed.
+    fn check(&self, task: Task) -> Result<()> {
+        match &self.failures[task as usize] {
+            Some(cause) => Err(Error::Background { cause: Arc::clone(cause) }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Guard: a task under way. Dropped, however the task ended, its tables are free and the next may begin.
+struct Running<'a> {
+    scheduler: &'a Scheduler,
+    what: What,
+}
+
+enum What {
+    Flush,
+    Look,
+    Rebuilding,
+    Compaction(Vec<u64>),
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut state = self.scheduler.state.lock();
+        match &self.what {
+            What::Flush => {
+                state.flushing = false;
+                state.others -= 1;
+            }
+            What::Look => state.others -= 1,
+            What::Rebuilding => state.rebuilding = false,
+            What::Compaction(tables) => {
+                state.compactions -= 1;
+                for id in tables {
+                    state.busy.remove(id);
+                }
+            }
+        }
+        self.scheduler.changed.notify_all();
+    }
+}

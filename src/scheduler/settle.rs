@@ -1,0 +1,79 @@
+//! Calls that wait for background tasks, and do what nothing else would do for them.
+
+use super::Task;
+use super::compact::{Due, compact_everything, compact_once, compact_while_due, picked};
+use super::filter_tasks::refit_once;
+use super::flush::flush_all_sealed;
+use crate::db::inner::DbInner;
+use crate::db::views::ReadView;
+use crate::error::Result;
+
+/// Waits while a view is `behind`; the error of the task that should get ahead, if it fails, ends the waiting.
+pub(crate) fn wait_while(
+    db: &DbInner,
+    task: Task,
+    behind: impl Fn(&ReadView) -> bool,
+) -> Result<()> {
+    let mut state = db.scheduler.state.lock();
+    while behind(&db.views.load()) {
+        db.check_writable()?;
+        state.check(task)?;
+        state = db.scheduler.changed.wait(state);
+    }
+    Ok(())
+}
+
+/// Puts all that was written so far into tables.
+pub(crate) fn flush(db: &DbInner) -> Result<()> {
+    db.seal_memtable()?;
+    if db.is_inline() {
+        flush_all_sealed(db)?;
+        return compact_while_due(db);
+    }
+    let newest = db.views.load().sealed.first().map(|memtable| memtable.log());
+    let Some(newest) = newest else { return Ok(()) };
+    wait_while(db, Task::Flush, |view| view.sealed.iter().any(|m| m.log() <= newest))
+}
+
+/// Flushes, and merges everything into one run, on this thread.
+pub(crate) fn compact(db: &DbInner) -> Result<()> {
+    let done = flush(db).and_then(|()| compact_everything(db));
+    db.views.drop_replaced();
+    done
+}
+
+/// Flushes, waits until no task is due or under way, and does on this thread what would else be done while
+/// the store is quiet: compactions, and other filters.
+pub(crate) fn wait_until_settled(db: &DbInner) -> Result<()> {
+    flush(db)?;
+    while !is_settled(db)? {
+        if !compact_once(db, Due::Idle)? {
+            refit_once(db)?;
+        }
+    }
+    db.views.drop_replaced();
+    Ok(())
+}
+
+/// Waits until no task is due or under way; then, whether there is nothing to do while the store is quiet.
+fn is_settled(db: &DbInner) -> Result<bool> {
+    let scheduler = &db.scheduler;
+    let mut state = scheduler.state.lock();
+    loop {
+        db.check_writable()?;
+        let due = picked(db, &state, Due::Now).is_some() || db.filters.budget_is_due();
+        if !due && state.compactions == 0 && state.others == 0 {
+            let idle = picked(db, &state, Due::Idle).is_some();
+            return Ok(!idle && db.all_refitted());
+        }
+        if due && db.is_inline() {
+            // Due only now, because another caller's compaction was in the way before.
+            drop(state);
+            compact_while_due(db)?;
+            state = scheduler.state.lock();
+            continue;
+        }
+        state.check(Task::Compaction)?;
+        state = scheduler.changed.wait(state);
+    }
+}

@@ -1,0 +1,248 @@
+//! The background: threads that run whatever task is due, until the store is closed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::compact::{Due, compact_once, picked};
+use super::filter_tasks::{fit_filters, refit_once};
+use super::flush::flush_oldest;
+use super::{State, Task};
+use crate::db::inner::DbInner;
+use crate::error::{Error, Result};
+use crate::sync::{Instant, spawn};
+use crate::version::Version;
+
+/// How long a failing task waits before it is tried again: this long at first, then twice as long
+/// each time, up to the second value.
+const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// How often the background looks whether a reader still holds a view that was replaced.
+const REPLACED: Duration = Duration::from_millis(100);
+
+/// Filters are only replaced, and compactions made that are not due, once the tables have stayed the same
+/// for so long: while they change, what each should have changes too.
+const QUIET: Duration = Duration::from_secs(1);
+/// And a merge that is not due waits longer the more it writes: a second for so many bytes. Where writing
+/// them takes less, a store that is written to now and then spends less than half of its time on that.
+const IDLE_BYTES_PER_SECOND: u64 = 64 << 20;
+
+/// How long tables must have stayed the same before a merge of so many bytes that is not due.
+fn quiet_before(bytes: u64) -> Duration {
+    QUIET.max(Duration::from_secs(bytes / IDLE_BYTES_PER_SECOND))
+}
+
+/// Since when the tables have been the same.
+#[derive(Default)]
+struct Unchanged(Option<(Weak<Version>, Instant)>);
+
+impl Unchanged {
+    /// For how long, now that this is the version. The first look at one begins to count.
+    fn lasts(&mut self, version: &Arc<Version>) -> Duration {
+        match &self.0 {
+            Some((same, since)) if std::ptr::eq(same.as_ptr(), Arc::as_ptr(version)) => {
+                since.elapsed()
+            }
+            _ => {
+                self.0 = Some((Arc::downgrade(version), Instant::now()));
+                Duration::ZERO
+            }
+        }
+    }
+}
+
+/// Starts the threads that the options ask for: one that flushes, the others for everything else.
+pub(crate) fn start_threads(db: &Arc<DbInner>) -> Result<()> {
+    let mut threads = db.scheduler.threads.lock();
+    if db.is_inline() {
+        return Ok(());
+    }
+    let flusher = ("criba-flush".to_owned(), flush_in_background as fn(&DbInner));
+    let compactors = (1..=db.options.background_threads)
+        .map(|number| (format!("criba-compact-{number}"), compact_in_background as fn(&DbInner)));
+    for (name, body) in std::iter::once(flusher).chain(compactors) {
+        let inner = Arc::clone(db);
+        let thread = spawn(&name, move || body(&inner)).map_err(|source| Error::Io {
+            action: format!("start the thread {name}"),
+            path: db.env.dir.clone(),
+            source: Arc::new(source),
+        })?;
+        threads.push(thread);
+    }
+    Ok(())
+}
+
+/// Tries one task. A panic in it poisons the store.
+fn attempt(db: &DbInner, task: Task, run: impl FnOnce() -> Result<bool>) -> (Task, Result<bool>) {
+    let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        // Half-done work is not installed, but what it held is in doubt.
+        Err(db.poison(Error::corrupt(&db.env.dir, 0, "sound background work", "a panic")))
+    });
+    (task, done)
+}
+
+/// Takes note of what a task came to. After a failure it waits, the longer the more there were.
+/// `None` once the store is being closed.
+fn note(db: &DbInner, (task, done): (Task, Result<bool>), patience: &mut Duration) -> Option<bool> {
+    let mut state = db.scheduler.state.lock();
+    if state.stop {
+        return None;
+    }
+    let did = match done {
+        Ok(did) => {
+            state.failures[task as usize] = None;
+            if did {
+                *patience = RETRY.0;
+                db.scheduler.changed.notify_all();
+            }
+            did
+        }
+        Err(error) => {
+            state.failures[task as usize] = Some(Arc::new(error));
+            db.scheduler.changed.notify_all();
+            drop(state);
+            pause(db, *patience);
+            *patience = (*patience * 2).min(RETRY.1);
+            true
+        }
+    };
+    Some(did)
+}
+
+/// Waits, until the store is to be closed at most. No other change ends it: the next failure of
+/// one thread would have another one try again at once, and that one's the first.
+fn pause(db: &DbInner, time: Duration) {
+    let start = Instant::now();
+    loop {
+        let left = time.saturating_sub(start.elapsed());
+        let state = db.scheduler.state.lock();
+        if state.stop || left.is_zero() {
+            return;
+        }
+        db.scheduler.changed.wait_timeout(state, left);
+    }
+}
+
+/// Flushes whenever a memtable is sealed, and drops the views that readers held longer than others.
+fn flush_in_background(db: &DbInner) {
+    let mut patience = RETRY.0;
+    loop {
+        let done = attempt(db, Task::Flush, || flush_oldest(db));
+        let held = db.views.drop_replaced();
+        let Some(did) = note(db, done, &mut patience) else { return };
+        let state = db.scheduler.state.lock();
+        if did || state.stop || !db.views.load().sealed.is_empty() {
+            continue;
+        }
+        if held {
+            // The readers that hold them say nothing when they end.
+            db.scheduler.changed.wait_timeout(state, REPLACED);
+        } else {
+            drop(db.scheduler.changed.wait(state));
+        }
+    }
+}
+
+/// Compacts and changes filters whenever that is due, or the store has been quiet for long enough.
+fn compact_in_background(db: &DbInner) {
+    let mut patience = RETRY.0;
+    let (mut unchanged, mut quiet) = (Unchanged::default(), false);
+    loop {
+        let due = || Ok(fit_filters(db) | compact_once(db, Due::Now)?);
+        let mut done = attempt(db, Task::Compaction, due);
+        let did_due = matches!(done.1, Ok(true));
+        if quiet && matches!(done.1, Ok(false)) {
+            done = attempt(db, Task::Compaction, || compact_once(db, Due::Idle));
+        }
+        if quiet && matches!(done.1, Ok(false)) {
+            // Compactions are as they should be, whatever comes of the filters.
+            note(db, done, &mut patience);
+            done = attempt(db, Task::Refit, || refit_once(db));
+        }
+        db.views.drop_replaced();
+        let Some(did) = note(db, done, &mut patience) else { return };
+        quiet &= !did_due;
+        let state = db.scheduler.state.lock();
+        let is_due = picked(db, &state, Due::Now).is_some() || db.filters.budget_is_due();
+        if did || state.stop || is_due {
+            continue;
+        }
+        let tried = std::mem::take(&mut quiet);
+        match quiet_wanted(db, &state) {
+            Some(long_enough) => {
+                let lasts = unchanged.lasts(&db.views.load().version);
+                quiet = !tried && lasts >= long_enough;
+                if !quiet {
+                    let left = long_enough.saturating_sub(lasts).max(QUIET);
+                    db.scheduler.changed.wait_timeout(state, left);
+                }
+            }
+            None => drop(db.scheduler.changed.wait(state)),
+        }
+    }
+}
+
+/// How long the tables are to stay the same before there is something to do that is not due, if there
+/// will be.
+fn quiet_wanted(db: &DbInner, state: &State) -> Option<Duration> {
+    match picked(db, state, Due::Idle) {
+        Some((merge, _)) => Some(quiet_before(merge.bytes())),
+        None => (!db.all_refitted()).then_some(QUIET),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
+    use crate::{FilterPolicy, Options};
+
+    /// Writers that wait for compactions, and `wait_until_settled`, look at the failures of compactions.
+    #[test]
+    fn a_failed_refit_is_no_failed_compaction() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let db = Options::new().filter(FilterPolicy::bits_per_key(4.0)).open(dir.path())?;
+        for number in 0..5000 {
+            db.put(format!("{number:06}"), "value")?;
+        }
+        db.compact()?;
+        db.close()?;
+        let vfs = FaultVfs::new(Arc::new(RealVfs));
+        let full = FaultRule::new(Fault::NoSpace).kinds([FileKind::Filter]);
+        vfs.add(full.operations([Operation::Create]).from_then_on());
+        let db = Options::new()
+            .filter(FilterPolicy::bits_per_key(10.0))
+            .background_threads(1)
+            .vfs(Arc::new(vfs))
+            .open(dir.path())?;
+        let inner = db.core()?;
+        let start = Instant::now();
+        let failed = |task| inner.scheduler.state.lock().check(task).is_err();
+        while !failed(Task::Refit) {
+            assert!(!failed(Task::Compaction));
+            assert!(start.elapsed() < Duration::from_secs(60), "no refit was tried");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!failed(Task::Compaction));
+        Ok(())
+    }
+
+    #[test]
+    fn the_more_a_merge_writes_the_longer_it_waits() {
+        let seconds = [0, 100 << 20, 1280 << 20].map(|bytes| quiet_before(bytes).as_secs());
+        assert_eq!(seconds, [1, 1, 20]);
+    }
+
+    #[test]
+    fn another_version_begins_a_new_quiet() {
+        let [one, two] = [Arc::new(Version::default()), Arc::new(Version::default())];
+        let mut unchanged = Unchanged::default();
+        assert_eq!(unchanged.lasts(&one), Duration::ZERO);
+        std::thread::sleep(Duration::from_millis(2));
+        let lasted = unchanged.lasts(&one);
+        assert!(lasted >= Duration::from_millis(2), "{lasted:?}");
+        assert!(unchanged.lasts(&one) >= lasted);
+        assert_eq!(unchanged.lasts(&two), Duration::ZERO);
+        assert_eq!(unchanged.lasts(&one), Duration::ZERO, "it was left meanwhile");
+    }
+}

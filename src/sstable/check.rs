@@ -1,0 +1,299 @@
+//! Checking a whole table, block by block, without stopping at what is wrong.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use super::block::{BlockDamage, DecodedBlock};
+use super::env::TableEnv;
+use super::filter::{FilterState, OpenTable};
+use super::format::{BlockType, Properties, TRAILER_BYTES, check_block};
+use super::reader::Table;
+use crate::error::{Error, Result};
+use crate::filter::{LookupHash, PrefixHash};
+use crate::key::EntryKind;
+
+/// What a check of a table came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Checked {
+    pub(crate) blocks: u64,
+    pub(crate) entries: u64,
+    /// Distinct user keys.
+    pub(crate) keys: u64,
+    pub(crate) of_keys: Asked,
+    /// Their distinct prefixes, if the filter has prefixes.
+    pub(crate) of_prefixes: Asked,
+}
+
+/// What was asked of a filter, and how much of it was denied.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Asked {
+    pub(crate) asked: u64,
+    pub(crate) denied: u64,
+}
+
+/// The questions of one sort, and the first that was denied.
+#[derive(Default)]
+struct Questions {
+    counts: Asked,
+    first_denied: Option<Vec<u8>>,
+}
+
+impl Questions {
+    fn ask(&mut self, what: &[u8], passes: bool) {
+        self.counts.asked += 1;
+        if !passes {
+            self.counts.denied += 1;
+            self.first_denied.get_or_insert_with(|| what.to_vec());
+        }
+    }
+
+    /// What is wrong, if anything was denied.
+    fn finding(&self, nouns: &str) -> Option<String> {
+        let Asked { asked, denied } = self.counts;
+        self.first_denied.as_ref().map(|first| {
+            let first = first.escape_ascii().to_string();
+            format!("one that denies {denied} of {asked} {nouns}, first {first:?}")
+        })
+    }
+}
+
+impl OpenTable {
+    /// Reads and checks everything in the table that opening it did not: each block with its checksum
+    /// and its place, the order and number of entries and keys, the filter's own state, and the
+    /// filter's answer for each key and each key's prefix. Tells `find` of all that is wrong.
+    pub(crate) fn check(&self, find: &mut dyn FnMut(Error)) -> Checked {
+        let (path, offset) = self.filter_place();
+        let filter = match &self.filter.state {
+            FilterState::None | FilterState::NotResident(_) => None,
+            FilterState::Active(filter) => Some(filter),
+            FilterState::Degraded(reason) => {
+                find(Error::corrupt(&path, offset, "a sound filter", reason));
+                None
+            }
+        };
+        // One beside the table is in use; the one within has its checksum all the same.
+        if self.filter.meta.generation > 0 {
+            self.table.check_filter_block().unwrap_or_else(&mut *find);
+        }
+
+        self.table.check_padding().unwrap_or_else(&mut *find);
+
+        let TableEnv { secret, prefix_secret, .. } = &**self.table.env();
+        let mut checked = Checked::default();
+        let mut seen = Properties::default();
+        let (mut keys, mut prefixes) = (Questions::default(), Questions::default());
+        // Scans ask with the extractor of their store, and only if it is the filter's own.
+        let extractor = filter.and_then(|filter| filter.header().extractor());
+        let mut whole = true;
+        for number in 0..self.table.index().len() {
+            checked.blocks += 1;
+            let block = match self.table.decoded_block(number) {
+                Ok(block) => block,
+                Err(error) => {
+                    find(error);
+                    whole = false;
+                    continue;
+                }
+            };
+            for entry in (0..block.len()).filter_map(|number| block.entry(number)) {
+                if seen.entries == 0 {
+                    seen.smallest = entry.key.to_vec();
+                    seen.min_seq = entry.seq;
+                }
+                // No key has versions in two blocks: the index keeps the blocks apart.
+                if seen.entries == 0 || seen.largest != entry.key {
+                    if let Some(filter) = filter {
+                        let key = LookupHash::new(entry.key, secret);
+                        keys.ask(entry.key, filter.may_contain(&key));
+                    }
+                    if let (Some(filter), Some(extractor)) = (filter, extractor)
+                        && let Some(prefix) = extractor.prefix_of(entry.key)
+                        // Keys with one prefix are neighbours.
+                        && (prefixes.counts.asked == 0
+                            || extractor.prefix_of(&seen.largest) != Some(prefix))
+                    {
+                        let hash = PrefixHash::new(prefix, prefix_secret);
+                        let passes = filter.may_contain_prefix(extractor, &hash) != Some(false);
+                        prefixes.ask(prefix, passes);
+                    }
+                    seen.keys += 1;
+                    seen.largest.clear();
+                    seen.largest.extend_from_slice(entry.key);
+                }
+                seen.entries += 1;
+                seen.tombstones += u64::from(entry.kind == EntryKind::Delete);
+                seen.key_bytes += entry.key.len() as u64;
+                seen.value_bytes += entry.value.len() as u64;
+                seen.min_seq = seen.min_seq.min(entry.seq);
+                seen.max_seq = seen.max_seq.max(entry.seq);
+            }
+        }
+        seen.data_blocks = checked.blocks;
+        (checked.entries, checked.keys) = (seen.entries, seen.keys);
+        (checked.of_keys, checked.of_prefixes) = (keys.counts, prefixes.counts);
+        for found in [keys.finding("keys"), prefixes.finding("prefixes")].into_iter().flatten() {
+            let expected = "a filter of its table's keys, and of their prefixes if of any";
+            find(Error::corrupt(&path, offset, expected, found));
+        }
+        if whole && seen != *self.table.properties() {
+            let expected = format!("what the properties say: {:?}", self.table.properties());
+            find(Error::corrupt(&self.table.path(), 0, expected, format!("{seen:?}")));
+        }
+        checked
+    }
+}
+
+impl Table {
+    /// Reads, verifies and takes apart one data block.
+    fn decoded_block(&self, number: usize) -> Result<DecodedBlock> {
+        let handle = self.handle(number)?;
+        let block = self.read_block(handle)?;
+        let decoded = block.decode().map_err(|damage| self.damaged(handle, damage))?;
+        self.check_place(&decoded, number).map_err(|damage| self.damaged(handle, damage))?;
+        Ok(decoded)
+    }
+
+    /// Whether a block holds what the index and the manifest say of it. What is in order within each
+    /// block and kept to its place is in order throughout: a merge relies on that, and on sequence
+    /// numbers that the manifest knows.
+    pub(super) fn check_place(
+        &self,
+        block: &DecodedBlock,
+        number: usize,
+    ) -> std::result::Result<(), BlockDamage> {
+        let (index, meta) = (self.index(), self.meta());
+        let ends = block.entry(0).zip(block.entry(block.len().saturating_sub(1)));
+        let in_place = ends.is_some_and(|(first, last)| {
+            let starts = match number.checked_sub(1) {
+                None => first.key == meta.smallest,
+                Some(before) => index.separator(before).is_some_and(|before| before < first.key),
+            };
+            starts && index.separator(number).is_some_and(|separator| last.key <= separator)
+        });
+        let seqs = meta.min_seq..=meta.max_seq;
+        if in_place && block.seqs().all(|seq| seqs.contains(&seq)) {
+            return Ok(());
+        }
+        let expected = "keys and sequence numbers that belong into this block";
+        Err(BlockDamage { offset: 0, expected })
+    }
+
+    /// Checks that there are zeros between the last data block and the filter block: no checksum
+    /// covers them.
+    fn check_padding(&self) -> Result<()> {
+        let (start, block) = (self.index().data_end(), self.filter_block());
+        let end = if block.is_none() { start } else { block.offset };
+        let bytes = self.read(start, end.saturating_sub(start))?;
+        match bytes.iter().position(|&byte| byte != 0) {
+            None => Ok(()),
+            Some(at) => {
+                let offset = start + at as u64;
+                Err(Error::corrupt(&self.path(), offset, "zeros up to the filter", "other bytes"))
+            }
+        }
+    }
+
+    /// Checks the checksum of the filter block within the table.
+    fn check_filter_block(&self) -> Result<()> {
+        let block = self.filter_block();
+        if block.is_none() {
+            return Ok(());
+        }
+        let bytes = self.read(block.offset, block.length + TRAILER_BYTES as u64)?;
+        check_block(&bytes, BlockType::Filter, self.id(), block.offset)
+            .map(|_| ())
+            .map_err(|found| Error::corrupt(&self.path(), block.offset, "a filter block", found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::block::{Block, BlockBuilder};
+    use super::super::samples::{open_table, put, recipe};
+    use super::*;
+    use crate::filter::FilterPolicy;
+    use crate::key::Seq;
+
+    fn flip(table: &Table, offset: u64) {
+        let mut bytes = std::fs::read(table.path()).expect("readable");
+        bytes[offset as usize] ^= 1;
+        std::fs::write(table.path(), bytes).expect("writable");
+    }
+
+    /// The offsets at which a check finds something wrong with the table's file.
+    fn findings(open: &OpenTable) -> Vec<u64> {
+        let mut offsets = Vec::new();
+        open.check(&mut |error| match error {
+            Error::Corrupt { path, offset, .. } if path == open.table.path() => {
+                offsets.push(offset);
+            }
+            other => panic!("{other}"),
+        });
+        offsets
+    }
+
+    #[test]
+    fn bytes_between_data_and_filter_are_zeros() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (_env, open) = open_table(dir.path());
+        let (start, end) = (open.table.index().data_end(), open.table.filter_block().offset);
+        assert!(end - start > 2, "the sample has padding");
+        assert_eq!(findings(&open), []);
+        for offset in start..end {
+            flip(&open.table, offset);
+            assert_eq!(findings(&open), [offset]);
+            flip(&open.table, offset);
+        }
+    }
+
+    /// Nothing reads a filter block once another filter has taken its place, but a check does.
+    #[test]
+    fn a_damaged_filter_block_is_found_once_whether_it_is_in_use_or_not() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (env, open) = open_table(dir.path());
+        let recipe = recipe(&FilterPolicy::default());
+        let hashes = open.table.key_hashes(&recipe, None, &|| false).expect("sound");
+        let newer = open.table.write_filter(&recipe, &hashes, 0).expect("written");
+        let block = open.table.filter_block();
+        for offset in [block.offset, block.offset + block.length + TRAILER_BYTES as u64 - 1] {
+            for filter in [open.table.meta().filter, newer] {
+                let reopen = || {
+                    let filter = Arc::new(open.table.load_filter(filter));
+                    OpenTable { table: Arc::clone(&open.table), filter }
+                };
+                assert_eq!(findings(&reopen()), []);
+                flip(&open.table, offset);
+                env.files.forget(open.table.id());
+                assert_eq!(findings(&reopen()), [block.offset], "{filter:?}");
+                flip(&open.table, offset);
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_keeps_to_its_place_and_to_its_tables_sequence_numbers() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (_env, open) = open_table(dir.path());
+        let table = &open.table;
+        assert!(table.index().len() > 3);
+        let is_in_place = |entries: &[(&[u8], Seq)], number| {
+            let mut builder = BlockBuilder::default();
+            for &(key, seq) in entries {
+                builder.add(put(key, seq, b""));
+            }
+            let block = Block::new(builder.finish().into()).and_then(Block::decode);
+            table.check_place(&block.expect("sound"), number).is_ok()
+        };
+        let [end, next_end] = [0, 1].map(|number| table.index().separator(number).expect("one"));
+        let behind = |key: &[u8]| [key, b"+"].concat();
+        assert!(is_in_place(&[(b"k00", 100), (end, 139)], 0));
+        assert!(!is_in_place(&[(b"k000", 100), (end, 139)], 0), "not the table's first key");
+        assert!(!is_in_place(&[(b"k00", 100), (&behind(end), 139)], 0), "beyond its end");
+        assert!(is_in_place(&[(&behind(end), 100), (next_end, 139)], 1));
+        assert!(!is_in_place(&[(end, 100), (next_end, 139)], 1), "a key of the block before");
+        assert!(!is_in_place(&[(&behind(end), 100), (&behind(next_end), 139)], 1));
+        assert!(!is_in_place(&[(&behind(end), 99), (next_end, 139)], 1), "too old");
+        assert!(!is_in_place(&[(&behind(end), 100), (next_end, 140)], 1), "too new");
+    }
+}

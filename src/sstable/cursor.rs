@@ -1,0 +1,194 @@
+//! Walking a table in either direction, for scans and compactions.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::block::DecodedBlock;
+use super::format::{BlockHandle, TRAILER_BYTES};
+use super::reader::Table;
+use crate::error::Result;
+use crate::iter::{Cursor, Direction};
+use crate::key::EntryRef;
+use crate::value::Value;
+
+/// A compaction reads this many bytes at once.
+const READAHEAD_BYTES: u64 = 256 * 1024;
+
+/// Who reads, and so how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadPlan {
+    /// Block by block, through the cache but without filling it.
+    Scan,
+    /// Many blocks at once, past the cache, forward.
+    Compaction,
+    /// The same, for a new filter; counted on a line of its own.
+    Rebuilding,
+}
+
+/// A position in a table.
+#[derive(Debug)]
+pub(crate) struct TableCursor {
+    table: Arc<Table>,
+    direction: Direction,
+    plan: ReadPlan,
+    /// The current block and the entry in it; `None` past the end.
+    current: Option<(DecodedBlock, usize)>,
+    /// The current block's number.
+    number: usize,
+    /// Bytes read ahead, and the offset of the first.
+    ahead: (u64, Bytes),
+}
+
+impl TableCursor {
+    /// A cursor at the first entry, in `direction`, whose user key lies within `start`.
+    pub(crate) fn new(
+        table: Arc<Table>,
+        direction: Direction,
+        start: Bound<&[u8]>,
+        plan: ReadPlan,
+    ) -> Result<Self> {
+        let mut cursor =
+            Self { table, direction, plan, current: None, number: 0, ahead: (0, Bytes::new()) };
+        let index = cursor.table.index();
+        let blocks = index.len();
+        let number = match start {
+            Bound::Unbounded if direction == Direction::Forward => 0,
+            Bound::Unbounded => blocks.saturating_sub(1),
+            Bound::Included(key) | Bound::Excluded(key) => match direction {
+                Direction::Forward => cursor.table.block_for(key),
+                Direction::Backward => cursor.table.block_for(key).min(blocks.saturating_sub(1)),
+            },
+        };
+        if number >= blocks {
+            return Ok(cursor);
+        }
+        cursor.load(number)?;
+        let Some((block, position)) = &mut cursor.current else { return Ok(cursor) };
+        match direction {
+            Direction::Forward => {
+                *position = match start {
+                    Bound::Unbounded => 0,
+                    Bound::Included(key) => block.partition(|k| k < key),
+                    Bound::Excluded(key) => block.partition(|k| k <= key),
+                };
+                if *position == block.len() {
+                    cursor.next_block()?;
+                }
+            }
+            Direction::Backward => {
+                let before = match start {
+                    Bound::Unbounded => block.len(),
+                    Bound::Included(key) => block.partition(|k| k <= key),
+                    Bound::Excluded(key) => block.partition(|k| k < key),
+                };
+                if before == 0 {
+                    cursor.next_block()?;
+                } else {
+                    *position = before - 1;
+                }
+            }
+        }
+        Ok(cursor)
+    }
+
+    /// Makes a block the current one, at its first entry in the direction.
+    fn load(&mut self, number: usize) -> Result<()> {
+        self.current = None;
+        let handle = self.table.handle(number)?;
+        let block = match self.plan {
+            ReadPlan::Scan => {
+                let cache = self.table.env().cache.as_ref();
+                match cache.and_then(|cache| cache.get((self.table.id(), number))) {
+                    Some(block) => block,
+                    None => {
+                        let length = handle.length + TRAILER_BYTES as u64;
+                        self.table.env().ledger.scan_reads.count(length);
+                        let bytes = self.table.read(handle.offset, length)?;
+                        self.table.verify_block(&bytes.into(), handle)?
+                    }
+                }
+            }
+            ReadPlan::Compaction | ReadPlan::Rebuilding => {
+                let bytes = self.read_ahead(handle)?;
+                self.table.verify_block(&bytes, handle)?
+            }
+        };
+        let block = block.decode().map_err(|damage| self.table.damaged(handle, damage))?;
+        self.table
+            .check_place(&block, number)
+            .map_err(|damage| self.table.damaged(handle, damage))?;
+        let position = match self.direction {
+            Direction::Forward => 0,
+            Direction::Backward => block.len().saturating_sub(1),
+        };
+        self.number = number;
+        self.current = Some((block, position));
+        Ok(())
+    }
+
+    /// A block's bytes, out of a larger read.
+    fn read_ahead(&mut self, handle: BlockHandle) -> Result<Bytes> {
+        let length = handle.length + TRAILER_BYTES as u64;
+        let held = |ahead: &(u64, Bytes)| {
+            let start = handle.offset.checked_sub(ahead.0)? as usize;
+            let end = start + length as usize;
+            (end <= ahead.1.len()).then(|| ahead.1.slice(start..end))
+        };
+        if let Some(bytes) = held(&self.ahead) {
+            return Ok(bytes);
+        }
+        let data_left = self.table.index().data_end().saturating_sub(handle.offset);
+        let ask = READAHEAD_BYTES.min(data_left).max(length);
+        let ledger = &self.table.env().ledger;
+        match self.plan {
+            ReadPlan::Rebuilding => ledger.rebuild_reads.count(ask),
+            _ => ledger.compaction_reads.count(ask),
+        }
+        self.ahead = (handle.offset, self.table.read(handle.offset, ask)?.into());
+        Ok(self.ahead.1.slice(..length as usize))
+    }
+
+    fn next_block(&mut self) -> Result<()> {
+        let next = match self.direction {
+            Direction::Forward => Some(self.number + 1).filter(|&n| n < self.table.index().len()),
+            Direction::Backward => self.number.checked_sub(1),
+        };
+        match next {
+            Some(number) => self.load(number),
+            None => {
+                self.current = None;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Cursor for TableCursor {
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        let (block, position) = self.current.as_ref()?;
+        block.entry(*position)
+    }
+
+    fn value(&self) -> Value {
+        self.current.as_ref().map(|(block, position)| block.value(*position)).unwrap_or_default()
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        let Some((block, position)) = &mut self.current else { return Ok(()) };
+        let next = match self.direction {
+            Direction::Forward => Some(*position + 1).filter(|&next| next < block.len()),
+            Direction::Backward => position.checked_sub(1),
+        };
+        match next {
+            Some(next) => {
+                *position = next;
+                Ok(())
+            }
+            None => self.next_block(),
+        }
+    }
+}

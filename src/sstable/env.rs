@@ -1,0 +1,74 @@
+//! The environment of a store's tables: files, cache, memory of filters, counts.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::cache::BlockCache;
+use super::memory::FilterMemory;
+use super::pool::FilePool;
+use crate::filter::{HashKey, PrefixKey};
+use crate::ledger::Ledger;
+use crate::memo::Mistakes;
+use crate::names::FileName;
+use crate::sealed::Seal;
+use crate::sync::{AtomicU64, Ordering};
+use crate::vfs::{FileKind, Vfs};
+
+/// What all tables of a store share.
+#[derive(Debug)]
+pub(crate) struct TableEnv {
+    pub(crate) vfs: Arc<dyn Vfs>,
+    pub(crate) dir: PathBuf,
+    /// The store's id, which its files carry.
+    pub(crate) store: u64,
+    /// The key of its hash.
+    pub(crate) secret: HashKey,
+    /// What follows from that for prefixes.
+    pub(crate) prefix_secret: PrefixKey,
+    pub(crate) files: FilePool,
+    pub(crate) cache: Option<BlockCache>,
+    /// The false positives that were seen.
+    pub(crate) mistakes: Option<Mistakes>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) filter_memory: FilterMemory,
+    pub(crate) next_file: AtomicU64,
+}
+
+impl TableEnv {
+    /// Closes and removes the file of a table that nothing refers to. A file that cannot be removed now
+    /// is removed at the next open.
+    pub(crate) fn remove_table(&self, id: u64) {
+        // A file without a name takes room on the disk for as long as it is open.
+        self.files.forget(id);
+        let _ = self.vfs.remove(&FileName::Table(id).path(&self.dir), FileKind::Table);
+    }
+
+    /// For looking at tables outside an open store: no cache, nothing remembered, one file at a time.
+    pub(crate) fn alone(vfs: &Arc<dyn Vfs>, dir: &Path, store: u64, secret: HashKey) -> Arc<Self> {
+        Arc::new(Self {
+            vfs: Arc::clone(vfs),
+            dir: dir.to_owned(),
+            store,
+            secret,
+            prefix_secret: secret.for_prefixes(),
+            files: FilePool::new(1),
+            cache: None,
+            mistakes: None,
+            ledger: Arc::default(),
+            filter_memory: FilterMemory::new(None, Seal::for_files_of(vfs.as_ref())),
+            next_file: AtomicU64::new(0),
+        })
+    }
+
+    /// A file number that was never given before.
+    pub(crate) fn new_file_number(&self) -> u64 {
+        self.next_file.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The number that the next file gets.
+    pub(crate) fn next_file(&self) -> u64 {
+        self.next_file.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,377 @@
+//! A table's filter: found where the manifest says, verified and resident; and written anew in a file
+//! beside the table, which stays as it is. See format.md, "Filter block" and "Filter file".
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use std::io;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::cursor::{ReadPlan, TableCursor};
+use super::env::TableEnv;
+use super::format::{
+    BlockHandle, BlockType, FilterMeta, TRAILER_BYTES, TableMeta, check_block, seal_block,
+};
+use super::reader::Table;
+use crate::codec::u32_at;
+use crate::error::{Error, IoContext, Result};
+use crate::filter::{
+    self, Filter, FilterHeader, FilterPlace, KeyHashes, LookupHash, PrefixExtractor, PrefixHash,
+    Recipe,
+};
+use crate::iter::{Cursor, Direction};
+use crate::ledger::Verdict;
+use crate::names::FileName;
+use crate::sealed::SealedBytes;
+use crate::sync::{AtomicBool, Ordering};
+use crate::vfs::{FileKind, VfsFile};
+
+/// What became of a table's filter.
+#[derive(Debug)]
+pub(crate) enum FilterState {
+    /// None is wanted for this table.
+    None,
+    /// Verified and in use, whole or in part.
+    Active(Filter),
+    /// Stored, but none of it is in memory, because of the budget for filters.
+    NotResident(FilterHeader),
+    /// It should be there, but this is wrong with it.
+    Degraded(String),
+}
+
+/// The filter of a table, as the manifest has it and as it is in memory. Dropped, it removes its file
+/// if it has one and was made obsolete before.
+#[derive(Debug)]
+pub(crate) struct TableFilter {
+    env: Arc<TableEnv>,
+    table: u64,
+    pub(crate) meta: FilterMeta,
+    pub(crate) state: FilterState,
+    obsolete: AtomicBool,
+}
+
+impl TableFilter {
+    pub(crate) fn new(
+        env: &Arc<TableEnv>,
+        table: u64,
+        meta: FilterMeta,
+        state: FilterState,
+    ) -> Self {
+        let obsolete = AtomicBool::new(false);
+        Self { env: Arc::clone(env), table, meta, state, obsolete }
+    }
+
+    /// The same filter in another state.
+    pub(crate) fn in_state(&self, state: FilterState) -> Self {
+        Self::new(&self.env, self.table, self.meta, state)
+    }
+
+    /// What the filter says. No I/O.
+    #[inline]
+    pub(crate) fn verdict(&self, lookup: &LookupHash<'_>) -> Verdict {
+        match &self.state {
+            FilterState::None => Verdict::Unfiltered,
+            FilterState::NotResident(_) => Verdict::NotResident,
+            FilterState::Degraded(_) => Verdict::Degraded,
+            FilterState::Active(filter) if filter.may_contain(lookup) => Verdict::Maybe,
+            FilterState::Active(_) => Verdict::No,
+        }
+    }
+
+    /// Asks for the memory that [`verdict`](Self::verdict) will read, and does not wait for it.
+    pub(crate) fn prefetch(&self, lookup: &LookupHash<'_>) {
+        if let FilterState::Active(filter) = &self.state {
+            filter.prefetch(lookup);
+        }
+    }
+
+    /// What the filter says of all keys with a prefix. No I/O.
+    pub(crate) fn prefix_verdict(
+        &self,
+        extractor: PrefixExtractor,
+        prefix: &PrefixHash,
+    ) -> Verdict {
+        match &self.state {
+            FilterState::None => Verdict::Unfiltered,
+            FilterState::NotResident(_) => Verdict::NotResident,
+            FilterState::Degraded(_) => Verdict::Degraded,
+            FilterState::Active(filter) => match filter.may_contain_prefix(extractor, prefix) {
+                Some(true) => Verdict::Maybe,
+                Some(false) => Verdict::No,
+                None => Verdict::Unfiltered,
+            },
+        }
+    }
+
+    /// Lets the filter's own file go with the last reference to it. The manifest must name another
+    /// filter, or the table no more, durably.
+    pub(crate) fn make_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for TableFilter {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Acquire)
+            && let Some(name) = self.meta.file_of(self.table)
+        {
+            // Nothing refers to the file. Left behind by a failure, it goes at the next open.
+            let _ = self.env.vfs.remove(&name.path(&self.env.dir), FileKind::Filter);
+        }
+    }
+}
+
+impl FilterMeta {
+    /// The file that such a filter of a table has to itself, if it has one.
+    pub(crate) fn file_of(&self, table: u64) -> Option<FileName> {
+        let Self { generation, bytes, .. } = *self;
+        (generation > 0 && bytes > 0).then_some(FileName::Filter { table, generation })
+    }
+}
+
+/// A table with the filter that serves it.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenTable {
+    pub(crate) table: Arc<Table>,
+    pub(crate) filter: Arc<TableFilter>,
+}
+
+impl OpenTable {
+    /// The manifest's record of the two.
+    pub(crate) fn record(&self) -> TableMeta {
+        TableMeta { filter: self.filter.meta, ..self.table.meta().clone() }
+    }
+
+    /// The file in which the filter lies, and where in it.
+    pub(crate) fn filter_place(&self) -> (PathBuf, u64) {
+        match self.filter.meta.file_of(self.table.id()) {
+            Some(name) => (name.path(&self.table.env().dir), 0),
+            None => (self.table.path(), self.table.filter_block().offset),
+        }
+    }
+
+    /// Asks the filter for every one of the table's keys, and refuses one that is degraded or denies
+    /// one of them. The hashes are made as the filter's own recipe says.
+    pub(crate) fn prove(&self, hashes: &KeyHashes) -> Result<()> {
+        let (path, offset) = self.filter_place();
+        match &self.filter.state {
+            FilterState::None | FilterState::NotResident(_) => Ok(()),
+            FilterState::Active(filter) => {
+                match hashes.iter().position(|hash| !filter.may_contain_hash(hash)) {
+                    None => Ok(()),
+                    Some(key) => Err(Error::FilterLies { path, key: key as u64 }),
+                }
+            }
+            FilterState::Degraded(reason) => {
+                Err(Error::corrupt(&path, offset, "a sound filter", reason))
+            }
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` gives it by value")]
+fn unreadable(error: io::Error) -> String {
+    format!("it cannot be read: {error}")
+}
+
+/// Where the bytes of a filter block lie.
+pub(super) struct FilterSource {
+    pub(super) file: Arc<dyn VfsFile>,
+    pub(super) block: BlockHandle,
+    /// What the checksum binds the block to: its offset in the table, or the generation of its file.
+    pub(super) place: u64,
+}
+
+impl Table {
+    /// Opens a table that the manifest names: one read, and one more for the filter, which lies in it
+    /// or beside it. Everything but the filter must be sound; a filter that is not is degraded.
+    pub(crate) fn open(env: &Arc<TableEnv>, meta: TableMeta) -> Result<OpenTable> {
+        let table = Self::open_data(env, meta)?;
+        let filter = Arc::new(table.load_filter(table.meta().filter));
+        Ok(OpenTable { table, filter })
+    }
+
+    /// The same, but of the filter only the header is read, and nothing is resident.
+    pub(crate) fn open_without_filter(env: &Arc<TableEnv>, meta: TableMeta) -> Result<OpenTable> {
+        let table = Self::open_data(env, meta)?;
+        let filter = Arc::new(table.load_filter_header(table.meta().filter));
+        Ok(OpenTable { table, filter })
+    }
+
+    /// Reads the filter that `meta` names into sealed memory, with one read. Whatever is wrong with
+    /// it, the table stays usable.
+    pub(crate) fn load_filter(&self, meta: FilterMeta) -> TableFilter {
+        self.filter_from(meta, |source| self.read_filter(source, meta).map(FilterState::Active))
+    }
+
+    /// Reads the header of the filter that `meta` names, and leaves the rest where it is.
+    fn load_filter_header(&self, meta: FilterMeta) -> TableFilter {
+        let stored = |source: &FilterSource| {
+            let mut header = [0; FilterHeader::BYTES];
+            let length = header.len().min(source.block.length as usize);
+            let header = header.get_mut(..length).unwrap_or_default();
+            let read = source.file.read_exact_at(header, source.block.offset);
+            self.env().ledger.open_reads.count(length as u64);
+            read.map_err(unreadable)?;
+            let (length, keys) = (source.block.length as usize, self.meta().keys);
+            FilterHeader::decode(header, length, keys, &self.env().secret)
+        };
+        self.filter_from(meta, |source| stored(source).map(FilterState::NotResident))
+    }
+
+    fn filter_from(
+        &self,
+        meta: FilterMeta,
+        load: impl FnOnce(&FilterSource) -> std::result::Result<FilterState, String>,
+    ) -> TableFilter {
+        let source = self.filter_source(meta);
+        let state = source.and_then(|source| source.as_ref().map_or(Ok(FilterState::None), load));
+        TableFilter::new(self.env(), self.id(), meta, state.unwrap_or_else(FilterState::Degraded))
+    }
+
+    /// Finds the filter block that `meta` names; `None` if there is to be none.
+    pub(super) fn filter_source(
+        &self,
+        meta: FilterMeta,
+    ) -> std::result::Result<Option<FilterSource>, String> {
+        let env = self.env();
+        if meta.generation == 0 {
+            let block = self.filter_block();
+            if block.is_none() {
+                return Ok(None);
+            }
+            let file = env.files.get(self.id(), env.vfs.as_ref(), &env.dir).map_err(unreadable)?;
+            return Ok(Some(FilterSource { file, block, place: block.offset }));
+        }
+        let Some(name) = meta.file_of(self.id()) else { return Ok(None) };
+        let file = env.vfs.open(&name.path(&env.dir), FileKind::Filter).map_err(unreadable)?;
+        // Before memory is taken for what the manifest promises.
+        let length = file.length().map_err(unreadable)?;
+        if Some(length) != meta.bytes.checked_add(TRAILER_BYTES as u64) {
+            return Err(format!("its file has {length} bytes"));
+        }
+        let block = BlockHandle { offset: 0, length: meta.bytes };
+        Ok(Some(FilterSource { file, block, place: meta.generation }))
+    }
+
+    /// Reads all of a filter, with one read, or says what is wrong with it.
+    pub(super) fn read_filter(
+        &self,
+        source: &FilterSource,
+        meta: FilterMeta,
+    ) -> std::result::Result<Filter, String> {
+        let env = self.env();
+        let FilterSource { file, block, place } = source;
+        let length = block.length as usize + TRAILER_BYTES;
+        let read = |buffer: &mut [u8]| file.read_exact_at(buffer, block.offset);
+        let memory = SealedBytes::metered(length, env.filter_memory.meter(), read);
+        env.ledger.open_reads.count(length as u64);
+        let memory = memory.map_err(unreadable)?;
+        let length = check_block(&memory, BlockType::Filter, self.id(), *place)
+            .map_err(|found| format!("its checksum does not match: {found}"))?
+            .len();
+        if u32_at(&memory, length + 1) != Some(meta.checksum) {
+            return Err("it is not the filter that the manifest names".into());
+        }
+        Filter::decode(memory, length, self.meta().keys, &env.secret)
+    }
+
+    /// The hashes of the table's distinct user keys, and of their prefixes, from a scan of all its
+    /// data blocks. Asks `cancelled` now and then whether to give up.
+    pub(crate) fn key_hashes(
+        self: &Arc<Self>,
+        recipe: &Recipe,
+        extractor: Option<PrefixExtractor>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<KeyHashes> {
+        let (table, plan) = (Arc::clone(self), ReadPlan::Rebuilding);
+        let mut cursor = TableCursor::new(table, Direction::Forward, Bound::Unbounded, plan)?;
+        let mut hashes = KeyHashes::new(recipe.hash, &self.env().secret, extractor);
+        let mut entries = 0_u64;
+        while let Some(entry) = cursor.entry() {
+            if entries.is_multiple_of(4096) && cancelled() {
+                return Err(Error::Closed);
+            }
+            entries += 1;
+            hashes.add(entry.key);
+            cursor.advance()?;
+        }
+        let (found, meta) = (hashes.keys(), self.meta());
+        if (found, entries) != (meta.keys, meta.entries) {
+            let expected = format!("{} distinct keys in {} entries", meta.keys, meta.entries);
+            return Err(Error::corrupt(&self.path(), 0, expected, format!("{found} in {entries}")));
+        }
+        Ok(hashes)
+    }
+
+    /// Builds a filter of these hashes and writes it beside the table, in a file of a generation
+    /// after `generation`, synced under its name. Nothing refers to that file yet.
+    pub(crate) fn write_filter(
+        &self,
+        recipe: &Recipe,
+        hashes: &KeyHashes,
+        mut generation: u64,
+    ) -> Result<FilterMeta> {
+        let (env, table) = (self.env(), self.id());
+        let (path, file) = loop {
+            generation += 1;
+            let path = FileName::Filter { table, generation }.path(&env.dir);
+            match env.vfs.create(&path, FileKind::Filter) {
+                // Left by a failure, and not yet removed. It is never written over.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                file => break (path.clone(), file.context("create", &path)?),
+            }
+        };
+        let place = FilterPlace { table, generation };
+        let mut bytes = filter::build(recipe, &env.secret, place, hashes);
+        let length = bytes.len() as u64;
+        seal_block(&mut bytes, BlockType::Filter, table, generation);
+        let write = |file: &dyn VfsFile| {
+            let written = file.append(&bytes);
+            written.context(format_args!("write {} bytes", bytes.len()), &path)?;
+            file.sync_all().context("sync", &path)?;
+            env.vfs.sync_dir(&env.dir).context("sync", &env.dir)
+        };
+        write(file.as_ref()).inspect_err(|_| {
+            let _ = env.vfs.remove(&path, FileKind::Filter);
+        })?;
+        env.ledger.filter_writes.count(bytes.len() as u64);
+        let checksum = bytes.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        Ok(FilterMeta { generation, bytes: length, checksum })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{open_table, recipe};
+    use super::*;
+    use crate::filter::FilterPolicy;
+
+    #[test]
+    fn a_new_filter_is_never_written_over_what_a_failure_left() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (env, open) = open_table(dir.path());
+        let recipe = recipe(&FilterPolicy::default());
+        let hashes = open.table.key_hashes(&recipe, None, &|| false).expect("sound");
+        let path = |generation| FileName::Filter { table: 1, generation }.path(dir.path());
+        for generation in [4, 5] {
+            std::fs::write(path(generation), "left").expect("writable");
+        }
+        let newer = open.table.write_filter(&recipe, &hashes, 3).expect("written");
+        assert_eq!(newer.generation, 6);
+        for generation in [4, 5] {
+            assert_eq!(std::fs::read(path(generation)).expect("still there"), b"left");
+        }
+
+        let filter = Arc::new(open.table.load_filter(newer));
+        let with_newer = OpenTable { table: Arc::clone(&open.table), filter };
+        with_newer.prove(&hashes).expect("a filter of the table's keys");
+        assert_eq!(open.record(), *open.table.meta());
+        assert_eq!(with_newer.record(), TableMeta { filter: newer, ..open.record() });
+
+        // Any other failure is told, not tried again under another name.
+        std::fs::remove_dir_all(&env.dir).expect("removed");
+        open.table.write_filter(&recipe, &hashes, 6).expect_err("no directory");
+    }
+}

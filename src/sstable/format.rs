@@ -1,0 +1,423 @@
+//! The fixed parts of a table: block trailer, footer, properties, and the record of a table that
+//! the manifest keeps. See format.md, "SSTable".
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use crate::codec::{Fields, PutFields, checksum_at};
+use crate::key::{MAX_KEY_BYTES, Seq};
+
+/// Type byte and checksum, behind the contents of every block.
+pub(crate) const TRAILER_BYTES: usize = 5;
+pub(crate) const FOOTER_BYTES: usize = 128;
+pub(crate) const VERSION: u16 = 1;
+const MAGIC: &[u8; 8] = b"cribaSST";
+/// The filter block starts at a multiple of this.
+pub(crate) const FILTER_ALIGNMENT: u64 = 64;
+
+/// What a block holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum BlockType {
+    Data = 1,
+    Filter = 2,
+    Index = 3,
+    Properties = 4,
+    // 5 is reserved for range tombstones.
+}
+
+/// Where a block's contents lie in the file; the trailer follows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct BlockHandle {
+    pub(crate) offset: u64,
+    /// Without the trailer. 0 stands for "no such block".
+    pub(crate) length: u64,
+}
+
+impl BlockHandle {
+    /// The end of contents and trailer.
+    pub(crate) fn end(self) -> Option<u64> {
+        self.offset.checked_add(self.length)?.checked_add(TRAILER_BYTES as u64)
+    }
+
+    pub(crate) fn is_none(self) -> bool {
+        self.length == 0
+    }
+}
+
+/// Appends the trailer to the contents of a block that starts at `offset` of table `id`.
+pub(crate) fn seal_block(contents: &mut Vec<u8>, block_type: BlockType, id: u64, offset: u64) {
+    contents.put_u8(block_type as u8);
+    let checksum = checksum_at(id, offset, &[contents]);
+    contents.put_u32(checksum);
+}
+
+/// Checks a block as it lies in the file, trailer included, and gives its contents; or says what is
+/// wrong.
+pub(crate) fn check_block(
+    bytes: &[u8],
+    block_type: BlockType,
+    id: u64,
+    offset: u64,
+) -> Result<&[u8], String> {
+    let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
+        return Err(format!("{} bytes", bytes.len()));
+    };
+    let (stored, computed) = (u32::from_le_bytes(*checksum), checksum_at(id, offset, &[body]));
+    if stored != computed {
+        return Err(format!("{stored:#010x} stored, {computed:#010x} computed"));
+    }
+    match body.split_last() {
+        Some((&found, contents)) if found == block_type as u8 => Ok(contents),
+        Some((found, _)) => Err(format!("a block of type {found}")),
+        None => Err("an empty block".into()),
+    }
+}
+
+/// The last bytes of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Footer {
+    pub(crate) filter: BlockHandle,
+    pub(crate) index: BlockHandle,
+    pub(crate) properties: BlockHandle,
+    pub(crate) range_tombstones: BlockHandle,
+    pub(crate) table: u64,
+    pub(crate) store: u64,
+}
+
+impl Footer {
+    pub(crate) fn encode(&self, offset: u64) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(FOOTER_BYTES);
+        for handle in [self.filter, self.index, self.properties, self.range_tombstones] {
+            bytes.put_u64(handle.offset);
+            bytes.put_u64(handle.length);
+        }
+        bytes.put_u64(self.table);
+        bytes.put_u64(self.store);
+        bytes.resize(FOOTER_BYTES - 16, 0); // reserved
+        bytes.put_u16(VERSION);
+        bytes.put_u16(0); // reserved
+        let checksum = checksum_at(self.table, offset, &[&bytes]);
+        bytes.put_u32(checksum);
+        bytes.extend_from_slice(MAGIC);
+        bytes
+    }
+
+    /// The checksum in an encoded footer, by which the manifest knows it.
+    pub(crate) fn checksum(bytes: &[u8]) -> u32 {
+        crate::codec::u32_at(bytes, FOOTER_BYTES - 12).unwrap_or_default()
+    }
+
+    /// Reads the footer that starts at `offset`. A version other than ours is told apart from damage.
+    pub(crate) fn decode(bytes: &[u8], offset: u64) -> Result<Self, FooterError> {
+        let damaged = |what: &str| FooterError::Damaged(what.to_owned());
+        let short = || damaged("too few bytes");
+        let mut end = Fields::new(bytes.get(FOOTER_BYTES - 16..).ok_or_else(short)?);
+        let version = end.u16().ok_or_else(short)?;
+        end.u16().ok_or_else(short)?;
+        let checksum = end.u32().ok_or_else(short)?;
+        if end.rest() != MAGIC {
+            return Err(damaged("no table magic at the end"));
+        }
+        let mut fields = Fields::new(bytes);
+        let mut handle = || Some(BlockHandle { offset: fields.u64()?, length: fields.u64()? });
+        let filter = handle().ok_or_else(short)?;
+        let index = handle().ok_or_else(short)?;
+        let properties = handle().ok_or_else(short)?;
+        let range_tombstones = handle().ok_or_else(short)?;
+        let table = fields.u64().ok_or_else(short)?;
+        let store = fields.u64().ok_or_else(short)?;
+        let covered = bytes.get(..FOOTER_BYTES - 12).ok_or_else(short)?;
+        if checksum_at(table, offset, &[covered]) != checksum {
+            return Err(damaged("a footer with another checksum"));
+        }
+        // A newer version may check differently, but a damaged version field is told by the sum.
+        if version != VERSION {
+            return Err(FooterError::Version(version));
+        }
+        Ok(Self { filter, index, properties, range_tombstones, table, store })
+    }
+}
+
+/// Why a footer cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FooterError {
+    Damaged(String),
+    Version(u16),
+}
+
+/// What a table says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Properties {
+    /// Changes held, tombstones included.
+    pub(crate) entries: u64,
+    pub(crate) tombstones: u64,
+    /// Distinct user keys: what the filter is sized for.
+    pub(crate) keys: u64,
+    pub(crate) data_blocks: u64,
+    /// Bytes of all user keys and of all values, before prefix compression.
+    pub(crate) key_bytes: u64,
+    pub(crate) value_bytes: u64,
+    pub(crate) min_seq: Seq,
+    pub(crate) max_seq: Seq,
+    pub(crate) smallest: Vec<u8>,
+    pub(crate) largest: Vec<u8>,
+}
+
+/// Reserved: the keyspace that a table belongs to. This version has one, number 0.
+const KEYSPACE: u32 = 0;
+
+impl Properties {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.put_u32(KEYSPACE);
+        for field in [
+            self.entries,
+            self.tombstones,
+            self.keys,
+            self.data_blocks,
+            self.key_bytes,
+            self.value_bytes,
+            self.min_seq,
+            self.max_seq,
+        ] {
+            bytes.put_u64(field);
+        }
+        bytes.put_prefixed(&self.smallest);
+        bytes.put_prefixed(&self.largest);
+        bytes
+    }
+
+    /// `None` for what no writer of this version makes. Bytes behind the known fields are a newer
+    /// writer's, and are passed over.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields::new(bytes);
+        if fields.u32()? != KEYSPACE {
+            return None;
+        }
+        let properties = Self {
+            entries: fields.u64()?,
+            tombstones: fields.u64()?,
+            keys: fields.u64()?,
+            data_blocks: fields.u64()?,
+            key_bytes: fields.u64()?,
+            value_bytes: fields.u64()?,
+            min_seq: fields.u64()?,
+            max_seq: fields.u64()?,
+            smallest: fields.prefixed()?.to_vec(),
+            largest: fields.prefixed()?.to_vec(),
+        };
+        let sound = properties.keys > 0
+            && properties.keys <= properties.entries
+            && properties.tombstones <= properties.entries
+            && properties.min_seq <= properties.max_seq
+            && properties.smallest <= properties.largest
+            && properties.largest.len() <= MAX_KEY_BYTES
+            && properties.smallest.len() <= MAX_KEY_BYTES;
+        sound.then_some(properties)
+    }
+}
+
+/// What the manifest keeps of a table's filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct FilterMeta {
+    /// 0 for the filter block within the table; later ones lie in files beside it.
+    pub(crate) generation: u64,
+    /// The length of the filter block's contents; 0 if there is none.
+    pub(crate) bytes: u64,
+    pub(crate) checksum: u32,
+}
+
+impl FilterMeta {
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.put_u64(self.generation);
+        bytes.put_u64(self.bytes);
+        bytes.put_u32(self.checksum);
+    }
+
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Self { generation: fields.u64()?, bytes: fields.u64()?, checksum: fields.u32()? })
+    }
+}
+
+/// What the manifest keeps of a table: enough to find, check and open it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableMeta {
+    pub(crate) id: u64,
+    /// The file's length in bytes.
+    pub(crate) size: u64,
+    /// Where the index starts; from there to the end is one read.
+    pub(crate) index_offset: u64,
+    pub(crate) footer_checksum: u32,
+    /// The filter that the table was opened with; a live table may have a later one by now.
+    pub(crate) filter: FilterMeta,
+    pub(crate) entries: u64,
+    pub(crate) tombstones: u64,
+    pub(crate) keys: u64,
+    pub(crate) min_seq: Seq,
+    pub(crate) max_seq: Seq,
+    pub(crate) smallest: Vec<u8>,
+    pub(crate) largest: Vec<u8>,
+}
+
+impl TableMeta {
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        for field in [self.id, self.size, self.index_offset] {
+            bytes.put_u64(field);
+        }
+        bytes.put_u32(self.footer_checksum);
+        self.filter.encode(bytes);
+        for field in [self.entries, self.tombstones, self.keys, self.min_seq, self.max_seq] {
+            bytes.put_u64(field);
+        }
+        bytes.put_prefixed(&self.smallest);
+        bytes.put_prefixed(&self.largest);
+    }
+
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        Some(Self {
+            id: fields.u64()?,
+            size: fields.u64()?,
+            index_offset: fields.u64()?,
+            footer_checksum: fields.u32()?,
+            filter: FilterMeta::decode(fields)?,
+            entries: fields.u64()?,
+            tombstones: fields.u64()?,
+            keys: fields.u64()?,
+            min_seq: fields.u64()?,
+            max_seq: fields.u64()?,
+            smallest: fields.prefixed()?.to_vec(),
+            largest: fields.prefixed()?.to_vec(),
+        })
+    }
+
+    /// Whether two ranges have a key in common; both ends belong to a range.
+    pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
+        self.smallest.as_slice() <= largest && smallest <= self.largest.as_slice()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::properties;
+    use super::*;
+
+    #[test]
+    fn a_block_is_sound_only_at_its_place() {
+        let mut block = b"contents".to_vec();
+        seal_block(&mut block, BlockType::Data, 7, 4096);
+        assert_eq!(check_block(&block, BlockType::Data, 7, 4096), Ok(&b"contents"[..]));
+        for (block_type, id, offset) in
+            [(BlockType::Index, 7, 4096), (BlockType::Data, 8, 4096), (BlockType::Data, 7, 0)]
+        {
+            assert!(check_block(&block, block_type, id, offset).is_err());
+        }
+        for bit in 0..block.len() * 8 {
+            let mut flipped = block.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(check_block(&flipped, BlockType::Data, 7, 4096).is_err(), "bit {bit}");
+        }
+        for length in 0..block.len() {
+            assert!(check_block(&block[..length], BlockType::Data, 7, 4096).is_err());
+        }
+    }
+
+    #[test]
+    fn a_footer_comes_back_and_every_flipped_bit_is_noticed() {
+        let footer = Footer {
+            filter: BlockHandle { offset: 64, length: 200 },
+            index: BlockHandle { offset: 300, length: 40 },
+            properties: BlockHandle { offset: 400, length: 50 },
+            range_tombstones: BlockHandle::default(),
+            table: 9,
+            store: 77,
+        };
+        let bytes = footer.encode(500);
+        assert_eq!(bytes.len(), FOOTER_BYTES);
+        assert_eq!(Footer::decode(&bytes, 500), Ok(footer));
+        let stored = &bytes[FOOTER_BYTES - 12..FOOTER_BYTES - 8];
+        assert_eq!(Footer::checksum(&bytes).to_le_bytes(), stored);
+        assert!(Footer::decode(&bytes, 501).is_err());
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Footer::decode(&flipped, 500).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_told_apart_from_damage() {
+        let none = BlockHandle::default();
+        let footer = Footer {
+            filter: none,
+            index: none,
+            properties: none,
+            range_tombstones: none,
+            table: 1,
+            store: 1,
+        };
+        let mut bytes = footer.encode(0);
+        bytes[FOOTER_BYTES - 16] = 2;
+        let checksum = checksum_at(1, 0, &[&bytes[..FOOTER_BYTES - 12]]);
+        bytes[FOOTER_BYTES - 12..FOOTER_BYTES - 8].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(Footer::decode(&bytes, 0), Err(FooterError::Version(2)));
+    }
+
+    #[test]
+    fn properties_that_contradict_themselves_are_none() {
+        let sound = properties();
+        let longest = vec![b'k'; MAX_KEY_BYTES];
+        let too_long = vec![b'k'; MAX_KEY_BYTES + 1];
+        let of = || sound.clone();
+        for good in [
+            of(),
+            Properties { keys: 9, tombstones: 9, min_seq: 20, ..of() },
+            Properties { smallest: longest.clone(), largest: longest.clone(), ..of() },
+        ] {
+            assert_eq!(Properties::decode(&good.encode()), Some(good));
+        }
+        for bad in [
+            Properties { keys: 0, ..of() },
+            Properties { keys: 10, ..of() },
+            Properties { tombstones: 10, ..of() },
+            Properties { min_seq: 21, ..of() },
+            Properties { smallest: b"l".to_vec(), ..of() },
+            Properties { largest: too_long.clone(), ..of() },
+            Properties { smallest: too_long, largest: b"l".to_vec(), ..of() },
+        ] {
+            assert_eq!(Properties::decode(&bad.encode()), None);
+        }
+    }
+
+    #[test]
+    fn both_ends_belong_to_a_range() {
+        let meta = TableMeta {
+            id: 1,
+            size: 1000,
+            index_offset: 800,
+            footer_checksum: 1,
+            filter: FilterMeta::default(),
+            entries: 10,
+            tombstones: 1,
+            keys: 9,
+            min_seq: 1,
+            max_seq: 10,
+            smallest: b"d".to_vec(),
+            largest: b"f".to_vec(),
+        };
+        for (key, covered) in
+            [(b"c", false), (b"d", true), (b"e", true), (b"f", true), (b"g", false)]
+        {
+            assert_eq!(meta.overlaps(key, key), covered);
+        }
+        for (from, to, overlapping) in [
+            (b"a", b"c", false),
+            (b"a", b"d", true),
+            (b"a", b"z", true),
+            (b"e", b"e", true),
+            (b"f", b"z", true),
+            (b"g", b"z", false),
+        ] {
+            assert_eq!(meta.overlaps(from, to), overlapping);
+        }
+    }
+}

@@ -1,0 +1,512 @@
+//! Reading a table: opened once, with the index resident; then one data block a lookup.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::block::{Block, BlockDamage, Found};
+use super::env::TableEnv;
+use super::format::{
+    BlockHandle, BlockType, FILTER_ALIGNMENT, FOOTER_BYTES, FilterMeta, Footer, FooterError,
+    Properties, TRAILER_BYTES, TableMeta, VERSION, check_block,
+};
+use super::index::{Blocks, Index};
+use crate::codec::u32_at;
+use crate::error::{Error, IoContext, Result};
+use crate::key::Seq;
+use crate::ledger::BlockFetch;
+use crate::names::FileName;
+use crate::sealed::{Seal, SealedBytes};
+use crate::sync::{AtomicBool, Ordering};
+use crate::vfs::{AccessHint, FileKind, VfsFile};
+
+/// An open table. Dropped, it removes its file if the table was made obsolete before.
+#[derive(Debug)]
+pub(crate) struct Table {
+    env: Arc<TableEnv>,
+    meta: TableMeta,
+    properties: Properties,
+    /// The file from the index to its end.
+    tail: SealedBytes,
+    index: BlockHandle,
+    blocks: Blocks,
+    /// The filter block within the table, whether it is the one in use or not.
+    filter: BlockHandle,
+    obsolete: AtomicBool,
+}
+
+impl Table {
+    /// Has the operating system begin to read what opening this table will read.
+    pub(crate) fn announce(env: &TableEnv, meta: &TableMeta, with_filter: bool) -> Result<()> {
+        let filter_bytes = match meta.filter {
+            FilterMeta { generation: 0, bytes: 1.., .. } if with_filter => {
+                meta.filter.bytes.saturating_add(TRAILER_BYTES as u64)
+            }
+            _ => 0, // none, or in a file of its own
+        };
+        // Whether the file has all this shows when it is opened.
+        let offset = meta.index_offset.saturating_sub(filter_bytes);
+        let length = meta.size.saturating_sub(offset);
+        // Only a hint: what does not take it reads just as well.
+        let _ = Self::file_of(env, meta)?.hint(AccessHint::WillNeed { offset, length });
+        Ok(())
+    }
+
+    fn file_of(env: &TableEnv, meta: &TableMeta) -> Result<Arc<dyn VfsFile>> {
+        let path = FileName::Table(meta.id).path(&env.dir);
+        match env.files.get(meta.id, env.vfs.as_ref(), &env.dir) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                Err(Error::Missing { path, named_by: "the manifest".into() })
+            }
+            other => other.context("open", &path),
+        }
+    }
+
+    /// Opens a table with one read, and nothing of its filter. All that is read must be sound.
+    pub(super) fn open_data(env: &Arc<TableEnv>, meta: TableMeta) -> Result<Arc<Self>> {
+        let path = FileName::Table(meta.id).path(&env.dir);
+        let file = Self::file_of(env, &meta)?;
+        let length = file.length().context("find the length", &path)?;
+        if length != meta.size {
+            let expected = format!("a table of {} bytes", meta.size);
+            return Err(Error::corrupt(&path, length, expected, format!("{length} bytes")));
+        }
+        let wrong_tail = || {
+            Error::corrupt(
+                &path,
+                meta.index_offset,
+                "index, properties and footer",
+                "no room for them",
+            )
+        };
+        let tail_length =
+            length.checked_sub(meta.index_offset).filter(|&tail| tail >= FOOTER_BYTES as u64);
+        let tail_length = tail_length.ok_or_else(wrong_tail)? as usize;
+        let seal = Seal::for_files_of(env.vfs.as_ref());
+        let tail = SealedBytes::filled_under(seal, tail_length, |buffer| {
+            file.read_exact_at(buffer, meta.index_offset)
+        })
+        .context(format_args!("read {tail_length} bytes at offset {}", meta.index_offset), &path)?;
+        env.ledger.open_reads.count(tail_length as u64);
+
+        let footer_offset = length - FOOTER_BYTES as u64;
+        let footer_bytes = tail.get(tail_length - FOOTER_BYTES..).unwrap_or_default();
+        let footer = decode_footer(&path, footer_bytes, footer_offset)?;
+        check_footer(&path, &footer, footer_bytes, footer_offset, env.store, &meta)?;
+        let block_in_tail = |handle: BlockHandle, block_type, what: &str| {
+            let start = (handle.offset - meta.index_offset) as usize;
+            let bytes = tail.get(start..start + handle.length as usize + TRAILER_BYTES);
+            check_block(bytes.unwrap_or_default(), block_type, meta.id, handle.offset)
+                .map_err(|found| Error::corrupt(&path, handle.offset, what, found))
+        };
+        let index_bytes = block_in_tail(footer.index, BlockType::Index, "an index block")?;
+        let properties =
+            block_in_tail(footer.properties, BlockType::Properties, "a properties block")?;
+        let properties = Properties::decode(properties).filter(|p| matches_meta(p, &meta));
+        let properties = properties.ok_or_else(|| {
+            let expected = "the properties that the manifest has for this table";
+            Error::corrupt(&path, footer.properties.offset, expected, "others")
+        })?;
+        let blocks = Index::new(index_bytes)
+            .filter(|index| {
+                let end = index.data_end();
+                match footer.filter {
+                    none if none.is_none() => end == meta.index_offset,
+                    filter => end.checked_next_multiple_of(FILTER_ALIGNMENT) == Some(filter.offset),
+                }
+            })
+            .filter(|index| index.len() as u64 == properties.data_blocks)
+            .filter(|index| index.check(&meta.largest).is_some())
+            .map(|index| Blocks::new(&index))
+            .ok_or_else(|| {
+                let expected = "an index of blocks in order, up to the table's largest key";
+                Error::corrupt(&path, footer.index.offset, expected, "another")
+            })?;
+
+        let index = BlockHandle { offset: 0, length: footer.index.length };
+        let obsolete = AtomicBool::new(false);
+        let (env, filter) = (Arc::clone(env), footer.filter);
+        Ok(Arc::new(Self { env, meta, properties, tail, index, blocks, filter, obsolete }))
+    }
+
+    /// The manifest's record of a table that lies alone, as its own footer and properties tell it.
+    pub(crate) fn meta_of_file(env: &TableEnv, id: u64) -> Result<(TableMeta, u64)> {
+        let path = FileName::Table(id).path(&env.dir);
+        let file = env.vfs.open(&path, FileKind::Table).context("open", &path)?;
+        let length = file.length().context("find the length", &path)?;
+        let read = |offset: u64, length: u64| {
+            let mut bytes = vec![0; length as usize];
+            let action = format_args!("read {length} bytes at offset {offset}");
+            file.read_exact_at(&mut bytes, offset).context(action, &path).map(|()| bytes)
+        };
+        let footer_offset = length.checked_sub(FOOTER_BYTES as u64).ok_or_else(|| {
+            Error::corrupt(&path, 0, "an SSTable", format!("a file of {length} bytes"))
+        })?;
+        let bytes = read(footer_offset, FOOTER_BYTES as u64)?;
+        let footer = decode_footer(&path, &bytes, footer_offset)?;
+        let broken = |found: String| {
+            Error::corrupt(&path, footer.properties.offset, "a properties block", found)
+        };
+        let end = footer.properties.end().filter(|&end| end <= length);
+        let end = end.ok_or_else(|| broken("a place outside the file".into()))?;
+        let block = read(footer.properties.offset, end - footer.properties.offset)?;
+        let contents =
+            check_block(&block, BlockType::Properties, footer.table, footer.properties.offset)
+                .map_err(broken)?;
+        let properties = Properties::decode(contents)
+            .ok_or_else(|| broken("properties that contradict each other".into()))?;
+        let filter_checksum = match footer.filter.end().filter(|&end| 4 <= end && end <= length) {
+            Some(end) if !footer.filter.is_none() => {
+                u32_at(&read(end - 4, 4)?, 0).unwrap_or_default()
+            }
+            _ => 0,
+        };
+        let meta = TableMeta {
+            id: footer.table,
+            size: length,
+            index_offset: footer.index.offset,
+            footer_checksum: Footer::checksum(&bytes),
+            filter: FilterMeta {
+                generation: 0,
+                bytes: footer.filter.length,
+                checksum: filter_checksum,
+            },
+            entries: properties.entries,
+            tombstones: properties.tombstones,
+            keys: properties.keys,
+            min_seq: properties.min_seq,
+            max_seq: properties.max_seq,
+            smallest: properties.smallest,
+            largest: properties.largest,
+        };
+        Ok((meta, footer.store))
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.meta.id
+    }
+
+    pub(crate) fn meta(&self) -> &TableMeta {
+        &self.meta
+    }
+
+    pub(crate) fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        FileName::Table(self.meta.id).path(&self.env.dir)
+    }
+
+    /// Lets the file go with the last reference to the table. The manifest must have dropped it,
+    /// durably.
+    pub(crate) fn make_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+
+    /// Looks for the newest version of `key` up to `seq`, in the one block that may hold it: at
+    /// most one disk read. Tells which block that is, too, when it cannot be read.
+    pub(crate) fn search(&self, key: &[u8], seq: Seq) -> (Option<BlockFetch>, Result<Found>) {
+        let number = self.block_for(key);
+        let handle = match self.handle(number) {
+            Ok(handle) => handle,
+            Err(error) => return (None, Err(error)),
+        };
+        let place = (self.meta.id, number);
+        let cached = self.env.cache.as_ref().and_then(|cache| cache.get(place));
+        let bytes = handle.length + TRAILER_BYTES as u64;
+        let fetch = BlockFetch { offset: handle.offset, bytes, from_cache: cached.is_some() };
+        let found = match cached {
+            Some(block) => Ok(block),
+            None => self.read_block(handle).inspect(|block| {
+                if let Some(cache) = &self.env.cache {
+                    cache.insert(place, block.clone());
+                }
+            }),
+        }
+        .and_then(|block| block.search(key, seq).map_err(|damage| self.damaged(handle, damage)));
+        (Some(fetch), found)
+    }
+
+    pub(super) fn env(&self) -> &Arc<TableEnv> {
+        &self.env
+    }
+
+    /// Where the filter block within the table lies; nowhere if it was written without one.
+    pub(crate) fn filter_block(&self) -> BlockHandle {
+        self.filter
+    }
+
+    pub(crate) fn index(&self) -> Index<'_> {
+        let bytes = self.tail.get(..self.index.length as usize).unwrap_or_default();
+        // `open` parsed and checked these very bytes, and they cannot change.
+        Index::new(bytes).unwrap_or(Index::EMPTY)
+    }
+
+    /// The number of the one block that may hold `key`: the first whose separator is not less. As many
+    /// as there are blocks for a key beyond the table's range.
+    pub(crate) fn block_for(&self, key: &[u8]) -> usize {
+        self.blocks.number_for(key, &self.index())
+    }
+
+    pub(super) fn handle(&self, number: usize) -> Result<BlockHandle> {
+        self.blocks.place(number).ok_or_else(|| {
+            let expected = format!("a block number {number}");
+            Error::corrupt(&self.path(), self.meta.index_offset, expected, "none")
+        })
+    }
+
+    /// Reads and verifies one block.
+    pub(super) fn read_block(&self, handle: BlockHandle) -> Result<Block> {
+        let bytes = self.read(handle.offset, handle.length + TRAILER_BYTES as u64)?;
+        self.verify_block(&bytes.into(), handle)
+    }
+
+    pub(super) fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length as usize];
+        self.env
+            .files
+            .get(self.meta.id, self.env.vfs.as_ref(), &self.env.dir)
+            .and_then(|file| file.read_exact_at(&mut bytes, offset))
+            .map_err(|source| Error::Io {
+                action: format!("read {length} bytes at offset {offset}"),
+                path: self.path(),
+                source: Arc::new(source),
+            })?;
+        Ok(bytes)
+    }
+
+    /// Checks a data block as it came from the file, trailer included.
+    pub(super) fn verify_block(&self, bytes: &Bytes, handle: BlockHandle) -> Result<Block> {
+        let contents = check_block(bytes, BlockType::Data, self.meta.id, handle.offset);
+        let contents = contents.map_err(|found| {
+            Error::corrupt(&self.path(), handle.offset, "a data block with its checksum", found)
+        })?;
+        Block::new(bytes.slice_ref(contents)).map_err(|damage| self.damaged(handle, damage))
+    }
+
+    pub(super) fn damaged(&self, handle: BlockHandle, damage: BlockDamage) -> Error {
+        let offset = handle.offset + damage.offset as u64;
+        Error::corrupt(&self.path(), offset, damage.expected, "something else")
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.env.ledger.retire(self.meta.id);
+        if let Some(mistakes) = &self.env.mistakes {
+            mistakes.forget(self.meta.id);
+        }
+        if self.obsolete.load(Ordering::Acquire) {
+            self.env.remove_table(self.meta.id);
+        } else {
+            self.env.files.forget(self.meta.id);
+        }
+    }
+}
+
+fn decode_footer(path: &Path, bytes: &[u8], offset: u64) -> Result<Footer> {
+    Footer::decode(bytes, offset).map_err(|error| match error {
+        FooterError::Damaged(found) => Error::corrupt(path, offset, "an SSTable footer", found),
+        FooterError::Version(version) => Error::Unsupported {
+            path: path.to_owned(),
+            supported: format!("SSTable version {VERSION}"),
+            found: format!("version {version}"),
+        },
+    })
+}
+
+/// Whether the footer is the one that the manifest means, and its parts follow one another.
+fn check_footer(
+    path: &Path,
+    footer: &Footer,
+    bytes: &[u8],
+    offset: u64,
+    store: u64,
+    meta: &TableMeta,
+) -> Result<()> {
+    let corrupt =
+        |expected: String, found: String| Err(Error::corrupt(path, offset, expected, found));
+    if footer.store != store {
+        return corrupt(
+            format!("a table of store {store:016x}"),
+            format!("store {:016x}", footer.store),
+        );
+    }
+    if footer.table != meta.id {
+        return corrupt(format!("table {}", meta.id), format!("table {}", footer.table));
+    }
+    let checksum = Footer::checksum(bytes);
+    if checksum != meta.footer_checksum {
+        let expected = format!("the footer {:#010x} that the manifest names", meta.footer_checksum);
+        return corrupt(expected, format!("{checksum:#010x}"));
+    }
+    if !footer.range_tombstones.is_none() {
+        return Err(Error::Unsupported {
+            path: path.to_owned(),
+            supported: "tables without range tombstones".into(),
+            found: "range tombstones".into(),
+        });
+    }
+    let filter_fits = footer.filter.is_none() || footer.filter.end() == Some(footer.index.offset);
+    let in_order = footer.index.offset == meta.index_offset
+        && footer.index.end() == Some(footer.properties.offset)
+        && footer.properties.end() == Some(offset)
+        && (meta.filter.generation > 0 || footer.filter.length == meta.filter.bytes)
+        && filter_fits;
+    if !in_order {
+        return corrupt("filter, index and properties in a row".into(), "other places".into());
+    }
+    Ok(())
+}
+
+fn matches_meta(properties: &Properties, meta: &TableMeta) -> bool {
+    properties.entries == meta.entries
+        && properties.tombstones == meta.tombstones
+        && properties.keys == meta.keys
+        && properties.min_seq == meta.min_seq
+        && properties.max_seq == meta.max_seq
+        && properties.smallest == meta.smallest
+        && properties.largest == meta.largest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{STORE, env, properties, put, recipe, writer};
+    use super::*;
+    use crate::filter::FilterPolicy;
+
+    fn sample_meta() -> TableMeta {
+        TableMeta {
+            id: 7,
+            size: 1000,
+            index_offset: 500,
+            footer_checksum: 0,
+            filter: FilterMeta { generation: 0, bytes: 100, checksum: 1 },
+            entries: 9,
+            tombstones: 3,
+            keys: 8,
+            min_seq: 5,
+            max_seq: 20,
+            smallest: b"a".to_vec(),
+            largest: b"k".to_vec(),
+        }
+    }
+
+    #[test]
+    fn properties_that_differ_in_anything_are_not_those_of_the_manifest() {
+        let (meta, of) = (sample_meta(), properties);
+        assert!(matches_meta(&of(), &meta));
+        for other in [
+            Properties { entries: 10, ..of() },
+            Properties { tombstones: 2, ..of() },
+            Properties { keys: 7, ..of() },
+            Properties { min_seq: 6, ..of() },
+            Properties { max_seq: 19, ..of() },
+            Properties { smallest: b"b".to_vec(), ..of() },
+            Properties { largest: b"j".to_vec(), ..of() },
+        ] {
+            assert!(!matches_meta(&other, &meta), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_footer_that_differs_in_anything_is_not_the_one_of_the_manifest() {
+        // Filter, index, properties and footer, one after the other.
+        let sound = Footer {
+            filter: BlockHandle { offset: 395, length: 100 },
+            index: BlockHandle { offset: 500, length: 195 },
+            properties: BlockHandle { offset: 700, length: 167 },
+            range_tombstones: BlockHandle::default(),
+            table: 7,
+            store: STORE,
+        };
+        let at = 872;
+        let check = |footer: &Footer, generation, footer_checksum: Option<u32>| {
+            let bytes = footer.encode(at);
+            let mut meta = sample_meta();
+            meta.filter.generation = generation;
+            meta.footer_checksum = footer_checksum.unwrap_or(Footer::checksum(&bytes));
+            check_footer(Path::new("table"), footer, &bytes, at, STORE, &meta)
+        };
+        check(&sound, 0, None).expect("sound");
+        check(&sound, 0, Some(1)).expect_err("another checksum");
+
+        let without_filter = Footer { filter: BlockHandle::default(), ..sound };
+        let shorter_filter = Footer { filter: BlockHandle { offset: 400, length: 95 }, ..sound };
+        for footer in [without_filter, shorter_filter] {
+            check(&footer, 0, None).expect_err("the manifest names a filter of another length");
+            check(&footer, 1, None).expect("its filter lies beside it");
+        }
+        let moved = |handle: BlockHandle| BlockHandle { offset: handle.offset + 1, ..handle };
+        let longer = |handle: BlockHandle| BlockHandle { length: handle.length + 1, ..handle };
+        for other in [
+            Footer { store: STORE + 1, ..sound },
+            Footer { table: 8, ..sound },
+            Footer { range_tombstones: sound.index, ..sound },
+            Footer { filter: moved(sound.filter), ..sound },
+            Footer { index: moved(sound.index), ..sound },
+            Footer { index: longer(sound.index), ..sound },
+            Footer { properties: moved(sound.properties), ..sound },
+            Footer { properties: longer(sound.properties), ..sound },
+            // In a row, but not where the manifest has them.
+            Footer {
+                filter: BlockHandle { offset: 396, length: 100 },
+                index: BlockHandle { offset: 501, length: 194 },
+                ..sound
+            },
+        ] {
+            for generation in [0, 1] {
+                check(&other, generation, None).expect_err("another footer");
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_that_lies_alone_tells_its_own_record() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let env = env(dir.path());
+        let recipe = recipe(&FilterPolicy::default());
+        for (id, recipe) in [(1, None), (2, Some(recipe))] {
+            let mut writer = writer(&env, id, 100, recipe.as_ref());
+            for i in 0..50_u64 {
+                writer.add(put(&i.to_be_bytes(), i + 9, b"v")).expect("written");
+            }
+            let meta = writer.finish(recipe).expect("finished").meta;
+            let told = Table::meta_of_file(&env, id).expect("sound");
+            assert_eq!(told, (meta, STORE));
+        }
+    }
+
+    #[test]
+    fn damage_within_a_block_is_told_by_its_place_in_the_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let env = env(dir.path());
+        let mut writer = writer(&env, 1, 100, None);
+        writer.add(put(b"key", 1, b"value")).expect("written");
+        let meta = writer.finish(None).expect("finished").meta;
+        let table = Table::open(&env, meta).expect("sound").table;
+        let handle = BlockHandle { offset: 100, length: 50 };
+        match table.damaged(handle, BlockDamage { offset: 7, expected: "an entry" }) {
+            Error::Corrupt { path, offset, .. } => {
+                assert_eq!((path, offset), (table.path(), 107));
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn only_a_table_that_is_not_there_is_missing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let env = env(dir.path());
+        let open = || Table::open(&env, sample_meta()).map(|_| ()).expect_err("no table");
+        assert!(matches!(open(), Error::Missing { .. }), "{}", open());
+        let path = FileName::Table(sample_meta().id).path(dir.path());
+        std::os::unix::fs::symlink(&path, &path).expect("a link to itself, which none can open");
+        assert!(matches!(open(), Error::Io { .. }), "{}", open());
+    }
+}

@@ -1,0 +1,282 @@
+//! Writing a table: entries in internal-key order in, a synced file out.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::block::BlockBuilder;
+use super::env::TableEnv;
+use super::format::{
+    BlockHandle, BlockType, FILTER_ALIGNMENT, FilterMeta, Footer, Properties, TableMeta, seal_block,
+};
+use super::index::{IndexBuilder, separator};
+use crate::error::{IoContext, Result};
+use crate::filter::{self, FilterPlace, HashFunction, HashKey, KeyHashes, PrefixExtractor, Recipe};
+use crate::key::{EntryKind, EntryRef};
+use crate::ledger::Io;
+use crate::names::FileName;
+use crate::vfs::{FileKind, VfsFile};
+
+/// Data blocks are gathered up to this many bytes before they are written.
+const WRITE_BUFFER_BYTES: usize = 256 * 1024;
+
+/// How tables are written.
+#[derive(Debug, Clone)]
+pub(crate) struct TableSettings {
+    /// The size that data blocks stay below; a larger entry has a block of its own.
+    pub(crate) block_bytes: usize,
+    /// The hash of the filters that tables are to have; `None` if they are to have none.
+    pub(crate) filter_hash: Option<HashFunction>,
+    /// What prefixes the filter has beside the keys.
+    pub(crate) prefix: Option<PrefixExtractor>,
+}
+
+/// A table being written. Not finished, it leaves a file that nothing refers to.
+#[derive(Debug)]
+pub(crate) struct TableWriter {
+    file: Arc<dyn VfsFile>,
+    path: PathBuf,
+    id: u64,
+    store: u64,
+    secret: HashKey,
+    settings: TableSettings,
+    block: BlockBuilder,
+    index: IndexBuilder,
+    /// Finished bytes that are not in the file yet.
+    buffer: Vec<u8>,
+    /// The length of the file, buffer included.
+    offset: u64,
+    /// `None` if no filter is wanted.
+    hashes: Option<KeyHashes>,
+    properties: Properties,
+    io: Io,
+}
+
+/// A table that is complete and synced, but not yet named by the manifest.
+#[derive(Debug)]
+pub(crate) struct FinishedTable {
+    pub(crate) meta: TableMeta,
+    /// What its filter was made from, to be asked of it as it was written.
+    pub(crate) hashes: Option<KeyHashes>,
+    pub(crate) io: Io,
+}
+
+impl TableWriter {
+    pub(crate) fn create(env: &TableEnv, id: u64, settings: &TableSettings) -> Result<Self> {
+        let path = FileName::Table(id).path(&env.dir);
+        let file = env.vfs.create(&path, FileKind::Table).context("create", &path)?;
+        Ok(Self {
+            file,
+            path,
+            id,
+            store: env.store,
+            secret: env.secret,
+            settings: settings.clone(),
+            block: BlockBuilder::default(),
+            index: IndexBuilder::default(),
+            buffer: Vec::new(),
+            offset: 0,
+            hashes: settings
+                .filter_hash
+                .map(|hash| KeyHashes::new(hash, &env.secret, settings.prefix)),
+            properties: Properties::default(),
+            io: Io::default(),
+        })
+    }
+
+    /// Whether an entry was added yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.properties.entries == 0
+    }
+
+    /// The user key of the entry added last.
+    pub(crate) fn last_key(&self) -> &[u8] {
+        &self.properties.largest
+    }
+
+    /// The bytes of data so far.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.offset + self.block.size() as u64
+    }
+
+    /// Adds the next entry. Entries come in internal-key order.
+    pub(crate) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
+        let new_key = self.is_empty() || entry.key != self.last_key();
+        debug_assert!(self.is_empty() || entry.key >= self.last_key(), "entries come in order");
+        if new_key {
+            // Blocks are cut between user keys only, so that one read finds every version.
+            let size = self.block.size() + entry.key.len() + entry.value.len() + 16;
+            if !self.block.is_empty() && size > self.settings.block_bytes {
+                let separator = separator(self.last_key(), entry.key);
+                self.finish_block(&separator)?;
+            }
+            if self.is_empty() {
+                self.properties.smallest = entry.key.to_vec();
+                self.properties.min_seq = entry.seq;
+            }
+            self.properties.largest.clear();
+            self.properties.largest.extend_from_slice(entry.key);
+            if let Some(hashes) = &mut self.hashes {
+                hashes.add(entry.key);
+            }
+        }
+        self.block.add(entry);
+        let properties = &mut self.properties;
+        properties.entries += 1;
+        properties.keys += u64::from(new_key);
+        properties.tombstones += u64::from(entry.kind == EntryKind::Delete);
+        properties.key_bytes += entry.key.len() as u64;
+        properties.value_bytes += entry.value.len() as u64;
+        properties.min_seq = properties.min_seq.min(entry.seq);
+        properties.max_seq = properties.max_seq.max(entry.seq);
+        Ok(())
+    }
+
+    fn finish_block(&mut self, separator: &[u8]) -> Result<()> {
+        let contents = self.block.finish();
+        self.index.add(separator, self.offset);
+        self.push_block(contents, BlockType::Data);
+        if self.buffer.len() >= WRITE_BUFFER_BYTES { self.write_buffer() } else { Ok(()) }
+    }
+
+    /// Seals a block and puts it into the buffer; gives its checksum along.
+    fn push_block(&mut self, mut contents: Vec<u8>, block_type: BlockType) -> (BlockHandle, u32) {
+        let handle = BlockHandle { offset: self.offset, length: contents.len() as u64 };
+        seal_block(&mut contents, block_type, self.id, self.offset);
+        let checksum = contents.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        self.push(&contents);
+        (handle, checksum)
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+        self.offset += bytes.len() as u64;
+    }
+
+    fn write_buffer(&mut self) -> Result<()> {
+        let written = self.file.append(&self.buffer);
+        written.context(format_args!("write {} bytes", self.buffer.len()), &self.path)?;
+        self.io.calls += 1;
+        self.io.bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// What was added so far.
+    pub(crate) fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// Writes filter, index, properties and footer, and syncs the file. The table has at least one
+    /// entry; the filter, if it is to have one, is over the hash that the settings name.
+    pub(crate) fn finish(mut self, filter_recipe: Option<Recipe>) -> Result<FinishedTable> {
+        let largest = self.properties.largest.clone();
+        self.finish_block(&largest)?;
+        let data_end = self.offset;
+        self.properties.data_blocks = self.index.blocks() as u64;
+
+        let (mut filter, mut filter_checksum) = (BlockHandle::default(), 0);
+        if let (Some(recipe), Some(hashes)) = (&filter_recipe, &self.hashes) {
+            let place = FilterPlace { table: self.id, generation: 0 };
+            let contents = filter::build(recipe, &self.secret, place, hashes);
+            let padding = self.offset.next_multiple_of(FILTER_ALIGNMENT) - self.offset;
+            self.push(&[0; FILTER_ALIGNMENT as usize][..padding as usize]);
+            (filter, filter_checksum) = self.push_block(contents, BlockType::Filter);
+        }
+        let index = std::mem::take(&mut self.index).finish(data_end);
+        let (index, _) = self.push_block(index, BlockType::Index);
+        let properties = self.properties.encode();
+        let (properties, _) = self.push_block(properties, BlockType::Properties);
+        let footer = Footer {
+            filter,
+            index,
+            properties,
+            range_tombstones: BlockHandle::default(),
+            table: self.id,
+            store: self.store,
+        };
+        let footer = footer.encode(self.offset);
+        let footer_checksum = Footer::checksum(&footer);
+        self.push(&footer);
+        self.write_buffer()?;
+        self.file.sync_all().context("sync", &self.path)?;
+
+        let properties = self.properties;
+        let meta = TableMeta {
+            id: self.id,
+            size: self.offset,
+            index_offset: index.offset,
+            footer_checksum,
+            filter: FilterMeta { generation: 0, bytes: filter.length, checksum: filter_checksum },
+            entries: properties.entries,
+            tombstones: properties.tombstones,
+            keys: properties.keys,
+            min_seq: properties.min_seq,
+            max_seq: properties.max_seq,
+            smallest: properties.smallest,
+            largest: properties.largest,
+        };
+        Ok(FinishedTable { meta, hashes: self.hashes, io: self.io })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::TRAILER_BYTES;
+    use super::super::reader::Table;
+    use super::super::samples::{env, put, writer};
+    use super::*;
+
+    const BLOCK_BYTES: usize = 500;
+
+    /// Each block is as full as the limit lets it be, and a table of them is written at once.
+    #[test]
+    fn a_block_ends_where_the_next_entry_might_not_fit() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let env = env(dir.path());
+        let mut writer = writer(&env, 1, BLOCK_BYTES, None);
+        let entry = |i: usize| {
+            let bytes = if i == 50 { 2 * BLOCK_BYTES } else { 7 * i % 60 };
+            (format!("key {i:03}"), vec![b'v'; bytes])
+        };
+        let mut before = writer.data_bytes();
+        for (key, value) in (0..200).map(entry) {
+            writer.add(put(key.as_bytes(), 1, &value)).expect("written");
+            let more = writer.data_bytes() - before;
+            assert!(more as usize >= value.len() + 5, "{key}: {more} bytes more");
+            before += more;
+        }
+        let finished = writer.finish(None).expect("finished");
+        assert_eq!((finished.io.calls, finished.io.bytes), (1, finished.meta.size));
+        let table = Table::open(&env, finished.meta).expect("sound").table;
+        assert!(before >= table.index().data_end() - TRAILER_BYTES as u64);
+
+        let mut next = 0;
+        for number in 0..table.index().len() {
+            let handle = table.handle(number).expect("a block");
+            let block = table
+                .read_block(handle)
+                .and_then(|block| block.decode().map_err(|damage| table.damaged(handle, damage)));
+            let entries = block.expect("sound").len();
+            let alone = entries == 1 && entry(next).1.len() > BLOCK_BYTES;
+            assert!(handle.length as usize <= BLOCK_BYTES || alone, "{handle:?}");
+            next += entries;
+            let (key, value) = entry(next);
+            let with_next = handle.length as usize + key.len() + value.len() + 16;
+            assert!(with_next > BLOCK_BYTES || next == 200, "{handle:?} has room for {key}");
+        }
+        assert_eq!(next, 200);
+    }
+
+    #[test]
+    fn a_long_table_is_written_piece_by_piece() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut writer = writer(&env(dir.path()), 1, BLOCK_BYTES, None);
+        for i in 0..300_u32 {
+            writer.add(put(&i.to_be_bytes(), 1, &[b'v'; 4096])).expect("written");
+            assert!(writer.buffer.len() < WRITE_BUFFER_BYTES);
+        }
+        let finished = writer.finish(None).expect("finished");
+        let pieces = finished.meta.size.div_ceil(WRITE_BUFFER_BYTES as u64);
+        assert_eq!((finished.io.calls, finished.io.bytes), (pieces, finished.meta.size));
+    }
+}

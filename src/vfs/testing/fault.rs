@@ -1,0 +1,493 @@
+//! A wrapper that makes chosen operations fail.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::sync::{Arc, Mutex, sleep};
+use crate::vfs::{AccessHint, FileKind, FileLock, Operation, Vfs, VfsFile};
+
+/// What goes wrong with an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Nothing is done, and it fails with an input/output error (`EIO`).
+    Io,
+    /// Nothing is done, and it fails because the disk is full (`ENOSPC`).
+    NoSpace,
+    /// Nothing is done, and it fails because a signal came in between (`EINTR`).
+    Interrupted,
+    /// Half of the bytes are read, and then the file ends. Befalls [`Operation::Read`] only.
+    ShortRead,
+    /// Half of the bytes are written, and then the disk is full; they stay until
+    /// [`VfsFile::set_length`] cuts them off. Befalls [`Operation::Append`] and
+    /// [`Operation::Write`] only.
+    ShortWrite,
+    /// It succeeds, with one bit wrong in what is read or written: the bit of this number, counted
+    /// from the first byte's lowest one, round and round. Befalls only what moves bytes.
+    FlippedBit(u64),
+    /// It takes so much longer, and succeeds.
+    Delay(Duration),
+}
+
+impl Fault {
+    fn can_befall(self, operation: Operation, bytes: usize) -> bool {
+        let writes = matches!(operation, Operation::Append | Operation::Write);
+        match self {
+            Self::ShortRead => operation == Operation::Read && bytes > 0,
+            Self::ShortWrite => writes && bytes > 0,
+            Self::FlippedBit(_) => (writes || operation == Operation::Read) && bytes > 0,
+            Self::Io | Self::NoSpace | Self::Interrupted | Self::Delay(_) => true,
+        }
+    }
+}
+
+/// Which operations a [`Fault`] befalls: of all that it can befall, by default, the first one that
+/// comes.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct FaultRule {
+    fault: Fault,
+    operations: Vec<Operation>,
+    kinds: Vec<FileKind>,
+    skip: u64,
+    lasting: bool,
+}
+
+impl FaultRule {
+    /// The next operation, whatever it is.
+    pub fn new(fault: Fault) -> Self {
+        Self { fault, operations: Vec::new(), kinds: Vec::new(), skip: 0, lasting: false }
+    }
+
+    /// Only these operations.
+    pub fn operations(mut self, operations: impl IntoIterator<Item = Operation>) -> Self {
+        self.operations = operations.into_iter().collect();
+        self
+    }
+
+    /// Only operations on files of these kinds.
+    pub fn kinds(mut self, kinds: impl IntoIterator<Item = FileKind>) -> Self {
+        self.kinds = kinds.into_iter().collect();
+        self
+    }
+
+    /// Not the first so many of those that would match.
+    pub fn skip(mut self, matches: u64) -> Self {
+        self.skip = matches;
+        self
+    }
+
+    /// Not once, but every time from then on.
+    pub fn from_then_on(mut self) -> Self {
+        self.lasting = true;
+        self
+    }
+
+    /// Whether an operation is to fail; counts it if it matches.
+    fn befalls(&mut self, operation: Operation, kind: FileKind, bytes: usize) -> bool {
+        let matches = (self.operations.is_empty() || self.operations.contains(&operation))
+            && (self.kinds.is_empty() || self.kinds.contains(&kind))
+            && self.fault.can_befall(operation, bytes);
+        if !matches {
+            return false;
+        }
+        match self.skip.checked_sub(1) {
+            Some(left) => {
+                self.skip = left;
+                false
+            }
+            None if self.lasting => true,
+            None => {
+                self.skip = u64::MAX; // that was it
+                true
+            }
+        }
+    }
+}
+
+/// A fault that took place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Injected {
+    /// The number of the operation among all that went through, counted from 0.
+    pub number: u64,
+    /// Which operation.
+    pub operation: Operation,
+    /// On what kind of file.
+    pub kind: FileKind,
+    /// On which file or directory; of two, the one that it is about to make.
+    pub path: PathBuf,
+    /// How many bytes it was to move; 0 if it moves none.
+    pub bytes: u64,
+    /// What went wrong.
+    pub fault: Fault,
+}
+
+/// Passes everything on to another file layer, but for the operations that its rules make fail.
+///
+/// Rules are added and taken away while files are open. Each counts the operations that match it;
+/// where several would have their way, the one added first has. Clones share their rules and counts.
+///
+/// To fail every operation of a program in turn, run it with a rule that skips 0, 1, 2 … of them,
+/// until a run is over before the rule has had its way:
+///
+/// ```
+/// use std::sync::Arc;
+/// use criba::vfs::{Fault, FaultRule, FaultVfs, SimVfs};
+/// use criba::Options;
+///
+/// for number in 0.. {
+///     let disk = SimVfs::new();
+///     let faults = FaultVfs::new(Arc::new(disk.clone()));
+///     faults.add(FaultRule::new(Fault::Io).skip(number));
+///     let options = Options::new().background_threads(0);
+///     let open = || options.clone().vfs(Arc::new(faults.clone())).open("/store");
+///     let acknowledged = open().and_then(|db| db.put("key", "value")).is_ok();
+///
+///     faults.clear(); // the disk is well again
+///     let found = open()?.get("key")?;
+///     assert_eq!(found.is_some(), acknowledged);
+///     if faults.injected().is_empty() {
+///         break;
+///     }
+/// }
+/// # Ok::<(), criba::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct FaultVfs {
+    inner: Arc<dyn Vfs>,
+    plan: Arc<Mutex<Plan>>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    rules: Vec<FaultRule>,
+    operations: u64,
+    injected: Vec<Injected>,
+}
+
+impl FaultVfs {
+    /// Passes everything on to `inner`, until there are rules.
+    pub fn new(inner: Arc<dyn Vfs>) -> Self {
+        Self { inner, plan: Arc::default() }
+    }
+
+    /// Adds a rule, which counts from now on.
+    pub fn add(&self, rule: FaultRule) {
+        self.plan.lock().rules.push(rule);
+    }
+
+    /// Takes all rules away. What was counted stays.
+    pub fn clear(&self) {
+        self.plan.lock().rules.clear();
+    }
+
+    /// The number of operations so far, failed ones included.
+    pub fn operations(&self) -> u64 {
+        self.plan.lock().operations
+    }
+
+    /// The faults that took place so far, oldest first.
+    pub fn injected(&self) -> Vec<Injected> {
+        self.plan.lock().injected.clone()
+    }
+
+    /// Counts an operation and fails it if that is all there is to its fault. Gives a fault that
+    /// lies in the bytes.
+    fn meet(
+        &self,
+        operation: Operation,
+        kind: FileKind,
+        path: &Path,
+        bytes: usize,
+    ) -> io::Result<Option<Fault>> {
+        let fault = {
+            let mut plan = self.plan.lock();
+            let number = plan.operations;
+            plan.operations += 1;
+            // Every rule counts, also after one that has its way.
+            let mut fault = None;
+            for rule in &mut plan.rules {
+                if rule.befalls(operation, kind, bytes) {
+                    fault = fault.or(Some(rule.fault));
+                }
+            }
+            if let Some(fault) = fault {
+                let (path, bytes) = (path.to_owned(), bytes as u64);
+                plan.injected.push(Injected { number, operation, kind, path, bytes, fault });
+            }
+            fault
+        };
+        match fault {
+            Some(Fault::Io) => Err(Errno::IO.into()),
+            Some(Fault::NoSpace) => Err(Errno::NOSPC.into()),
+            Some(Fault::Interrupted) => Err(Errno::INTR.into()),
+            Some(Fault::Delay(time)) => {
+                sleep(time);
+                Ok(None)
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn wrap(
+        &self,
+        file: io::Result<Arc<dyn VfsFile>>,
+        path: &Path,
+        kind: FileKind,
+    ) -> io::Result<Arc<dyn VfsFile>> {
+        Ok(Arc::new(FaultFile { inner: file?, path: path.to_owned(), kind, vfs: self.clone() }))
+    }
+}
+
+fn flip(bytes: &mut [u8], bit: u64) {
+    let bit = bit % (bytes.len() as u64 * 8);
+    bytes[bit as usize / 8] ^= 1 << (bit % 8);
+}
+
+impl Vfs for FaultVfs {
+    fn create(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
+        self.meet(Operation::Create, kind, path, 0)?;
+        self.wrap(self.inner.create(path, kind), path, kind)
+    }
+
+    fn open(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
+        self.meet(Operation::Open, kind, path, 0)?;
+        self.wrap(self.inner.open(path, kind), path, kind)
+    }
+
+    fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
+        self.meet(Operation::Rename, kind, to, 0)?;
+        self.inner.rename(from, to, kind)
+    }
+
+    fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()> {
+        self.meet(Operation::Remove, kind, path, 0)?;
+        self.inner.remove(path, kind)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
+        self.meet(Operation::HardLink, kind, to, 0)?;
+        self.inner.hard_link(from, to, kind)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        self.meet(Operation::List, FileKind::Directory, dir, 0)?;
+        self.inner.list(dir)
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.meet(Operation::CreateDir, FileKind::Directory, dir, 0)?;
+        self.inner.create_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.meet(Operation::SyncDir, FileKind::Directory, dir, 0)?;
+        self.inner.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.meet(Operation::Lock, FileKind::Lock, path, 0)?;
+        self.inner.lock(path)
+    }
+
+    fn is_simulated(&self) -> bool {
+        self.inner.is_simulated()
+    }
+}
+
+#[derive(Debug)]
+struct FaultFile {
+    inner: Arc<dyn VfsFile>,
+    path: PathBuf,
+    kind: FileKind,
+    vfs: FaultVfs,
+}
+
+impl FaultFile {
+    fn meet(&self, operation: Operation, bytes: usize) -> io::Result<Option<Fault>> {
+        self.vfs.meet(operation, self.kind, &self.path, bytes)
+    }
+
+    fn write(
+        &self,
+        operation: Operation,
+        data: &[u8],
+        write: impl FnOnce(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match self.meet(operation, data.len())? {
+            Some(Fault::ShortWrite) => {
+                write(&data[..data.len() / 2])?;
+                Err(Errno::NOSPC.into())
+            }
+            Some(Fault::FlippedBit(bit)) => {
+                let mut wrong = data.to_vec();
+                flip(&mut wrong, bit);
+                write(&wrong)
+            }
+            _ => write(data),
+        }
+    }
+}
+
+impl VfsFile for FaultFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        match self.meet(Operation::Read, buffer.len())? {
+            Some(Fault::ShortRead) => {
+                let half = buffer.len() / 2;
+                self.inner.read_exact_at(&mut buffer[..half], offset)?;
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
+            Some(Fault::FlippedBit(bit)) => {
+                self.inner.read_exact_at(buffer, offset)?;
+                flip(buffer, bit);
+                Ok(())
+            }
+            _ => self.inner.read_exact_at(buffer, offset),
+        }
+    }
+
+    fn append(&self, data: &[u8]) -> io::Result<()> {
+        self.write(Operation::Append, data, |data| self.inner.append(data))
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.write(Operation::Write, data, |data| self.inner.write_at(data, offset))
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.meet(Operation::SetLength, 0)?;
+        self.inner.set_length(length)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.meet(Operation::Sync, 0)?;
+        self.inner.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.meet(Operation::Sync, 0)?;
+        self.inner.sync_all()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.meet(Operation::Length, 0)?;
+        self.inner.length()
+    }
+
+    fn hint(&self, hint: AccessHint) -> io::Result<()> {
+        self.inner.hint(hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vfs::{CountingVfs, RealVfs, SimVfs};
+
+    const FILE: &str = "/file";
+
+    /// A file of "0123456789", and what goes wrong with it from now on.
+    fn file() -> io::Result<(FaultVfs, Arc<dyn VfsFile>)> {
+        let vfs = FaultVfs::new(Arc::new(SimVfs::new()));
+        let file = vfs.create(Path::new(FILE), FileKind::Wal)?;
+        file.append(b"0123456789")?;
+        Ok((vfs, file))
+    }
+
+    fn read(file: &dyn VfsFile, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, 0).map(|()| bytes)
+    }
+
+    #[test]
+    fn what_wraps_a_simulated_disk_is_one_too() {
+        let wrapped = |vfs| FaultVfs::new(Arc::new(CountingVfs::new(vfs))).is_simulated();
+        assert!(wrapped(Arc::new(SimVfs::new())));
+        assert!(!wrapped(Arc::new(RealVfs)));
+    }
+
+    #[test]
+    fn a_rule_befalls_the_operations_that_it_says_once_or_from_then_on() -> io::Result<()> {
+        let (vfs, file) = file()?;
+        let rule = FaultRule::new(Fault::Io).operations([Operation::Sync]).kinds([FileKind::Wal]);
+        vfs.add(rule.clone().skip(1));
+        file.append(b"x")?;
+        file.sync_data()?;
+        vfs.sync_dir(Path::new("/"))?;
+        let error = file.sync_all().expect_err("the second sync");
+        assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
+        for _ in 0..3 {
+            file.sync_data()?;
+        }
+        vfs.add(rule.from_then_on());
+        for _ in 0..3 {
+            assert!(file.sync_data().is_err());
+        }
+        vfs.add(FaultRule::new(Fault::NoSpace).kinds([FileKind::Table]).from_then_on());
+        file.append(b"y")?;
+        let error = vfs.create(Path::new("/t"), FileKind::Table).expect_err("another rule");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        vfs.clear();
+        file.sync_data()?;
+        assert_eq!(vfs.operations(), 15);
+        let injected = vfs.injected();
+        let numbers: Vec<u64> = injected.iter().map(|injected| injected.number).collect();
+        assert_eq!(numbers, [5, 9, 10, 11, 13]);
+        assert_eq!(injected[0].path, Path::new(FILE));
+        assert_eq!((injected[0].operation, injected[0].kind), (Operation::Sync, FileKind::Wal));
+        Ok(())
+    }
+
+    #[test]
+    fn short_reads_and_writes_move_half_of_the_bytes() -> io::Result<()> {
+        let (vfs, file) = file()?;
+        vfs.add(FaultRule::new(Fault::ShortRead));
+        file.sync_data()?; // not for this
+        let mut bytes = [b'-'; 8];
+        let error = file.read_exact_at(&mut bytes, 0).expect_err("short");
+        assert_eq!((error.kind(), &bytes), (io::ErrorKind::UnexpectedEof, b"0123----"));
+        vfs.add(FaultRule::new(Fault::ShortWrite));
+        let error = file.append(b"abcd").expect_err("short");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(read(file.as_ref(), 12)?, b"0123456789ab");
+        file.set_length(10)?;
+        file.append(b"ABCD")?;
+        assert_eq!(read(file.as_ref(), 14)?, b"0123456789ABCD");
+        Ok(())
+    }
+
+    #[test]
+    fn a_flipped_bit_is_the_same_each_time_and_its_status_is_right() -> io::Result<()> {
+        let (vfs, file) = file()?;
+        vfs.add(FaultRule::new(Fault::FlippedBit(17)).from_then_on());
+        for _ in 0..2 {
+            assert_eq!(read(file.as_ref(), 4)?, b"0103");
+            assert_eq!(read(file.as_ref(), 2)?, b"21", "round and round");
+        }
+        file.write_at(b"abcd", 0)?;
+        vfs.clear();
+        assert_eq!(read(file.as_ref(), 6)?, b"abad45");
+        Ok(())
+    }
+
+    #[test]
+    fn what_fails_does_not_reach_the_layer_within() -> io::Result<()> {
+        let counting = CountingVfs::new(Arc::new(SimVfs::new()));
+        let vfs = FaultVfs::new(Arc::new(counting.clone()));
+        vfs.add(FaultRule::new(Fault::Interrupted));
+        let error = vfs.create(Path::new(FILE), FileKind::Wal).expect_err("interrupted");
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+        assert_eq!(counting.counts().of(FileKind::Wal, Operation::Create).calls, 0);
+        vfs.add(FaultRule::new(Fault::Delay(Duration::from_millis(2))));
+        let start = std::time::Instant::now();
+        vfs.create(Path::new(FILE), FileKind::Wal)?;
+        assert!(start.elapsed() >= Duration::from_millis(2));
+        assert_eq!(counting.counts().of(FileKind::Wal, Operation::Create).calls, 1);
+        Ok(())
+    }
+}

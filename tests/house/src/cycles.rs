@@ -1,0 +1,43 @@
+//! Cycles in the imports of files. Not by `cargo modules dependencies --acyclic`: that compares items,
+//! and reports a type and a method of its own that names it.
+
+use std::collections::BTreeSet;
+
+use crate::modules::Imports;
+use crate::tree::Package;
+
+/// The largest sets of files in which each file leads, by imports, to each.
+pub(crate) fn cycles(imports: &Imports) -> BTreeSet<BTreeSet<usize>> {
+    let cycle = |&(file, _): &(usize, usize)| -> BTreeSet<usize> {
+        let ahead = reachable(file, imports).into_iter();
+        ahead.filter(|&other| reachable(other, imports).contains(&file)).collect()
+    };
+    imports.keys().map(cycle).filter(|cycle| !cycle.is_empty()).collect()
+}
+
+/// The files to which a file leads by imports.
+fn reachable(file: usize, imports: &Imports) -> BTreeSet<usize> {
+    let mut reached = BTreeSet::new();
+    let mut open = vec![file];
+    while let Some(from) = open.pop() {
+        let next = imports.range((from, 0)..=(from, usize::MAX)).map(|(&(_, to), _)| to);
+        open.extend(next.filter(|&to| reached.insert(to)));
+    }
+    reached
+}
+
+/// Prints the cycles of a package, with the imports that make them.
+pub(crate) fn print(package: &Package) {
+    for this in &package.crates {
+        let imports = this.imports();
+        for cycle in cycles(&imports) {
+            println!("{}: a cycle of {} files", package.name, cycle.len());
+            let inside = |(from, to)| cycle.contains(from) && cycle.contains(to);
+            for ((from, to), paths) in imports.iter().filter(|((from, to), _)| inside((from, to))) {
+                let [from, to] = [from, to].map(|&file| this.files[file].path.display());
+                let paths: Vec<_> = paths.iter().map(String::as_str).collect();
+                println!("  {from} -> {to}: {}", paths.join(", "));
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Writers and other compactions beside a large one: `compact` begins under any load, and a large merge,
+//! asked for or made in quiet, leaves level 0 short enough for writers to go on.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use criba::vfs::{FileKind, Operation};
+use criba::{Db, Event, Options};
+
+use crate::common::{self, HookVfs, wait_until};
+
+fn small() -> Options {
+    common::options()
+        .memtable_bytes(4 << 10)
+        .table_bytes(8 << 10)
+        .level_base_bytes(16 << 10)
+        .block_bytes(512)
+}
+
+fn key(number: usize) -> [u8; 8] {
+    ((number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40).to_be_bytes()
+}
+
+fn on_compaction_thread() -> bool {
+    std::thread::current().name().is_some_and(|name| name.starts_with("criba-compact"))
+}
+
+/// With four threads one compaction always began before the last one had ended, and `compact` waited for
+/// a moment without any.
+#[test]
+fn compact_begins_under_a_load_that_keeps_all_threads_busy() {
+    let dir = common::tempdir();
+    let slow = HookVfs::new(|kind, operation| {
+        if (kind, operation) == (FileKind::Table, Operation::Create) && on_compaction_thread() {
+            sleep(Duration::from_millis(3));
+        }
+        Ok(())
+    });
+    let caller = std::thread::current().id();
+    let (waits, done) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
+    let begun_before = Arc::new(AtomicUsize::new(0));
+    let listener = {
+        let (waits, begun) = (Arc::clone(&waits), Arc::clone(&begun_before));
+        move |event: &Event| {
+            if matches!(event, Event::CompactionStarted { .. }) {
+                if std::thread::current().id() == caller {
+                    waits.store(false, Ordering::SeqCst);
+                } else if waits.load(Ordering::SeqCst) {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        }
+    };
+    let options = small().background_threads(4).l0_compaction_trigger(1).vfs(slow);
+    let db = options.on_event(Arc::new(listener)).open(dir.path()).unwrap();
+    let stop_after = Instant::now() + Duration::from_secs(30);
+    scope(|scope| {
+        for writer in 0..2 {
+            let (db, done) = (&db, &done);
+            scope.spawn(move || {
+                let mut number = writer;
+                while !done.load(Ordering::SeqCst) && Instant::now() < stop_after {
+                    db.put(key(number), [1; 100]).unwrap();
+                    number += 2;
+                }
+            });
+        }
+        wait_until("compactions", || db.stats().activity.compactions > 20);
+        for _ in 0..3 {
+            // The flush that `compact` begins with has compactions begin; so has the time until its
+            // thread goes on.
+            db.flush().unwrap();
+            waits.store(true, Ordering::SeqCst);
+            db.compact().unwrap();
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    let begun = begun_before.load(Ordering::SeqCst);
+    println!("{begun} compactions began while compact waited three times");
+    assert!(begun <= 60, "{begun} compactions began while compact waited");
+}
+
+/// The most tables that level 0 had.
+fn watch_l0(db: &Db, most: &AtomicUsize) {
+    let l0 = db.tables().iter().filter(|table| table.level == 0).count();
+    most.fetch_max(l0, Ordering::SeqCst);
+}
+
+/// Writes memtables full while `compact` stands still.
+#[test]
+fn level_0_is_compacted_while_compact_has_the_tables() {
+    let dir = common::tempdir();
+    let (held, holds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let compacting = Arc::new(Mutex::new(None));
+    let vfs = {
+        let (held, holds, compacting) =
+            (Arc::clone(&held), Arc::clone(&holds), Arc::clone(&compacting));
+        HookVfs::new(move |kind, operation| {
+            let here = Some(std::thread::current().id()) == *compacting.lock().unwrap();
+            if here && (kind, operation) == (FileKind::Table, Operation::Create) {
+                held.store(true, Ordering::SeqCst);
+                while holds.load(Ordering::SeqCst) {
+                    sleep(Duration::from_millis(1));
+                }
+            }
+            Ok(())
+        })
+    };
+    let options = small().background_threads(1).vfs(vfs);
+    let db = options.open(dir.path()).unwrap();
+    for number in 0..2000 {
+        db.put(key(number), [1; 100]).unwrap();
+    }
+    db.wait_until_settled().unwrap();
+    db.put("so that compact", "has something to do").unwrap();
+    holds.store(true, Ordering::SeqCst);
+    let most = AtomicUsize::new(0);
+    scope(|scope| {
+        let compact = scope.spawn(|| {
+            *compacting.lock().unwrap() = Some(std::thread::current().id());
+            db.compact()
+        });
+        wait_until("compact to begin", || held.load(Ordering::SeqCst));
+        let writes = scope.spawn(|| {
+            for number in 2000..6000 {
+                db.put(key(number), [2; 100]).unwrap();
+                if number < 4000 && number % 5 == 0 {
+                    db.delete(key(number - 2000)).unwrap(); // of what `compact` is merging
+                }
+                if number % 10 == 0 {
+                    watch_l0(&db, &most);
+                }
+            }
+        });
+        let start = Instant::now();
+        while !writes.is_finished() && start.elapsed() < Duration::from_secs(60) {
+            sleep(Duration::from_millis(1));
+        }
+        let finished = writes.is_finished();
+        holds.store(false, Ordering::SeqCst);
+        compact.join().unwrap().unwrap();
+        writes.join().unwrap();
+        assert!(finished, "writers waited for compact");
+    });
+    let most = most.into_inner();
+    println!("level 0 had {most} tables at most");
+    assert!(most < 24, "{most} tables on level 0, at which writers stop");
+    db.wait_until_settled().unwrap();
+    for number in 0..6000 {
+        let expected = match number {
+            0..2000 if number % 5 == 0 => None,
+            0..2000 => Some([1; 100]),
+            _ => Some([2; 100]),
+        };
+        let value = db.get(key(number)).unwrap();
+        assert_eq!(value.as_deref(), expected.as_ref().map(<[u8; 100]>::as_slice), "{number}");
+    }
+}
+
+/// A merge that was begun in quiet gives way to writers.
+#[test]
+fn an_idle_merge_gives_way_when_level_0_fills_up() {
+    let dir = common::tempdir();
+    // From when on outputs of compactions are slow, and whether there was one.
+    let (slow, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let vfs = {
+        let (slow, begun) = (Arc::clone(&slow), Arc::clone(&begun));
+        HookVfs::new(move |kind, operation| {
+            let creates = (kind, operation) == (FileKind::Table, Operation::Create);
+            if creates && on_compaction_thread() && slow.load(Ordering::SeqCst) {
+                begun.store(true, Ordering::SeqCst);
+                sleep(Duration::from_millis(20));
+            }
+            Ok(())
+        })
+    };
+    let ended = Arc::new(Mutex::new(Vec::new()));
+    let listener = {
+        let (ended, slow) = (Arc::clone(&ended), Arc::clone(&slow));
+        move |event: &Event| {
+            if let Event::CompactionEnded { tables, .. } = event {
+                slow.store(false, Ordering::SeqCst);
+                ended.lock().unwrap().push(tables.len());
+            }
+        }
+    };
+    let options = small().memtable_bytes(64 << 10).level_base_bytes(64 << 20);
+    let options = options.background_threads(1).l0_compaction_trigger(3).vfs(vfs);
+    let db = options.on_event(Arc::new(listener)).open(dir.path()).unwrap();
+    for number in 0..10_000 {
+        db.put(key(number), [1; 100]).unwrap();
+    }
+    db.compact().unwrap();
+    for number in 0..600 {
+        db.put(key(number), [2; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    ended.lock().unwrap().clear();
+    slow.store(true, Ordering::SeqCst);
+    // After a second of quiet. It makes more than a hundred tables.
+    wait_until("an idle merge", || begun.load(Ordering::SeqCst));
+    for number in 10_000..14_000 {
+        db.put(key(number), [3; 100]).unwrap();
+    }
+    db.wait_until_settled().unwrap();
+    let ended = ended.lock().unwrap().clone();
+    assert_eq!(ended.first(), Some(&0), "tables that compactions made: {ended:?}");
+    assert!(ended.iter().any(|&tables| tables > 100), "{ended:?}");
+    for number in 0..14_000 {
+        let written = match number {
+            0..600 => 2,
+            600..10_000 => 1,
+            _ => 3,
+        };
+        assert_eq!(db.get(key(number)).unwrap().unwrap(), [written; 100]);
+    }
+}

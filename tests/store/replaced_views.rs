@@ -1,0 +1,69 @@
+//! What a reader leaves behind is cleared away in the background, not inside its lookup or scan.
+
+use std::sync::{Arc, Mutex};
+
+use criba::vfs::{FileKind, Operation};
+
+use crate::common::{self, HookVfs, files_with, wait_until};
+
+/// The scan is the last to hold the tables that a compaction replaced.
+#[test]
+fn the_last_reader_of_replaced_tables_removes_no_file() {
+    let removed_by = Arc::new(Mutex::new(Vec::new()));
+    let vfs = {
+        let removed_by = Arc::clone(&removed_by);
+        HookVfs::new(move |kind, operation| {
+            if (kind, operation) == (FileKind::Table, Operation::Remove) {
+                let thread = std::thread::current().name().unwrap_or("?").to_owned();
+                removed_by.lock().unwrap().push(thread);
+            }
+            Ok(())
+        })
+    };
+    let dir = common::tempdir();
+    let options = common::options().background_threads(1).l0_compaction_trigger(3).vfs(vfs);
+    let db = options.open(dir.path()).unwrap();
+    let put = |value: &str| {
+        for number in 0..1000 {
+            db.put(format!("key {number}"), value).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    put("one");
+    put("two");
+    let mut scan = db.range::<&[u8]>(..).unwrap();
+    assert!(scan.next().is_some());
+    put("three");
+    wait_until("a compaction", || db.tables().iter().all(|table| table.level > 0));
+    let live = db.tables().len();
+    assert!(files_with(dir.path(), "sst").len() > live, "the scan keeps what it reads");
+    std::thread::Builder::new()
+        .name("reader".into())
+        .spawn(move || {
+            assert_eq!(scan.by_ref().count(), 999);
+            drop(scan);
+        })
+        .unwrap()
+        .join()
+        .unwrap();
+    wait_until("the files to go", || files_with(dir.path(), "sst").len() == live);
+    let removed_by = removed_by.lock().unwrap();
+    assert!(removed_by.len() >= 3, "{removed_by:?}");
+    assert!(removed_by.iter().all(|thread| thread.starts_with("criba-")), "{removed_by:?}");
+}
+
+/// Once the store is closed there is no background any more: the last scan clears up.
+#[test]
+fn a_scan_that_outlives_the_store_removes_what_it_kept() {
+    let dir = common::tempdir();
+    let db = common::options().background_threads(1).open(dir.path()).unwrap();
+    db.put("key", "one").unwrap();
+    db.flush().unwrap();
+    let scan = db.range::<&[u8]>(..).unwrap();
+    db.put("key", "two").unwrap();
+    db.compact().unwrap();
+    db.close().unwrap();
+    assert!(files_with(dir.path(), "sst").len() > 1);
+    drop(scan);
+    assert_eq!(files_with(dir.path(), "sst").len(), 1);
+}
