@@ -11,6 +11,8 @@ use crate::store::{History, batch, key, options, version};
 /// Keys that every batch changes; after them each writer has one of its own.
 const SHARED: usize = 3;
 const WRITERS: usize = 3;
+/// The writer without syncs. The others are synced, and only such writers meet in groups.
+const BUFFERED: usize = 2;
 const EACH: u64 = 2;
 
 fn stamp(writer: usize, number: u64) -> u64 {
@@ -41,11 +43,11 @@ fn check_disk(options: Options, writer: usize, number: u64) {
 
 fn write(db: &Db, vfs: &SimVfs, history: &History<WRITERS>, writer: usize) {
     for number in 1..=EACH {
-        let durability = if writer == 0 { Synced } else { Buffered };
+        let durability = if writer == BUFFERED { Buffered } else { Synced };
         let mut batch = batch(0..SHARED, stamp(writer, number));
         batch.put(key(SHARED + writer), number.to_be_bytes());
         history.write(writer, number, || db.write_with(batch, durability).unwrap());
-        if number == EACH && writer < 2 {
+        if number == EACH && writer > 0 {
             let left = match durability {
                 Synced => vfs.disk().power_failure(Unit::Sector, |_| Keep::OLD),
                 Buffered => vfs.disk(),
@@ -55,8 +57,8 @@ fn write(db: &Db, vfs: &SimVfs, history: &History<WRITERS>, writer: usize) {
     }
 }
 
-/// Whoever reads sees all of a batch or nothing; and what was acknowledged is on the disk, in the page
-/// cache of the machine or for good, as it was asked for.
+/// A reader sees all of a batch or nothing. An acknowledged batch is on the disk, in the page cache of
+/// the machine or for good, as its durability says.
 #[test]
 fn a_batch_is_whole_to_readers_and_there_after_a_crash() {
     explore("writers in groups", 1200, &["groups of several", "flushes"], |seen| {
