@@ -107,7 +107,7 @@ impl Standing {
     /// `met` are the absent probes of the table, and the lookups that it lived through and that found nothing
     /// at its level or above.
     fn new(
-        core: &DbInner,
+        inner: &DbInner,
         version: &Version,
         (level, live): (usize, &LiveTable),
         met: (f64, f64),
@@ -125,7 +125,7 @@ impl Standing {
         Self {
             share,
             load: (met.0 + PRIOR_PROBES) / (met.1 + PRIOR_PROBES / in_range),
-            hashes: share.keys + if core.options.prefix.is_some() { prefixes } else { 0 },
+            hashes: share.keys + if inner.options.prefix.is_some() { prefixes } else { 0 },
             bytes,
             rate,
             degraded: matches!(live.filter.state, FilterState::Degraded(_)),
@@ -138,15 +138,15 @@ impl Standing {
     }
 }
 
-pub(super) fn advise(core: &DbInner) -> Advice {
-    let view = core.views.load_full();
+pub(super) fn advise(inner: &DbInner) -> Advice {
+    let view = inner.views.load_full();
     let version = &view.version;
-    let passing = passing(core);
-    let met = core.env.ledger.absent_probes();
+    let passing = passing(inner);
+    let met = inner.env.ledger.absent_probes();
     let standing = |(level, live): (usize, &LiveTable)| {
         let (absent, lookups) = met.get(&live.table.id()).copied().unwrap_or_default();
         let met = (absent as f64, lookups as f64 * passing[level]);
-        Standing::new(core, version, (level, live), met)
+        Standing::new(inner, version, (level, live), met)
     };
     let tables: Vec<_> = version.tables().map(standing).collect();
 
@@ -171,7 +171,7 @@ pub(super) fn advise(core: &DbInner) -> Advice {
         let bits = to_hundredths(advice.bits_per_key + f64::from(change));
         for kind in FilterKind::ALL {
             for allocation in ALLOCATIONS {
-                let policy = core.filters.policy().with_kind(kind).with_allocation(allocation);
+                let policy = inner.filters.policy().with_kind(kind).with_allocation(allocation);
                 if (1.0..=64.0).contains(&bits) && !tables.is_empty() {
                     let policy = policy.with_bits_per_key(bits);
                     let (filter_bytes, reads_per_absent_lookup) = outcome(&policy, &tables);
@@ -205,10 +205,10 @@ fn part_of_range(version: &Version, live: &LiveTable) -> f64 {
 
 /// For each level, the part of all lookups that find nothing there or above. Present keys ask the tables
 /// above the one that has them, in vain, as absent keys do; below it they ask none.
-fn passing(core: &DbInner) -> [f64; LEVELS] {
-    let lookups = core.env.ledger.table_lookups().max(1) as f64;
+fn passing(inner: &DbInner) -> [f64; LEVELS] {
+    let lookups = inner.env.ledger.table_lookups().max(1) as f64;
     let mut found = 0;
-    core.env.ledger.stats().levels.map(|counts| {
+    inner.env.ledger.stats().levels.map(|counts| {
         found += counts.true_positives + counts.unfiltered_found;
         (1.0 - found as f64 / lookups).max(0.0)
     })

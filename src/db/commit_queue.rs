@@ -1,7 +1,6 @@
-//! What writers hand to the one that writes for them all.
+//! The queue of writes: which thread appends to the log, and for which others.
 
 use std::collections::VecDeque;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,17 +21,65 @@ pub enum Durability {
 
 /// A group takes no further batches beyond this many bytes.
 const GROUP_BYTES: usize = 4 << 20;
-/// How long the first of a group that will be synced waits for those that wrote a moment ago: about half
-/// of what a sync takes, which they would wait for else.
+/// The longest wait for more requests before a sync: about half the time of a sync.
 const GATHERING: Duration = Duration::from_micros(50);
 
-/// What the one writer at a time holds.
+/// The log in use, and the order in which threads write to it.
+#[derive(Debug)]
+pub(crate) struct CommitQueue {
+    writer: Mutex<Writer>,
+    synced: Requests,
+}
+
+/// State of the thread that holds the writer's lock.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) log: LogWriter,
     pub(crate) next_seq: Seq,
     /// How long writes have still to wait because L0 has grown too far.
     pub(crate) owed: Duration,
+}
+
+impl CommitQueue {
+    pub(crate) fn new(log: LogWriter, next_seq: Seq) -> Self {
+        let writer = Mutex::new(Writer { log, next_seq, owed: Duration::ZERO });
+        Self { writer, synced: Requests::default() }
+    }
+
+    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock()
+    }
+
+    /// Passes a request to `commit`. Synced requests go in groups: the first that waits commits all of them,
+    /// and they share one append and one sync. A buffered request takes the writer's lock alone: the append
+    /// that a group would share costs less than the wake-up of its threads.
+    ///
+    /// # Errors
+    /// The error of `commit` for this request.
+    pub(crate) fn submit(
+        &self,
+        request: Request,
+        commit: impl Fn(&mut Writer, &[&Request]) -> Result<()>,
+    ) -> Result<()> {
+        if request.durability == Durability::Buffered {
+            return commit(&mut self.writer.lock(), &[&request]);
+        }
+        let group = match self.synced.wait_for_turn(request) {
+            Turn::Written(result) => return result,
+            Turn::Write(group) => group,
+        };
+        let members: Vec<_> = group.members.iter().map(Arc::as_ref).collect();
+        let mut writer = self.writer.lock();
+        let result = commit(&mut writer, &members);
+        // On a full disk a group may be too much where a small request still finds room. A failed append
+        // leaves the log as it was.
+        let one_by_one = members.len() > 1 && matches!(result, Err(Error::Io { .. }));
+        for request in members {
+            let result = if one_by_one { commit(&mut writer, &[request]) } else { result.clone() };
+            request.finish(result);
+        }
+        group.result_of_first()
+    }
 }
 
 /// A batch waiting to be written.
@@ -42,7 +89,7 @@ pub(crate) struct Request {
     pub(crate) ops: Vec<u8>,
     pub(crate) changes: u64,
     pub(crate) durability: Durability,
-    /// What came of it.
+    /// The result.
     done: OnceLock<Result<()>>,
 }
 
@@ -51,16 +98,16 @@ impl Request {
         Self { ops, changes, durability, done: OnceLock::new() }
     }
 
-    /// Says what came of it, to be seen once its group is dropped.
-    pub(crate) fn finish(&self, result: Result<()>) {
+    /// Sets the result. The thread of the request sees it when its group is dropped.
+    fn finish(&self, result: Result<()>) {
         let _ = self.done.set(result);
     }
 }
 
-/// The batches waiting to be written, in the order in which they came. The first of them is written by
-/// its own thread, together with those behind it; the others wait until that is done.
+/// Requests that wait, in order of arrival. The thread of the first one commits it with those behind it; the
+/// threads of the others wait.
 #[derive(Debug, Default)]
-pub(crate) struct Requests {
+struct Requests {
     queue: Mutex<Queue>,
     changed: Condvar,
 }
@@ -74,17 +121,17 @@ struct Queue {
     writers: usize,
 }
 
-/// What a request that waited is to do.
-pub(crate) enum Turn<'a> {
-    /// Nothing: another thread has written it.
+/// How the wait of a request ended.
+enum Turn<'a> {
+    /// Another thread has written it.
     Written(Result<()>),
-    /// Write this group, which it is the first of.
+    /// It is the first of this group, and its thread writes the group.
     Write(Group<'a>),
 }
 
 impl Requests {
-    /// Waits until another thread has written the batch, or no thread before this one is left to do so.
-    pub(crate) fn wait_for_turn(&self, request: Request) -> Turn<'_> {
+    /// Waits until another thread has written the request, or until it is the first in the queue.
+    fn wait_for_turn(&self, request: Request) -> Turn<'_> {
         let request = Arc::new(request);
         let mut queue = self.queue.lock();
         queue.waiting.push_back(Arc::clone(&request));
@@ -104,8 +151,8 @@ impl Requests {
         }
     }
 
-    /// Lets the threads of the last group come back with their next batch. Without this they would find
-    /// the first of them syncing its own alone, and so on in turn: two syncs where one does.
+    /// Waits a moment for the next requests of the last group's threads. Without it the first of these threads
+    /// syncs alone and the others together, again and again: two syncs where one is enough.
     fn gather<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
         if queue.waiting.len() < queue.writers {
             let start = Instant::now();
@@ -120,7 +167,7 @@ impl Requests {
 }
 
 impl Queue {
-    /// The next ones that go together.
+    /// Takes the next group.
     fn next_group(&mut self) -> Vec<Arc<Request>> {
         let mut bytes = 0;
         let mut group = Vec::new();
@@ -134,31 +181,22 @@ impl Queue {
     }
 }
 
-/// Batches that one thread writes together. When it is dropped, their threads see what came of them,
-/// and the next group can be written.
-pub(crate) struct Group<'a> {
+/// Requests that one thread commits. Dropping it wakes their threads and lets the next group begin.
+struct Group<'a> {
     requests: &'a Requests,
     members: Vec<Arc<Request>>,
 }
 
 impl Group<'_> {
-    /// What came of the first batch.
-    pub(crate) fn result_of_first(&self) -> Result<()> {
+    /// The result of the first request.
+    fn result_of_first(&self) -> Result<()> {
         self.members[0].done.get().cloned().unwrap_or(Err(Error::Closed))
-    }
-}
-
-impl Deref for Group<'_> {
-    type Target = [Arc<Request>];
-
-    fn deref(&self) -> &[Arc<Request>] {
-        &self.members
     }
 }
 
 impl Drop for Group<'_> {
     fn drop(&mut self) {
-        // All have finished, unless their writer panicked.
+        // A request without a result: the thread that wrote the group panicked.
         for request in self.members.iter().filter(|request| request.done.get().is_none()) {
             request.finish(Err(Error::Closed));
         }
@@ -185,7 +223,7 @@ mod tests {
     fn first(requests: &Requests) -> Group<'_> {
         match requests.wait_for_turn(request(1)) {
             Turn::Write(group) => group,
-            Turn::Written(result) => panic!("nobody else writes: {result:?}"),
+            Turn::Written(result) => panic!("no other thread writes: {result:?}"),
         }
     }
 
@@ -196,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_goes_together_and_sees_what_came_of_it() {
+    fn waiting_requests_are_one_group_and_each_gets_its_result() {
         let requests = Requests::default();
         let groups = AtomicUsize::new(0);
         scope(|scope| {
@@ -206,10 +244,10 @@ mod tests {
                     Turn::Written(result) => assert!(matches!(result, Err(Error::Closed))),
                     Turn::Write(group) => {
                         groups.fetch_add(1, Ordering::Relaxed);
-                        assert_eq!(group.len(), 6);
-                        group[0].finish(Ok(()));
+                        assert_eq!(group.members.len(), 6);
+                        group.members[0].finish(Ok(()));
                         assert!(group.result_of_first().is_ok());
-                        // And nothing of the others, as after a panic.
+                        // The others get no result, as after a panic.
                     }
                 });
             }
@@ -230,7 +268,7 @@ mod tests {
                 let (requests, sizes) = (&requests, &sizes);
                 scope.spawn(move || {
                     if let Turn::Write(group) = requests.wait_for_turn(request(bytes)) {
-                        sizes.lock().push(group.len());
+                        sizes.lock().push(group.members.len());
                     }
                 });
                 wait_for(requests, waiting + 1);
@@ -240,16 +278,15 @@ mod tests {
         assert_eq!(*sizes.lock(), [2, 2]);
     }
 
-    /// Or not for long, if they do not come.
     #[test]
-    fn who_syncs_waits_for_those_that_wrote_a_moment_ago() {
+    fn a_sync_waits_a_moment_for_the_threads_of_the_last_group() {
         let requests = Requests::default();
         requests.queue.lock().writers = 3;
         let synced = || Request::new(vec![0; 1], 1, Durability::Synced);
         let start = Instant::now();
-        let Turn::Write(group) = requests.wait_for_turn(synced()) else { panic!("nobody writes") };
+        let Turn::Write(group) = requests.wait_for_turn(synced()) else { panic!("no other thread writes") };
         assert!(start.elapsed() >= GATHERING);
-        assert_eq!(group.len(), 1);
+        assert_eq!(group.members.len(), 1);
         drop(group);
         assert_eq!(requests.queue.lock().writers, 1);
     }

@@ -47,9 +47,9 @@ pub struct FilterMemory {
     pub stored: u64,
 }
 
-pub(super) fn filter_memory(core: &DbInner) -> FilterMemory {
-    let memory = &core.env.filter_memory;
-    let view = core.views.load();
+pub(super) fn filter_memory(inner: &DbInner) -> FilterMemory {
+    let memory = &inner.env.filter_memory;
+    let view = inner.views.load();
     let residences = view.version.tables().filter_map(|(_, live)| live.filter.residence());
     FilterMemory {
         budget: memory.budget(),
@@ -58,8 +58,8 @@ pub(super) fn filter_memory(core: &DbInner) -> FilterMemory {
     }
 }
 
-pub(super) fn tables(core: &DbInner) -> Vec<TableInfo> {
-    let view = core.views.load_full();
+pub(super) fn tables(inner: &DbInner) -> Vec<TableInfo> {
+    let view = inner.views.load_full();
     view.version
         .tables()
         .map(|(level, live)| {
@@ -74,7 +74,7 @@ pub(super) fn tables(core: &DbInner) -> Vec<TableInfo> {
                 smallest: Value::copied(&meta.smallest),
                 largest: Value::copied(&meta.largest),
                 filter: live.filter.as_ref().into(),
-                counts: core.env.ledger.table_counts(meta.id),
+                counts: inner.env.ledger.table_counts(meta.id),
             }
         })
         .collect()

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::commit_queue::{Requests, Writer};
+use super::commit_queue::{CommitQueue, Writer};
 use super::earlier_logs::EarlierLogs;
 use super::health::Health;
 use super::views::{ReadView, Views};
@@ -32,8 +32,7 @@ pub(crate) struct DbInner {
     pub(crate) health: Health,
     pub(crate) views: Views,
     pub(crate) visibility: Visibility,
-    pub(crate) writer: Mutex<Writer>,
-    pub(crate) requests: Requests,
+    pub(crate) commits: CommitQueue,
     pub(crate) earlier_logs: EarlierLogs,
     pub(crate) manifest: Mutex<Manifest>,
     pub(crate) scheduler: Scheduler,
@@ -211,7 +210,7 @@ impl DbInner {
         self.scheduler.wait_for_end();
         self.views.drop_replaced();
         self.views.close();
-        let mut writer = self.writer.lock();
+        let mut writer = self.commits.writer();
         let ended = self.health.check_poison().and_then(|()| self.close_earlier_logs());
         let ended = ended.and_then(|()| {
             let Writer { log, next_seq, .. } = &mut *writer;

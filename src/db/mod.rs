@@ -80,7 +80,7 @@ impl Db {
         Options::new().open(dir)
     }
 
-    pub(crate) fn core(&self) -> Result<&Arc<DbInner>> {
+    pub(crate) fn inner(&self) -> Result<&Arc<DbInner>> {
         self.0.0.health.check_open()?;
         Ok(&self.0.0)
     }
@@ -127,7 +127,7 @@ impl Db {
     /// writes fail too; [`Error::Background`](crate::Error::Background) when the write would have to
     /// wait for a flush or compaction that is failing; [`Error::Closed`](crate::Error::Closed).
     pub fn write_with(&self, batch: Batch, durability: Durability) -> Result<()> {
-        self.core()?.write(batch, durability)
+        self.inner()?.write(batch, durability)
     }
 
     /// Makes all earlier writes [`Durability::Synced`].
@@ -148,7 +148,7 @@ impl Db {
     /// [`Error::Corrupt`](crate::Error::Corrupt) and [`Error::Io`](crate::Error::Io) name the table
     /// and the block that could not be read; [`Error::Closed`](crate::Error::Closed).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.core()?.lookup(key.as_ref(), None, &mut ())
+        self.inner()?.lookup(key.as_ref(), None, &mut ())
     }
 
     /// The values of many keys, each in the place of its key, all as of one moment; `None` for those
@@ -174,7 +174,7 @@ impl Db {
     /// As [`get`](Self::get), of the first key that cannot be looked up; those after it are not looked
     /// up, nor counted.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.core()?.lookup_many(keys, None)
+        self.inner()?.lookup_many(keys, None)
     }
 
     /// Whether a key has a value. Costs what [`get`](Self::get) costs.
@@ -192,7 +192,7 @@ impl Db {
     /// As [`get`](Self::get).
     pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
         let mut steps = Vec::new();
-        let value = self.core()?.lookup(key.as_ref(), None, &mut steps)?;
+        let value = self.inner()?.lookup(key.as_ref(), None, &mut steps)?;
         Ok(Explanation { value, steps })
     }
 
@@ -219,7 +219,7 @@ impl Db {
     /// # Errors
     /// [`Error::Closed`](crate::Error::Closed).
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> Result<Membership> {
-        Ok(self.core()?.may_contain(key.as_ref()))
+        Ok(self.inner()?.may_contain(key.as_ref()))
     }
 
     /// The keys within bounds, with their values, in order from either end. Reads a block at a time,
@@ -243,8 +243,8 @@ impl Db {
     /// [`Error::Closed`](crate::Error::Closed); later, as items,
     /// [`Error::Corrupt`](crate::Error::Corrupt) and [`Error::Io`](crate::Error::Io).
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Range> {
-        let core = self.core()?;
-        Ok(Range::new(core, None, &bounds, core.health.hold_lock()?))
+        let inner = self.inner()?;
+        Ok(Range::new(inner, None, &bounds, inner.health.hold_lock()?))
     }
 
     /// The keys that start with `prefix`, with their values. With [`Options::prefix`] tables that hold
@@ -262,7 +262,7 @@ impl Db {
     /// # Errors
     /// [`Error::Closed`](crate::Error::Closed).
     pub fn snapshot(&self) -> Result<Snapshot> {
-        Snapshot::new(Arc::clone(self.core()?))
+        Snapshot::new(Arc::clone(self.inner()?))
     }
 
     /// Writes everything in memory to tables, and returns when they are synced.
@@ -271,7 +271,7 @@ impl Db {
     /// [`Error::Background`](crate::Error::Background), [`Error::Io`](crate::Error::Io),
     /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::Closed`](crate::Error::Closed).
     pub fn flush(&self) -> Result<()> {
-        scheduler::flush(self.core()?)
+        scheduler::flush(self.inner()?)
     }
 
     /// Flushes, and returns when no compaction is due or under way, no filter is to be brought back
@@ -282,7 +282,7 @@ impl Db {
     /// # Errors
     /// As [`flush`](Self::flush).
     pub fn wait_until_settled(&self) -> Result<()> {
-        scheduler::wait_until_settled(self.core()?)
+        scheduler::wait_until_settled(self.inner()?)
     }
 
     /// Flushes, and merges everything into one run on the last level, without tombstones or
@@ -293,7 +293,7 @@ impl Db {
     /// # Errors
     /// As [`flush`](Self::flush).
     pub fn compact(&self) -> Result<()> {
-        scheduler::compact(self.core()?)
+        scheduler::compact(self.inner()?)
     }
 
     /// Gives every table the filter that `policy` means for it, and rewrites no table: new filters
@@ -317,7 +317,7 @@ impl Db {
     /// [`Error::FilterLies`](crate::Error::FilterLies); [`Error::Poisoned`](crate::Error::Poisoned);
     /// [`Error::Closed`](crate::Error::Closed).
     pub fn rebuild_filters(&self, policy: &FilterPolicy) -> Result<RebuildReport> {
-        self.core()?.rebuild_filters(policy)
+        self.inner()?.rebuild_filters(policy)
     }
 
     /// Sets the budget, in bytes, that resident filters stay within from now on, those of tables
@@ -349,7 +349,7 @@ impl Db {
     /// [`FilterInfo::Active`]: crate::FilterInfo::Active
     /// [`FilterInfo::NotResident`]: crate::FilterInfo::NotResident
     pub fn set_filter_memory(&self, budget: Option<u64>) -> Result<()> {
-        scheduler::set_filter_memory(self.core()?, budget);
+        scheduler::set_filter_memory(self.inner()?, budget);
         Ok(())
     }
 

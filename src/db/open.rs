@@ -4,9 +4,8 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::commit_queue::{Requests, Writer};
+use super::commit_queue::CommitQueue;
 use super::earlier_logs::EarlierLogs;
 use super::health::Health;
 use super::inner::DbInner;
@@ -141,31 +140,26 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
         sealed: vec![],
         version: Arc::new(version),
     };
-    let core = Arc::new(DbInner {
+    let inner = Arc::new(DbInner {
         filters: FilterManager::new(options.filter, options.prefix),
         env,
         health: Health::new(lock),
         views: Views::new(view, options.background_threads > 0),
         visibility: Visibility::new(next_seq - 1),
-        writer: Mutex::new(Writer {
-            log: log.fill_ahead(options.log_fill()),
-            next_seq,
-            owed: Duration::ZERO,
-        }),
-        requests: Requests::default(),
+        commits: CommitQueue::new(log.fill_ahead(options.log_fill()), next_seq),
         earlier_logs: EarlierLogs::default(),
         manifest: Mutex::new(manifest),
         scheduler: Scheduler::default(),
         options,
     });
-    load_filters_within_budget(&core);
+    load_filters_within_budget(&inner);
     // Threads that did start hold the store, and with it the lock; they end with it.
-    start_threads(&core).inspect_err(|_| drop(core.close()))?;
-    if core.is_inline() {
+    start_threads(&inner).inspect_err(|_| drop(inner.close()))?;
+    if inner.is_inline() {
         // A compaction that fails here fails again where it is next due, and says so there.
-        let _ = compact_while_due(&core);
+        let _ = compact_while_due(&inner);
     }
-    Ok((core, report))
+    Ok((inner, report))
 }
 
 /// Reads what the files of a store amount to, or makes up a new store.

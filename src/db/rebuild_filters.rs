@@ -94,13 +94,13 @@ mod tests {
         let db = options.clone().open(dir.path())?;
         db.put("key", "value")?;
         db.flush()?;
-        let core = db.core()?;
-        let picked = core.views.load().version.level(0)[0].clone();
+        let inner = db.inner()?;
+        let picked = inner.views.load().version.level(0)[0].clone();
         let recipe = FilterPolicy::blocked().recipe();
-        assert_eq!(rebuild_filter(core, &picked, recipe.as_ref())?, Rebuilt::New);
-        assert_eq!(rebuild_filter(core, &picked, recipe.as_ref())?, Rebuilt::AlreadyRight);
+        assert_eq!(rebuild_filter(inner, &picked, recipe.as_ref())?, Rebuilt::New);
+        assert_eq!(rebuild_filter(inner, &picked, recipe.as_ref())?, Rebuilt::AlreadyRight);
         let edit = Edit { removed: vec![(0, picked.table.id())], ..Edit::default() };
-        core.install(edit, &[(3, picked.open())], false)?;
+        inner.install(edit, &[(3, picked.open())], false)?;
         drop(picked);
         let check = |db: &crate::Db| {
             let [table] = db.tables().try_into().expect("one table");

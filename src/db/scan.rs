@@ -47,17 +47,17 @@ impl fmt::Debug for Range {
 
 impl Range {
     pub(crate) fn new<K: AsRef<[u8]>>(
-        core: &DbInner,
+        inner: &DbInner,
         snapshot: Option<Seq>,
         bounds: &impl RangeBounds<K>,
         lock: Arc<dyn FileLock>,
     ) -> Self {
-        let view = core.views.load_full();
-        let seq = snapshot.unwrap_or_else(|| core.visibility.newest());
+        let view = inner.views.load_full();
+        let seq = snapshot.unwrap_or_else(|| inner.visibility.newest());
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let bounds = (owned(bounds.start_bound()), owned(bounds.end_bound()));
-        let prefix = core.options.prefix.and_then(|extractor| {
-            let (env, ignore) = (&core.env, core.options.ignore_filters);
+        let prefix = inner.options.prefix.and_then(|extractor| {
+            let (env, ignore) = (&inner.env, inner.options.ignore_filters);
             PrefixProbe::new(extractor, &bounds, &env.prefix_secret, ignore, &env.ledger)
                 .map(Arc::new)
         });

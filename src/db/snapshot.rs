@@ -15,7 +15,7 @@ use crate::vfs::FileLock;
 /// The store as it was at one moment. While it lives, compactions keep what it sees, and the
 /// directory stays locked, even when all handles are closed.
 pub struct Snapshot {
-    core: Arc<DbInner>,
+    inner: Arc<DbInner>,
     seq: Seq,
     lock: Arc<dyn FileLock>,
 }
@@ -23,17 +23,17 @@ pub struct Snapshot {
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot")
-            .field("of", &self.core.env.dir)
+            .field("of", &self.inner.env.dir)
             .field("seq", &self.seq)
             .finish_non_exhaustive()
     }
 }
 
 impl Snapshot {
-    pub(crate) fn new(core: Arc<DbInner>) -> Result<Self> {
-        let lock = core.health.hold_lock()?;
-        let seq = core.visibility.take_snapshot();
-        Ok(Self { core, seq, lock })
+    pub(crate) fn new(inner: Arc<DbInner>) -> Result<Self> {
+        let lock = inner.health.hold_lock()?;
+        let seq = inner.visibility.take_snapshot();
+        Ok(Self { inner, seq, lock })
     }
 
     /// As [`Db::get`](crate::Db::get).
@@ -41,7 +41,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.core.lookup(key.as_ref(), Some(self.seq), &mut ())
+        self.inner.lookup(key.as_ref(), Some(self.seq), &mut ())
     }
 
     /// As [`Db::get_many`](crate::Db::get_many).
@@ -49,7 +49,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::get_many`](crate::Db::get_many).
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.core.lookup_many(keys, Some(self.seq))
+        self.inner.lookup_many(keys, Some(self.seq))
     }
 
     /// As [`Db::contains`](crate::Db::contains).
@@ -66,7 +66,7 @@ impl Snapshot {
     /// As [`Db::get`](crate::Db::get).
     pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
         let mut steps = Vec::new();
-        let value = self.core.lookup(key.as_ref(), Some(self.seq), &mut steps)?;
+        let value = self.inner.lookup(key.as_ref(), Some(self.seq), &mut steps)?;
         Ok(Explanation { value, steps })
     }
 
@@ -75,7 +75,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::range`](crate::Db::range).
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Range> {
-        Ok(Range::new(&self.core, Some(self.seq), &bounds, Arc::clone(&self.lock)))
+        Ok(Range::new(&self.inner, Some(self.seq), &bounds, Arc::clone(&self.lock)))
     }
 
     /// As [`Db::prefix`](crate::Db::prefix).
@@ -89,8 +89,8 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.core.visibility.release_snapshot(self.seq);
+        self.inner.visibility.release_snapshot(self.seq);
         // Tombstones that it kept may be due now.
-        self.core.scheduler.announce();
+        self.inner.scheduler.announce();
     }
 }

@@ -345,10 +345,10 @@ mod tests {
     /// included, but made without one of its hashes. Nothing but asking it for that can tell. Returns
     /// the filter's file.
     fn install_lie(db: &Db, kind: FilterKind, left_out: usize) -> Result<String> {
-        let core = db.core()?;
-        let table = Arc::clone(&core.views.load().version.level(0)[0].table);
+        let inner = db.inner()?;
+        let table = Arc::clone(&inner.views.load().version.level(0)[0].table);
         let recipe = FilterPolicy::bits_per_key(20.0).with_kind(kind).recipe().expect("one");
-        let mut hashes = table.key_hashes(&recipe, core.options.prefix, &|| false)?;
+        let mut hashes = table.key_hashes(&recipe, inner.options.prefix, &|| false)?;
         let right = hashes.replace(left_out, 7); // their number stays right
         let meta = table.write_filter(&recipe, &hashes, 0)?;
         let filter = Arc::new(table.load_filter(meta));
@@ -359,7 +359,7 @@ mod tests {
             other => panic!("never to be installed: {other:?}"),
         }
         drop(lying);
-        assert!(core.install_filter(table.id(), &filter)?);
+        assert!(inner.install_filter(table.id(), &filter)?);
         Ok(meta.file_of(table.id()).expect("a file").to_string())
     }
 

@@ -1,10 +1,9 @@
-//! The write path: log, then memtable, then acknowledgement; writers that wait go together.
+//! The write path: log, then memtable, then acknowledgement.
 
-use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::commit_queue::{Durability, Request, Turn, Writer};
+use super::commit_queue::{Durability, Request, Writer};
 use super::inner::DbInner;
 use super::views::ReadView;
 use crate::batch::{Batch, for_each_change};
@@ -24,9 +23,7 @@ const SLOW_BYTES_PER_SECOND: u64 = 16 << 20;
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
 impl DbInner {
-    /// Writes a batch. Those that are to be synced go together: the first of those that wait writes for them
-    /// all, and they share one append and one sync. Each other one takes its turn at the log by itself: what
-    /// a group would share, one append, costs less than to wake its threads.
+    /// Writes a batch.
     pub(crate) fn write(&self, batch: Batch, durability: Durability) -> Result<()> {
         self.check_writable()?;
         let (ops, changes) = batch.into_parts()?;
@@ -34,34 +31,14 @@ impl DbInner {
             return Ok(());
         }
         let request = Request::new(ops, changes, durability);
-        if durability == Durability::Buffered {
-            return self.commit(&mut self.writer.lock(), &[&request]);
-        }
-        let group = match self.requests.wait_for_turn(request) {
-            Turn::Written(result) => return result,
-            Turn::Write(group) => group,
-        };
-        let mut writer = self.writer.lock();
-        let result = self.commit(&mut writer, &group);
-        // What was too much for all of them need not be for each: on a full disk the small ones still
-        // find room. The log ends where it did before.
-        let one_by_one = group.len() > 1 && matches!(result, Err(Error::Io { .. }));
-        for request in group.iter() {
-            request.finish(if one_by_one {
-                self.commit(&mut writer, std::slice::from_ref(request))
-            } else {
-                result.clone()
-            });
-        }
-        group.result_of_first()
+        self.commits.submit(request, |writer, group| self.commit(writer, group))
     }
 
-    fn commit<R: Borrow<Request>>(&self, writer: &mut Writer, group: &[R]) -> Result<()> {
+    fn commit(&self, writer: &mut Writer, group: &[&Request]) -> Result<()> {
         self.check_writable()?;
-        let group = || group.iter().map(R::borrow);
-        let bytes = group().map(|request| request.ops.len() as u64).sum();
+        let bytes = group.iter().map(|request| request.ops.len() as u64).sum();
         self.make_room(writer, bytes)?;
-        let synced = group().any(|request| request.durability == Durability::Synced);
+        let synced = group.iter().any(|request| request.durability == Durability::Synced);
         if synced {
             // Before anything is appended: an error here must leave the log as it was.
             self.close_earlier_logs()?;
@@ -70,7 +47,7 @@ impl DbInner {
             writer.log.earlier_logs_are_synced();
         }
         let mut seq = writer.next_seq;
-        let records = group().filter(|request| request.changes > 0).map(|request| {
+        let records = group.iter().filter(|request| request.changes > 0).map(|request| {
             let first = seq;
             seq += request.changes;
             (first, request.ops.as_slice())
@@ -82,7 +59,7 @@ impl DbInner {
         }
         let view = self.views.load();
         let mut seq = writer.next_seq;
-        for request in group() {
+        for request in group {
             // `Batch` made these bytes.
             for_each_change(&request.ops, seq, |entry| view.memtable.insert(entry));
             seq += request.changes;
@@ -126,7 +103,7 @@ impl DbInner {
     /// Seals the memtable, if anything is in it.
     pub(crate) fn seal_memtable(&self) -> Result<()> {
         self.check_writable()?;
-        let mut writer = self.writer.lock();
+        let mut writer = self.commits.writer();
         self.check_writable()?; // closing the store ends its log under the same lock
         self.seal(&mut writer)
     }

@@ -269,14 +269,14 @@ mod tests {
     fn a_queue_of_tables_that_are_gone_is_not_the_end() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");
         let db = store(dir.path())?;
-        let core = db.core()?;
+        let inner = db.inner()?;
         let policy = FilterPolicy::bits_per_key(4.0);
-        core.filters.set_policy(policy);
-        let version = Arc::clone(&core.views.load().version);
-        core.filters.state.lock().refits.queue = [(u64::MAX, None), (u64::MAX - 1, None)].into();
-        assert!(core.filters.next_refit(&version).is_some());
+        inner.filters.set_policy(policy);
+        let version = Arc::clone(&inner.views.load().version);
+        inner.filters.state.lock().refits.queue = [(u64::MAX, None), (u64::MAX - 1, None)].into();
+        assert!(inner.filters.next_refit(&version).is_some());
         db.wait_until_settled()?;
-        assert!(core.all_refitted());
+        assert!(inner.all_refitted());
         let (rebuilt, tables) = (db.stats().activity.filters_rebuilt, db.tables().len() as u64);
         assert!(tables > 5 && rebuilt >= tables, "{rebuilt} of {tables}");
         Ok(())
@@ -287,11 +287,11 @@ mod tests {
     fn no_table_is_refitted_under_a_policy_that_was_replaced() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");
         let db = store(dir.path())?;
-        let core = db.core()?;
-        core.filters.set_policy(FilterPolicy::bits_per_key(4.0));
-        let version = Arc::clone(&core.views.load().version);
-        assert!(core.filters.next_refit(&version).is_some());
-        let waiting = core.filters.state.lock().refits.queue.len();
+        let inner = db.inner()?;
+        inner.filters.set_policy(FilterPolicy::bits_per_key(4.0));
+        let version = Arc::clone(&inner.views.load().version);
+        assert!(inner.filters.next_refit(&version).is_some());
+        let waiting = inner.filters.state.lock().refits.queue.len();
         assert!(waiting > 3, "{waiting} tables wait");
         drop(version);
         db.rebuild_filters(&FilterPolicy::blocked())?;

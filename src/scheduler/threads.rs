@@ -215,7 +215,7 @@ mod tests {
             .background_threads(1)
             .vfs(Arc::new(vfs))
             .open(dir.path())?;
-        let inner = db.core()?;
+        let inner = db.inner()?;
         let start = Instant::now();
         let failed = |task| inner.scheduler.state.lock().check(task).is_err();
         while !failed(Task::Refit) {
