@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         filter.save(&path)?;
         drop(filter);
 
-        // SAFETY: the file lies in a directory of this program's own; nobody writes to it.
+        // SAFETY: the file is in this program's own directory; no process writes to it.
         let filter = unsafe { StaticFilter::map(&path)? };
         assert!((0..keys).all(|i| filter.contains(format!("user{i}"))));
         let absent = keys..2 * keys;

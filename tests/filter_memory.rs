@@ -174,7 +174,7 @@ fn half_the_budget_halves_the_memory_and_growing_restores_the_rate() {
                 assert!(all as f64 > 0.8 * dropped as f64, "{all} of {dropped}");
                 assert!(sealed as f64 > 0.99 * dropped as f64, "{sealed} of {dropped}");
             }
-            _ => println!("skipped: no /proc/self/smaps here"),
+            _ => common::skip("no /proc/self/smaps"),
         }
         // The measured rate against the resident columns of each table, from both sides.
         let tables = db.tables();
@@ -591,7 +591,7 @@ fn a_store_is_opened_within_its_budget() {
     let stored = db.filter_memory().stored;
     db.close().unwrap();
     if resident().is_none() {
-        println!("skipped: no /proc/self/smaps here");
+        common::skip("no /proc/self/smaps");
         return;
     }
     let sealed_while_opening = |budget: Option<u64>| {

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+mod skip;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
@@ -12,6 +14,8 @@ use std::sync::{Arc, Mutex};
 
 use criba::vfs::{AccessHint, FileKind, FileLock, Operation, RealVfs, Vfs, VfsFile};
 use criba::{FilterPolicy, Options};
+
+pub(crate) use self::skip::skip;
 
 /// Names the filter policy of every test that is not about one of its own.
 pub(crate) const POLICY: &str = "CRIBA_TEST_POLICY";

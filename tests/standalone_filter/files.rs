@@ -179,5 +179,5 @@ fn two_processes_share_one_map() {
 #[cfg(not(target_os = "linux"))]
 #[test]
 fn two_processes_share_one_map() {
-    println!("skipped: how much is shared is read from /proc");
+    crate::skip::skip("no /proc/self/smaps");
 }

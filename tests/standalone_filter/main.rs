@@ -3,4 +3,6 @@
 mod bytes;
 mod files;
 mod grown;
+#[path = "../common/skip.rs"]
+mod skip;
 mod whole;

@@ -4,11 +4,14 @@
 
 pub(crate) mod page;
 mod run;
+#[path = "../../../tests/common/skip.rs"]
+mod skip;
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
 pub(crate) use run::Run;
+pub(crate) use skip::skip;
 
 /// The command, not yet run.
 pub(crate) fn criba<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
