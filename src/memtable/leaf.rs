@@ -111,7 +111,7 @@ impl Leaf {
         let is_below = |entry: EntryRef<'_>| {
             key::compare((entry.key, entry.seq), (place.key, place.seq)).is_lt()
         };
-        self.fences.below_fetching(
+        self.fences.below_prefetching(
             place.key,
             |number| self.prefetch(number),
             |number| self.entry(number).is_some_and(is_below),
