@@ -167,11 +167,11 @@ mod tests {
     /// Some keys are equal.
     #[test]
     fn heads_find_the_place_among_many_keys() {
-        for count in [0, 1, 255, 4096, 70_000] {
+        for count in [0_u64, 1, 255, 4096, 70_000] {
             for each in [1, 3, 40] {
                 let keys: Vec<_> = (0..count).map(|i| (i / each * 2 + 1).to_be_bytes()).collect();
                 let fences = Fences::new(keys.iter().map(|key| &key[..]));
-                for number in (0..=2 * count + 2).step_by(1 + count / 1000) {
+                for number in (0..=2 * count + 2).step_by(1 + count as usize / 1000) {
                     let key = number.to_be_bytes();
                     let expected = keys.partition_point(|other| *other < key);
                     assert_eq!(fences.below(&key, |n| keys[n] < key), expected, "of {count}");

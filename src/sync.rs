@@ -35,7 +35,7 @@ pub(crate) use sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use thread::{JoinHandle, scope, yield_now};
 
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
 
 /// A mutual-exclusion lock.
@@ -49,6 +49,15 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock, if it is free.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 

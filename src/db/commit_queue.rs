@@ -24,10 +24,14 @@ const GROUP_BYTES: usize = 4 << 20;
 /// The longest wait for more requests before a sync: about half the time of a sync.
 const GATHERING: Duration = Duration::from_micros(50);
 
+/// How often a thread yields while another has the writer, before it sleeps.
+const YIELDS: u32 = 32;
+
 /// The log in use, and the order in which threads write to it.
 #[derive(Debug)]
 pub(crate) struct CommitQueue {
     writer: Mutex<Writer>,
+    buffered: Mutex<Waiting>,
     synced: Requests,
 }
 
@@ -43,16 +47,15 @@ pub(crate) struct Writer {
 impl CommitQueue {
     pub(crate) fn new(log: LogWriter, next_seq: Seq) -> Self {
         let writer = Mutex::new(Writer { log, next_seq, owed: Duration::ZERO });
-        Self { writer, synced: Requests::default() }
+        Self { writer, buffered: Mutex::default(), synced: Requests::default() }
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock()
     }
 
-    /// Passes a request to `commit`. Synced requests go in groups: the first that waits commits all of them,
-    /// and they share one append and one sync. A buffered request takes the writer's lock alone: the append
-    /// that a group would share costs less than the wake-up of its threads.
+    /// Passes a request to `commit`, alone or in a group with other threads' requests. A group takes one
+    /// append and at most one sync.
     ///
     /// # Errors
     /// The error of `commit` for this request.
@@ -61,24 +64,80 @@ impl CommitQueue {
         request: Request,
         commit: impl Fn(&mut Writer, &[&Request]) -> Result<()>,
     ) -> Result<()> {
-        if request.durability == Durability::Buffered {
-            return commit(&mut self.writer.lock(), &[&request]);
+        match request.durability {
+            Durability::Buffered => self.submit_buffered(request, commit),
+            Durability::Synced => self.submit_synced(request, commit),
         }
+    }
+
+    /// Flat combining (Hendler, Incze, Shavit, Tzafrir: "Flat Combining and the Synchronization-Parallelism
+    /// Tradeoff", 2010). The thread that has the writer also commits the requests of the threads that wait
+    /// for it. These yield: a commit takes less time than to sleep and wake up.
+    fn submit_buffered(
+        &self,
+        request: Request,
+        commit: impl Fn(&mut Writer, &[&Request]) -> Result<()>,
+    ) -> Result<()> {
+        if let Some(mut writer) = self.writer.try_lock() {
+            let others = self.take_buffered();
+            if others.0.is_empty() {
+                return commit(&mut writer, &[&request]);
+            }
+            commit_group(&mut writer, Some(&request), &others, &commit);
+            return request.result();
+        }
+        let request = Arc::new(request);
+        self.buffered.lock().push_back(Arc::clone(&request));
+        let mut yields = 0;
+        while request.done.get().is_none() {
+            let writer =
+                if yields < YIELDS { self.writer.try_lock() } else { Some(self.writer.lock()) };
+            match writer {
+                Some(mut writer) => commit_group(&mut writer, None, &self.take_buffered(), &commit),
+                None => yield_now(),
+            }
+            yields += 1;
+        }
+        request.result()
+    }
+
+    fn take_buffered(&self) -> Members {
+        next_group(&mut self.buffered.lock())
+    }
+
+    /// The first request that waits is committed by its own thread, with those behind it. The other threads
+    /// sleep: a sync takes long.
+    fn submit_synced(
+        &self,
+        request: Request,
+        commit: impl Fn(&mut Writer, &[&Request]) -> Result<()>,
+    ) -> Result<()> {
         let group = match self.synced.wait_for_turn(request) {
             Turn::Written(result) => return result,
             Turn::Write(group) => group,
         };
-        let members: Vec<_> = group.members.iter().map(Arc::as_ref).collect();
-        let mut writer = self.writer.lock();
-        let result = commit(&mut writer, &members);
-        // On a full disk a group may be too much where a small request still finds room. A failed append
-        // leaves the log as it was.
-        let one_by_one = members.len() > 1 && matches!(result, Err(Error::Io { .. }));
-        for request in members {
-            let result = if one_by_one { commit(&mut writer, &[request]) } else { result.clone() };
-            request.finish(result);
-        }
-        group.result_of_first()
+        commit_group(&mut self.writer.lock(), None, &group.members, &commit);
+        group.members.0[0].result()
+    }
+}
+
+/// Commits requests together and sets their results.
+fn commit_group(
+    writer: &mut Writer,
+    own: Option<&Request>,
+    others: &Members,
+    commit: &impl Fn(&mut Writer, &[&Request]) -> Result<()>,
+) {
+    let group: Vec<_> = own.into_iter().chain(others.0.iter().map(Arc::as_ref)).collect();
+    if group.is_empty() {
+        return;
+    }
+    let result = commit(writer, &group);
+    // On a full disk a group may be too much where a small request still finds room. A failed append leaves
+    // the log as it was.
+    let one_by_one = group.len() > 1 && matches!(result, Err(Error::Io { .. }));
+    for request in group {
+        request.finish(if one_by_one { commit(writer, &[request]) } else { result.clone() });
     }
 }
 
@@ -98,14 +157,46 @@ impl Request {
         Self { ops, changes, durability, done: OnceLock::new() }
     }
 
-    /// Sets the result. The thread of the request sees it when its group is dropped.
     fn finish(&self, result: Result<()>) {
         let _ = self.done.set(result);
     }
+
+    /// The result; an error if there is none.
+    fn result(&self) -> Result<()> {
+        self.done.get().cloned().unwrap_or(Err(Error::Closed))
+    }
 }
 
-/// Requests that wait, in order of arrival. The thread of the first one commits it with those behind it; the
-/// threads of the others wait.
+/// Requests in order of arrival.
+type Waiting = VecDeque<Arc<Request>>;
+
+/// Requests that one thread commits.
+#[derive(Debug)]
+struct Members(Vec<Arc<Request>>);
+
+impl Drop for Members {
+    fn drop(&mut self) {
+        // A request without a result: the thread that committed it panicked.
+        for request in self.0.iter().filter(|request| request.done.get().is_none()) {
+            request.finish(Err(Error::Closed));
+        }
+    }
+}
+
+/// Takes the next group.
+fn next_group(waiting: &mut Waiting) -> Members {
+    let mut bytes = 0;
+    let mut group = Vec::new();
+    while bytes < GROUP_BYTES
+        && let Some(request) = waiting.pop_front()
+    {
+        bytes += request.ops.len();
+        group.push(request);
+    }
+    Members(group)
+}
+
+/// Synced requests that wait.
 #[derive(Debug, Default)]
 struct Requests {
     queue: Mutex<Queue>,
@@ -114,7 +205,7 @@ struct Requests {
 
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: VecDeque<Arc<Request>>,
+    waiting: Waiting,
     /// Whether a group is being written.
     writing: bool,
     /// How many threads wrote or waited when the last group was written.
@@ -145,7 +236,10 @@ impl Requests {
                 if request.durability == Durability::Synced {
                     queue = self.gather(queue);
                 }
-                return Turn::Write(Group { requests: self, members: queue.next_group() });
+                return Turn::Write(Group {
+                    requests: self,
+                    members: next_group(&mut queue.waiting),
+                });
             }
             queue = self.changed.wait(queue);
         }
@@ -166,43 +260,19 @@ impl Requests {
     }
 }
 
-impl Queue {
-    /// Takes the next group.
-    fn next_group(&mut self) -> Vec<Arc<Request>> {
-        let mut bytes = 0;
-        let mut group = Vec::new();
-        while bytes < GROUP_BYTES
-            && let Some(request) = self.waiting.pop_front()
-        {
-            bytes += request.ops.len();
-            group.push(request);
-        }
-        group
-    }
-}
-
 /// Requests that one thread commits. Dropping it wakes their threads and lets the next group begin.
 struct Group<'a> {
     requests: &'a Requests,
-    members: Vec<Arc<Request>>,
-}
-
-impl Group<'_> {
-    /// The result of the first request.
-    fn result_of_first(&self) -> Result<()> {
-        self.members[0].done.get().cloned().unwrap_or(Err(Error::Closed))
-    }
+    members: Members,
 }
 
 impl Drop for Group<'_> {
     fn drop(&mut self) {
-        // A request without a result: the thread that wrote the group panicked.
-        for request in self.members.iter().filter(|request| request.done.get().is_none()) {
-            request.finish(Err(Error::Closed));
-        }
+        let size = self.members.0.len();
+        self.members = Members(Vec::new()); // all have a result before their threads wake up
         let mut queue = self.requests.queue.lock();
         queue.writing = false;
-        queue.writers = self.members.len() + queue.waiting.len();
+        queue.writers = size + queue.waiting.len();
         if queue.writers > 1 {
             self.requests.changed.notify_all();
         }
@@ -211,10 +281,15 @@ impl Drop for Group<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::path::Path;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread::scope;
 
     use super::*;
+    use crate::error::IoContext;
+    use crate::vfs::SimVfs;
+    use crate::wal::LogKind;
 
     fn request(bytes: usize) -> Request {
         Request::new(vec![0; bytes], 1, Durability::Buffered)
@@ -244,9 +319,9 @@ mod tests {
                     Turn::Written(result) => assert!(matches!(result, Err(Error::Closed))),
                     Turn::Write(group) => {
                         groups.fetch_add(1, Ordering::Relaxed);
-                        assert_eq!(group.members.len(), 6);
-                        group.members[0].finish(Ok(()));
-                        assert!(group.result_of_first().is_ok());
+                        assert_eq!(group.members.0.len(), 6);
+                        group.members.0[0].finish(Ok(()));
+                        assert!(group.members.0[0].result().is_ok());
                         // The others get no result, as after a panic.
                     }
                 });
@@ -256,6 +331,59 @@ mod tests {
         });
         assert_eq!(groups.into_inner(), 1);
         drop(first(&requests));
+    }
+
+    fn queue() -> CommitQueue {
+        let (vfs, path) = (SimVfs::new(), Path::new("/000004.log"));
+        let log = LogWriter::create(&vfs, path, LogKind::Wal, 4, 77, true);
+        CommitQueue::new(log.expect("a sound disk"), 1)
+    }
+
+    /// Three buffered requests that wait for the writer at the same time; the sizes of the groups that are
+    /// committed, and the results. A thread that panics has none.
+    fn three_wait(
+        commit: impl Fn(usize) -> Result<()> + Sync,
+    ) -> (Vec<usize>, Vec<Option<Result<()>>>) {
+        let (queue, sizes) = (queue(), Mutex::new(Vec::new()));
+        let submit = || {
+            queue.submit(request(1), |_, group| {
+                sizes.lock().push(group.len());
+                commit(group.len())
+            })
+        };
+        let results = scope(|scope| {
+            let writer = queue.writer();
+            let threads = [(); 3].map(|()| scope.spawn(submit));
+            while queue.buffered.lock().len() < 3 {
+                yield_now();
+            }
+            drop(writer);
+            threads.map(|thread| thread.join().ok()).into()
+        });
+        let sizes = sizes.lock().clone();
+        (sizes, results)
+    }
+
+    #[test]
+    fn one_thread_commits_the_buffered_requests_that_wait() {
+        let (sizes, results) = three_wait(|_| Ok(()));
+        assert_eq!(sizes, [3]);
+        assert!(results.iter().all(|result| matches!(result, Some(Ok(())))));
+        let full = || {
+            Err(io::Error::from(io::ErrorKind::StorageFull)).context("append", Path::new("/log"))
+        };
+        let (sizes, results) = three_wait(|size| if size > 1 { full() } else { Ok(()) });
+        assert_eq!(sizes, [3, 1, 1, 1]);
+        assert!(results.iter().all(|result| matches!(result, Some(Ok(())))));
+    }
+
+    #[test]
+    fn a_panic_of_the_committing_thread_ends_the_wait_of_the_others() {
+        let (sizes, results) = three_wait(|_| panic!("a bug"));
+        assert_eq!(sizes, [3]);
+        assert_eq!(results.iter().filter(|result| result.is_none()).count(), 1);
+        let closed = |result: &&Option<_>| matches!(result, Some(Err(Error::Closed)));
+        assert_eq!(results.iter().filter(closed).count(), 2);
     }
 
     #[test]
@@ -268,7 +396,7 @@ mod tests {
                 let (requests, sizes) = (&requests, &sizes);
                 scope.spawn(move || {
                     if let Turn::Write(group) = requests.wait_for_turn(request(bytes)) {
-                        sizes.lock().push(group.members.len());
+                        sizes.lock().push(group.members.0.len());
                     }
                 });
                 wait_for(requests, waiting + 1);
@@ -284,9 +412,11 @@ mod tests {
         requests.queue.lock().writers = 3;
         let synced = || Request::new(vec![0; 1], 1, Durability::Synced);
         let start = Instant::now();
-        let Turn::Write(group) = requests.wait_for_turn(synced()) else { panic!("no other thread writes") };
+        let Turn::Write(group) = requests.wait_for_turn(synced()) else {
+            panic!("no other thread writes")
+        };
         assert!(start.elapsed() >= GATHERING);
-        assert_eq!(group.members.len(), 1);
+        assert_eq!(group.members.0.len(), 1);
         drop(group);
         assert_eq!(requests.queue.lock().writers, 1);
     }

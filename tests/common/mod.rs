@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use criba::vfs::{AccessHint, FileKind, FileLock, Operation, RealVfs, Vfs, VfsFile};
 use criba::{FilterPolicy, Options};
 
+#[allow(unused_imports, reason = "each test uses some of it")]
 pub(crate) use self::skip::skip;
 
 /// Names the filter policy of every test that is not about one of its own.

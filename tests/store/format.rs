@@ -69,7 +69,7 @@ fn run_reader(mode: &str, table: &Path, input: &str) -> Option<Output> {
         .spawn();
     let mut child = match child {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            crate::common::skip("no python3");
+            common::skip("no python3");
             return None;
         }
         other => other.unwrap(),

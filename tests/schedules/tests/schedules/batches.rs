@@ -10,9 +10,9 @@ use crate::store::{History, batch, key, options, version};
 
 /// Keys that every batch changes; after them each writer has one of its own.
 const SHARED: usize = 3;
-const WRITERS: usize = 3;
-/// The writer without syncs. The others are synced, and only such writers meet in groups.
-const BUFFERED: usize = 2;
+const WRITERS: usize = 4;
+/// The first writers are synced, the others buffered. Writers of a kind meet in groups.
+const SYNCED: usize = 2;
 const EACH: u64 = 2;
 
 fn stamp(writer: usize, number: u64) -> u64 {
@@ -43,7 +43,7 @@ fn check_disk(options: Options, writer: usize, number: u64) {
 
 fn write(db: &Db, vfs: &SimVfs, history: &History<WRITERS>, writer: usize) {
     for number in 1..=EACH {
-        let durability = if writer == BUFFERED { Buffered } else { Synced };
+        let durability = if writer < SYNCED { Synced } else { Buffered };
         let mut batch = batch(0..SHARED, stamp(writer, number));
         batch.put(key(SHARED + writer), number.to_be_bytes());
         history.write(writer, number, || db.write_with(batch, durability).unwrap());
