@@ -121,7 +121,7 @@ fn resident_and_shared(path: &Path) -> (u64, u64) {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     };
     let resident = field("Rss:");
-    (resident, field("Shared_Clean:"))
+    (resident, field("Shared_Clean:") + field("Shared_Dirty:"))
 }
 
 /// The other process: maps the file, asks it, and tells what it saw.
