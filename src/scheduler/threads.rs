@@ -193,13 +193,14 @@ fn quiet_wanted(db: &DbInner, state: &State) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
-    use crate::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
+    use crate::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs, Vfs};
     use crate::{FilterPolicy, Options};
 
-    /// Writers that wait for compactions, and `wait_until_settled`, look at the failures of compactions.
-    #[test]
-    fn a_failed_refit_is_no_failed_compaction() -> Result<()> {
+    /// Opens a store whose table has a filter of another size, on `vfs`, and waits until its refit fails.
+    fn fail_a_refit(damage: impl FnOnce(&Path), vfs: Arc<dyn Vfs>) -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");
         let db = Options::new().filter(FilterPolicy::bits_per_key(4.0)).open(dir.path())?;
         for number in 0..5000 {
@@ -207,24 +208,42 @@ mod tests {
         }
         db.compact()?;
         db.close()?;
-        let vfs = FaultVfs::new(Arc::new(RealVfs));
-        let full = FaultRule::new(Fault::NoSpace).kinds([FileKind::Filter]);
-        vfs.add(full.operations([Operation::Create]).from_then_on());
-        let db = Options::new()
-            .filter(FilterPolicy::bits_per_key(10.0))
-            .background_threads(1)
-            .vfs(Arc::new(vfs))
-            .open(dir.path())?;
+        damage(dir.path());
+        let policy = FilterPolicy::bits_per_key(10.0);
+        let db = Options::new().filter(policy).background_threads(1).vfs(vfs).open(dir.path())?;
         let inner = db.inner()?;
         let start = Instant::now();
         let failed = |task| inner.scheduler.state.lock().check(task).is_err();
         while !failed(Task::Refit) {
             assert!(!failed(Task::Compaction));
-            assert!(start.elapsed() < Duration::from_secs(60), "no refit was tried");
+            assert!(start.elapsed() < Duration::from_secs(30), "no refit failed");
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(!failed(Task::Compaction));
         Ok(())
+    }
+
+    /// Threads that wait for compactions check the failures of compactions only.
+    #[test]
+    fn a_failed_refit_is_no_failed_compaction() -> Result<()> {
+        let vfs = FaultVfs::new(Arc::new(RealVfs));
+        let full = FaultRule::new(Fault::NoSpace).kinds([FileKind::Filter]);
+        vfs.add(full.operations([Operation::Create]).from_then_on());
+        fail_a_refit(|_| (), Arc::new(vfs))
+    }
+
+    #[test]
+    fn a_refit_of_a_damaged_table_fails() -> Result<()> {
+        let flip = |dir: &Path| {
+            let mut files =
+                std::fs::read_dir(dir).expect("a directory").map(|e| e.expect("a file").path());
+            let table = files.find(|path| path.extension().is_some_and(|e| e == "sst"));
+            let table = table.expect("a table");
+            let mut bytes = std::fs::read(&table).expect("readable");
+            bytes[100] ^= 1;
+            std::fs::write(&table, bytes).expect("writable");
+        };
+        fail_a_refit(flip, Arc::new(RealVfs))
     }
 
     #[test]
