@@ -1,15 +1,15 @@
-//! How many bits each filter of a store gets, so that all together avoid the most reads.
+//! Distributes bits over the filters of a store so that they avoid the most disk reads.
 //!
-//! A table of n keys that a absent probes reach, each false one at a cost of c reads, wastes a·c·p
-//! reads at a false-positive rate p, and its filter takes about n·ρ·log2(1/p) bits. The least Σ a·c·p
-//! for a given Σ n·ρ·log2(1/p) is where the last bit spent saves as much in any table (Lagrange):
+//! A table of n keys gets a absent probes. A false positive costs c reads. At a false-positive rate p the
+//! table wastes a·c·p reads, and its filter takes about n·ρ·log2(1/p) bits. Σ a·c·p is least for a given
+//! number of bits where one more bit saves as much in every table (Lagrange):
 //!
 //! ```text
-//! pᵢ = min(1, λ · nᵢ / (aᵢ·cᵢ))        λ such that the filters take the bits there are
+//! pᵢ = min(1, λ · nᵢ / (aᵢ·cᵢ))        λ such that the filters take the given bits
 //! ```
 //!
-//! With equal loads at every level this is Monkey (Dayan, Athanassoulis and Idreos, *Monkey: Optimal
-//! Navigable Key-Value Store*, SIGMOD 2017), but it asks for no levels: only for keys and loads.
+//! With equal loads on all levels this is Monkey (Dayan, Athanassoulis and Idreos, *Monkey: Optimal Navigable
+//! Key-Value Store*, SIGMOD 2017).
 
 use super::hash_function::HashFunction;
 use super::kind::FilterKind;
@@ -19,8 +19,8 @@ use crate::sync::OnceLock;
 /// No filter takes more bits a key.
 pub(super) const MOST_BITS_PER_KEY: f64 = 64.0;
 
-/// Below this rate, 2^−10, the array of a filter has at least so many bits. Tables of a few keys would
-/// else have arrays so small that double hashing finds the same bits again and again.
+/// Below the first, a rate of 2^−10, an array has at least the second in bits. In smaller arrays double
+/// hashing repeats the same bits.
 const RARE: (f64, f64) = (10.0, 1024.0);
 
 /// What a table's bits depend on.
@@ -28,7 +28,7 @@ const RARE: (f64, f64) = (10.0, 1024.0);
 pub(crate) struct Share {
     /// Distinct keys.
     pub(crate) keys: u64,
-    /// Absent probes × the reads that a false one costs, in any unit that is the same for all.
+    /// Absent probes × reads per false positive, in a unit that all tables share.
     pub(crate) load: f64,
 }
 
@@ -46,7 +46,7 @@ impl From<Share> for Alike {
 }
 
 impl Share {
-    /// log2(n / (a·c)): λ moves all of these alike. A table that nobody asks is at infinity.
+    /// log2(n / (a·c)), to which λ adds. Infinite without load.
     fn position(&self) -> f64 {
         let load = if self.load.is_nan() { 0.0 } else { self.load.clamp(0.0, f64::MAX) };
         (self.keys as f64).log2() - load.log2()
@@ -61,13 +61,13 @@ pub(crate) struct Balance {
 }
 
 impl Balance {
-    /// The λ with which these tables' filters, headers included, take `total_bits`, or as near below
-    /// as their sizes come.
+    /// The λ with which the filters of these tables, headers included, take at most `total_bits`, and nearly
+    /// that.
     pub(crate) fn new(kind: FilterKind, tables: &[Alike], total_bits: u64) -> Self {
         Self { kind, log2_lambda: bisect(kind, tables, total_bits).1 }
     }
 
-    /// The bits a key for a table; 0 for no filter at all.
+    /// The bits per key for a table; 0 for no filter.
     pub(crate) fn bits_per_key(&self, share: &Share) -> f64 {
         self.bits_per_key_at(share.position(), share.keys)
     }
@@ -79,8 +79,8 @@ impl Balance {
     }
 }
 
-/// The bits a key for each table, so that all filters, headers included, take `total_bits`, or as
-/// near below as their sizes come.
+/// The bits per key for each table. All filters, headers included, take at most `total_bits`, and nearly
+/// that.
 pub(crate) fn balance(kind: FilterKind, shares: &[Share], total_bits: u64) -> Vec<f64> {
     let mut bits = vec![0.0; shares.len()];
     let mut rest: Vec<usize> = (0..shares.len()).collect();
@@ -112,11 +112,10 @@ pub(crate) fn balance(kind: FilterKind, shares: &[Share], total_bits: u64) -> Ve
     }
 }
 
-/// Two values of log2 λ, no more than this apart, are one: they give rates that differ by a millionth.
+/// Values of log2 λ this close are equal: their rates differ by a millionth.
 const ALIKE: f64 = 1e-6;
 
-/// Two values of log2 λ that are [`ALIKE`]: with the first the filters take too much, with the second
-/// they fit.
+/// Two [`ALIKE`] values of log2 λ: at the first the filters are too large, at the second they fit.
 fn bisect(kind: FilterKind, tables: &[Alike], total_bits: u64) -> (f64, f64) {
     let positions: Vec<f64> = tables.iter().map(|alike| alike.share.position()).collect();
     let finite = || positions.iter().copied().filter(|position| position.is_finite());
@@ -146,7 +145,7 @@ fn bisect(kind: FilterKind, tables: &[Alike], total_bits: u64) -> (f64, f64) {
     (low, high)
 }
 
-/// The bits of a whole filter, header included; none for 0 bits a key.
+/// The bits of a filter, header included; 0 for 0 bits per key.
 pub(super) fn filter_bits(kind: FilterKind, keys: u64, bits_per_key: f64) -> f64 {
     if bits_per_key == 0.0 {
         return 0.0;
@@ -157,12 +156,11 @@ pub(super) fn filter_bits(kind: FilterKind, keys: u64, bits_per_key: f64) -> f64
     recipe.filter_bits(keys) as f64
 }
 
-/// The bits a key that a kind takes for a rate, in a large filter: sampled once, because a kind may
-/// have to search for them.
+/// The bits per key of a kind by rate, for large filters. Sampled once, because some kinds search for them.
 struct Curve {
     bits: Vec<f64>,
-    /// The sample with the most avoided for each bit, compared to no filter. A smaller filter than
-    /// that is not worth its bits: they do more if some tables have this one and others none.
+    /// The sample that avoids the most per bit. A smaller filter is worth less: the same bits avoid more as
+    /// this filter in some tables and none in others.
     least: f64,
 }
 
@@ -191,7 +189,7 @@ impl Curve {
         (self.bits.len() - 1) as f64 / SAMPLES
     }
 
-    /// The bits a key for a rate of 2^−`halvings`; 0 where the rate is too near to 1.
+    /// The bits per key for a rate of 2^−`halvings`; 0 for rates near 1.
     fn bits_per_key(&self, halvings: f64) -> f64 {
         let at = halvings.min(self.end()) * SAMPLES;
         if at.is_nan() || at <= 0.0 || at < self.least {
@@ -217,7 +215,7 @@ mod tests {
 
     const KINDS: [FilterKind; 3] = FilterKind::ALL;
 
-    /// The rate at so many bits a key, by the same curve.
+    /// The rate at a number of bits per key, by the same curve.
     fn rate(kind: FilterKind, bits_per_key: f64) -> f64 {
         let curve = curve(kind);
         let halvings = (0..=4000).map(|i| f64::from(i) / 4000.0 * curve.end());
@@ -233,7 +231,7 @@ mod tests {
         shares.iter().zip(bits).map(|(share, &bits)| filter_bits(kind, share.keys, bits)).sum()
     }
 
-    /// Five levels, each ten times the one above it, all of which see every lookup.
+    /// Five levels, each ten times the one above, with equal loads.
     fn levels(last: u64) -> Vec<Share> {
         (0..5).map(|i| Share { keys: last / 10_u64.pow(i), load: 1.0 }).collect()
     }
@@ -246,11 +244,10 @@ mod tests {
         taken(kind, shares, &vec![bits; shares.len()]) as u64
     }
 
-    /// Wasted reads per absent lookup at five levels and 10 bits a key: Bloom filters of one size
-    /// 0.0410, Monkey's 0.0118 = (T^{T/(T−1)}/(T−1))·e^{−b·ln²2} but for the levels that are not
-    /// there. Ribbons of r columns take r · (1.045 + r/128) bits a key; with columns in any fraction the
-    /// best is 0.00288, mixing 8 and 9 of them costs 6 %, and 3 % are left for what passes any number
-    /// of columns.
+    /// Wasted reads per absent lookup at five levels and 10 bits per key: uniform Bloom filters 0.0410,
+    /// Monkey's 0.0118 = (T^{T/(T−1)}/(T−1))·e^{−b·ln²2} with infinite levels. Ribbons of r columns take r ·
+    /// (1.045 + r/128) bits per key. With fractional columns the least is 0.00288; a mix of 8 and 9 columns
+    /// costs 6 %.
     #[test]
     fn equal_loads_give_monkey() {
         let shares = levels(20_000_000);
@@ -356,7 +353,7 @@ mod tests {
         }
     }
 
-    /// No filter is smaller than the one that avoids the most for each bit.
+    /// No filter is smaller than the one that avoids the most per bit.
     #[test]
     fn the_least_filter_is_worth_its_bits() {
         for curve in KINDS.map(curve) {
@@ -372,7 +369,7 @@ mod tests {
         }
     }
 
-    /// Tables alike would all be a block larger at the same λ; as many are as there is room for.
+    /// Equal tables would all grow by a block at the same λ; only some do, as room allows.
     #[test]
     fn a_block_more_goes_to_some_of_many_tables_alike() {
         let shares = vec![Share { keys: 1000, load: 1.0 }; 100];
@@ -382,7 +379,7 @@ mod tests {
         assert!((total as f64 - 512.0..=total as f64).contains(&taken), "{taken} of {total}");
     }
 
-    /// Where tables alike would all take their first bits at the same λ, some of them do.
+    /// Equal tables would all get their first bits at the same λ; only some do.
     #[test]
     fn a_few_bits_go_to_some_of_many_tables_alike() {
         let shares = vec![Share { keys: 10_000, load: 1.0 }; 100];

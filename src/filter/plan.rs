@@ -4,7 +4,7 @@ use super::allocation::{Alike, Balance, Share, balance, filter_bits};
 use super::policy::{Allocation, Amount, FilterPolicy};
 use super::recipe::{Recipe, Size};
 
-/// How a policy gives filters out while one job writes tables.
+/// How a policy distributes bits while a task writes tables.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Plan {
     /// The same recipe for every table, or none.
@@ -14,7 +14,7 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
-    /// The filter for one table, if it is to have any.
+    /// The recipe for one table; `None` for no filter.
     pub(crate) fn recipe(&self, share: &Share) -> Option<Recipe> {
         match self {
             Self::Fixed(recipe) => *recipe,
@@ -26,7 +26,7 @@ impl Plan {
 }
 
 impl FilterPolicy {
-    /// Whether what one table gets depends on what others there are.
+    /// Whether the recipe of a table depends on the other tables.
     pub(crate) fn is_shared_out(&self) -> bool {
         match self.amount {
             Amount::None | Amount::Rate(_) | Amount::Geometry(_) => false,
@@ -47,8 +47,7 @@ impl FilterPolicy {
         Plan::Balanced { policy: *self, balance }
     }
 
-    /// What each table of a store of these should have; to the bit, where a plan only has one λ for
-    /// tables still to come.
+    /// The recipe of each table of a store, exact to the bit; a plan has one λ for tables to come.
     pub(crate) fn recipes(&self, shares: &[Share]) -> Vec<Option<Recipe>> {
         if !self.is_shared_out() {
             return vec![self.recipe(); shares.len()];
@@ -59,8 +58,7 @@ impl FilterPolicy {
         bits.into_iter().map(|bits| self.recipe_of(bits)).collect()
     }
 
-    /// What all filters of a store take together, headers included: as much as they would if each
-    /// table had as many bits a key as any other.
+    /// The bits of all filters with headers, as with equal bits per key.
     fn total_bits(&self, tables: &[Alike]) -> u64 {
         match self.amount {
             Amount::TotalBytes(bytes) => bytes.saturating_mul(8),
@@ -72,7 +70,7 @@ impl FilterPolicy {
         }
     }
 
-    /// A share as the allocation sees it. Bits are uniform where loads are as the keys: then λ gives
+    /// The share as the allocation counts it. Uniform bits are loads in proportion to keys: λ then gives
     /// every table the same rate.
     fn weighed(&self, share: &Share) -> Share {
         match self.allocation {
@@ -92,7 +90,7 @@ mod tests {
     use super::*;
     use crate::FilterKind;
 
-    /// Three levels that see the same lookups, and a table that sees none.
+    /// Three levels with equal loads, and a table without load.
     fn shares() -> Vec<Share> {
         let of = |keys, load| Share { keys, load };
         vec![of(1000, 1.0), of(10_000, 1.0), of(100_000, 1.0), of(5000, 0.0)]

@@ -1,18 +1,16 @@
-//! Memory for filters, given out where it avoids the most reads.
+//! Distributes memory over the filters of a store so that they avoid the most disk reads.
 //!
-//! Each filter can be resident in several portions, each with its bytes and its rate. Wanted are the
-//! portions whose wasted reads, Σ weight · rate, are fewest within a number of bytes. The rule
-//! p ∝ n/a says the same of filters that could have any size: the next byte is worth as much
-//! everywhere.
+//! A filter can be resident in several portions, each with its bytes and rate. The chosen portions have the
+//! least wasted reads, Σ weight · rate, within a number of bytes.
 
 use super::portion::Portion;
 
-/// What one filter can be given, and what depends on it.
+/// A filter's possible portions and its load.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
-    /// The absent probes that the filter is to answer, in any unit that all claims share.
+    /// Absent probes of the filter, in a unit that all claims share.
     pub(crate) weight: f64,
-    /// From nothing to the whole: more bytes each, and a lower rate.
+    /// From nothing to the whole filter: ascending bytes, falling rate.
     pub(crate) choices: Vec<Choice>,
 }
 
@@ -23,7 +21,7 @@ pub(crate) struct Choice {
     pub(crate) rate: f64,
 }
 
-/// The wasted reads of some choices, one a claim.
+/// The wasted reads with one choice for each claim.
 pub(crate) fn loss(claims: &[Claim], chosen: &[usize]) -> f64 {
     let one = |(claim, &choice): (&Claim, &usize)| {
         claim.choices.get(choice).map_or(0.0, |choice| claim.weight * choice.rate)
@@ -40,11 +38,11 @@ struct Step {
     saved_per_byte: f64,
 }
 
-/// A choice for each claim, by its number, that together take `budget` bytes at most.
+/// The number of a choice for each claim, of at most `budget` bytes together.
 ///
-/// The best step comes first, by what it saves per byte. A claim's steps run along the lower convex
-/// hull of its choices, where each saves less per byte than the one before, so their order is its
-/// own. What the last steps leave goes to whoever can use it.
+/// Steps are taken by what they save per byte. The steps of a claim lie on the lower convex hull of its
+/// choices, so each saves less per byte than the one before. The rest of the budget goes to any claim with
+/// room.
 pub(crate) fn ration(claims: &[Claim], budget: u64) -> Vec<usize> {
     let mut steps: Vec<Step> =
         claims.iter().enumerate().flat_map(|(number, claim)| hull_steps(number, claim)).collect();
@@ -71,7 +69,7 @@ pub(crate) fn ration(claims: &[Claim], budget: u64) -> Vec<usize> {
     chosen
 }
 
-/// The steps along the lower convex hull of a claim's choices, in (bytes, rate).
+/// The steps on the lower convex hull of the choices, in (bytes, rate).
 fn hull_steps(number: usize, claim: &Claim) -> Vec<Step> {
     let step = |from: usize, to: usize| {
         let (a, b) = (&claim.choices[from], &claim.choices[to]);
@@ -143,7 +141,7 @@ mod tests {
         assert_eq!(ration(&claims, 100), [0, 1]);
     }
 
-    /// Of two that could use it, not the one that is asked more, but whose rate is low already.
+    /// The rest does not go to the filter with more probes if its rate is already low.
     #[test]
     fn what_is_left_goes_where_the_most_is_wasted() {
         let seldom = claim(1.0, [(10, 0.9995), (1000, 0.0)]);

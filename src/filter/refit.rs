@@ -1,10 +1,8 @@
-//! Which tables should have another filter than they have, because they moved, or others came
-//! or went.
+//! Selects the tables that should get another filter because tables moved, came or went.
 //!
-//! Reading a table's keys to give it a filter a little better is work for nothing, so small
-//! differences are let be. But many small ones may add up, and the store's total is promised; so the
-//! largest of them go where the total is off. Whoever applies what is returned here, and asks again
-//! about the same tables and loads, is told that nothing is left to do.
+//! A small difference is not worth reading a table. But many may add up, and the total of the store is
+//! promised, so the largest ones are mended if the total is off. After applying the result there is nothing
+//! left to select for the same tables and loads.
 
 use std::collections::VecDeque;
 
@@ -12,14 +10,13 @@ use super::allocation::Share;
 use super::policy::FilterPolicy;
 use super::recipe::Recipe;
 
-/// A difference counts from so many bits a key, …
+/// A difference counts from this many bits per key, …
 const BITS_PER_KEY: f64 = 0.5;
 /// … this part of the filter, …
 const FRACTION: f64 = 0.05;
-/// … and so many bits, a cache line, whichever is most.
+/// … and this many bits, a cache line: the largest limit holds.
 const BITS: f64 = 512.0;
-/// All filters together may be off by the first part of their total, and are then brought to the
-/// second.
+/// If the total is off by the first part, it is brought to the second.
 const TOTAL_OFF: (f64, f64) = (0.015, 0.005);
 
 /// A table as it stands.
@@ -27,8 +24,7 @@ const TOTAL_OFF: (f64, f64) = (0.015, 0.005);
 pub(crate) struct Standing {
     pub(crate) id: u64,
     pub(crate) share: Share,
-    /// The bits of its filter, header included, 0 if it has none; `None` where it is not for the
-    /// allocation to replace it.
+    /// The bits of the filter, header included, 0 without one; `None` if the allocation may not replace it.
     pub(crate) filter_bits: Option<u64>,
 }
 
@@ -42,12 +38,12 @@ struct Difference {
 }
 
 impl Difference {
-    /// Bits to be saved, or to be added if less than 0.
+    /// The bits that a refit saves; negative if it adds bits.
     fn too_many(&self) -> f64 {
         self.now - self.wanted
     }
 
-    /// The same for each key that must be read for it.
+    /// The same per key that must be read.
     fn worth(&self) -> f64 {
         self.too_many() / self.keys
     }
@@ -58,8 +54,8 @@ impl Difference {
     }
 }
 
-/// The tables that should get another filter, or none, under a policy: those that give bits back
-/// first, so that the total is never far beyond what it should be.
+/// The tables that should get another filter, or none. Those that give bits back come first, so that the
+/// total stays low.
 pub(crate) fn refits(policy: &FilterPolicy, tables: &[Standing]) -> Vec<(u64, Option<Recipe>)> {
     if !policy.is_shared_out() {
         return Vec::new();
@@ -99,7 +95,7 @@ mod tests {
     use super::*;
     use crate::{Allocation, FilterKind};
 
-    /// Levels of 100, 10 and 1 tables, all of which see every lookup, with these bits a key each.
+    /// Levels of 100, 10 and 1 tables with equal loads and these bits per key.
     fn levels(policy: &FilterPolicy, bits: impl Fn(usize) -> Option<f64>) -> Vec<Standing> {
         let mut tables = Vec::new();
         for (level, count) in [100, 10, 1].into_iter().enumerate() {
@@ -129,7 +125,7 @@ mod tests {
         FilterPolicy::bits_per_key(10.0).with_kind(kind)
     }
 
-    /// From half a bit a key, a twentieth of the filter, and a cache line.
+    /// Half a bit per key, a twentieth of the filter, and a cache line.
     #[test]
     fn a_difference_counts_from_the_most_of_three_limits() {
         for (keys, wanted, limit) in
@@ -171,7 +167,7 @@ mod tests {
         assert_eq!(refits.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [5]);
     }
 
-    /// Half a bit too few in every table is let be in each, but not in all.
+    /// Half a bit too few is left in one table, but not in all.
     #[test]
     fn small_differences_are_mended_where_they_add_up() {
         let policy = FilterPolicy::default().with_kind(FilterKind::Bloom).with_total_bytes(2 << 20);
@@ -192,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Of the small ones those are mended that move the most bits for each key that is read.
+    /// Small differences that move the most bits per key read are mended.
     #[test]
     fn small_differences_are_mended_where_few_keys_are_read() {
         let policy = FilterPolicy::default().with_kind(FilterKind::Bloom).with_total_bytes(1 << 20);
@@ -233,8 +229,7 @@ mod tests {
         assert_eq!(refits(&policy, &tables), []);
     }
 
-    /// Whatever the tables and their loads: what is applied once leaves nothing to do, and the total
-    /// is what was asked for.
+    /// For any tables and loads, the result leaves nothing to do, and the total is right.
     #[test]
     fn it_comes_to_rest_at_once() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);

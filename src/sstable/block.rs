@@ -1,5 +1,4 @@
-//! The contents of a data block: entries with prefix-compressed keys, then the restart points.
-//! See format.md, "Data block".
+//! Data blocks: entries with prefix-compressed keys, then restart points. See format.md, "Data block".
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -11,11 +10,10 @@ use crate::codec::{Fields, PutFields, u32_at};
 use crate::key::{EntryKind, EntryRef, MAX_KEY_BYTES, MAX_VALUE_BYTES, Seq};
 use crate::value::Value;
 
-/// Every so many entries a key is stored whole.
+/// The number of entries from one whole key to the next.
 const RESTART_INTERVAL: usize = 16;
-/// Taking a block apart writes its keys out. With a whole key at every restart point they take less
-/// than this many times the block's length. More is refused, so that no forged block takes memory out
-/// of proportion to its file.
+/// Bounds the memory of a decoded block, as a multiple of its length, so that a forged block cannot exhaust
+/// memory. Blocks with a whole key at each restart point stay below it.
 const MAX_EXPANSION: usize = 2 * RESTART_INTERVAL;
 
 /// Gathers entries in internal-key order.
@@ -32,7 +30,7 @@ impl BlockBuilder {
         self.bytes.is_empty()
     }
 
-    /// The length of the finished contents, if it ended here.
+    /// The length of the contents if the block ended here.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len() + 4 * self.restarts.len() + 4
     }
@@ -80,8 +78,7 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// Damage inside a block whose checksum was right: where, in bytes from the block's start, and what
-/// should be there.
+/// Damage inside a block with a right checksum: its offset in the block, and what was expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockDamage {
     pub(crate) offset: usize,
@@ -96,12 +93,12 @@ fn damage<T>(offset: usize, expected: &'static str) -> BlockResult<T> {
     Err(BlockDamage { offset, expected })
 }
 
-/// What a search for a user key found.
+/// The result of a search for a user key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Whether the block holds the key at all, in whatever version.
+    /// Whether the block holds an entry of the key.
     pub(crate) holds_key: bool,
-    /// The newest version that the search may see.
+    /// The newest entry that the search may see.
     pub(crate) version: Option<(EntryKind, Value)>,
 }
 
@@ -109,12 +106,12 @@ pub(crate) struct Found {
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     bytes: Bytes,
-    /// Where the entries end and the restart points begin.
+    /// The end of the entries and start of the restart points.
     entries_end: usize,
     restarts: usize,
 }
 
-/// The fields of an entry, without its key.
+/// An entry without its key.
 struct RawEntry {
     shared: usize,
     suffix: Range<usize>,
@@ -141,7 +138,7 @@ impl Block {
         self.bytes.len()
     }
 
-    /// Parses the entry at `offset`; its end is its value's end.
+    /// Parses the entry at `offset`. It ends with its value.
     #[inline]
     fn entry_at(&self, offset: usize) -> BlockResult<RawEntry> {
         let parse = || {
@@ -166,7 +163,7 @@ impl Block {
         parse().ok_or(BlockDamage { offset, expected: "an entry" })
     }
 
-    /// Turns `key`, that of the entry before, into this entry's key.
+    /// Turns `key`, the key of the entry before, into the key of this entry.
     fn next_key(&self, key: &mut Vec<u8>, entry: &RawEntry, offset: usize) -> BlockResult<()> {
         if entry.shared > key.len() {
             return damage(offset, SHARES_TOO_MUCH);
@@ -176,7 +173,7 @@ impl Block {
         Ok(())
     }
 
-    /// The bytes of a range that `entry_at` gave.
+    /// The bytes of a range from `entry_at`.
     fn slice(&self, range: &Range<usize>) -> &[u8] {
         self.bytes.get(range.clone()).unwrap_or_default()
     }
@@ -196,8 +193,8 @@ impl Block {
         }
     }
 
-    /// The entry from which a forward walk meets every version of `key`: the last restart point
-    /// whose key is smaller, or the first entry.
+    /// The start of a walk that meets every entry of `key`: the last restart point with a smaller key, or the
+    /// first entry.
     fn start_for(&self, key: &[u8]) -> BlockResult<usize> {
         let (mut low, mut high) = (0, self.restarts);
         // Restart points below `low` have smaller keys, those from `high` on have not.
@@ -217,10 +214,10 @@ impl Block {
         self.restart(low.saturating_sub(1))
     }
 
-    /// Finds the newest version of `key` with a sequence number of at most `seq`.
+    /// Finds the newest entry of `key` with a sequence number of at most `seq`.
     ///
-    /// The keys on the way are not put together: an entry that shares with the one before it more than
-    /// that one has in common with `key` is less than `key` as that one is.
+    /// Most keys are not decoded: an entry that shares more with its predecessor than the predecessor shares
+    /// with `key` is less than `key`, as its predecessor is.
     pub(crate) fn search(&self, key: &[u8], seq: Seq) -> BlockResult<Found> {
         let mut found = Found { holds_key: false, version: None };
         let mut at = self.start_for(key)?;
@@ -255,7 +252,7 @@ impl Block {
         Ok(found)
     }
 
-    /// Takes the whole block apart, for walking it in either direction.
+    /// Decodes the whole block, for walks in both directions.
     pub(crate) fn decode(self) -> BlockResult<DecodedBlock> {
         let mut keys = Vec::new();
         let mut entries: Vec<DecodedEntry> = Vec::new();
@@ -318,7 +315,7 @@ struct DecodedEntry {
     value: Range<usize>,
 }
 
-/// A block's entries, one after the other, with whole keys.
+/// The entries of a block with whole keys.
 #[derive(Debug)]
 pub(crate) struct DecodedBlock {
     block: Block,
@@ -351,7 +348,7 @@ impl DecodedBlock {
         self.entries.get(number).map(|entry| self.block.value(&entry.value)).unwrap_or_default()
     }
 
-    /// How many entries come before the first whose user key fails `before`.
+    /// The number of entries before the first whose user key fails `before`.
     pub(crate) fn partition(&self, before: impl Fn(&[u8]) -> bool) -> usize {
         self.entries.partition_point(|entry| self.keys.get(entry.key.clone()).is_some_and(&before))
     }
@@ -417,7 +414,7 @@ mod tests {
         }
     }
 
-    /// A lookup begins at a restart point: never at one in the midst of the versions of its key.
+    /// A search starts at a restart point, but not in the middle of the entries of its key.
     #[test]
     fn a_search_sees_each_of_more_versions_than_lie_between_restart_points() {
         let mut builder = BlockBuilder::default();
@@ -436,8 +433,8 @@ mod tests {
         }
     }
 
-    /// Against all keys compared, with keys that begin alike in every way, end within one another, and
-    /// come in several versions; also where a key shares less with the one before than it could.
+    /// Keys have common prefixes, are prefixes of others, and have several entries; some share less with
+    /// their predecessor than they could.
     #[test]
     fn a_search_finds_what_comparing_all_keys_finds() {
         let mut keys: Vec<Vec<u8>> = vec![vec![]];
@@ -566,7 +563,7 @@ mod tests {
         assert_eq!(refused.expected, "keys in proportion to the block");
     }
 
-    /// A lookup begins at restart points, and may not meet what contradicts them; a walk does.
+    /// A search starts at restart points and may miss a contradiction; a walk finds it.
     #[test]
     fn restart_points_that_are_none_are_found_by_a_walk() {
         let sound = sample();
@@ -599,7 +596,7 @@ mod tests {
         }
     }
 
-    /// A checksum keeps damaged blocks out, but forged ones may carry a right one.
+    /// Forged blocks may have right checksums.
     #[test]
     fn no_bytes_make_a_block_panic() {
         let bytes = sample().bytes.to_vec();

@@ -1,4 +1,4 @@
-//! The block cache: verified data blocks, by table and number, up to a number of bytes.
+//! The block cache: verified data blocks, by table and number.
 
 use foldhash::fast::FixedState;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -6,14 +6,13 @@ use quick_cache::{OptionsBuilder, Weighter};
 
 use super::block::Block;
 
-/// A fixed hash, so that two equal runs of one thread keep and evict the same entries. What it hashes is
-/// the store's own numbers.
+/// A fixed hash: two equal runs of one thread evict the same entries. Its input is the store's own numbers.
 pub(crate) type FixedHasher = FixedState;
 
-/// Entries are spread over this many parts, each with a lock of its own.
+/// The number of parts of the cache, each with its own lock.
 const SHARDS: usize = 16;
 
-/// A block's place: its table's id and its number. Not its offset, for which a lookup would wait.
+/// Table id and block number. A lookup knows the number before it knows the offset.
 pub(crate) type BlockPlace = (u64, usize);
 
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Checking a whole table, block by block, without stopping at what is wrong.
+//! Checks a whole table and reports everything that is wrong with it.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::filter::{LookupHash, PrefixHash};
 use crate::key::EntryKind;
 
-/// What a check of a table came to.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Checked {
     pub(crate) blocks: u64,
@@ -19,18 +19,18 @@ pub(crate) struct Checked {
     /// Distinct user keys.
     pub(crate) keys: u64,
     pub(crate) of_keys: Asked,
-    /// Their distinct prefixes, if the filter has prefixes.
+    /// The distinct prefixes, if the filter has prefixes.
     pub(crate) of_prefixes: Asked,
 }
 
-/// What was asked of a filter, and how much of it was denied.
+/// The number of probes of a filter, and of those that it denied.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Asked {
     pub(crate) asked: u64,
     pub(crate) denied: u64,
 }
 
-/// The questions of one sort, and the first that was denied.
+/// The probes of one kind, and the first denied one.
 #[derive(Default)]
 struct Questions {
     counts: Asked,
@@ -57,9 +57,9 @@ impl Questions {
 }
 
 impl OpenTable {
-    /// Reads and checks everything in the table that opening it did not: each block with its checksum
-    /// and its place, the order and number of entries and keys, the filter's own state, and the
-    /// filter's answer for each key and each key's prefix. Tells `find` of all that is wrong.
+    /// Checks everything that opening the table does not: checksum and place of each block, order and number
+    /// of entries and keys, the state of the filter, and its answer for each key and prefix. Calls `find` for
+    /// each error. Reads the whole file.
     pub(crate) fn check(&self, find: &mut dyn FnMut(Error)) -> Checked {
         let (path, offset) = self.filter_place();
         let filter = match &self.filter.state {
@@ -143,7 +143,7 @@ impl OpenTable {
 }
 
 impl Table {
-    /// Reads, verifies and takes apart one data block.
+    /// Reads, verifies and decodes a data block.
     fn decoded_block(&self, number: usize) -> Result<DecodedBlock> {
         let handle = self.handle(number)?;
         let block = self.read_block(handle)?;
@@ -152,9 +152,8 @@ impl Table {
         Ok(decoded)
     }
 
-    /// Whether a block holds what the index and the manifest say of it. What is in order within each
-    /// block and kept to its place is in order throughout: a merge relies on that, and on sequence
-    /// numbers that the manifest knows.
+    /// Checks a block against the index and the manifest. Blocks that are in order and in their place make a
+    /// table in order; merges rely on it.
     pub(super) fn check_place(
         &self,
         block: &DecodedBlock,
@@ -177,8 +176,7 @@ impl Table {
         Err(BlockDamage { offset: 0, expected })
     }
 
-    /// Checks that there are zeros between the last data block and the filter block: no checksum
-    /// covers them.
+    /// Checks that the padding before the filter block is zero: no checksum covers it.
     fn check_padding(&self) -> Result<()> {
         let (start, block) = (self.index().data_end(), self.filter_block());
         let end = if block.is_none() { start } else { block.offset };
@@ -192,7 +190,7 @@ impl Table {
         }
     }
 
-    /// Checks the checksum of the filter block within the table.
+    /// Checks the checksum of the filter block in the table.
     fn check_filter_block(&self) -> Result<()> {
         let block = self.filter_block();
         if block.is_none() {
@@ -221,7 +219,7 @@ mod tests {
         std::fs::write(table.path(), bytes).expect("writable");
     }
 
-    /// The offsets at which a check finds something wrong with the table's file.
+    /// The offsets of the errors that a check finds in the table's file.
     fn findings(open: &OpenTable) -> Vec<u64> {
         let mut offsets = Vec::new();
         open.check(&mut |error| match error {
@@ -247,7 +245,7 @@ mod tests {
         }
     }
 
-    /// Nothing reads a filter block once another filter has taken its place, but a check does.
+    /// A filter block that a later filter replaced is read by checks only.
     #[test]
     fn a_damaged_filter_block_is_found_once_whether_it_is_in_use_or_not() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! Walking a table in either direction, for scans and compactions.
+//! Walks a table in both directions, for scans and compactions.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -15,17 +15,17 @@ use crate::iter::{Cursor, Direction};
 use crate::key::EntryRef;
 use crate::value::Value;
 
-/// A compaction reads this many bytes at once.
+/// The bytes that a compaction reads at once.
 const READAHEAD_BYTES: u64 = 256 * 1024;
 
 /// Who reads, and so how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadPlan {
-    /// Block by block, through the cache but without filling it.
+    /// Block by block. Uses the cache, but adds nothing to it.
     Scan,
-    /// Many blocks at once, past the cache, forward.
+    /// Many blocks at once, forward, without the cache.
     Compaction,
-    /// The same, for a new filter; counted on a line of its own.
+    /// As `Compaction`, for a rebuild; counted separately.
     Rebuilding,
 }
 
@@ -39,12 +39,12 @@ pub(crate) struct TableCursor {
     current: Option<(DecodedBlock, usize)>,
     /// The current block's number.
     number: usize,
-    /// Bytes read ahead, and the offset of the first.
+    /// Bytes read ahead, and the offset of the first one.
     ahead: (u64, Bytes),
 }
 
 impl TableCursor {
-    /// A cursor at the first entry, in `direction`, whose user key lies within `start`.
+    /// A cursor at the first entry, in `direction`, with a user key within `start`.
     pub(crate) fn new(
         table: Arc<Table>,
         direction: Direction,
@@ -95,7 +95,7 @@ impl TableCursor {
         Ok(cursor)
     }
 
-    /// Makes a block the current one, at its first entry in the direction.
+    /// Loads a block and moves to its first entry in the direction.
     fn load(&mut self, number: usize) -> Result<()> {
         self.current = None;
         let handle = self.table.handle(number)?;
@@ -130,7 +130,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// A block's bytes, out of a larger read.
+    /// The bytes of a block, from a larger read.
     fn read_ahead(&mut self, handle: BlockHandle) -> Result<Bytes> {
         let length = handle.length + TRAILER_BYTES as u64;
         let held = |ahead: &(u64, Bytes)| {

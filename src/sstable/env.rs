@@ -1,4 +1,4 @@
-//! The environment of a store's tables: files, cache, memory of filters, counts.
+//! What all tables of a store share: files, cache, memory of filters, counters.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -37,15 +37,14 @@ pub(crate) struct TableEnv {
 }
 
 impl TableEnv {
-    /// Closes and removes the file of a table that nothing refers to. A file that cannot be removed now
-    /// is removed at the next open.
+    /// Closes and removes the file of an unreferenced table. If the removal fails, the next open removes it.
     pub(crate) fn remove_table(&self, id: u64) {
         // A file without a name takes room on the disk for as long as it is open.
         self.files.forget(id);
         let _ = self.vfs.remove(&FileName::Table(id).path(&self.dir), FileKind::Table);
     }
 
-    /// For looking at tables outside an open store: no cache, nothing remembered, one file at a time.
+    /// The environment of tables outside an open store: no cache, no open files.
     pub(crate) fn alone(vfs: &Arc<dyn Vfs>, dir: &Path, store: u64, secret: HashKey) -> Arc<Self> {
         Arc::new(Self {
             vfs: Arc::clone(vfs),
@@ -62,7 +61,7 @@ impl TableEnv {
         })
     }
 
-    /// A file number that was never given before.
+    /// A new file number.
     pub(crate) fn new_file_number(&self) -> u64 {
         self.next_file.fetch_add(1, Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! A table's filter: found where the manifest says, verified and resident; and written anew in a file
-//! beside the table, which stays as it is. See format.md, "Filter block" and "Filter file".
+//! The filter of a table: read as the manifest describes it, verified, resident; or rebuilt into a file
+//! beside the table. See format.md, "Filter block" and "Filter file".
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -32,16 +32,15 @@ use crate::vfs::{FileKind, VfsFile};
 pub(crate) enum FilterState {
     /// None is wanted for this table.
     None,
-    /// Verified and in use, whole or in part.
+    /// Verified and in use, as a whole or in part.
     Active(Filter),
-    /// Stored, but none of it is in memory, because of the budget for filters.
+    /// Stored, but not resident, because of the memory budget.
     NotResident(FilterHeader),
-    /// It should be there, but this is wrong with it.
+    /// Unusable, for this reason.
     Degraded(String),
 }
 
-/// The filter of a table, as the manifest has it and as it is in memory. Dropped, it removes its file
-/// if it has one and was made obsolete before.
+/// The filter of a table, in the manifest and in memory. Dropping an obsolete one removes its file.
 #[derive(Debug)]
 pub(crate) struct TableFilter {
     env: Arc<TableEnv>,
@@ -79,14 +78,14 @@ impl TableFilter {
         }
     }
 
-    /// Asks for the memory that [`verdict`](Self::verdict) will read, and does not wait for it.
+    /// Prefetches the memory that [`verdict`](Self::verdict) reads.
     pub(crate) fn prefetch(&self, lookup: &LookupHash<'_>) {
         if let FilterState::Active(filter) = &self.state {
             filter.prefetch(lookup);
         }
     }
 
-    /// What the filter says of all keys with a prefix. No I/O.
+    /// The filter's answer for all keys with a prefix. No I/O.
     pub(crate) fn prefix_verdict(
         &self,
         extractor: PrefixExtractor,
@@ -104,8 +103,8 @@ impl TableFilter {
         }
     }
 
-    /// Lets the filter's own file go with the last reference to it. The manifest must name another
-    /// filter, or the table no more, durably.
+    /// Lets the last reference remove the filter's own file. The manifest must durably name another filter,
+    /// or not name the table.
     pub(crate) fn make_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
     }
@@ -123,14 +122,14 @@ impl Drop for TableFilter {
 }
 
 impl FilterMeta {
-    /// The file that such a filter of a table has to itself, if it has one.
+    /// The own file of this filter of a table, if it has one.
     pub(crate) fn file_of(&self, table: u64) -> Option<FileName> {
         let Self { generation, bytes, .. } = *self;
         (generation > 0 && bytes > 0).then_some(FileName::Filter { table, generation })
     }
 }
 
-/// A table with the filter that serves it.
+/// A table and the filter in use.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenTable {
     pub(crate) table: Arc<Table>,
@@ -143,7 +142,7 @@ impl OpenTable {
         TableMeta { filter: self.filter.meta, ..self.table.meta().clone() }
     }
 
-    /// The file in which the filter lies, and where in it.
+    /// The file of the filter, and the offset in it.
     pub(crate) fn filter_place(&self) -> (PathBuf, u64) {
         match self.filter.meta.file_of(self.table.id()) {
             Some(name) => (name.path(&self.table.env().dir), 0),
@@ -151,8 +150,8 @@ impl OpenTable {
         }
     }
 
-    /// Asks the filter for every one of the table's keys, and refuses one that is degraded or denies
-    /// one of them. The hashes are made as the filter's own recipe says.
+    /// Probes the filter with every key of the table. Fails if it is degraded or denies a key. The hashes are
+    /// those of the filter's recipe.
     pub(crate) fn prove(&self, hashes: &KeyHashes) -> Result<()> {
         let (path, offset) = self.filter_place();
         match &self.filter.state {
@@ -175,37 +174,37 @@ fn unreadable(error: io::Error) -> String {
     format!("it cannot be read: {error}")
 }
 
-/// Where the bytes of a filter block lie.
+/// The place of a filter block.
 pub(super) struct FilterSource {
     pub(super) file: Arc<dyn VfsFile>,
     pub(super) block: BlockHandle,
-    /// What the checksum binds the block to: its offset in the table, or the generation of its file.
+    /// The offset in the table, or the generation of the file: input of the checksum.
     pub(super) place: u64,
 }
 
 impl Table {
-    /// Opens a table that the manifest names: one read, and one more for the filter, which lies in it
-    /// or beside it. Everything but the filter must be sound; a filter that is not is degraded.
+    /// Opens a table of the manifest with one disk read, and one more for the filter. Everything but the
+    /// filter must be sound; an unsound filter is degraded.
     pub(crate) fn open(env: &Arc<TableEnv>, meta: TableMeta) -> Result<OpenTable> {
         let table = Self::open_data(env, meta)?;
         let filter = Arc::new(table.load_filter(table.meta().filter));
         Ok(OpenTable { table, filter })
     }
 
-    /// The same, but of the filter only the header is read, and nothing is resident.
+    /// As `open`, but reads only the header of the filter.
     pub(crate) fn open_without_filter(env: &Arc<TableEnv>, meta: TableMeta) -> Result<OpenTable> {
         let table = Self::open_data(env, meta)?;
         let filter = Arc::new(table.load_filter_header(table.meta().filter));
         Ok(OpenTable { table, filter })
     }
 
-    /// Reads the filter that `meta` names into sealed memory, with one read. Whatever is wrong with
-    /// it, the table stays usable.
+    /// Reads the filter of `meta` into sealed memory with one disk read. The table stays usable whatever is
+    /// wrong with the filter.
     pub(crate) fn load_filter(&self, meta: FilterMeta) -> TableFilter {
         self.filter_from(meta, |source| self.read_filter(source, meta).map(FilterState::Active))
     }
 
-    /// Reads the header of the filter that `meta` names, and leaves the rest where it is.
+    /// Reads only the header of the filter of `meta`.
     fn load_filter_header(&self, meta: FilterMeta) -> TableFilter {
         let stored = |source: &FilterSource| {
             let mut header = [0; FilterHeader::BYTES];
@@ -230,7 +229,7 @@ impl Table {
         TableFilter::new(self.env(), self.id(), meta, state.unwrap_or_else(FilterState::Degraded))
     }
 
-    /// Finds the filter block that `meta` names; `None` if there is to be none.
+    /// Finds the filter block of `meta`; `None` if there is none.
     pub(super) fn filter_source(
         &self,
         meta: FilterMeta,
@@ -255,7 +254,7 @@ impl Table {
         Ok(Some(FilterSource { file, block, place: meta.generation }))
     }
 
-    /// Reads all of a filter, with one read, or says what is wrong with it.
+    /// Reads a whole filter with one disk read. Fails with what is wrong with it.
     pub(super) fn read_filter(
         &self,
         source: &FilterSource,
@@ -277,8 +276,8 @@ impl Table {
         Filter::decode(memory, length, self.meta().keys, &env.secret)
     }
 
-    /// The hashes of the table's distinct user keys, and of their prefixes, from a scan of all its
-    /// data blocks. Asks `cancelled` now and then whether to give up.
+    /// The hashes of the distinct user keys and of their prefixes, from a scan of all data blocks. Calls
+    /// `cancelled` now and then.
     pub(crate) fn key_hashes(
         self: &Arc<Self>,
         recipe: &Recipe,
@@ -305,8 +304,8 @@ impl Table {
         Ok(hashes)
     }
 
-    /// Builds a filter of these hashes and writes it beside the table, in a file of a generation
-    /// after `generation`, synced under its name. Nothing refers to that file yet.
+    /// Writes a filter of these hashes beside the table, in a synced file of a later generation than
+    /// `generation`. The caller makes the manifest refer to it.
     pub(crate) fn write_filter(
         &self,
         recipe: &Recipe,

@@ -1,12 +1,12 @@
-//! The fixed parts of a table: block trailer, footer, properties, and the record of a table that
-//! the manifest keeps. See format.md, "SSTable".
+//! The fixed parts of a table: block trailer, footer, properties; and the manifest's record of a table. See
+//! format.md, "SSTable".
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 use crate::codec::{Fields, PutFields, checksum_at};
 use crate::key::{MAX_KEY_BYTES, Seq};
 
-/// Type byte and checksum, behind the contents of every block.
+/// Type byte and checksum, after the contents of each block.
 pub(crate) const TRAILER_BYTES: usize = 5;
 pub(crate) const FOOTER_BYTES: usize = 128;
 pub(crate) const VERSION: u16 = 1;
@@ -25,11 +25,11 @@ pub(crate) enum BlockType {
     // 5 is reserved for range tombstones.
 }
 
-/// Where a block's contents lie in the file; the trailer follows them.
+/// The place of a block's contents in the file. The trailer follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct BlockHandle {
     pub(crate) offset: u64,
-    /// Without the trailer. 0 stands for "no such block".
+    /// Without the trailer; 0 for "no such block".
     pub(crate) length: u64,
 }
 
@@ -44,15 +44,14 @@ impl BlockHandle {
     }
 }
 
-/// Appends the trailer to the contents of a block that starts at `offset` of table `id`.
+/// Appends the trailer to the contents of a block at `offset` of table `id`.
 pub(crate) fn seal_block(contents: &mut Vec<u8>, block_type: BlockType, id: u64, offset: u64) {
     contents.put_u8(block_type as u8);
     let checksum = checksum_at(id, offset, &[contents]);
     contents.put_u32(checksum);
 }
 
-/// Checks a block as it lies in the file, trailer included, and gives its contents; or says what is
-/// wrong.
+/// Verifies a block with its trailer and returns its contents. Fails with what is wrong.
 pub(crate) fn check_block(
     bytes: &[u8],
     block_type: BlockType,
@@ -102,12 +101,12 @@ impl Footer {
         bytes
     }
 
-    /// The checksum in an encoded footer, by which the manifest knows it.
+    /// The checksum in an encoded footer, which the manifest records.
     pub(crate) fn checksum(bytes: &[u8]) -> u32 {
         crate::codec::u32_at(bytes, FOOTER_BYTES - 12).unwrap_or_default()
     }
 
-    /// Reads the footer that starts at `offset`. A version other than ours is told apart from damage.
+    /// Decodes the footer at `offset`. An unknown version is not damage.
     pub(crate) fn decode(bytes: &[u8], offset: u64) -> Result<Self, FooterError> {
         let damaged = |what: &str| FooterError::Damaged(what.to_owned());
         let short = || damaged("too few bytes");
@@ -151,10 +150,10 @@ pub(crate) struct Properties {
     /// Changes held, tombstones included.
     pub(crate) entries: u64,
     pub(crate) tombstones: u64,
-    /// Distinct user keys: what the filter is sized for.
+    /// Distinct user keys, which determine the size of the filter.
     pub(crate) keys: u64,
     pub(crate) data_blocks: u64,
-    /// Bytes of all user keys and of all values, before prefix compression.
+    /// Bytes of all user keys and values, before prefix compression.
     pub(crate) key_bytes: u64,
     pub(crate) value_bytes: u64,
     pub(crate) min_seq: Seq,
@@ -163,7 +162,7 @@ pub(crate) struct Properties {
     pub(crate) largest: Vec<u8>,
 }
 
-/// Reserved: the keyspace that a table belongs to. This version has one, number 0.
+/// Reserved: the keyspace of a table. This version has only number 0.
 const KEYSPACE: u32 = 0;
 
 impl Properties {
@@ -187,8 +186,8 @@ impl Properties {
         bytes
     }
 
-    /// `None` for what no writer of this version makes. Bytes behind the known fields are a newer
-    /// writer's, and are passed over.
+    /// `None` for properties that no writer of this version makes. Bytes after the known fields are a later
+    /// version's, and are ignored.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(bytes);
         if fields.u32()? != KEYSPACE {
@@ -217,10 +216,10 @@ impl Properties {
     }
 }
 
-/// What the manifest keeps of a table's filter.
+/// The manifest's record of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct FilterMeta {
-    /// 0 for the filter block within the table; later ones lie in files beside it.
+    /// 0 for the filter block in the table; later ones are in files beside it.
     pub(crate) generation: u64,
     /// The length of the filter block's contents; 0 if there is none.
     pub(crate) bytes: u64,
@@ -239,16 +238,16 @@ impl FilterMeta {
     }
 }
 
-/// What the manifest keeps of a table: enough to find, check and open it.
+/// The manifest's record of a table: enough to find, verify and open it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableMeta {
     pub(crate) id: u64,
     /// The file's length in bytes.
     pub(crate) size: u64,
-    /// Where the index starts; from there to the end is one read.
+    /// The start of the index. One read covers it and the rest of the file.
     pub(crate) index_offset: u64,
     pub(crate) footer_checksum: u32,
-    /// The filter that the table was opened with; a live table may have a later one by now.
+    /// The filter at the open; a live table may have a later one.
     pub(crate) filter: FilterMeta,
     pub(crate) entries: u64,
     pub(crate) tombstones: u64,
@@ -290,7 +289,7 @@ impl TableMeta {
         })
     }
 
-    /// Whether two ranges have a key in common; both ends belong to a range.
+    /// Whether two closed ranges have a key in common.
     pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
         self.smallest.as_slice() <= largest && smallest <= self.largest.as_slice()
     }

@@ -1,8 +1,7 @@
-//! The index: for every key in the table's range, the one block that may hold it.
-//! See format.md, "Index block".
+//! The index: the one block that may hold a key. See format.md, "Index block".
 //!
-//! It stays as it lies in the file, without decoding, with [`Blocks`] for a search beside it. Opening a
-//! table checks all of it, so a search cannot meet damage later.
+//! It is not decoded; [`Blocks`] beside it serve the search. Opening a table checks all of it, so a search
+//! cannot meet damage.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -10,12 +9,12 @@ use super::format::{BlockHandle, TRAILER_BYTES};
 use crate::codec::{Fields, PutFields, u32_at};
 use crate::fences::Fences;
 
-/// An entry's fixed part: the block's offset and the separator's length.
+/// The fixed part of an entry: offset of the block, length of the separator.
 const ENTRY_BYTES: usize = 10;
-/// Behind the entries: the end of the data, and the number of entries.
+/// After the entries: end of the data, number of entries.
 const TAIL_BYTES: usize = 12;
 
-/// Gathers the blocks of a table, which follow one another without a gap.
+/// Collects the blocks of a table, which are adjacent.
 #[derive(Debug, Default)]
 pub(crate) struct IndexBuilder {
     entries: Vec<u8>,
@@ -23,8 +22,8 @@ pub(crate) struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// Adds the block that starts at `offset`. `separator` is not less than its last key, and less
-    /// than the first key of the next block.
+    /// Adds the block at `offset`. `separator` is at least its last key, and less than the first key of the
+    /// next block.
     pub(crate) fn add(&mut self, separator: &[u8], offset: u64) {
         self.offsets.push(self.entries.len() as u32);
         self.entries.put_u64(offset);
@@ -48,7 +47,7 @@ impl IndexBuilder {
     }
 }
 
-/// A short key that is not less than `last` and less than `next`, where `last < next`.
+/// A short key that is at least `last` and less than `next`, where `last < next`.
 pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     let shared = last.iter().zip(next).take_while(|(a, b)| a == b).count();
     match (last.get(shared), next.get(shared), last.get(..=shared)) {
@@ -63,7 +62,7 @@ pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A reader over the contents of an index block.
+/// A reader of the contents of an index block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Index<'a> {
     entries: &'a [u8],
@@ -75,7 +74,7 @@ impl<'a> Index<'a> {
     /// An index of no blocks.
     pub(crate) const EMPTY: Self = Self { entries: &[], offsets: &[], data_end: 0 };
 
-    /// Splits the contents into their parts; `None` if they do not fit.
+    /// Splits the contents into parts; `None` if they do not fit.
     pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
         let (front, tail) = bytes.split_at_checked(bytes.len().checked_sub(TAIL_BYTES)?)?;
         let mut tail = Fields::new(tail);
@@ -85,8 +84,8 @@ impl<'a> Index<'a> {
         Some(Self { entries, offsets, data_end })
     }
 
-    /// Whether the whole index is sound: entries and blocks one after the other from offset 0,
-    /// separators ascending, up to the table's largest key.
+    /// Whether the index is sound: entries and blocks adjacent from offset 0, separators ascending up to the
+    /// largest key of the table.
     pub(crate) fn check(&self, largest: &[u8]) -> Option<()> {
         let mut expected_entry = 0;
         let mut expected_start = 0;
@@ -139,11 +138,11 @@ impl<'a> Index<'a> {
     }
 }
 
-/// What a search needs of an index, so that it decodes nothing: 16 bytes a block.
+/// The search structure of an index: 16 bytes a block, nothing to decode.
 #[derive(Debug)]
 pub(super) struct Blocks {
     fences: Fences,
-    /// Where the blocks start, and where the last one ends.
+    /// The starts of the blocks, and the end of the last one.
     starts: Box<[u64]>,
 }
 
@@ -157,8 +156,8 @@ impl Blocks {
         Self { fences: Fences::new(separators), starts }
     }
 
-    /// The number of the one block that may hold `key`: the first whose separator is not less. As many
-    /// as there are blocks for a key beyond the table's range.
+    /// The number of the block that may hold `key`: the first whose separator is not less. The number of
+    /// blocks for a key beyond the table's range.
     pub(super) fn number_for(&self, key: &[u8], index: &Index<'_>) -> usize {
         self.fences.below(key, |number| index.separator(number).unwrap_or_default() < key)
     }

@@ -1,4 +1,4 @@
-//! The memory of filters: how much of it there is, and what may be taken.
+//! The memory of filters and its budget.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -9,13 +9,13 @@ use crate::filter::{FilterHeader, Portion};
 use crate::sealed::{Meter, Seal, mapped_bytes};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
-/// What filters take, and what they may take.
+/// The memory that filters take, and its limit.
 #[derive(Debug)]
 pub(crate) struct FilterMemory {
     meter: Arc<Meter>,
     /// `u64::MAX` for no budget.
     budget: AtomicU64,
-    /// Held while memory is taken under the budget, so that no two take the same.
+    /// Held while memory is taken under the budget, so that two threads do not take the same bytes.
     taking: Mutex<()>,
 }
 
@@ -29,8 +29,8 @@ impl FilterMemory {
         &self.meter
     }
 
-    /// The bytes that resident filters take in whole pages: those of live tables, of tables being
-    /// written, and those that a reader has not let go yet.
+    /// The bytes of resident filters, in whole pages: of live tables, of tables being written, and of filters
+    /// that a reader still holds.
     pub(crate) fn resident(&self) -> u64 {
         self.meter.bytes()
     }
@@ -44,12 +44,12 @@ impl FilterMemory {
         self.budget.store(budget.unwrap_or(u64::MAX), Ordering::Release);
     }
 
-    /// Until the guard is dropped nobody else takes memory or changes the budget.
+    /// Until the guard is dropped, no other thread takes memory or changes the budget.
     pub(crate) fn taking(&self) -> MutexGuard<'_, ()> {
         self.taking.lock()
     }
 
-    /// Whether a filter that takes `old` bytes may take `new` ones in their place.
+    /// Whether the budget has room to replace `old` bytes by `new` bytes.
     pub(crate) fn has_room(&self, old: u64, new: u64) -> bool {
         let others = self.resident().saturating_sub(old);
         self.budget().is_none_or(|budget| others.saturating_add(new) <= budget)
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(memory.budget(), None);
     }
 
-    /// Where header and array fill whole pages, the trailer takes another one.
+    /// Where header and array fill whole pages, the trailer takes another page.
     #[test]
     fn a_filter_takes_what_is_reckoned_for_it() {
         let secret = HashKey::new([5; 16]);

@@ -1,16 +1,12 @@
-//! One SSTable: sorted entries in data blocks, then filter, index, properties and footer; and the
-//! filters that were written beside it later.
+//! SSTables: sorted entries in data blocks, then filter, index, properties and footer; and filters rebuilt
+//! beside them. format.md describes the bytes.
 //!
-//! This room turns sorted entries into a file and a file into answers. It reads through the file
-//! layer, the block cache and the pool of open files, and knows nothing of levels or versions.
-//! Its invariants:
+//! This room uses the file layer, the block cache and the pool of open files. It knows no levels or versions.
+//! Invariants:
 //!
 //! * every block is verified, at its place in its file, each time it is read from disk;
-//! * the index is resident from open to drop, and a lookup reads nothing of a filter: it asks what is
-//!   resident of it, all unless there is a budget for filters;
-//! * for every key within the table's range the index names exactly one block.
-//!
-//! The bytes are described in format.md.
+//! * the index stays in memory while the table is open, and a lookup does no I/O for filters;
+//! * for each key in the table's range the index names exactly one block.
 
 mod block;
 mod cache;

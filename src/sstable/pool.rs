@@ -1,4 +1,4 @@
-//! The open files of tables, at most a fixed number of them.
+//! The open files of tables, up to a limit.
 
 use std::io;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::names::FileName;
 use crate::sstable::FixedHasher;
 use crate::vfs::{AccessHint, FileKind, Vfs, VfsFile};
 
-/// Keeps the descriptors of the tables read most, and opens the others anew for each read. A read
-/// under way holds its file a moment longer, so readers at work add one each to the limit.
+/// Keeps the descriptors of the most read tables, and opens the others for each read. Reads under way can
+/// exceed the limit by one file each.
 #[derive(Debug)]
 pub(crate) struct FilePool {
     files: Option<Cache<u64, Arc<dyn VfsFile>, UnitWeighter, FixedHasher>>,
@@ -47,7 +47,7 @@ impl FilePool {
         Ok(file)
     }
 
-    /// Closes the file of a table that is not read any more.
+    /// Closes the file of a table that is no longer read.
     pub(crate) fn forget(&self, id: u64) {
         if let Some(files) = &self.files {
             files.remove(&id);

@@ -1,4 +1,4 @@
-//! A table's filter brought into memory, whole or in part, or let out of it.
+//! Loads the filter of a table into memory, as a whole or in part, and releases it.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -13,12 +13,11 @@ use super::reader::Table;
 use crate::codec::ChecksumAt;
 use crate::filter::{Filter, FilterHeader, Portion};
 
-/// A filter of which a part is wanted is read in pieces of this size if it is larger, so that the
-/// whole of it is never in memory. Whole 64-bit words.
+/// Larger filters are read in pieces of this size if only a part is wanted. Whole 64-bit words.
 const PIECE_BYTES: usize = 256 * 1024;
 
 impl TableFilter {
-    /// What is stored and how much of it is resident; `None` where there is no filter to be had.
+    /// The stored header and the resident portion; `None` without a usable filter.
     pub(crate) fn residence(&self) -> Option<(&FilterHeader, Portion)> {
         match &self.state {
             FilterState::Active(filter) => Some((filter.stored(), filter.portion())),
@@ -27,7 +26,7 @@ impl TableFilter {
         }
     }
 
-    /// What is stored, if nothing is known to be wrong with it.
+    /// The stored header, if no damage is known.
     pub(crate) fn sound(&self) -> Option<&FilterHeader> {
         match &self.state {
             FilterState::Active(filter) if filter.damage().is_some() => None,
@@ -35,7 +34,7 @@ impl TableFilter {
         }
     }
 
-    /// The same filter, with none of it resident.
+    /// The same filter with nothing resident.
     pub(crate) fn not_resident(&self) -> Self {
         self.in_state(match &self.state {
             FilterState::None => FilterState::None,
@@ -45,8 +44,7 @@ impl TableFilter {
         })
     }
 
-    /// The same filter with less of it resident; with nothing, if there is no memory to move what
-    /// is to stay. No I/O.
+    /// The same filter with less of it resident; with nothing, if memory is not available. No I/O.
     pub(crate) fn reduced_to(&self, portion: Portion) -> Self {
         match (&self.state, portion) {
             (FilterState::Active(filter), Portion::Columns(columns)) => {
@@ -61,8 +59,7 @@ impl TableFilter {
 }
 
 impl OpenTable {
-    /// Lets go what the budget has no room for of the filter of a table that was just written: whole,
-    /// for the proof, it may have been more.
+    /// Releases the part of a new table's filter that exceeds the budget. The proof needed all of it.
     pub(crate) fn fit_filter(&mut self) {
         let memory = &self.table.env().filter_memory;
         let _taking = memory.taking();
@@ -77,8 +74,8 @@ impl OpenTable {
 }
 
 impl Table {
-    /// Reads the filter of this table again, proves it good as at opening, and keeps a portion of
-    /// it, not nothing; or says what is wrong with it.
+    /// Reads and verifies the filter again, and keeps a portion of it, at least one column. Fails with what
+    /// is wrong.
     pub(crate) fn load_portion(
         &self,
         filter: &TableFilter,
@@ -124,8 +121,8 @@ struct FilterBlock<'a> {
 }
 
 impl FilterBlock<'_> {
-    /// Reads the whole block, lets `take` have its array, and gives its header; fails unless all of
-    /// it, trailer included, is what the manifest names.
+    /// Reads the whole block, passes its array to `take`, and returns its header. Fails unless all of it is
+    /// what the manifest names.
     fn read(mut self, take: &mut dyn FnMut(&[u8])) -> Result<Vec<u8>, String> {
         let end = self.source.block.length + TRAILER_BYTES as u64;
         let mut buffer = vec![0; end.min((PIECE_BYTES + TRAILER_BYTES) as u64) as usize];
@@ -175,7 +172,7 @@ mod tests {
     use super::*;
     use crate::filter::{self, FilterKind, FilterPolicy, KeyHashes};
 
-    /// A table whose filter has as many columns as there can be.
+    /// A table whose filter has the most columns.
     fn sample(dir: &Path, keys: u32) -> (Arc<TableEnv>, OpenTable, KeyHashes) {
         let env = env(dir);
         let policy = FilterPolicy::bits_per_key(60.0).with_kind(FilterKind::Ribbon);
@@ -219,7 +216,7 @@ mod tests {
         assert_eq!(memory.resident(), 0);
     }
 
-    /// Neither the pieces nor their ends may be seen in what is read.
+    /// Pieces and their ends leave no trace in the result.
     #[test]
     fn a_filter_of_more_than_one_piece_is_read_whole() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! Reading a table: opened once, with the index resident; then one data block a lookup.
+//! Reads a table: one read to open it, then at most one data block per lookup.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -24,7 +24,7 @@ use crate::sealed::{Seal, SealedBytes};
 use crate::sync::{AtomicBool, Ordering};
 use crate::vfs::{AccessHint, FileKind, VfsFile};
 
-/// An open table. Dropped, it removes its file if the table was made obsolete before.
+/// An open table. Dropping an obsolete one removes its file.
 #[derive(Debug)]
 pub(crate) struct Table {
     env: Arc<TableEnv>,
@@ -34,13 +34,13 @@ pub(crate) struct Table {
     tail: SealedBytes,
     index: BlockHandle,
     blocks: Blocks,
-    /// The filter block within the table, whether it is the one in use or not.
+    /// The filter block in the table, in use or not.
     filter: BlockHandle,
     obsolete: AtomicBool,
 }
 
 impl Table {
-    /// Has the operating system begin to read what opening this table will read.
+    /// Starts readahead of what opening this table will read.
     pub(crate) fn announce(env: &TableEnv, meta: &TableMeta, with_filter: bool) -> Result<()> {
         let filter_bytes = match meta.filter {
             FilterMeta { generation: 0, bytes: 1.., .. } if with_filter => {
@@ -66,7 +66,7 @@ impl Table {
         }
     }
 
-    /// Opens a table with one read, and nothing of its filter. All that is read must be sound.
+    /// Opens a table with one disk read, without its filter. Everything read must be sound.
     pub(super) fn open_data(env: &Arc<TableEnv>, meta: TableMeta) -> Result<Arc<Self>> {
         let path = FileName::Table(meta.id).path(&env.dir);
         let file = Self::file_of(env, &meta)?;
@@ -133,7 +133,7 @@ impl Table {
         Ok(Arc::new(Self { env, meta, properties, tail, index, blocks, filter, obsolete }))
     }
 
-    /// The manifest's record of a table that lies alone, as its own footer and properties tell it.
+    /// The manifest's record of a table without a store, from its footer and properties.
     pub(crate) fn meta_of_file(env: &TableEnv, id: u64) -> Result<(TableMeta, u64)> {
         let path = FileName::Table(id).path(&env.dir);
         let file = env.vfs.open(&path, FileKind::Table).context("open", &path)?;
@@ -202,14 +202,13 @@ impl Table {
         FileName::Table(self.meta.id).path(&self.env.dir)
     }
 
-    /// Lets the file go with the last reference to the table. The manifest must have dropped it,
-    /// durably.
+    /// Lets the last reference remove the file. The manifest must durably have dropped the table.
     pub(crate) fn make_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    /// Looks for the newest version of `key` up to `seq`, in the one block that may hold it: at
-    /// most one disk read. Tells which block that is, too, when it cannot be read.
+    /// Finds the newest entry of `key` up to `seq` in the one block that may hold it: at most one disk read.
+    /// Names the block also on failure.
     pub(crate) fn search(&self, key: &[u8], seq: Seq) -> (Option<BlockFetch>, Result<Found>) {
         let number = self.block_for(key);
         let handle = match self.handle(number) {
@@ -236,7 +235,7 @@ impl Table {
         &self.env
     }
 
-    /// Where the filter block within the table lies; nowhere if it was written without one.
+    /// The filter block in the table; empty if it was written without one.
     pub(crate) fn filter_block(&self) -> BlockHandle {
         self.filter
     }
@@ -247,8 +246,8 @@ impl Table {
         Index::new(bytes).unwrap_or(Index::EMPTY)
     }
 
-    /// The number of the one block that may hold `key`: the first whose separator is not less. As many
-    /// as there are blocks for a key beyond the table's range.
+    /// The number of the block that may hold `key`: the first whose separator is not less. The number of
+    /// blocks for a key beyond the table's range.
     pub(crate) fn block_for(&self, key: &[u8]) -> usize {
         self.blocks.number_for(key, &self.index())
     }
@@ -280,7 +279,7 @@ impl Table {
         Ok(bytes)
     }
 
-    /// Checks a data block as it came from the file, trailer included.
+    /// Verifies a data block with its trailer.
     pub(super) fn verify_block(&self, bytes: &Bytes, handle: BlockHandle) -> Result<Block> {
         let contents = check_block(bytes, BlockType::Data, self.meta.id, handle.offset);
         let contents = contents.map_err(|found| {
@@ -320,7 +319,7 @@ fn decode_footer(path: &Path, bytes: &[u8], offset: u64) -> Result<Footer> {
     })
 }
 
-/// Whether the footer is the one that the manifest means, and its parts follow one another.
+/// Checks that the footer is the manifest's, and that its parts are adjacent.
 fn check_footer(
     path: &Path,
     footer: &Footer,

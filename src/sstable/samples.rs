@@ -20,7 +20,7 @@ pub(super) fn env(dir: &Path) -> Arc<TableEnv> {
     TableEnv::alone(&vfs, dir, STORE, HashKey::new([5; 16]))
 }
 
-/// Writes a table whose filter, if it has one, is over the recipe's hash.
+/// A writer of a table; its filter, if any, uses the recipe's hash.
 pub(super) fn writer(
     env: &Arc<TableEnv>,
     id: u64,
@@ -40,7 +40,7 @@ pub(super) fn recipe(policy: &FilterPolicy) -> Recipe {
     policy.recipe().expect("filters are wanted")
 }
 
-/// Table 1, with the keys k00 to k39 and sequence numbers from 100 on, four keys a block.
+/// Table 1: keys k00 to k39, sequence numbers from 100 up, four keys a block.
 pub(super) fn open_table(dir: &Path) -> (Arc<TableEnv>, OpenTable) {
     let (env, recipe) = (env(dir), recipe(&FilterPolicy::default()));
     let mut writer = writer(&env, 1, 150, Some(&recipe));

@@ -1,4 +1,4 @@
-//! Writing a table: entries in internal-key order in, a synced file out.
+//! Writes a table: takes entries in internal-key order, makes a synced file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::ledger::Io;
 use crate::names::FileName;
 use crate::vfs::{FileKind, VfsFile};
 
-/// Data blocks are gathered up to this many bytes before they are written.
+/// The bytes of data blocks that are written at once.
 const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 
 /// How tables are written.
 #[derive(Debug, Clone)]
 pub(crate) struct TableSettings {
-    /// The size that data blocks stay below; a larger entry has a block of its own.
+    /// The size that data blocks stay below. A larger entry has its own block.
     pub(crate) block_bytes: usize,
-    /// The hash of the filters that tables are to have; `None` if they are to have none.
+    /// The hash of the filters; `None` without filters.
     pub(crate) filter_hash: Option<HashFunction>,
-    /// What prefixes the filter has beside the keys.
+    /// The prefixes that the filter has beside the keys.
     pub(crate) prefix: Option<PrefixExtractor>,
 }
 
-/// A table being written. Not finished, it leaves a file that nothing refers to.
+/// A table being written. Without `finish` its file stays unreferenced.
 #[derive(Debug)]
 pub(crate) struct TableWriter {
     file: Arc<dyn VfsFile>,
@@ -51,11 +51,11 @@ pub(crate) struct TableWriter {
     io: Io,
 }
 
-/// A table that is complete and synced, but not yet named by the manifest.
+/// A complete, synced table that the manifest does not name yet.
 #[derive(Debug)]
 pub(crate) struct FinishedTable {
     pub(crate) meta: TableMeta,
-    /// What its filter was made from, to be asked of it as it was written.
+    /// The input of its filter, to prove it with.
     pub(crate) hashes: Option<KeyHashes>,
     pub(crate) io: Io,
 }
@@ -88,7 +88,7 @@ impl TableWriter {
         self.properties.entries == 0
     }
 
-    /// The user key of the entry added last.
+    /// The user key of the last entry.
     pub(crate) fn last_key(&self) -> &[u8] {
         &self.properties.largest
     }
@@ -98,7 +98,7 @@ impl TableWriter {
         self.offset + self.block.size() as u64
     }
 
-    /// Adds the next entry. Entries come in internal-key order.
+    /// Adds the next entry, in internal-key order.
     pub(crate) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
         let new_key = self.is_empty() || entry.key != self.last_key();
         debug_assert!(self.is_empty() || entry.key >= self.last_key(), "entries come in order");
@@ -138,7 +138,7 @@ impl TableWriter {
         if self.buffer.len() >= WRITE_BUFFER_BYTES { self.write_buffer() } else { Ok(()) }
     }
 
-    /// Seals a block and puts it into the buffer; gives its checksum along.
+    /// Seals a block and buffers it. Returns its checksum too.
     fn push_block(&mut self, mut contents: Vec<u8>, block_type: BlockType) -> (BlockHandle, u32) {
         let handle = BlockHandle { offset: self.offset, length: contents.len() as u64 };
         seal_block(&mut contents, block_type, self.id, self.offset);
@@ -166,8 +166,8 @@ impl TableWriter {
         &self.properties
     }
 
-    /// Writes filter, index, properties and footer, and syncs the file. The table has at least one
-    /// entry; the filter, if it is to have one, is over the hash that the settings name.
+    /// Writes filter, index, properties and footer, and syncs the file. The table has at least one entry. The
+    /// filter, if any, uses the hash of the settings.
     pub(crate) fn finish(mut self, filter_recipe: Option<Recipe>) -> Result<FinishedTable> {
         let largest = self.properties.largest.clone();
         self.finish_block(&largest)?;
@@ -228,7 +228,7 @@ mod tests {
 
     const BLOCK_BYTES: usize = 500;
 
-    /// Each block is as full as the limit lets it be, and a table of them is written at once.
+    /// Blocks are as full as the limit allows; a small table is written at once.
     #[test]
     fn a_block_ends_where_the_next_entry_might_not_fit() {
         let dir = tempfile::tempdir().expect("a directory");
