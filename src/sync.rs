@@ -1,10 +1,7 @@
-//! Every lock, atomic, thread and clock of the engine comes through here, so that a test build can put
-//! others in their place: in `tests/schedules` these very sources are compiled with `criba_shuttle` set,
-//! and then run under shuttle, which decides at each of these operations who goes on.
+//! The locks, atomics, threads and clocks of the store. `tests/schedules` compiles the sources with
+//! `criba_shuttle`, which replaces them by those of shuttle: it chooses at each operation which thread goes on.
 //!
-//! Locks ignore poisoning: a thread that panics inside a critical section is a bug, and hiding the
-//! store behind a second panic helps nobody. State that a panic could leave half-changed is guarded
-//! by the sticky error of the handle instead.
+//! Locks ignore poisoning by a panic: a second panic would only hide the first.
 
 #[cfg(criba_shuttle)]
 mod scheduled;
@@ -22,8 +19,7 @@ pub(crate) use std::thread_local;
 #[cfg(criba_shuttle)]
 pub(crate) use scheduled::{Instant, OnceLock, available_parallelism, sleep, thread_number};
 pub(crate) use std::sync::Arc;
-/// A counter that orders nothing and that nothing waits for: no operation of it is a place to look at
-/// from another thread.
+/// A counter that orders nothing, so shuttle does not schedule its operations.
 pub(crate) use std::sync::atomic::AtomicU64 as Tally;
 #[cfg(not(criba_shuttle))]
 pub(crate) use std::{
@@ -38,7 +34,6 @@ pub(crate) use thread::{JoinHandle, scope, yield_now};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// A mutual-exclusion lock.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(sync::Mutex<T>);
 
@@ -52,7 +47,6 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A lock that readers share.
 #[derive(Debug, Default)]
 pub(crate) struct RwLock<T>(sync::RwLock<T>);
 
@@ -70,8 +64,8 @@ impl<T> RwLock<T> {
     }
 }
 
-/// A lock for what is read at every turn and changed seldom: readers on different processors mostly do not
-/// meet, and who writes takes a lock for each of some eight.
+/// A lock for data that is read often and changed seldom: readers on different processors mostly take
+/// different locks, and a writer takes all of them, some eight.
 #[cfg(not(criba_shuttle))]
 #[derive(Debug, Default)]
 pub(crate) struct ShardedLock<T>(crossbeam_utils::sync::ShardedLock<T>);
@@ -90,7 +84,6 @@ impl<T> ShardedLock<T> {
 #[cfg(criba_shuttle)]
 pub(crate) use RwLock as ShardedLock;
 
-/// Waits, with the lock released, for a change that another thread announces.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(sync::Condvar);
 
@@ -99,8 +92,11 @@ impl Condvar {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, for some time at most. The lock is not taken again.
-    #[cfg_attr(criba_shuttle, expect(clippy::unused_self, reason = "every time is over at once"))]
+    /// Waits until `timeout` at most. The lock is not taken again.
+    #[cfg_attr(
+        criba_shuttle,
+        expect(clippy::unused_self, reason = "every timeout is over at once")
+    )]
     pub(crate) fn wait_timeout<T>(&self, guard: MutexGuard<'_, T>, timeout: Duration) {
         #[cfg(not(criba_shuttle))]
         drop(self.0.wait_timeout(guard, timeout));
@@ -116,7 +112,7 @@ impl Condvar {
     }
 }
 
-/// A shared value that readers take without a lock and writers replace whole.
+/// A shared value that readers load without a lock and writers replace.
 #[derive(Debug)]
 pub(crate) struct Swap<T>(arc_swap::ArcSwap<T>);
 
@@ -125,19 +121,18 @@ impl<T> Swap<T> {
         Self(arc_swap::ArcSwap::from_pointee(value))
     }
 
-    /// The value for the length of one short operation; cheaper than `load_full`.
+    /// The value, for a short operation; cheaper than `load_full`.
     pub(crate) fn load(&self) -> impl std::ops::Deref<Target = Arc<T>> {
         passing("before a shared value is taken");
         self.0.load()
     }
 
-    /// The value to keep.
     pub(crate) fn load_full(&self) -> Arc<T> {
         passing("before a shared value is taken");
         self.0.load_full()
     }
 
-    /// Replaces the value; gives the one that was there.
+    /// Replaces the value; returns the old one.
     pub(crate) fn swap(&self, value: Arc<T>) -> Arc<T> {
         passing("before a shared value is replaced");
         self.0.swap(value)
@@ -152,8 +147,8 @@ pub(crate) fn spawn(
     thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// A number that no other living thread has, the lowest that was free when this one first asked. `None`
-/// for a thread that is ending.
+/// A number that no other live thread has: the lowest that was free at this thread's first call. `None` while
+/// the thread ends.
 #[cfg(not(criba_shuttle))]
 #[inline]
 pub(crate) fn thread_number() -> Option<usize> {
@@ -166,8 +161,8 @@ mod numbers {
 
     use super::Mutex;
 
-    /// Numbers given back, and the next that was never given. Its lock orders what a thread did before it
-    /// ended before all that the next thread of its number does.
+    /// Numbers of ended threads, and the next unused one. The lock orders all that a thread did before all that
+    /// the next thread with its number does.
     static FREE: Mutex<(BTreeSet<usize>, usize)> = Mutex::new((BTreeSet::new(), 0));
 
     pub(super) struct Number(pub(super) usize);
@@ -194,14 +189,14 @@ mod numbers {
     }
 }
 
-/// A place where tests can look, or another thread go on, between two steps whose order matters.
-/// Nothing in a build without tests.
+/// A place between two steps whose order matters: tests call a hook here, or run another thread.
+/// Does nothing in other builds.
 #[inline]
 pub(crate) fn passing(place: &str) {
     #[cfg(test)]
     hook::call(place);
     #[cfg(criba_shuttle)]
-    scheduled::anyone_may_go_on();
+    scheduled::may_switch();
     let _ = place;
 }
 
@@ -219,8 +214,7 @@ mod hook {
         static HOOK: RefCell<Option<(Hook, usize)>> = const { RefCell::new(None) };
     }
 
-    /// Does something with a hook that is called at each place passed on this thread; gives the
-    /// number of calls.
+    /// Runs `action` with a hook that this thread calls at each place; returns the number of calls.
     pub(crate) fn with_hook(hook: impl Fn(&str) + 'static, action: impl FnOnce()) -> usize {
         HOOK.set(Some((Rc::new(hook), 0)));
         action();

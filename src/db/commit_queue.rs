@@ -1,4 +1,4 @@
-//! The queue of writes: which thread appends to the log, and for which others.
+//! Group commit: one thread writes the synced requests of several.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,34 +9,34 @@ use crate::key::Seq;
 use crate::sync::{Condvar, Instant, Mutex, MutexGuard, OnceLock, yield_now};
 use crate::wal::LogWriter;
 
-/// What an acknowledged write survives.
+/// What an acknowledged write survives. A write costs no disk read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// A crash of the process: the operating system has the data.
     #[default]
     Buffered,
-    /// A power failure: the data is synced, and so is everything written before it.
+    /// A power failure: this write and all before it are synced.
     Synced,
 }
 
-/// A group takes no further batches beyond this many bytes.
+/// A group of this many bytes takes no more requests.
 const GROUP_BYTES: usize = 4 << 20;
-/// The longest wait for more requests before a sync: about half the time of a sync.
+/// The longest wait for more requests: about half the time of a sync.
 const GATHERING: Duration = Duration::from_micros(50);
 
-/// The log in use, and the order in which threads write to it.
+/// The log in use, and the queue of synced requests.
 #[derive(Debug)]
 pub(crate) struct CommitQueue {
     writer: Mutex<Writer>,
     synced: Requests,
 }
 
-/// State of the thread that holds the writer's lock.
+/// State under the writer's lock.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) log: LogWriter,
     pub(crate) next_seq: Seq,
-    /// How long writes have still to wait because L0 has grown too far.
+    /// Time that writes have to wait because L0 has too many tables.
     pub(crate) owed: Duration,
 }
 
@@ -50,9 +50,8 @@ impl CommitQueue {
         self.writer.lock()
     }
 
-    /// Passes a request to `commit`. Synced requests go in groups: the first that waits commits all of them,
-    /// and they share one append and one sync. A buffered request takes the writer's lock alone: the append
-    /// that a group would share costs less than the wake-up of its threads.
+    /// Passes a request to `commit`. Synced requests share one append and one sync: the first commits a group
+    /// of them. A buffered request is committed alone: an append costs less than to wake threads.
     ///
     /// # Errors
     /// The error of `commit` for this request.
@@ -71,8 +70,7 @@ impl CommitQueue {
         let members: Vec<_> = group.members.iter().map(Arc::as_ref).collect();
         let mut writer = self.writer.lock();
         let result = commit(&mut writer, &members);
-        // On a full disk a group may be too much where a small request still finds room. A failed append
-        // leaves the log as it was.
+        // On a full disk there may be room for a single request. A failed append does not change the log.
         let one_by_one = members.len() > 1 && matches!(result, Err(Error::Io { .. }));
         for request in members {
             let result = if one_by_one { commit(&mut writer, &[request]) } else { result.clone() };
@@ -82,30 +80,29 @@ impl CommitQueue {
     }
 }
 
-/// A batch waiting to be written.
+/// A batch to be written.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// Its encoded changes, and their number.
+    /// The encoded entries.
     pub(crate) ops: Vec<u8>,
-    pub(crate) changes: u64,
+    /// Their number.
+    pub(crate) entries: u64,
     pub(crate) durability: Durability,
-    /// The result.
-    done: OnceLock<Result<()>>,
+    result: OnceLock<Result<()>>,
 }
 
 impl Request {
-    pub(crate) fn new(ops: Vec<u8>, changes: u64, durability: Durability) -> Self {
-        Self { ops, changes, durability, done: OnceLock::new() }
+    pub(crate) fn new(ops: Vec<u8>, entries: u64, durability: Durability) -> Self {
+        Self { ops, entries, durability, result: OnceLock::new() }
     }
 
-    /// Sets the result. The thread of the request sees it when its group is dropped.
+    /// Sets the result. The thread of the request gets it when the group is dropped.
     fn finish(&self, result: Result<()>) {
-        let _ = self.done.set(result);
+        let _ = self.result.set(result);
     }
 }
 
-/// Requests that wait, in order of arrival. The thread of the first one commits it with those behind it; the
-/// threads of the others wait.
+/// The queue of synced requests. The thread of the first commits a group; the other threads wait.
 #[derive(Debug, Default)]
 struct Requests {
     queue: Mutex<Queue>,
@@ -117,42 +114,42 @@ struct Queue {
     waiting: VecDeque<Arc<Request>>,
     /// Whether a group is being written.
     writing: bool,
-    /// How many threads wrote or waited when the last group was written.
+    /// Threads of the last group, and those that waited behind it.
     writers: usize,
 }
 
-/// How the wait of a request ended.
+/// The end of a request's wait.
 enum Turn<'a> {
-    /// Another thread has written it.
+    /// Another thread committed it.
     Written(Result<()>),
-    /// It is the first of this group, and its thread writes the group.
+    /// It is the first of this group, which its thread commits.
     Write(Group<'a>),
 }
 
 impl Requests {
-    /// Waits until another thread has written the request, or until it is the first in the queue.
+    /// Waits until another thread has committed the request, or it is the first in the queue.
     fn wait_for_turn(&self, request: Request) -> Turn<'_> {
         let request = Arc::new(request);
         let mut queue = self.queue.lock();
         queue.waiting.push_back(Arc::clone(&request));
         loop {
-            if let Some(result) = request.done.get() {
+            if let Some(result) = request.result.get() {
                 return Turn::Written(result.clone());
             }
             let first = queue.waiting.front().is_some_and(|first| Arc::ptr_eq(first, &request));
             if first && !queue.writing {
                 queue.writing = true;
-                if request.durability == Durability::Synced {
-                    queue = self.gather(queue);
-                }
-                return Turn::Write(Group { requests: self, members: queue.next_group() });
+                return Turn::Write(Group {
+                    requests: self,
+                    members: self.gather(queue).next_group(),
+                });
             }
             queue = self.changed.wait(queue);
         }
     }
 
-    /// Waits a moment for the next requests of the last group's threads. Without it the first of these threads
-    /// syncs alone and the others together, again and again: two syncs where one is enough.
+    /// Waits a moment for the next requests of the last group's threads. Otherwise the first of them syncs
+    /// alone and the others together, each time: two syncs in place of one.
     fn gather<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
         if queue.waiting.len() < queue.writers {
             let start = Instant::now();
@@ -167,7 +164,6 @@ impl Requests {
 }
 
 impl Queue {
-    /// Takes the next group.
     fn next_group(&mut self) -> Vec<Arc<Request>> {
         let mut bytes = 0;
         let mut group = Vec::new();
@@ -181,23 +177,22 @@ impl Queue {
     }
 }
 
-/// Requests that one thread commits. Dropping it wakes their threads and lets the next group begin.
+/// Requests that one thread commits. Drop wakes their threads; then the next group begins.
 struct Group<'a> {
     requests: &'a Requests,
     members: Vec<Arc<Request>>,
 }
 
 impl Group<'_> {
-    /// The result of the first request.
     fn result_of_first(&self) -> Result<()> {
-        self.members[0].done.get().cloned().unwrap_or(Err(Error::Closed))
+        self.members[0].result.get().cloned().unwrap_or(Err(Error::Closed))
     }
 }
 
 impl Drop for Group<'_> {
     fn drop(&mut self) {
-        // A request without a result: the thread that wrote the group panicked.
-        for request in self.members.iter().filter(|request| request.done.get().is_none()) {
+        // A request has no result yet if the thread of the group panicked.
+        for request in &self.members {
             request.finish(Err(Error::Closed));
         }
         let mut queue = self.requests.queue.lock();
@@ -217,7 +212,7 @@ mod tests {
     use super::*;
 
     fn request(bytes: usize) -> Request {
-        Request::new(vec![0; bytes], 1, Durability::Buffered)
+        Request::new(vec![0; bytes], 1, Durability::Synced)
     }
 
     fn first(requests: &Requests) -> Group<'_> {
@@ -234,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_requests_are_one_group_and_each_gets_its_result() {
+    fn waiting_requests_are_one_group_and_each_gets_a_result() {
         let requests = Requests::default();
         let groups = AtomicUsize::new(0);
         scope(|scope| {
@@ -259,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_ends_with_the_batch_that_makes_it_large() {
+    fn a_group_ends_with_the_request_that_fills_it() {
         let requests = Requests::default();
         let sizes = Mutex::new(Vec::new());
         scope(|scope| {
@@ -282,9 +277,8 @@ mod tests {
     fn a_sync_waits_a_moment_for_the_threads_of_the_last_group() {
         let requests = Requests::default();
         requests.queue.lock().writers = 3;
-        let synced = || Request::new(vec![0; 1], 1, Durability::Synced);
         let start = Instant::now();
-        let Turn::Write(group) = requests.wait_for_turn(synced()) else { panic!("no other thread writes") };
+        let group = first(&requests);
         assert!(start.elapsed() >= GATHERING);
         assert_eq!(group.members.len(), 1);
         drop(group);

@@ -1,4 +1,4 @@
-//! Scans: a range of keys, in either direction or both, as one moment sees them.
+//! Scans: the keys of a range as of one moment, from either end or both.
 
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -8,39 +8,37 @@ use super::inner::DbInner;
 use super::views::ReadView;
 use crate::error::Result;
 use crate::iter::{Cursor, Direction, MergeCursor};
-use crate::key::successor;
-use crate::key::{EntryKind, Seq};
+use crate::key::{EntryKind, Seq, successor};
 use crate::memtable::MemtableCursor;
 use crate::sstable::ReadPlan;
 use crate::value::Value;
 use crate::version::{KeyBounds, LevelCursor, PrefixProbe, borrowed};
 use crate::vfs::FileLock;
 
-/// A lazy, double-ended iterator over keys and values in key order, made by
-/// [`Db::range`](crate::Db::range) and its like. It sees the store as it was when the iterator was
-/// made, and keeps what it sees alive, and the store locked, until it is dropped.
+/// A lazy, double-ended iterator over keys and values in key order, from [`Db::range`](crate::Db::range) and
+/// similar. It sees the store as it was when it was made, and keeps the directory locked until it is dropped.
 ///
-/// Nothing is read before the first item is asked for. Each item is an error if its block cannot be
-/// read or is damaged; the iterator ends there.
+/// Nothing is read before the first item. The iterator ends after an error.
 pub struct Range {
     view: Arc<ReadView>,
     seq: Seq,
     bounds: KeyBounds,
-    /// If all keys within the bounds have one prefix, and filters may know it.
+    /// If all keys within the bounds have one prefix.
     prefix: Option<Arc<PrefixProbe>>,
     front: Option<Visible>,
     back: Option<Visible>,
     ended: bool,
-    #[expect(dead_code, reason = "held, not used: it keeps the directory locked")]
+    #[expect(dead_code, reason = "keeps the directory locked")]
     lock: Arc<dyn FileLock>,
 }
 
 impl fmt::Debug for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let written = |bound: Bound<&Vec<u8>>| bound.map(|key| key.escape_ascii().to_string());
+        let (from, to) = borrowed(&self.bounds);
+        let written = |bound: Bound<&[u8]>| bound.map(|key| key.escape_ascii().to_string());
         f.debug_struct("Range")
-            .field("from", &written(self.bounds.0.as_ref()))
-            .field("to", &written(self.bounds.1.as_ref()))
+            .field("from", &written(from))
+            .field("to", &written(to))
             .finish_non_exhaustive()
     }
 }
@@ -58,7 +56,7 @@ impl Range {
         let bounds = (owned(bounds.start_bound()), owned(bounds.end_bound()));
         let prefix = inner.options.prefix.and_then(|extractor| {
             let (env, ignore) = (&inner.env, inner.options.ignore_filters);
-            PrefixProbe::new(extractor, &bounds, &env.prefix_secret, ignore, &env.ledger)
+            PrefixProbe::new(extractor, &bounds, &env.prefix_hash_key, ignore, &env.ledger)
                 .map(Arc::new)
         });
         Self { view, seq, bounds, prefix, front: None, back: None, ended: false, lock }
@@ -78,27 +76,21 @@ impl Range {
             }
         };
         let Some((key, value)) = visible.next()? else { return Ok(None) };
-        let within = match direction {
-            Direction::Forward => match &self.bounds.1 {
-                Bound::Unbounded => true,
-                Bound::Included(end) => key.as_ref() <= end.as_slice(),
-                Bound::Excluded(end) => key.as_ref() < end.as_slice(),
-            },
-            Direction::Backward => match &self.bounds.0 {
-                Bound::Unbounded => true,
-                Bound::Included(end) => key.as_ref() >= end.as_slice(),
-                Bound::Excluded(end) => key.as_ref() > end.as_slice(),
-            },
+        // The cursor began at one bound. The other bound ends it.
+        let (start, end) = borrowed(&self.bounds);
+        let rest = match direction {
+            Direction::Forward => (Bound::Unbounded, end),
+            Direction::Backward => (start, Bound::Unbounded),
         };
-        if !within {
+        if !RangeBounds::<[u8]>::contains(&rest, key.as_ref()) {
             return Ok(None);
         }
-        // What one end has given, the other must not give again.
-        let given = match direction {
+        // The other end stops at this key.
+        let passed = match direction {
             Direction::Forward => &mut self.bounds.0,
             Direction::Backward => &mut self.bounds.1,
         };
-        match given {
+        match passed {
             Bound::Excluded(bound) => {
                 bound.clear();
                 bound.extend_from_slice(&key);
@@ -113,7 +105,7 @@ impl Range {
             return None;
         }
         let item = self.step(direction);
-        // When one end comes to nothing more, the other has nothing left either.
+        // Where one end has no more items, the other has none either.
         self.ended = !matches!(item, Ok(Some(_)));
         item.transpose()
     }
@@ -135,13 +127,13 @@ impl DoubleEndedIterator for Range {
 
 impl std::iter::FusedIterator for Range {}
 
-/// Every key that starts with `prefix`.
+/// The bounds of all keys that start with `prefix`.
 pub(crate) fn prefix_bounds(prefix: &[u8]) -> KeyBounds {
     let end = successor(prefix).map_or(Bound::Unbounded, Bound::Excluded);
     (Bound::Included(prefix.to_vec()), end)
 }
 
-/// The keys that one moment sees, with their values, in one direction.
+/// The visible keys, with their values, in one direction.
 #[derive(Debug)]
 struct Visible {
     merged: MergeCursor,
@@ -163,16 +155,11 @@ impl Visible {
             Direction::Backward => bounds.1,
         };
         for memtable in std::iter::once(&view.memtable).chain(&view.sealed) {
-            let cursor = MemtableCursor::new(Arc::clone(memtable), direction, start);
-            if cursor.entry().is_some() {
-                cursors.push(Box::new(cursor));
-            }
+            cursors.push(Box::new(MemtableCursor::new(Arc::clone(memtable), direction, start)));
         }
         for run in view.version.runs() {
             let cursor = LevelCursor::new(run, direction, bounds, ReadPlan::Scan, prefix)?;
-            if cursor.entry().is_some() {
-                cursors.push(Box::new(cursor));
-            }
+            cursors.push(Box::new(cursor));
         }
         Ok(Self { merged: MergeCursor::new(cursors, direction), seq, direction })
     }
@@ -182,7 +169,7 @@ impl Visible {
         while let Some(entry) = self.merged.entry() {
             let key = Value::copied(entry.key);
             let mut newest: Option<(EntryKind, Value)> = None;
-            // Take all changes of the key; the newest visible one comes first, or backward last.
+            // All entries of the key: the newest visible one comes first, or backward last.
             while let Some(entry) = self.merged.entry()
                 && key == entry.key
             {
