@@ -7,33 +7,28 @@ use std::fmt;
 use crate::codec::{Fields, PutFields};
 use crate::error::{Error, Result};
 use crate::key::{self, EntryKind, EntryRef, Seq};
-
-/// The longest encoded batch.
 const MAX_BATCH_BYTES: u64 = u32::MAX as u64;
 
-/// The most that an entry takes beside key and value: its kind and two lengths.
+/// The most bytes of an entry's kind and two lengths.
 const MAX_OVERHEAD: usize = 1 + 3 + 5;
 
 /// Changes that become visible, and survive a crash, all or none. A later change of a key hides an earlier one.
 ///
-/// A change with a key or value that is too long is counted, but refused: writing the batch then fails with
-/// [`Error::TooLong`] and changes nothing.
+/// A change with a key or value that is too long is counted, but writing the batch then fails with
+/// [`Error::TooLong`].
 ///
 /// ```
-/// # fn main() -> criba::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// let db = criba::Db::open(dir.path().join("store"))?;
 /// let mut batch = criba::Batch::new();
 /// batch.put("from", "90").put("to", "110").delete("pending");
 /// db.write(batch)?;
-/// # Ok(())
-/// # }
+/// # Ok::<(), criba::Error>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct Batch {
     /// The encoded entries; see format.md, "Batch".
     ops: Vec<u8>,
-    /// Refused changes included.
     count: u64,
     /// The first refusal.
     refused: Option<Error>,
@@ -85,15 +80,12 @@ impl Batch {
         self.count as usize
     }
 
-    /// Whether there are no changes. A batch that refused a change is not empty.
+    /// Whether there are no changes, refused ones included.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The encoded entries and their number.
-    ///
-    /// # Errors
-    /// [`Error::TooLong`].
+    /// The encoded entries and their number, or [`Error::TooLong`].
     pub(crate) fn into_parts(self) -> Result<(Vec<u8>, u64)> {
         let length = self.ops.len() as u64;
         match self.refused {
@@ -106,8 +98,8 @@ impl Batch {
     }
 }
 
-/// Passes each entry of an encoded batch to `apply`, the first with sequence number `seq`. Returns
-/// their number; `None` for bytes that are not a batch.
+/// Passes each entry of an encoded batch to `apply`, the first with sequence number `seq`. Returns their number;
+/// `None` if the bytes are no batch.
 pub(crate) fn for_each_entry<'a>(
     ops: &'a [u8],
     seq: Seq,
@@ -172,7 +164,6 @@ mod tests {
         assert!(matches!(batch.into_parts(), Err(Error::TooLong { what: "value", .. })));
     }
 
-    /// A program that skips empty batches must not skip this one: writing it gives the error.
     #[test]
     fn a_batch_that_refused_a_change_is_not_empty() {
         let mut batch = Batch::new();

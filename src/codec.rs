@@ -4,8 +4,7 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
-/// CRC-32 (IEEE) over the file's id, the offset and the bytes. So right bytes in the wrong file, or at the
-/// wrong offset, fail.
+/// CRC-32 (IEEE) over the file's id, the offset and the bytes: bytes in another place fail.
 pub(crate) fn checksum_at(file_id: u64, offset: u64, parts: &[&[u8]]) -> u32 {
     let mut checksum = ChecksumAt::new(file_id, offset);
     for part in parts {
@@ -34,8 +33,6 @@ impl ChecksumAt {
         self.0.finalize()
     }
 }
-
-/// Appends fields to a buffer.
 pub(crate) trait PutFields {
     fn put_u8(&mut self, value: u8);
     fn put_u16(&mut self, value: u16);
@@ -83,8 +80,7 @@ impl PutFields for Vec<u8> {
     }
 }
 
-/// Takes fields off the front of a slice. A method returns `None`, and takes nothing, if the bytes do not
-/// hold the field. Nothing here panics or allocates.
+/// Takes fields off the front of a slice. A method returns `None`, and takes nothing, if the bytes are too few.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
@@ -164,8 +160,6 @@ impl<'a> Fields<'a> {
         Some(bytes)
     }
 }
-
-/// The little-endian u32 at `offset`; `None` beyond the end.
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..offset.checked_add(4)?).map(LittleEndian::read_u32)
 }

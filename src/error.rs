@@ -60,9 +60,8 @@ pub enum Error {
         /// What it holds.
         found: String,
     },
-    /// The store is open in this or another process, a [`Range`](crate::Range) or
-    /// [`Snapshot`](crate::Snapshot) of a closed handle is alive, or [`verify`](crate::verify) reads the
-    /// store.
+    /// The store is open, here or in another process, a [`Range`](crate::Range) or
+    /// [`Snapshot`](crate::Snapshot) of it is alive, or [`verify`](crate::verify) reads it.
     #[error(
         "{}: the store is locked: it is open in this or another process, or a scan or snapshot of a closed handle is still alive",
         path.display()
@@ -92,15 +91,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// A failure left a log or the manifest in doubt, so the store refuses writes. Reads go on. Opening the
-    /// store again recovers everything that was synced.
+    /// A failure left a log or the manifest in doubt: the store refuses writes. Opening it again recovers
+    /// everything synced.
     #[error("no more writes until the store is opened again, because: {cause}")]
     Poisoned {
         /// The first failure.
         cause: Arc<Error>,
     },
-    /// A flush or compaction fails (on a full disk, say), and this call needs it. It is tried again in the
-    /// background.
+    /// A flush or compaction that this call needs fails, on a full disk for example. It is tried again.
     #[error("background work is failing: {cause}")]
     Background {
         /// The newest failure.

@@ -42,17 +42,15 @@ pub enum FilterInfo {
         predicted_rate: f64,
         /// Distinct prefixes in it.
         prefixes: u64,
-        /// The rule of these prefixes; `None` if there are none, or this version does not know the rule.
+        /// Their rule; `None` without prefixes, or with an unknown rule.
         extractor: Option<PrefixExtractor>,
-        /// The whole filter in the file. Larger than the resident part if a budget leaves only the first
-        /// columns of a ribbon filter in memory.
+        /// The whole filter. Larger than the resident part if a budget leaves only the first columns of a
+        /// ribbon filter in memory.
         stored: FilterShape,
-        /// The damage found when more of the filter was to be read. The resident part was verified before,
-        /// and stays in use.
+        /// The damage found when more of the filter was read. The resident part is sound.
         damaged: Option<String>,
     },
-    /// Nothing of it is resident, because of the budget
-    /// ([`Options::filter_memory`](crate::Options::filter_memory)). The table answers "maybe".
+    /// Nothing is resident, because of [`Options::filter_memory`](crate::Options::filter_memory). Answers "maybe".
     #[non_exhaustive]
     NotResident {
         /// Its kind.
@@ -62,7 +60,7 @@ pub enum FilterInfo {
         /// The filter in the file.
         stored: FilterShape,
     },
-    /// Damaged or unreadable. The table answers "maybe".
+    /// Damaged or unreadable. Answers "maybe".
     Degraded {
         /// What is wrong.
         reason: String,
@@ -219,9 +217,8 @@ pub struct TableFile {
 }
 
 impl TableFile {
-    /// Opens a table file, named `NNNNNN.sst`. Reads its footer, properties, index and filter; takes no lock.
-    /// The manifest beside it gives the store's hash key and names the filter file, if there is one. Without
-    /// the manifest, a filter over a keyed hash is degraded.
+    /// Opens a file named `NNNNNN.sst`. Reads its footer, properties, index and filter; takes no lock. The
+    /// manifest beside it has the store's hash key, without which a filter over a keyed hash is degraded.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Corrupt`]; [`Error::Unsupported`].
@@ -297,7 +294,7 @@ impl TableFile {
         (0..index.len()).filter_map(entry).collect()
     }
 
-    /// Its entries, in order. Reads and verifies each data block once. The iterator ends after an error.
+    /// Its entries, in order. Reads each data block once. The iterator ends after an error.
     pub fn entries(&self) -> impl Iterator<Item = Result<TableEntry>> + use<> {
         let table = Arc::clone(&self.open.table);
         let (direction, plan) = (Direction::Forward, ReadPlan::Compaction);

@@ -9,27 +9,24 @@ use crate::error::Result;
 use crate::key::{self, EntryRef};
 use crate::value::Value;
 
-/// The direction of a cursor. Backward is the exact reverse: keys descending, and the entries of a key oldest
-/// first.
+/// The direction of a cursor. Backward is the exact reverse: the entries of a key come oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Forward,
     Backward,
 }
 
-/// A position in sorted entries. It is undefined after an error: the cursor must not be used then.
+/// A position in sorted entries. Undefined after an error.
 pub(crate) trait Cursor: Debug + Send {
     /// The current entry; `None` at the end.
     fn entry(&self) -> Option<EntryRef<'_>>;
 
     /// The current entry's value. It may share the memory of its block.
     fn value(&self) -> Value;
-
-    /// Moves to the next entry.
     fn advance(&mut self) -> Result<()>;
 }
 
-/// One of the cursors that are merged. The greatest has the next entry.
+/// A cursor to be merged. The greatest has the next entry.
 #[derive(Debug)]
 struct Source {
     cursor: Box<dyn Cursor>,
@@ -97,8 +94,6 @@ impl Cursor for MergeCursor {
 pub(crate) mod tests {
     use super::*;
     use crate::key::{EntryKind, Seq};
-
-    /// A cursor over a list, for tests.
     #[derive(Debug)]
     pub(crate) struct ListCursor {
         entries: Vec<(Vec<u8>, Seq, EntryKind, Vec<u8>)>,

@@ -1,5 +1,4 @@
-//! Internal keys: a user key with the sequence number and kind of an entry. They are ordered by user key
-//! (ascending bytes); entries of one user key, newest first.
+//! Internal keys: user key, sequence number and kind of an entry. Ordered by user key; for one key, newest first.
 
 use std::cmp::Ordering;
 
@@ -33,8 +32,6 @@ impl EntryKind {
         }
     }
 }
-
-/// A borrowed entry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EntryRef<'a> {
     pub(crate) key: &'a [u8],
@@ -42,14 +39,11 @@ pub(crate) struct EntryRef<'a> {
     pub(crate) kind: EntryKind,
     pub(crate) value: &'a [u8],
 }
-
-/// The order of internal keys.
 pub(crate) fn compare(a: (&[u8], Seq), b: (&[u8], Seq)) -> Ordering {
     a.0.cmp(b.0).then_with(|| b.1.cmp(&a.1))
 }
 
-/// A key's first eight bytes, padded with zeros, as a big-endian number. If those of two keys differ, they
-/// order the keys.
+/// A key's first eight bytes, padded with zeros, big-endian. Unless equal, they order keys.
 #[inline]
 pub(crate) fn head(key: &[u8]) -> u64 {
     if let Some(head) = key.first_chunk() {
@@ -59,8 +53,6 @@ pub(crate) fn head(key: &[u8]) -> u64 {
     head[..key.len()].copy_from_slice(key);
     u64::from_be_bytes(head)
 }
-
-/// Refuses a key or value that is longer than the format allows.
 pub(crate) fn check_lengths(key: &[u8], value: &[u8]) -> Result<()> {
     for (what, length, limit) in
         [("key", key.len(), MAX_KEY_BYTES), ("value", value.len(), MAX_VALUE_BYTES)]
@@ -72,7 +64,7 @@ pub(crate) fn check_lengths(key: &[u8], value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The least key greater than every key that starts with `prefix`; `None` if there is none.
+/// The least key greater than all keys that start with `prefix`.
 pub(crate) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut successor = prefix.to_vec();
     while let Some(last) = successor.pop() {

@@ -2,12 +2,10 @@
 //!
 //! criba is a small LSM tree. Writes go to a log and a *memtable*, a sorted table in memory. Full memtables
 //! become sorted files, *SSTables*, which are merged level by level in the background. Every SSTable has a
-//! filter of its keys, verified and in memory. A lookup probes filters before it reads: an absent key costs a
-//! disk read only after a false positive. You choose their rate or their memory, and every read made or
-//! avoided is counted.
+//! filter of its keys, in memory. A lookup probes it first: an absent key costs a disk read only after a false
+//! positive. You choose the rate or the memory of filters, and every read made or avoided is counted.
 //!
 //! ```
-//! # fn main() -> criba::Result<()> {
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let path = dir.path().join("store");
 //! let db = criba::Db::open(path)?;
@@ -22,8 +20,7 @@
 //! assert_eq!(db.get("user7000")?, None);
 //! assert_eq!(db.stats().total().disk_reads, 1); // no read: the filter said no
 //! assert_eq!(db.stats().total().true_negatives, 1);
-//! # Ok(())
-//! # }
+//! # Ok::<(), criba::Error>(())
 //! ```
 //!
 //! # Where to begin
@@ -36,28 +33,25 @@
 //! * [`Db::advise`] estimates what other filters would cost and avoid.
 //! * [`Db::stats`] counts lookups and reads, [`Db::tables`] lists tables, [`Db::explain`] shows the steps of a
 //!   lookup.
-//! * [`vfs`] is the file layer; it can be counted, failed or replaced.
-//! * [`TableFile`] opens one SSTable.
-//! * [`filter`] has the same filters without a store.
+//! * [`vfs`] is the file layer, [`TableFile`] opens one SSTable, [`filter`] has filters without a store.
 //!
 //! # What a lookup costs
-//! The memtables are searched first, in memory. Then, from newest to oldest, the tables whose key range covers
-//! the key: all on L0, at most one on each level below. The filter of each is probed without I/O. "No" is
-//! certain. For "maybe" the index, in memory too, gives the one data block that can hold the key; the block
-//! cache or one disk read gives its bytes. So a present key costs one block, and each false positive one more.
+//! A lookup searches the memtables. Then, from newest to oldest, it probes the filters of the tables whose range
+//! covers the key: all on L0, at most one on each level below. "No" is certain. After "maybe" the index, in
+//! memory too, gives the one block that can hold the key, from the block cache or by one disk read. So a
+//! present key costs one block, and each false positive one more.
 //!
 //! # What a write survives
-//! An acknowledged write survives a crash of the process; with [`Durability::Synced`], a power failure.
-//! [`Db::sync`] makes all earlier writes synced. After a crash the store holds a prefix of all writes, without
-//! holes, with everything synced, and with whole batches. A write that the crash cut short is dropped and
-//! reported ([`Db::recovery`]). Damage to synced data is an error of opening, with file and offset.
+//! An acknowledged write survives a crash of the process; with [`Durability::Synced`], a power failure. After a
+//! crash the store holds a prefix of all batches, with everything synced. A write that the crash cut short is
+//! dropped and reported ([`Db::recovery`]). Damage to synced data makes opening fail.
 //!
 //! # When bytes are damaged
 //! Every block has a checksum, bound to its file and place, and is verified whenever it is read from disk. A
-//! damaged data block is an error for its keys. A damaged filter is not: it is *degraded*, answers "maybe", is
-//! counted ([`FilterInfo::Degraded`], [`Counts::degraded`]) and reported ([`Options::on_event`]); with
-//! [`Options::strict_filters`] opening fails. [`Db::rebuild_filters`] makes it again without rewriting data.
-//! [`verify`] checks a whole store that is not open. No bytes in a file make the library panic.
+//! damaged data block is an error for its keys. A damaged filter is *degraded*: it answers "maybe", is counted
+//! ([`Counts::degraded`]) and reported ([`Options::on_event`]); with [`Options::strict_filters`] opening fails.
+//! [`Db::rebuild_filters`] makes it again. [`verify`] checks a store that is not open. No bytes in a file make
+//! the library panic.
 
 // tests/schedules compiles these sources as a library; their unit tests run only here.
 #![cfg(not(all(test, criba_shuttle)))]

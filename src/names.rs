@@ -1,4 +1,4 @@
-//! The names of a store's files. A file whose name does not parse is not the store's, and is never changed.
+//! The names of a store's files. Files whose name does not parse are never changed.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -13,11 +13,11 @@ pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 /// The greatest number accepted in a manifest: what the open store then counts stays readable.
 pub(crate) const MAX_FOUND_NUMBER: u64 = MAX_NUMBER / 2;
 
-/// How far a file number in the directory may be ahead of the manifest's counter. The counter goes on after
-/// the greatest number found, so a stray file with a huge number would exhaust it.
+/// How far a file number may be ahead of the manifest's counter, which goes on after the greatest number found:
+/// a stray file must not exhaust it.
 const MAX_AHEAD: u64 = 1 << 40;
 
-/// Refuses the first file whose number is too far ahead of the counter of the manifest.
+/// Refuses file numbers too far ahead of the manifest's counter.
 pub(crate) fn check_numbers(dir: &Path, names: &[FileName], next_file: u64) -> Result<()> {
     let limit = next_file.saturating_add(MAX_AHEAD).min(MAX_FOUND_NUMBER);
     match names.iter().find(|name| name.number() > Some(limit)) {
@@ -29,13 +29,12 @@ pub(crate) fn check_numbers(dir: &Path, names: &[FileName], next_file: u64) -> R
     }
 }
 
-/// A file of the store. Numbers are unique: they come from one counter. A filter has its table's number.
+/// A file of the store. Numbers come from one counter. A filter has its table's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FileName {
     /// `NNNNNN.sst`: an SSTable.
     Table(u64),
-    /// `NNNNNN-GGGG.flt`: a filter file, by table and generation. Generation 0 is the filter block in the
-    /// table.
+    /// `NNNNNN-GGGG.flt`: a filter file, by table and generation. Generation 0 is the filter block.
     Filter { table: u64, generation: u64 },
     /// `NNNNNN.log`: a log.
     Log(u64),
@@ -94,8 +93,6 @@ impl FileName {
             Self::Lock => FileKind::Lock,
         }
     }
-
-    /// Its number from the counter.
     pub(crate) fn number(self) -> Option<u64> {
         match self {
             Self::Table(n) | Self::Log(n) | Self::Manifest(n) | Self::Filter { table: n, .. } => {

@@ -13,14 +13,12 @@ use crate::vfs::{RealVfs, Vfs};
 /// The options of an open store. They are not stored: a store written with some opens with any others.
 ///
 /// ```
-/// # fn main() -> criba::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let path = dir.path().join("store");
 /// use criba::{FilterPolicy, Options};
 ///
 /// let db = Options::new().filter(FilterPolicy::bits_per_key(12.5)).cache_bytes(1 << 30).open(path)?;
-/// # Ok(())
-/// # }
+/// # Ok::<(), criba::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
@@ -102,8 +100,8 @@ impl Options {
     }
 
     /// Adds the prefixes of keys to filters, so that [`Db::prefix`](crate::Db::prefix), and
-    /// [`Db::range`](crate::Db::range) within one prefix, skip tables without such keys. A distinct prefix
-    /// takes as many bits as a key. Prefixes of another extractor are ignored. Default: none.
+    /// [`Db::range`](crate::Db::range) within one prefix, skip tables. A distinct prefix takes as many bits as a
+    /// key. Prefixes of another extractor are ignored. Default: none.
     pub fn prefix(mut self, extractor: PrefixExtractor) -> Self {
         self.prefix = Some(extractor);
         self
@@ -116,21 +114,18 @@ impl Options {
         self
     }
 
-    /// Makes opening fail with [`Error::Corrupt`] if a filter is degraded, and change nothing. Without this,
-    /// open and [`Db::rebuild_filters`](crate::Db::rebuild_filters). Default: false.
+    /// Makes opening fail with [`Error::Corrupt`], and change nothing, if a filter is degraded. Without this, it
+    /// answers "maybe". Default: false.
     pub fn strict_filters(mut self, strict: bool) -> Self {
         self.strict_filters = strict;
         self
     }
 
-    /// Calls `callback` for each [event](Event), on the thread that caused it, which waits for it; readers and
-    /// writers go on. It must not panic, nor write to the store, flush or compact it. Default: none.
-    ///
-    /// A callback that uses its own store holds a [`WeakDb`](crate::WeakDb): a [`Db`](crate::Db) in it keeps
-    /// the store open for ever.
+    /// Calls `callback` for each [event](Event), on the thread that caused it. It must not panic, nor write to
+    /// the store, flush or compact it. To use its store it holds a [`WeakDb`](crate::WeakDb): a
+    /// [`Db`](crate::Db) would keep the store open for ever. Default: none.
     ///
     /// ```
-    /// # fn main() -> criba::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("store");
     /// use std::sync::{Arc, OnceLock};
@@ -140,7 +135,6 @@ impl Options {
     /// let weak = Arc::clone(&store);
     /// let db = Options::new()
     ///     .on_event(Arc::new(move |event| {
-    ///         // None before the store is open, and after its last handle is dropped.
     ///         if let Some(db) = weak.get().and_then(WeakDb::upgrade) {
     ///             println!("{event}; {} tables", db.tables().len());
     ///         }
@@ -152,8 +146,7 @@ impl Options {
     /// db.flush()?;
     /// drop(db); // closes the store
     /// # criba::Db::open(path)?;
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), criba::Error>(())
     /// ```
     pub fn on_event(mut self, callback: Arc<dyn Fn(&Event) + Send + Sync>) -> Self {
         self.listener = Listener(Some(callback));
@@ -193,18 +186,17 @@ impl Options {
         self
     }
 
-    /// The budget for filters, in bytes, see [`Db::set_filter_memory`](crate::Db::set_filter_memory). Opening
-    /// then takes one small read more for each table, and reads only the portions within the budget; with
-    /// [`strict_filters`](Self::strict_filters) it reads each filter whole first. Default: none; every filter
-    /// is resident.
+    /// The budget of filters in bytes; see [`Db::set_filter_memory`](crate::Db::set_filter_memory). Opening costs
+    /// one small read more a table, and reads only portions within the budget; with
+    /// [`strict_filters`](Self::strict_filters), each filter whole first. Default: none.
     pub fn filter_memory(mut self, bytes: u64) -> Self {
         self.filter_memory = Some(bytes);
         self
     }
 
-    /// The size in bytes of the false-positive cache. The next lookup of a key in it reads no disk for that
-    /// table, and counts as [`Outcome::Remembered`](crate::Outcome::Remembered). An entry takes its key and
-    /// some 112 bytes. 0 for none, to measure the false-positive rate of repeated keys. Default: 1 MiB.
+    /// The size in bytes of the false-positive cache: a repeated false positive reads no disk, and counts as
+    /// [`Outcome::Remembered`](crate::Outcome::Remembered). Each takes its key and some 112 bytes. 0 for none,
+    /// to measure the false-positive rate of repeated keys. Default: 1 MiB.
     pub fn false_positive_memo(mut self, bytes: u64) -> Self {
         self.false_positive_memo = bytes;
         self
@@ -223,8 +215,8 @@ impl Options {
         self
     }
 
-    /// The number of compaction threads; flushes have another one. With 0 there are no threads: flushes and
-    /// compactions run inside the calls that make them due, in an order that repeats exactly. Default: 1.
+    /// The number of compaction threads; one more thread flushes. With 0, flushes and compactions run inside
+    /// the calls that make them due, in an order that repeats exactly. Default: 1.
     pub fn background_threads(mut self, threads: usize) -> Self {
         self.background_threads = threads;
         self

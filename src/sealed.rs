@@ -1,5 +1,5 @@
-//! Memory that is written once, then made read-only by the operating system: a stray write faults instead of
-//! clearing a filter's bit. It is anonymous memory, so damage to a file cannot end the process.
+//! Memory that the operating system makes read-only after it is filled: a stray write faults instead of clearing
+//! a filter's bit. It is anonymous: damage to a file cannot end the process.
 
 use std::io;
 use std::ops::Deref;
@@ -12,10 +12,10 @@ use crate::vfs::Vfs;
 /// What prevents writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Seal {
-    /// The operating system. Each seal stops the other threads of the process for a moment.
+    /// The operating system; each seal stops the process's other threads for a moment.
     #[default]
     System,
-    /// The compiler alone: for tests that open thousands of stores on a simulated disk.
+    /// The compiler alone, for thousands of simulated stores in tests.
     Compiler,
 }
 
@@ -24,8 +24,6 @@ impl Seal {
         if vfs.is_simulated() { Self::Compiler } else { Self::System }
     }
 }
-
-/// Bytes that do not change.
 #[derive(Debug)]
 pub(crate) struct SealedBytes {
     memory: Memory,
@@ -96,8 +94,7 @@ impl SealedBytes {
         Ok(Self { memory, metered: None })
     }
 
-    /// As [`filled`](Self::filled), with the meter's seal. The meter counts the bytes from before they are
-    /// allocated until they are freed.
+    /// As [`filled`](Self::filled), with the meter's seal. Counted from before the allocation until freed.
     pub(crate) fn metered(
         length: usize,
         meter: &Arc<Meter>,

@@ -1,7 +1,5 @@
-//! The locks, atomics, threads and clocks of the store. `tests/schedules` compiles the sources with
-//! `criba_shuttle`, which replaces them by those of shuttle: it chooses at each operation which thread goes on.
-//!
-//! Locks ignore poisoning by a panic: a second panic would only hide the first.
+//! The locks, atomics, threads and clocks of the store. `tests/schedules` replaces them by those of shuttle
+//! (`criba_shuttle`), which schedules the threads. Locks ignore poisoning by a panic.
 
 #[cfg(criba_shuttle)]
 mod scheduled;
@@ -64,8 +62,8 @@ impl<T> RwLock<T> {
     }
 }
 
-/// A lock for data that is read often and changed seldom: readers on different processors mostly take
-/// different locks, and a writer takes all of them, some eight.
+/// A lock for data that is seldom changed: readers on different processors mostly take different locks, and a
+/// writer takes all, some eight.
 #[cfg(not(criba_shuttle))]
 #[derive(Debug, Default)]
 pub(crate) struct ShardedLock<T>(crossbeam_utils::sync::ShardedLock<T>);
@@ -131,15 +129,11 @@ impl<T> Swap<T> {
         passing("before a shared value is taken");
         self.0.load_full()
     }
-
-    /// Replaces the value; returns the old one.
     pub(crate) fn swap(&self, value: Arc<T>) -> Arc<T> {
         passing("before a shared value is replaced");
         self.0.swap(value)
     }
 }
-
-/// Starts a named thread.
 pub(crate) fn spawn(
     name: &str,
     body: impl FnOnce() + Send + 'static,
@@ -147,8 +141,7 @@ pub(crate) fn spawn(
     thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// A number that no other live thread has: the lowest that was free at this thread's first call. `None` while
-/// the thread ends.
+/// The lowest number that no other live thread had at this thread's first call; `None` while the thread ends.
 #[cfg(not(criba_shuttle))]
 #[inline]
 pub(crate) fn thread_number() -> Option<usize> {
@@ -161,8 +154,8 @@ mod numbers {
 
     use super::Mutex;
 
-    /// Numbers of ended threads, and the next unused one. The lock orders all that a thread did before all that
-    /// the next thread with its number does.
+    /// Numbers of ended threads, and the next unused one. The lock orders the work of threads with the same
+    /// number.
     static FREE: Mutex<(BTreeSet<usize>, usize)> = Mutex::new((BTreeSet::new(), 0));
 
     pub(super) struct Number(pub(super) usize);
@@ -189,8 +182,7 @@ mod numbers {
     }
 }
 
-/// A place between two steps whose order matters: tests call a hook here, or run another thread.
-/// Does nothing in other builds.
+/// A place where tests call a hook or switch threads; nothing in other builds.
 #[inline]
 pub(crate) fn passing(place: &str) {
     #[cfg(test)]
@@ -214,7 +206,7 @@ mod hook {
         static HOOK: RefCell<Option<(Hook, usize)>> = const { RefCell::new(None) };
     }
 
-    /// Runs `action` with a hook that this thread calls at each place; returns the number of calls.
+    /// Runs `action` with a hook for each place on this thread; returns the number of calls.
     pub(crate) fn with_hook(hook: impl Fn(&str) + 'static, action: impl FnOnce()) -> usize {
         HOOK.set(Some((Rc::new(hook), 0)));
         action();

@@ -7,20 +7,18 @@ use crate::ledger::LEVELS;
 use crate::sstable::FilterState;
 use crate::version::{LiveTable, Version, keys_within};
 
-/// What the filters of a store cost and avoid, and what others would; see
-/// [`Db::advise`](crate::Db::advise).
+/// What the filters of a store cost and avoid, and what others would: see [`Db::advise`](crate::Db::advise).
 ///
-/// An *absent lookup* is the lookup of a key that no table holds, not even as a tombstone:
+/// An *absent lookup* is of a key that no table holds, not even as a tombstone:
 ///
 /// ```text
 /// reads per absent lookup = Σ over tables of  load × rate
 /// ```
 ///
-/// The *load* of a table is its probes per absent lookup: what the ledger counted
-/// ([`absent_probes`](Self::absent_probes)), combined with the part of all keys that lies in the table's
-/// range. The *rate* is the false-positive rate of its filter: predicted from the bits of a resident filter,
-/// the mean for a filter that is estimated, 1 without a filter. Rates of filters of less than a hundred keys
-/// vary widely. Hits of the block cache and of the false-positive cache are not subtracted.
+/// The *load* of a table is its probes per absent lookup, from the counts of the ledger and the part of all keys
+/// in the table's range. The *rate* is the false-positive rate of its filter: from the bits of a resident one,
+/// the mean of an estimated one, 1 without one. Filters of less than a hundred keys vary widely. Hits of caches
+/// are not subtracted.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Advice {
@@ -30,12 +28,11 @@ pub struct Advice {
     pub keys: u64,
     /// Tables whose filter is degraded.
     pub degraded: u64,
-    /// Counted absent probes that the loads are based on; 0 if on key ranges alone.
+    /// Counted absent probes; with 0, loads are from key ranges alone.
     pub absent_probes: u64,
     /// Resident bytes of filters, headers included.
     pub filter_bytes: u64,
-    /// The same in bits per key, without headers and degraded filters, to two decimals; as
-    /// [`FilterPolicy::bits_per_key`](crate::FilterPolicy::bits_per_key) counts.
+    /// The same in bits per key, without headers and degraded filters, to two decimals.
     pub bits_per_key: f64,
     /// The same with headers.
     pub bits_per_key_with_headers: f64,
@@ -43,11 +40,10 @@ pub struct Advice {
     pub reads_per_absent_lookup: f64,
     /// The same without filters.
     pub reads_without_filters: f64,
-    /// Other filters: each kind, uniform and balanced, with the present bits per key and 1, 2 and 4 more and
-    /// fewer, within 1 to 64.
+    /// Other filters: each kind and allocation, with the present bits per key, and 1, 2 and 4 more and fewer.
     pub estimates: Vec<Estimate>,
-    /// The recommendation: one sentence, with a command that changes the filters of the present tables.
-    /// [`Options::filter`](crate::Options::filter) sets those of later ones.
+    /// One sentence, with a command for the present tables. Later ones follow
+    /// [`Options::filter`](crate::Options::filter).
     pub recommendation: String,
 }
 
@@ -68,8 +64,6 @@ pub struct Estimate {
     /// Expected disk reads per absent lookup.
     pub reads_per_absent_lookup: f64,
 }
-
-/// The values of [`Estimate::change`].
 const CHANGES: [i32; 7] = [-4, -2, -1, 0, 1, 2, 4];
 
 /// Other filters of the same size are recommended if they save this part of the present reads, …
@@ -81,13 +75,10 @@ const SAME_SIZE: f64 = 0.02;
 
 /// The weight, in counted absent probes, of the load that is expected from the key ranges.
 const PRIOR_PROBES: f64 = 16.0;
-
-/// A table and its filter, for estimates.
 struct TableLoad {
     share: Share,
     /// Probes per absent lookup.
     load: f64,
-    /// Keys and prefixes.
     hashes: u64,
     /// Resident bytes of its filter.
     bytes: u64,
@@ -96,7 +87,7 @@ struct TableLoad {
 }
 
 impl TableLoad {
-    /// `absent_probes` of the table were counted during `lookups`, which found nothing on levels up to its own.
+    /// `absent_probes` of the table during `lookups` that found nothing up to its level.
     fn new(
         inner: &DbInner,
         version: &Version,
@@ -179,8 +170,7 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
     advice
 }
 
-/// The part of all keys that lies in a table's range: the probes of the table per absent lookup, if absent keys are
-/// distributed as present ones.
+/// The part of all keys that lies in a table's range: its load if absent keys are distributed as present ones.
 fn part_of_range(version: &Version, live: &LiveTable) -> f64 {
     let meta = live.table.meta();
     let (smallest, largest) = (&meta.smallest, &meta.largest);
@@ -191,8 +181,7 @@ fn part_of_range(version: &Version, live: &LiveTable) -> f64 {
     within.sum::<f64>() / all.max(1) as f64
 }
 
-/// For each level, the part of all lookups that find nothing there or above. Lookups of present keys probe the
-/// tables above the one with the key as absent lookups do, and none below.
+/// For each level, the part of all lookups that find nothing there or above.
 fn unanswered(inner: &DbInner) -> [f64; LEVELS] {
     let lookups = inner.env.ledger.table_lookups().max(1) as f64;
     let mut found = 0;
@@ -265,8 +254,7 @@ impl Advice {
             .min_by(|a, b| a.reads_per_absent_lookup.total_cmp(&b.reads_per_absent_lookup))
     }
 
-    /// Whether filters of the present bits per key save enough, in no more memory. A degraded filter counts
-    /// with the memory that a sound one would take.
+    /// Whether an estimate saves enough, in no more memory. A degraded filter counts as a sound one.
     fn is_better(&self, other: &Estimate) -> bool {
         let bytes = self.bits_per_key_with_headers * self.keys as f64 / 8.0;
         let saved = self.reads_per_absent_lookup - other.reads_per_absent_lookup;
@@ -277,7 +265,7 @@ impl Advice {
 }
 
 impl Estimate {
-    /// A name ("ribbon filters, balanced,"), the reads, the bytes, and the command that makes these filters.
+    /// Name ("ribbon filters, balanced,"), reads, bytes, and command.
     fn texts(&self) -> (String, String, String, String) {
         let Self { kind, bits_per_key, .. } = self;
         let allocation = match self.allocation {

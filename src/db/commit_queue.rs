@@ -23,15 +23,11 @@ pub enum Durability {
 const GROUP_BYTES: usize = 4 << 20;
 /// The longest wait for more requests: about half the time of a sync.
 const GATHERING: Duration = Duration::from_micros(50);
-
-/// The log in use, and the queue of synced requests.
 #[derive(Debug)]
 pub(crate) struct CommitQueue {
     writer: Mutex<Writer>,
     synced: Requests,
 }
-
-/// State under the writer's lock.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) log: LogWriter,
@@ -50,11 +46,8 @@ impl CommitQueue {
         self.writer.lock()
     }
 
-    /// Passes a request to `commit`. Synced requests share one append and one sync: the first commits a group
-    /// of them. A buffered request is committed alone: an append costs less than to wake threads.
-    ///
-    /// # Errors
-    /// The error of `commit` for this request.
+    /// Passes a request to `commit`, and returns its result. Synced requests share one append and one sync. A
+    /// buffered one is committed alone: an append costs less than to wake threads.
     pub(crate) fn submit(
         &self,
         request: Request,
@@ -79,13 +72,9 @@ impl CommitQueue {
         group.result_of_first()
     }
 }
-
-/// A batch to be written.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// The encoded entries.
     pub(crate) ops: Vec<u8>,
-    /// Their number.
     pub(crate) entries: u64,
     pub(crate) durability: Durability,
     result: OnceLock<Result<()>>,
@@ -102,7 +91,7 @@ impl Request {
     }
 }
 
-/// The queue of synced requests. The thread of the first commits a group; the other threads wait.
+/// The queue of synced requests. The thread of the first commits a group; the others wait.
 #[derive(Debug, Default)]
 struct Requests {
     queue: Mutex<Queue>,
@@ -112,22 +101,19 @@ struct Requests {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Arc<Request>>,
-    /// Whether a group is being written.
     writing: bool,
     /// Threads of the last group, and those that waited behind it.
     writers: usize,
 }
-
-/// The end of a request's wait.
 enum Turn<'a> {
     /// Another thread committed it.
     Written(Result<()>),
-    /// It is the first of this group, which its thread commits.
+    /// It is the first of this group, to be committed.
     Write(Group<'a>),
 }
 
 impl Requests {
-    /// Waits until another thread has committed the request, or it is the first in the queue.
+    /// Waits until the request is committed or the first in the queue.
     fn wait_for_turn(&self, request: Request) -> Turn<'_> {
         let request = Arc::new(request);
         let mut queue = self.queue.lock();
@@ -148,8 +134,8 @@ impl Requests {
         }
     }
 
-    /// Waits a moment for the next requests of the last group's threads. Otherwise the first of them syncs
-    /// alone and the others together, each time: two syncs in place of one.
+    /// Waits a moment for the threads of the last group. Otherwise the first syncs alone, and the others
+    /// together: two syncs in place of one.
     fn gather<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
         if queue.waiting.len() < queue.writers {
             let start = Instant::now();
@@ -177,7 +163,7 @@ impl Queue {
     }
 }
 
-/// Requests that one thread commits. Drop wakes their threads; then the next group begins.
+/// Requests that one thread commits. Its drop wakes their threads and lets the next group begin.
 struct Group<'a> {
     requests: &'a Requests,
     members: Vec<Arc<Request>>,

@@ -39,28 +39,20 @@ impl DbInner {
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.health.check_writable()
     }
-
-    /// Refuses all writes from now on. Returns [`Error::Poisoned`].
     pub(crate) fn poison(&self, cause: Error) -> Error {
         let error = self.health.poison(cause);
         self.scheduler.announce();
         error
     }
-
-    /// Poisons the store after an error that leaves a log in doubt.
     pub(crate) fn poison_if_broken(&self, error: LogError) -> Error {
         match error {
             LogError::Refused(error) => error,
             LogError::Broken(error) => self.poison(error),
         }
     }
-
-    /// The settings of tables written from now on.
     pub(crate) fn table_settings(&self) -> TableSettings {
         self.options.table_settings(&self.filters.policy())
     }
-
-    /// Whether flushes and compactions run on the calling thread.
     pub(crate) fn is_inline(&self) -> bool {
         self.options.background_threads == 0
     }
@@ -69,8 +61,6 @@ impl DbInner {
     pub(crate) fn all_refitted(&self) -> bool {
         !self.options.auto_compaction || self.filters.all_refitted(&self.views.load().version)
     }
-
-    /// Writes and syncs the end record of every earlier log.
     pub(crate) fn close_earlier_logs(&self) -> Result<()> {
         self.earlier_logs.close_all(|log, next, next_seq| {
             // A sync that failed is not tried again.
@@ -79,11 +69,8 @@ impl DbInner {
         })
     }
 
-    /// Installs the tables that a flush or compaction adds, and removes those that its edit removes. Their files
-    /// are removed with their last reader. A flush also removes its memtable, the oldest sealed one.
-    ///
-    /// # Errors
-    /// As [`record`](Self::record).
+    /// Installs the result of a flush or compaction. The last reader of a removed table removes its file. A flush
+    /// also drops the oldest sealed memtable. Errors as [`record`](Self::record).
     pub(crate) fn install(
         &self,
         mut edit: Edit,
@@ -124,10 +111,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// Installs a new filter for a table; false if the table is not live any more.
-    ///
-    /// # Errors
-    /// As [`record`](Self::record).
+    /// Installs a new filter of a table; false if the table is not live. Errors as [`record`](Self::record).
     pub(crate) fn install_filter(&self, id: u64, filter: &Arc<TableFilter>) -> Result<bool> {
         let mut manifest = self.manifest.lock();
         let version = Arc::clone(&self.views.load().version);
@@ -178,13 +162,12 @@ impl DbInner {
         Ok(())
     }
 
-    /// Removes a file that nothing refers to. If that fails, the next open removes it.
+    /// Removes a file that nothing refers to; if that fails, the next open does.
     pub(crate) fn remove(&self, name: FileName, kind: FileKind) {
         let _ = self.env.vfs.remove(&name.path(&self.env.dir), kind);
     }
 
-    /// Ends all tasks and closes the logs. In a callback it returns at once, and a new thread does it: a task
-    /// waits for the callback.
+    /// Ends all tasks and closes the logs; in a callback, which a task waits for, on a new thread.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         self.health.close()?;
         self.scheduler.stop();

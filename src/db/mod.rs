@@ -41,10 +41,8 @@ use crate::options::Options;
 use crate::scheduler;
 use crate::value::Value;
 
-/// An open store. Clones share it, across threads; cloning costs a reference count.
-///
-/// Each read sees the store as of its beginning. The store is closed by [`close`](Self::close), or when the last
-/// handle is dropped.
+/// A handle of an open store. Clones share the store, across threads. A read sees the store as of its beginning.
+/// [`close`](Self::close), or the drop of the last handle, closes the store.
 #[derive(Clone)]
 pub struct Db(Arc<Handle>);
 
@@ -80,7 +78,7 @@ impl WeakDb {
 }
 
 impl Db {
-    /// Opens the store in a directory, or makes one there, with the default [`Options`].
+    /// Opens or makes the store in a directory, with the default [`Options`].
     ///
     /// # Errors
     /// As [`Options::open`].
@@ -126,14 +124,12 @@ impl Db {
         self.write_with(batch, Durability::Buffered)
     }
 
-    /// Makes all changes of a batch, or none. Returns when they have this durability. Reads nothing.
+    /// Makes all changes of a batch, or none, with this durability. Reads nothing.
     ///
     /// # Errors
-    /// [`Error::TooLong`](crate::Error::TooLong), before anything is written;
-    /// [`Error::Io`](crate::Error::Io): this write alone failed;
-    /// [`Error::Poisoned`](crate::Error::Poisoned): all later writes fail too;
-    /// [`Error::Background`](crate::Error::Background): the write needs a flush or compaction, which fails;
-    /// [`Error::Closed`](crate::Error::Closed).
+    /// [`TooLong`](crate::Error::TooLong); [`Io`](crate::Error::Io): this write alone failed;
+    /// [`Poisoned`](crate::Error::Poisoned): later writes fail too; [`Background`](crate::Error::Background): a
+    /// flush or compaction that the write needs fails; [`Closed`](crate::Error::Closed).
     pub fn write_with(&self, batch: Batch, durability: Durability) -> Result<()> {
         self.inner()?.write(batch, durability)
     }
@@ -149,34 +145,30 @@ impl Db {
     /// The value of a key; `None` if it is absent.
     ///
     /// Cost: at most one disk read in each table whose range covers the key and whose filter says "maybe", up
-    /// to the table that holds it; none if the block cache has the block.
+    /// to the table that holds it; none for a cached block.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) or [`Error::Io`](crate::Error::Io) of the block;
-    /// [`Error::Closed`](crate::Error::Closed).
+    /// [`Corrupt`](crate::Error::Corrupt); [`Io`](crate::Error::Io); [`Closed`](crate::Error::Closed).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.inner()?.lookup(key.as_ref(), None, &mut ())
     }
 
-    /// The values of many keys as of one moment, in the order of the keys; `None` for absent ones.
+    /// The values of many keys as of one moment, in their order; `None` for absent keys.
     ///
-    /// Cost: the disk reads of [`get`](Self::get) for each key. Faster where filters exceed the processor's
-    /// caches: the filters of several keys are prefetched at once.
+    /// Cost: the disk reads of [`get`](Self::get) for each key. Prefetches the filters of several keys at once.
     ///
     /// ```
-    /// # fn main() -> criba::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = criba::Db::open(dir.path().join("store"))?;
     /// db.put("b", "2")?;
     /// let values = db.get_many(&["a", "b", "c"])?;
     /// assert_eq!(values.iter().flatten().count(), 1);
     /// assert_eq!(values[1].as_deref(), Some(b"2".as_slice()));
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), criba::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As [`get`](Self::get), of the first key that fails; later keys are not looked up, nor counted.
+    /// As [`get`](Self::get), of the first key that fails; later keys are not looked up.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.inner()?.lookup_many(keys, None)
     }
@@ -198,13 +190,10 @@ impl Db {
     }
 
     /// Whether a key may have a value: [`Membership::No`] is certain. **Never reads the disk**: searches the
-    /// memtables, then probes the filters of the tables whose range covers the key. A filter that is
-    /// degraded, ignored or not resident answers "maybe".
-    ///
-    /// The statistics do not count it.
+    /// memtables, then probes filters. One that is degraded, ignored or not resident answers "maybe". The
+    /// statistics do not count it.
     ///
     /// ```
-    /// # fn main() -> criba::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = criba::Db::open(dir.path().join("store"))?;
     /// use criba::Membership;
@@ -212,23 +201,21 @@ impl Db {
     /// db.put("seen", "")?;
     /// assert_eq!(db.may_contain("seen")?, Membership::Maybe);
     /// assert_eq!(db.may_contain("never seen")?, Membership::No);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), criba::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::Closed`](crate::Error::Closed).
+    /// [`Closed`](crate::Error::Closed).
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> Result<Membership> {
         Ok(self.inner()?.may_contain(key.as_ref()))
     }
 
     /// The keys within bounds, with their values, in order from either end.
     ///
-    /// Cost: the first item reads one block of each table on L0 and one on each level below, as far as their
-    /// keys lie within the bounds. Later items read blocks in sequence, one at a time.
+    /// Cost: the first item reads one block of each L0 table and of each level below that has keys within the
+    /// bounds; later items, one block at a time.
     ///
     /// ```
-    /// # fn main() -> criba::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = criba::Db::open(dir.path().join("store"))?;
     /// for item in db.range("a".."f")? {
@@ -236,20 +223,18 @@ impl Db {
     ///     println!("{key:?} = {value:?}");
     /// }
     /// let last = db.range::<&str>(..)?.next_back();
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), criba::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::Closed`](crate::Error::Closed). Items can be
-    /// [`Error::Corrupt`](crate::Error::Corrupt) and [`Error::Io`](crate::Error::Io).
+    /// [`Closed`](crate::Error::Closed); of items, [`Corrupt`](crate::Error::Corrupt), [`Io`](crate::Error::Io).
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Range> {
         let inner = self.inner()?;
         Ok(Range::new(inner, None, &bounds, inner.health.directory_lock()?))
     }
 
-    /// The keys that start with `prefix`, with their values. With [`Options::prefix`] it skips tables whose
-    /// filter has no such key, and so does a [`range`](Self::range) whose keys all have one prefix.
+    /// The keys that start with `prefix`, with their values. With [`Options::prefix`], this and a
+    /// [`range`](Self::range) within one prefix skip tables by their filters. Costs as much as `range`.
     ///
     /// # Errors
     /// As [`range`](Self::range).
@@ -260,7 +245,7 @@ impl Db {
     /// A view of the store as it is now. Reads nothing.
     ///
     /// # Errors
-    /// [`Error::Closed`](crate::Error::Closed).
+    /// [`Closed`](crate::Error::Closed).
     pub fn snapshot(&self) -> Result<Snapshot> {
         Snapshot::new(Arc::clone(self.inner()?))
     }
@@ -268,15 +253,14 @@ impl Db {
     /// Writes all memtables to tables; returns when these are synced.
     ///
     /// # Errors
-    /// [`Error::Background`](crate::Error::Background), [`Error::Io`](crate::Error::Io),
-    /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::Closed`](crate::Error::Closed).
+    /// [`Background`](crate::Error::Background); [`Io`](crate::Error::Io);
+    /// [`Poisoned`](crate::Error::Poisoned); [`Closed`](crate::Error::Closed).
     pub fn flush(&self) -> Result<()> {
         scheduler::flush(self.inner()?)
     }
 
-    /// Flushes, then waits for all background work, idle work included: L0 is merged into the level below if
-    /// that writes at most twenty times the bytes of L0, and filters follow a changed
-    /// [`Allocation`](crate::Allocation) or budget.
+    /// Flushes, then waits until all work is done, idle work included: L0 is merged into the level below if that
+    /// writes at most twenty times its bytes, and filters are refitted ([`Allocation`](crate::Allocation)).
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -284,10 +268,10 @@ impl Db {
         scheduler::wait_until_settled(self.inner()?)
     }
 
-    /// Flushes, then merges all tables into one run on the last level, with new filters, and without tombstones
-    /// and hidden values, except those that snapshots see. Keeps such a run with sound filters as it is.
+    /// Flushes, then merges all tables into one run on the last level, with new filters, and without entries
+    /// that no reader can see. Such a run with sound filters stays as it is.
     ///
-    /// Cost: reads and writes all data once; takes room for a second copy meanwhile.
+    /// Cost: reads and writes all data once; needs room for a second copy.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -295,43 +279,38 @@ impl Db {
         scheduler::compact(self.inner()?)
     }
 
-    /// Gives every table the filter that `policy` plans for it. Tables are not rewritten: new filters have
-    /// their own files. Degraded filters are always rebuilt.
+    /// Gives every table the filter that `policy` plans for it, in files beside the tables, and rebuilds
+    /// degraded filters. Until the store is closed, later tables follow this policy too.
     ///
-    /// Runs on this thread; reads, writes and background work go on. A table keeps its filter until the new
-    /// one is synced, probed with every key, and recorded. After an error, finished filters stay, and another
-    /// call continues. Until the store is closed, later tables follow this policy too.
+    /// Runs on this thread; all other work goes on. A table keeps its filter until the new one is synced, probed
+    /// with every key, and recorded. After an error finished filters stay; another call continues.
     ///
-    /// Cost: reads each table without the right filter once; writes its filter and reads it back. Memory: 8
+    /// Cost: reads each table without the right filter once, writes its filter and reads it back. Memory: 8
     /// bytes for each key of one table, and its filter twice.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an invalid policy;
-    /// [`Error::Corrupt`](crate::Error::Corrupt), after all other tables, for one with a damaged block, which
-    /// keeps its filter; [`Error::Io`](crate::Error::Io); [`Error::FilterLies`](crate::Error::FilterLies);
-    /// [`Error::Poisoned`](crate::Error::Poisoned); [`Error::Closed`](crate::Error::Closed).
+    /// [`InvalidOption`](crate::Error::InvalidOption); [`Corrupt`](crate::Error::Corrupt), after all other
+    /// tables, for one with a damaged block; [`Io`](crate::Error::Io); [`FilterLies`](crate::Error::FilterLies);
+    /// [`Poisoned`](crate::Error::Poisoned); [`Closed`](crate::Error::Closed).
     pub fn rebuild_filters(&self, policy: &FilterPolicy) -> Result<RebuildReport> {
         self.inner()?.rebuild_filters(policy)
     }
 
-    /// Sets the budget of resident filters, in bytes of whole pages; `None` for no budget. Files do not
-    /// change.
+    /// Sets the budget of resident filters, in bytes of whole pages; `None` for no budget.
     ///
-    /// To meet the budget, a ribbon filter is reduced to its first columns, each of which halves its rate;
-    /// other filters are dropped whole. Portions that avoid the fewest reads per byte, by the ledger's counts,
-    /// go first. [`tables`](Self::tables) shows each filter's state ([`FilterInfo`](crate::FilterInfo)).
+    /// To meet it, a ribbon filter is reduced to its first columns, each of which halves its rate; other filters
+    /// are dropped whole. Portions that avoid the fewest reads per byte, as counted, go first.
+    /// [`FilterInfo`](crate::FilterInfo) shows each filter's state.
     ///
-    /// Filters are reduced on this thread, one at a time, before this returns. A lookup or scan in progress
-    /// keeps its filters until it ends, and so does a compaction that began without a budget. Each flush and
-    /// compaction holds the filter of one unfinished table in addition.
+    /// Filters are reduced before this returns. A lookup or scan in progress keeps its filters, and so does a
+    /// compaction that began without a budget. Each flush and compaction holds one new filter in addition.
     ///
-    /// If the budget has room, filters are read and verified again, by a background thread, or by this call
-    /// with [`background_threads(0)`](Options::background_threads);
-    /// [`wait_until_settled`](Self::wait_until_settled) waits for it. If a stored filter is damaged, its
-    /// resident portion stays in use; without one, the filter is degraded.
+    /// Within a larger budget filters are read and verified again, by a background thread or, without
+    /// [threads](Options::background_threads), by this call; [`wait_until_settled`](Self::wait_until_settled)
+    /// waits for it. A damaged filter keeps its resident portion; without one it is degraded.
     ///
     /// # Errors
-    /// [`Error::Closed`](crate::Error::Closed).
+    /// [`Closed`](crate::Error::Closed).
     pub fn set_filter_memory(&self, budget: Option<u64>) -> Result<()> {
         scheduler::set_filter_memory(self.inner()?, budget);
         Ok(())
@@ -352,11 +331,9 @@ impl Db {
         info::tables(&self.0.inner)
     }
 
-    /// What other filters would cost and avoid, and which to choose, for the present tables and lookups like
-    /// those counted: see [`Advice`]. Reads nothing.
+    /// What other filters would cost and avoid, and which to choose: see [`Advice`]. Reads nothing.
     ///
     /// ```
-    /// # fn main() -> criba::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = criba::Db::open(dir.path().join("store"))?;
     /// # for i in 0..1000 { db.put(format!("user{i}"), "")?; }
@@ -367,8 +344,7 @@ impl Db {
     ///     println!("{other:?}");
     /// }
     /// # assert_eq!(advice.estimates.len(), 42);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), criba::Error>(())
     /// ```
     pub fn advise(&self) -> Advice {
         advise::advise(&self.0.inner)
@@ -379,14 +355,12 @@ impl Db {
         &self.0.recovery
     }
 
-    /// Ends background work, syncs all writes, and closes the store: other handles return
-    /// [`Error::Closed`](crate::Error::Closed). Live snapshots and scans go on, and keep the directory locked.
-    ///
-    /// In a callback of [`Options::on_event`] it returns `Ok` at once, and another thread closes the store;
-    /// so does dropping the last handle there.
+    /// Ends background work, syncs all writes, and closes the store for all handles. Live snapshots and scans go
+    /// on, and keep the directory locked. In a callback of [`Options::on_event`] it returns at once, and another
+    /// thread closes the store.
     ///
     /// # Errors
-    /// [`Error::Closed`](crate::Error::Closed) if it was closed before; else the error of the last sync.
+    /// [`Closed`](crate::Error::Closed) if it was closed before; else the error of the last sync.
     pub fn close(self) -> Result<()> {
         self.0.inner.close()
     }
@@ -398,11 +372,10 @@ impl Options {
     /// Cost: two reads for each table, one of them its filter; each log once.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) and
-    /// [`Error::NotAStore`](crate::Error::NotAStore) change nothing;
-    /// [`Error::Locked`](crate::Error::Locked);
-    /// [`Error::Corrupt`](crate::Error::Corrupt), [`Error::Missing`](crate::Error::Missing) and
-    /// [`Error::Unsupported`](crate::Error::Unsupported) name the file; [`Error::Io`](crate::Error::Io).
+    /// [`InvalidOption`](crate::Error::InvalidOption) and [`NotAStore`](crate::Error::NotAStore) change nothing;
+    /// [`Locked`](crate::Error::Locked); [`Corrupt`](crate::Error::Corrupt);
+    /// [`Missing`](crate::Error::Missing); [`Unsupported`](crate::Error::Unsupported);
+    /// [`Io`](crate::Error::Io).
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
         self.check()?;
         let (inner, recovery) = open::open(dir.as_ref(), self)?;

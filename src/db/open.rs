@@ -29,10 +29,8 @@ use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, available_parallelism
 use crate::version::{Manifest, TableSet, Version, read_current, set_current};
 use crate::vfs::Vfs;
 use crate::wal::{LogError, LogKind, LogReader, LogWriter, LostTail, replay};
-
-/// The most threads that open tables.
 const OPENING_THREADS: usize = 8;
-/// The number of tables whose reads are announced to the operating system in advance, so that the disk is busy.
+/// How many tables are announced to the operating system in advance, to keep the disk busy.
 const ANNOUNCED: usize = 16;
 
 /// What opening a store found and repaired.
@@ -50,13 +48,11 @@ pub struct RecoveryReport {
     /// Removed files that nothing referred to.
     pub removed_files: usize,
 }
-
-/// A store read from its files, or a new one.
 struct Recovered {
     env: Arc<TableEnv>,
     set: TableSet,
     tables: Vec<(usize, OpenTable)>,
-    /// Those of the tables that were written from logs.
+    /// Tables written from logs.
     replayed: Vec<Arc<Table>>,
     report: RecoveryReport,
 }
@@ -211,7 +207,7 @@ fn check_directory(
     if options.create_if_missing { Ok(()) } else { Err(not_a_store(dir, "an empty directory")) }
 }
 
-/// Opens all tables of a set, with several threads unless the store has no background threads.
+/// Opens all tables, on several threads unless the store has no background threads.
 fn open_tables(
     env: &Arc<TableEnv>,
     set: &TableSet,
@@ -284,7 +280,7 @@ fn check_filters(tables: &[(usize, OpenTable)], options: &Options) -> Result<()>
     }
 }
 
-/// Replays the logs into memtables, and writes these to tables of L0.
+/// Replays the logs into tables of L0.
 fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) -> Result<()> {
     let Recovered { env, set, tables, replayed: new, report } = recovered;
     let env = &*env;
@@ -354,7 +350,7 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
     Ok(())
 }
 
-/// Removes the store's files that the manifest does not name; returns how many.
+/// Removes files that the manifest does not name; returns how many.
 fn remove_unreferenced(vfs: &dyn Vfs, dir: &Path, set: &TableSet, manifest: u64) -> usize {
     let Ok(Some(listing)) = Listing::read(vfs, dir) else { return 0 };
     let unreferenced = listing.ours.into_iter().filter(|&name| !set.refers_to(name, manifest));

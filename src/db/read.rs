@@ -9,8 +9,6 @@ use crate::ledger::{Activity, Explanation, Outcome, Step, TableStep, Verdict};
 use crate::sstable::Table;
 use crate::value::Value;
 use crate::version::Candidate;
-
-/// Receives the steps of a lookup.
 pub(crate) trait Trace {
     fn step(&mut self, step: Step);
 }
@@ -25,8 +23,7 @@ impl Trace for Vec<Step> {
     }
 }
 
-/// The number of filters of a lookup, or lookups of a batch, that are prefetched at once. A processor has a
-/// dozen or two cache misses in flight.
+/// How many filters are prefetched at once. A processor has a dozen or two cache misses in flight.
 const IN_FLIGHT: usize = 16;
 
 /// Whether a key may have a value.
@@ -39,7 +36,6 @@ pub enum Membership {
 }
 
 impl Candidate<'_> {
-    /// Counts and traces a step at this table.
     #[expect(clippy::inline_always, reason = "most callers pass a constant step")]
     #[inline(always)]
     fn record(&self, step: TableStep, trace: &mut impl Trace) {
@@ -57,8 +53,7 @@ fn prefetch_l0(view: &ReadView, hash: &LookupHash<'_>) {
 }
 
 impl DbInner {
-    /// The newest value of `key`, now or up to a snapshot's sequence number. Reads at most one block of each
-    /// table whose filter says "maybe".
+    /// The newest value of `key`, now or in a snapshot.
     pub(crate) fn lookup(
         &self,
         key: &[u8],
@@ -72,15 +67,13 @@ impl DbInner {
             self.answer(view, seq, &hash, tables, trace, done)
         })
     }
-
-    /// [`lookup`](Self::lookup) with its steps.
     pub(crate) fn explain(&self, key: &[u8], snapshot: Option<Seq>) -> Result<Explanation> {
         let mut steps = Vec::new();
         let value = self.lookup(key, snapshot, &mut steps)?;
         Ok(Explanation { value, steps })
     }
 
-    /// The values of many keys as of one moment. Prefetches the filters of several keys before it probes them.
+    /// The values of many keys as of one moment. Prefetches the filters of several keys at once.
     pub(crate) fn lookup_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -126,7 +119,7 @@ impl DbInner {
         })
     }
 
-    /// Fixes the view and sequence number of `read`, and counts its activity.
+    /// Calls `read` with one view and sequence number; counts its activity.
     fn at_one_moment<T>(
         &self,
         snapshot: Option<Seq>,
@@ -142,7 +135,7 @@ impl DbInner {
         found
     }
 
-    /// Searches the memtables, then these tables, and adds to the activity.
+    /// Searches the memtables, then these tables.
     fn answer<'a>(
         &self,
         view: &ReadView,
@@ -231,8 +224,7 @@ impl DbInner {
         Ok(None)
     }
 
-    /// Searches the one block of a table that may hold the key. Returns the step also on an error, so that the
-    /// read is counted.
+    /// Searches the one block that may hold the key. A failed read has a step, too.
     #[inline(never)]
     fn search_block(
         &self,
@@ -259,10 +251,8 @@ impl DbInner {
         (TableStep::Probed { verdict, block, outcome, found: kind }, entry)
     }
 
-    /// Whether a key may have a value, from the memtables and resident filters. Reads nothing.
-    ///
-    /// The newest entry of the key decides: a tombstone in a memtable is a "no". A filter also contains the
-    /// keys of tombstones.
+    /// See [`Db::may_contain`](crate::Db::may_contain). A tombstone in a memtable is a "no"; filters contain the
+    /// keys of tombstones, too.
     pub(crate) fn may_contain(&self, key: &[u8]) -> Membership {
         // In this order for the reason given in `at_one_moment`.
         let view = self.views.load();
@@ -281,8 +271,6 @@ impl DbInner {
         if view.version.candidates(key).any(passes) { Membership::Maybe } else { Membership::No }
     }
 }
-
-/// A probe that read no block.
 #[inline]
 fn unread(verdict: Verdict, outcome: Outcome) -> TableStep {
     TableStep::Probed { verdict, block: None, outcome, found: None }

@@ -15,15 +15,12 @@ use crate::value::Value;
 use crate::version::{KeyBounds, LevelCursor, PrefixProbe, borrowed};
 use crate::vfs::FileLock;
 
-/// A lazy, double-ended iterator over keys and values in key order, from [`Db::range`](crate::Db::range) and
-/// similar. It sees the store as it was when it was made, and keeps the directory locked until it is dropped.
-///
-/// Nothing is read before the first item. The iterator ends after an error.
+/// A double-ended iterator over keys and values, from [`Db::range`](crate::Db::range). It sees the store as of
+/// its creation, keeps the directory locked, reads nothing before the first item, and ends after an error.
 pub struct Range {
     view: Arc<ReadView>,
     seq: Seq,
     bounds: KeyBounds,
-    /// If all keys within the bounds have one prefix.
     prefix: Option<Arc<PrefixProbe>>,
     front: Option<Visible>,
     back: Option<Visible>,
@@ -61,8 +58,6 @@ impl Range {
         });
         Self { view, seq, bounds, prefix, front: None, back: None, ended: false, lock }
     }
-
-    /// The next item from one end.
     fn step(&mut self, direction: Direction) -> Result<Option<(Value, Value)>> {
         let side = match direction {
             Direction::Forward => &mut self.front,
@@ -126,8 +121,6 @@ impl DoubleEndedIterator for Range {
 }
 
 impl std::iter::FusedIterator for Range {}
-
-/// The bounds of all keys that start with `prefix`.
 pub(crate) fn prefix_bounds(prefix: &[u8]) -> KeyBounds {
     let end = successor(prefix).map_or(Bound::Unbounded, Bound::Excluded);
     (Bound::Included(prefix.to_vec()), end)

@@ -10,8 +10,8 @@ use crate::ledger::Explanation;
 use crate::value::Value;
 use crate::vfs::FileLock;
 
-/// A view of the store at one moment. While it lives, compactions keep the entries that it sees, and the
-/// directory stays locked, even after the store is closed.
+/// The store at one moment. While it lives, compactions keep the entries that it sees, and the directory stays
+/// locked.
 pub struct Snapshot {
     inner: Arc<DbInner>,
     seq: Seq,

@@ -1,4 +1,4 @@
-//! Verifying a store that is not open: all files are read, checked, and compared. Nothing is changed.
+//! Verifying a store that is not open.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -57,8 +57,7 @@ pub struct Verification {
     pub asked_keys: u64,
     /// Keys of a table that its filter denies: lookups miss them.
     pub denied_keys: u64,
-    /// Distinct prefixes that a filter with prefixes ([`Options::prefix`](crate::Options::prefix)) was probed
-    /// with.
+    /// Distinct prefixes that a filter was probed with ([`Options::prefix`](crate::Options::prefix)).
     pub asked_prefixes: u64,
     /// Prefixes of keys of a table that its filter denies: scans miss these keys.
     pub denied_prefixes: u64,
@@ -117,21 +116,19 @@ impl Verification {
     }
 }
 
-/// Verifies a store that is not open, and changes nothing: all checksums; every key, and its prefix if filters
-/// have prefixes, against its table's filter; tables against manifest, index, properties and each other; the
-/// logs. Goes on after a defect, and returns all.
+/// Verifies a store that is not open, and changes nothing: checksums, filters (with every key and prefix),
+/// indexes, properties, the manifest, the logs. Goes on after a defect.
 ///
 /// Cost: every file is read once, block by block; memory for one table's index and filter.
 ///
 /// # Errors
-/// [`Error::NotAStore`]; [`Error::Locked`]; [`Error::Io`] if the directory cannot be listed. A defect of a file
-/// is a finding, not an error.
+/// [`Error::NotAStore`]; [`Error::Locked`]; [`Error::Io`] of the directory. A defect of a file is a finding.
 pub fn verify(dir: impl AsRef<Path>) -> Result<Verification> {
     verify_with(dir, &(Arc::new(RealVfs) as Arc<dyn Vfs>), |_, _| {})
 }
 
-/// As [`verify`], with any file layer. `progress` gets, before each table and at the end, the bytes of tables
-/// that are verified and those that are left.
+/// As [`verify`], with any file layer. Before each table and at the end, `progress` gets the bytes of verified
+/// tables and of those left.
 ///
 /// # Errors
 /// As [`verify`].
@@ -175,8 +172,6 @@ pub fn verify_with(
     }
     Ok(found)
 }
-
-/// The number of the manifest, the store's id and hash key, and the set of tables.
 fn read_manifest(
     vfs: &dyn Vfs,
     dir: &Path,

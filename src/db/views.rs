@@ -1,8 +1,7 @@
 //! The read view, replaced whole at each change.
 //!
-//! A reader may hold a view after it was replaced. If the reader were the last to drop it, a lookup would free
-//! a memtable and remove files. So replaced views are kept here until no reader holds them; background threads
-//! then drop them.
+//! If a reader were the last to drop a replaced view, a lookup would free a memtable and remove files. So
+//! background threads drop replaced views, when no reader holds them.
 
 use std::sync::Arc;
 
@@ -13,7 +12,6 @@ use crate::version::Version;
 /// What a reader uses. Only its memtable grows.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadView {
-    /// The memtable that takes writes.
     pub(crate) memtable: Arc<Memtable>,
     /// Memtables to be flushed, newest first.
     pub(crate) sealed: Vec<Arc<Memtable>>,
@@ -26,7 +24,7 @@ pub(crate) struct Views {
     current: Swap<ReadView>,
     /// `None` without background threads: the last reader drops a view then.
     replaced: Mutex<Option<Vec<Arc<ReadView>>>>,
-    /// Held while views are dropped: a call of `drop_replaced` waits for an earlier one.
+    /// Held while views are dropped: calls of `drop_replaced` wait for each other.
     dropping: Mutex<()>,
 }
 
@@ -40,7 +38,7 @@ impl Views {
         }
     }
 
-    /// The view, for a short operation; cheaper than [`load_full`](Self::load_full).
+    /// The view, for a short operation; cheaper than `load_full`.
     #[inline]
     pub(crate) fn load(&self) -> impl std::ops::Deref<Target = Arc<ReadView>> {
         self.current.load()
@@ -49,8 +47,6 @@ impl Views {
     pub(crate) fn load_full(&self) -> Arc<ReadView> {
         self.current.load_full()
     }
-
-    /// Replaces the view by a changed copy.
     pub(crate) fn change(&self, change: impl FnOnce(&mut ReadView)) {
         let mut replaced = self.replaced.lock();
         let mut view = ReadView::clone(&self.current.load());
@@ -65,7 +61,7 @@ impl Views {
         }
     }
 
-    /// Drops the replaced views that no reader holds. Returns whether some are left.
+    /// Drops replaced views that no reader holds; returns whether some are left.
     pub(crate) fn drop_replaced(&self) -> bool {
         let _dropping = self.dropping.lock();
         let mut replaced = self.replaced.lock();
