@@ -107,7 +107,7 @@ pub(crate) struct Listener(pub(crate) Option<Arc<Callback>>);
 type Callback = dyn Fn(&Event) + Send + Sync;
 
 impl Listener {
-    pub(crate) fn tell(&self, event: &Event) {
+    pub(crate) fn notify(&self, event: &Event) {
         if let Some(callback) = &self.0 {
             let _running = Running::begin();
             callback(event);

@@ -16,6 +16,17 @@ pub(crate) enum Direction {
     Backward,
 }
 
+impl Direction {
+    /// One of two values.
+    #[inline]
+    pub(crate) fn pick<T>(self, forward: T, backward: T) -> T {
+        match self {
+            Self::Forward => forward,
+            Self::Backward => backward,
+        }
+    }
+}
+
 /// A position in sorted entries. Undefined after an error.
 pub(crate) trait Cursor: Debug + Send {
     /// The current entry; `None` at the end.
@@ -39,10 +50,7 @@ impl Ord for Source {
             (Some(a), Some(b)) => key::compare((a.key, a.seq), (b.key, b.seq)),
             (a, b) => b.is_some().cmp(&a.is_some()),
         };
-        match self.direction {
-            Direction::Forward => order.reverse(),
-            Direction::Backward => order,
-        }
+        self.direction.pick(order.reverse(), order)
     }
 }
 

@@ -50,29 +50,26 @@ pub(crate) enum FileName {
 
 impl FileName {
     pub(crate) fn parse(name: &str) -> Option<Self> {
-        match name {
-            "CURRENT" => return Some(Self::Current),
-            "CURRENT.tmp" => return Some(Self::CurrentTemp),
-            "LOCK" => return Some(Self::Lock),
-            _ => {}
-        }
-        let parsed = if let Some(number) = name.strip_prefix("MANIFEST-") {
-            Self::Manifest(number.parse().ok()?)
-        } else {
-            let (number, extension) = name.split_once('.')?;
-            match extension {
-                "sst" => Self::Table(number.parse().ok()?),
-                "log" => Self::Log(number.parse().ok()?),
-                "flt" => {
-                    let (table, generation) = number.split_once('-')?;
-                    let generation = generation.parse().ok()?;
-                    if !(1..=MAX_NUMBER).contains(&generation) {
-                        return None;
+        let parsed = match name {
+            "CURRENT" => Self::Current,
+            "CURRENT.tmp" => Self::CurrentTemp,
+            "LOCK" => Self::Lock,
+            _ => match name.strip_prefix("MANIFEST-") {
+                Some(number) => Self::Manifest(number.parse().ok()?),
+                None => match name.split_once('.')? {
+                    (number, "sst") => Self::Table(number.parse().ok()?),
+                    (number, "log") => Self::Log(number.parse().ok()?),
+                    (numbers, "flt") => {
+                        let (table, generation) = numbers.split_once('-')?;
+                        let generation = generation.parse().ok()?;
+                        if !(1..=MAX_NUMBER).contains(&generation) {
+                            return None;
+                        }
+                        Self::Filter { table: table.parse().ok()?, generation }
                     }
-                    Self::Filter { table: table.parse().ok()?, generation }
-                }
-                _ => return None,
-            }
+                    _ => return None,
+                },
+            },
         };
         // Only the spelling of `Display`: "1.sst" and "+00001.sst" are not the store's.
         let ours = parsed.number() <= Some(MAX_NUMBER) && parsed.to_string() == name;

@@ -121,16 +121,16 @@ impl<T> Swap<T> {
 
     /// The value, for a short operation; cheaper than `load_full`.
     pub(crate) fn load(&self) -> impl std::ops::Deref<Target = Arc<T>> {
-        passing("before a shared value is taken");
+        sync_point("before a shared value is taken");
         self.0.load()
     }
 
     pub(crate) fn load_full(&self) -> Arc<T> {
-        passing("before a shared value is taken");
+        sync_point("before a shared value is taken");
         self.0.load_full()
     }
     pub(crate) fn swap(&self, value: Arc<T>) -> Arc<T> {
-        passing("before a shared value is replaced");
+        sync_point("before a shared value is replaced");
         self.0.swap(value)
     }
 }
@@ -184,7 +184,7 @@ mod numbers {
 
 /// A place where tests call a hook or switch threads; nothing in other builds.
 #[inline]
-pub(crate) fn passing(place: &str) {
+pub(crate) fn sync_point(place: &str) {
     #[cfg(test)]
     hook::call(place);
     #[cfg(criba_shuttle)]

@@ -18,7 +18,6 @@ use crate::scheduler::Scheduler;
 use crate::sstable::{OpenTable, TableEnv, TableFilter, TableSettings};
 use crate::sync::{Mutex, spawn};
 use crate::version::{Edit, LiveTable, Manifest};
-use crate::vfs::FileKind;
 use crate::wal::LogError;
 
 /// An open store. ARCHITECTURE.md has the order of its locks.
@@ -114,19 +113,20 @@ impl DbInner {
     /// Installs a new filter of a table; false if the table is not live. Errors as [`record`](Self::record).
     pub(crate) fn install_filter(&self, id: u64, filter: &Arc<TableFilter>) -> Result<bool> {
         let mut manifest = self.manifest.lock();
-        let version = Arc::clone(&self.views.load().version);
-        let Some(live) = version.table(id) else { return Ok(false) };
+        if self.views.load().version.table(id).is_none() {
+            return Ok(false);
+        }
         let edit = Edit { filters: vec![(id, filter.meta)], ..Edit::default() };
-        let mut replaced = Arc::clone(&live.filter);
+        let mut replaced = None;
         self.record(&mut manifest, edit, |view| {
-            // The budget may have changed the residency of the filter meanwhile.
-            if let Some(live) = view.version.table(id) {
-                replaced = Arc::clone(&live.filter);
-            }
+            // From this view: the budget may have changed the residency of the old filter meanwhile.
+            replaced = view.version.table(id).map(|live| Arc::clone(&live.filter));
             let filters = HashMap::from([(id, Arc::clone(filter))]);
             view.version = Arc::new(view.version.with_filters(&filters));
         })?;
-        replaced.make_obsolete();
+        if let Some(replaced) = replaced {
+            replaced.make_obsolete();
+        }
         Ok(true)
     }
 
@@ -152,7 +152,7 @@ impl DbInner {
         if manifest.wants_rewriting() {
             let env = &self.env;
             match manifest.rewrite(env.vfs.as_ref(), &env.dir, self.env.new_file_number()) {
-                Ok(old) => self.remove(FileName::Manifest(old), FileKind::Manifest),
+                Ok(old) => self.remove(FileName::Manifest(old)),
                 Err(LogError::Refused(_)) => {} // the old manifest stays in use; the next edit tries again
                 Err(LogError::Broken(error)) => {
                     self.poison(error);
@@ -163,8 +163,8 @@ impl DbInner {
     }
 
     /// Removes a file that nothing refers to; if that fails, the next open does.
-    pub(crate) fn remove(&self, name: FileName, kind: FileKind) {
-        let _ = self.env.vfs.remove(&name.path(&self.env.dir), kind);
+    pub(crate) fn remove(&self, name: FileName) {
+        let _ = self.env.vfs.remove(&name.path(&self.env.dir), name.kind());
     }
 
     /// Ends all tasks and closes the logs; in a callback, which a task waits for, on a new thread.

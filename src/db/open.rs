@@ -52,8 +52,8 @@ struct Recovered {
     env: Arc<TableEnv>,
     set: TableSet,
     tables: Vec<(usize, OpenTable)>,
-    /// Tables written from logs.
-    replayed: Vec<Arc<Table>>,
+    /// How many of the tables were opened. The others were written from logs.
+    opened: usize,
     report: RecoveryReport,
 }
 
@@ -67,8 +67,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
     let listing = Listing::read(vfs.as_ref(), dir)?.unwrap_or_default();
     check_directory(vfs.as_ref(), dir, Some(&listing), &options)?;
 
-    let Recovered { env, mut set, tables, replayed, mut report } =
-        recover(dir, &listing, &options)?;
+    let Recovered { env, mut set, tables, opened, mut report } = recover(dir, &listing, &options)?;
 
     // A new log, then a new manifest that names all tables, then `CURRENT` in one step. Before that, no
     // existing file is changed.
@@ -91,8 +90,8 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
                 for name in [FileName::Log(number), FileName::Manifest(manifest_number)] {
                     let _ = vfs.remove(&name.path(dir), name.kind());
                 }
-                for table in &replayed {
-                    table.make_obsolete();
+                for (_, open) in &tables[opened..] {
+                    open.table.make_obsolete();
                 }
             }
         })
@@ -103,7 +102,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
     let next_seq = set.flushed_seq + 1;
     let version = Version::default().with(&[], &tables, &env.ledger);
     // Only the view holds the filters then: the budget waits for other holders.
-    drop((tables, replayed));
+    drop(tables);
     let filter = MemtableFilter::new(options.filter.key_hash(), env.hash_key);
     let view = ReadView {
         memtable: Arc::new(Memtable::new(number, Some(filter))),
@@ -164,7 +163,8 @@ fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered
     });
     let tables = open_tables(&env, &set, options)?;
     let report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
-    let mut recovered = Recovered { env, set, tables, replayed: Vec::new(), report };
+    let opened = tables.len();
+    let mut recovered = Recovered { env, set, tables, opened, report };
     if current.is_some() {
         replay_logs(listing, options, &mut recovered)?;
     }
@@ -178,9 +178,9 @@ fn check_directory(
     listing: Option<&Listing>,
     options: &Options,
 ) -> Result<()> {
-    let Some(listing) = listing else {
-        return if options.create_if_missing { Ok(()) } else { Err(not_a_store(dir, "nothing")) };
-    };
+    let may_create =
+        |found| if options.create_if_missing { Ok(()) } else { Err(not_a_store(dir, found)) };
+    let Some(listing) = listing else { return may_create("nothing") };
     if listing.ours.contains(&FileName::Current) {
         // Other engines have a file of this name, too. `read_current` refuses theirs, before a lock file is
         // made in their directory.
@@ -204,7 +204,7 @@ fn check_directory(
             return Err(Error::Missing { path, named_by: format!("the presence of {name}") });
         }
     }
-    if options.create_if_missing { Ok(()) } else { Err(not_a_store(dir, "an empty directory")) }
+    may_create("an empty directory")
 }
 
 /// Opens all tables, on several threads unless the store has no background threads.
@@ -271,7 +271,7 @@ fn check_filters(tables: &[(usize, OpenTable)], options: &Options) -> Result<()>
             let (path, offset) = open.filter_place();
             refused.get_or_insert_with(|| Error::corrupt(&path, offset, "a sound filter", reason));
             let (table, reason) = (open.table.id(), reason.clone());
-            options.listener.tell(&Event::FilterDegraded { table, path, offset, reason });
+            options.listener.notify(&Event::FilterDegraded { table, path, offset, reason });
         }
     }
     match refused {
@@ -282,7 +282,7 @@ fn check_filters(tables: &[(usize, OpenTable)], options: &Options) -> Result<()>
 
 /// Replays the logs into tables of L0.
 fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) -> Result<()> {
-    let Recovered { env, set, tables, replayed: new, report } = recovered;
+    let Recovered { env, set, tables, report, .. } = recovered;
     let env = &*env;
     let logs = listing.logs_from(set.log);
     let mut written: Vec<OpenTable> = Vec::new();
@@ -344,7 +344,6 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
     set.flushed_seq = replayed.next_seq - 1;
     for open in written {
         set.tables.insert(open.table.id(), (0, open.record()));
-        new.push(Arc::clone(&open.table));
         tables.push((0, open));
     }
     Ok(())

@@ -168,7 +168,7 @@ impl DbInner {
         trace: &mut impl Trace,
         done: &mut Activity,
     ) -> Option<(EntryKind, Value)> {
-        for (age, memtable) in std::iter::once(&view.memtable).chain(&view.sealed).enumerate() {
+        for (age, memtable) in view.memtables().enumerate() {
             let filter = if self.options.ignore_filters {
                 Verdict::Unfiltered
             } else if memtable.may_contain(hash) {
@@ -257,7 +257,7 @@ impl DbInner {
         // In this order for the reason given in `at_one_moment`.
         let view = self.views.load();
         let seq = self.visibility.newest();
-        for memtable in std::iter::once(&view.memtable).chain(&view.sealed) {
+        for memtable in view.memtables() {
             match memtable.get(key, seq) {
                 None => {}
                 Some((EntryKind::Put, _)) => return Membership::Maybe,

@@ -59,11 +59,7 @@ impl Range {
         Self { view, seq, bounds, prefix, front: None, back: None, ended: false, lock }
     }
     fn step(&mut self, direction: Direction) -> Result<Option<(Value, Value)>> {
-        let side = match direction {
-            Direction::Forward => &mut self.front,
-            Direction::Backward => &mut self.back,
-        };
-        let visible = match side {
+        let visible = match direction.pick(&mut self.front, &mut self.back) {
             Some(visible) => visible,
             none => {
                 let (view, bounds) = (&self.view, borrowed(&self.bounds));
@@ -73,19 +69,12 @@ impl Range {
         let Some((key, value)) = visible.next()? else { return Ok(None) };
         // The cursor began at one bound. The other bound ends it.
         let (start, end) = borrowed(&self.bounds);
-        let rest = match direction {
-            Direction::Forward => (Bound::Unbounded, end),
-            Direction::Backward => (start, Bound::Unbounded),
-        };
+        let rest = direction.pick((Bound::Unbounded, end), (start, Bound::Unbounded));
         if !RangeBounds::<[u8]>::contains(&rest, key.as_ref()) {
             return Ok(None);
         }
         // The other end stops at this key.
-        let passed = match direction {
-            Direction::Forward => &mut self.bounds.0,
-            Direction::Backward => &mut self.bounds.1,
-        };
-        match passed {
+        match direction.pick(&mut self.bounds.0, &mut self.bounds.1) {
             Bound::Excluded(bound) => {
                 bound.clear();
                 bound.extend_from_slice(&key);
@@ -143,11 +132,8 @@ impl Visible {
         prefix: Option<&Arc<PrefixProbe>>,
     ) -> Result<Self> {
         let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
-        let start = match direction {
-            Direction::Forward => bounds.0,
-            Direction::Backward => bounds.1,
-        };
-        for memtable in std::iter::once(&view.memtable).chain(&view.sealed) {
+        let start = direction.pick(bounds.0, bounds.1);
+        for memtable in view.memtables() {
             cursors.push(Box::new(MemtableCursor::new(Arc::clone(memtable), direction, start)));
         }
         for run in view.version.runs() {

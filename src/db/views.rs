@@ -18,6 +18,14 @@ pub(crate) struct ReadView {
     pub(crate) version: Arc<Version>,
 }
 
+impl ReadView {
+    /// All memtables, newest first.
+    #[inline]
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.memtable).chain(&self.sealed)
+    }
+}
+
 /// The current view, and replaced views that readers may hold.
 #[derive(Debug)]
 pub(crate) struct Views {

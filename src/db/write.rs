@@ -12,7 +12,6 @@ use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::FileName;
 use crate::scheduler::{Task, compact_while_due, flush_all_sealed, wait_while};
 use crate::sync::sleep;
-use crate::vfs::FileKind;
 use crate::wal::{LogKind, LogWriter};
 
 /// Writers wait at this many sealed memtables.
@@ -123,7 +122,7 @@ impl DbInner {
             env.store,
             false,
         );
-        let log = log.inspect_err(|_| self.remove(name, FileKind::Wal))?;
+        let log = log.inspect_err(|_| self.remove(name))?;
         let log = log.fill_ahead(self.options.log_fill());
         let old = std::mem::replace(&mut writer.log, log);
         self.earlier_logs.push(old, number, writer.next_seq);
