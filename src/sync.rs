@@ -110,30 +110,6 @@ impl Condvar {
     }
 }
 
-/// A shared value that readers load without a lock and writers replace.
-#[derive(Debug)]
-pub(crate) struct Swap<T>(arc_swap::ArcSwap<T>);
-
-impl<T> Swap<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(arc_swap::ArcSwap::from_pointee(value))
-    }
-
-    /// The value, for a short operation; cheaper than `load_full`.
-    pub(crate) fn load(&self) -> impl std::ops::Deref<Target = Arc<T>> {
-        sync_point("before a shared value is taken");
-        self.0.load()
-    }
-
-    pub(crate) fn load_full(&self) -> Arc<T> {
-        sync_point("before a shared value is taken");
-        self.0.load_full()
-    }
-    pub(crate) fn swap(&self, value: Arc<T>) -> Arc<T> {
-        sync_point("before a shared value is replaced");
-        self.0.swap(value)
-    }
-}
 pub(crate) fn spawn(
     name: &str,
     body: impl FnOnce() + Send + 'static,

@@ -79,40 +79,12 @@ struct TableLoad {
     share: Share,
     /// Probes per absent lookup.
     load: f64,
+    /// Keys and prefixes.
     hashes: u64,
     /// Resident bytes of its filter.
     bytes: u64,
     rate: f64,
     degraded: bool,
-}
-
-impl TableLoad {
-    /// `absent_probes` of the table during `lookups` that found nothing up to its level.
-    fn new(
-        inner: &DbInner,
-        version: &Version,
-        (level, live): (usize, &LiveTable),
-        absent_probes: f64,
-        lookups: f64,
-    ) -> Self {
-        let keys = live.table.meta().keys;
-        let (bytes, rate, prefixes) = match &live.filter.state {
-            FilterState::Active(filter) => {
-                let header = filter.header();
-                (header.bytes() as u64, header.predicted_rate, header.prefixes)
-            }
-            _ => (0, 1.0, 0),
-        };
-        let expected_lookups = PRIOR_PROBES / part_of_range(version, live);
-        Self {
-            share: Share { keys, load: expected_load(version, level, live) },
-            load: (absent_probes + PRIOR_PROBES) / (lookups + expected_lookups),
-            hashes: keys + if inner.options.prefix.is_some() { prefixes } else { 0 },
-            bytes,
-            rate,
-            degraded: matches!(live.filter.state, FilterState::Degraded(_)),
-        }
-    }
 }
 
 pub(super) fn advise(inner: &DbInner) -> Advice {
@@ -121,9 +93,25 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
     let unanswered = unanswered(inner);
     let counted = inner.env.ledger.absent_probes();
     let table_load = |(level, live): (usize, &LiveTable)| {
-        let (absent, lookups) = counted.get(&live.table.id()).copied().unwrap_or_default();
+        let keys = live.table.meta().keys;
+        let (bytes, rate, prefixes) = match &live.filter.state {
+            FilterState::Active(filter) => {
+                let header = filter.header();
+                (header.bytes() as u64, header.predicted_rate, header.prefixes)
+            }
+            _ => (0, 1.0, 0),
+        };
+        let (probes, lookups) = counted.get(&live.table.id()).copied().unwrap_or_default();
         let lookups = lookups as f64 * unanswered[level];
-        TableLoad::new(inner, version, (level, live), absent as f64, lookups)
+        let expected_lookups = PRIOR_PROBES / part_of_range(version, live);
+        TableLoad {
+            share: Share { keys, load: expected_load(version, level, live) },
+            load: (probes as f64 + PRIOR_PROBES) / (lookups + expected_lookups),
+            hashes: keys + if inner.options.prefix.is_some() { prefixes } else { 0 },
+            bytes,
+            rate,
+            degraded: matches!(live.filter.state, FilterState::Degraded(_)),
+        }
     };
     let tables: Vec<_> = version.tables().map(table_load).collect();
 
@@ -136,7 +124,7 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
         tables: tables.len() as u64,
         keys: tables.iter().map(|table| table.share.keys).sum(),
         degraded: (tables.len() - sound().count()) as u64,
-        absent_probes: counted.values().map(|(absent, _)| absent).sum(),
+        absent_probes: counted.values().map(|(probes, _)| probes).sum(),
         filter_bytes,
         bits_per_key,
         bits_per_key_with_headers: 8.0 * filter_bytes as f64 / sound_keys,

@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+
 use crate::memtable::Memtable;
-use crate::sync::{Mutex, Swap};
+use crate::sync::{Mutex, sync_point};
 use crate::version::Version;
 
 /// What a reader uses. Only its memtable grows.
@@ -29,7 +31,7 @@ impl ReadView {
 /// The current view, and replaced views that readers may hold.
 #[derive(Debug)]
 pub(crate) struct Views {
-    current: Swap<ReadView>,
+    current: ArcSwap<ReadView>,
     /// `None` without background threads: the last reader drops a view then.
     replaced: Mutex<Option<Vec<Arc<ReadView>>>>,
     /// Held while views are dropped: calls of `drop_replaced` wait for each other.
@@ -40,7 +42,7 @@ impl Views {
     /// `background`: whether threads will call [`drop_replaced`](Self::drop_replaced).
     pub(crate) fn new(view: ReadView, background: bool) -> Self {
         Self {
-            current: Swap::new(view),
+            current: ArcSwap::from_pointee(view),
             replaced: Mutex::new(background.then(Vec::new)),
             dropping: Mutex::new(()),
         }
@@ -49,16 +51,19 @@ impl Views {
     /// The view, for a short operation; cheaper than `load_full`.
     #[inline]
     pub(crate) fn load(&self) -> impl std::ops::Deref<Target = Arc<ReadView>> {
+        sync_point("before a view is loaded");
         self.current.load()
     }
 
     pub(crate) fn load_full(&self) -> Arc<ReadView> {
+        sync_point("before a view is loaded");
         self.current.load_full()
     }
     pub(crate) fn change(&self, change: impl FnOnce(&mut ReadView)) {
         let mut replaced = self.replaced.lock();
-        let mut view = ReadView::clone(&self.current.load());
+        let mut view = ReadView::clone(&self.load());
         change(&mut view);
+        sync_point("before the view is replaced");
         let old = self.current.swap(Arc::new(view));
         match &mut *replaced {
             Some(replaced) => replaced.push(old),
