@@ -34,48 +34,46 @@ impl ChecksumAt {
     }
 }
 pub(crate) trait PutFields {
-    fn put_u8(&mut self, value: u8);
-    fn put_u16(&mut self, value: u16);
-    fn put_u32(&mut self, value: u32);
-    fn put_u64(&mut self, value: u64);
-    fn put_f64(&mut self, value: f64);
-    /// LEB128: 1 to 10 bytes.
-    fn put_varint(&mut self, value: u64);
-    /// A varint length, then the bytes.
-    fn put_prefixed(&mut self, bytes: &[u8]);
-}
+    fn put_slice(&mut self, bytes: &[u8]);
 
-impl PutFields for Vec<u8> {
     fn put_u8(&mut self, value: u8) {
-        self.push(value);
+        self.put_slice(&[value]);
     }
 
     fn put_u16(&mut self, value: u16) {
-        self.extend_from_slice(&value.to_le_bytes());
+        self.put_slice(&value.to_le_bytes());
     }
 
     fn put_u32(&mut self, value: u32) {
-        self.extend_from_slice(&value.to_le_bytes());
+        self.put_slice(&value.to_le_bytes());
     }
 
     fn put_u64(&mut self, value: u64) {
-        self.extend_from_slice(&value.to_le_bytes());
+        self.put_slice(&value.to_le_bytes());
     }
 
     fn put_f64(&mut self, value: f64) {
         self.put_u64(value.to_bits());
     }
 
+    /// LEB128: 1 to 10 bytes.
     fn put_varint(&mut self, mut value: u64) {
         while value >= 0x80 {
-            self.push(value as u8 | 0x80);
+            self.put_u8(value as u8 | 0x80);
             value >>= 7;
         }
-        self.push(value as u8);
+        self.put_u8(value as u8);
     }
 
+    /// A varint length, then the bytes.
     fn put_prefixed(&mut self, bytes: &[u8]) {
         self.put_varint(bytes.len() as u64);
+        self.put_slice(bytes);
+    }
+}
+
+impl PutFields for Vec<u8> {
+    fn put_slice(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }
 }
