@@ -34,11 +34,8 @@ impl ChecksumAt {
     }
 }
 pub(crate) trait PutFields {
+    fn put_u8(&mut self, value: u8);
     fn put_slice(&mut self, bytes: &[u8]);
-
-    fn put_u8(&mut self, value: u8) {
-        self.put_slice(&[value]);
-    }
 
     fn put_u16(&mut self, value: u16) {
         self.put_slice(&value.to_le_bytes());
@@ -73,6 +70,10 @@ pub(crate) trait PutFields {
 }
 
 impl PutFields for Vec<u8> {
+    fn put_u8(&mut self, value: u8) {
+        self.push(value);
+    }
+
     fn put_slice(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }
