@@ -7,6 +7,7 @@ use std::fmt;
 use crate::codec::{Fields, PutFields};
 use crate::error::{Error, Result};
 use crate::key::{self, EntryKind, EntryRef, Seq};
+
 const MAX_BATCH_BYTES: u64 = u32::MAX as u64;
 
 /// The most bytes of an entry's kind and two lengths.

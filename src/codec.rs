@@ -33,6 +33,7 @@ impl ChecksumAt {
         self.0.finalize()
     }
 }
+
 pub(crate) trait PutFields {
     fn put_u8(&mut self, value: u8);
     fn put_slice(&mut self, bytes: &[u8]);
@@ -159,6 +160,7 @@ impl<'a> Fields<'a> {
         Some(bytes)
     }
 }
+
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..offset.checked_add(4)?).map(LittleEndian::read_u32)
 }

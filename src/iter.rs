@@ -34,6 +34,7 @@ pub(crate) trait Cursor: Debug + Send {
 
     /// The current entry's value. It may share the memory of its block.
     fn value(&self) -> Value;
+
     fn advance(&mut self) -> Result<()>;
 }
 

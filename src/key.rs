@@ -32,6 +32,7 @@ impl EntryKind {
         }
     }
 }
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EntryRef<'a> {
     pub(crate) key: &'a [u8],
@@ -39,6 +40,7 @@ pub(crate) struct EntryRef<'a> {
     pub(crate) kind: EntryKind,
     pub(crate) value: &'a [u8],
 }
+
 pub(crate) fn compare(a: (&[u8], Seq), b: (&[u8], Seq)) -> Ordering {
     a.0.cmp(b.0).then_with(|| b.1.cmp(&a.1))
 }
@@ -53,6 +55,7 @@ pub(crate) fn head(key: &[u8]) -> u64 {
     head[..key.len()].copy_from_slice(key);
     u64::from_be_bytes(head)
 }
+
 pub(crate) fn check_lengths(key: &[u8], value: &[u8]) -> Result<()> {
     for (what, length, limit) in
         [("key", key.len(), MAX_KEY_BYTES), ("value", value.len(), MAX_VALUE_BYTES)]

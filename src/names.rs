@@ -90,6 +90,7 @@ impl FileName {
             Self::Lock => FileKind::Lock,
         }
     }
+
     pub(crate) fn number(self) -> Option<u64> {
         match self {
             Self::Table(n) | Self::Log(n) | Self::Manifest(n) | Self::Filter { table: n, .. } => {

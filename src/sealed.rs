@@ -24,6 +24,7 @@ impl Seal {
         if vfs.is_simulated() { Self::Compiler } else { Self::System }
     }
 }
+
 #[derive(Debug)]
 pub(crate) struct SealedBytes {
     memory: Memory,

@@ -64,6 +64,7 @@ pub struct Estimate {
     /// Expected disk reads per absent lookup.
     pub reads_per_absent_lookup: f64,
 }
+
 const CHANGES: [i32; 7] = [-4, -2, -1, 0, 1, 2, 4];
 
 /// Other filters of the same size are recommended if they save this part of the present reads, …
@@ -75,6 +76,7 @@ const SAME_SIZE: f64 = 0.02;
 
 /// The weight, in counted absent probes, of the load that is expected from the key ranges.
 const PRIOR_PROBES: f64 = 16.0;
+
 struct TableLoad {
     share: Share,
     /// Probes per absent lookup.

@@ -23,11 +23,13 @@ pub enum Durability {
 const GROUP_BYTES: usize = 4 << 20;
 /// The longest wait for more requests: about half the time of a sync.
 const GATHERING: Duration = Duration::from_micros(50);
+
 #[derive(Debug)]
 pub(crate) struct CommitQueue {
     writer: Mutex<Writer>,
     synced: Requests,
 }
+
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) log: LogWriter,
@@ -72,6 +74,7 @@ impl CommitQueue {
         group.result_of_first()
     }
 }
+
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) ops: Vec<u8>,
@@ -105,6 +108,7 @@ struct Queue {
     /// Threads of the last group, and those that waited behind it.
     writers: usize,
 }
+
 enum Turn<'a> {
     /// Another thread committed it.
     Written(Result<()>),

@@ -38,20 +38,24 @@ impl DbInner {
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.health.check_writable()
     }
+
     pub(crate) fn poison(&self, cause: Error) -> Error {
         let error = self.health.poison(cause);
         self.scheduler.announce();
         error
     }
+
     pub(crate) fn poison_if_broken(&self, error: LogError) -> Error {
         match error {
             LogError::Refused(error) => error,
             LogError::Broken(error) => self.poison(error),
         }
     }
+
     pub(crate) fn table_settings(&self) -> TableSettings {
         self.options.table_settings(&self.filters.policy())
     }
+
     pub(crate) fn is_inline(&self) -> bool {
         self.options.background_threads == 0
     }
@@ -60,6 +64,7 @@ impl DbInner {
     pub(crate) fn all_refitted(&self) -> bool {
         !self.options.auto_compaction || self.filters.all_refitted(&self.views.load().version)
     }
+
     pub(crate) fn close_earlier_logs(&self) -> Result<()> {
         self.earlier_logs.close_all(|log, next, next_seq| {
             // A sync that failed is not tried again.

@@ -29,6 +29,7 @@ use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, available_parallelism
 use crate::version::{Manifest, TableSet, Version, read_current, set_current};
 use crate::vfs::Vfs;
 use crate::wal::{LogError, LogKind, LogReader, LogWriter, LostTail, replay};
+
 const OPENING_THREADS: usize = 8;
 /// How many tables are announced to the operating system in advance, to keep the disk busy.
 const ANNOUNCED: usize = 16;
@@ -48,6 +49,7 @@ pub struct RecoveryReport {
     /// Removed files that nothing referred to.
     pub removed_files: usize,
 }
+
 struct Recovered {
     env: Arc<TableEnv>,
     set: TableSet,
@@ -290,7 +292,7 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
     let settings = options.table_settings(&options.filter);
     let mut version = Version::default().with(&[], tables, &env.ledger);
     let filters = FilterManager::new(options.filter, options.prefix);
-    let mut flush = |memtable: &Arc<Memtable>, written: &mut Vec<OpenTable>| {
+    let mut flush = |memtable: &Arc<Memtable>| {
         let context = JobContext {
             env,
             settings: &settings,
@@ -320,7 +322,7 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
             let entries =
                 for_each_logged_entry(path, offset, seq, payload, |entry| memtable.insert(entry))?;
             if memtable.bytes() >= options.memtable_bytes {
-                flush(&memtable, &mut written)?;
+                flush(&memtable)?;
                 memtable = Arc::new(Memtable::new(0, None));
             }
             Ok(entries)
@@ -328,7 +330,7 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
     )
     .and_then(|replayed| {
         if !memtable.is_empty() {
-            flush(&memtable, &mut written)?;
+            flush(&memtable)?;
         }
         Ok(replayed)
     })

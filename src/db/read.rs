@@ -9,6 +9,7 @@ use crate::ledger::{Activity, Explanation, Outcome, Step, TableStep, Verdict};
 use crate::sstable::Table;
 use crate::value::Value;
 use crate::version::Candidate;
+
 pub(crate) trait Trace {
     fn step(&mut self, step: Step);
 }
@@ -67,6 +68,7 @@ impl DbInner {
             self.answer(view, seq, &hash, tables, trace, done)
         })
     }
+
     pub(crate) fn explain(&self, key: &[u8], snapshot: Option<Seq>) -> Result<Explanation> {
         let mut steps = Vec::new();
         let value = self.lookup(key, snapshot, &mut steps)?;
@@ -271,6 +273,7 @@ impl DbInner {
         if view.version.candidates(key).any(passes) { Membership::Maybe } else { Membership::No }
     }
 }
+
 #[inline]
 fn unread(verdict: Verdict, outcome: Outcome) -> TableStep {
     TableStep::Probed { verdict, block: None, outcome, found: None }

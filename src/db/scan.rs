@@ -22,8 +22,8 @@ pub struct Range {
     seq: Seq,
     bounds: KeyBounds,
     prefix: Option<Arc<PrefixProbe>>,
-    front: Option<Visible>,
-    back: Option<Visible>,
+    front: Option<MergeCursor>,
+    back: Option<MergeCursor>,
     ended: bool,
     #[expect(dead_code, reason = "keeps the directory locked")]
     lock: Arc<dyn FileLock>,
@@ -58,15 +58,17 @@ impl Range {
         });
         Self { view, seq, bounds, prefix, front: None, back: None, ended: false, lock }
     }
+
     fn step(&mut self, direction: Direction) -> Result<Option<(Value, Value)>> {
-        let visible = match direction.pick(&mut self.front, &mut self.back) {
-            Some(visible) => visible,
+        let cursor = match direction.pick(&mut self.front, &mut self.back) {
+            Some(cursor) => cursor,
             none => {
-                let (view, bounds) = (&self.view, borrowed(&self.bounds));
-                none.insert(Visible::new(view, self.seq, direction, bounds, self.prefix.as_ref())?)
+                let bounds = borrowed(&self.bounds);
+                none.insert(merge(&self.view, direction, bounds, self.prefix.as_ref())?)
             }
         };
-        let Some((key, value)) = visible.next()? else { return Ok(None) };
+        let next = next_visible(cursor, self.seq, direction)?;
+        let Some((key, value)) = next else { return Ok(None) };
         // The cursor began at one bound. The other bound ends it.
         let (start, end) = borrowed(&self.bounds);
         let rest = direction.pick((Bound::Unbounded, end), (start, Bound::Unbounded));
@@ -115,56 +117,48 @@ pub(crate) fn prefix_bounds(prefix: &[u8]) -> KeyBounds {
     (Bound::Included(prefix.to_vec()), end)
 }
 
-/// The visible keys, with their values, in one direction.
-#[derive(Debug)]
-struct Visible {
-    merged: MergeCursor,
-    seq: Seq,
+/// A cursor over all memtables and tables of a view.
+fn merge(
+    view: &ReadView,
     direction: Direction,
+    bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    prefix: Option<&Arc<PrefixProbe>>,
+) -> Result<MergeCursor> {
+    let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
+    let start = direction.pick(bounds.0, bounds.1);
+    for memtable in view.memtables() {
+        cursors.push(Box::new(MemtableCursor::new(Arc::clone(memtable), direction, start)));
+    }
+    for run in view.version.runs() {
+        let cursor = LevelCursor::new(run, direction, bounds, ReadPlan::Scan, prefix)?;
+        cursors.push(Box::new(cursor));
+    }
+    Ok(MergeCursor::new(cursors, direction))
 }
 
-impl Visible {
-    fn new(
-        view: &ReadView,
-        seq: Seq,
-        direction: Direction,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-        prefix: Option<&Arc<PrefixProbe>>,
-    ) -> Result<Self> {
-        let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
-        let start = direction.pick(bounds.0, bounds.1);
-        for memtable in view.memtables() {
-            cursors.push(Box::new(MemtableCursor::new(Arc::clone(memtable), direction, start)));
-        }
-        for run in view.version.runs() {
-            let cursor = LevelCursor::new(run, direction, bounds, ReadPlan::Scan, prefix)?;
-            cursors.push(Box::new(cursor));
-        }
-        Ok(Self { merged: MergeCursor::new(cursors, direction), seq, direction })
-    }
-
-    /// The next key that has a value.
-    fn next(&mut self) -> Result<Option<(Value, Value)>> {
-        while let Some(entry) = self.merged.entry() {
-            let key = Value::copied(entry.key);
-            let mut newest: Option<(EntryKind, Value)> = None;
-            // All entries of the key: the newest visible one comes first, or backward last.
-            while let Some(entry) = self.merged.entry()
-                && key == entry.key
-            {
-                if entry.seq <= self.seq
-                    && (newest.is_none() || self.direction == Direction::Backward)
-                {
-                    newest = Some((entry.kind, self.merged.value()));
-                }
-                self.merged.advance()?;
+/// The next key that has a value at `seq`.
+fn next_visible(
+    merged: &mut MergeCursor,
+    seq: Seq,
+    direction: Direction,
+) -> Result<Option<(Value, Value)>> {
+    while let Some(entry) = merged.entry() {
+        let key = Value::copied(entry.key);
+        let mut newest: Option<(EntryKind, Value)> = None;
+        // All entries of the key: the newest visible one comes first, or backward last.
+        while let Some(entry) = merged.entry()
+            && key == entry.key
+        {
+            if entry.seq <= seq && (newest.is_none() || direction == Direction::Backward) {
+                newest = Some((entry.kind, merged.value()));
             }
-            if let Some((EntryKind::Put, value)) = newest {
-                return Ok(Some((key, value)));
-            }
+            merged.advance()?;
         }
-        Ok(None)
+        if let Some((EntryKind::Put, value)) = newest {
+            return Ok(Some((key, value)));
+        }
     }
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -172,6 +172,7 @@ pub fn verify_with(
     }
     Ok(found)
 }
+
 fn read_manifest(
     vfs: &dyn Vfs,
     dir: &Path,

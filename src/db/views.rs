@@ -59,6 +59,7 @@ impl Views {
         sync_point("before a view is loaded");
         self.current.load_full()
     }
+
     pub(crate) fn change(&self, change: impl FnOnce(&mut ReadView)) {
         let mut replaced = self.replaced.lock();
         let mut view = ReadView::clone(&self.load());
