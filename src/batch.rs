@@ -1,4 +1,4 @@
-//! Several changes written as one.
+//! Batches, and their encoding in the log.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -8,35 +8,30 @@ use crate::codec::{Fields, PutFields};
 use crate::error::{Error, Result};
 use crate::key::{self, EntryKind, EntryRef, Seq};
 
-/// The longest batch, in bytes of its encoded form.
 const MAX_BATCH_BYTES: u64 = u32::MAX as u64;
 
-/// The most that a change takes beside key and value: its kind and two lengths.
-const CHANGE_BYTES: usize = 1 + 3 + 5;
+/// The most bytes of an entry's kind and two lengths.
+const MAX_OVERHEAD: usize = 1 + 3 + 5;
 
-/// Changes that become visible, and survive a crash, all together or not at all. Later changes of a
-/// key win over earlier ones.
+/// Changes that become visible, and survive a crash, all or none. A later change of a key hides an earlier one.
 ///
-/// A key or value that is too long is refused. It counts as a change, and writing the batch then fails
-/// with [`Error::TooLong`]; none of its changes is made.
+/// A change with a key or value that is too long is counted, but writing the batch then fails with
+/// [`Error::TooLong`].
 ///
 /// ```
-/// # fn main() -> criba::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// let db = criba::Db::open(dir.path().join("store"))?;
 /// let mut batch = criba::Batch::new();
 /// batch.put("from", "90").put("to", "110").delete("pending");
 /// db.write(batch)?;
-/// # Ok(())
-/// # }
+/// # Ok::<(), criba::Error>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct Batch {
-    /// The changes as the log keeps them; see format.md, "Batch".
+    /// The encoded entries; see format.md, "Batch".
     ops: Vec<u8>,
-    /// Refused changes included.
     count: u64,
-    /// The error of the first refused change.
+    /// The first refusal.
     refused: Option<Error>,
 }
 
@@ -56,12 +51,12 @@ impl Batch {
         Self::default()
     }
 
-    /// Sets a key's value. A key or value that is too long makes writing the batch fail.
+    /// Sets a key's value. Reads nothing.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         self.push(EntryKind::Put, key.as_ref(), value.as_ref())
     }
 
-    /// Makes a key absent. A key that is too long makes writing the batch fail.
+    /// Deletes a key. Reads nothing.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         self.push(EntryKind::Delete, key.as_ref(), &[])
     }
@@ -72,7 +67,7 @@ impl Batch {
             self.refused.get_or_insert(error);
             return self;
         }
-        self.ops.reserve(CHANGE_BYTES + key.len() + value.len());
+        self.ops.reserve(MAX_OVERHEAD + key.len() + value.len());
         self.ops.put_u8(kind as u8);
         self.ops.put_prefixed(key);
         if kind == EntryKind::Put {
@@ -86,19 +81,12 @@ impl Batch {
         self.count as usize
     }
 
-    /// Whether there are no changes. A batch that refused a change is not empty: writing it gives the
-    /// error.
-    ///
-    /// ```
-    /// let mut batch = criba::Batch::new();
-    /// batch.put(vec![0; criba::MAX_KEY_BYTES + 1], "value");
-    /// assert!(!batch.is_empty());
-    /// ```
+    /// Whether there are no changes, refused ones included.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The encoded changes and their number, or the error of the first that was refused.
+    /// The encoded entries and their number, or [`Error::TooLong`].
     pub(crate) fn into_parts(self) -> Result<(Vec<u8>, u64)> {
         let length = self.ops.len() as u64;
         match self.refused {
@@ -111,9 +99,9 @@ impl Batch {
     }
 }
 
-/// Gives each change of an encoded batch to `apply`, the first with sequence number `seq`. Gives
-/// their number, or `None` for bytes that are no batch.
-pub(crate) fn for_each_change<'a>(
+/// Passes each entry of an encoded batch to `apply`, the first with sequence number `seq`. Returns their number;
+/// `None` if the bytes are no batch.
+pub(crate) fn for_each_entry<'a>(
     ops: &'a [u8],
     seq: Seq,
     mut apply: impl FnMut(EntryRef<'a>),
@@ -137,13 +125,13 @@ mod tests {
     use crate::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
     #[test]
-    fn changes_come_back_with_consecutive_sequence_numbers() {
+    fn entries_are_decoded_with_consecutive_sequence_numbers() {
         let mut batch = Batch::new();
         batch.put("a", "1").delete("b").put("", vec![7; 300]);
         assert_eq!(batch.len(), 3);
         let (ops, count) = batch.into_parts().expect("nothing too long");
         let mut seen = Vec::new();
-        let applied = for_each_change(&ops, 10, |e| {
+        let applied = for_each_entry(&ops, 10, |e| {
             seen.push((e.seq, e.kind, e.key.to_vec(), e.value.len()));
         });
         assert_eq!(applied, Some(count));
@@ -155,15 +143,15 @@ mod tests {
                 (12, EntryKind::Put, vec![], 300),
             ]
         );
-        let starts = [5, 8]; // where a change ends, a cut leaves a shorter batch
+        let starts = [5, 8]; // a cut at the end of an entry leaves a shorter batch
         for length in 1..ops.len() {
-            let cut = for_each_change(&ops[..length], 10, |_| {});
+            let cut = for_each_entry(&ops[..length], 10, |_| {});
             assert_eq!(cut.is_some(), starts.contains(&length), "cut to {length}");
         }
     }
 
     #[test]
-    fn what_is_too_long_refuses_the_whole_batch() {
+    fn a_key_or_value_that_is_too_long_refuses_the_batch() {
         let mut batch = Batch::new();
         batch.put(vec![0; MAX_KEY_BYTES], "longest key");
         assert!(batch.clone().into_parts().is_ok());
@@ -177,7 +165,6 @@ mod tests {
         assert!(matches!(batch.into_parts(), Err(Error::TooLong { what: "value", .. })));
     }
 
-    /// A program that skips empty batches must not skip this one: writing it gives the error.
     #[test]
     fn a_batch_that_refused_a_change_is_not_empty() {
         let mut batch = Batch::new();

@@ -1,11 +1,10 @@
-//! Fixed-width little-endian fields, varints and the checksum that every framed byte carries.
+//! Little-endian fields, varints, and the checksum of blocks and log frames.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 use byteorder::{ByteOrder, LittleEndian};
 
-/// The checksum of some bytes *at their place*: CRC-32 (IEEE) over the file's id, the offset and
-/// the bytes, so that right bytes in the wrong file, or at the wrong offset, fail.
+/// CRC-32 (IEEE) over the file's id, the offset and the bytes: bytes in another place fail.
 pub(crate) fn checksum_at(file_id: u64, offset: u64, parts: &[&[u8]]) -> u32 {
     let mut checksum = ChecksumAt::new(file_id, offset);
     for part in parts {
@@ -14,18 +13,15 @@ pub(crate) fn checksum_at(file_id: u64, offset: u64, parts: &[&[u8]]) -> u32 {
     checksum.finish()
 }
 
-/// [`checksum_at`] of bytes that come piece by piece.
+/// [`checksum_at`], computed piece by piece.
 #[derive(Debug)]
 pub(crate) struct ChecksumAt(crc32fast::Hasher);
 
 impl ChecksumAt {
     pub(crate) fn new(file_id: u64, offset: u64) -> Self {
-        let mut place = [0; 16];
-        let (id, at) = place.split_at_mut(8);
-        LittleEndian::write_u64(id, file_id);
-        LittleEndian::write_u64(at, offset);
         let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&place);
+        hasher.update(&file_id.to_le_bytes());
+        hasher.update(&offset.to_le_bytes());
         Self(hasher)
     }
 
@@ -38,17 +34,40 @@ impl ChecksumAt {
     }
 }
 
-/// Appends fields to a buffer.
 pub(crate) trait PutFields {
     fn put_u8(&mut self, value: u8);
-    fn put_u16(&mut self, value: u16);
-    fn put_u32(&mut self, value: u32);
-    fn put_u64(&mut self, value: u64);
-    fn put_f64(&mut self, value: f64);
-    /// Seven bits a byte, lowest first, the top bit set on all but the last: 1 to 10 bytes.
-    fn put_varint(&mut self, value: u64);
+    fn put_slice(&mut self, bytes: &[u8]);
+
+    fn put_u16(&mut self, value: u16) {
+        self.put_slice(&value.to_le_bytes());
+    }
+
+    fn put_u32(&mut self, value: u32) {
+        self.put_slice(&value.to_le_bytes());
+    }
+
+    fn put_u64(&mut self, value: u64) {
+        self.put_slice(&value.to_le_bytes());
+    }
+
+    fn put_f64(&mut self, value: f64) {
+        self.put_u64(value.to_bits());
+    }
+
+    /// LEB128: 1 to 10 bytes.
+    fn put_varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.put_u8(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.put_u8(value as u8);
+    }
+
     /// A varint length, then the bytes.
-    fn put_prefixed(&mut self, bytes: &[u8]);
+    fn put_prefixed(&mut self, bytes: &[u8]) {
+        self.put_varint(bytes.len() as u64);
+        self.put_slice(bytes);
+    }
 }
 
 impl PutFields for Vec<u8> {
@@ -56,44 +75,12 @@ impl PutFields for Vec<u8> {
         self.push(value);
     }
 
-    fn put_u16(&mut self, value: u16) {
-        let mut field = [0; 2];
-        LittleEndian::write_u16(&mut field, value);
-        self.extend_from_slice(&field);
-    }
-
-    fn put_u32(&mut self, value: u32) {
-        let mut field = [0; 4];
-        LittleEndian::write_u32(&mut field, value);
-        self.extend_from_slice(&field);
-    }
-
-    fn put_u64(&mut self, value: u64) {
-        let mut field = [0; 8];
-        LittleEndian::write_u64(&mut field, value);
-        self.extend_from_slice(&field);
-    }
-
-    fn put_f64(&mut self, value: f64) {
-        self.put_u64(value.to_bits());
-    }
-
-    fn put_varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.push(value as u8);
-    }
-
-    fn put_prefixed(&mut self, bytes: &[u8]) {
-        self.put_varint(bytes.len() as u64);
+    fn put_slice(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }
 }
 
-/// Takes fields off the front of a slice. Every method answers `None`, and takes nothing, when the
-/// bytes do not hold the field; nothing here can panic or allocate.
+/// Takes fields off the front of a slice. A method returns `None`, and takes nothing, if the bytes are too few.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
@@ -174,7 +161,6 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The little-endian u32 at `offset`, or `None` past the end.
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..offset.checked_add(4)?).map(LittleEndian::read_u32)
 }
@@ -184,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varints_come_back_and_overlong_ones_are_refused() {
+    fn varints_are_read_back_and_longer_ones_are_refused() {
         for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
             let mut bytes = Vec::new();
             bytes.put_varint(value);

@@ -1,4 +1,4 @@
-//! What can go wrong, said so that the reader knows which file, where in it, and what was expected.
+//! Errors. They name the file, the offset, and what was expected.
 
 use std::fmt::Display;
 use std::io;
@@ -8,61 +8,60 @@ use std::sync::Arc;
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of the store. Cheap to clone: one failure may have to be told to many waiting callers.
+/// An error of the store. Cheap to clone: many callers may wait for one failure.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file layer failed.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {
-        /// What was attempted, as a verb: "open", "read 4096 bytes at offset 0".
+        /// The attempted action: "open", "read 4096 bytes at offset 0".
         action: String,
-        /// The file or directory concerned.
+        /// The file or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
-    /// A file does not hold what it should. Nothing was changed.
+    /// A file is damaged. Nothing was changed.
     #[error("{}: offset {offset}: expected {expected}, found {found}", path.display())]
     Corrupt {
         /// The damaged file.
         path: PathBuf,
-        /// Where in it the damage was noticed, in bytes from its start.
+        /// Where the damage was noticed, in bytes.
         offset: u64,
         /// What a sound file has there.
         expected: String,
-        /// What is there instead.
+        /// What is there.
         found: String,
     },
-    /// A file that the store's own records name is not there.
+    /// A file of the store is missing.
     #[error("{}: expected this file, named by {named_by}, found none", path.display())]
     Missing {
-        /// The file that should exist.
+        /// The file.
         path: PathBuf,
-        /// The record that names it.
+        /// What names it.
         named_by: String,
     },
-    /// A file of a newer format version, or one that needs a feature this version does not have.
+    /// A file needs a newer version of criba.
     #[error("{}: expected {supported}, found {found}; a newer criba may open it", path.display())]
     Unsupported {
-        /// The file concerned.
+        /// The file.
         path: PathBuf,
-        /// What this version can read.
+        /// What this version reads.
         supported: String,
-        /// What the file asks for.
+        /// What the file needs.
         found: String,
     },
-    /// The directory is not a criba store. It was left as it was.
+    /// The directory is not a criba store. It was not changed.
     #[error("{}: expected a criba store, found {found}", path.display())]
     NotAStore {
         /// The directory.
         path: PathBuf,
-        /// What made it unfit.
+        /// What it holds.
         found: String,
     },
-    /// The store is open in this or another process, or a [`Range`](crate::Range) or
-    /// [`Snapshot`](crate::Snapshot) of a closed handle is still alive, or
-    /// [`verify`](crate::verify) is reading the store. The lock does not say which.
+    /// The store is open, here or in another process, a [`Range`](crate::Range) or
+    /// [`Snapshot`](crate::Snapshot) of it is alive, or [`verify`](crate::verify) reads it.
     #[error(
         "{}: the store is locked: it is open in this or another process, or a scan or snapshot of a closed handle is still alive",
         path.display()
@@ -74,52 +73,51 @@ pub enum Error {
     /// The store was closed through another handle.
     #[error("the store is closed")]
     Closed,
-    /// A key, value or batch is longer than the format allows. Nothing was written.
+    /// A key, value or batch is too long. Nothing was written.
     #[error("{what} of {length} bytes: the limit is {limit}")]
     TooLong {
         /// "key", "value" or "batch".
         what: &'static str,
         /// Its length in bytes.
         length: u64,
-        /// The greatest length allowed, in bytes.
+        /// The greatest length, in bytes.
         limit: u64,
     },
-    /// An option makes no sense. Nothing was created or changed.
+    /// The value of an option is invalid. Nothing was changed.
     #[error("option {option}: {reason}")]
     InvalidOption {
         /// The option's name.
         option: &'static str,
-        /// Why its value is refused.
+        /// Why.
         reason: String,
     },
-    /// An earlier failure left the end of a log in doubt, so the store takes no more writes.
-    /// Reads go on. Opening the store again recovers everything that was synced.
+    /// A failure left a log or the manifest in doubt: the store refuses writes. Opening it again recovers
+    /// everything synced.
     #[error("no more writes until the store is opened again, because: {cause}")]
     Poisoned {
-        /// The failure that did it.
+        /// The first failure.
         cause: Arc<Error>,
     },
-    /// A flush or compaction cannot go on (a full disk, say), so writers are not made to wait for
-    /// it. It is tried again by itself.
+    /// A flush or compaction that this call needs fails, on a full disk for example. It is tried again.
     #[error("background work is failing: {cause}")]
     Background {
-        /// The failure of the newest try.
+        /// The newest failure.
         cause: Arc<Error>,
     },
-    /// A finished filter denied a key of its own table; neither was installed.
+    /// A new filter denies a key of its table. It was not installed.
     #[error("{}: the finished filter denies key number {key} of its own table", path.display())]
     FilterLies {
-        /// The file that holds the filter.
+        /// The file of the filter.
         path: PathBuf,
-        /// The key's place in the table, counted from 0.
+        /// The number of the key in the table, from 0.
         key: u64,
     },
-    /// Two filters of one's own that cannot be united or compared. Nothing was changed.
+    /// Two standalone filters cannot be united or compared. Nothing was changed.
     #[error("the filters differ in their {what}: {this} here, {other} there")]
     Mismatch {
         /// "shape", "hash" or "hash key".
         what: &'static str,
-        /// What the filter called has.
+        /// What this filter has.
         this: String,
         /// What the other filter has.
         other: String,
@@ -142,7 +140,7 @@ impl Error {
     }
 }
 
-/// Adds the file and the attempted action to an `io::Error`.
+/// Adds the attempted action and the file to an `io::Error`.
 pub(crate) trait IoContext<T> {
     fn context(self, action: impl Display, path: &Path) -> Result<T>;
 }

@@ -1,4 +1,4 @@
-//! What an open store tells the program around it, as it happens.
+//! Events of an open store, and the callback that gets them.
 
 use std::cell::Cell;
 use std::fmt;
@@ -8,66 +8,64 @@ use std::sync::Arc;
 use crate::inspect::FilterInfo;
 use crate::sync::thread_local;
 
-/// Something that the program around a store may want to know when it happens. See
-/// [`Options::on_event`](crate::Options::on_event).
+/// An event of an open store; see [`Options::on_event`](crate::Options::on_event).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A table's filter cannot be trusted, so the table answers "maybe": its lookups cost disk reads,
-    /// and none of its keys is missed. [`Db::rebuild_filters`](crate::Db::rebuild_filters) mends it,
-    /// and so does the next compaction that takes the table.
+    /// A table's filter is damaged or unreadable, so it answers "maybe": lookups cost disk reads and miss no
+    /// key. [`Db::rebuild_filters`](crate::Db::rebuild_filters) or a compaction of the table makes it again.
     #[non_exhaustive]
     FilterDegraded {
         /// The table's id.
         table: u64,
-        /// The file that holds the filter: the table's own, or one beside it.
+        /// The file of the filter: the table, or a filter file.
         path: PathBuf,
-        /// Where in that file the filter starts.
+        /// Where the filter starts in the file.
         offset: u64,
-        /// What is wrong with it.
+        /// What is wrong.
         reason: String,
     },
-    /// A table has another filter, or none any more, while its data stayed as it was.
+    /// A table has a new filter, or none any more.
     #[non_exhaustive]
     FilterRebuilt {
         /// The table's id.
         table: u64,
-        /// Its filter from now on.
+        /// The new filter.
         filter: FilterInfo,
     },
-    /// A table's keys are being read, to write another filter beside it.
+    /// A table's keys are read, to build a new filter.
     #[non_exhaustive]
     FilterRebuildStarted {
         /// The table's id.
         table: u64,
     },
-    /// A memtable is being written to a table.
+    /// A flush began.
     #[non_exhaustive]
     FlushStarted {},
-    /// That came to its end.
+    /// A flush ended.
     #[non_exhaustive]
     FlushEnded {
-        /// The ids of the new tables; none, if all was deleted again, or on an error.
+        /// The ids of the new tables; none if no entry was left to write, or on an error.
         tables: Vec<u64>,
-        /// Why the memtable stays, to be flushed again later.
+        /// Why it failed; the memtable is flushed again later.
         error: Option<String>,
     },
-    /// Tables are being merged, or moved a level down.
+    /// A compaction began.
     #[non_exhaustive]
     CompactionStarted {
-        /// The tables' ids.
+        /// The ids of its inputs.
         tables: Vec<u64>,
-        /// The level that the outcome goes to.
+        /// The level of its outputs.
         output_level: usize,
     },
-    /// That came to its end.
+    /// A compaction ended.
     #[non_exhaustive]
     CompactionEnded {
-        /// The ids of the tables that came of it, those that were moved included; none on an error.
+        /// The ids of its outputs, moved tables included; none on an error.
         tables: Vec<u64>,
-        /// The level that they are on.
+        /// Their level.
         output_level: usize,
-        /// Why the tables that were to be merged stay.
+        /// Why it failed; its inputs stay.
         error: Option<String>,
     },
 }
@@ -102,14 +100,14 @@ impl fmt::Display for Event {
     }
 }
 
-/// Who is told.
+/// The callback for events, if there is one.
 #[derive(Clone, Default)]
 pub(crate) struct Listener(pub(crate) Option<Arc<Callback>>);
 
 type Callback = dyn Fn(&Event) + Send + Sync;
 
 impl Listener {
-    pub(crate) fn tell(&self, event: &Event) {
+    pub(crate) fn notify(&self, event: &Event) {
         if let Some(callback) = &self.0 {
             let _running = Running::begin();
             callback(event);
@@ -118,16 +116,16 @@ impl Listener {
 }
 
 thread_local! {
-    /// How many callbacks are running on this thread, one inside another.
+    /// How many callbacks run on this thread, one inside another.
     static CALLBACKS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether this thread is in a callback, so that some work of a store waits for its return.
+/// Whether this thread runs a callback; work of a store waits for its return.
 pub(crate) fn in_callback() -> bool {
     CALLBACKS.with(|callbacks| callbacks.get() > 0)
 }
 
-/// Guard: a callback is running on this thread.
+/// A callback that runs on this thread, until this is dropped.
 struct Running;
 
 impl Running {
@@ -145,6 +143,6 @@ impl Drop for Running {
 
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "a callback" } else { "nobody" })
+        f.write_str(if self.0.is_some() { "a callback" } else { "no callback" })
     }
 }

@@ -1,4 +1,4 @@
-//! One table file looked at on its own, without its store.
+//! One table file, without its store.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -23,63 +23,59 @@ use crate::vfs::{RealVfs, Vfs};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum FilterInfo {
-    /// None is wanted for this table.
+    /// The table has no filter.
     None,
-    /// In use.
+    /// Resident, whole or in part.
     #[non_exhaustive]
     Active {
         /// Its kind.
         kind: FilterKind,
-        /// The hash that it was made over.
+        /// Its hash.
         hash: HashFunction,
-        /// 0 for the filter block within the table; later ones lie in files beside it.
+        /// 0 for the filter block of the table, more for filter files.
         generation: u64,
-        /// Its shape.
+        /// The shape of the resident part.
         geometry: Geometry,
-        /// Header and array, as they are in memory.
+        /// Bytes of the resident part, header included.
         bytes: usize,
-        /// The false-positive rate that its finished bits give.
+        /// The false-positive rate of the resident part, from its bits.
         predicted_rate: f64,
-        /// The distinct prefixes that it knows beside the keys.
+        /// Distinct prefixes in it.
         prefixes: u64,
-        /// What a prefix is for it; `None` if it knows none, or those of a rule unknown to this
-        /// version.
+        /// Their rule; `None` without prefixes, or with an unknown rule.
         extractor: Option<PrefixExtractor>,
-        /// The filter in the file. A budget for filters may leave in memory the first columns only
-        /// of a ribbon; then the shape, the bytes and the rate above are those of what is resident,
-        /// and these are larger, and lower. Otherwise they are the same.
+        /// The whole filter. Larger than the resident part if a budget leaves only the first columns of a
+        /// ribbon filter in memory.
         stored: FilterShape,
-        /// What was wrong with the stored filter when it was to be brought back into memory. What is
-        /// resident was verified before, and serves on.
+        /// The damage found when more of the filter was read. The resident part is sound.
         damaged: Option<String>,
     },
-    /// None of it is in memory, because of the budget for filters
-    /// ([`Options::filter_memory`](crate::Options::filter_memory)); the table answers "maybe".
+    /// Nothing is resident, because of [`Options::filter_memory`](crate::Options::filter_memory). Answers "maybe".
     #[non_exhaustive]
     NotResident {
         /// Its kind.
         kind: FilterKind,
-        /// The hash that it was made over.
+        /// Its hash.
         hash: HashFunction,
         /// The filter in the file.
         stored: FilterShape,
     },
-    /// Not to be trusted, so the table answers "maybe".
+    /// Damaged or unreadable. Answers "maybe".
     Degraded {
-        /// What is wrong with it.
+        /// What is wrong.
         reason: String,
     },
 }
 
-/// The shape of a filter, and what comes of it.
+/// The shape, size and rate of a filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct FilterShape {
     /// Its shape.
     pub geometry: Geometry,
-    /// Header and array.
+    /// Its bytes, header included.
     pub bytes: usize,
-    /// The false-positive rate that its finished bits give.
+    /// Its false-positive rate, from its bits.
     pub predicted_rate: f64,
 }
 
@@ -94,12 +90,12 @@ impl From<&FilterHeader> for FilterShape {
 }
 
 impl FilterInfo {
-    /// The filter's size in memory, in bytes; 0 unless it is in use.
+    /// Resident bytes, header included.
     pub fn bytes(&self) -> usize {
         if let Self::Active { bytes, .. } = self { *bytes } else { 0 }
     }
 
-    /// The filter's size in its file, in bytes; 0 if there is none, or none to be trusted.
+    /// Bytes in its file, header included; 0 for a degraded filter.
     pub fn stored_bytes(&self) -> usize {
         match self {
             Self::Active { stored, .. } | Self::NotResident { stored, .. } => stored.bytes,
@@ -115,13 +111,12 @@ impl fmt::Display for FilterInfo {
             Self::Active { kind, hash, bytes, predicted_rate, .. } => {
                 write!(f, "{kind}, over {hash}, {bytes} bytes, a rate of {predicted_rate:.2e}")
             }
-            Self::NotResident { kind, hash, stored } => {
-                let FilterShape { bytes, predicted_rate, .. } = stored;
-                write!(
-                    f,
-                    "{kind}, over {hash}, {bytes} bytes, a rate of {predicted_rate:.2e}, not "
-                )?;
-                f.write_str("in memory")
+            Self::NotResident {
+                kind,
+                hash,
+                stored: FilterShape { bytes, predicted_rate: rate, .. },
+            } => {
+                write!(f, "{kind}, over {hash}, {bytes} bytes, a rate of {rate:.2e}, not in memory")
             }
             Self::Degraded { reason } => write!(f, "degraded: {reason}"),
         }
@@ -132,18 +127,21 @@ impl From<&TableFilter> for FilterInfo {
     fn from(TableFilter { meta, state, .. }: &TableFilter) -> Self {
         match state {
             FilterState::None => Self::None,
-            FilterState::Active(filter) => Self::Active {
-                kind: filter.header().kind,
-                hash: filter.header().hash,
-                generation: meta.generation,
-                geometry: filter.header().geometry,
-                bytes: filter.header().bytes(),
-                predicted_rate: filter.header().predicted_rate,
-                prefixes: filter.header().prefixes,
-                extractor: filter.header().extractor(),
-                stored: filter.stored().into(),
-                damaged: filter.damage().map(str::to_owned),
-            },
+            FilterState::Active(filter) => {
+                let header = filter.header();
+                Self::Active {
+                    kind: header.kind,
+                    hash: header.hash,
+                    generation: meta.generation,
+                    geometry: header.geometry,
+                    bytes: header.bytes(),
+                    predicted_rate: header.predicted_rate,
+                    prefixes: header.prefixes,
+                    extractor: header.extractor(),
+                    stored: filter.stored().into(),
+                    damaged: filter.damage().map(str::to_owned),
+                }
+            }
             FilterState::NotResident(stored) => {
                 Self::NotResident { kind: stored.kind, hash: stored.hash, stored: stored.into() }
             }
@@ -152,21 +150,21 @@ impl From<&TableFilter> for FilterInfo {
     }
 }
 
-/// What a table says of itself.
+/// The properties block of a table, and its length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableProperties {
     /// The table's id.
     pub id: u64,
-    /// The id of the store that it belongs to.
+    /// The store's id.
     pub store: u64,
     /// The file's length in bytes.
     pub file_bytes: u64,
-    /// Changes held, tombstones included.
+    /// Entries, tombstones included.
     pub entries: u64,
-    /// Tombstones held.
+    /// Tombstones.
     pub tombstones: u64,
-    /// Distinct user keys held.
+    /// Distinct user keys.
     pub keys: u64,
     /// Data blocks.
     pub data_blocks: u64,
@@ -174,9 +172,9 @@ pub struct TableProperties {
     pub key_bytes: u64,
     /// Bytes of all values.
     pub value_bytes: u64,
-    /// The oldest sequence number held.
+    /// The oldest sequence number.
     pub min_seq: u64,
-    /// The newest sequence number held.
+    /// The newest sequence number.
     pub max_seq: u64,
     /// The first user key.
     pub smallest: Value,
@@ -184,85 +182,74 @@ pub struct TableProperties {
     pub largest: Value,
 }
 
-/// A data block, as the index names it.
+/// A data block in a table's index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexEntry {
-    /// Where the block starts in the file.
+    /// Where it starts in the file.
     pub offset: u64,
-    /// Its length in bytes, trailer included.
+    /// Its bytes, trailer included.
     pub bytes: u64,
     /// Not less than the block's last key, and less than the next block's first.
     pub separator: Value,
 }
 
-/// One change that a table holds.
+/// An entry of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableEntry {
     /// The user key.
     pub key: Value,
-    /// The change's sequence number.
+    /// The sequence number.
     pub seq: u64,
-    /// What it does to the key.
+    /// Put or tombstone.
     pub kind: EntryKind,
     /// The value; empty for a tombstone.
     pub value: Value,
 }
 
-/// An SSTable opened on its own, to be looked at. Its index and footer must be sound; its filter may
-/// be degraded.
+/// An SSTable opened without its store. Its filter may be degraded.
 #[derive(Debug)]
 pub struct TableFile {
     open: OpenTable,
-    secret: HashKey,
+    hash_key: HashKey,
     store: u64,
 }
 
 impl TableFile {
-    /// Opens a table file, whose name is `NNNNNN.sst`. Reads its footer, properties, index and
-    /// filter, and locks nothing. From the manifest beside it come the key of its hash, without which
-    /// a filter over a keyed hash is degraded, and which filter it has, if not the one within it.
+    /// Opens a file named `NNNNNN.sst`. Reads its footer, properties, index and filter; takes no lock. The
+    /// manifest beside it has the store's hash key, without which a filter over a keyed hash is degraded.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Corrupt`], which names the part that is damaged;
-    /// [`Error::Unsupported`] for a newer version.
+    /// [`Error::Io`]; [`Error::Corrupt`]; [`Error::Unsupported`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_with(path.as_ref(), &(Arc::new(RealVfs) as Arc<dyn Vfs>))
-    }
-
-    fn open_with(path: &Path, vfs: &Arc<dyn Vfs>) -> Result<Self> {
+        let path = path.as_ref();
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
         let name = path.file_name().and_then(OsStr::to_str).and_then(FileName::parse);
         let Some(FileName::Table(id)) = name else {
-            let found = "another name";
-            return Err(Error::corrupt(
-                path,
-                0,
-                "a table file, named by its number (000001.sst)",
-                found,
-            ));
+            let expected = "a table file, named by its number (000001.sst)";
+            return Err(Error::corrupt(path, 0, expected, "another name"));
         };
-        let dir = path.parent().unwrap_or(Path::new("")).to_owned();
-        // A table that lies alone, or beside a damaged manifest, can be looked at all the same.
-        let manifest = read_current(vfs.as_ref(), &dir).ok().flatten();
-        let set = manifest.and_then(|number| Manifest::read(vfs.as_ref(), &dir, number).ok());
-        let secret = set.as_ref().and_then(|(set, ..)| set.hash_key);
-        let secret = secret.unwrap_or(HashKey::new([0; HashKey::BYTES]));
-        let env = |store| TableEnv::alone(vfs, &dir, store, secret);
+        let dir = path.parent().unwrap_or(Path::new(""));
+        // Without a manifest, or with a damaged one, the table is opened all the same.
+        let manifest = read_current(vfs.as_ref(), dir).ok().flatten();
+        let set = manifest.and_then(|number| Manifest::read(vfs.as_ref(), dir, number).ok());
+        let set = set.map(|(set, ..)| set).unwrap_or_default();
+        let hash_key = set.hash_key.unwrap_or(HashKey::new([0; HashKey::BYTES]));
+        let env = |store| TableEnv::alone(&vfs, dir, store, hash_key);
         let (mut meta, store) = Table::meta_of_file(&env(0), id)?;
-        // The manifest may name a later filter, in a file beside the table.
-        let known = set.as_ref().and_then(|(set, ..)| set.tables.get(&id)).map(|(_, known)| known);
-        if let Some(known) = known.filter(|known| known.footer_checksum == meta.footer_checksum)
+        if let Some((_, known)) = set.tables.get(&id)
+            && known.footer_checksum == meta.footer_checksum
             && known.filter.generation > 0
         {
             meta.filter = known.filter;
         }
-        meta.id = id; // a file under another table's name is told apart by its footer
+        meta.id = id; // the footer shows whether the file has another table's name
         let open = Table::open(&env(store), meta)?;
-        Ok(Self { open, secret, store })
+        Ok(Self { open, hash_key, store })
     }
 
-    /// What the table says of itself.
+    /// The table's properties.
     pub fn properties(&self) -> TableProperties {
         let table = &self.open.table;
         let (meta, properties) = (table.meta(), table.properties());
@@ -283,17 +270,17 @@ impl TableFile {
         }
     }
 
-    /// The state of its filter.
+    /// The state of its filter. Reads nothing.
     pub fn filter(&self) -> FilterInfo {
         self.open.filter.as_ref().into()
     }
 
-    /// What its filter says of a key. No I/O.
+    /// The filter's verdict on a key. Reads nothing.
     pub fn verdict(&self, key: impl AsRef<[u8]>) -> Verdict {
-        self.open.filter.verdict(&LookupHash::new(key.as_ref(), &self.secret))
+        self.open.filter.verdict(&LookupHash::new(key.as_ref(), &self.hash_key))
     }
 
-    /// Its data blocks, in order.
+    /// Its data blocks, in order. Reads nothing.
     pub fn index(&self) -> Vec<IndexEntry> {
         let index = self.open.table.index();
         let entry = |number| {
@@ -307,7 +294,7 @@ impl TableFile {
         (0..index.len()).filter_map(entry).collect()
     }
 
-    /// Its entries, in order. Reads and verifies every data block. After an error the iterator ends.
+    /// Its entries, in order. Reads each data block once. The iterator ends after an error.
     pub fn entries(&self) -> impl Iterator<Item = Result<TableEntry>> + use<> {
         let table = Arc::clone(&self.open.table);
         let (direction, plan) = (Direction::Forward, ReadPlan::Compaction);

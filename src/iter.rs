@@ -1,98 +1,100 @@
-//! Walking sorted sources in either direction, and many of them as one.
+//! Cursors over sorted entries, in either direction, and their merge.
 
 use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::fmt::Debug;
 
 use crate::error::Result;
 use crate::key::{self, EntryRef};
 use crate::value::Value;
 
-/// Which way a cursor walks. Backward is the exact reverse: keys descending, and for one key the
-/// oldest change first.
+/// The direction of a cursor. Backward is the exact reverse: the entries of a key come oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Forward,
     Backward,
 }
 
-/// A position in a sorted source of changes.
-///
-/// After an error the position is undefined, and the cursor must not be used further.
+impl Direction {
+    /// One of two values.
+    #[inline]
+    pub(crate) fn pick<T>(self, forward: T, backward: T) -> T {
+        match self {
+            Self::Forward => forward,
+            Self::Backward => backward,
+        }
+    }
+}
+
+/// A position in sorted entries. Undefined after an error.
 pub(crate) trait Cursor: Debug + Send {
-    /// The current entry; `None` past the last one.
+    /// The current entry; `None` at the end.
     fn entry(&self) -> Option<EntryRef<'_>>;
 
-    /// The current entry's value, cheap to keep.
+    /// The current entry's value. It may share the memory of its block.
     fn value(&self) -> Value;
 
-    /// Goes on to the next entry in the cursor's direction.
     fn advance(&mut self) -> Result<()>;
 }
 
-/// Several cursors of one direction as one, in order: a binary heap of them, the next one on top.
+/// A cursor to be merged. The greatest has the next entry.
 #[derive(Debug)]
-pub(crate) struct MergeCursor {
-    /// Cursors that have an entry.
-    heap: Vec<Box<dyn Cursor>>,
+struct Source {
+    cursor: Box<dyn Cursor>,
     direction: Direction,
 }
 
-impl MergeCursor {
-    pub(crate) fn new(mut cursors: Vec<Box<dyn Cursor>>, direction: Direction) -> Self {
-        cursors.retain(|cursor| cursor.entry().is_some());
-        let mut merged = Self { heap: cursors, direction };
-        for root in (0..merged.heap.len() / 2).rev() {
-            merged.sift_down(root);
-        }
-        merged
-    }
-
-    /// Whether the cursor at `a` comes before the one at `b`.
-    fn before(&self, a: usize, b: usize) -> bool {
-        let order = match (self.heap[a].entry(), self.heap[b].entry()) {
+impl Ord for Source {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let order = match (self.cursor.entry(), other.cursor.entry()) {
             (Some(a), Some(b)) => key::compare((a.key, a.seq), (b.key, b.seq)),
             (a, b) => b.is_some().cmp(&a.is_some()),
         };
-        match self.direction {
-            Direction::Forward => order == Ordering::Less,
-            Direction::Backward => order == Ordering::Greater,
-        }
+        self.direction.pick(order.reverse(), order)
     }
+}
 
-    fn sift_down(&mut self, mut root: usize) {
-        loop {
-            let left = 2 * root + 1;
-            if left >= self.heap.len() {
-                return;
-            }
-            let right = left + 1;
-            let child =
-                if right < self.heap.len() && self.before(right, left) { right } else { left };
-            if !self.before(child, root) {
-                return;
-            }
-            self.heap.swap(child, root);
-            root = child;
-        }
+impl PartialOrd for Source {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Source {}
+
+/// Several cursors of one direction, merged.
+#[derive(Debug)]
+pub(crate) struct MergeCursor(BinaryHeap<Source>);
+
+impl MergeCursor {
+    pub(crate) fn new(cursors: Vec<Box<dyn Cursor>>, direction: Direction) -> Self {
+        let sources = cursors.into_iter().filter(|cursor| cursor.entry().is_some());
+        Self(sources.map(|cursor| Source { cursor, direction }).collect())
     }
 }
 
 impl Cursor for MergeCursor {
     fn entry(&self) -> Option<EntryRef<'_>> {
-        self.heap.first()?.entry()
+        self.0.peek()?.cursor.entry()
     }
 
     fn value(&self) -> Value {
-        self.heap.first().map(|cursor| cursor.value()).unwrap_or_default()
+        self.0.peek().map(|next| next.cursor.value()).unwrap_or_default()
     }
 
     fn advance(&mut self) -> Result<()> {
-        let Some(top) = self.heap.first_mut() else { return Ok(()) };
-        top.advance()?;
-        if top.entry().is_none() {
-            self.heap.swap_remove(0);
+        let Some(mut next) = self.0.peek_mut() else { return Ok(()) };
+        next.cursor.advance()?;
+        if next.cursor.entry().is_none() {
+            PeekMut::pop(next);
         }
-        self.sift_down(0);
         Ok(())
     }
 }
@@ -101,8 +103,6 @@ impl Cursor for MergeCursor {
 pub(crate) mod tests {
     use super::*;
     use crate::key::{EntryKind, Seq};
-
-    /// A cursor over a list, for tests.
     #[derive(Debug)]
     pub(crate) struct ListCursor {
         entries: Vec<(Vec<u8>, Seq, EntryKind, Vec<u8>)>,
@@ -139,7 +139,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn many_sources_come_out_as_one_in_both_directions() {
+    fn cursors_are_merged_in_both_directions() {
         for direction in [Direction::Forward, Direction::Backward] {
             let mut all = Vec::new();
             let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();

@@ -1,6 +1,4 @@
-//! Internal keys: a user key with the sequence number and kind of one change to it.
-//!
-//! Order everywhere: user keys ascending by bytes; for one user key the newest change first.
+//! Internal keys: user key, sequence number and kind of an entry. Ordered by user key; for one key, newest first.
 
 use std::cmp::Ordering;
 
@@ -11,17 +9,16 @@ pub const MAX_KEY_BYTES: usize = u16::MAX as usize;
 /// The longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
 
-/// The number of a change: each operation of each batch takes the next one, without a gap.
-/// The first is 1; 0 means "before everything".
+/// A sequence number. Each entry takes the next one, from 1 on, without gaps; 0 is before all.
 pub(crate) type Seq = u64;
 
-/// What one change does to its user key.
+/// What an entry does to its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EntryKind {
-    /// A tombstone: the key is absent from here on.
+    /// A tombstone: the key has no value.
     Delete = 0,
-    /// The key has this value from here on.
+    /// The key has the entry's value.
     Put = 1,
     // 2 is reserved for range tombstones (see format.md); no reader of this version accepts it.
 }
@@ -36,7 +33,6 @@ impl EntryKind {
     }
 }
 
-/// One change, borrowed from wherever it is stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EntryRef<'a> {
     pub(crate) key: &'a [u8],
@@ -45,24 +41,21 @@ pub(crate) struct EntryRef<'a> {
     pub(crate) value: &'a [u8],
 }
 
-/// The order of internal keys.
 pub(crate) fn compare(a: (&[u8], Seq), b: (&[u8], Seq)) -> Ordering {
     a.0.cmp(b.0).then_with(|| b.1.cmp(&a.1))
 }
 
-/// A key's first eight bytes, filled up with zeros, in their order: where those of two keys differ they
-/// order the keys, and where they are equal they do not tell.
+/// A key's first eight bytes, padded with zeros, big-endian. Unless equal, they order keys.
 #[inline]
 pub(crate) fn head(key: &[u8]) -> u64 {
     if let Some(head) = key.first_chunk() {
         return u64::from_be_bytes(*head);
     }
     let mut head = [0; 8];
-    head.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
+    head[..key.len()].copy_from_slice(key);
     u64::from_be_bytes(head)
 }
 
-/// Refuses a key or value that the format cannot hold.
 pub(crate) fn check_lengths(key: &[u8], value: &[u8]) -> Result<()> {
     for (what, length, limit) in
         [("key", key.len(), MAX_KEY_BYTES), ("value", value.len(), MAX_VALUE_BYTES)]
@@ -74,7 +67,7 @@ pub(crate) fn check_lengths(key: &[u8], value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The least key that is greater than every key which starts with `prefix`; `None` if there is none.
+/// The least key greater than all keys that start with `prefix`.
 pub(crate) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut successor = prefix.to_vec();
     while let Some(last) = successor.pop() {

@@ -1,84 +1,77 @@
-//! The names of a store's files. A name that does not parse is not ours, and is never touched.
+//! The names of a store's files. Files whose name does not parse are never changed.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 use std::path::{Path, PathBuf};
 
+use crate::error::{Error, Result};
 use crate::vfs::FileKind;
 
-/// The greatest number that a file, or a change, can have: no store lives to see it, and counters
-/// that start below it cannot overflow.
+/// The greatest file number and sequence number. No store reaches it, and counters below it do not overflow.
 pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 
-/// The greatest number that an opening accepts in the manifest, so that there is room above it for all
-/// that the open store will count: what it writes, the next opening must be able to read.
+/// The greatest number accepted in a manifest: what the open store then counts stays readable.
 pub(crate) const MAX_FOUND_NUMBER: u64 = MAX_NUMBER / 2;
 
-/// How far a number in the directory may be ahead of the manifest's counter. Files that a crash left
-/// behind are a few ahead; with a stray one much further ahead, the counter, which goes on behind it,
-/// would soon come to its end.
+/// How far a file number may be ahead of the manifest's counter, which goes on after the greatest number found:
+/// a stray file must not exhaust it.
 const MAX_AHEAD: u64 = 1 << 40;
 
-/// Finds a file whose number is greater than a store that has counted so far can have given; and the
-/// greatest number that it can.
-pub(crate) fn too_far_ahead(
-    names: impl IntoIterator<Item = FileName>,
-    counted: u64,
-) -> Option<(FileName, u64)> {
-    let limit = counted.saturating_add(MAX_AHEAD).min(MAX_FOUND_NUMBER);
-    let found = names.into_iter().find(|name| name.number() > Some(limit));
-    found.map(|name| (name, limit))
+/// Refuses file numbers too far ahead of the manifest's counter.
+pub(crate) fn check_numbers(dir: &Path, names: &[FileName], next_file: u64) -> Result<()> {
+    let limit = next_file.saturating_add(MAX_AHEAD).min(MAX_FOUND_NUMBER);
+    match names.iter().find(|name| name.number() > Some(limit)) {
+        None => Ok(()),
+        Some(name) => {
+            let expected = format!("a number up to {limit}");
+            Err(Error::corrupt(&name.path(dir), 0, expected, "a greater one"))
+        }
+    }
 }
 
-/// A file of the store. Numbers come from one counter, and no two files share one, but that a filter
-/// has its table's.
+/// A file of the store. Numbers come from one counter. A filter has its table's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FileName {
     /// `NNNNNN.sst`: an SSTable.
     Table(u64),
-    /// `NNNNNN-GGGG.flt`: a filter beside its table, by table and generation. Generation 0 lies within
-    /// the table and has no file.
+    /// `NNNNNN-GGGG.flt`: a filter file, by table and generation. Generation 0 is the filter block.
     Filter { table: u64, generation: u64 },
-    /// `NNNNNN.log`: a write-ahead log.
+    /// `NNNNNN.log`: a log.
     Log(u64),
-    /// `MANIFEST-NNNNNN`: the record of the live tables.
+    /// `MANIFEST-NNNNNN`.
     Manifest(u64),
     /// `CURRENT`: names the manifest in force.
     Current,
-    /// `CURRENT.tmp`: the next `CURRENT`, before it is renamed into place.
+    /// `CURRENT.tmp`: the next `CURRENT`, before it is renamed.
     CurrentTemp,
-    /// `LOCK`: held while the store is open; always empty.
+    /// `LOCK`: locked while the store is open; always empty.
     Lock,
 }
 
 impl FileName {
     pub(crate) fn parse(name: &str) -> Option<Self> {
-        match name {
-            "CURRENT" => return Some(Self::Current),
-            "CURRENT.tmp" => return Some(Self::CurrentTemp),
-            "LOCK" => return Some(Self::Lock),
-            _ => {}
-        }
-        let parsed = if let Some(number) = name.strip_prefix("MANIFEST-") {
-            Self::Manifest(number.parse().ok()?)
-        } else {
-            let (number, extension) = name.split_once('.')?;
-            match extension {
-                "sst" => Self::Table(number.parse().ok()?),
-                "log" => Self::Log(number.parse().ok()?),
-                "flt" => {
-                    let (table, generation) = number.split_once('-')?;
-                    let generation = generation.parse().ok()?;
-                    if !(1..=MAX_NUMBER).contains(&generation) {
-                        return None;
+        let parsed = match name {
+            "CURRENT" => Self::Current,
+            "CURRENT.tmp" => Self::CurrentTemp,
+            "LOCK" => Self::Lock,
+            _ => match name.strip_prefix("MANIFEST-") {
+                Some(number) => Self::Manifest(number.parse().ok()?),
+                None => match name.split_once('.')? {
+                    (number, "sst") => Self::Table(number.parse().ok()?),
+                    (number, "log") => Self::Log(number.parse().ok()?),
+                    (numbers, "flt") => {
+                        let (table, generation) = numbers.split_once('-')?;
+                        let generation = generation.parse().ok()?;
+                        if !(1..=MAX_NUMBER).contains(&generation) {
+                            return None;
+                        }
+                        Self::Filter { table: table.parse().ok()?, generation }
                     }
-                    Self::Filter { table: table.parse().ok()?, generation }
-                }
-                _ => return None,
-            }
+                    _ => return None,
+                },
+            },
         };
-        // Only the one spelling that we write: "1.sst", "+00001.sst" are somebody else's, and so is
-        // a number that no store gets to.
+        // Only the spelling of `Display`: "1.sst" and "+00001.sst" are not the store's.
         let ours = parsed.number() <= Some(MAX_NUMBER) && parsed.to_string() == name;
         ours.then_some(parsed)
     }
@@ -98,7 +91,6 @@ impl FileName {
         }
     }
 
-    /// Its number out of the one counter; a filter's is its table's.
     pub(crate) fn number(self) -> Option<u64> {
         match self {
             Self::Table(n) | Self::Log(n) | Self::Manifest(n) | Self::Filter { table: n, .. } => {
@@ -144,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_are_not_ours() {
+    fn other_spellings_do_not_parse() {
         for name in [
             "7.sst",
             "+000007.sst",

@@ -1,4 +1,4 @@
-//! What a user sets. The rooms of the engine take their own plain settings, made from these.
+//! The options of a store. Rooms get plain settings made from these.
 
 use std::sync::Arc;
 
@@ -10,20 +10,15 @@ use crate::key::{MAX_KEY_BYTES, Seq};
 use crate::sstable::TableSettings;
 use crate::vfs::{RealVfs, Vfs};
 
-/// How a store is opened. Every setting has a default that is right for most.
-///
-/// Settings are not stored: each opening says anew how it wants to write, and reads whatever was
-/// written under other ones.
+/// The options of an open store. They are not stored: a store written with some opens with any others.
 ///
 /// ```
-/// # fn main() -> criba::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let path = dir.path().join("store");
 /// use criba::{FilterPolicy, Options};
 ///
 /// let db = Options::new().filter(FilterPolicy::bits_per_key(12.5)).cache_bytes(1 << 30).open(path)?;
-/// # Ok(())
-/// # }
+/// # Ok::<(), criba::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
@@ -80,65 +75,57 @@ impl Default for Options {
     }
 }
 
-/// A quarter of what the process may have open, so that the program around has the rest; at most
-/// 4,096.
+/// A quarter of the process's limit, at most 4,096.
 fn default_max_open_files() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(4096, |limit| (limit / 4).min(4096) as usize)
 }
 
 impl Options {
-    /// The defaults.
+    /// The default options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether a store is made where there is none. Default: true.
+    /// Whether to make a store if there is none. Default: true.
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.create_if_missing = create;
         self
     }
 
-    /// The filters that tables get when they are written. Default: [`FilterPolicy::default`],
-    /// ribbon filters over a keyed hash, 10 bits a key in the average.
+    /// The filters of tables written from now on. Default: [`FilterPolicy::default`].
     pub fn filter(mut self, policy: FilterPolicy) -> Self {
         self.filter = policy;
         self
     }
 
-    /// Puts the prefixes of keys into each table's filter, so that [`Db::prefix`](crate::Db::prefix),
-    /// and [`Db::range`](crate::Db::range) within one prefix, pass over tables that hold none of its
-    /// keys. The filters grow by as many bits for each distinct prefix of a table as for a key. A
-    /// table written under another extractor is read as if it had no prefixes. Default: none.
+    /// Adds the prefixes of keys to filters, so that [`Db::prefix`](crate::Db::prefix), and
+    /// [`Db::range`](crate::Db::range) within one prefix, skip tables. A distinct prefix takes as many bits as a
+    /// key. Prefixes of another extractor are ignored. Default: none.
     pub fn prefix(mut self, extractor: PrefixExtractor) -> Self {
         self.prefix = Some(extractor);
         self
     }
 
-    /// Makes every filter answer "maybe", as if there were none; the ledger counts the probes as
-    /// unfiltered. For measuring what the filters save. Default: false.
+    /// Makes every filter answer "maybe", to measure what filters save; the probes count as unfiltered.
+    /// Default: false.
     pub fn ignore_filters(mut self, ignore: bool) -> Self {
         self.ignore_filters = ignore;
         self
     }
 
-    /// Makes opening fail, with [`Error::Corrupt`], when a table's filter cannot be trusted, instead
-    /// of letting that table answer "maybe". The store is left as it was; opened without this,
-    /// [`Db::rebuild_filters`](crate::Db::rebuild_filters) mends it. Default: false.
+    /// Makes opening fail with [`Error::Corrupt`], and change nothing, if a filter is degraded. Without this, it
+    /// answers "maybe". Default: false.
     pub fn strict_filters(mut self, strict: bool) -> Self {
         self.strict_filters = strict;
         self
     }
 
-    /// Calls `callback` for each [event](Event), on the thread that caused it. The work that caused the
-    /// event waits for the callback; readers and writers go on. The callback should be quick. It must not
-    /// panic, and must not write to the store, flush or compact it. Default: no callback.
-    ///
-    /// A callback that uses its own store holds a [`WeakDb`](crate::WeakDb): a [`Db`](crate::Db) in it
-    /// would keep the store open for ever.
+    /// Calls `callback` for each [event](Event), on the thread that caused it. It must not panic, nor write to
+    /// the store, flush or compact it. To use its store it holds a [`WeakDb`](crate::WeakDb): a
+    /// [`Db`](crate::Db) would keep the store open for ever. Default: none.
     ///
     /// ```
-    /// # fn main() -> criba::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("store");
     /// use std::sync::{Arc, OnceLock};
@@ -148,7 +135,6 @@ impl Options {
     /// let weak = Arc::clone(&store);
     /// let db = Options::new()
     ///     .on_event(Arc::new(move |event| {
-    ///         // None before the store is open, and after its last handle is dropped.
     ///         if let Some(db) = weak.get().and_then(WeakDb::upgrade) {
     ///             println!("{event}; {} tables", db.tables().len());
     ///         }
@@ -160,86 +146,77 @@ impl Options {
     /// db.flush()?;
     /// drop(db); // closes the store
     /// # criba::Db::open(path)?;
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), criba::Error>(())
     /// ```
     pub fn on_event(mut self, callback: Arc<dyn Fn(&Event) + Send + Sync>) -> Self {
         self.listener = Listener(Some(callback));
         self
     }
 
-    /// A memtable is sealed and flushed when it takes this much memory, in bytes, its overhead
-    /// included. Up to three of them are in memory at once. Default: 64 MiB.
+    /// The memory at which a memtable is sealed and flushed, in bytes, overhead included. Up to three
+    /// memtables exist at once. Default: 64 MiB.
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
         self
     }
 
-    /// Compactions cut their outputs at this size in bytes. Default: 64 MiB.
+    /// The size in bytes at which compactions cut their outputs. Default: 64 MiB.
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
         self
     }
 
-    /// A level is used when its share, a tenth of the level below it, reaches this many bytes.
-    /// Default: 256 MiB.
+    /// A level is used if its target size, a tenth of the level below, is at least this, in bytes. Default:
+    /// 256 MiB.
     pub fn level_base_bytes(mut self, bytes: u64) -> Self {
         self.level_base_bytes = bytes;
         self
     }
 
-    /// Data blocks stay below this size in bytes; a larger value has a block of its own. A lookup
-    /// that must read reads one block. Default: 4,096.
+    /// The limit of data blocks in bytes; a larger value has a block of its own. A disk read of a lookup is
+    /// one block. Default: 4,096.
     pub fn block_bytes(mut self, bytes: usize) -> Self {
         self.block_bytes = bytes;
         self
     }
 
-    /// The size of the block cache in bytes; 0 for none, so that every block asked for is a disk
-    /// read. Default: 64 MiB.
+    /// The size of the block cache in bytes; with 0, each access to a block is a disk read. Default: 64 MiB.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;
         self
     }
 
-    /// The budget for filters in memory, in bytes, from the opening on; see
-    /// [`Db::set_filter_memory`](crate::Db::set_filter_memory). Opening then reads the header of each
-    /// filter first, and of the filters only what has room, so it costs one small read more a table;
-    /// with [`strict_filters`](Self::strict_filters) it reads each as a whole, and lets it go again.
-    /// Default: none, and every filter is resident as a whole.
+    /// The budget of filters in bytes; see [`Db::set_filter_memory`](crate::Db::set_filter_memory). Opening costs
+    /// one small read more a table, and reads only portions within the budget; with
+    /// [`strict_filters`](Self::strict_filters), each filter whole first. Default: none.
     pub fn filter_memory(mut self, bytes: u64) -> Self {
         self.filter_memory = Some(bytes);
         self
     }
 
-    /// The size in bytes of a memo of keys that filters were wrong about: asked for such a key again,
-    /// a table is not read again, and the probe counts as
-    /// [`Outcome::Remembered`](crate::Outcome::Remembered). It keeps whole keys, with some 112 bytes
-    /// around each, and what is asked for again longest. 0 for none, as when the false-positive rate
-    /// of keys that come more than once is to be measured. Default: 1 MiB.
+    /// The size in bytes of the false-positive cache: a repeated false positive reads no disk, and counts as
+    /// [`Outcome::Remembered`](crate::Outcome::Remembered). Each takes its key and some 112 bytes. 0 for none,
+    /// to measure the false-positive rate of repeated keys. Default: 1 MiB.
     pub fn false_positive_memo(mut self, bytes: u64) -> Self {
         self.false_positive_memo = bytes;
         self
     }
 
-    /// How many table files are kept open. A table whose file is closed keeps its filter and index
-    /// in memory, so an absent key never opens a file. Default: a quarter of the process's limit on
-    /// open files, at most 4,096.
+    /// How many table files are kept open. The filter and index of a closed file stay in memory. Default: a
+    /// quarter of the process's limit, at most 4,096.
     pub fn max_open_files(mut self, files: usize) -> Self {
         self.max_open_files = files;
         self
     }
 
-    /// Whether compactions take place by themselves. Without them L0 grows, and writers are not
-    /// held back for it. Default: true.
+    /// Whether compactions run by themselves. Without them L0 grows, and does not slow writes. Default: true.
     pub fn auto_compaction(mut self, on: bool) -> Self {
         self.auto_compaction = on;
         self
     }
 
-    /// How many threads compact; flushes have one of their own beside them. With 0 there are no
-    /// threads at all: flushes and compactions run inside the calls that make them due, in a fixed
-    /// order, so that a run can be repeated exactly. Default: 1.
+    /// The number of compaction threads; one more thread flushes. With 0, flushes and compactions run inside
+    /// the calls that make them due, in an order that repeats exactly. Default: 1.
     pub fn background_threads(mut self, threads: usize) -> Self {
         self.background_threads = threads;
         self
@@ -251,21 +228,21 @@ impl Options {
         self
     }
 
-    /// The number of L0 tables from which writes are held to 16 MiB a second. Default: 12.
+    /// The number of L0 tables at which writes are limited to 16 MiB a second. Default: 12.
     pub fn l0_slowdown_trigger(mut self, tables: usize) -> Self {
         self.l0_slowdown_trigger = tables;
         self
     }
 
-    /// The number of L0 tables from which a full memtable waits for a compaction, and the writes with
-    /// it. Default: 24.
+    /// The number of L0 tables at which writes to a full memtable wait for a compaction. Default: 24.
     pub fn l0_stop_trigger(mut self, tables: usize) -> Self {
         self.l0_stop_trigger = tables;
         self
     }
 
-    /// Fixes what is otherwise random in a new store (its id and the key of its hash), so that two runs
-    /// of the same calls with [`background_threads(0)`](Self::background_threads) write the same bytes.
+    /// Derives the id and hash key of a new store from a seed: with
+    /// [`background_threads(0)`](Self::background_threads), the same calls write the same bytes. Default:
+    /// random.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -316,7 +293,7 @@ impl Options {
         }
     }
 
-    /// How far logs are filled ahead of synced writes: a quarter at most of what a log comes to hold.
+    /// How far logs are filled ahead of synced writes: at most a quarter of a memtable.
     pub(crate) fn log_fill(&self) -> u64 {
         (self.memtable_bytes as u64 / 4).min(256 << 10)
     }

@@ -1,40 +1,39 @@
-//! The parsers of the file format, each with its writer, for the fuzz targets in `fuzz/`: bytes in, plain
-//! values out, and back. Not a part of the interface; any of it may change at any time.
+//! Parsers and writers of the file format, for the fuzz targets in `fuzz/`. Not part of the interface.
 
 use std::ops::Bound;
 use std::path::Path;
 
-use crate::batch::{Batch, for_each_change};
+use crate::batch::{Batch, for_each_entry};
 use crate::error::{Error, Result};
 use crate::filter::{self, Filter, HashKey, Portion};
 use crate::iter::{Cursor, Direction};
 use crate::key::{EntryKind, EntryRef};
 use crate::names::FileName;
-use crate::sealed::SealedBytes;
+use crate::sealed::{Seal, SealedBytes};
 use crate::sstable::{self, OpenTable, ReadPlan, TableCursor, TableEnv, TableSettings};
 use crate::sync::Arc;
 use crate::version::{self, Manifest, TableSet};
 use crate::vfs::Vfs;
 use crate::wal::{Item, LogError, LogKind, LogReader, LostTail, replay};
 
-/// The key of a store's hash.
-pub type Secret = [u8; HashKey::BYTES];
+/// The bytes of a store's hash key.
+pub type HashKeyBytes = [u8; HashKey::BYTES];
 
 /// Key, sequence number, kind and value.
-pub type Change = (Vec<u8>, u64, EntryKind, Vec<u8>);
+pub type Entry = (Vec<u8>, u64, EntryKind, Vec<u8>);
 
-fn owned(change: &EntryRef<'_>) -> Change {
-    (change.key.to_vec(), change.seq, change.kind, change.value.to_vec())
+fn owned(entry: &EntryRef<'_>) -> Entry {
+    (entry.key.to_vec(), entry.seq, entry.kind, entry.value.to_vec())
 }
 
-/// The changes of a batch, the first with the sequence number `seq`, and how many the parser counts.
-pub fn batch_changes(bytes: &[u8], seq: u64) -> Option<(Vec<Change>, u64)> {
-    let mut changes = Vec::new();
-    let count = for_each_change(bytes, seq, |change| changes.push(owned(&change)))?;
-    Some((changes, count))
+/// The entries of a batch, the first with the sequence number `seq`, and the parser's count.
+pub fn batch_entries(bytes: &[u8], seq: u64) -> Option<(Vec<Entry>, u64)> {
+    let mut entries = Vec::new();
+    let count = for_each_entry(bytes, seq, |entry| entries.push(owned(&entry)))?;
+    Some((entries, count))
 }
 
-/// A batch as the log keeps it.
+/// An encoded batch.
 pub fn batch_bytes(batch: Batch) -> Result<Vec<u8>> {
     batch.into_parts().map(|(bytes, _)| bytes)
 }
@@ -42,7 +41,7 @@ pub fn batch_bytes(batch: Batch) -> Result<Vec<u8>> {
 /// What follows the last record of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogEnd {
-    /// The log was closed, and writers went on in the log `next`.
+    /// An end record; the next writes are in the log `next`.
     Closed { next: u64 },
     /// Nothing but zeros.
     Eof,
@@ -50,8 +49,8 @@ pub enum LogEnd {
     Damage { offset: u64 },
 }
 
-/// Reads a write-ahead log: `record` gets the sequence number, offset and payload of each record. Gives
-/// the id of the store and what follows the records; `None` if the header is damaged.
+/// Reads a log: `record` gets the sequence number, offset and payload of each record. Returns the store's id
+/// and what follows the records; `None` if the header is damaged.
 pub fn read_log(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -75,8 +74,8 @@ pub fn read_log(
     }
 }
 
-/// Replays one write-ahead log from the sequence number `first` on; `apply` says how many numbers each
-/// record takes. Gives what was dropped.
+/// Replays one log from the sequence number `first` on; `apply` returns how many numbers a record takes.
+/// Returns what was dropped.
 pub fn replay_log(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -89,7 +88,6 @@ pub fn replay_log(
     replay(vfs, dir, store, &[number], number, first, apply).map(|replay| replay.lost)
 }
 
-/// Writes a write-ahead log.
 #[derive(Debug)]
 pub struct LogWriter(crate::wal::LogWriter);
 
@@ -109,7 +107,7 @@ impl LogWriter {
         self.0.sync().map_err(LogError::into_error)
     }
 
-    /// Closes the log: writers go on in the log `next`, with `seq`.
+    /// Closes the log; the log `next` goes on with `seq`.
     pub fn finish(&mut self, next: u64, seq: u64) -> Result<()> {
         self.0.finish(next, seq).map_err(LogError::into_error)
     }
@@ -123,7 +121,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Reads a manifest; gives also what of the last edit was dropped.
+    /// Reads a manifest; returns also what was dropped of its last edit.
     pub fn read(vfs: &dyn Vfs, dir: &Path, manifest: u64) -> Result<(Self, Option<LostTail>)> {
         let (tables, store, lost) = Manifest::read(vfs, dir, manifest)?;
         Ok((Self { tables, store }, lost))
@@ -134,7 +132,7 @@ impl Recorded {
         Manifest::create(vfs, dir, manifest, self.store, self.tables.clone()).map(|_| ())
     }
 
-    pub fn secret(&self) -> Option<Secret> {
+    pub fn hash_key(&self) -> Option<HashKeyBytes> {
         self.tables.hash_key.map(|key| *key.bytes())
     }
 }
@@ -163,17 +161,19 @@ pub fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Option<u64>> {
 pub struct FilterHeader(filter::FilterHeader);
 
 impl FilterHeader {
-    /// From the bytes of a filter block of a table with so many keys.
-    pub fn decode(bytes: &[u8], keys: u64, secret: Secret) -> std::result::Result<Self, String> {
-        filter::FilterHeader::decode(bytes, bytes.len(), keys, &HashKey::new(secret)).map(Self)
+    /// From a filter block of a table with `keys` keys.
+    pub fn decode(bytes: &[u8], keys: u64, key: HashKeyBytes) -> std::result::Result<Self, String> {
+        filter::FilterHeader::decode(bytes, bytes.len(), keys, &HashKey::new(key)).map(Self)
     }
 
-    /// The parts of the filter that can be in memory, the least first: the number of columns, if it is a
-    /// number of them; the bytes; the rate.
+    /// The portions of the filter, the least first: the number of columns, unless nothing or all; the bytes;
+    /// the rate.
     pub fn portions(&self) -> impl Iterator<Item = (Option<u32>, usize, f64)> {
         self.0.portions().map(|portion| {
-            let columns =
-                if let Portion::Columns(columns) = portion { Some(columns) } else { None };
+            let columns = match portion {
+                Portion::Columns(columns) => Some(columns),
+                _ => None,
+            };
             (columns, self.0.bytes_of(portion), self.0.rate_of(portion))
         })
     }
@@ -184,21 +184,21 @@ impl FilterHeader {
 pub struct TableFilter(Filter);
 
 impl TableFilter {
-    /// From the bytes of a filter block of a table with so many keys.
-    pub fn decode(bytes: &[u8], keys: u64, secret: Secret) -> std::result::Result<Self, String> {
-        let memory = SealedBytes::filled(bytes.len(), |memory| {
+    /// From a filter block of a table with `keys` keys.
+    pub fn decode(bytes: &[u8], keys: u64, key: HashKeyBytes) -> std::result::Result<Self, String> {
+        let memory = SealedBytes::filled(Seal::System, bytes.len(), |memory| {
             memory.copy_from_slice(bytes);
             Ok(())
         });
         let memory = memory.map_err(|error| error.to_string())?;
-        Filter::decode(memory, bytes.len(), keys, &HashKey::new(secret)).map(Self)
+        Filter::decode(memory, bytes.len(), keys, &HashKey::new(key)).map(Self)
     }
 
     pub fn header(&self) -> FilterHeader {
         FilterHeader(*self.0.stored())
     }
 
-    /// The bytes in memory, if that is all of the filter.
+    /// The resident bytes, if the whole filter is resident.
     pub fn whole_bytes(&self) -> Option<usize> {
         (self.0.portion() == Portion::Whole).then(|| self.0.header().bytes())
     }
@@ -207,7 +207,7 @@ impl TableFilter {
         self.0.may_contain_hash(hash)
     }
 
-    /// The first columns of a ribbon.
+    /// The first columns of a ribbon filter.
     pub fn narrowed(&self, columns: u32) -> std::io::Result<Self> {
         self.0.narrowed(columns).map(Self)
     }
@@ -221,8 +221,8 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn open(vfs: &Arc<dyn Vfs>, dir: &Path, number: u64, secret: Secret) -> Result<Self> {
-        let env = |store| TableEnv::alone(vfs, dir, store, HashKey::new(secret));
+    pub fn open(vfs: &Arc<dyn Vfs>, dir: &Path, number: u64, key: HashKeyBytes) -> Result<Self> {
+        let env = |store| TableEnv::alone(vfs, dir, store, HashKey::new(key));
         let (mut meta, store) = sstable::Table::meta_of_file(&env(0), number)?;
         meta.id = number;
         let env = env(store);
@@ -230,12 +230,12 @@ impl Table {
         Ok(Self { env, open })
     }
 
-    /// Reads all of it; `find` gets each thing that is wrong.
+    /// Reads the whole table; `find` gets each error.
     pub fn check(&self, find: &mut dyn FnMut(Error)) {
         self.open.check(find);
     }
 
-    /// What a key within the range of the table had last, up to a sequence number; `None` for others.
+    /// The newest entry of a key, up to a sequence number.
     pub fn search(&self, key: &[u8], seq: u64) -> Result<Option<(EntryKind, Vec<u8>)>> {
         if !self.open.table.meta().overlaps(key, key) {
             return Ok(None);
@@ -244,15 +244,15 @@ impl Table {
         Ok(found.version.map(|(kind, value)| (kind, value.to_vec())))
     }
 
-    pub fn entries(&self) -> Result<Vec<Change>> {
+    pub fn entries(&self) -> Result<Vec<Entry>> {
         self.read(Direction::Forward, ReadPlan::Compaction)
     }
 
-    pub fn entries_backward(&self) -> Result<Vec<Change>> {
+    pub fn entries_backward(&self) -> Result<Vec<Entry>> {
         self.read(Direction::Backward, ReadPlan::Scan)
     }
 
-    fn read(&self, direction: Direction, plan: ReadPlan) -> Result<Vec<Change>> {
+    fn read(&self, direction: Direction, plan: ReadPlan) -> Result<Vec<Entry>> {
         let table = Arc::clone(&self.open.table);
         let mut cursor = TableCursor::new(table, direction, Bound::Unbounded, plan)?;
         let mut entries = Vec::new();
@@ -264,7 +264,7 @@ impl Table {
     }
 
     /// Writes a table beside this one.
-    pub fn write(&self, number: u64, entries: &[Change]) -> Result<Self> {
+    pub fn write(&self, number: u64, entries: &[Entry]) -> Result<Self> {
         let settings = TableSettings { block_bytes: 200, filter_hash: None, prefix: None };
         let mut writer = sstable::TableWriter::create(&self.env, number, &settings)?;
         for (key, seq, kind, value) in entries {

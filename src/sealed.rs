@@ -1,6 +1,5 @@
-//! Memory that is written once and then read-only, enforced by the operating system: a stray write
-//! faults instead of turning a filter's bit into a lost key. It is anonymous memory, not a mapped
-//! file, so a file that is cut short or rots later cannot take the process down.
+//! Memory that the operating system makes read-only after it is filled: a stray write faults instead of clearing
+//! a filter's bit. It is anonymous: damage to a file cannot end the process.
 
 use std::io;
 use std::ops::Deref;
@@ -10,13 +9,13 @@ use memmap2::{Mmap, MmapMut};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::vfs::Vfs;
 
-/// Who holds a seal.
+/// What prevents writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Seal {
-    /// The operating system, which stops the process's other threads for a moment at each.
+    /// The operating system; each seal stops the process's other threads for a moment.
     #[default]
     System,
-    /// The compiler alone: for tests that open thousands of stores on a simulated disk.
+    /// The compiler alone, for thousands of simulated stores in tests.
     Compiler,
 }
 
@@ -26,11 +25,11 @@ impl Seal {
     }
 }
 
-/// Bytes that nothing can change any more.
 #[derive(Debug)]
 pub(crate) struct SealedBytes {
     memory: Memory,
-    meter: Option<Arc<Meter>>,
+    /// Dropped after the memory.
+    metered: Option<Metered>,
 }
 
 #[derive(Debug)]
@@ -39,7 +38,7 @@ enum Memory {
     Plain(Vec<u8>),
 }
 
-/// How much memory some sealed bytes take together, in whole pages; and who holds their seals.
+/// Counts the memory of sealed bytes, in whole pages, and says what seals them.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     bytes: AtomicU64,
@@ -56,22 +55,27 @@ impl Meter {
     }
 }
 
-/// The memory that a mapping of so many bytes takes: whole pages.
+/// Bytes that a meter counts until this is dropped.
+#[derive(Debug)]
+struct Metered {
+    meter: Arc<Meter>,
+    bytes: u64,
+}
+
+impl Drop for Metered {
+    fn drop(&mut self) {
+        self.meter.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// The memory of a mapping of `length` bytes: whole pages.
 pub(crate) fn mapped_bytes(length: usize) -> u64 {
     length.next_multiple_of(rustix::param::page_size()) as u64
 }
 
 impl SealedBytes {
-    /// Lets `fill` write `length` zeroed bytes, then seals them.
+    /// Passes `length` zeroed bytes to `fill`, then seals them.
     pub(crate) fn filled(
-        length: usize,
-        fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
-    ) -> io::Result<Self> {
-        Self::filled_under(Seal::System, length, fill)
-    }
-
-    /// The same, under a seal of this kind.
-    pub(crate) fn filled_under(
         seal: Seal,
         length: usize,
         fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
@@ -88,44 +92,25 @@ impl SealedBytes {
             fill(&mut memory)?;
             Memory::Mapped(memory.make_read_only()?)
         };
-        Ok(Self { memory, meter: None })
+        Ok(Self { memory, metered: None })
     }
 
-    /// The same, under the meter's kind of seal, and counted by the meter from the moment in which the
-    /// memory is asked for until it is given back.
+    /// As [`filled`](Self::filled), with the meter's seal. Counted from before the allocation until freed.
     pub(crate) fn metered(
         length: usize,
         meter: &Arc<Meter>,
         fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let counted = mapped_bytes(length);
-        meter.bytes.fetch_add(counted, Ordering::AcqRel);
-        let filled = Self::filled_under(meter.seal, length, fill);
-        match filled {
-            Ok(mut sealed) => {
-                sealed.meter = Some(Arc::clone(meter));
-                Ok(sealed)
-            }
-            Err(error) => {
-                meter.bytes.fetch_sub(counted, Ordering::AcqRel);
-                Err(error)
-            }
-        }
+        let bytes = mapped_bytes(length);
+        meter.bytes.fetch_add(bytes, Ordering::AcqRel);
+        let metered = Some(Metered { meter: Arc::clone(meter), bytes });
+        let Self { memory, .. } = Self::filled(meter.seal, length, fill)?;
+        Ok(Self { memory, metered })
     }
 
-    /// The meter that counts these bytes, for others to be counted by.
+    /// The meter that counts these bytes.
     pub(crate) fn meter(&self) -> Option<&Arc<Meter>> {
-        self.meter.as_ref()
-    }
-}
-
-impl Drop for SealedBytes {
-    fn drop(&mut self) {
-        let counted = mapped_bytes(self.len());
-        self.memory = Memory::Plain(Vec::new());
-        if let Some(meter) = &self.meter {
-            meter.bytes.fetch_sub(counted, Ordering::AcqRel);
-        }
+        self.metered.as_ref().map(|metered| &metered.meter)
     }
 }
 
@@ -151,28 +136,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_filled_in_is_read_back() -> io::Result<()> {
-        let sealed = SealedBytes::filled(5000, |buffer| {
+    fn filled_bytes_are_read_back() -> io::Result<()> {
+        let sealed = SealedBytes::filled(Seal::System, 5000, |buffer| {
             buffer[4999] = 7;
             Ok(())
         })?;
         assert_eq!((sealed.len(), sealed[0], sealed[4999]), (5000, 0, 7));
         assert_eq!(sealed.as_ptr() as usize % 64, 0);
-        assert!(SealedBytes::filled(0, |_| Ok(()))?.is_empty());
-        let plain = SealedBytes::filled_under(Seal::Compiler, 3, |buffer| {
+        assert!(SealedBytes::filled(Seal::System, 0, |_| Ok(()))?.is_empty());
+        let plain = SealedBytes::filled(Seal::Compiler, 3, |buffer| {
             buffer[2] = 7;
             Ok(())
         })?;
         assert_eq!(*plain, [0, 0, 7]);
         for seal in [Seal::System, Seal::Compiler] {
-            assert!(SealedBytes::filled_under(seal, 1 << 48, |_| Ok(())).is_err());
+            assert!(SealedBytes::filled(seal, 1 << 48, |_| Ok(())).is_err());
         }
-        assert!(SealedBytes::filled(9, |_| Err(io::ErrorKind::Other.into())).is_err());
+        let failed = SealedBytes::filled(Seal::System, 9, |_| Err(io::ErrorKind::Other.into()));
+        assert!(failed.is_err());
         Ok(())
     }
 
     #[test]
-    fn a_meter_counts_whole_pages_for_as_long_as_they_are_held() -> io::Result<()> {
+    fn a_meter_counts_whole_pages_until_they_are_freed() -> io::Result<()> {
         let (meter, page) = (Arc::default(), mapped_bytes(1));
         let one = SealedBytes::metered(1, &meter, |_| Ok(()))?;
         let two = SealedBytes::metered(page as usize + 1, &meter, |_| Ok(()))?;
@@ -187,11 +173,10 @@ mod tests {
         Ok(())
     }
 
-    /// The seal is the kernel's: /proc says that the page is readable and not writable.
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_kernel_holds_the_seal() -> io::Result<()> {
-        let sealed = SealedBytes::filled(4096, |_| Ok(()))?;
+    fn the_kernel_lists_the_pages_as_read_only() -> io::Result<()> {
+        let sealed = SealedBytes::filled(Seal::System, 4096, |_| Ok(()))?;
         let address = sealed.as_ptr() as usize;
         let maps = std::fs::read_to_string("/proc/self/maps")?;
         let permissions = maps.lines().find_map(|line| {

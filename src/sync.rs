@@ -1,10 +1,5 @@
-//! Every lock, atomic, thread and clock of the engine comes through here, so that a test build can put
-//! others in their place: in `tests/schedules` these very sources are compiled with `criba_shuttle` set,
-//! and then run under shuttle, which decides at each of these operations who goes on.
-//!
-//! Locks ignore poisoning: a thread that panics inside a critical section is a bug, and hiding the
-//! store behind a second panic helps nobody. State that a panic could leave half-changed is guarded
-//! by the sticky error of the handle instead.
+//! The locks, atomics, threads and clocks of the store. `tests/schedules` replaces them by those of shuttle
+//! (`criba_shuttle`), which schedules the threads. Locks ignore poisoning by a panic.
 
 #[cfg(criba_shuttle)]
 mod scheduled;
@@ -22,8 +17,7 @@ pub(crate) use std::thread_local;
 #[cfg(criba_shuttle)]
 pub(crate) use scheduled::{Instant, OnceLock, available_parallelism, sleep, thread_number};
 pub(crate) use std::sync::Arc;
-/// A counter that orders nothing and that nothing waits for: no operation of it is a place to look at
-/// from another thread.
+/// A counter that orders nothing, so shuttle does not schedule its operations.
 pub(crate) use std::sync::atomic::AtomicU64 as Tally;
 #[cfg(not(criba_shuttle))]
 pub(crate) use std::{
@@ -38,7 +32,6 @@ pub(crate) use thread::{JoinHandle, scope, yield_now};
 use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
 
-/// A mutual-exclusion lock.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(sync::Mutex<T>);
 
@@ -61,7 +54,6 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A lock that readers share.
 #[derive(Debug, Default)]
 pub(crate) struct RwLock<T>(sync::RwLock<T>);
 
@@ -79,8 +71,8 @@ impl<T> RwLock<T> {
     }
 }
 
-/// A lock for what is read at every turn and changed seldom: readers on different processors mostly do not
-/// meet, and who writes takes a lock for each of some eight.
+/// A lock for data that is seldom changed: readers on different processors mostly take different locks, and a
+/// writer takes all, some eight.
 #[cfg(not(criba_shuttle))]
 #[derive(Debug, Default)]
 pub(crate) struct ShardedLock<T>(crossbeam_utils::sync::ShardedLock<T>);
@@ -99,7 +91,6 @@ impl<T> ShardedLock<T> {
 #[cfg(criba_shuttle)]
 pub(crate) use RwLock as ShardedLock;
 
-/// Waits, with the lock released, for a change that another thread announces.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(sync::Condvar);
 
@@ -108,8 +99,11 @@ impl Condvar {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, for some time at most. The lock is not taken again.
-    #[cfg_attr(criba_shuttle, expect(clippy::unused_self, reason = "every time is over at once"))]
+    /// Waits until `timeout` at most. The lock is not taken again.
+    #[cfg_attr(
+        criba_shuttle,
+        expect(clippy::unused_self, reason = "every timeout is over at once")
+    )]
     pub(crate) fn wait_timeout<T>(&self, guard: MutexGuard<'_, T>, timeout: Duration) {
         #[cfg(not(criba_shuttle))]
         drop(self.0.wait_timeout(guard, timeout));
@@ -125,35 +119,6 @@ impl Condvar {
     }
 }
 
-/// A shared value that readers take without a lock and writers replace whole.
-#[derive(Debug)]
-pub(crate) struct Swap<T>(arc_swap::ArcSwap<T>);
-
-impl<T> Swap<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(arc_swap::ArcSwap::from_pointee(value))
-    }
-
-    /// The value for the length of one short operation; cheaper than `load_full`.
-    pub(crate) fn load(&self) -> impl std::ops::Deref<Target = Arc<T>> {
-        passing("before a shared value is taken");
-        self.0.load()
-    }
-
-    /// The value to keep.
-    pub(crate) fn load_full(&self) -> Arc<T> {
-        passing("before a shared value is taken");
-        self.0.load_full()
-    }
-
-    /// Replaces the value; gives the one that was there.
-    pub(crate) fn swap(&self, value: Arc<T>) -> Arc<T> {
-        passing("before a shared value is replaced");
-        self.0.swap(value)
-    }
-}
-
-/// Starts a named thread.
 pub(crate) fn spawn(
     name: &str,
     body: impl FnOnce() + Send + 'static,
@@ -161,8 +126,7 @@ pub(crate) fn spawn(
     thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// A number that no other living thread has, the lowest that was free when this one first asked. `None`
-/// for a thread that is ending.
+/// The lowest number that no other live thread had at this thread's first call; `None` while the thread ends.
 #[cfg(not(criba_shuttle))]
 #[inline]
 pub(crate) fn thread_number() -> Option<usize> {
@@ -175,8 +139,8 @@ mod numbers {
 
     use super::Mutex;
 
-    /// Numbers given back, and the next that was never given. Its lock orders what a thread did before it
-    /// ended before all that the next thread of its number does.
+    /// Numbers of ended threads, and the next unused one. The lock orders the work of threads with the same
+    /// number.
     static FREE: Mutex<(BTreeSet<usize>, usize)> = Mutex::new((BTreeSet::new(), 0));
 
     pub(super) struct Number(pub(super) usize);
@@ -203,14 +167,13 @@ mod numbers {
     }
 }
 
-/// A place where tests can look, or another thread go on, between two steps whose order matters.
-/// Nothing in a build without tests.
+/// A place where tests call a hook or switch threads; nothing in other builds.
 #[inline]
-pub(crate) fn passing(place: &str) {
+pub(crate) fn sync_point(place: &str) {
     #[cfg(test)]
     hook::call(place);
     #[cfg(criba_shuttle)]
-    scheduled::anyone_may_go_on();
+    scheduled::may_switch();
     let _ = place;
 }
 
@@ -228,8 +191,7 @@ mod hook {
         static HOOK: RefCell<Option<(Hook, usize)>> = const { RefCell::new(None) };
     }
 
-    /// Does something with a hook that is called at each place passed on this thread; gives the
-    /// number of calls.
+    /// Runs `action` with a hook for each place on this thread; returns the number of calls.
     pub(crate) fn with_hook(hook: impl Fn(&str) + 'static, action: impl FnOnce()) -> usize {
         HOOK.set(Some((Rc::new(hook), 0)));
         action();

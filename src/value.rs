@@ -1,4 +1,4 @@
-//! Bytes handed to the caller.
+//! Bytes returned to the caller.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -7,9 +7,8 @@ use std::ops::Deref;
 
 use bytes::Bytes;
 
-/// Some bytes of the store, a value or a key. Cloning costs a reference count; it dereferences to
-/// `[u8]`. It may share memory with the block that it was read from, so keep a copy
-/// (`to_vec`) rather than the `Value` of a few bytes that must live long.
+/// Bytes of a key or value; dereferences to `[u8]`. Cloning costs a reference count. It may share memory with
+/// a whole block, so keep a copy (`to_vec`) of what must live long.
 #[derive(Clone, Eq, PartialOrd, Ord, Default)]
 pub struct Value(Bytes);
 
@@ -51,7 +50,7 @@ impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
 
 impl Hash for Value {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state); // as `[u8]` does, which `Borrow` asks for
+        self.0.hash(state); // `Borrow` requires the hash of `[u8]`, which this is
     }
 }
 

@@ -1,6 +1,6 @@
 //! Batches, as the log keeps them. No checksum of their own.
 
-use criba::parsers::{Change, batch_bytes, batch_changes};
+use criba::parsers::{Entry, batch_bytes, batch_entries};
 use criba::{Batch, EntryKind};
 
 /// Takes bytes for a batch.
@@ -8,7 +8,7 @@ use criba::{Batch, EntryKind};
 /// # Panics
 /// If what is accepted, written again and read again is not the same.
 pub fn batch(bytes: &[u8]) -> bool {
-    let Some(changes) = changes_of(bytes, 1) else { return false };
+    let Some(changes) = entries_of(bytes, 1) else { return false };
     let mut again = Batch::new();
     for (key, _, kind, value) in &changes {
         match kind {
@@ -20,18 +20,18 @@ pub fn batch(bytes: &[u8]) -> bool {
     assert_eq!(again.len() as u64, count);
     let written = batch_bytes(again).expect("what was read is not too long");
     assert!(written.len() <= bytes.len(), "no other spelling is shorter");
-    assert_eq!(changes_of(&written, 1).expect("what was written is read"), changes);
+    assert_eq!(entries_of(&written, 1).expect("what was written is read"), changes);
 
     // The last change takes the last number that there is; one more, and there is none for it.
     if let Some(more) = count.checked_sub(1) {
-        assert!(changes_of(bytes, u64::MAX - more).is_some());
-        assert!(count < 2 || changes_of(bytes, u64::MAX - more + 1).is_none());
+        assert!(entries_of(bytes, u64::MAX - more).is_some());
+        assert!(count < 2 || entries_of(bytes, u64::MAX - more + 1).is_none());
     }
     true
 }
 
-fn changes_of(bytes: &[u8], seq: u64) -> Option<Vec<Change>> {
-    let (changes, count) = batch_changes(bytes, seq)?;
+fn entries_of(bytes: &[u8], seq: u64) -> Option<Vec<Entry>> {
+    let (changes, count) = batch_entries(bytes, seq)?;
     assert_eq!(count, changes.len() as u64);
     assert!((0..).zip(&changes).all(|(number, change)| change.1 == seq + number));
     Some(changes)

@@ -29,9 +29,9 @@ pub fn filter(bytes: &[u8]) -> bool {
 fn as_block(bytes: &[u8]) -> bool {
     const KEYS: usize = 32;
     let keys = u64_at(bytes, KEYS).unwrap_or_default();
-    let secret = store::fixture().secret;
-    let header = FilterHeader::decode(bytes, keys, secret);
-    let filter = match TableFilter::decode(bytes, keys, secret) {
+    let hash_key = store::fixture().hash_key;
+    let header = FilterHeader::decode(bytes, keys, hash_key);
+    let filter = match TableFilter::decode(bytes, keys, hash_key) {
         Ok(filter) => filter,
         Err(reason) => {
             assert_eq!(header.err(), Some(reason), "the header tells the same by itself");

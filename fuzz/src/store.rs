@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use criba::parsers::{Recorded, Secret, read_current};
+use criba::parsers::{HashKeyBytes, Recorded, read_current};
 use criba::vfs::{SimDisk, SimVfs};
 use criba::{Batch, Db, FilterPolicy, Options, PrefixExtractor, Result};
 
@@ -22,7 +22,7 @@ pub(crate) struct Fixture {
     pub(crate) files: Vec<PathBuf>,
     /// Every value that a key ever had.
     pub(crate) written: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
-    pub(crate) secret: Secret,
+    pub(crate) hash_key: HashKeyBytes,
 }
 
 /// The fixture, made once.
@@ -93,8 +93,8 @@ fn make() -> Result<Fixture> {
     let manifest = read_current(&vfs, DIR.as_ref())?.expect("a store");
     let (recorded, _) = Recorded::read(&vfs, DIR.as_ref(), manifest)?;
     let files = disk.files().map(|(path, _)| path.to_owned()).collect();
-    let secret = recorded.secret().expect("every manifest has one");
-    Ok(Fixture { disk, files, written, secret })
+    let hash_key = recorded.hash_key().expect("every manifest has one");
+    Ok(Fixture { disk, files, written, hash_key })
 }
 
 /// Every key of the store, and the others that could be in it.

@@ -26,7 +26,7 @@ pub fn table(bytes: &[u8]) -> bool {
 
 fn as_table(bytes: &[u8]) -> bool {
     let vfs = disk_with(&name(NUMBER), bytes);
-    let table = match Table::open(&vfs, DIR.as_ref(), NUMBER, store::fixture().secret) {
+    let table = match Table::open(&vfs, DIR.as_ref(), NUMBER, store::fixture().hash_key) {
         Ok(table) => table,
         Err(error) => {
             assert_names_a_file(&error);

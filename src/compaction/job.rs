@@ -68,7 +68,7 @@ pub(crate) fn run(
         if compaction.output_level == 0 {
             return false;
         }
-        let hash = LookupHash::new(key, &context.env.secret);
+        let hash = LookupHash::new(key, &context.env.hash_key);
         let mut denied = false;
         for candidate in version.candidates_below(compaction.output_level, key) {
             if candidate.covers {

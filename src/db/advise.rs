@@ -1,4 +1,4 @@
-//! What other filters would do for the tables that there are: reckoned, with nothing read.
+//! Estimates of what other filters would do for the present tables. Nothing is read.
 
 use super::inner::DbInner;
 use crate::filter::{Allocation, FilterHeader, FilterKind, FilterPolicy, Share};
@@ -7,67 +7,57 @@ use crate::ledger::LEVELS;
 use crate::sstable::FilterState;
 use crate::version::{LiveTable, Version, keys_within};
 
-/// What the filters of a store cost and avoid as they are, and what others would: see
-/// [`Db::advise`](crate::Db::advise).
+/// What the filters of a store cost and avoid, and what others would: see [`Db::advise`](crate::Db::advise).
 ///
-/// An *absent lookup* is here the lookup of a key that no table holds, not even as a tombstone. What
-/// it reads is read in vain:
+/// An *absent lookup* is of a key that no table holds, not even as a tombstone:
 ///
 /// ```text
 /// reads per absent lookup = Σ over tables of  load × rate
 /// ```
 ///
-/// A table's *load* is how many absent lookups ask it, for each of them: what the ledger counted since
-/// the store was opened or the table was written, mixed with the part of all keys that lies in the table's range, which is
-/// all there is to go by at first ([`absent_probes`](Self::absent_probes) says how much was counted).
-/// Its *rate* is the false-positive rate of its filter: the predicted one of a filter that is in
-/// memory, 1 for a table without one, and for a filter that is not there yet what its shape gives in
-/// the mean (filters of less than a hundred keys scatter widely about it). A false positive is one disk
-/// read if the block cache does not hold the block and the memo of false positives does not hold the
-/// key.
+/// The *load* of a table is its probes per absent lookup, from the counts of the ledger and the part of all keys
+/// in the table's range. The *rate* is the false-positive rate of its filter: from the bits of a resident one,
+/// the mean of an estimated one, 1 without one. Filters of less than a hundred keys vary widely. Hits of caches
+/// are not subtracted.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Advice {
     /// Live tables.
     pub tables: u64,
-    /// Their distinct keys; a key counts in each table that holds it.
+    /// Distinct keys of each table, added up.
     pub keys: u64,
     /// Tables whose filter is degraded.
     pub degraded: u64,
-    /// How many absent probes the loads are based on; 0 if on the key ranges alone.
+    /// Counted absent probes; with 0, loads are from key ranges alone.
     pub absent_probes: u64,
-    /// Bytes of filters in memory, headers included.
+    /// Resident bytes of filters, headers included.
     pub filter_bytes: u64,
-    /// The same in bits for each key, without the headers, as
-    /// [`FilterPolicy::bits_per_key`](crate::FilterPolicy::bits_per_key) counts; tables with a degraded
-    /// filter left out. To two decimals.
+    /// The same in bits per key, without headers and degraded filters, to two decimals.
     pub bits_per_key: f64,
-    /// The same with the headers.
+    /// The same with headers.
     pub bits_per_key_with_headers: f64,
-    /// Expected disk reads per absent lookup, with the filters as they are.
+    /// Expected disk reads per absent lookup, with the present filters.
     pub reads_per_absent_lookup: f64,
-    /// The same without any filter: how many tables lie in the way of an absent lookup.
+    /// The same without filters.
     pub reads_without_filters: f64,
-    /// Other filters: today's bits per key and 1, 2 and 4 more and fewer, as far as that leaves 1 to
-    /// 64; each kind, uniform and balanced.
+    /// Other filters: each kind and allocation, with the present bits per key, and 1, 2 and 4 more and fewer.
     pub estimates: Vec<Estimate>,
-    /// What to do, in one sentence, with the command for it. The command changes the tables that there
-    /// are; what is written later follows [`Options::filter`](crate::Options::filter).
+    /// One sentence, with a command for the present tables. Later ones follow
+    /// [`Options::filter`](crate::Options::filter).
     pub recommendation: String,
 }
 
-/// What filters of one kind and size would cost and avoid, were they made for all tables as they are
-/// ([`Db::rebuild_filters`](crate::Db::rebuild_filters)); see [`Advice`] for what is reckoned.
+/// What filters of one policy would cost and avoid for all present tables; see [`Advice`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Estimate {
-    /// Bits per key more than today.
+    /// Bits per key more than present.
     pub change: i32,
     /// The kind.
     pub kind: FilterKind,
-    /// Where the bits go.
+    /// The allocation.
     pub allocation: Allocation,
-    /// Bits per key to ask for: the average of the store, headers not included.
+    /// The average bits per key, without headers.
     pub bits_per_key: f64,
     /// Bytes of all filters, headers included.
     pub filter_bytes: u64,
@@ -75,46 +65,37 @@ pub struct Estimate {
     pub reads_per_absent_lookup: f64,
 }
 
-/// How many bits a key more than today's are looked at.
 const CHANGES: [i32; 7] = [-4, -2, -1, 0, 1, 2, 4];
-const ALLOCATIONS: [Allocation; 2] = [Allocation::Uniform, Allocation::Balanced];
 
-/// Other filters of the same size are worth their building from this part of today's reads saved, …
+/// Other filters of the same size are recommended if they save this part of the present reads, …
 const WORTHWHILE: f64 = 0.1;
-/// … and so many reads per absent lookup.
+/// … and this many reads per absent lookup.
 const NOTICEABLE: f64 = 1e-5;
 /// Filters that take this part more are of the same size.
 const SAME_SIZE: f64 = 0.02;
 
-/// Without history a table's load is taken to be the part of all keys that lies in its range; that counts like so
-/// many absent probes that were met.
+/// The weight, in counted absent probes, of the load that is expected from the key ranges.
 const PRIOR_PROBES: f64 = 16.0;
 
-/// A table as far as filters concern it.
-struct Standing {
+struct TableLoad {
     share: Share,
-    /// Absent probes per absent lookup.
+    /// Probes per absent lookup.
     load: f64,
     /// Keys and prefixes.
     hashes: u64,
-    /// Of what is resident of its filter.
+    /// Resident bytes of its filter.
     bytes: u64,
     rate: f64,
     degraded: bool,
 }
 
-impl Standing {
-    /// `met` are the absent probes of the table, and the lookups that it lived through and that found nothing
-    /// at its level or above.
-    fn new(
-        inner: &DbInner,
-        version: &Version,
-        (level, live): (usize, &LiveTable),
-        met: (f64, f64),
-    ) -> Self {
-        let expected = expected_load(version, level, live);
-        let share = Share { keys: live.table.meta().keys, load: expected };
-        let in_range = part_of_range(version, live);
+pub(super) fn advise(inner: &DbInner) -> Advice {
+    let view = inner.views.load_full();
+    let version = &view.version;
+    let unanswered = unanswered(inner);
+    let counted = inner.env.ledger.absent_probes();
+    let table_load = |(level, live): (usize, &LiveTable)| {
+        let keys = live.table.meta().keys;
         let (bytes, rate, prefixes) = match &live.filter.state {
             FilterState::Active(filter) => {
                 let header = filter.header();
@@ -122,68 +103,56 @@ impl Standing {
             }
             _ => (0, 1.0, 0),
         };
-        Self {
-            share,
-            load: (met.0 + PRIOR_PROBES) / (met.1 + PRIOR_PROBES / in_range),
-            hashes: share.keys + if inner.options.prefix.is_some() { prefixes } else { 0 },
+        let (probes, lookups) = counted.get(&live.table.id()).copied().unwrap_or_default();
+        let lookups = lookups as f64 * unanswered[level];
+        let expected_lookups = PRIOR_PROBES / part_of_range(version, live);
+        TableLoad {
+            share: Share { keys, load: expected_load(version, level, live) },
+            load: (probes as f64 + PRIOR_PROBES) / (lookups + expected_lookups),
+            hashes: keys + if inner.options.prefix.is_some() { prefixes } else { 0 },
             bytes,
             rate,
             degraded: matches!(live.filter.state, FilterState::Degraded(_)),
         }
-    }
-
-    /// The bits of the array.
-    fn bits(&self) -> u64 {
-        8 * self.bytes.saturating_sub(FilterHeader::BYTES as u64)
-    }
-}
-
-pub(super) fn advise(inner: &DbInner) -> Advice {
-    let view = inner.views.load_full();
-    let version = &view.version;
-    let passing = passing(inner);
-    let met = inner.env.ledger.absent_probes();
-    let standing = |(level, live): (usize, &LiveTable)| {
-        let (absent, lookups) = met.get(&live.table.id()).copied().unwrap_or_default();
-        let met = (absent as f64, lookups as f64 * passing[level]);
-        Standing::new(inner, version, (level, live), met)
     };
-    let tables: Vec<_> = version.tables().map(standing).collect();
+    let tables: Vec<_> = version.tables().map(table_load).collect();
 
-    let proper = || tables.iter().filter(|table| !table.degraded);
-    let proper_keys = proper().map(|table| table.share.keys).sum::<u64>().max(1) as f64;
-    let bits = proper().map(Standing::bits).sum::<u64>() as f64 / proper_keys;
+    let sound = || tables.iter().filter(|table| !table.degraded);
+    let sound_keys = sound().map(|table| table.share.keys).sum::<u64>().max(1) as f64;
+    let bits = sound().map(|table| 8 * table.bytes.saturating_sub(FilterHeader::BYTES as u64));
+    let bits_per_key = to_hundredths(bits.sum::<u64>() as f64 / sound_keys);
     let filter_bytes = tables.iter().map(|table| table.bytes).sum();
     let mut advice = Advice {
         tables: tables.len() as u64,
         keys: tables.iter().map(|table| table.share.keys).sum(),
-        degraded: tables.iter().filter(|table| table.degraded).count() as u64,
-        absent_probes: met.values().map(|(absent, _)| absent).sum(),
+        degraded: (tables.len() - sound().count()) as u64,
+        absent_probes: counted.values().map(|(probes, _)| probes).sum(),
         filter_bytes,
-        bits_per_key: to_hundredths(bits),
-        bits_per_key_with_headers: 8.0 * filter_bytes as f64 / proper_keys,
+        bits_per_key,
+        bits_per_key_with_headers: 8.0 * filter_bytes as f64 / sound_keys,
         reads_per_absent_lookup: tables.iter().map(|table| table.load * table.rate).sum(),
         reads_without_filters: tables.iter().map(|table| table.load).sum(),
         estimates: Vec::new(),
         recommendation: String::new(),
     };
     for change in CHANGES {
-        let bits = to_hundredths(advice.bits_per_key + f64::from(change));
+        let bits_per_key = to_hundredths(bits_per_key + f64::from(change));
+        if tables.is_empty() || !(1.0..=64.0).contains(&bits_per_key) {
+            continue;
+        }
+        let policy = inner.filters.policy().with_bits_per_key(bits_per_key);
         for kind in FilterKind::ALL {
-            for allocation in ALLOCATIONS {
-                let policy = inner.filters.policy().with_kind(kind).with_allocation(allocation);
-                if (1.0..=64.0).contains(&bits) && !tables.is_empty() {
-                    let policy = policy.with_bits_per_key(bits);
-                    let (filter_bytes, reads_per_absent_lookup) = outcome(&policy, &tables);
-                    advice.estimates.push(Estimate {
-                        change,
-                        kind,
-                        allocation,
-                        bits_per_key: bits,
-                        filter_bytes,
-                        reads_per_absent_lookup,
-                    });
-                }
+            for allocation in [Allocation::Uniform, Allocation::Balanced] {
+                let policy = policy.with_kind(kind).with_allocation(allocation);
+                let (filter_bytes, reads_per_absent_lookup) = cost(&policy, &tables);
+                advice.estimates.push(Estimate {
+                    change,
+                    kind,
+                    allocation,
+                    bits_per_key,
+                    filter_bytes,
+                    reads_per_absent_lookup,
+                });
             }
         }
     }
@@ -191,8 +160,7 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
     advice
 }
 
-/// The part of all keys that lies in a table's range: an absent key that is drawn like the present ones meets the
-/// table so often.
+/// The part of all keys that lies in a table's range: its load if absent keys are distributed as present ones.
 fn part_of_range(version: &Version, live: &LiveTable) -> f64 {
     let meta = live.table.meta();
     let (smallest, largest) = (&meta.smallest, &meta.largest);
@@ -203,9 +171,8 @@ fn part_of_range(version: &Version, live: &LiveTable) -> f64 {
     within.sum::<f64>() / all.max(1) as f64
 }
 
-/// For each level, the part of all lookups that find nothing there or above. Present keys ask the tables
-/// above the one that has them, in vain, as absent keys do; below it they ask none.
-fn passing(inner: &DbInner) -> [f64; LEVELS] {
+/// For each level, the part of all lookups that find nothing there or above.
+fn unanswered(inner: &DbInner) -> [f64; LEVELS] {
     let lookups = inner.env.ledger.table_lookups().max(1) as f64;
     let mut found = 0;
     inner.env.ledger.stats().levels.map(|counts| {
@@ -214,8 +181,8 @@ fn passing(inner: &DbInner) -> [f64; LEVELS] {
     })
 }
 
-/// The bytes of the filters that a policy means for tables, and the reads per absent lookup.
-fn outcome(policy: &FilterPolicy, tables: &[Standing]) -> (u64, f64) {
+/// The bytes of filters that follow a policy, and the reads per absent lookup.
+fn cost(policy: &FilterPolicy, tables: &[TableLoad]) -> (u64, f64) {
     let shares: Vec<Share> = tables.iter().map(|table| table.share).collect();
     let (mut bytes, mut reads) = (0, 0.0);
     for (table, recipe) in tables.iter().zip(policy.recipes(&shares)) {
@@ -235,46 +202,39 @@ impl Advice {
                     and there is nothing to advise."
                 .into();
         }
-        let now = significant(self.reads_per_absent_lookup);
+        let present_reads = significant(self.reads_per_absent_lookup);
+        let present_bytes = thousands(self.filter_bytes);
         if self.filter_bytes == 0
             && let Some(best) = self.fewest_reads(CHANGES[CHANGES.len() - 1])
         {
+            let (name, reads, bytes, command) = best.texts();
             return format!(
-                "No filter is in memory, and an absent lookup wastes {now} reads; {} of {} bits a \
-                 key would waste {} in {} bytes: {}.",
-                best.name(),
+                "No filter is in memory, and an absent lookup wastes {present_reads} reads; {name} of {} \
+                 bits a key would waste {reads} in {bytes} bytes: {command}.",
                 best.bits_per_key,
-                significant(best.reads_per_absent_lookup),
-                thousands(best.filter_bytes),
-                best.command(),
             );
         }
         if let Some(best) = self.fewest_reads(0).filter(|best| self.is_better(best)) {
-            let bytes = thousands(self.filter_bytes);
+            let (name, reads, bytes, command) = best.texts();
             return format!(
-                "{} would waste {} reads per absent lookup instead of {now}, in {} bytes instead of \
-                 {bytes}: {}.",
-                capitalized(&best.name()),
-                significant(best.reads_per_absent_lookup),
-                thousands(best.filter_bytes),
-                best.command(),
+                "{} would waste {reads} reads per absent lookup instead of {present_reads}, in {bytes} \
+                 bytes instead of {present_bytes}: {command}.",
+                capitalized(&name),
             );
         }
-        let bytes = thousands(self.filter_bytes);
-        let right = format!(
-            "These filters are right for their memory: they waste {now} reads per absent lookup in \
-             {bytes} bytes"
-        );
-        match self.fewest_reads(2) {
-            Some(more) => format!(
-                "{right}; 2 bits a key more, {} would bring {} in {} bytes: {}.",
-                more.name(),
-                significant(more.reads_per_absent_lookup),
-                thousands(more.filter_bytes),
-                more.command(),
-            ),
-            None => right + ".",
-        }
+        let more = match self.fewest_reads(2) {
+            Some(more) => {
+                let (name, reads, bytes, command) = more.texts();
+                format!(
+                    "; 2 bits a key more, {name} would bring {reads} in {bytes} bytes: {command}"
+                )
+            }
+            None => String::new(),
+        };
+        format!(
+            "These filters are right for their memory: they waste {present_reads} reads per absent lookup \
+             in {present_bytes} bytes{more}."
+        )
     }
 
     fn fewest_reads(&self, change: i32) -> Option<&Estimate> {
@@ -284,8 +244,7 @@ impl Advice {
             .min_by(|a, b| a.reads_per_absent_lookup.total_cmp(&b.reads_per_absent_lookup))
     }
 
-    /// Whether filters of today's bits would save enough, in no more memory. Where some are degraded,
-    /// today's memory is what the others take for each key.
+    /// Whether an estimate saves enough, in no more memory. A degraded filter counts as a sound one.
     fn is_better(&self, other: &Estimate) -> bool {
         let bytes = self.bits_per_key_with_headers * self.keys as f64 / 8.0;
         let saved = self.reads_per_absent_lookup - other.reads_per_absent_lookup;
@@ -296,26 +255,18 @@ impl Advice {
 }
 
 impl Estimate {
-    fn allocation_name(&self) -> &'static str {
-        match self.allocation {
+    /// Name ("ribbon filters, balanced,"), reads, bytes, and command.
+    fn texts(&self) -> (String, String, String, String) {
+        let Self { kind, bits_per_key, .. } = self;
+        let allocation = match self.allocation {
             Allocation::Uniform => "uniform",
             Allocation::Balanced => "balanced",
-        }
-    }
-
-    /// "ribbon filters, balanced,".
-    fn name(&self) -> String {
-        format!("{} filters, {},", self.kind, self.allocation_name())
-    }
-
-    /// What makes these filters.
-    fn command(&self) -> String {
-        format!(
-            "criba rebuild-filters DIR --filter {} --allocation {} --bits-per-key {}",
-            self.kind,
-            self.allocation_name(),
-            self.bits_per_key,
-        )
+        };
+        let command = format!(
+            "criba rebuild-filters DIR --filter {kind} --allocation {allocation} --bits-per-key {bits_per_key}"
+        );
+        let reads = significant(self.reads_per_absent_lookup);
+        (format!("{kind} filters, {allocation},"), reads, thousands(self.filter_bytes), command)
     }
 }
 
@@ -324,7 +275,7 @@ fn capitalized(text: &str) -> String {
     first.to_ascii_uppercase() + rest
 }
 
-/// As it is printed, so that what is asked for is what was reckoned with.
+/// As printed, so that the estimate is for the bits of the command.
 fn to_hundredths(bits: f64) -> f64 {
     (bits * 100.0).round() / 100.0
 }
@@ -351,20 +302,20 @@ mod tests {
     use super::*;
     use crate::{Db, Options, Result};
 
-    /// A store of several levels; even numbers are present, odd ones absent, in no order.
+    /// A store of several levels. Even numbers are present, odd ones absent.
     fn store(dir: &std::path::Path, keys: u64, filter: FilterPolicy) -> Result<Db> {
         let options = Options::new().seed(1).background_threads(0).filter(filter);
         let options = options.memtable_bytes(60_000).table_bytes(40_000).level_base_bytes(30_000);
         let db = options.false_positive_memo(0).cache_bytes(0).open(dir)?;
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for i in 0..keys {
-            // A permutation of the keys, so that each memtable has some of everywhere.
+            // A permutation of the keys, so that each memtable spans the whole range.
             db.put(key(2 * (i * 7_919 % keys)), [b'v'; 20])?;
             if rng.random_bool(0.02) {
                 db.put(key(2 * rng.random_range(0..keys)), [b'w'; 20])?;
             }
         }
-        db.flush()?; // and no more, which would leave fewer levels
+        db.flush()?; // no compaction, which would leave fewer levels
         Ok(db)
     }
 
@@ -372,7 +323,6 @@ mod tests {
         format!("{number:010}")
     }
 
-    /// Every estimate, against the filters that are then built for the same tables.
     #[test]
     fn rebuilt_filters_are_as_estimated() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");
@@ -385,7 +335,7 @@ mod tests {
         for estimate in &advice.estimates {
             let policy = FilterPolicy::bits_per_key(estimate.bits_per_key);
             let policy = policy.with_kind(estimate.kind).with_allocation(estimate.allocation);
-            // From nothing: a filter like what an unlucky one would be enlarged to is left alone.
+            // From none: `rebuild_filters` keeps a filter of the size that a retry would give.
             db.rebuild_filters(&FilterPolicy::none())?;
             db.rebuild_filters(&policy)?;
             let then = db.advise();
@@ -393,7 +343,7 @@ mod tests {
             worst = worst.max(off.abs());
             println!("{estimate:?}: {:.6}, {off:+.4}", then.reads_per_absent_lookup);
             let bytes = then.filter_bytes as f64 / estimate.filter_bytes as f64;
-            // An unlucky filter may have been made larger.
+            // A retry may have made a filter larger.
             assert!((1.0..1.01).contains(&bytes), "{estimate:?} {}", then.filter_bytes);
             assert!(off.abs() < 0.1, "{estimate:?} {off}");
         }
@@ -401,10 +351,10 @@ mod tests {
         Ok(())
     }
 
-    /// Four lookups in five are of present keys, which end where they find them; all are in one tenth of
-    /// the range. What is reckoned is what absent lookups alone then read.
+    /// Four lookups in five are of present keys, and all are in one tenth of the range. The estimate is of the
+    /// reads of absent lookups alone.
     #[test]
-    fn present_lookups_are_told_from_absent_ones() -> Result<()> {
+    fn lookups_of_present_keys_do_not_change_the_estimate() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");
         let filter = FilterPolicy::bits_per_key(4.0).with_kind(FilterKind::Bloom);
         let filter = filter.with_allocation(Allocation::Uniform);
@@ -412,7 +362,7 @@ mod tests {
         let db = store(dir.path(), keys, filter)?;
         let by_keys = db.advise();
         let mut rng = ChaCha8Rng::seed_from_u64(2);
-        let mut ask = |present: bool| {
+        let mut look_up = |present: bool| {
             let number = 2 * rng.random_range(0..keys / 10) + u64::from(!present);
             db.explain(key(number)).map(|explained| {
                 assert_eq!(explained.value.is_some(), present);
@@ -420,25 +370,25 @@ mod tests {
             })
         };
         for i in 0..60_000 {
-            ask(i % 5 > 0)?;
+            look_up(i % 5 > 0)?;
         }
         let advice = db.advise();
         let (mut reads, lookups) = (0, 40_000);
         for _ in 0..lookups {
-            reads += ask(false)?;
+            reads += look_up(false)?;
         }
         let expected = advice.reads_per_absent_lookup * f64::from(lookups);
         println!(
-            "{reads} reads of {lookups} absent lookups, {expected:.0} advised from {} absent probes; \
+            "{reads} reads of {lookups} absent lookups, {expected:.0} estimated from {} absent probes; \
              {:.0} from the key ranges alone",
             advice.absent_probes,
             by_keys.reads_per_absent_lookup * f64::from(lookups)
         );
         assert!(advice.absent_probes > 1000);
-        // There are 2,000 absent keys, asked for again and again: their number bounds the chance.
-        let chance = 3.3 / (advice.reads_per_absent_lookup * 2000.0).sqrt();
+        // Only 2,000 distinct keys are absent; their number sets the standard deviation.
+        let deviations = 3.3 / (advice.reads_per_absent_lookup * 2000.0).sqrt();
         let off = reads as f64 / expected - 1.0;
-        assert!(off.abs() < chance + 0.03, "{off}, {chance}");
+        assert!(off.abs() < deviations + 0.03, "{off}, {deviations}");
         Ok(())
     }
 
@@ -457,15 +407,24 @@ mod tests {
 
         let classic = FilterPolicy::classic().with_bits_per_key(10.0);
         let db = store(&dir.path().join("store"), 20_000, classic)?;
-        let said = db.advise().recommendation;
-        assert!(said.starts_with("Ribbon filters, balanced, would waste 0.0"), "{said}");
-        assert!(said.contains("--filter ribbon --allocation balanced --bits-per-key 10"), "{said}");
-        // Who follows the advice is told that it is well, whatever else there is.
+        let advised = db.advise().recommendation;
+        assert!(advised.starts_with("Ribbon filters, balanced, would waste 0.0"), "{advised}");
+        assert!(
+            advised.contains("--filter ribbon --allocation balanced --bits-per-key 10"),
+            "{advised}"
+        );
+        // After following the recommendation, nothing is recommended at this size.
         let bits = db.advise().bits_per_key;
         db.rebuild_filters(&FilterPolicy::bits_per_key(bits))?;
-        let said = db.advise().recommendation;
-        assert!(said.starts_with("These filters are right for their memory: they waste"), "{said}");
-        assert!(said.contains("; 2 bits a key more, ribbon filters, balanced, would"), "{said}");
+        let advised = db.advise().recommendation;
+        assert!(
+            advised.starts_with("These filters are right for their memory: they waste"),
+            "{advised}"
+        );
+        assert!(
+            advised.contains("; 2 bits a key more, ribbon filters, balanced, would"),
+            "{advised}"
+        );
 
         db.rebuild_filters(&FilterPolicy::none())?;
         let none = db.advise();

@@ -9,13 +9,13 @@ use crate::key::Seq;
 use crate::sync::{Condvar, Instant, Mutex, MutexGuard, OnceLock, yield_now};
 use crate::wal::LogWriter;
 
-/// What an acknowledged write survives.
+/// What an acknowledged write survives. A write costs no disk read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// A crash of the process: the operating system has the data.
     #[default]
     Buffered,
-    /// A power failure: the data is synced, and so is everything written before it.
+    /// A power failure: this write and all before it are synced.
     Synced,
 }
 
@@ -144,17 +144,17 @@ fn commit_group(
 /// A batch waiting to be written.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// Its encoded changes, and their number.
+    /// Its encoded entries, and their number.
     pub(crate) ops: Vec<u8>,
-    pub(crate) changes: u64,
+    pub(crate) entries: u64,
     pub(crate) durability: Durability,
     /// The result.
     done: OnceLock<Result<()>>,
 }
 
 impl Request {
-    pub(crate) fn new(ops: Vec<u8>, changes: u64, durability: Durability) -> Self {
-        Self { ops, changes, durability, done: OnceLock::new() }
+    pub(crate) fn new(ops: Vec<u8>, entries: u64, durability: Durability) -> Self {
+        Self { ops, entries, durability, done: OnceLock::new() }
     }
 
     fn finish(&self, result: Result<()>) {

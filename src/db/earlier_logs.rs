@@ -1,4 +1,4 @@
-//! Logs that take no writes any more, and whose end is not synced yet.
+//! Logs that get no more writes, and whose end record is not synced yet.
 
 use std::collections::VecDeque;
 
@@ -7,20 +7,19 @@ use crate::key::Seq;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 use crate::wal::LogWriter;
 
-/// A log that writers have left for the next.
 #[derive(Debug)]
 struct EarlierLog {
     log: LogWriter,
-    /// The log in which writers went on.
+    /// The number of the log after it.
     next: u64,
     next_seq: Seq,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct EarlierLogs {
-    /// Held while logs are being closed, so that a sync waits for a closing under way.
+    /// Held while logs are closed: a second call of `close_all` waits.
     closing: Mutex<()>,
-    /// Oldest first. Held for moments only: a writer that seals its memtable waits for no sync.
+    /// Oldest first. Not held during a sync: a writer that seals its memtable does not wait for one.
     logs: Mutex<VecDeque<EarlierLog>>,
     count: AtomicUsize,
 }
@@ -31,13 +30,13 @@ impl EarlierLogs {
         self.logs.lock().push_back(EarlierLog { log, next, next_seq });
     }
 
-    /// Whether every earlier log is synced to its end.
+    /// Whether the end record of every earlier log is synced.
     pub(crate) fn are_closed(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Writes and syncs the end record of each log, oldest first. From then on a sync of the log in use covers
-    /// all that was written before. `close` does it for one log.
+    /// Calls `close` for each log, oldest first, to write and sync its end record. After that, a sync of the
+    /// log in use makes all earlier writes durable.
     pub(crate) fn close_all(
         &self,
         close: impl Fn(&mut LogWriter, u64, Seq) -> Result<()>,

@@ -1,4 +1,4 @@
-//! Whether a store is open, and whether it takes writes.
+//! Whether a store is open and accepts writes.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use crate::vfs::FileLock;
 
 pub(crate) struct Health {
     closed: AtomicBool,
-    /// Why no write is taken any more.
+    /// The failure that poisoned the store.
     poison: OnceLock<Arc<Error>>,
-    /// The directory's lock, until the store is closed. Snapshots and scans hold it longer.
-    lock: Mutex<Option<Arc<dyn FileLock>>>,
+    /// Until the store is closed. Snapshots and scans hold the lock longer.
+    directory_lock: Mutex<Option<Arc<dyn FileLock>>>,
 }
 
 impl Health {
-    pub(crate) fn new(lock: Arc<dyn FileLock>) -> Self {
+    pub(crate) fn new(directory_lock: Arc<dyn FileLock>) -> Self {
         Self {
             closed: AtomicBool::new(false),
             poison: OnceLock::new(),
-            lock: Mutex::new(Some(lock)),
+            directory_lock: Mutex::new(Some(directory_lock)),
         }
     }
 
@@ -39,24 +39,26 @@ impl Health {
         }
     }
 
-    /// Refuses all writes from now on, because of the first `cause`; gives the error to pass on.
+    /// Refuses all writes from now on. Returns [`Error::Poisoned`] with the first cause.
     pub(crate) fn poison(&self, cause: Error) -> Error {
         let cause = self.poison.get_or_init(|| Arc::new(cause));
         Error::Poisoned { cause: Arc::clone(cause) }
     }
 
-    /// Refuses all calls from now on; an error if that was so before.
+    /// Refuses all calls from now on.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if it was closed before.
     pub(crate) fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Releases the directory, but for what holds its lock beside the store.
+    /// Unlocks the directory, when snapshots and scans have dropped the lock.
     pub(crate) fn unlock(&self) {
-        self.lock.lock().take();
+        self.directory_lock.lock().take();
     }
 
-    /// The lock on the directory, to be held by what outlives the handles.
-    pub(crate) fn hold_lock(&self) -> Result<Arc<dyn FileLock>> {
-        self.lock.lock().clone().ok_or(Error::Closed)
+    pub(crate) fn directory_lock(&self) -> Result<Arc<dyn FileLock>> {
+        self.directory_lock.lock().clone().ok_or(Error::Closed)
     }
 }

@@ -1,4 +1,4 @@
-//! What a store tells of its tables.
+//! Facts about the tables and filters of a store.
 
 use super::inner::DbInner;
 use crate::filter::Portion;
@@ -11,39 +11,37 @@ use crate::value::Value;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TableInfo {
-    /// The number in its file's name.
+    /// The number of its file.
     pub id: u64,
     /// Its level.
     pub level: usize,
     /// Its file's length in bytes.
     pub file_bytes: u64,
-    /// Changes held, tombstones included.
+    /// Entries, tombstones included.
     pub entries: u64,
-    /// Tombstones held.
+    /// Tombstones.
     pub tombstones: u64,
-    /// Distinct user keys held.
+    /// Distinct user keys.
     pub keys: u64,
     /// The first user key.
     pub smallest: Value,
     /// The last user key.
     pub largest: Value,
-    /// The table's filter.
+    /// The state of its filter.
     pub filter: FilterInfo,
-    /// What lookups met at this table since the store was opened.
+    /// Its counts since the store was opened.
     pub counts: Counts,
 }
 
-/// The memory of the filters of a store.
+/// The memory of a store's filters, in bytes of whole pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterMemory {
-    /// What resident filters may take, in bytes; `None` for no budget.
+    /// The limit of resident filters; `None` for no budget.
     pub budget: Option<u64>,
-    /// What they take, in bytes, in whole pages of memory: filters of live tables, of tables that
-    /// are being written, and those that a reader still holds.
+    /// Resident now: filters of live tables, of tables that are written, and old ones that readers hold.
     pub resident: u64,
-    /// What the filters of all live tables would take if they were resident as a whole, degraded
-    /// ones aside.
+    /// All filters of live tables, if they were resident whole; without degraded ones.
     pub stored: u64,
 }
 

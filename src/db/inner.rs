@@ -1,4 +1,4 @@
-//! What all handles and threads of an open store share.
+//! The state that all handles and threads of an open store share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,14 +18,9 @@ use crate::scheduler::Scheduler;
 use crate::sstable::{OpenTable, TableEnv, TableFilter, TableSettings};
 use crate::sync::{Mutex, spawn};
 use crate::version::{Edit, LiveTable, Manifest};
-use crate::vfs::FileKind;
 use crate::wal::LogError;
 
-/// An open store.
-///
-/// Locks are taken in this order: the writer's, those of the earlier logs, that of the memory for filters, the
-/// manifest's, that of the views, the scheduler's, the filter manager's. A task holds none of them while it
-/// reads or writes tables, but for the memory of filters, which a filter is read under.
+/// An open store. ARCHITECTURE.md has the order of its locks.
 pub(crate) struct DbInner {
     pub(crate) options: Options,
     pub(crate) env: Arc<TableEnv>,
@@ -44,14 +39,12 @@ impl DbInner {
         self.health.check_writable()
     }
 
-    /// Refuses all writes from now on, because of `cause`; gives the error to pass on.
     pub(crate) fn poison(&self, cause: Error) -> Error {
         let error = self.health.poison(cause);
         self.scheduler.announce();
         error
     }
 
-    /// Passes a log's error on; one that leaves the log in doubt poisons the store.
     pub(crate) fn poison_if_broken(&self, error: LogError) -> Error {
         match error {
             LogError::Refused(error) => error,
@@ -59,22 +52,19 @@ impl DbInner {
         }
     }
 
-    /// How tables are written from now on.
     pub(crate) fn table_settings(&self) -> TableSettings {
         self.options.table_settings(&self.filters.policy())
     }
 
-    /// Whether flushes and compactions run on the calling thread.
     pub(crate) fn is_inline(&self) -> bool {
         self.options.background_threads == 0
     }
 
-    /// Whether all tables have the filters that they are to have.
+    /// Whether no table needs a refit.
     pub(crate) fn all_refitted(&self) -> bool {
         !self.options.auto_compaction || self.filters.all_refitted(&self.views.load().version)
     }
 
-    /// Writes and syncs the end of every log that is not in use any more.
     pub(crate) fn close_earlier_logs(&self) -> Result<()> {
         self.earlier_logs.close_all(|log, next, next_seq| {
             // A sync that failed is not tried again.
@@ -83,12 +73,8 @@ impl DbInner {
         })
     }
 
-    /// Installs the tables that a flush or compaction adds, in place of those that its edit removes;
-    /// the files of those that are gone then go with their last reader. A flush says so, and its
-    /// memtable, the oldest sealed one, goes in the same step.
-    ///
-    /// # Errors
-    /// As [`record`](Self::record).
+    /// Installs the result of a flush or compaction. The last reader of a removed table removes its file. A flush
+    /// also drops the oldest sealed memtable. Errors as [`record`](Self::record).
     pub(crate) fn install(
         &self,
         mut edit: Edit,
@@ -96,66 +82,64 @@ impl DbInner {
         flush: bool,
     ) -> Result<()> {
         let mut manifest = self.manifest.lock();
-        // Tables come and go, and get other filters, under the manifest's lock only. The budget for
-        // filters takes the state's: it changes how much of a filter is resident, and nothing that is
-        // recorded.
-        // A table that moves takes along the filter that it has now: it may have got it since the
-        // compaction was picked.
+        // Tables and stored filters change only under the manifest's lock. Residency changes without it.
+        // A table that moves keeps its present filter, which may be newer than that of the picked table.
         let added: Vec<(usize, OpenTable)> = {
             let view = self.views.load();
-            let now = |open: &OpenTable| view.version.table(open.table.id()).map(LiveTable::open);
+            let live = |open: &OpenTable| view.version.table(open.table.id()).map(LiveTable::open);
             let added = added.iter();
-            added.map(|(level, open)| (*level, now(open).unwrap_or_else(|| open.clone()))).collect()
+            added
+                .map(|(level, open)| (*level, live(open).unwrap_or_else(|| open.clone())))
+                .collect()
         };
         edit.added = added.iter().map(|(level, open)| (*level, open.record())).collect();
         let removed = edit.removed.clone();
-        let mut gone = Vec::new();
+        let mut obsolete = Vec::new();
         self.record(&mut manifest, edit, |view| {
-            // As they are now: the budget for filters may have put some in another state meanwhile.
+            // From this view: the budget may have changed the residency of their filters meanwhile.
             let stays = |id| added.iter().any(|(_, open)| open.table.id() == id);
             let leaving = removed.iter().map(|&(_, id)| id).filter(|&id| !stays(id));
-            gone = leaving.filter_map(|id| view.version.table(id).map(LiveTable::open)).collect();
+            obsolete =
+                leaving.filter_map(|id| view.version.table(id).map(LiveTable::open)).collect();
             if flush {
                 view.sealed.pop();
-                // Before a thread that waits for the flush can look at the statistics.
+                // Counted before a thread that waits for the flush continues.
                 self.env.ledger.count(Activity { flushes: 1, ..Activity::default() });
             }
             view.version = Arc::new(view.version.with(&removed, &added, &self.env.ledger));
         })?;
-        for open in gone {
+        for open in obsolete {
             open.table.make_obsolete();
             open.filter.make_obsolete();
         }
         Ok(())
     }
 
-    /// Installs another filter for a table; false if the table is gone.
-    ///
-    /// # Errors
-    /// As [`record`](Self::record).
+    /// Installs a new filter of a table; false if the table is not live. Errors as [`record`](Self::record).
     pub(crate) fn install_filter(&self, id: u64, filter: &Arc<TableFilter>) -> Result<bool> {
         let mut manifest = self.manifest.lock();
-        let version = Arc::clone(&self.views.load().version);
-        let Some(live) = version.table(id) else { return Ok(false) };
+        if self.views.load().version.table(id).is_none() {
+            return Ok(false);
+        }
         let edit = Edit { filters: vec![(id, filter.meta)], ..Edit::default() };
-        let mut replaced = Arc::clone(&live.filter);
+        let mut replaced = None;
         self.record(&mut manifest, edit, |view| {
-            // The budget for filters may have put the same one in another state meanwhile.
-            if let Some(live) = view.version.table(id) {
-                replaced = Arc::clone(&live.filter);
-            }
+            // From this view: the budget may have changed the residency of the old filter meanwhile.
+            replaced = view.version.table(id).map(|live| Arc::clone(&live.filter));
             let filters = HashMap::from([(id, Arc::clone(filter))]);
             view.version = Arc::new(view.version.with_filters(&filters));
         })?;
-        replaced.make_obsolete();
+        if let Some(replaced) = replaced {
+            replaced.make_obsolete();
+        }
         Ok(true)
     }
 
-    /// Records an edit and puts the view that it makes in place: durably, then visibly.
+    /// Makes an edit durable in the manifest, then changes the view.
     ///
     /// # Errors
-    /// After [`Error::Poisoned`] the manifest may or may not hold the edit, so what it names must
-    /// stay; after any other error it does not.
+    /// After [`Error::Poisoned`] the manifest may hold the edit, so its files must stay; after any other error
+    /// it does not.
     fn record(
         &self,
         manifest: &mut Manifest,
@@ -173,8 +157,8 @@ impl DbInner {
         if manifest.wants_rewriting() {
             let env = &self.env;
             match manifest.rewrite(env.vfs.as_ref(), &env.dir, self.env.new_file_number()) {
-                Ok(old) => self.remove(FileName::Manifest(old), FileKind::Manifest),
-                Err(LogError::Refused(_)) => {} // this one serves on; the next edit tries again
+                Ok(old) => self.remove(FileName::Manifest(old)),
+                Err(LogError::Refused(_)) => {} // the old manifest stays in use; the next edit tries again
                 Err(LogError::Broken(error)) => {
                     self.poison(error);
                 }
@@ -183,15 +167,12 @@ impl DbInner {
         Ok(())
     }
 
-    /// Removes a file that nothing refers to. If that fails, it goes at the next open.
-    pub(crate) fn remove(&self, name: FileName, kind: FileKind) {
-        let _ = self.env.vfs.remove(&name.path(&self.env.dir), kind);
+    /// Removes a file that nothing refers to; if that fails, the next open does.
+    pub(crate) fn remove(&self, name: FileName) {
+        let _ = self.env.vfs.remove(&name.path(&self.env.dir), name.kind());
     }
 
-    /// Ends all tasks and closes the logs. Readers that hold snapshots or scans go on.
-    ///
-    /// In a callback it returns at once, and a thread of its own ends the tasks: the one that called the
-    /// callback waits for it to return.
+    /// Ends all tasks and closes the logs; in a callback, which a task waits for, on a new thread.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         self.health.close()?;
         self.scheduler.stop();
@@ -199,8 +180,8 @@ impl DbInner {
             return self.end_tasks();
         }
         let inner = Arc::clone(self);
-        // Without that thread, the last reference to the store unlocks it, and its logs stay as they are:
-        // the next opening recovers them.
+        // If the thread does not start, the last reference to the store unlocks it, and the next open
+        // recovers its logs.
         let _ = spawn("criba-close", move || drop(inner.end_tasks()));
         Ok(())
     }

@@ -1,18 +1,16 @@
-//! Opening a store: refuse what is not one, lock it, read the manifest, replay the logs.
+//! Opening a store: check the directory, lock it, read the manifest, replay the logs.
 
-use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::commit_queue::CommitQueue;
+use super::directory::{Listing, for_each_logged_entry, hash_key, lock, not_a_store};
 use super::earlier_logs::EarlierLogs;
 use super::health::Health;
 use super::inner::DbInner;
-use super::report::RecoveryReport;
 use super::views::{ReadView, Views};
 use super::visibility::Visibility;
-use crate::batch::for_each_change;
 use crate::compaction::{JobContext, write_tables};
 use crate::error::{Error, IoContext, Result};
 use crate::event::Event;
@@ -22,107 +20,80 @@ use crate::iter::Direction;
 use crate::ledger::Ledger;
 use crate::memo::Mistakes;
 use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
-use crate::names::{FileName, too_far_ahead};
+use crate::names::{FileName, check_numbers};
 use crate::options::Options;
 use crate::scheduler::{Scheduler, compact_while_due, load_filters_within_budget, start_threads};
 use crate::sealed::Seal;
-use crate::sstable::BlockCache;
-use crate::sstable::{FilePool, FilterMemory, FilterState, OpenTable, Table, TableEnv};
+use crate::sstable::{BlockCache, FilePool, FilterMemory, FilterState, OpenTable, Table, TableEnv};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, available_parallelism, scope};
 use crate::version::{Manifest, TableSet, Version, read_current, set_current};
-use crate::vfs::{FileLock, Vfs};
-use crate::wal::{LogError, LogKind, LogWriter, replay};
+use crate::vfs::Vfs;
+use crate::wal::{LogError, LogKind, LogReader, LogWriter, LostTail, replay};
 
-/// Tables are opened by this many threads at most.
 const OPENING_THREADS: usize = 8;
-/// So many tables are announced to the operating system before they are opened. A disk then has always something to
-/// read, and the threads wait less for it.
+/// How many tables are announced to the operating system in advance, to keep the disk busy.
 const ANNOUNCED: usize = 16;
 
-/// The files in a directory.
-#[derive(Debug, Default)]
-struct Listing {
-    ours: Vec<FileName>,
-    foreign: Option<OsString>,
+/// What opening a store found and repaired.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct RecoveryReport {
+    /// Logs read.
+    pub logs: usize,
+    /// Entries replayed from them, now in tables.
+    pub changes: u64,
+    /// Unsynced writes that a crash cut short, at the end of the logs.
+    pub lost_tail: Option<LostTail>,
+    /// The same for the manifest: the edit of a flush or compaction.
+    pub lost_edit: Option<LostTail>,
+    /// Removed files that nothing referred to.
+    pub removed_files: usize,
 }
 
-impl Listing {
-    /// `None` for a directory that does not exist.
-    fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Self>> {
-        let names = match vfs.list(dir) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
-                return Err(Error::NotAStore { path: dir.to_owned(), found: "a file".into() });
-            }
-            other => other.context("list", dir)?,
-        };
-        let mut listing = Self::default();
-        for name in names {
-            match name.to_str().and_then(FileName::parse) {
-                Some(ours) => listing.ours.push(ours),
-                None => listing.foreign = Some(name),
-            }
-        }
-        listing.ours.sort_unstable_by_key(|name| (name.number(), *name));
-        Ok(Some(listing))
-    }
-
-    fn numbers(&self, of: fn(&FileName) -> Option<u64>) -> impl Iterator<Item = u64> {
-        self.ours.iter().filter_map(of)
-    }
-}
-
-fn log_number(name: &FileName) -> Option<u64> {
-    if let FileName::Log(number) = name { Some(*number) } else { None }
-}
-
-/// What the files of a store amount to.
 struct Recovered {
-    store: u64,
+    env: Arc<TableEnv>,
     set: TableSet,
     tables: Vec<(usize, OpenTable)>,
-    /// Those of the tables that were written from the logs.
-    replayed: Vec<Arc<Table>>,
+    /// How many of the tables were opened. The others were written from logs.
+    opened: usize,
     report: RecoveryReport,
 }
 
 pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, RecoveryReport)> {
     let vfs = Arc::clone(&options.vfs);
     let listing = Listing::read(vfs.as_ref(), dir)?;
-    check_fit(vfs.as_ref(), dir, listing.as_ref(), &options)?;
+    check_directory(vfs.as_ref(), dir, listing.as_ref(), &options)?;
     vfs.create_dir(dir).context("create", dir)?;
     let lock = lock(vfs.as_ref(), dir)?;
-    // Again: what was there before the lock may have been changed by its last holder.
+    // Again: the last holder of the lock may have changed the directory.
     let listing = Listing::read(vfs.as_ref(), dir)?.unwrap_or_default();
-    check_fit(vfs.as_ref(), dir, Some(&listing), &options)?;
+    check_directory(vfs.as_ref(), dir, Some(&listing), &options)?;
 
-    let highest = listing.numbers(|name| name.number()).max().unwrap_or(0);
-    let (env, mut recovered) = recover(dir, &listing, &options, highest + 1)?;
+    let Recovered { env, mut set, tables, opened, mut report } = recover(dir, &listing, &options)?;
 
-    // Everything that was recovered is in tables now. A fresh log, then a fresh manifest that names
-    // them all, put in force in one step: until then nothing that exists was changed.
+    // A new log, then a new manifest that names all tables, then `CURRENT` in one step. Before that, no
+    // existing file is changed.
     let number = env.new_file_number();
     let manifest_number = env.new_file_number();
-    recovered.set.log = number;
-    recovered.set.next_file = env.next_file();
-    let Recovered { store, set, tables, replayed, mut report } = recovered;
+    set.log = number;
+    set.next_file = env.next_file();
     let path = FileName::Log(number).path(dir);
-    let in_force = LogWriter::create(vfs.as_ref(), &path, LogKind::Wal, number, store, true)
+    let in_force = LogWriter::create(vfs.as_ref(), &path, LogKind::Wal, number, env.store, true)
         .and_then(|log| {
-            Ok((log, Manifest::create(vfs.as_ref(), dir, manifest_number, store, set)?))
+            Ok((log, Manifest::create(vfs.as_ref(), dir, manifest_number, env.store, set)?))
         })
         .map_err(LogError::Refused)
         .and_then(|made| set_current(vfs.as_ref(), dir, manifest_number).map(|()| made));
     let (log, manifest) = in_force
         .inspect_err(|error| {
             if let LogError::Refused(_) = error {
-                // What was there is in force. What was made would only take up room, which may be
-                // what is wanting; one file that cannot be removed now goes once an opening succeeds.
+                // The old manifest is in force. The new files would only take room, which may be what is
+                // missing. The next open removes one that cannot be removed now.
                 for name in [FileName::Log(number), FileName::Manifest(manifest_number)] {
                     let _ = vfs.remove(&name.path(dir), name.kind());
                 }
-                for table in &replayed {
-                    table.make_obsolete();
+                for (_, open) in &tables[opened..] {
+                    open.table.make_obsolete();
                 }
             }
         })
@@ -132,9 +103,9 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
     report.removed_files = remove_unreferenced(vfs.as_ref(), dir, set, manifest_number);
     let next_seq = set.flushed_seq + 1;
     let version = Version::default().with(&[], &tables, &env.ledger);
-    // From here on only the view holds the filters: the budget waits for every other holder.
-    drop((tables, replayed));
-    let filter = MemtableFilter::new(options.filter.key_hash(), env.secret);
+    // Only the view holds the filters then: the budget waits for other holders.
+    drop(tables);
+    let filter = MemtableFilter::new(options.filter.key_hash(), env.hash_key);
     let view = ReadView {
         memtable: Arc::new(Memtable::new(number, Some(filter))),
         sealed: vec![],
@@ -153,106 +124,81 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
         options,
     });
     load_filters_within_budget(&inner);
-    // Threads that did start hold the store, and with it the lock; they end with it.
+    // Threads that did start hold the store and its lock; `close` ends them.
     start_threads(&inner).inspect_err(|_| drop(inner.close()))?;
     if inner.is_inline() {
-        // A compaction that fails here fails again where it is next due, and says so there.
+        // A compaction that fails here fails again when it is next due, and returns the error there.
         let _ = compact_while_due(&inner);
     }
     Ok((inner, report))
 }
 
-/// Reads what the files of a store amount to, or makes up a new store.
-fn recover(
-    dir: &Path,
-    listing: &Listing,
-    options: &Options,
-    next_file: u64,
-) -> Result<(Arc<TableEnv>, Recovered)> {
+/// Reads the files of a store, or begins a new one.
+fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered> {
     let vfs = &options.vfs;
-    let seal = Seal::for_files_of(vfs.as_ref());
-    let env = |store, secret: HashKey, next_file| {
-        Arc::new(TableEnv {
-            vfs: Arc::clone(vfs),
-            dir: dir.to_owned(),
-            store,
-            secret,
-            prefix_secret: secret.for_prefixes(),
-            files: FilePool::new(options.max_open_files),
-            cache: BlockCache::new(options.cache_bytes, options.block_bytes),
-            mistakes: Mistakes::new(options.false_positive_memo),
-            ledger: Arc::new(Ledger::default()),
-            filter_memory: FilterMemory::new(options.filter_memory, seal),
-            next_file: AtomicU64::new(next_file),
-        })
-    };
-    let Some(number) = read_current(vfs.as_ref(), dir)? else {
-        check_numbers(dir, listing, 0)?;
-        let (store, secret) = new_identity(options.seed)?;
-        let recovered = Recovered {
-            store,
-            set: TableSet { hash_key: Some(secret), ..TableSet::default() },
-            tables: Vec::new(),
-            replayed: Vec::new(),
-            report: RecoveryReport::default(),
-        };
-        return Ok((env(store, secret, next_file), recovered));
-    };
-    let (set, store, lost_edit) = Manifest::read(vfs.as_ref(), dir, number)?;
-    check_numbers(dir, listing, set.next_file)?;
-    let report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
-    let secret = set.hash_key.ok_or_else(|| {
-        let path = FileName::Manifest(number).path(dir);
-        Error::corrupt(&path, 0, "the key of the store's hash", "none")
-    })?;
-    let env = env(store, secret, next_file.max(set.next_file));
-    let tables = open_tables(&env, &set, options)?;
-    let mut recovered = Recovered { store, set, tables, replayed: Vec::new(), report };
-    replay_logs(&env, listing, options, &mut recovered)?;
-    Ok((env, recovered))
-}
-
-/// Refuses a directory with a number in it that a store that has counted so far never gave: it would
-/// leave none to go on with.
-fn check_numbers(dir: &Path, listing: &Listing, counted: u64) -> Result<()> {
-    match too_far_ahead(listing.ours.iter().copied(), counted) {
-        None => Ok(()),
-        Some((name, limit)) => {
-            let expected = format!("a number up to {limit}");
-            Err(Error::corrupt(&name.path(dir), 0, expected, "a greater one"))
+    let current = read_current(vfs.as_ref(), dir)?;
+    let (set, store, hash_key, lost_edit) = match current {
+        Some(number) => {
+            let (set, store, lost_edit) = Manifest::read(vfs.as_ref(), dir, number)?;
+            let hash_key = hash_key(&set, dir, number)?;
+            (set, store, hash_key, lost_edit)
         }
+        None => {
+            let (store, hash_key) = new_identity(options.seed)?;
+            (TableSet { hash_key: Some(hash_key), ..TableSet::default() }, store, hash_key, None)
+        }
+    };
+    check_numbers(dir, &listing.ours, set.next_file)?;
+    let highest = listing.ours.iter().filter_map(|name| name.number()).max().unwrap_or(0);
+    let env = Arc::new(TableEnv {
+        vfs: Arc::clone(vfs),
+        dir: dir.to_owned(),
+        store,
+        hash_key,
+        prefix_hash_key: hash_key.for_prefixes(),
+        files: FilePool::new(options.max_open_files),
+        cache: BlockCache::new(options.cache_bytes, options.block_bytes),
+        mistakes: Mistakes::new(options.false_positive_memo),
+        ledger: Arc::new(Ledger::default()),
+        filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(vfs.as_ref())),
+        next_file: AtomicU64::new(set.next_file.max(highest + 1)),
+    });
+    let tables = open_tables(&env, &set, options)?;
+    let report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
+    let opened = tables.len();
+    let mut recovered = Recovered { env, set, tables, opened, report };
+    if current.is_some() {
+        replay_logs(listing, options, &mut recovered)?;
     }
+    Ok(recovered)
 }
 
-/// Refuses a directory that holds something else, or a store that lost its beginning.
-fn check_fit(
+/// Refuses a directory with foreign files, or with a store whose `CURRENT` is missing.
+fn check_directory(
     vfs: &dyn Vfs,
     dir: &Path,
     listing: Option<&Listing>,
     options: &Options,
 ) -> Result<()> {
-    let not_a_store = |found: String| Err(Error::NotAStore { path: dir.to_owned(), found });
-    let Some(listing) = listing else {
-        return if options.create_if_missing { Ok(()) } else { not_a_store("nothing".into()) };
-    };
+    let may_create =
+        |found| if options.create_if_missing { Ok(()) } else { Err(not_a_store(dir, found)) };
+    let Some(listing) = listing else { return may_create("nothing") };
     if listing.ours.contains(&FileName::Current) {
-        // Other engines have a file of this name, too. Theirs is refused before a lock file is made,
-        // so that their directory stays as it is.
+        // Other engines have a file of this name, too. `read_current` refuses theirs, before a lock file is
+        // made in their directory.
         return read_current(vfs, dir).map(|_| ());
     }
-    if let Some(foreign) = &listing.foreign {
-        return not_a_store(format!("no CURRENT, but something else: {}", foreign.display()));
+    if let Some(foreign) = listing.foreign.first() {
+        let found = format!("no CURRENT, but something else: {}", foreign.display());
+        return Err(not_a_store(dir, found));
     }
-    // A crash while the store was made leaves a log without records, and no table. With more than
-    // that, the file that names the manifest has been lost.
+    // A crash while the store was made leaves no table, and a log without records.
     for name in &listing.ours {
         let holds_data = match name {
             FileName::Table(_) | FileName::Filter { .. } => true,
-            FileName::Log(number) => {
-                let path = name.path(dir);
-                let mut reader = crate::wal::LogReader::open(vfs, &path, LogKind::Wal, *number)?;
-                reader.furthest_synced_from(0)?.is_some()
-            }
+            FileName::Log(number) => LogReader::open(vfs, &name.path(dir), LogKind::Wal, *number)?
+                .furthest_synced_from(0)?
+                .is_some(),
             _ => false,
         };
         if holds_data {
@@ -260,19 +206,10 @@ fn check_fit(
             return Err(Error::Missing { path, named_by: format!("the presence of {name}") });
         }
     }
-    if options.create_if_missing { Ok(()) } else { not_a_store("an empty directory".into()) }
+    may_create("an empty directory")
 }
 
-fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Arc<dyn FileLock>> {
-    let path: PathBuf = FileName::Lock.path(dir);
-    match vfs.lock(&path) {
-        Ok(lock) => Ok(Arc::from(lock)),
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(Error::Locked { path }),
-        Err(e) => Err(e).context("lock", &path),
-    }
-}
-
-/// Opens all tables of a set, several at a time unless everything is to run on one thread.
+/// Opens all tables, on several threads unless the store has no background threads.
 fn open_tables(
     env: &Arc<TableEnv>,
     set: &TableSet,
@@ -288,8 +225,7 @@ fn open_tables(
     let opened = Mutex::new(Vec::with_capacity(entries.len()));
     let open_table = |meta| match options.filter_memory {
         None => Table::open(env, meta),
-        // Within a budget, what is to be resident is decided when all of them are known. What is
-        // wrong with a filter shows only when it is read as a whole.
+        // With a budget, residency is decided when all tables are open. Only a whole read finds damage.
         Some(_) if options.strict_filters => Table::open(env, meta).map(|mut open| {
             open.filter = Arc::new(open.filter.not_resident());
             open
@@ -325,19 +261,19 @@ fn open_tables(
         tables.push(table?);
     }
     tables.sort_by_key(|(_, open)| open.table.id());
-    judge_filters(&tables, options)?;
+    check_filters(&tables, options)?;
     Ok(tables)
 }
 
-/// Tells of every degraded filter, and refuses the first if filters are to be strict.
-fn judge_filters(tables: &[(usize, OpenTable)], options: &Options) -> Result<()> {
+/// Reports every degraded filter; with strict filters, fails with the first.
+fn check_filters(tables: &[(usize, OpenTable)], options: &Options) -> Result<()> {
     let mut refused = None;
     for (_, open) in tables {
         if let FilterState::Degraded(reason) = &open.filter.state {
             let (path, offset) = open.filter_place();
             refused.get_or_insert_with(|| Error::corrupt(&path, offset, "a sound filter", reason));
             let (table, reason) = (open.table.id(), reason.clone());
-            options.listener.tell(&Event::FilterDegraded { table, path, offset, reason });
+            options.listener.notify(&Event::FilterDegraded { table, path, offset, reason });
         }
     }
     match refused {
@@ -346,21 +282,17 @@ fn judge_filters(tables: &[(usize, OpenTable)], options: &Options) -> Result<()>
     }
 }
 
-/// Replays the logs into memtables, and writes these to L0 tables.
-fn replay_logs(
-    env: &Arc<TableEnv>,
-    listing: &Listing,
-    options: &Options,
-    recovered: &mut Recovered,
-) -> Result<()> {
-    let Recovered { store, set, tables, replayed: new, report } = recovered;
-    let logs: Vec<u64> = listing.numbers(log_number).filter(|&log| log >= set.log).collect();
+/// Replays the logs into tables of L0.
+fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) -> Result<()> {
+    let Recovered { env, set, tables, report, .. } = recovered;
+    let env = &*env;
+    let logs = listing.logs_from(set.log);
     let mut written: Vec<OpenTable> = Vec::new();
     let mut memtable = Arc::new(Memtable::new(0, None));
     let settings = options.table_settings(&options.filter);
     let mut version = Version::default().with(&[], tables, &env.ledger);
     let filters = FilterManager::new(options.filter, options.prefix);
-    let mut flush = |memtable: &Arc<Memtable>, written: &mut Vec<OpenTable>| {
+    let mut flush = |memtable: &Arc<Memtable>| {
         let context = JobContext {
             env,
             settings: &settings,
@@ -382,29 +314,28 @@ fn replay_logs(
     let replayed = replay(
         env.vfs.as_ref(),
         &env.dir,
-        *store,
+        env.store,
         &logs,
         set.log,
         first_seq,
         |path, offset, seq, payload| {
-            let changes = for_each_change(payload, seq, |entry| memtable.insert(entry));
-            let changes =
-                changes.ok_or_else(|| Error::corrupt(path, offset, "a batch", "something else"))?;
+            let entries =
+                for_each_logged_entry(path, offset, seq, payload, |entry| memtable.insert(entry))?;
             if memtable.bytes() >= options.memtable_bytes {
-                flush(&memtable, &mut written)?;
+                flush(&memtable)?;
                 memtable = Arc::new(Memtable::new(0, None));
             }
-            Ok(changes)
+            Ok(entries)
         },
     )
     .and_then(|replayed| {
         if !memtable.is_empty() {
-            flush(&memtable, &mut written)?;
+            flush(&memtable)?;
         }
         Ok(replayed)
     })
     .inspect_err(|_| {
-        // What is refused stays as it was.
+        // An open that fails changes nothing.
         for open in &written {
             open.table.make_obsolete();
         }
@@ -415,39 +346,29 @@ fn replay_logs(
     set.flushed_seq = replayed.next_seq - 1;
     for open in written {
         set.tables.insert(open.table.id(), (0, open.record()));
-        new.push(Arc::clone(&open.table));
         tables.push((0, open));
     }
     Ok(())
 }
 
-/// Removes our files that the manifest in force does not name; gives their number.
+/// Removes files that the manifest does not name; returns how many.
 fn remove_unreferenced(vfs: &dyn Vfs, dir: &Path, set: &TableSet, manifest: u64) -> usize {
     let Ok(Some(listing)) = Listing::read(vfs, dir) else { return 0 };
     let unreferenced = listing.ours.into_iter().filter(|&name| !set.refers_to(name, manifest));
-    // One that cannot be removed now goes at the next open.
+    // The next open removes one that cannot be removed now.
     unreferenced.filter(|name| vfs.remove(&name.path(dir), name.kind()).is_ok()).count()
 }
 
-/// The id of a new store and the key of its hash: random, unless a seed fixes them.
+/// The id and the hash key of a new store: random, unless a seed sets them.
 fn new_identity(seed: Option<u64>) -> Result<(u64, HashKey)> {
-    let mut bytes = [0; 8 + HashKey::BYTES];
-    match seed {
-        Some(seed) => {
-            for (i, part) in bytes.chunks_exact_mut(8).enumerate() {
-                // Outputs of SplitMix64: seeds that differ little give ids that differ much.
-                let state = (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                part.copy_from_slice(&mix(seed.wrapping_add(state)).to_le_bytes());
-            }
-        }
-        None => getrandom::fill(&mut bytes).map_err(|e| Error::Io {
-            action: "get random bytes".into(),
-            path: PathBuf::from("the operating system"),
-            source: Arc::new(io::Error::other(e.to_string())),
-        })?,
-    }
-    let [store, key @ ..] = bytes.as_chunks::<8>().0 else { unreachable!("three times 8 bytes") };
-    let mut secret = [0; HashKey::BYTES];
-    secret.copy_from_slice(key.as_flattened());
-    Ok((u64::from_le_bytes(*store), HashKey::new(secret)))
+    let random = |number: u64| match seed {
+        // SplitMix64: similar seeds give different outputs.
+        Some(seed) => Ok(mix(seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)))),
+        None => getrandom::u64()
+            .map_err(|error| io::Error::other(error.to_string()))
+            .context("get random bytes", Path::new("the operating system")),
+    };
+    let (store, low, high) = (random(1)?, random(2)?, random(3)?);
+    let hash_key = u128::from(high) << 64 | u128::from(low);
+    Ok((store, HashKey::new(hash_key.to_le_bytes())))
 }

@@ -1,21 +1,19 @@
-//! The read path: memtables, then tables from the newest to the oldest, filters before disk.
+//! Lookups: memtables, then tables from newest to oldest, each filter before its table.
 
 use super::inner::DbInner;
 use super::views::ReadView;
 use crate::error::Result;
 use crate::filter::LookupHash;
 use crate::key::{EntryKind, Seq};
-use crate::ledger::{Activity, Outcome, Step, TableStep, Verdict};
+use crate::ledger::{Activity, Explanation, Outcome, Step, TableStep, Verdict};
 use crate::sstable::Table;
 use crate::value::Value;
 use crate::version::Candidate;
 
-/// Follows a lookup, step by step.
 pub(crate) trait Trace {
     fn step(&mut self, step: Step);
 }
 
-/// Follows nothing.
 impl Trace for () {
     fn step(&mut self, _: Step) {}
 }
@@ -26,21 +24,28 @@ impl Trace for Vec<Step> {
     }
 }
 
-/// So many tables of a lookup, or lookups of a batch, have the memory of their filters on the way at once. A
-/// processor waits for a dozen or two cache lines at a time.
+/// How many filters are prefetched at once. A processor has a dozen or two cache misses in flight.
 const IN_FLIGHT: usize = 16;
 
+/// Whether a key may have a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Membership {
+    /// It has none; certain.
+    No,
+    /// It may have one.
+    Maybe,
+}
+
 impl Candidate<'_> {
-    /// Counts a step that a lookup made at this table.
-    #[expect(clippy::inline_always, reason = "the step is known to most callers")]
+    #[expect(clippy::inline_always, reason = "most callers pass a constant step")]
     #[inline(always)]
-    fn tell(&self, step: TableStep, trace: &mut impl Trace) {
+    fn record(&self, step: TableStep, trace: &mut impl Trace) {
         self.live.counters.count(step);
         trace.step(Step::Table { id: self.live.table.id(), level: self.level, step });
     }
 }
 
-/// The tables of level 0 are asked one after another, each filter in another place.
+/// Prefetches the filters of L0, if it has several tables.
 #[inline]
 fn prefetch_l0(view: &ReadView, hash: &LookupHash<'_>) {
     if let l0 @ [_, _, ..] = view.version.level(0) {
@@ -49,8 +54,7 @@ fn prefetch_l0(view: &ReadView, hash: &LookupHash<'_>) {
 }
 
 impl DbInner {
-    /// Finds the newest value of `key` up to a snapshot's sequence number, or now. Reads at most one
-    /// block for each table that holds the key or whose filter is mistaken.
+    /// The newest value of `key`, now or in a snapshot.
     pub(crate) fn lookup(
         &self,
         key: &[u8],
@@ -58,15 +62,20 @@ impl DbInner {
         trace: &mut impl Trace,
     ) -> Result<Option<Value>> {
         self.at_one_moment(snapshot, |view, seq, done| {
-            let hash = LookupHash::new(key, &self.env.secret);
+            let hash = LookupHash::new(key, &self.env.hash_key);
             prefetch_l0(view, &hash);
             let tables = view.version.candidates(key);
             self.answer(view, seq, &hash, tables, trace, done)
         })
     }
 
-    /// The same for many keys, all at one moment: each value in the place of its key. What the filters
-    /// of some keys will read is asked for before the first of them is.
+    pub(crate) fn explain(&self, key: &[u8], snapshot: Option<Seq>) -> Result<Explanation> {
+        let mut steps = Vec::new();
+        let value = self.lookup(key, snapshot, &mut steps)?;
+        Ok(Explanation { value, steps })
+    }
+
+    /// The values of many keys as of one moment. Prefetches the filters of several keys at once.
     pub(crate) fn lookup_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -75,12 +84,12 @@ impl DbInner {
         self.at_one_moment(snapshot, |view, seq, done| {
             let mut values = Vec::with_capacity(keys.len());
             if view.version.level(0).len() >= IN_FLIGHT / 2 {
-                // Each key has enough under way by itself.
+                // The filters of one key are enough to prefetch at once.
                 for key in keys {
-                    let hash = LookupHash::new(key.as_ref(), &self.env.secret);
+                    let hash = LookupHash::new(key.as_ref(), &self.env.hash_key);
                     prefetch_l0(view, &hash);
-                    // By reference: `lookup` has the only `answer` of this type, which the compiler then
-                    // puts into it; that is a tenth of what an absent key costs.
+                    // By reference: so only `lookup` uses `answer` of its type, and the compiler inlines it
+                    // there. That saves a tenth of the time of an absent key.
                     let mut tables = view.version.candidates(hash.key());
                     values.push(self.answer(view, seq, &hash, &mut tables, &mut (), done)?);
                 }
@@ -93,7 +102,7 @@ impl DbInner {
                 lookups.clear();
                 tables.clear();
                 for key in keys {
-                    let hash = LookupHash::new(key.as_ref(), &self.env.secret);
+                    let hash = LookupHash::new(key.as_ref(), &self.env.hash_key);
                     let first = tables.len();
                     tables.extend(view.version.candidates(key.as_ref()));
                     let reached = tables.iter().skip(first).filter(|candidate| candidate.covers);
@@ -112,14 +121,14 @@ impl DbInner {
         })
     }
 
-    /// Fixes what a lookup sees, and counts what it did.
+    /// Calls `read` with one view and sequence number; counts its activity.
     fn at_one_moment<T>(
         &self,
         snapshot: Option<Seq>,
         read: impl FnOnce(&ReadView, Seq, &mut Activity) -> Result<T>,
     ) -> Result<T> {
-        // The view first, then the sequence number: a compaction between the two may drop, from
-        // newer views, what only an older sequence number could see.
+        // The view before the sequence number: newer views may lack entries that an older sequence number
+        // needs, because a compaction dropped them.
         let view = self.views.load();
         let seq = snapshot.unwrap_or_else(|| self.visibility.newest());
         let mut done = Activity::default();
@@ -128,7 +137,7 @@ impl DbInner {
         found
     }
 
-    /// Finds the newest value in the memtables and in these tables, and adds to what was done.
+    /// Searches the memtables, then these tables.
     fn answer<'a>(
         &self,
         view: &ReadView,
@@ -143,8 +152,8 @@ impl DbInner {
             Some(found) => Ok(Some(found)),
             None => self.search_tables(seq, hash, tables, trace),
         };
-        let value = found
-            .map(|found| found.and_then(|(kind, value)| (kind == EntryKind::Put).then_some(value)));
+        let put = |(kind, value): (EntryKind, Value)| (kind == EntryKind::Put).then_some(value);
+        let value = found.map(|found| found.and_then(put));
         match &value {
             Ok(Some(_)) => done.hits += 1,
             Ok(None) => done.misses += 1,
@@ -161,7 +170,7 @@ impl DbInner {
         trace: &mut impl Trace,
         done: &mut Activity,
     ) -> Option<(EntryKind, Value)> {
-        for (age, memtable) in std::iter::once(&view.memtable).chain(&view.sealed).enumerate() {
+        for (age, memtable) in view.memtables().enumerate() {
             let filter = if self.options.ignore_filters {
                 Verdict::Unfiltered
             } else if memtable.may_contain(hash) {
@@ -169,12 +178,13 @@ impl DbInner {
             } else {
                 Verdict::No
             };
-            let found = match filter {
-                Verdict::No => None,
-                _ => memtable.get(hash.key(), seq),
+            let found = if filter == Verdict::No {
+                done.memtables_denied += 1;
+                None
+            } else {
+                done.memtables_searched += 1;
+                memtable.get(hash.key(), seq)
             };
-            done.memtables_searched += u64::from(filter != Verdict::No);
-            done.memtables_denied += u64::from(filter == Verdict::No);
             let kind = found.as_ref().map(|(kind, _)| *kind);
             trace.step(Step::Memtable { age, filter, found: kind });
             if found.is_some() {
@@ -193,9 +203,9 @@ impl DbInner {
         trace: &mut impl Trace,
     ) -> Result<Option<(EntryKind, Value)>> {
         for candidate in tables {
-            // Each in its own branch, where what it counts is known: most end in the second.
+            // One branch for each outcome, so that its counter is a constant.
             if !candidate.covers {
-                candidate.tell(TableStep::RangePruned, trace);
+                candidate.record(TableStep::RangePruned, trace);
                 continue;
             }
             let verdict = if self.options.ignore_filters {
@@ -204,13 +214,11 @@ impl DbInner {
                 candidate.live.filter.verdict(hash)
             };
             if verdict == Verdict::No {
-                let outcome = Outcome::TrueNegative;
-                let step = TableStep::Probed { verdict, block: None, outcome, found: None };
-                candidate.tell(step, trace);
+                candidate.record(unread(verdict, Outcome::TrueNegative), trace);
                 continue;
             }
             let (step, found) = self.search_block(&candidate.live.table, verdict, seq, hash);
-            candidate.tell(step, trace);
+            candidate.record(step, trace);
             if let Some(found) = found? {
                 return Ok(Some(found));
             }
@@ -218,8 +226,7 @@ impl DbInner {
         Ok(None)
     }
 
-    /// Reads the one block of a table that may hold the key. Tells what it did also when that failed, so
-    /// that the read that was made is counted.
+    /// Searches the one block that may hold the key. A failed read has a step, too.
     #[inline(never)]
     fn search_block(
         &self,
@@ -231,8 +238,7 @@ impl DbInner {
         let filtered = verdict == Verdict::Maybe;
         let mistakes = self.env.mistakes.as_ref().filter(|_| filtered);
         if mistakes.is_some_and(|mistakes| mistakes.know(table.id(), hash)) {
-            let outcome = Outcome::Remembered;
-            return (TableStep::Probed { verdict, block: None, outcome, found: None }, Ok(None));
+            return (unread(verdict, Outcome::Remembered), Ok(None));
         }
         let (block, found) = table.search(hash.key(), seq);
         let outcome = match &found {
@@ -242,9 +248,33 @@ impl DbInner {
         if let (Outcome::FalsePositive, Some(mistakes)) = (outcome, mistakes) {
             mistakes.note(table.id(), hash);
         }
-        let version = found.map(|found| found.version);
-        let found =
-            version.as_ref().ok().and_then(|version| version.as_ref().map(|(kind, _)| *kind));
-        (TableStep::Probed { verdict, block, outcome, found }, version)
+        let entry = found.map(|found| found.version);
+        let kind = entry.as_ref().ok().and_then(Option::as_ref).map(|(kind, _)| *kind);
+        (TableStep::Probed { verdict, block, outcome, found: kind }, entry)
     }
+
+    /// See [`Db::may_contain`](crate::Db::may_contain). A tombstone in a memtable is a "no"; filters contain the
+    /// keys of tombstones, too.
+    pub(crate) fn may_contain(&self, key: &[u8]) -> Membership {
+        // In this order for the reason given in `at_one_moment`.
+        let view = self.views.load();
+        let seq = self.visibility.newest();
+        for memtable in view.memtables() {
+            match memtable.get(key, seq) {
+                None => {}
+                Some((EntryKind::Put, _)) => return Membership::Maybe,
+                Some((EntryKind::Delete, _)) => return Membership::No,
+            }
+        }
+        let hash = LookupHash::new(key, &self.env.hash_key);
+        let passes = |Candidate { live, covers, .. }: Candidate<'_>| {
+            covers && (self.options.ignore_filters || live.filter.verdict(&hash) != Verdict::No)
+        };
+        if view.version.candidates(key).any(passes) { Membership::Maybe } else { Membership::No }
+    }
+}
+
+#[inline]
+fn unread(verdict: Verdict, outcome: Outcome) -> TableStep {
+    TableStep::Probed { verdict, block: None, outcome, found: None }
 }

@@ -1,5 +1,4 @@
-//! Filters that change while the data stays: new ones are built from a table's keys and written
-//! beside it.
+//! Rebuilding the filters of all tables.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,34 +8,33 @@ use crate::error::{Error, Result};
 use crate::filter::FilterPolicy;
 use crate::scheduler::{Rebuilt, rebuild_filter};
 
-/// What rebuilding the filters of a store came to, in tables.
+/// The result of [`Db::rebuild_filters`](crate::Db::rebuild_filters), in tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct RebuildReport {
-    /// Have a new filter.
+    /// Tables with a new filter.
     pub rebuilt: u64,
-    /// Had the filter already that the policy means for them; with bits shared out among tables, up to
-    /// the small differences in size that are left alone in any case.
+    /// Tables that had the planned filter, up to small differences in size.
     pub already_right: u64,
-    /// Have no filter any more, because the policy wants none.
+    /// Tables whose filter was removed, as planned.
     pub removed: u64,
-    /// Went, in a compaction, before their turn or while their filter was being built. What took
-    /// their place is counted on its own.
+    /// Tables that a compaction replaced before their filter was built. Their successors count too.
     pub gone: u64,
 }
 
 impl DbInner {
-    /// Sees to it that every table with something in it that was in a table before this call has the
-    /// filter that the policy means for it.
+    /// Gives each table with an entry flushed before this call the filter that the policy plans for it.
     pub(crate) fn rebuild_filters(&self, policy: &FilterPolicy) -> Result<RebuildReport> {
         if let Err(reason) = policy.check() {
             return Err(Error::InvalidOption { option: "filter", reason });
         }
         self.check_writable()?;
-        self.change_policy(policy)?;
+        self.filters.set_policy(*policy);
+        // Tasks that began under the old policy may install its filters: wait for them.
+        self.scheduler.wait_for_busy(|| self.check_writable())?;
         let (mut recipes, mut fitted) = (HashMap::new(), HashSet::new());
-        // Flushes go on meanwhile, and their tables follow the policy. Without this limit, a store
-        // that is written to fast enough would keep us for ever.
+        // Tables flushed from now on follow the policy already. Without this limit, fast writes would keep
+        // this loop running for ever.
         let newest = self.manifest.lock().set().flushed_seq;
         let mut seen = HashSet::new();
         let mut damaged = None;
@@ -63,20 +61,13 @@ impl DbInner {
                 Ok(Rebuilt::AlreadyRight) => report.already_right += 1,
                 Ok(Rebuilt::Removed) => report.removed += 1,
                 Ok(Rebuilt::Gone) => report.gone += 1,
-                // A damaged table keeps its filter; it is no reason to leave others without theirs.
+                // A damaged table keeps its filter; the others go on.
                 Err(error @ Error::Corrupt { .. }) => {
                     damaged.get_or_insert(error);
                 }
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    /// Sets what filters are to be from now on, and waits for tasks that have tables under what was set before:
-    /// what they install must not come after all others were seen to.
-    fn change_policy(&self, policy: &FilterPolicy) -> Result<()> {
-        self.filters.set_policy(*policy);
-        self.scheduler.wait_for_busy(|| self.check_writable())
     }
 }
 
@@ -86,9 +77,8 @@ mod tests {
     use crate::version::Edit;
     use crate::{FilterInfo, FilterKind, Options};
 
-    /// A compaction that was picked before a filter was rebuilt moves the table with the new one.
     #[test]
-    fn a_table_that_moves_keeps_its_new_filter() -> Result<()> {
+    fn a_trivial_move_picked_before_a_rebuild_keeps_the_new_filter() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");
         let options = Options::new().background_threads(0).auto_compaction(false);
         let db = options.clone().open(dir.path())?;

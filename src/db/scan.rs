@@ -1,4 +1,4 @@
-//! Scans: a range of keys, in either direction or both, as one moment sees them.
+//! Scans: the keys of a range as of one moment, from either end or both.
 
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -8,39 +8,34 @@ use super::inner::DbInner;
 use super::views::ReadView;
 use crate::error::Result;
 use crate::iter::{Cursor, Direction, MergeCursor};
-use crate::key::successor;
-use crate::key::{EntryKind, Seq};
+use crate::key::{EntryKind, Seq, successor};
 use crate::memtable::MemtableCursor;
 use crate::sstable::ReadPlan;
 use crate::value::Value;
 use crate::version::{KeyBounds, LevelCursor, PrefixProbe, borrowed};
 use crate::vfs::FileLock;
 
-/// A lazy, double-ended iterator over keys and values in key order, made by
-/// [`Db::range`](crate::Db::range) and its like. It sees the store as it was when the iterator was
-/// made, and keeps what it sees alive, and the store locked, until it is dropped.
-///
-/// Nothing is read before the first item is asked for. Each item is an error if its block cannot be
-/// read or is damaged; the iterator ends there.
+/// A double-ended iterator over keys and values, from [`Db::range`](crate::Db::range). It sees the store as of
+/// its creation, keeps the directory locked, reads nothing before the first item, and ends after an error.
 pub struct Range {
     view: Arc<ReadView>,
     seq: Seq,
     bounds: KeyBounds,
-    /// If all keys within the bounds have one prefix, and filters may know it.
     prefix: Option<Arc<PrefixProbe>>,
-    front: Option<Visible>,
-    back: Option<Visible>,
+    front: Option<MergeCursor>,
+    back: Option<MergeCursor>,
     ended: bool,
-    #[expect(dead_code, reason = "held, not used: it keeps the directory locked")]
+    #[expect(dead_code, reason = "keeps the directory locked")]
     lock: Arc<dyn FileLock>,
 }
 
 impl fmt::Debug for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let written = |bound: Bound<&Vec<u8>>| bound.map(|key| key.escape_ascii().to_string());
+        let (from, to) = borrowed(&self.bounds);
+        let written = |bound: Bound<&[u8]>| bound.map(|key| key.escape_ascii().to_string());
         f.debug_struct("Range")
-            .field("from", &written(self.bounds.0.as_ref()))
-            .field("to", &written(self.bounds.1.as_ref()))
+            .field("from", &written(from))
+            .field("to", &written(to))
             .finish_non_exhaustive()
     }
 }
@@ -58,47 +53,30 @@ impl Range {
         let bounds = (owned(bounds.start_bound()), owned(bounds.end_bound()));
         let prefix = inner.options.prefix.and_then(|extractor| {
             let (env, ignore) = (&inner.env, inner.options.ignore_filters);
-            PrefixProbe::new(extractor, &bounds, &env.prefix_secret, ignore, &env.ledger)
+            PrefixProbe::new(extractor, &bounds, &env.prefix_hash_key, ignore, &env.ledger)
                 .map(Arc::new)
         });
         Self { view, seq, bounds, prefix, front: None, back: None, ended: false, lock }
     }
 
-    /// The next item from one end.
     fn step(&mut self, direction: Direction) -> Result<Option<(Value, Value)>> {
-        let side = match direction {
-            Direction::Forward => &mut self.front,
-            Direction::Backward => &mut self.back,
-        };
-        let visible = match side {
-            Some(visible) => visible,
+        let cursor = match direction.pick(&mut self.front, &mut self.back) {
+            Some(cursor) => cursor,
             none => {
-                let (view, bounds) = (&self.view, borrowed(&self.bounds));
-                none.insert(Visible::new(view, self.seq, direction, bounds, self.prefix.as_ref())?)
+                let bounds = borrowed(&self.bounds);
+                none.insert(merge(&self.view, direction, bounds, self.prefix.as_ref())?)
             }
         };
-        let Some((key, value)) = visible.next()? else { return Ok(None) };
-        let within = match direction {
-            Direction::Forward => match &self.bounds.1 {
-                Bound::Unbounded => true,
-                Bound::Included(end) => key.as_ref() <= end.as_slice(),
-                Bound::Excluded(end) => key.as_ref() < end.as_slice(),
-            },
-            Direction::Backward => match &self.bounds.0 {
-                Bound::Unbounded => true,
-                Bound::Included(end) => key.as_ref() >= end.as_slice(),
-                Bound::Excluded(end) => key.as_ref() > end.as_slice(),
-            },
-        };
-        if !within {
+        let next = next_visible(cursor, self.seq, direction)?;
+        let Some((key, value)) = next else { return Ok(None) };
+        // The cursor began at one bound. The other bound ends it.
+        let (start, end) = borrowed(&self.bounds);
+        let rest = direction.pick((Bound::Unbounded, end), (start, Bound::Unbounded));
+        if !RangeBounds::<[u8]>::contains(&rest, key.as_ref()) {
             return Ok(None);
         }
-        // What one end has given, the other must not give again.
-        let given = match direction {
-            Direction::Forward => &mut self.bounds.0,
-            Direction::Backward => &mut self.bounds.1,
-        };
-        match given {
+        // The other end stops at this key.
+        match direction.pick(&mut self.bounds.0, &mut self.bounds.1) {
             Bound::Excluded(bound) => {
                 bound.clear();
                 bound.extend_from_slice(&key);
@@ -113,7 +91,7 @@ impl Range {
             return None;
         }
         let item = self.step(direction);
-        // When one end comes to nothing more, the other has nothing left either.
+        // Where one end has no more items, the other has none either.
         self.ended = !matches!(item, Ok(Some(_)));
         item.transpose()
     }
@@ -134,71 +112,53 @@ impl DoubleEndedIterator for Range {
 }
 
 impl std::iter::FusedIterator for Range {}
-
-/// Every key that starts with `prefix`.
 pub(crate) fn prefix_bounds(prefix: &[u8]) -> KeyBounds {
     let end = successor(prefix).map_or(Bound::Unbounded, Bound::Excluded);
     (Bound::Included(prefix.to_vec()), end)
 }
 
-/// The keys that one moment sees, with their values, in one direction.
-#[derive(Debug)]
-struct Visible {
-    merged: MergeCursor,
-    seq: Seq,
+/// A cursor over all memtables and tables of a view.
+fn merge(
+    view: &ReadView,
     direction: Direction,
+    bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    prefix: Option<&Arc<PrefixProbe>>,
+) -> Result<MergeCursor> {
+    let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
+    let start = direction.pick(bounds.0, bounds.1);
+    for memtable in view.memtables() {
+        cursors.push(Box::new(MemtableCursor::new(Arc::clone(memtable), direction, start)));
+    }
+    for run in view.version.runs() {
+        let cursor = LevelCursor::new(run, direction, bounds, ReadPlan::Scan, prefix)?;
+        cursors.push(Box::new(cursor));
+    }
+    Ok(MergeCursor::new(cursors, direction))
 }
 
-impl Visible {
-    fn new(
-        view: &ReadView,
-        seq: Seq,
-        direction: Direction,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-        prefix: Option<&Arc<PrefixProbe>>,
-    ) -> Result<Self> {
-        let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
-        let start = match direction {
-            Direction::Forward => bounds.0,
-            Direction::Backward => bounds.1,
-        };
-        for memtable in std::iter::once(&view.memtable).chain(&view.sealed) {
-            let cursor = MemtableCursor::new(Arc::clone(memtable), direction, start);
-            if cursor.entry().is_some() {
-                cursors.push(Box::new(cursor));
+/// The next key that has a value at `seq`.
+fn next_visible(
+    merged: &mut MergeCursor,
+    seq: Seq,
+    direction: Direction,
+) -> Result<Option<(Value, Value)>> {
+    while let Some(entry) = merged.entry() {
+        let key = Value::copied(entry.key);
+        let mut newest: Option<(EntryKind, Value)> = None;
+        // All entries of the key: the newest visible one comes first, or backward last.
+        while let Some(entry) = merged.entry()
+            && key == entry.key
+        {
+            if entry.seq <= seq && (newest.is_none() || direction == Direction::Backward) {
+                newest = Some((entry.kind, merged.value()));
             }
+            merged.advance()?;
         }
-        for run in view.version.runs() {
-            let cursor = LevelCursor::new(run, direction, bounds, ReadPlan::Scan, prefix)?;
-            if cursor.entry().is_some() {
-                cursors.push(Box::new(cursor));
-            }
+        if let Some((EntryKind::Put, value)) = newest {
+            return Ok(Some((key, value)));
         }
-        Ok(Self { merged: MergeCursor::new(cursors, direction), seq, direction })
     }
-
-    /// The next key that has a value.
-    fn next(&mut self) -> Result<Option<(Value, Value)>> {
-        while let Some(entry) = self.merged.entry() {
-            let key = Value::copied(entry.key);
-            let mut newest: Option<(EntryKind, Value)> = None;
-            // Take all changes of the key; the newest visible one comes first, or backward last.
-            while let Some(entry) = self.merged.entry()
-                && key == entry.key
-            {
-                if entry.seq <= self.seq
-                    && (newest.is_none() || self.direction == Direction::Backward)
-                {
-                    newest = Some((entry.kind, self.merged.value()));
-                }
-                self.merged.advance()?;
-            }
-            if let Some((EntryKind::Put, value)) = newest {
-                return Ok(Some((key, value)));
-            }
-        }
-        Ok(None)
-    }
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -1,5 +1,3 @@
-//! Snapshots.
-
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -12,8 +10,8 @@ use crate::ledger::Explanation;
 use crate::value::Value;
 use crate::vfs::FileLock;
 
-/// The store as it was at one moment. While it lives, compactions keep what it sees, and the
-/// directory stays locked, even when all handles are closed.
+/// The store at one moment. While it lives, compactions keep the entries that it sees, and the directory stays
+/// locked.
 pub struct Snapshot {
     inner: Arc<DbInner>,
     seq: Seq,
@@ -31,7 +29,7 @@ impl fmt::Debug for Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(inner: Arc<DbInner>) -> Result<Self> {
-        let lock = inner.health.hold_lock()?;
+        let lock = inner.health.directory_lock()?;
         let seq = inner.visibility.take_snapshot();
         Ok(Self { inner, seq, lock })
     }
@@ -65,9 +63,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
-        let mut steps = Vec::new();
-        let value = self.inner.lookup(key.as_ref(), Some(self.seq), &mut steps)?;
-        Ok(Explanation { value, steps })
+        self.inner.explain(key.as_ref(), Some(self.seq))
     }
 
     /// As [`Db::range`](crate::Db::range).
@@ -90,7 +86,7 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         self.inner.visibility.release_snapshot(self.seq);
-        // Tombstones that it kept may be due now.
+        // A compaction of tombstones may be due now.
         self.inner.scheduler.announce();
     }
 }

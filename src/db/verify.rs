@@ -1,29 +1,27 @@
-//! Verifying a store that is not open: everything is read and held against everything else, and
-//! nothing is changed.
+//! Verifying a store that is not open.
 
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::batch::for_each_change;
-use crate::error::{Error, IoContext, Result};
+use super::directory::{Listing, for_each_logged_entry, hash_key, lock, not_a_store};
+use crate::error::{Error, Result};
 use crate::filter::HashKey;
-use crate::names::{FileName, too_far_ahead};
+use crate::names::{FileName, check_numbers};
 use crate::sstable::{Checked, FilterMeta, Table, TableEnv, TableMeta};
 use crate::version::{Manifest, TableSet, read_current};
-use crate::vfs::{FileLock, RealVfs, Vfs};
+use crate::vfs::{RealVfs, Vfs};
 use crate::wal::{LostTail, replay};
 
-/// Something that [`verify`] found.
+/// A defect, or a note, of [`verify`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The file or directory concerned.
+    /// The file or directory.
     pub path: PathBuf,
-    /// Where in the file, in bytes from its start, if that can be said.
+    /// Where in the file, in bytes, if known.
     pub offset: Option<u64>,
-    /// What it is.
+    /// What was found.
     pub what: String,
 }
 
@@ -37,42 +35,40 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What [`verify`] came to.
+/// The result of [`verify`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Verification {
-    /// What is wrong. A sound store has nothing here.
+    /// Defects. A sound store has none.
     pub findings: Vec<Finding>,
-    /// What is worth knowing, and wrong with nothing: files that nothing refers to, writes that a
-    /// crash cut short.
+    /// Harmless facts: files that nothing refers to, writes that a crash cut short.
     pub notes: Vec<Finding>,
-    /// Tables that the manifest names, or, without one, that are there.
+    /// Tables that the manifest names; without a manifest, tables in the directory.
     pub tables: u64,
-    /// Data blocks read, in all tables.
+    /// Data blocks read.
     pub blocks: u64,
-    /// Changes held by the tables, tombstones included.
+    /// Entries of tables, tombstones included.
     pub entries: u64,
     /// Distinct user keys of each table, added up.
     pub keys: u64,
-    /// Filters that were sound, and asked for every key of their tables, and its prefix.
+    /// Sound filters, probed with every key of their table and its prefix.
     pub filters: u64,
-    /// Keys that were asked of a filter.
+    /// Keys that a filter was probed with.
     pub asked_keys: u64,
-    /// Keys that a table holds and its filter denies: lookups miss them. There is no worse finding.
+    /// Keys of a table that its filter denies: lookups miss them.
     pub denied_keys: u64,
-    /// Distinct prefixes of keys that were asked of the filters that have prefixes
-    /// ([`Options::prefix`](crate::Options::prefix)).
+    /// Distinct prefixes that a filter was probed with ([`Options::prefix`](crate::Options::prefix)).
     pub asked_prefixes: u64,
-    /// Prefixes of keys that a table holds and its filter denies: scans miss those keys.
+    /// Prefixes of keys of a table that its filter denies: scans miss these keys.
     pub denied_prefixes: u64,
-    /// Write-ahead logs read.
+    /// Logs read.
     pub logs: u64,
-    /// Changes in these that are in no table yet.
+    /// Entries of logs that are in no table yet.
     pub changes: u64,
 }
 
 impl Verification {
-    /// Whether nothing is wrong.
+    /// Whether there are no defects.
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty()
     }
@@ -100,10 +96,11 @@ impl Verification {
         self.notes.push(Finding { path, offset, what: what.into() });
     }
 
-    fn note_lost(&mut self, lost: LostTail) {
-        let LostTail { path, offset, bytes, found } = lost;
-        let what = format!("a crash cut short what was not synced, {bytes} bytes: {found}");
-        self.note(path, Some(offset), what);
+    fn note_lost(&mut self, lost: Option<LostTail>) {
+        if let Some(LostTail { path, offset, bytes, found }) = lost {
+            let what = format!("a crash cut short what was not synced, {bytes} bytes: {found}");
+            self.note(path, Some(offset), what);
+        }
     }
 
     fn count(&mut self, checked: Checked) {
@@ -119,22 +116,19 @@ impl Verification {
     }
 }
 
-/// Verifies a store that is not open, and changes nothing: every checksum; every key, and every
-/// key's prefix where filters have prefixes, against its table's filter; every table against the
-/// manifest, its index, its properties and its neighbours; the logs. Goes on after what it finds, and
-/// reports all of it.
+/// Verifies a store that is not open, and changes nothing: checksums, filters (with every key and prefix),
+/// indexes, properties, the manifest, the logs. Goes on after a defect.
 ///
-/// Cost: every file is read once, a block at a time, with one table's index and filter in memory.
+/// Cost: every file is read once, block by block; memory for one table's index and filter.
 ///
 /// # Errors
-/// [`Error::NotAStore`]; [`Error::Locked`] (no lock file is made where there is none); [`Error::Io`] if
-/// the directory cannot be listed. Whatever is wrong with a file is no error but a finding.
+/// [`Error::NotAStore`]; [`Error::Locked`]; [`Error::Io`] of the directory. A defect of a file is a finding.
 pub fn verify(dir: impl AsRef<Path>) -> Result<Verification> {
     verify_with(dir, &(Arc::new(RealVfs) as Arc<dyn Vfs>), |_, _| {})
 }
 
-/// As [`verify`], through any file layer, and tells before each table, and at the end, how many bytes
-/// of tables were verified and how many are left.
+/// As [`verify`], with any file layer. Before each table and at the end, `progress` gets the bytes of verified
+/// tables and of those left.
 ///
 /// # Errors
 /// As [`verify`].
@@ -144,73 +138,41 @@ pub fn verify_with(
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Verification> {
     let dir = dir.as_ref();
-    let names = list(vfs.as_ref(), dir)?;
-    let _lock = lock(vfs.as_ref(), dir, &names)?;
-    let mut found = Verification::default();
-    for (name, ours) in &names {
-        if ours.is_none() {
-            found.note(dir.join(name), None, "not a file of the store");
-        }
+    let listing = Listing::read(vfs.as_ref(), dir)?.ok_or_else(|| not_a_store(dir, "nothing"))?;
+    let of_a_store = |name: &FileName| matches!(name, FileName::Table(_) | FileName::Current);
+    if !listing.ours.iter().any(of_a_store) {
+        return Err(not_a_store(dir, "neither CURRENT nor a table"));
     }
-    let ours: Vec<FileName> = names.into_iter().filter_map(|(_, ours)| ours).collect();
+    // Opening the store made the lock file. It is not made here.
+    let has_lock = listing.ours.contains(&FileName::Lock);
+    let _lock = has_lock.then(|| lock(vfs.as_ref(), dir)).transpose()?;
+    let mut found = Verification::default();
+    for name in &listing.foreign {
+        found.note(dir.join(name), None, "not a file of the store");
+    }
     match read_manifest(vfs.as_ref(), dir, &mut found) {
-        Ok((number, store, secret, set)) => {
-            let env = TableEnv::alone(vfs, dir, store, secret);
-            if let Some((name, limit)) = too_far_ahead(ours.iter().copied(), set.next_file) {
-                let expected = format!("a number up to {limit}");
-                found.find(dir, Error::corrupt(&name.path(dir), 0, expected, "a greater one"));
+        Ok((number, store, hash_key, set)) => {
+            let env = TableEnv::alone(vfs, dir, store, hash_key);
+            if let Err(error) = check_numbers(dir, &listing.ours, set.next_file) {
+                found.find(dir, error);
             }
             let tables: Vec<TableMeta> =
                 set.tables.values().map(|(_, meta)| meta.clone()).collect();
             verify_tables(&env, &tables, &mut found, &mut progress);
-            verify_logs(&env, &set, &ours, &mut found);
-            note_unreferenced(&env, &set, number, &ours, &mut found);
+            verify_logs(&env, &set, &listing, &mut found);
+            for &name in listing.ours.iter().filter(|&&name| !set.refers_to(name, number)) {
+                let what = "nothing refers to it; the next opening removes it";
+                found.note(name.path(dir), None, what);
+            }
         }
         Err(error) => {
             found.find(dir, error);
-            verify_alone(vfs, dir, &ours, &mut found, &mut progress);
+            verify_alone(vfs, dir, &listing, &mut found, &mut progress);
         }
     }
     Ok(found)
 }
 
-type Named = (std::ffi::OsString, Option<FileName>);
-
-/// The names in a directory that holds a store, or what is left of one, in order.
-fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<Named>> {
-    let refuse = |found: &str| Error::NotAStore { path: dir.to_owned(), found: found.into() };
-    let mut names = match vfs.list(dir) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(refuse("nothing")),
-        Err(e) if e.kind() == io::ErrorKind::NotADirectory => return Err(refuse("a file")),
-        other => other.context("list", dir)?,
-    };
-    names.sort();
-    let named = names.into_iter().map(|name| {
-        let ours = name.to_str().and_then(FileName::parse);
-        (name, ours)
-    });
-    let named: Vec<Named> = named.collect();
-    let of_a_store = |name: &FileName| matches!(name, FileName::Table(_) | FileName::Current);
-    if named.iter().any(|(_, ours)| ours.as_ref().is_some_and(of_a_store)) {
-        Ok(named)
-    } else {
-        Err(refuse("neither CURRENT nor a table"))
-    }
-}
-
-/// Takes the store's lock. Opening the store made the file; it is not made here.
-fn lock(vfs: &dyn Vfs, dir: &Path, names: &[Named]) -> Result<Option<Box<dyn FileLock>>> {
-    if !names.iter().any(|(_, ours)| *ours == Some(FileName::Lock)) {
-        return Ok(None);
-    }
-    let path = FileName::Lock.path(dir);
-    match vfs.lock(&path) {
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(Error::Locked { path }),
-        other => other.context("lock", &path).map(Some),
-    }
-}
-
-/// The manifest in force: its number, the store's id and hash key, and the set of tables.
 fn read_manifest(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -221,14 +183,8 @@ fn read_manifest(
         Error::Missing { path, named_by: "the presence of tables".into() }
     })?;
     let (set, store, lost) = Manifest::read(vfs, dir, number)?;
-    if let Some(lost) = lost {
-        found.note_lost(lost);
-    }
-    let secret = set.hash_key.ok_or_else(|| {
-        let path = FileName::Manifest(number).path(dir);
-        Error::corrupt(&path, 0, "the key of the store's hash", "none")
-    })?;
-    Ok((number, store, secret, set))
+    found.note_lost(lost);
+    Ok((number, store, hash_key(&set, dir, number)?, set))
 }
 
 fn verify_tables(
@@ -237,7 +193,7 @@ fn verify_tables(
     found: &mut Verification,
     progress: &mut dyn FnMut(u64, u64),
 ) {
-    // As the manifest has them, not yet compared with the files.
+    // Of the manifest: the files may have others.
     let sizes = tables.iter().map(|meta| meta.size);
     let (mut done, mut left) = (0_u64, sizes.fold(0_u64, u64::saturating_add));
     for meta in tables {
@@ -256,74 +212,47 @@ fn verify_tables(
     progress(done, left);
 }
 
-/// Reads the logs as an opening would.
-fn verify_logs(env: &TableEnv, set: &TableSet, ours: &[FileName], found: &mut Verification) {
-    let mut logs: Vec<u64> = ours
-        .iter()
-        .filter_map(|name| if let FileName::Log(number) = name { Some(*number) } else { None })
-        .filter(|&number| number >= set.log)
-        .collect();
-    logs.sort_unstable();
+/// Replays the logs, as opening the store would.
+fn verify_logs(env: &TableEnv, set: &TableSet, listing: &Listing, found: &mut Verification) {
+    let logs = listing.logs_from(set.log);
     found.logs = logs.len() as u64;
-    let first_seq = set.flushed_seq + 1;
     let replayed = replay(
         env.vfs.as_ref(),
         &env.dir,
         env.store,
         &logs,
         set.log,
-        first_seq,
+        set.flushed_seq + 1,
         |path, offset, seq, payload| {
-            let changes = for_each_change(payload, seq, |_| {});
-            let changes =
-                changes.ok_or_else(|| Error::corrupt(path, offset, "a batch", "something else"))?;
-            found.changes += changes;
-            Ok(changes)
+            let entries = for_each_logged_entry(path, offset, seq, payload, |_| {})?;
+            found.changes += entries;
+            Ok(entries)
         },
     );
     match replayed {
-        Ok(replayed) => {
-            if let Some(lost) = replayed.lost {
-                found.note_lost(lost);
-            }
-        }
+        Ok(replayed) => found.note_lost(replayed.lost),
         Err(error) => found.find(&env.dir, error),
     }
 }
 
-fn note_unreferenced(
-    env: &TableEnv,
-    set: &TableSet,
-    manifest: u64,
-    ours: &[FileName],
-    found: &mut Verification,
-) {
-    for &name in ours {
-        if !set.refers_to(name, manifest) {
-            let what = "nothing refers to it; the next opening removes it";
-            found.note(name.path(&env.dir), None, what);
-        }
-    }
-}
-
-/// Verifies the tables of a store without a manifest, each by its own word.
+/// Verifies each table of a store without a manifest.
 fn verify_alone(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,
-    ours: &[FileName],
+    listing: &Listing,
     found: &mut Verification,
     progress: &mut dyn FnMut(u64, u64),
 ) {
     found.note(dir.to_owned(), None, "without the manifest, no filter was asked for keys");
-    for name in ours {
+    for name in &listing.ours {
         let FileName::Table(id) = *name else { continue };
         let env = TableEnv::alone(vfs, dir, 0, HashKey::new([0; HashKey::BYTES]));
         match Table::meta_of_file(&env, id) {
             Ok((meta, store)) => {
-                // A filter that cannot be asked is not looked for.
+                // Generation 1: the filter block is not read. Without the hash key it cannot be probed.
                 let filter = FilterMeta { generation: 1, ..FilterMeta::default() };
                 let meta = TableMeta { id, filter, ..meta };
-                let env = TableEnv::alone(vfs, dir, store, env.secret);
+                let env = TableEnv::alone(vfs, dir, store, env.hash_key);
                 verify_tables(&env, &[meta], found, progress);
             }
             Err(error) => {
@@ -341,24 +270,23 @@ mod tests {
     use crate::sstable::OpenTable;
     use crate::{Db, FilterKind, Options, PrefixExtractor};
 
-    /// Gives the one table of a store a filter that lies: sound in every respect, checksum and manifest
-    /// included, but made without one of its hashes. Nothing but asking it for that can tell. Returns
-    /// the filter's file.
-    fn install_lie(db: &Db, kind: FilterKind, left_out: usize) -> Result<String> {
+    /// Installs a filter without one of the hashes of the store's only table. Its checksum and its record in the
+    /// manifest are right; only a probe with that hash finds the error. Returns the filter's file.
+    fn install_false_negative(db: &Db, kind: FilterKind, left_out: usize) -> Result<String> {
         let inner = db.inner()?;
         let table = Arc::clone(&inner.views.load().version.level(0)[0].table);
         let recipe = FilterPolicy::bits_per_key(20.0).with_kind(kind).recipe().expect("one");
         let mut hashes = table.key_hashes(&recipe, inner.options.prefix, &|| false)?;
-        let right = hashes.replace(left_out, 7); // their number stays right
+        let right = hashes.replace(left_out, 7); // the number of hashes stays right
         let meta = table.write_filter(&recipe, &hashes, 0)?;
         let filter = Arc::new(table.load_filter(meta));
-        let lying = OpenTable { table: Arc::clone(&table), filter: Arc::clone(&filter) };
+        let wrong = OpenTable { table: Arc::clone(&table), filter: Arc::clone(&filter) };
         hashes.replace(left_out, right);
-        match lying.prove(&hashes) {
+        match wrong.prove(&hashes) {
             Err(Error::FilterLies { key, .. }) => assert_eq!(key, left_out as u64),
-            other => panic!("never to be installed: {other:?}"),
+            other => panic!("the proof passed: {other:?}"),
         }
-        drop(lying);
+        drop(wrong);
         assert!(inner.install_filter(table.id(), &filter)?);
         Ok(meta.file_of(table.id()).expect("a file").to_string())
     }
@@ -372,8 +300,8 @@ mod tests {
                 db.put(format!("key {number:03}"), "value")?;
             }
             db.flush()?;
-            let name = install_lie(&db, kind, 123)?;
-            assert_eq!(db.get("key 123")?, None, "this is what it would do");
+            let name = install_false_negative(&db, kind, 123)?;
+            assert_eq!(db.get("key 123")?, None, "the filter has a false negative");
             db.close()?;
 
             let found = verify(dir.path())?;
@@ -402,10 +330,10 @@ mod tests {
             for number in 0..500 {
                 db.put(format!("row {:03}/{}", number / 5, number % 5), "value")?;
             }
-            db.put("no row", "value")?; // has no prefix, and is asked for as a key alone
+            db.put("no row", "value")?; // has no prefix, and counts as a key alone
             db.flush()?;
-            let name = install_lie(&db, kind, 501 + 57)?;
-            assert_eq!(db.prefix("row 057/")?.count(), 0, "this is what it would do");
+            let name = install_false_negative(&db, kind, 501 + 57)?;
+            assert_eq!(db.prefix("row 057/")?.count(), 0, "the filter has a false negative");
             assert!(db.get("row 057/0")?.is_some());
             db.close()?;
 

@@ -1,61 +1,70 @@
-//! What readers read: one view at a time, replaced whole.
+//! The read view, replaced whole at each change.
 //!
-//! A reader may hold a view long after it was replaced. If it were the last to drop the view, its lookup would
-//! free a memtable and remove the files of tables. So a replaced view is kept here until no reader holds it, and
-//! the background drops it.
+//! If a reader were the last to drop a replaced view, a lookup would free a memtable and remove files. So
+//! background threads drop replaced views, when no reader holds them.
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+
 use crate::memtable::Memtable;
-use crate::sync::{Mutex, Swap};
+use crate::sync::{Mutex, sync_point};
 use crate::version::Version;
 
-/// What a reader reads: never changed, but for the growing memtable.
+/// What a reader uses. Only its memtable grows.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadView {
-    /// The memtable that takes writes.
     pub(crate) memtable: Arc<Memtable>,
-    /// Memtables waiting to be flushed, newest first.
+    /// Memtables to be flushed, newest first.
     pub(crate) sealed: Vec<Arc<Memtable>>,
     pub(crate) version: Arc<Version>,
 }
 
-/// The view in force, and those that were replaced and may still be held.
+impl ReadView {
+    /// All memtables, newest first.
+    #[inline]
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.memtable).chain(&self.sealed)
+    }
+}
+
+/// The current view, and replaced views that readers may hold.
 #[derive(Debug)]
 pub(crate) struct Views {
-    current: Swap<ReadView>,
-    /// `None` without a background: the last reader drops a view then.
+    current: ArcSwap<ReadView>,
+    /// `None` without background threads: the last reader drops a view then.
     replaced: Mutex<Option<Vec<Arc<ReadView>>>>,
-    /// Held while views are dropped, so that a call of `drop_replaced` waits for one under way.
+    /// Held while views are dropped: calls of `drop_replaced` wait for each other.
     dropping: Mutex<()>,
 }
 
 impl Views {
-    /// Begins with a view. `background` says whether [`drop_replaced`](Self::drop_replaced) will be called.
+    /// `background`: whether threads will call [`drop_replaced`](Self::drop_replaced).
     pub(crate) fn new(view: ReadView, background: bool) -> Self {
         Self {
-            current: Swap::new(view),
+            current: ArcSwap::from_pointee(view),
             replaced: Mutex::new(background.then(Vec::new)),
             dropping: Mutex::new(()),
         }
     }
 
-    /// The view for the length of one short operation; cheaper than [`load_full`](Self::load_full).
+    /// The view, for a short operation; cheaper than `load_full`.
     #[inline]
     pub(crate) fn load(&self) -> impl std::ops::Deref<Target = Arc<ReadView>> {
+        sync_point("before a view is loaded");
         self.current.load()
     }
 
-    /// The view to keep.
     pub(crate) fn load_full(&self) -> Arc<ReadView> {
+        sync_point("before a view is loaded");
         self.current.load_full()
     }
 
-    /// Replaces the view by one that `change` makes of it.
     pub(crate) fn change(&self, change: impl FnOnce(&mut ReadView)) {
         let mut replaced = self.replaced.lock();
-        let mut view = ReadView::clone(&self.current.load());
+        let mut view = ReadView::clone(&self.load());
         change(&mut view);
+        sync_point("before the view is replaced");
         let old = self.current.swap(Arc::new(view));
         match &mut *replaced {
             Some(replaced) => replaced.push(old),
@@ -66,26 +75,19 @@ impl Views {
         }
     }
 
-    /// Drops the replaced views that no reader holds. True if some are left.
+    /// Drops replaced views that no reader holds; returns whether some are left.
     pub(crate) fn drop_replaced(&self) -> bool {
         let _dropping = self.dropping.lock();
-        let mut free = Vec::new();
-        let left = {
-            let mut replaced = self.replaced.lock();
-            let Some(replaced) = &mut *replaced else { return false };
-            for view in std::mem::take(replaced) {
-                match Arc::try_unwrap(view) {
-                    Ok(view) => free.push(view),
-                    Err(held) => replaced.push(held),
-                }
-            }
-            !replaced.is_empty()
-        };
-        drop(free); // files go, and a writer that replaces the view does not wait for that
+        let mut replaced = self.replaced.lock();
+        let Some(views) = &mut *replaced else { return false };
+        let unused: Vec<_> = views.extract_if(.., |view| Arc::strong_count(view) == 1).collect();
+        let left = !views.is_empty();
+        drop(replaced); // a writer that replaces the view does not wait for the removal of files
+        drop(unused);
         left
     }
 
-    /// The background ends: from now on the last reader drops a view.
+    /// From now on the last reader drops a view.
     pub(crate) fn close(&self) {
         let replaced = self.replaced.lock().take();
         drop(replaced);

@@ -1,4 +1,4 @@
-//! Which changes readers see: all up to the newest sequence number, or up to that of a snapshot.
+//! Which entries readers see: those up to the newest visible sequence number, or up to that of a snapshot.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 #[derive(Debug)]
 pub(crate) struct Visibility {
     newest: AtomicU64,
-    /// The sequence numbers that snapshots read at, with how many do.
+    /// The number of snapshots by sequence number.
     snapshots: Mutex<BTreeMap<Seq, usize>>,
 }
 
@@ -17,18 +17,17 @@ impl Visibility {
         Self { newest: AtomicU64::new(newest), snapshots: Mutex::default() }
     }
 
-    /// The newest sequence number that readers may see.
     #[inline]
     pub(crate) fn newest(&self) -> Seq {
         self.newest.load(Ordering::Acquire)
     }
 
-    /// Shows readers all changes up to this one, which are in the memtable.
+    /// Makes all entries up to this one visible. They must be in the memtable.
     pub(crate) fn publish(&self, seq: Seq) {
         self.newest.store(seq, Ordering::Release);
     }
 
-    /// Takes a snapshot's sequence number. Compactions keep what it sees until it is released.
+    /// The sequence number of a new snapshot. Compactions keep the entries that it sees until its release.
     pub(crate) fn take_snapshot(&self) -> Seq {
         let mut snapshots = self.snapshots.lock();
         let seq = self.newest();
@@ -46,12 +45,11 @@ impl Visibility {
         }
     }
 
-    /// The sequence numbers that snapshots read at.
+    /// The sequence numbers of snapshots, ascending.
     pub(crate) fn snapshots(&self) -> Vec<Seq> {
         self.snapshots.lock().keys().copied().collect()
     }
 
-    /// The oldest of them.
     pub(crate) fn oldest_snapshot(&self) -> Option<Seq> {
         self.snapshots.lock().first_key_value().map(|(seq, _)| *seq)
     }

@@ -1,4 +1,4 @@
-//! The write path: log, then memtable, then acknowledgement.
+//! Writes: log, then memtable, then visibility.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,31 +6,29 @@ use std::time::Duration;
 use super::commit_queue::{Durability, Request, Writer};
 use super::inner::DbInner;
 use super::views::ReadView;
-use crate::batch::{Batch, for_each_change};
+use crate::batch::{Batch, for_each_entry};
 use crate::error::{Error, Result};
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::FileName;
 use crate::scheduler::{Task, compact_while_due, flush_all_sealed, wait_while};
 use crate::sync::sleep;
-use crate::vfs::FileKind;
 use crate::wal::{LogKind, LogWriter};
 
-/// Writers wait when this many memtables wait to be flushed.
+/// Writers wait at this many sealed memtables.
 const MAX_SEALED: usize = 2;
-/// Writers are held to so many bytes a second when L0 has grown too far.
+/// The rate of writes while L0 has too many tables.
 const SLOW_BYTES_PER_SECOND: u64 = 16 << 20;
-/// They wait for at least so long at once: less would mostly be spent on going to sleep.
+/// Waits are added up until this: a shorter sleep is mostly overhead.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
 impl DbInner {
-    /// Writes a batch.
     pub(crate) fn write(&self, batch: Batch, durability: Durability) -> Result<()> {
         self.check_writable()?;
-        let (ops, changes) = batch.into_parts()?;
-        if changes == 0 && durability == Durability::Buffered {
+        let (ops, entries) = batch.into_parts()?;
+        if entries == 0 && durability == Durability::Buffered {
             return Ok(());
         }
-        let request = Request::new(ops, changes, durability);
+        let request = Request::new(ops, entries, durability);
         self.commits.submit(request, |writer, group| self.commit(writer, group))
     }
 
@@ -40,16 +38,16 @@ impl DbInner {
         self.make_room(writer, bytes)?;
         let synced = group.iter().any(|request| request.durability == Durability::Synced);
         if synced {
-            // Before anything is appended: an error here must leave the log as it was.
+            // Before the append: an error here must not change the log.
             self.close_earlier_logs()?;
         }
         if self.earlier_logs.are_closed() {
             writer.log.earlier_logs_are_synced();
         }
         let mut seq = writer.next_seq;
-        let records = group.iter().filter(|request| request.changes > 0).map(|request| {
+        let records = group.iter().filter(|request| request.entries > 0).map(|request| {
             let first = seq;
-            seq += request.changes;
+            seq += request.entries;
             (first, request.ops.as_slice())
         });
         let bytes = writer.log.append(records).map_err(|error| self.poison_if_broken(error))?;
@@ -60,22 +58,22 @@ impl DbInner {
         let view = self.views.load();
         let mut seq = writer.next_seq;
         for request in group {
-            // `Batch` made these bytes.
-            for_each_change(&request.ops, seq, |entry| view.memtable.insert(entry));
-            seq += request.changes;
+            // `None` is impossible: `Batch` encoded these bytes.
+            for_each_entry(&request.ops, seq, |entry| view.memtable.insert(entry));
+            seq += request.entries;
         }
         writer.next_seq = seq;
         self.visibility.publish(seq - 1);
         Ok(())
     }
 
-    /// Seals a full memtable, and waits where flushes or compactions have fallen behind.
+    /// Seals a full memtable, and waits if flushes or compactions are behind.
     fn make_room(&self, writer: &mut Writer, bytes: u64) -> Result<()> {
         let limits = &self.options;
         let full = self.views.load().memtable.bytes() >= limits.memtable_bytes;
         if self.is_inline() {
             if full {
-                // What an earlier failure has left waiting goes first.
+                // First those whose flush failed before.
                 flush_all_sealed(self).map_err(as_background)?;
                 self.seal(writer)?;
                 flush_all_sealed(self).map_err(as_background)?;
@@ -100,21 +98,21 @@ impl DbInner {
         Ok(())
     }
 
-    /// Seals the memtable, if anything is in it.
+    /// Seals the memtable, unless it is empty.
     pub(crate) fn seal_memtable(&self) -> Result<()> {
         self.check_writable()?;
         let mut writer = self.commits.writer();
-        self.check_writable()?; // closing the store ends its log under the same lock
+        self.check_writable()?; // again: `close` ends the log under the writer's lock
         self.seal(&mut writer)
     }
 
-    /// Makes the memtable one that waits to be flushed, and goes on in a new one with a new log.
+    /// Seals the memtable, unless it is empty; begins a new one with a new log.
     fn seal(&self, writer: &mut Writer) -> Result<()> {
         if self.views.load().memtable.is_empty() {
             return Ok(());
         }
         let env = &self.env;
-        let number = self.env.new_file_number();
+        let number = env.new_file_number();
         let name = FileName::Log(number);
         let log = LogWriter::create(
             env.vfs.as_ref(),
@@ -124,11 +122,11 @@ impl DbInner {
             env.store,
             false,
         );
-        let log = log.inspect_err(|_| self.remove(name, FileKind::Wal))?;
+        let log = log.inspect_err(|_| self.remove(name))?;
         let log = log.fill_ahead(self.options.log_fill());
         let old = std::mem::replace(&mut writer.log, log);
         self.earlier_logs.push(old, number, writer.next_seq);
-        let filter = MemtableFilter::new(self.filters.policy().key_hash(), env.secret);
+        let filter = MemtableFilter::new(self.filters.policy().key_hash(), env.hash_key);
         let fresh = Arc::new(Memtable::new(number, Some(filter)));
         self.views.change(|view| {
             let full = std::mem::replace(&mut view.memtable, fresh);
@@ -139,7 +137,7 @@ impl DbInner {
     }
 }
 
-/// The error of a flush or compaction, for a write that only made it due.
+/// The error of a write, when a flush or compaction inside it fails.
 fn as_background(error: Error) -> Error {
     match error {
         Error::Poisoned { .. } | Error::Background { .. } | Error::Closed => error,

@@ -32,14 +32,14 @@ impl Recipe {
 /// Builds the filter block of a table. Keys and prefixes together determine its size.
 pub(crate) fn build(
     recipe: &Recipe,
-    secret: &HashKey,
+    hash_key: &HashKey,
     place: FilterPlace,
     hashes: &KeyHashes,
 ) -> Vec<u8> {
     let hash = hashes.hash();
     let keyed = hash == HashFunction::SipHash13;
     let salt_of = |attempt| {
-        if keyed { secret.salt(place.table, place.generation, attempt) } else { 0 }
+        if keyed { hash_key.salt(place.table, place.generation, attempt) } else { 0 }
     };
     let (attempt, geometry, built) = recipe.build(hashes.keys() + hashes.prefixes(), |attempt| {
         let salt = salt_of(attempt);
@@ -49,7 +49,7 @@ pub(crate) fn build(
         kind: recipe.kind,
         hash,
         salt: salt_of(attempt),
-        fingerprint: if keyed { secret.fingerprint() } else { 0 },
+        fingerprint: if keyed { hash_key.fingerprint() } else { 0 },
         keys: hashes.keys(),
         geometry,
         predicted_rate: built.predicted_rate,
@@ -78,10 +78,10 @@ impl Filter {
         memory: SealedBytes,
         length: usize,
         keys: u64,
-        secret: &HashKey,
+        hash_key: &HashKey,
     ) -> Result<Self, String> {
         let bytes = memory.get(..length).ok_or("a filter shorter than its block")?;
-        let header = FilterHeader::decode(bytes, length, keys, secret)?;
+        let header = FilterHeader::decode(bytes, length, keys, hash_key)?;
         Ok(Self::new(memory, header, header))
     }
 
@@ -164,20 +164,20 @@ mod tests {
     const EXTRACTOR: PrefixExtractor = PrefixExtractor::fixed(3);
     const PLACE: FilterPlace = FilterPlace { table: 7, generation: 0 };
 
-    fn secret() -> HashKey {
+    fn hash_key() -> HashKey {
         HashKey::new([5; 16])
     }
 
-    fn decode_under(bytes: &[u8], keys: u64, secret: &HashKey) -> Result<Filter, String> {
-        let memory = SealedBytes::filled(bytes.len(), |buffer| {
+    fn decode_under(bytes: &[u8], keys: u64, hash_key: &HashKey) -> Result<Filter, String> {
+        let memory = SealedBytes::filled(crate::sealed::Seal::System, bytes.len(), |buffer| {
             buffer.copy_from_slice(bytes);
             Ok(())
         });
-        Filter::decode(memory.expect("anonymous memory"), bytes.len(), keys, secret)
+        Filter::decode(memory.expect("anonymous memory"), bytes.len(), keys, hash_key)
     }
 
     fn decode(bytes: &[u8], keys: u64) -> Result<Filter, String> {
-        decode_under(bytes, keys, &secret())
+        decode_under(bytes, keys, &hash_key())
     }
 
     fn policies() -> impl Iterator<Item = FilterPolicy> {
@@ -189,9 +189,9 @@ mod tests {
 
     fn sample(policy: FilterPolicy) -> (Vec<u64>, Vec<u8>) {
         let recipe = policy.recipe().expect("filters are wanted");
-        let mut hashes = KeyHashes::new(recipe.hash, &secret(), Some(EXTRACTOR));
+        let mut hashes = KeyHashes::new(recipe.hash, &hash_key(), Some(EXTRACTOR));
         (0..100_u32).for_each(|i| hashes.add(&i.to_be_bytes()));
-        let bytes = build(&recipe, &secret(), PLACE, &hashes);
+        let bytes = build(&recipe, &hash_key(), PLACE, &hashes);
         (hashes.iter().collect(), bytes)
     }
 
@@ -202,14 +202,14 @@ mod tests {
             let filter = decode(&bytes, 100).expect("sound");
             assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)));
             let header = filter.header();
-            assert_eq!(LookupHash::new(&[0; 4], &secret()).get(header.hash), hashes[0]);
+            assert_eq!(LookupHash::new(&[0; 4], &hash_key()).get(header.hash), hashes[0]);
             assert_eq!(header.bytes(), bytes.len());
             let recipe = policy.recipe().expect("filters are wanted");
             assert_eq!(recipe.filter_bits(101), 8 * bytes.len() as u64);
-            assert!(filter.may_contain(&LookupHash::new(&[0; 4], &secret())));
+            assert!(filter.may_contain(&LookupHash::new(&[0; 4], &hash_key())));
             assert!((0.0005..0.05).contains(&header.predicted_rate), "{filter:?}");
             let absent = (1000..21_000_u32)
-                .filter(|i| filter.may_contain(&LookupHash::new(&i.to_be_bytes(), &secret())));
+                .filter(|i| filter.may_contain(&LookupHash::new(&i.to_be_bytes(), &hash_key())));
             let rate = absent.count() as f64 / 20_000.0;
             assert!(rate < 0.05, "{policy}: {rate}");
         }
@@ -225,7 +225,7 @@ mod tests {
             let probe = |extractor, prefix: &[u8]| {
                 filter.may_contain_prefix(
                     extractor,
-                    &PrefixHash::new(prefix, &secret().for_prefixes()),
+                    &PrefixHash::new(prefix, &hash_key().for_prefixes()),
                 )
             };
             assert_eq!(probe(EXTRACTOR, &[0; 3]), Some(true));
@@ -255,9 +255,9 @@ mod tests {
         let each_key = PrefixExtractor::fixed(4);
         for policy in policies() {
             let recipe = policy.recipe().expect("filters are wanted");
-            let mut hashes = KeyHashes::new(recipe.hash, &secret(), Some(each_key));
+            let mut hashes = KeyHashes::new(recipe.hash, &hash_key(), Some(each_key));
             (0..3000_u32).for_each(|i| hashes.add(&i.to_be_bytes()));
-            let filter = decode(&build(&recipe, &secret(), PLACE, &hashes), 3000).expect("sound");
+            let filter = decode(&build(&recipe, &hash_key(), PLACE, &hashes), 3000).expect("sound");
             let header = filter.header();
             assert_eq!((header.prefixes, header.geometry), (3000, recipe.geometry(6000)));
             assert!(header.follows(&recipe, Some(each_key)), "{policy}");
@@ -273,9 +273,9 @@ mod tests {
         for rate in (1..50).map(|i| 0.02 / f64::from(i)) {
             let recipe = FilterPolicy::classic().with_rate(rate).recipe().expect("wanted");
             let mut hashes =
-                KeyHashes::new(recipe.hash, &secret(), Some(PrefixExtractor::fixed(2)));
+                KeyHashes::new(recipe.hash, &hash_key(), Some(PrefixExtractor::fixed(2)));
             (0..keys as u32).for_each(|i| hashes.add(&i.to_be_bytes()));
-            let filter = decode(&build(&recipe, &secret(), PLACE, &hashes), keys).expect("sound");
+            let filter = decode(&build(&recipe, &hash_key(), PLACE, &hashes), keys).expect("sound");
             let header = filter.header();
             assert_eq!((header.prefixes, header.geometry), (1, recipe.geometry(TEXTBOOK_FROM)));
             above += u32::from(header.predicted_rate > rate);
@@ -291,8 +291,8 @@ mod tests {
             let recipe = policy.recipe().expect("filters are wanted");
             for keys in (1..600).step_by(7) {
                 let hashes = (0..keys).map(|i| mix(mix(keys) ^ i)).collect();
-                let hashes = KeyHashes::of_hashes(recipe.hash, &secret(), hashes);
-                let header = decode(&build(&recipe, &secret(), PLACE, &hashes), keys);
+                let hashes = KeyHashes::of_hashes(recipe.hash, &hash_key(), hashes);
+                let header = decode(&build(&recipe, &hash_key(), PLACE, &hashes), keys);
                 let header = header.expect("sound").header;
                 larger += u32::from(header.geometry != recipe.geometry(keys));
                 assert!(header.follows(&recipe, None), "{policy}, {keys} keys: {header:?}");
@@ -308,10 +308,10 @@ mod tests {
         let mut salted_again = 0;
         for table in 0..200 {
             let hashes = (0..50).map(|i| mix(mix(table) ^ i)).collect();
-            let hashes = KeyHashes::of_hashes(recipe.hash, &secret(), hashes);
-            let bytes = build(&recipe, &secret(), FilterPlace { table, generation: 0 }, &hashes);
+            let hashes = KeyHashes::of_hashes(recipe.hash, &hash_key(), hashes);
+            let bytes = build(&recipe, &hash_key(), FilterPlace { table, generation: 0 }, &hashes);
             let header = decode(&bytes, 50).expect("sound").header;
-            let attempt = (0..=LAST_ATTEMPT).find(|&n| secret().salt(table, 0, n) == header.salt);
+            let attempt = (0..=LAST_ATTEMPT).find(|&n| hash_key().salt(table, 0, n) == header.salt);
             let attempt = attempt.expect("a salt of this table");
             assert_eq!(header.geometry == recipe.geometry(50), attempt < SALTS, "{attempt}");
             salted_again += u32::from(attempt > 0);

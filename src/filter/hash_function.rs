@@ -36,17 +36,17 @@ impl HashFunction {
     }
 
     /// The hash of a user key.
-    pub(crate) fn of(self, key: &[u8], secret: &HashKey) -> u64 {
+    pub(crate) fn of(self, key: &[u8], hash_key: &HashKey) -> u64 {
         match self {
-            Self::SipHash13 => secret.hash(key),
+            Self::SipHash13 => hash_key.hash(key),
             Self::MurmurHash2 => murmurhash2::murmur64a(key, 0),
         }
     }
 
     /// The hash of a prefix. It differs from the hash of a key with the same bytes.
-    pub(super) fn of_prefix(self, prefix: &[u8], secret: &PrefixKey) -> u64 {
+    pub(super) fn of_prefix(self, prefix: &[u8], hash_key: &PrefixKey) -> u64 {
         match self {
-            Self::SipHash13 => self.of(prefix, &secret.0),
+            Self::SipHash13 => self.of(prefix, &hash_key.0),
             Self::MurmurHash2 => murmurhash2::murmur64a(prefix, PREFIX_SEED),
         }
     }
@@ -142,9 +142,9 @@ mod tests {
             hashes.extend_from_slice(&hash.to_le_bytes());
         }
         assert_eq!(murmurhash2::murmur64a(&hashes, 0) as u32, 0x1F0D_3804);
-        let secret = HashKey::new([7; 16]);
+        let hash_key = HashKey::new([7; 16]);
         assert_eq!(
-            HashFunction::MurmurHash2.of(b"criba", &secret),
+            HashFunction::MurmurHash2.of(b"criba", &hash_key),
             murmurhash2::murmur64a(b"criba", 0)
         );
     }
@@ -153,7 +153,7 @@ mod tests {
     /// reproduces its SipHash-2-4 vector.
     #[test]
     fn siphash_is_siphash_1_3() {
-        let secret = HashKey::new(std::array::from_fn(|i| i as u8));
+        let hash_key = HashKey::new(std::array::from_fn(|i| i as u8));
         let message: Vec<u8> = (0..64).collect();
         for (length, expected) in [
             (0, 0xABAC_0158_050F_C4DC),
@@ -165,7 +165,7 @@ mod tests {
             (16, 0xCC4F_DD1A_7D90_8B66),
             (63, 0x9D19_9062_B7BB_B3A8),
         ] {
-            let hash = HashFunction::SipHash13.of(&message[..length], &secret);
+            let hash = HashFunction::SipHash13.of(&message[..length], &hash_key);
             assert_eq!(hash, expected, "{length} bytes");
         }
     }

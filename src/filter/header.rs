@@ -104,12 +104,12 @@ impl FilterHeader {
         bytes: &[u8],
         length: usize,
         keys: u64,
-        secret: &HashKey,
+        hash_key: &HashKey,
     ) -> Result<Self, String> {
         let header = Self::decode_any(bytes)?;
         let Self { hash, salt, fingerprint, .. } = header;
         match hash {
-            HashFunction::SipHash13 if fingerprint != secret.fingerprint() => {
+            HashFunction::SipHash13 if fingerprint != hash_key.fingerprint() => {
                 return Err("a filter made under another hash key".into());
             }
             HashFunction::MurmurHash2 if salt != 0 || fingerprint != 0 => {

@@ -7,8 +7,8 @@ use super::prefix::PrefixExtractor;
 #[derive(Debug)]
 pub(crate) struct KeyHashes {
     hash: HashFunction,
-    secret: HashKey,
-    prefix_secret: PrefixKey,
+    hash_key: HashKey,
+    prefix_hash_key: PrefixKey,
     extractor: Option<PrefixExtractor>,
     last: Option<Vec<u8>>,
     keys: Vec<u64>,
@@ -18,13 +18,13 @@ pub(crate) struct KeyHashes {
 impl KeyHashes {
     pub(crate) fn new(
         hash: HashFunction,
-        secret: &HashKey,
+        hash_key: &HashKey,
         extractor: Option<PrefixExtractor>,
     ) -> Self {
         Self {
             hash,
-            secret: *secret,
-            prefix_secret: secret.for_prefixes(),
+            hash_key: *hash_key,
+            prefix_hash_key: hash_key.for_prefixes(),
             extractor,
             last: None,
             keys: Vec::new(),
@@ -38,13 +38,13 @@ impl KeyHashes {
         if last == Some(key) {
             return;
         }
-        self.keys.push(self.hash.of(key, &self.secret));
+        self.keys.push(self.hash.of(key, &self.hash_key));
         if let Some(extractor) = self.extractor
             && let Some(prefix) = extractor.prefix_of(key)
             // Keys with one prefix are neighbours.
             && last.and_then(|last| extractor.prefix_of(last)) != Some(prefix)
         {
-            self.prefixes.push(self.hash.of_prefix(prefix, &self.prefix_secret));
+            self.prefixes.push(self.hash.of_prefix(prefix, &self.prefix_hash_key));
         }
         let last = self.last.get_or_insert_default();
         last.clear();
@@ -52,8 +52,8 @@ impl KeyHashes {
     }
 
     #[cfg(test)]
-    pub(crate) fn of_hashes(hash: HashFunction, secret: &HashKey, keys: Vec<u64>) -> Self {
-        Self { keys, ..Self::new(hash, secret, None) }
+    pub(crate) fn of_hashes(hash: HashFunction, hash_key: &HashKey, keys: Vec<u64>) -> Self {
+        Self { keys, ..Self::new(hash, hash_key, None) }
     }
 
     /// Replaces one hash, counted as by [`iter`](Self::iter), and returns it.
@@ -94,9 +94,9 @@ mod tests {
 
     #[test]
     fn keys_and_prefixes_are_counted_once() {
-        let secret = HashKey::new([8; 16]);
+        let hash_key = HashKey::new([8; 16]);
         for hash in [HashFunction::SipHash13, HashFunction::MurmurHash2] {
-            let mut hashes = KeyHashes::new(hash, &secret, Some(PrefixExtractor::until(b'/')));
+            let mut hashes = KeyHashes::new(hash, &hash_key, Some(PrefixExtractor::until(b'/')));
             for key in ["", "a", "a/", "a/", "a/b", "a/b/c", "a0", "b/", "b/a", "b/a"] {
                 hashes.add(key.as_bytes());
             }
@@ -106,7 +106,7 @@ mod tests {
             all.sort_unstable();
             all.dedup();
             assert_eq!(all.len(), 10);
-            assert_eq!(KeyHashes::new(hash, &secret, None).extractor(), 0);
+            assert_eq!(KeyHashes::new(hash, &hash_key, None).extractor(), 0);
         }
     }
 }

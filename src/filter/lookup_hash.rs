@@ -8,14 +8,14 @@ use super::hash_function::{HashFunction, HashKey, PrefixKey};
 #[derive(Debug)]
 pub(crate) struct LookupHash<'a> {
     key: &'a [u8],
-    secret: &'a HashKey,
+    hash_key: &'a HashKey,
     sip: Cell<Option<u64>>,
     murmur: Cell<Option<u64>>,
 }
 
 impl<'a> LookupHash<'a> {
-    pub(crate) fn new(key: &'a [u8], secret: &'a HashKey) -> Self {
-        Self { key, secret, sip: Cell::new(None), murmur: Cell::new(None) }
+    pub(crate) fn new(key: &'a [u8], hash_key: &'a HashKey) -> Self {
+        Self { key, hash_key, sip: Cell::new(None), murmur: Cell::new(None) }
     }
 
     pub(crate) fn key(&self) -> &'a [u8] {
@@ -30,7 +30,7 @@ impl<'a> LookupHash<'a> {
             HashFunction::MurmurHash2 => &self.murmur,
         };
         known.get().unwrap_or_else(|| {
-            let value = hash.of(self.key, self.secret);
+            let value = hash.of(self.key, self.hash_key);
             known.set(Some(value));
             value
         })
@@ -45,8 +45,8 @@ pub(crate) struct PrefixHash {
 }
 
 impl PrefixHash {
-    pub(crate) fn new(prefix: &[u8], secret: &PrefixKey) -> Self {
-        let of = |hash: HashFunction| hash.of_prefix(prefix, secret);
+    pub(crate) fn new(prefix: &[u8], hash_key: &PrefixKey) -> Self {
+        let of = |hash: HashFunction| hash.of_prefix(prefix, hash_key);
         Self { sip: of(HashFunction::SipHash13), murmur: of(HashFunction::MurmurHash2) }
     }
 
@@ -64,12 +64,12 @@ mod tests {
 
     #[test]
     fn a_lookup_has_the_hash_of_each_function() {
-        let secret = HashKey::new([3; 16]);
-        let lookup = LookupHash::new(b"key", &secret);
+        let hash_key = HashKey::new([3; 16]);
+        let lookup = LookupHash::new(b"key", &hash_key);
         assert_eq!(lookup.key(), b"key");
         for hash in [HashFunction::SipHash13, HashFunction::MurmurHash2] {
-            assert_eq!(lookup.get(hash), hash.of(b"key", &secret));
-            assert_eq!(lookup.get(hash), hash.of(b"key", &secret));
+            assert_eq!(lookup.get(hash), hash.of(b"key", &hash_key));
+            assert_eq!(lookup.get(hash), hash.of(b"key", &hash_key));
         }
     }
 }

@@ -9,7 +9,7 @@ use super::geometry::Geometry;
 use super::header::FilterHeader;
 use super::kind::FilterKind;
 use super::ribbon_columns::{FirstColumns, narrowed, narrowed_rate};
-use crate::sealed::{Meter, SealedBytes};
+use crate::sealed::{Meter, Seal, SealedBytes};
 use crate::sync::Arc;
 
 /// How much of a stored filter is in memory.
@@ -86,7 +86,7 @@ impl FilterHeader {
         };
         let memory = match meter {
             Some(meter) => SealedBytes::metered(length, meter, fill)?,
-            None => SealedBytes::filled(length, fill)?,
+            None => SealedBytes::filled(Seal::System, length, fill)?,
         };
         Ok(Filter::new(memory, narrow, *self))
     }
@@ -123,17 +123,17 @@ mod tests {
     use crate::filter::recipe::{Recipe, Size};
 
     fn filter_of(kind: FilterKind, bits: f64, keys: u64) -> (Vec<u64>, Filter) {
-        let secret = HashKey::new([9; 16]);
+        let hash_key = HashKey::new([9; 16]);
         let recipe = Recipe { kind, hash: HashFunction::SipHash13, size: Size::BitsPerKey(bits) };
         let hashes: Vec<u64> = (0..keys).map(|i| mix(i ^ 0xC81B_A000)).collect();
         let place = FilterPlace { table: 3, generation: 0 };
-        let keyed = KeyHashes::of_hashes(recipe.hash, &secret, hashes.clone());
-        let bytes = build(&recipe, &secret, place, &keyed);
+        let keyed = KeyHashes::of_hashes(recipe.hash, &hash_key, hashes.clone());
+        let bytes = build(&recipe, &hash_key, place, &keyed);
         let memory = SealedBytes::metered(bytes.len(), &Arc::default(), |buffer| {
             buffer.copy_from_slice(&bytes);
             Ok(())
         });
-        let filter = Filter::decode(memory.expect("memory"), bytes.len(), keys, &secret);
+        let filter = Filter::decode(memory.expect("memory"), bytes.len(), keys, &hash_key);
         (hashes, filter.expect("sound"))
     }
 

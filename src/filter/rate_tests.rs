@@ -133,7 +133,7 @@ fn header_rate(filter: &[u8]) -> f64 {
 /// Down to the lowest rate of the kind.
 #[test]
 fn the_predicted_rate_is_at_most_the_requested_rate() {
-    let secret = HashKey::new([9; 16]);
+    let hash_key = HashKey::new([9; 16]);
     let mut filters = 0;
     for kind in FilterKind::ALL {
         let lowest = kind.algorithm().lowest_rate;
@@ -148,8 +148,8 @@ fn the_predicted_rate_is_at_most_the_requested_rate() {
                         policy.check().unwrap();
                         let place = FilterPlace { table, generation: 0 };
                         let recipe = policy.recipe().unwrap();
-                        let hashes = KeyHashes::of_hashes(key_hash, &secret, hashes.clone());
-                        let filter = build(&recipe, &secret, place, &hashes);
+                        let hashes = KeyHashes::of_hashes(key_hash, &hash_key, hashes.clone());
+                        let filter = build(&recipe, &hash_key, place, &hashes);
                         let predicted = header_rate(&filter);
                         let limit = match (kind, key_hash) {
                             (FilterKind::Bloom, HashFunction::SipHash13) if keys >= 1000 => {
@@ -210,7 +210,7 @@ fn the_first_columns_of_a_ribbon_are_a_filter_of_their_predicted_rate() {
 
 #[test]
 fn the_expected_rate_is_the_mean_of_predicted_rates() {
-    let secret = HashKey::new([9; 16]);
+    let hash_key = HashKey::new([9; 16]);
     let (mut cells, mut filters, mut worst) = (0, 0, [0.0_f64; 3]);
     for (kind, worst) in FilterKind::ALL.into_iter().zip(&mut worst) {
         for (keys, tables) in [(100, 1000), (1_000, 300), (10_000, 40), (100_000, 4)] {
@@ -218,9 +218,9 @@ fn the_expected_rate_is_the_mean_of_predicted_rates() {
                 let recipe = FilterPolicy::bits_per_key(bits).with_kind(kind).recipe().unwrap();
                 let rate = |table| {
                     let hashes = (0..keys).map(|i| hash(table, i)).collect();
-                    let hashes = KeyHashes::of_hashes(HashFunction::SipHash13, &secret, hashes);
+                    let hashes = KeyHashes::of_hashes(HashFunction::SipHash13, &hash_key, hashes);
                     let place = FilterPlace { table, generation: 0 };
-                    header_rate(&build(&recipe, &secret, place, &hashes))
+                    header_rate(&build(&recipe, &hash_key, place, &hashes))
                 };
                 let mean = (0..tables).map(rate).sum::<f64>() / tables as f64;
                 let off = recipe.expected_rate(keys) / mean - 1.0;

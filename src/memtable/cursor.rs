@@ -9,7 +9,7 @@ use super::place::Place;
 use crate::error::Result;
 use crate::iter::{Cursor, Direction};
 use crate::key::{EntryRef, Seq};
-use crate::sync::passing;
+use crate::sync::sync_point;
 use crate::value::Value;
 
 /// A position in a memtable. It keeps the leaf that it is in as it was when it came there, so it holds up
@@ -26,7 +26,7 @@ pub(crate) struct MemtableCursor {
 impl MemtableCursor {
     /// A cursor at the first entry, in `direction`, whose user key lies within `start`.
     pub(crate) fn new(memtable: Arc<Memtable>, direction: Direction, start: Bound<&[u8]>) -> Self {
-        passing("before a memtable is read");
+        sync_point("before a memtable is read");
         // In internal-key order a key's changes run from (key, MAX) to (key, 0), and none is there.
         let place = match (direction, start) {
             (_, Bound::Unbounded) => None,
@@ -53,7 +53,7 @@ impl MemtableCursor {
     /// Goes on to the next leaf where nothing is left in this one.
     fn go_on(&mut self) {
         while self.left.is_empty() {
-            passing("before a memtable is read on");
+            sync_point("before a memtable is read on");
             let leaves = &self.memtable.leaves;
             let next = match self.direction {
                 Direction::Forward => leaves.after(&self.leaf),

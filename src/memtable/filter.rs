@@ -83,7 +83,7 @@ fn layer_of(mut earlier: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct MemtableFilter {
     hash: HashFunction,
-    secret: HashKey,
+    hash_key: HashKey,
     layers: [OnceLock<Box<[Block]>>; LAYERS],
     /// Keys that have bits of their own.
     keys: AtomicUsize,
@@ -91,14 +91,14 @@ pub(crate) struct MemtableFilter {
 
 impl MemtableFilter {
     /// An empty one, which takes no memory before the first key.
-    pub(crate) fn new(hash: HashFunction, secret: HashKey) -> Self {
+    pub(crate) fn new(hash: HashFunction, hash_key: HashKey) -> Self {
         let layers = std::array::from_fn(|_| OnceLock::new());
-        Self { hash, secret, layers, keys: AtomicUsize::new(0) }
+        Self { hash, hash_key, layers, keys: AtomicUsize::new(0) }
     }
 
     /// Sets the bits of a key; gives the bytes that the filter has grown by.
     pub(super) fn insert(&self, key: &[u8]) -> usize {
-        self.insert_hash(self.hash.of(key, &self.secret))
+        self.insert_hash(self.hash.of(key, &self.hash_key))
     }
 
     fn insert_hash(&self, hash: u64) -> usize {

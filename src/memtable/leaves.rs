@@ -19,7 +19,7 @@ use super::leaf::Leaf;
 use super::place::{Edge, Place};
 use crate::fences::{Fences, make_room};
 use crate::key::{EntryKind, EntryRef, Seq};
-use crate::sync::{Arc, RwLock, ShardedLock, passing};
+use crate::sync::{Arc, RwLock, ShardedLock, sync_point};
 use crate::value::Value;
 
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ impl Leaves {
         let mut place = Place::new(key, seq);
         loop {
             let cell = self.find(Bound::Included(&place));
-            passing("between finding a leaf and locking it");
+            sync_point("between finding a leaf and locking it");
             let leaf = cell.leaf.read();
             if !leaf.reaches(&place) {
                 continue;
@@ -149,7 +149,7 @@ impl Leaves {
     fn read_when(&self, bound: Bound<&Place<'_>>, is_meant: impl Fn(&Leaf) -> bool) -> Arc<Leaf> {
         loop {
             let cell = self.find(bound);
-            passing("between finding a leaf and locking it");
+            sync_point("between finding a leaf and locking it");
             let leaf = cell.leaf.read();
             if is_meant(&leaf) {
                 return Arc::clone(&leaf);

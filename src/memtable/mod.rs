@@ -15,7 +15,7 @@ pub(crate) use filter::MemtableFilter;
 
 use crate::filter::LookupHash;
 use crate::key::{EntryKind, EntryRef, Seq};
-use crate::sync::{AtomicUsize, Ordering, passing};
+use crate::sync::{AtomicUsize, Ordering, sync_point};
 use crate::value::Value;
 
 use leaves::Leaves;
@@ -46,7 +46,7 @@ impl Memtable {
     pub(crate) fn insert(&self, entry: EntryRef<'_>) {
         // The bits before the key: see the filter.
         let grown = self.filter.as_ref().map_or(0, |filter| filter.insert(entry.key));
-        passing("between a memtable's bits and its entry");
+        sync_point("between a memtable's bits and its entry");
         let grown = self.leaves.insert(entry).wrapping_add(grown);
         self.bytes.fetch_add(grown, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Relaxed);

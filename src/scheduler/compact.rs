@@ -121,13 +121,13 @@ impl Job<'_> {
         let (compaction, version) =
             (without_pinned_filters(db, compaction), without_pinned(db, version));
         let (tables, output_level) = (compaction.ids().collect(), compaction.output_level);
-        db.options.listener.tell(&Event::CompactionStarted { tables, output_level });
+        db.options.listener.notify(&Event::CompactionStarted { tables, output_level });
         let merged = self.merge(&compaction, &version);
         let (tables, mut error) = outcome(&merged);
         if matches!(merged, Err(Error::Closed)) && !db.scheduler.stops() {
             error = Some("it gave way to writers".into());
         }
-        db.options.listener.tell(&Event::CompactionEnded { tables, output_level, error });
+        db.options.listener.notify(&Event::CompactionEnded { tables, output_level, error });
         merged.map(|_| ())
     }
 

@@ -83,7 +83,7 @@ pub(super) fn fit_filters(db: &DbInner) -> bool {
 fn change_residency(db: &DbInner, change: &ResidencyChange, patience: &mut Duration) {
     // With no lock held.
     if let Some(degraded) = try_change(db, change, patience) {
-        db.options.listener.tell(&degraded);
+        db.options.listener.notify(&degraded);
     }
 }
 
@@ -258,7 +258,7 @@ pub(crate) fn rebuild_filter(
     if rebuilt == Rebuilt::New {
         db.env.ledger.count(Activity { filters_rebuilt: 1, ..Activity::default() });
     }
-    db.options.listener.tell(&Event::FilterRebuilt { table: id, filter: (&*filter).into() });
+    db.options.listener.notify(&Event::FilterRebuilt { table: id, filter: (&*filter).into() });
     Ok(rebuilt)
 }
 
@@ -266,7 +266,7 @@ pub(crate) fn rebuild_filter(
 /// asked for every one of them.
 fn new_filter(db: &DbInner, open: &OpenTable, recipe: &Recipe) -> Result<Arc<TableFilter>> {
     let table = Arc::clone(&open.table);
-    db.options.listener.tell(&Event::FilterRebuildStarted { table: table.id() });
+    db.options.listener.notify(&Event::FilterRebuildStarted { table: table.id() });
     let hashes = table.key_hashes(recipe, db.options.prefix, &|| db.scheduler.stops())?;
     let meta = table.write_filter(recipe, &hashes, open.filter.meta.generation)?;
     let mut open = OpenTable { filter: Arc::new(table.load_filter(meta)), table };

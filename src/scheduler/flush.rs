@@ -12,7 +12,6 @@ use crate::memtable::{Memtable, MemtableCursor};
 use crate::names::FileName;
 use crate::sstable::Properties;
 use crate::version::Edit;
-use crate::vfs::FileKind;
 
 use super::compact::{discard, ids, outcome, with_job_context};
 use super::filter_tasks::without_pinned;
@@ -36,10 +35,10 @@ pub(super) fn flush_oldest(db: &DbInner) -> Result<bool> {
         let next = view.sealed.iter().rev().nth(1).unwrap_or(&view.memtable);
         (Arc::clone(memtable), next.log())
     };
-    db.options.listener.tell(&Event::FlushStarted {});
+    db.options.listener.notify(&Event::FlushStarted {});
     let flushed = flush_memtable(db, &memtable, next_log);
     let (tables, error) = outcome(&flushed);
-    db.options.listener.tell(&Event::FlushEnded { tables, error });
+    db.options.listener.notify(&Event::FlushEnded { tables, error });
     flushed.map(|_| true)
 }
 
@@ -67,6 +66,6 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
     };
     let added: Vec<_> = tables.iter().map(|open| (0, open.clone())).collect();
     db.install(edit, &added, true).inspect_err(|error| discard(&tables, error))?;
-    db.remove(FileName::Log(memtable.log()), FileKind::Wal);
+    db.remove(FileName::Log(memtable.log()));
     Ok(ids(&tables))
 }

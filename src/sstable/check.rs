@@ -77,7 +77,7 @@ impl OpenTable {
 
         self.table.check_padding().unwrap_or_else(&mut *find);
 
-        let TableEnv { secret, prefix_secret, .. } = &**self.table.env();
+        let TableEnv { hash_key, prefix_hash_key, .. } = &**self.table.env();
         let mut checked = Checked::default();
         let mut seen = Properties::default();
         let (mut keys, mut prefixes) = (Questions::default(), Questions::default());
@@ -102,7 +102,7 @@ impl OpenTable {
                 // No key has versions in two blocks: the index keeps the blocks apart.
                 if seen.entries == 0 || seen.largest != entry.key {
                     if let Some(filter) = filter {
-                        let key = LookupHash::new(entry.key, secret);
+                        let key = LookupHash::new(entry.key, hash_key);
                         keys.ask(entry.key, filter.may_contain(&key));
                     }
                     if let (Some(filter), Some(extractor)) = (filter, extractor)
@@ -111,7 +111,7 @@ impl OpenTable {
                         && (prefixes.counts.asked == 0
                             || extractor.prefix_of(&seen.largest) != Some(prefix))
                     {
-                        let hash = PrefixHash::new(prefix, prefix_secret);
+                        let hash = PrefixHash::new(prefix, prefix_hash_key);
                         let passes = filter.may_contain_prefix(extractor, &hash) != Some(false);
                         prefixes.ask(prefix, passes);
                     }

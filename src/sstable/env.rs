@@ -24,9 +24,9 @@ pub(crate) struct TableEnv {
     /// The store's id, which its files carry.
     pub(crate) store: u64,
     /// The key of its hash.
-    pub(crate) secret: HashKey,
+    pub(crate) hash_key: HashKey,
     /// What follows from that for prefixes.
-    pub(crate) prefix_secret: PrefixKey,
+    pub(crate) prefix_hash_key: PrefixKey,
     pub(crate) files: FilePool,
     pub(crate) cache: Option<BlockCache>,
     /// The false positives that were seen.
@@ -45,13 +45,18 @@ impl TableEnv {
     }
 
     /// The environment of tables outside an open store: no cache, no open files.
-    pub(crate) fn alone(vfs: &Arc<dyn Vfs>, dir: &Path, store: u64, secret: HashKey) -> Arc<Self> {
+    pub(crate) fn alone(
+        vfs: &Arc<dyn Vfs>,
+        dir: &Path,
+        store: u64,
+        hash_key: HashKey,
+    ) -> Arc<Self> {
         Arc::new(Self {
             vfs: Arc::clone(vfs),
             dir: dir.to_owned(),
             store,
-            secret,
-            prefix_secret: secret.for_prefixes(),
+            hash_key,
+            prefix_hash_key: hash_key.for_prefixes(),
             files: FilePool::new(1),
             cache: None,
             mistakes: None,

@@ -214,7 +214,7 @@ impl Table {
             self.env().ledger.open_reads.count(length as u64);
             read.map_err(unreadable)?;
             let (length, keys) = (source.block.length as usize, self.meta().keys);
-            FilterHeader::decode(header, length, keys, &self.env().secret)
+            FilterHeader::decode(header, length, keys, &self.env().hash_key)
         };
         self.filter_from(meta, |source| stored(source).map(FilterState::NotResident))
     }
@@ -273,7 +273,7 @@ impl Table {
         if u32_at(&memory, length + 1) != Some(meta.checksum) {
             return Err("it is not the filter that the manifest names".into());
         }
-        Filter::decode(memory, length, self.meta().keys, &env.secret)
+        Filter::decode(memory, length, self.meta().keys, &env.hash_key)
     }
 
     /// The hashes of the distinct user keys and of their prefixes, from a scan of all data blocks. Calls
@@ -286,7 +286,7 @@ impl Table {
     ) -> Result<KeyHashes> {
         let (table, plan) = (Arc::clone(self), ReadPlan::Rebuilding);
         let mut cursor = TableCursor::new(table, Direction::Forward, Bound::Unbounded, plan)?;
-        let mut hashes = KeyHashes::new(recipe.hash, &self.env().secret, extractor);
+        let mut hashes = KeyHashes::new(recipe.hash, &self.env().hash_key, extractor);
         let mut entries = 0_u64;
         while let Some(entry) = cursor.entry() {
             if entries.is_multiple_of(4096) && cancelled() {
@@ -323,7 +323,7 @@ impl Table {
             }
         };
         let place = FilterPlace { table, generation };
-        let mut bytes = filter::build(recipe, &env.secret, place, hashes);
+        let mut bytes = filter::build(recipe, &env.hash_key, place, hashes);
         let length = bytes.len() as u64;
         seal_block(&mut bytes, BlockType::Filter, table, generation);
         let write = |file: &dyn VfsFile| {

@@ -98,16 +98,16 @@ mod tests {
     /// Where header and array fill whole pages, the trailer takes another page.
     #[test]
     fn a_filter_takes_what_is_reckoned_for_it() {
-        let secret = HashKey::new([5; 16]);
+        let hash_key = HashKey::new([5; 16]);
         let policy = FilterPolicy::bits_per_key(10.0).with_kind(FilterKind::Blocked);
         let recipe = recipe(&policy);
         let keys = 3174; // come to 62 blocks of 64 bytes
-        let mut hashes = KeyHashes::new(recipe.hash, &secret, None);
+        let mut hashes = KeyHashes::new(recipe.hash, &hash_key, None);
         (0..keys).for_each(|i: u64| hashes.add(&i.to_be_bytes()));
         let place = FilterPlace { table: 1, generation: 0 };
-        let bytes = filter::build(&recipe, &secret, place, &hashes);
+        let bytes = filter::build(&recipe, &hash_key, place, &hashes);
         assert_eq!(bytes.len(), 4096);
-        let stored = FilterHeader::decode(&bytes, bytes.len(), keys, &secret).expect("sound");
+        let stored = FilterHeader::decode(&bytes, bytes.len(), keys, &hash_key).expect("sound");
         let memory = FilterMemory::new(None, Seal::default());
         let _held = take(&memory, bytes.len() + TRAILER_BYTES);
         assert_eq!(resident_bytes(&stored, Portion::Whole), memory.resident());

@@ -101,7 +101,7 @@ impl Table {
                 damage = Some(reason);
                 io::Error::other("damaged")
             })?;
-            let read = FilterHeader::decode(&header, stored.bytes(), keys, &env.secret);
+            let read = FilterHeader::decode(&header, stored.bytes(), keys, &env.hash_key);
             if read.as_ref() != Ok(stored) {
                 damage = Some("its header is not what it was".into());
             }

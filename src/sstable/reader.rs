@@ -87,7 +87,7 @@ impl Table {
             length.checked_sub(meta.index_offset).filter(|&tail| tail >= FOOTER_BYTES as u64);
         let tail_length = tail_length.ok_or_else(wrong_tail)? as usize;
         let seal = Seal::for_files_of(env.vfs.as_ref());
-        let tail = SealedBytes::filled_under(seal, tail_length, |buffer| {
+        let tail = SealedBytes::filled(seal, tail_length, |buffer| {
             file.read_exact_at(buffer, meta.index_offset)
         })
         .context(format_args!("read {tail_length} bytes at offset {}", meta.index_offset), &path)?;

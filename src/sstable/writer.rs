@@ -37,7 +37,7 @@ pub(crate) struct TableWriter {
     path: PathBuf,
     id: u64,
     store: u64,
-    secret: HashKey,
+    hash_key: HashKey,
     settings: TableSettings,
     block: BlockBuilder,
     index: IndexBuilder,
@@ -69,7 +69,7 @@ impl TableWriter {
             path,
             id,
             store: env.store,
-            secret: env.secret,
+            hash_key: env.hash_key,
             settings: settings.clone(),
             block: BlockBuilder::default(),
             index: IndexBuilder::default(),
@@ -77,7 +77,7 @@ impl TableWriter {
             offset: 0,
             hashes: settings
                 .filter_hash
-                .map(|hash| KeyHashes::new(hash, &env.secret, settings.prefix)),
+                .map(|hash| KeyHashes::new(hash, &env.hash_key, settings.prefix)),
             properties: Properties::default(),
             io: Io::default(),
         })
@@ -177,7 +177,7 @@ impl TableWriter {
         let (mut filter, mut filter_checksum) = (BlockHandle::default(), 0);
         if let (Some(recipe), Some(hashes)) = (&filter_recipe, &self.hashes) {
             let place = FilterPlace { table: self.id, generation: 0 };
-            let contents = filter::build(recipe, &self.secret, place, hashes);
+            let contents = filter::build(recipe, &self.hash_key, place, hashes);
             let padding = self.offset.next_multiple_of(FILTER_ALIGNMENT) - self.offset;
             self.push(&[0; FILTER_ALIGNMENT as usize][..padding as usize]);
             (filter, filter_checksum) = self.push_block(contents, BlockType::Filter);

@@ -1,21 +1,21 @@
-//! What shuttle has no counterpart for, or not the one that is wanted here.
+//! Replacements under shuttle that shuttle does not have.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use shuttle::rand::Rng;
 
-/// A place where shuttle may let another thread go on.
-pub(super) fn anyone_may_go_on() {
+/// Shuttle may switch to another thread here.
+pub(super) fn may_switch() {
     shuttle::thread::sleep(Duration::ZERO);
 }
 
-/// Time does not pass: who sleeps may go on at once, but others come first where there is an order.
+/// Returns at once, but shuttle prefers other threads.
 pub(crate) fn sleep(_: Duration) {
     shuttle::thread::yield_now();
 }
 
-/// A moment after which no time has passed yet, or too much, as chance will have it.
+/// An instant since which, at random, no time or all time has passed.
 pub(crate) struct Instant;
 
 impl Instant {
@@ -29,18 +29,18 @@ impl Instant {
     }
 }
 
-/// Not that of the machine, on which schedules would depend then.
+/// A constant, so that schedules do not depend on the machine.
 pub(crate) fn available_parallelism() -> std::io::Result<NonZeroUsize> {
     NonZeroUsize::new(2).ok_or_else(|| std::io::ErrorKind::Unsupported.into())
 }
 
-/// The threads of a schedule are one thread in turn.
+/// The number of the shuttle thread: all run on one thread of the system.
 #[expect(clippy::unnecessary_wraps, reason = "as that of real threads")]
 pub(crate) fn thread_number() -> Option<usize> {
     Some(shuttle::current::me().into())
 }
 
-/// A value that is set once. What makes it must not come to a place where another thread may go on.
+/// A value that is set once. `make` must not call `may_switch`.
 #[derive(Debug)]
 pub(crate) struct OnceLock<T>(std::sync::OnceLock<T>);
 
@@ -50,17 +50,17 @@ impl<T> OnceLock<T> {
     }
 
     pub(crate) fn get(&self) -> Option<&T> {
-        anyone_may_go_on();
+        may_switch();
         self.0.get()
     }
 
     pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
-        anyone_may_go_on();
+        may_switch();
         self.0.get_or_init(make)
     }
 
     pub(crate) fn set(&self, value: T) -> Result<(), T> {
-        anyone_may_go_on();
+        may_switch();
         self.0.set(value)
     }
 }

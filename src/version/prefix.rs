@@ -31,12 +31,12 @@ impl PrefixProbe {
     pub(crate) fn new(
         extractor: PrefixExtractor,
         bounds: &KeyBounds,
-        secret: &PrefixKey,
+        hash_key: &PrefixKey,
         ignore_filters: bool,
         ledger: &Arc<Ledger>,
     ) -> Option<Self> {
         let prefix = extractor.common(borrowed(bounds))?;
-        let hash = PrefixHash::new(prefix, secret);
+        let hash = PrefixHash::new(prefix, hash_key);
         let (bounds, ledger) = (bounds.clone(), Arc::clone(ledger));
         Some(Self { extractor, hash, bounds, ignore_filters, ledger })
     }

@@ -495,8 +495,8 @@ fn the_intermediate_values_of_the_worked_filters_are_right() {
     let (blocked, ribbon) = (&files["blocked filter"], &files["ribbon filter"]);
     let field = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let manifest = &files["MANIFEST-000002"];
-    let secret: [u8; 16] = manifest[0x5f..0x6f].try_into().unwrap();
-    let sip = siphasher::sip::SipHasher13::new_with_key(&secret);
+    let hash_key: [u8; 16] = manifest[0x5f..0x6f].try_into().unwrap();
+    let sip = siphasher::sip::SipHasher13::new_with_key(&hash_key);
     assert_eq!(field(ribbon, 24), sip.hash(b"criba: which key"));
     let place: Vec<u8> = [4_u64, 0, 0].iter().flat_map(|n| n.to_le_bytes()).collect();
     assert_eq!(field(ribbon, 16), sip.hash(&[b"criba: the salt ", &place[..]].concat()));

@@ -11,6 +11,7 @@ use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
 pub(crate) use run::Run;
+#[allow(unused_imports, reason = "each test file uses a part")]
 pub(crate) use skip::skip;
 
 /// The command, not yet run.

@@ -10,7 +10,7 @@ use crate::error::{IoContext, Result};
 use crate::filter::geometry::Geometry;
 use crate::filter::kind::FilterKind;
 use crate::filter::simd::Probe;
-use crate::sealed::SealedBytes;
+use crate::sealed::{Seal, SealedBytes};
 
 /// The bytes of an array.
 pub(super) enum Array {
@@ -32,7 +32,7 @@ impl Array {
 
     /// A read-only copy at the start of a page.
     pub(super) fn sealed(bytes: &[u8]) -> Result<Self> {
-        let sealed = SealedBytes::filled(bytes.len(), |memory| {
+        let sealed = SealedBytes::filled(Seal::System, bytes.len(), |memory| {
             memory.copy_from_slice(bytes);
             Ok(())
         });

@@ -1,0 +1,84 @@
+//! The directory of a store: its files, its lock, and the log records in it.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::batch::for_each_entry;
+use crate::error::{Error, IoContext, Result};
+use crate::filter::HashKey;
+use crate::key::{EntryRef, Seq};
+use crate::names::FileName;
+use crate::version::TableSet;
+use crate::vfs::{FileLock, Vfs};
+
+/// The files of a directory, sorted by name.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) ours: Vec<FileName>,
+    pub(super) foreign: Vec<OsString>,
+}
+
+impl Listing {
+    /// `None` for a directory that does not exist.
+    pub(super) fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Self>> {
+        let mut names = match vfs.list(dir) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+                return Err(not_a_store(dir, "a file"));
+            }
+            other => other.context("list", dir)?,
+        };
+        names.sort_unstable();
+        let mut listing = Self::default();
+        for name in names {
+            match name.to_str().and_then(FileName::parse) {
+                Some(ours) => listing.ours.push(ours),
+                None => listing.foreign.push(name),
+            }
+        }
+        Ok(Some(listing))
+    }
+
+    /// The numbers of the logs from `first` on, ascending.
+    pub(super) fn logs_from(&self, first: u64) -> Vec<u64> {
+        let number = |name: &FileName| if let FileName::Log(n) = name { Some(*n) } else { None };
+        let numbers = self.ours.iter().filter_map(number);
+        let mut logs: Vec<u64> = numbers.filter(|&number| number >= first).collect();
+        logs.sort_unstable();
+        logs
+    }
+}
+
+pub(super) fn not_a_store(dir: &Path, found: impl Into<String>) -> Error {
+    Error::NotAStore { path: dir.to_owned(), found: found.into() }
+}
+
+pub(super) fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Arc<dyn FileLock>> {
+    let path = FileName::Lock.path(dir);
+    match vfs.lock(&path) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(Error::Locked { path }),
+        other => Ok(Arc::from(other.context("lock", &path)?)),
+    }
+}
+
+/// The store's hash key, from the manifest of this number.
+pub(super) fn hash_key(set: &TableSet, dir: &Path, manifest: u64) -> Result<HashKey> {
+    set.hash_key.ok_or_else(|| {
+        let path = FileName::Manifest(manifest).path(dir);
+        Error::corrupt(&path, 0, "the key of the store's hash", "none")
+    })
+}
+
+/// Passes each entry of a log record to `apply`; returns their number.
+pub(super) fn for_each_logged_entry(
+    log: &Path,
+    offset: u64,
+    seq: Seq,
+    payload: &[u8],
+    apply: impl FnMut(EntryRef<'_>),
+) -> Result<u64> {
+    for_each_entry(payload, seq, apply)
+        .ok_or_else(|| Error::corrupt(log, offset, "a batch", "something else"))
+}
