@@ -74,7 +74,6 @@ mod inspect;
 mod iter;
 mod key;
 mod ledger;
-mod memo;
 mod memtable;
 mod names;
 mod options;

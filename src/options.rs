@@ -36,7 +36,6 @@ pub struct Options {
     pub(crate) block_bytes: usize,
     pub(crate) cache_bytes: u64,
     pub(crate) filter_memory: Option<u64>,
-    pub(crate) false_positive_memo: u64,
     pub(crate) max_open_files: usize,
     pub(crate) auto_compaction: bool,
     pub(crate) background_threads: usize,
@@ -62,7 +61,6 @@ impl Default for Options {
             block_bytes: 4096,
             cache_bytes: 64 << 20,
             filter_memory: None,
-            false_positive_memo: 1 << 20,
             max_open_files: default_max_open_files(),
             auto_compaction: true,
             background_threads: 1,
@@ -191,14 +189,6 @@ impl Options {
     /// [`strict_filters`](Self::strict_filters), each filter whole first. Default: none.
     pub fn filter_memory(mut self, bytes: u64) -> Self {
         self.filter_memory = Some(bytes);
-        self
-    }
-
-    /// The size in bytes of the false-positive cache: a repeated false positive reads no disk, and counts as
-    /// [`Outcome::Remembered`](crate::Outcome::Remembered). Each takes its key and some 112 bytes. 0 for none,
-    /// to measure the false-positive rate of repeated keys. Default: 1 MiB.
-    pub fn false_positive_memo(mut self, bytes: u64) -> Self {
-        self.false_positive_memo = bytes;
         self
     }
 

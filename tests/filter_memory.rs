@@ -220,9 +220,7 @@ fn the_ledger_stays_exact_within_any_budget() {
     let parent = tempfile::tempdir().unwrap();
     let (one, other) = (parent.path().join("one"), parent.path().join("other"));
     let keys = 120_000;
-    // Some keys come twice. A mistake that is remembered avoids a read, too, under a name of its own;
-    // this is about what is resident.
-    let options = || options().filter(ribbon(8.0)).memtable_bytes(2 << 20).false_positive_memo(0);
+    let options = || options().filter(ribbon(8.0)).memtable_bytes(2 << 20);
     let db = options().open(&one).unwrap();
     fill(&db, 0..keys);
     let table_files = || -> Vec<Vec<u8>> {

@@ -70,7 +70,6 @@ fn options(setting: &Setting) -> Options {
         .background_threads(0)
         .seed(setting.seed("store"))
         .cache_bytes(0)
-        .false_positive_memo(0)
         .block_bytes(512)
         .memtable_bytes(256 << 10)
         .table_bytes(96 << 10)

@@ -306,7 +306,7 @@ mod tests {
     fn store(dir: &std::path::Path, keys: u64, filter: FilterPolicy) -> Result<Db> {
         let options = Options::new().seed(1).background_threads(0).filter(filter);
         let options = options.memtable_bytes(60_000).table_bytes(40_000).level_base_bytes(30_000);
-        let db = options.false_positive_memo(0).cache_bytes(0).open(dir)?;
+        let db = options.cache_bytes(0).open(dir)?;
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for i in 0..keys {
             // A permutation of the keys, so that each memtable spans the whole range.

@@ -18,7 +18,6 @@ use crate::filter::{HashKey, mix};
 use crate::filters::FilterManager;
 use crate::iter::Direction;
 use crate::ledger::Ledger;
-use crate::memo::Mistakes;
 use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
 use crate::names::{FileName, check_numbers};
 use crate::options::Options;
@@ -158,7 +157,6 @@ fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered
         prefix_hash_key: hash_key.for_prefixes(),
         files: FilePool::new(options.max_open_files),
         cache: BlockCache::new(options.cache_bytes, options.block_bytes),
-        mistakes: Mistakes::new(options.false_positive_memo),
         ledger: Arc::new(Ledger::default()),
         filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(vfs.as_ref())),
         next_file: AtomicU64::new(set.next_file.max(highest + 1)),

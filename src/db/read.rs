@@ -217,40 +217,13 @@ impl DbInner {
                 candidate.record(unread(verdict, Outcome::TrueNegative), trace);
                 continue;
             }
-            let (step, found) = self.search_block(&candidate.live.table, verdict, seq, hash);
+            let (step, found) = search_block(&candidate.live.table, verdict, seq, hash);
             candidate.record(step, trace);
             if let Some(found) = found? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
-    }
-
-    /// Searches the one block that may hold the key. A failed read has a step, too.
-    #[inline(never)]
-    fn search_block(
-        &self,
-        table: &Table,
-        verdict: Verdict,
-        seq: Seq,
-        hash: &LookupHash<'_>,
-    ) -> (TableStep, Result<Option<(EntryKind, Value)>>) {
-        let filtered = verdict == Verdict::Maybe;
-        let mistakes = self.env.mistakes.as_ref().filter(|_| filtered);
-        if mistakes.is_some_and(|mistakes| mistakes.know(table.id(), hash)) {
-            return (unread(verdict, Outcome::Remembered), Ok(None));
-        }
-        let (block, found) = table.search(hash.key(), seq);
-        let outcome = match &found {
-            Ok(found) => Outcome::of_read(verdict, found.holds_key),
-            Err(_) => Outcome::Failed,
-        };
-        if let (Outcome::FalsePositive, Some(mistakes)) = (outcome, mistakes) {
-            mistakes.note(table.id(), hash);
-        }
-        let entry = found.map(|found| found.version);
-        let kind = entry.as_ref().ok().and_then(Option::as_ref).map(|(kind, _)| *kind);
-        (TableStep::Probed { verdict, block, outcome, found: kind }, entry)
     }
 
     /// See [`Db::may_contain`](crate::Db::may_contain). A tombstone in a memtable is a "no"; filters contain the
@@ -272,6 +245,24 @@ impl DbInner {
         };
         if view.version.candidates(key).any(passes) { Membership::Maybe } else { Membership::No }
     }
+}
+
+/// Searches the one block that may hold the key. A failed read has a step, too.
+#[inline(never)]
+fn search_block(
+    table: &Table,
+    verdict: Verdict,
+    seq: Seq,
+    hash: &LookupHash<'_>,
+) -> (TableStep, Result<Option<(EntryKind, Value)>>) {
+    let (block, found) = table.search(hash.key(), seq);
+    let outcome = match &found {
+        Ok(found) => Outcome::of_read(verdict, found.holds_key),
+        Err(_) => Outcome::Failed,
+    };
+    let entry = found.map(|found| found.version);
+    let kind = entry.as_ref().ok().and_then(Option::as_ref).map(|(kind, _)| *kind);
+    (TableStep::Probed { verdict, block, outcome, found: kind }, entry)
 }
 
 #[inline]

@@ -239,7 +239,6 @@ mod tests {
             probed(Verdict::No, Outcome::TrueNegative, None),
             probed(Verdict::Maybe, Outcome::TruePositive, Some(false)),
             probed(Verdict::Maybe, Outcome::FalsePositive, Some(true)),
-            probed(Verdict::Maybe, Outcome::Remembered, None),
             probed(Verdict::Degraded, Outcome::UnfilteredFound, Some(false)),
             probed(Verdict::Unfiltered, Outcome::UnfilteredNotFound, Some(false)),
             probed(Verdict::Maybe, Outcome::Failed, Some(false)),

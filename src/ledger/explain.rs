@@ -33,9 +33,6 @@ pub enum Outcome {
     TruePositive,
     /// The filter said maybe, and the table does not hold the key.
     FalsePositive,
-    /// The filter said maybe, and the memo of its mistakes says that the table was read for this key
-    /// in vain before: nothing was read.
-    Remembered,
     /// There was no usable filter, and the table holds the key.
     UnfilteredFound,
     /// There was no usable filter, and the table does not hold the key.
@@ -77,7 +74,7 @@ pub enum TableStep {
     Probed {
         /// What its filter answered.
         verdict: Verdict,
-        /// The block looked into, unless the filter said no or its mistake was remembered.
+        /// The block looked into, unless the filter said no.
         block: Option<BlockFetch>,
         /// How it ended.
         outcome: Outcome,
@@ -148,7 +145,6 @@ impl From<TableStep> for Counts {
             Outcome::TrueNegative => &mut counts.true_negatives,
             Outcome::TruePositive => &mut counts.true_positives,
             Outcome::FalsePositive => &mut counts.false_positives,
-            Outcome::Remembered => &mut counts.remembered,
             Outcome::UnfilteredFound => &mut counts.unfiltered_found,
             Outcome::UnfilteredNotFound => &mut counts.unfiltered_not_found,
             Outcome::Failed => &mut counts.failed,
@@ -208,9 +204,6 @@ impl fmt::Display for Step {
                     Outcome::TruePositive => write!(f, ", {holds} (true positive)"),
                     Outcome::FalsePositive => {
                         write!(f, ", does not hold the key (false positive)")
-                    }
-                    Outcome::Remembered => {
-                        write!(f, ", nothing read: it was wrong about this key before (remembered)")
                     }
                     Outcome::UnfilteredFound => write!(f, ", {holds}"),
                     Outcome::UnfilteredNotFound => write!(f, ", does not hold the key"),

@@ -88,8 +88,6 @@ counts! {
         true_positives,
         /// The filter said maybe, and the table does not hold the key.
         false_positives,
-        /// The filter said maybe, and was known to be wrong about this key: nothing was read.
-        remembered,
         /// The table has no usable filter, and holds the key. None was asked for, or it is degraded,
         /// or the budget for filters leaves none of it in memory.
         unfiltered_found,
@@ -114,20 +112,18 @@ impl Counts {
         self.true_negatives
             + self.true_positives
             + self.false_positives
-            + self.remembered
             + self.unfiltered()
             + self.failed
     }
 
-    /// Blocks that would have been looked into without filters, and were not: true negatives and
-    /// remembered mistakes.
+    /// Blocks that would have been searched without filters: the true negatives.
     pub fn reads_avoided(&self) -> u64 {
-        self.true_negatives + self.remembered
+        self.true_negatives
     }
 
     /// Probes for a key that the table does not hold.
     pub fn absent_probes(&self) -> u64 {
-        self.true_negatives + self.false_positives + self.remembered + self.unfiltered_not_found
+        self.true_negatives + self.false_positives + self.unfiltered_not_found
     }
 
     /// Probes of tables without a usable filter.

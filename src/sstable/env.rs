@@ -10,7 +10,6 @@ use super::memory::FilterMemory;
 use super::pool::FilePool;
 use crate::filter::{HashKey, PrefixKey};
 use crate::ledger::Ledger;
-use crate::memo::Mistakes;
 use crate::names::FileName;
 use crate::sealed::Seal;
 use crate::sync::{AtomicU64, Ordering};
@@ -30,7 +29,6 @@ pub(crate) struct TableEnv {
     pub(crate) files: FilePool,
     pub(crate) cache: Option<BlockCache>,
     /// The false positives that were seen.
-    pub(crate) mistakes: Option<Mistakes>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) filter_memory: FilterMemory,
     pub(crate) next_file: AtomicU64,
@@ -59,7 +57,6 @@ impl TableEnv {
             prefix_hash_key: hash_key.for_prefixes(),
             files: FilePool::new(1),
             cache: None,
-            mistakes: None,
             ledger: Arc::default(),
             filter_memory: FilterMemory::new(None, Seal::for_files_of(vfs.as_ref())),
             next_file: AtomicU64::new(0),

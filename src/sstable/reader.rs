@@ -297,9 +297,6 @@ impl Table {
 impl Drop for Table {
     fn drop(&mut self) {
         self.env.ledger.retire(self.meta.id);
-        if let Some(mistakes) = &self.env.mistakes {
-            mistakes.forget(self.meta.id);
-        }
         if self.obsolete.load(Ordering::Acquire) {
             self.env.remove_table(self.meta.id);
         } else {

@@ -19,7 +19,6 @@ fn options(policy: FilterPolicy) -> Options {
         .background_threads(0)
         .auto_compaction(false)
         .cache_bytes(0)
-        .false_positive_memo(0)
         .block_bytes(512)
         .table_bytes(16 << 10)
         .filter(policy)

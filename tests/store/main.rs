@@ -17,7 +17,6 @@ mod get_many;
 mod handles;
 mod locking;
 mod may_contain;
-mod memo;
 mod model;
 mod open_files;
 mod policies;

@@ -17,8 +17,6 @@ use crate::common;
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const FILTERS: usize = 6;
-/// A memo that has room for every key, and never forgets one.
-const AMPLE: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Copy)]
 struct Config {
@@ -36,7 +34,6 @@ struct Config {
 struct Session {
     allocation: Allocation,
     prefix: Option<PrefixExtractor>,
-    memo: u64,
     filter_memory: Option<u64>,
     strict: bool,
 }
@@ -52,7 +49,6 @@ impl Session {
         Self {
             allocation: [Allocation::Balanced, Allocation::Uniform][rng.random_range(0..2)],
             prefix: prefixes[rng.random_range(0..prefixes.len())],
-            memo: [AMPLE, AMPLE, 600, 0][rng.random_range(0..4)],
             filter_memory: draw_budget(rng),
             strict: rng.random(),
         }
@@ -75,7 +71,7 @@ impl Config {
             4 => policy,
             _ => policy.with_total_bytes(100),
         };
-        let Session { allocation, prefix, memo, filter_memory, strict } = self.of_session;
+        let Session { allocation, prefix, filter_memory, strict } = self.of_session;
         let mut options = common::options();
         if let Some(extractor) = prefix {
             options = options.prefix(extractor);
@@ -87,7 +83,6 @@ impl Config {
             .background_threads(self.threads)
             .cache_bytes(self.cache)
             .filter(policy.with_allocation(allocation))
-            .false_positive_memo(memo)
             .strict_filters(strict)
             .ignore_filters(self.filter == 4)
             .max_open_files(self.max_open_files)
@@ -135,7 +130,6 @@ struct Tested {
     crashes: u64,
     probes: u64,
     memtables_denied: u64,
-    remembered: u64,
     true_negatives: u64,
     false_positives: u64,
     cache_hits: u64,
@@ -152,7 +146,6 @@ impl Tested {
     fn add(&mut self, stats: &Stats) {
         let total = stats.total();
         self.probes += total.probes();
-        self.remembered += total.remembered;
         self.true_negatives += total.true_negatives;
         self.false_positives += total.false_positives;
         self.cache_hits += total.cache_hits;
@@ -311,7 +304,6 @@ impl Run {
                     assert!(level < criba::LEVELS);
                     let read = match outcome {
                         Outcome::TrueNegative => verdict == Verdict::No && block.is_none(),
-                        Outcome::Remembered => verdict == Verdict::Maybe && block.is_none(),
                         Outcome::TruePositive | Outcome::FalsePositive => {
                             verdict == Verdict::Maybe && block.is_some()
                         }
@@ -347,9 +339,8 @@ impl Run {
         let expected = self.map.get(&key).cloned();
         let found = expected.is_some();
         match self.rng.random_range(0..3) {
-            // A plain lookup tells nothing: it is in the totals as one lookup, with what the same
-            // lookup explained before told if nothing runs beside it and nothing is cached, but for
-            // the mistakes of filters, which are remembered by now.
+            // A plain lookup adds to the totals what the same lookup explained before, if nothing runs
+            // beside it and nothing is cached.
             0 if self.config.threads == 0 && self.config.cache == 0 => {
                 let explained = self.db().explain(&key).unwrap();
                 let before = self.db().stats();
@@ -359,17 +350,7 @@ impl Run {
                     assert_eq!(self.db().contains(&key).unwrap(), found);
                 }
                 let (first, again) = (explained.counts(), (self.db().stats() - before).total());
-                assert_eq!(again.probes(), first.probes());
-                assert_eq!(again.true_positives, first.true_positives);
-                let mistakes = first.remembered + first.false_positives;
-                assert_eq!(again.remembered + again.false_positives, mistakes);
-                match self.config.of_session.memo {
-                    AMPLE => assert_eq!(again.false_positives, 0),
-                    0 => assert_eq!((first.remembered, again.remembered), (0, 0)),
-                    _ => {}
-                }
-                let costs = |counts: Counts| counts.disk_reads + counts.remembered;
-                assert_eq!(costs(again), costs(first));
+                assert_eq!(again, first);
                 self.note(found, first);
                 self.note(found, again);
                 let by_memtable = self.by_memtable;
@@ -672,7 +653,6 @@ fn matrix(threads: usize) {
                 sum.reopened += tested.reopened;
                 sum.crashes += tested.crashes;
                 sum.probes += tested.probes;
-                sum.remembered += tested.remembered;
                 sum.memtables_denied += tested.memtables_denied;
                 sum.true_negatives += tested.true_negatives;
                 sum.false_positives += tested.false_positives;
@@ -693,7 +673,6 @@ fn matrix(threads: usize) {
     println!("{threads} background threads, seeds from {}, {runs} runs: {sum:?}", 1000 * threads);
     assert!(sum.true_negatives > 500 && sum.false_positives > 50 && sum.cache_hits > 500);
     assert!(sum.memtables_denied > 500);
-    assert!(threads > 0 || sum.remembered > 20);
     assert!(sum.prefix_skips > 25 && sum.not_resident > 100);
     assert!(sum.rebuilt > 200 && sum.compactions > 100 && sum.flushes > 500 && sum.crashes > 20);
     let levels = sum.probes_by_level.iter().filter(|&&probes| probes > 100).count();

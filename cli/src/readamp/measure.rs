@@ -35,7 +35,6 @@ fn options(settings: &Settings, engine: &Engine) -> Options {
         .table_bytes(settings.table_bytes)
         .level_base_bytes(settings.level_base_bytes)
         .background_threads(0)
-        .false_positive_memo(settings.memo)
         .vfs(Arc::clone(&engine.vfs))
 }
 
@@ -200,7 +199,6 @@ fn run_pass(
         lookups.push(Lookup {
             blocks: counts.disk_reads + counts.cache_hits,
             true_negatives: counts.true_negatives,
-            remembered: counts.remembered,
             found: Found::new(explained.value, loaded),
         });
         if number + 1 == work.first {

@@ -73,10 +73,6 @@ pub struct Args {
     /// left on disk [default: none, all filters are in memory]
     #[arg(long, value_name = "BYTES")]
     filter_memory: Option<u64>,
-    /// Remember the keys that filters were wrong about, up to 1 MiB of them, so that looking one up
-    /// again reads nothing
-    #[arg(long)]
-    memo: bool,
     /// Look absent keys up with the frequencies of a Zipf distribution of this exponent, such as 0.99
     #[arg(long, value_name = "EXPONENT")]
     zipf: Option<f64>,
@@ -131,7 +127,6 @@ impl Args {
             one_run: self.one_run,
             zipf: self.zipf,
             filter_memory: self.filter_memory,
-            memo: if self.memo { MEMO_BYTES } else { 0 },
         }
     }
 
@@ -188,8 +183,6 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
     Ok(if report.checks.failed().next().is_none() { Answer::Yes } else { Answer::No })
 }
 
-/// The size of the memo, if one is wanted.
-const MEMO_BYTES: u64 = 1 << 20;
 /// The default size of the filters that are compared.
 const COMPARED_BITS: f64 = 10.0;
 

@@ -32,8 +32,6 @@ pub struct Lookup {
     pub blocks: u64,
     /// Filters that said no.
     pub true_negatives: u64,
-    /// Filters that said maybe, and were known to be wrong.
-    pub remembered: u64,
     /// The answer.
     pub found: Found,
 }

@@ -36,7 +36,7 @@ pub struct Report {
     pub true_positives: u64,
     /// Filters that said maybe, of a key that the table does not hold.
     pub false_positives: u64,
-    /// Filters that said maybe, and were known to be wrong about the key.
+    /// Always 0: kept for programs that read it.
     pub remembered: u64,
     /// Probes of tables without a usable filter.
     pub unfiltered: u64,
@@ -164,7 +164,7 @@ pub struct Setup {
     pub zipf: Option<f64>,
     /// As [`Settings::filter_memory`].
     pub filter_memory: Option<u64>,
-    /// As [`Settings::memo`].
+    /// Always 0: kept for programs that read it.
     pub memo: u64,
 }
 
@@ -187,7 +187,7 @@ impl Setup {
             history: input.history.len() as u64,
             zipf: settings.zipf,
             filter_memory: settings.filter_memory,
-            memo: settings.memo,
+            memo: 0,
         }
     }
 }
@@ -221,7 +221,7 @@ impl Report {
             true_negatives: counts.true_negatives,
             true_positives: counts.true_positives,
             false_positives: counts.false_positives,
-            remembered: counts.remembered,
+            remembered: 0,
             unfiltered: counts.unfiltered(),
             degraded: counts.degraded,
             cache_hits: counts.cache_hits,

@@ -29,9 +29,6 @@ pub struct Settings {
     pub zipf: Option<f64>,
     /// The budget for filters in memory, in the measured passes; none if `None`.
     pub filter_memory: Option<u64>,
-    /// The memo of keys that filters were wrong about, in bytes. 0 for none, and then a lookup changes
-    /// nothing that a later one of the same key counts.
-    pub memo: u64,
 }
 
 impl Default for Settings {
@@ -50,7 +47,6 @@ impl Default for Settings {
             one_run: false,
             zipf: None,
             filter_memory: None,
-            memo: 0,
         }
     }
 }

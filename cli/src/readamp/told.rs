@@ -108,11 +108,6 @@ impl Report {
         if let Some(bytes) = setup.filter_memory {
             lines.push(("memory", format!("{} for filters at most", counted(bytes, "byte"))));
         }
-        if setup.memo > 0 {
-            let saved = counted(self.remembered, "read");
-            let memo = format!("of keys that filters were wrong about; it saved {saved}");
-            lines.push(("memo", memo));
-        }
         if let Some(theta) = setup.zipf {
             let lookups = format!("absent keys by a Zipf distribution of exponent {theta}");
             lines.push(("lookups", lookups));

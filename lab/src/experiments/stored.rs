@@ -1,7 +1,6 @@
 //! Stores to experiment on: the same in every run, without a cache, and with each read of a table
 //! counted twice, by the engine and by the file layer beneath it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use criba::vfs::{CountingVfs, FileKind, Operation, RealVfs};
@@ -15,8 +14,6 @@ use crate::experiment::Setting;
 /// A store that flushes and compacts only when it is told to.
 pub(super) struct Stored {
     pub(super) db: Db,
-    options: Options,
-    dir: PathBuf,
     counting: CountingVfs,
 }
 
@@ -43,11 +40,6 @@ impl std::iter::Sum for Lookups {
 }
 
 impl Lookups {
-    /// Disk reads a lookup.
-    pub(super) fn reads(&self) -> f64 {
-        self.counts.disk_reads as f64 / self.made as f64
-    }
-
     /// The two counts of the same reads.
     pub(super) fn agree(&self, of: &str) -> Check {
         let (file, engine) = (self.file_reads as f64, self.counts.disk_reads as f64);
@@ -68,33 +60,19 @@ pub(super) fn scattered(i: u64) -> [u8; 16] {
 }
 
 impl Stored {
-    /// An empty store in a directory of this name, with a memo of mistakes of so many bytes.
-    pub(super) fn new(
-        setting: &Setting,
-        name: &str,
-        filter: FilterPolicy,
-        memo: u64,
-    ) -> Result<Self> {
+    /// An empty store in a directory of this name.
+    pub(super) fn new(setting: &Setting, name: &str, filter: FilterPolicy) -> Result<Self> {
         let counting = CountingVfs::new(Arc::new(RealVfs));
         let options = Options::new()
             .filter(filter)
             .seed(setting.seed(name))
             .cache_bytes(0)
-            .false_positive_memo(memo)
             .memtable_bytes(1 << 30)
             .table_bytes(1 << 30)
             .background_threads(0)
             .auto_compaction(false)
             .vfs(Arc::new(counting.clone()));
-        let dir = setting.directory(name)?;
-        Ok(Self { db: options.clone().open(&dir)?, options, dir, counting })
-    }
-
-    /// The same store, opened again with a memo of another size.
-    pub(super) fn opened_again(self, memo: u64) -> Result<Self> {
-        self.db.close()?;
-        let options = self.options.false_positive_memo(memo);
-        Ok(Self { db: options.clone().open(&self.dir)?, options, ..self })
+        Ok(Self { db: options.open(setting.directory(name)?)?, counting })
     }
 
     /// Puts keys, and two [at the edges](EDGES), and makes a table of them.

@@ -193,7 +193,7 @@ fn in_a_store(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
         policies.into_iter().flat_map(|policy| factors.map(|factor| (policy, factor))).collect();
     let measured = setting.each("tables", &cases, |&((name, policy), factor)| {
         let n = plan.keys(factor);
-        let store = Stored::new(setting, &format!("{name} {factor}"), policy, 0)?;
+        let store = Stored::new(setting, &format!("{name} {factor}"), policy)?;
         store.put(2..n)?; // and the two at the edges
         let tables = store.db.tables();
         let (rate, spread) = match tables.first().map(|table| &table.filter) {

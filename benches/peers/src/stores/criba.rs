@@ -62,10 +62,6 @@ impl<P: Policy> Store for Criba<P> {
         if !config.compactions() {
             options = options.auto_compaction(told.set("auto_compaction", false));
         }
-        // The memo would answer for a filter's mistakes the second time.
-        if !config.cache || config.shape == Shape::Deep {
-            options = options.false_positive_memo(told.set("false_positive_memo", 0));
-        }
         Ok(Self(options.open(dir)?, PhantomData))
     }
 

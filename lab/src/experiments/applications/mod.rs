@@ -43,7 +43,6 @@ fn options(setting: &Setting) -> Options {
         .background_threads(0)
         .seed(setting.seed("store"))
         .cache_bytes(0)
-        .false_positive_memo(0)
 }
 
 /// Writes many keys with one value, a thousand at a time.

@@ -58,7 +58,6 @@ impl Directory {
             .filter(FilterPolicy::none())
             .seed(seed)
             .cache_bytes(0)
-            .false_positive_memo(0)
             .memtable_bytes(8 << 30) // ten million names, and what keeps them in order
             .table_bytes(8 << 30)
             .background_threads(0)

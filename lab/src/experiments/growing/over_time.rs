@@ -92,7 +92,7 @@ fn sample(asked: u64, reads: u64, rates: &Rates) -> Sample {
 
 /// One filter, or series, before a store of one table without any.
 fn before_a_store(setting: &Setting, way: Way, batch: Batch) -> Result<Vec<Step>> {
-    let store = Stored::new(setting, way.name(), way.policy(batch), 0)?;
+    let store = Stored::new(setting, way.name(), way.policy(batch))?;
     let hashing = setting.hashing(way.name(), 0);
     let mut fixed = Bloom::with_geometry(batch.m, batch.k)?.with_hashing(hashing)?;
     let mut series = ScalableBloom::with_rate(batch.keys, RATE)?.with_hashing(hashing)?;
@@ -127,7 +127,7 @@ fn before_a_store(setting: &Setting, way: Way, batch: Batch) -> Result<Vec<Step>
 
 /// A filter for each table of a store.
 fn in_a_store(setting: &Setting, way: Way, batch: Batch) -> Result<Vec<Step>> {
-    let store = Stored::new(setting, way.name(), way.policy(batch), 0)?;
+    let store = Stored::new(setting, way.name(), way.policy(batch))?;
     let mut steps = Vec::new();
     for batches in 1..=STEPS {
         store.put((batches - 1) * batch.keys..batches * batch.keys)?;

@@ -39,7 +39,7 @@ impl Paying {
 
 fn measure(setting: &Setting, batch: Batch, factor: f64) -> Result<Paying> {
     let keys = (batch.keys as f64 * factor) as u64;
-    let store = Stored::new(setting, &format!("paying {factor}"), batch.one_shape(), 0)?;
+    let store = Stored::new(setting, &format!("paying {factor}"), batch.one_shape())?;
     store.put(2..keys)?; // and the two at the edges
     let (old, spread) = (batch.rate(keys), batch.spread(keys));
     let asked = |rate: f64| (PASSED / rate).ceil() as u64;

@@ -1,9 +1,7 @@
-//! Keys that come again: inserted, they change nothing; asked, they make the rate a matter of luck,
-//! and a memo takes the luck out.
+//! Repeated keys: insertions change nothing, lookups widen the spread of the rate.
 
 mod asked;
 mod inserted;
-mod remembered;
 
 use criba_cli::Result;
 use rand::RngExt;
@@ -15,7 +13,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "skewed-input",
     title: "Keys that come again",
     question: "A few keys make up most of what is inserted, or most of what is asked. What becomes of \
-               the false-positive rate, and what of it when mistakes are remembered?",
+               the false-positive rate?",
     sources: &[Source::Notebook],
     run,
 };
@@ -25,8 +23,7 @@ const FORMULA: &str = "(1 − e^(−kn/m))^k, with the terms that it leaves out"
 
 fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     inserted::run(setting, notes)?;
-    asked::run(setting, notes)?;
-    remembered::run(setting, notes)
+    asked::run(setting, notes)
 }
 
 /// Numbers from 0 to n − 1, each drawn in proportion to (number + 1)^−exponent.
