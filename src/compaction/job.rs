@@ -20,20 +20,19 @@ use crate::version::{LevelCursor, LiveTable, Version};
 pub(crate) struct JobContext<'a> {
     pub(crate) env: &'a Arc<TableEnv>,
     pub(crate) settings: &'a TableSettings,
-    /// The filter for a table that is complete but for it, if it is to have one.
+    /// The recipe for a table with these properties; `None` for no filter.
     pub(crate) filter_for: &'a dyn Fn(&Properties) -> Option<Recipe>,
-    /// Tables are cut, between user keys, when they reach this size.
+    /// Outputs end at this size, between user keys.
     pub(crate) table_bytes: u64,
-    /// Whether filters are to be taken for "maybe".
+    /// Whether all filters count as "maybe".
     pub(crate) ignore_filters: bool,
     /// The sequence numbers that snapshots read at.
     pub(crate) snapshots: Vec<Seq>,
-    /// Whether to give up, because the store is being closed or the merge is not wanted any more.
+    /// Whether to give up: the store is closing, or the merge is no longer wanted.
     pub(crate) cancelled: &'a dyn Fn() -> bool,
 }
 
-/// Merges the inputs of a compaction into new tables: complete, synced, verified and open, but
-/// named by no manifest yet.
+/// Merges the inputs into new tables: complete, synced, proven and open, but not in the manifest.
 pub(crate) fn run(
     compaction: &Compaction,
     version: &Version,
@@ -90,7 +89,7 @@ pub(crate) fn run(
     Ok(tables)
 }
 
-/// Writes what survives of a cursor's entries to new tables. On an error none of them is left.
+/// Writes the surviving entries of a cursor to new tables. After an error none is left.
 pub(crate) fn write_tables(
     cursor: &mut dyn Cursor,
     expected_entries: u64,
@@ -168,7 +167,7 @@ impl Outputs<'_> {
         TableWriter::create(self.context.env, id, self.context.settings)
     }
 
-    /// Finishes a table, opens it as any reader would, and asks its filter for every key.
+    /// Finishes a table, opens it as a reader does, and probes its filter with every key.
     fn finish(&mut self, writer: TableWriter) -> Result<()> {
         let recipe = (self.context.filter_for)(writer.properties());
         let FinishedTable { meta, hashes, io } = writer.finish(recipe)?;

@@ -1,9 +1,8 @@
-//! Compaction: what to compact, the merge, and the job that writes its outcome.
+//! Compactions: selection of tables, merge, output.
 //!
-//! A job reads tables of one version and writes new ones; it changes nothing that exists, and
-//! installs nothing: its caller does. Invariants: no reader, snapshot or later compaction can tell
-//! from answers that a compaction took place; each table written has a filter that was asked for
-//! every one of its keys.
+//! A compaction reads tables of one version and writes new ones. It changes and installs nothing. Invariants:
+//! no reader, snapshot or later compaction sees a difference in answers; each output has a filter that was
+//! probed with every key.
 
 mod job;
 mod pick;

@@ -1,9 +1,8 @@
-//! What to compact next.
+//! Selects compactions.
 //!
-//! Levels are filled from the bottom up: the last level may grow without bound, each level above it
-//! is meant to hold a tenth of the one below, and a level whose share would be less than
-//! `level_base_bytes` is not used at all. So all levels together take about 1.11 times the last
-//! one's space, whatever the amount of data (the "dynamic level bytes" of RocksDB).
+//! The last level grows without bound. Each level above has a target of a tenth of the level below; levels
+//! with a target below `level_base_bytes` stay empty. So all levels take about 1.11 times the space of the
+//! last (RocksDB: "dynamic level bytes").
 
 use std::collections::HashSet;
 
@@ -12,19 +11,17 @@ use crate::ledger::LEVELS;
 use crate::sstable::FilterState;
 use crate::version::{LiveTable, Version, keys_within};
 
-/// How much larger a level is than the one above it.
+/// The size ratio of adjacent levels.
 const LEVEL_RATIO: u64 = 10;
 const LAST: usize = LEVELS - 1;
-/// A table of less than this part of the usual size is small.
+/// Tables below this part of the usual size are small.
 const SMALL_FRACTION: u64 = 8;
-/// A table with at least so many tombstones can be dense in them: a scan passes fewer in a fraction of a
-/// millisecond.
+/// Tables with fewer tombstones are never dense: a scan passes them in a fraction of a millisecond.
 const MANY_TOMBSTONES: u64 = 4096;
-/// A table is dense in tombstones when they are at least this part of the entries that a scan of its range
-/// passes, in the table and below it.
+/// A table is dense if tombstones are at least this part of the entries that a scan of its range passes, in
+/// it and below it.
 const DENSE_FRACTION: u64 = 4;
-/// While the store is quiet, up to this many bytes are written for each byte of L0: what a store of three
-/// levels writes for it anyway.
+/// An idle merge writes at most this many bytes per byte of L0, as a store of three levels does anyway.
 const IDLE_RATIO: u64 = 2 * LEVEL_RATIO;
 
 /// When a level is due.
@@ -32,9 +29,9 @@ const IDLE_RATIO: u64 = 2 * LEVEL_RATIO;
 pub(crate) struct PickSettings {
     /// This many tables on L0 are too many.
     pub(crate) l0_tables: usize,
-    /// The least share that makes a level used.
+    /// The least target of a level in use.
     pub(crate) level_base_bytes: u64,
-    /// The size at which compactions cut their outputs.
+    /// The size at which outputs end.
     pub(crate) table_bytes: u64,
     /// The oldest sequence number that a snapshot reads at.
     pub(crate) oldest_snapshot: Option<Seq>,
@@ -47,14 +44,13 @@ impl PickSettings {
     }
 }
 
-/// Tables to merge, and where the outcome goes.
+/// Tables to merge, and the output level.
 #[derive(Debug)]
 pub(crate) struct Compaction {
-    /// With their levels. All that overlaps them on the output level is among them.
+    /// With their levels, including all overlapping tables of the output level.
     pub(crate) inputs: Vec<(usize, LiveTable)>,
     pub(crate) output_level: usize,
-    /// The inputs overlap neither one another nor anything on the output level, so they can go
-    /// there as they are.
+    /// The inputs overlap neither each other nor the output level, so they can move without a rewrite.
     pub(crate) moves: bool,
 }
 
@@ -64,13 +60,13 @@ impl Compaction {
         self.inputs.iter().map(|(_, live)| live.table.id())
     }
 
-    /// The inputs' bytes; about so many are written.
+    /// The bytes of the inputs; about as many are written.
     pub(crate) fn bytes(&self) -> u64 {
         self.inputs.iter().map(|(_, live)| live.table.meta().size).sum()
     }
 }
 
-/// Each level's share, 0 for the unused ones. L0 and the last level have none.
+/// The target of each level; 0 for unused levels, none for L0 and the last level.
 fn targets(last_level_bytes: u64, settings: &PickSettings) -> [u64; LEVELS] {
     let mut targets = [0; LEVELS];
     let mut share = last_level_bytes;
@@ -84,12 +80,12 @@ fn targets(last_level_bytes: u64, settings: &PickSettings) -> [u64; LEVELS] {
     targets
 }
 
-/// Where L0 goes: the uppermost level that is used, or that still holds something.
+/// The output level of L0: the highest level in use or with tables.
 fn level_below_l0(version: &Version, targets: &[u64; LEVELS]) -> usize {
     (1..LAST).find(|&level| targets[level] > 0 || !version.level(level).is_empty()).unwrap_or(LAST)
 }
 
-/// The compaction that is due most, if any is; `busy` are the tables of those under way.
+/// The most urgent compaction, if one is due. `busy` are the tables of running ones.
 pub(crate) fn pick(
     version: &Version,
     settings: &PickSettings,
@@ -118,8 +114,8 @@ pub(crate) fn pick(
     regular.or_else(|| pick_dense(version, below_l0, settings, busy))
 }
 
-/// The compaction of a table that is dense in tombstones, one level down. On the last level the table is
-/// rewritten in its place, once no snapshot keeps its tombstones.
+/// The compaction of a dense table, one level down. On the last level it is rewritten in place, once no
+/// snapshot keeps its tombstones.
 fn pick_dense(
     version: &Version,
     below_l0: usize,
@@ -140,8 +136,8 @@ fn pick_dense(
     )
 }
 
-/// Whether a scan of a table's range passes many tombstones, and little else than these and what they
-/// hide. On the last level any tombstone is a remainder, which a snapshot kept.
+/// Whether a scan of the table's range passes many tombstones and little else. On the last level every
+/// tombstone is a remainder that a snapshot kept.
 fn is_dense(version: &Version, level: usize, live: &LiveTable) -> bool {
     let meta = live.table.meta();
     if meta.tombstones < MANY_TOMBSTONES {
@@ -157,9 +153,8 @@ fn is_dense(version: &Version, level: usize, live: &LiveTable) -> bool {
     (DENSE_FRACTION * meta.tombstones) as f64 >= meta.entries as f64 + below.sum::<f64>()
 }
 
-/// What pays for itself while the store is quiet, though it is not due: L0 becomes one with the level below it,
-/// where that does not rewrite too many bytes for each of its own. So lookups ask one table in place of
-/// several, and what L0 hides takes no space.
+/// An idle merge of L0 with the level below, if it rewrites few enough bytes per byte of L0. Lookups then
+/// probe fewer tables, and hidden entries take no space.
 pub(crate) fn pick_idle(
     version: &Version,
     settings: &PickSettings,
@@ -173,11 +168,11 @@ pub(crate) fn pick_idle(
     (merges && pays).then_some(compaction)
 }
 
-/// The newest tables of L0, merged into one there, while others of L0 are being merged into the level below:
-/// so L0 stays short for writers and lookups until that is done. `least` are too few to merge.
+/// Merges the newest L0 tables into one on L0 while others are being merged into the level below, so that L0
+/// stays short. Fewer than `least` are not merged.
 ///
-/// A table joins newer ones only if they are together at least half as large, so that a byte is not written
-/// again for each few tables that come; unless so many wait that their number counts more.
+/// A table joins newer ones only if they have half its size together, so that bytes are rarely rewritten;
+/// unless very many wait.
 fn pick_within_l0(version: &Version, least: usize, busy: &HashSet<u64>) -> Option<Compaction> {
     let least = least.max(2);
     let free = version.level(0).iter().take_while(|live| !busy.contains(&live.table.id()));
@@ -197,9 +192,9 @@ fn pick_within_l0(version: &Version, least: usize, busy: &HashSet<u64>) -> Optio
     (count >= least).then_some(Compaction { inputs, output_level: 0, moves: false })
 }
 
-/// All of L0, and what it overlaps. Small tables are merged even where they could be moved, or a store
-/// that is opened and written to little and often would fill with them; and a small table beside them
-/// below goes along, unless it is much larger than they are together.
+/// All of L0, and the overlapping tables below. Small tables are merged even where they could move, or a
+/// store with rare small writes would fill with them. A small neighbour below is included unless it is much
+/// larger than they are together.
 fn pick_l0(
     version: &Version,
     output_level: usize,
@@ -227,8 +222,8 @@ fn pick_l0(
     Some(compaction)
 }
 
-/// One table of a level, and what it overlaps below: one with many tombstones first, else the one
-/// that makes the fewest bytes be rewritten for each of its own.
+/// One table of a level and the overlapping tables below: first one with many tombstones, else the one with
+/// the least rewritten bytes per own byte.
 fn pick_from_level(version: &Version, level: usize, busy: &HashSet<u64>) -> Option<Compaction> {
     let mut choices: Vec<_> = version
         .level(level)
@@ -250,8 +245,7 @@ fn pick_from_level(version: &Version, level: usize, busy: &HashSet<u64>) -> Opti
     })
 }
 
-/// Everything, into the last level; `None` if it is one run already, without anything to drop or a
-/// filter to mend.
+/// All tables, into the last level; `None` if they are one run with nothing to drop and sound filters.
 pub(crate) fn everything(version: &Version) -> Option<Compaction> {
     let inputs: Vec<_> = version.tables().map(|(level, live)| (level, live.clone())).collect();
     let compact = inputs.iter().all(|(level, live)| {
@@ -266,7 +260,7 @@ pub(crate) fn everything(version: &Version) -> Option<Compaction> {
     (!compact).then_some(Compaction { inputs, output_level: LAST, moves: false })
 }
 
-/// The first and the last key of some tables.
+/// The first and last key of some tables.
 fn range_of(tables: &[(usize, LiveTable)]) -> Option<(Vec<u8>, Vec<u8>)> {
     let metas = || tables.iter().map(|(_, live)| live.table.meta());
     let smallest = metas().map(|meta| &meta.smallest).min()?;
@@ -274,8 +268,8 @@ fn range_of(tables: &[(usize, LiveTable)]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((smallest.clone(), largest.clone()))
 }
 
-/// Adds the tables of the output level that the inputs overlap; or finds that the inputs may move.
-/// `None` if any of them is busy.
+/// Adds the overlapping tables of the output level, or finds that the inputs can move. `None` if one of them
+/// is busy.
 fn complete(
     version: &Version,
     mut inputs: Vec<(usize, LiveTable)>,

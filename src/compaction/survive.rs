@@ -1,18 +1,17 @@
-//! Which changes of a key a merge keeps.
+//! Selects the entries of a key that a merge keeps.
 
 use crate::key::{EntryKind, EntryRef, Seq};
 
-/// Follows a merge, entry by entry in internal-key order, and says what must be kept.
+/// Follows a merge in internal-key order.
 ///
-/// A change is needed if the newest state or a snapshot sees it. Between two
-/// neighbouring changes of a key, newer and older, the older one is seen by the snapshots from its
-/// own sequence number up to just before the newer one's.
+/// An entry is needed if the newest state or a snapshot sees it. Of two neighbouring entries of a key,
+/// snapshots from the sequence number of the older up to just before that of the newer see the older.
 #[derive(Debug)]
 pub(crate) struct Survivors {
     /// The sequence numbers that snapshots read at, ascending.
     snapshots: Vec<Seq>,
     key: Vec<u8>,
-    /// The sequence number of the change of `key` before the current one.
+    /// The sequence number of the entry of `key` before the current one.
     newer: Option<Seq>,
 }
 
@@ -22,8 +21,8 @@ impl Survivors {
         Self { snapshots, key: Vec::new(), newer: None }
     }
 
-    /// Whether the entry must be kept. `nothing_older` says whether no table outside the merge can
-    /// hold an older change of a key; it is asked for tombstones only.
+    /// Whether the entry must be kept. `nothing_older` says whether no table outside the merge can hold an
+    /// older entry of a key; called for tombstones only.
     pub(crate) fn keeps(
         &mut self,
         entry: EntryRef<'_>,
@@ -53,7 +52,7 @@ impl Survivors {
 mod tests {
     use super::*;
 
-    /// What survives of changes to one key, newest first, given as (sequence number, is a tombstone).
+    /// The entries that survive of one key, newest first, as (sequence number, is a tombstone).
     fn surviving(snapshots: &[Seq], nothing_older: bool, changes: &[(Seq, bool)]) -> Vec<Seq> {
         let mut survivors = Survivors::new(snapshots.to_vec());
         changes
@@ -91,8 +90,7 @@ mod tests {
         assert_eq!(surviving(&[9], false, &changes), [9]);
     }
 
-    /// Against the definition: for every reader the newest visible change must be the same before
-    /// and after, over all small cases.
+    /// For every reader the newest visible entry is the same before and after, in all small cases.
     #[test]
     fn no_reader_can_tell_the_difference() {
         let mut cases = 0;

@@ -1,19 +1,19 @@
-//! How often a lookup of an absent key asks each table: what the allocation of filter bits goes by.
+//! The load of each table, which the allocation of filter bits needs.
 //!
-//! Such a lookup asks every table of L0, and on each level below one of its tables, each as often as it has
-//! keys of the level (the assumption of Monkey, see `filter/allocation.rs`). So a plan needs only the number of
-//! keys of each level, and of each table on L0.
+//! A lookup of an absent key probes every table of L0, and one table of each level below, each in proportion
+//! to its keys (the assumption of Monkey, see `filter/allocation.rs`). So a plan needs only the keys of each
+//! level and of each L0 table.
 
 use crate::filter::{Alike, Share};
 use crate::ledger::LEVELS;
 use crate::version::{LiveTable, Version};
 
-/// The keys of a version, or of one that a job is about to make.
+/// The keys of a version, or of the version after a task.
 #[derive(Debug, Clone)]
 pub(super) struct LevelKeys {
     /// Of each table.
     l0: Vec<u64>,
-    /// By level, L0 empty: all keys, in how many tables.
+    /// By level, without L0: number of keys, number of tables.
     below: [(u64, u64); LEVELS],
 }
 
@@ -35,7 +35,7 @@ impl LevelKeys {
         }
     }
 
-    /// As it will be when tables have gone to a level.
+    /// After tables have moved to a level.
     pub(super) fn after(mut self, inputs: &[(usize, LiveTable)], output_level: usize) -> Self {
         let keys_of = |live: &LiveTable| live.table.meta().keys;
         for (level, live) in inputs {
@@ -58,7 +58,7 @@ impl LevelKeys {
         self
     }
 
-    /// How many of the lookups of absent keys ask a table of a level.
+    /// The share of lookups of absent keys that probe a table of a level.
     pub(super) fn load(&self, level: usize, keys: u64) -> f64 {
         match self.below[level].0 {
             all if level > 0 && all > 0 => keys as f64 / all as f64,
@@ -66,7 +66,7 @@ impl LevelKeys {
         }
     }
 
-    /// All tables; those of a level below L0 as so many alike.
+    /// All tables; those of a level below L0 as equal tables.
     pub(super) fn tables(&self) -> Vec<Alike> {
         let l0 = self.l0.iter().map(|&keys| Share { keys, load: 1.0 }.into());
         let levels = self.below.iter().filter(|(_, tables)| *tables > 0);
@@ -78,7 +78,7 @@ impl LevelKeys {
     }
 }
 
-/// How often a lookup of an absent key asks a table, without any history.
+/// The expected share of lookups of absent keys that probe a table.
 pub(crate) fn expected_load(version: &Version, level: usize, live: &LiveTable) -> f64 {
     let keys = |live: &LiveTable| live.table.meta().keys;
     let all: u64 = version.level(level).iter().map(keys).sum();

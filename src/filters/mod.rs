@@ -1,7 +1,7 @@
-//! The filter manager: which filter each table is to have.
+//! The filter manager: decides which filter each table has.
 //!
-//! It knows the policy and what it means for the tables of a version. It writes and installs nothing: jobs ask
-//! it for recipes, and the scheduler for the next filter to replace.
+//! It knows the policy and applies it to the tables of a version. It writes and installs nothing: flushes and
+//! compactions take recipes from it, and the scheduler takes the next refit.
 
 mod levels;
 mod residency;
@@ -17,9 +17,9 @@ use crate::sstable::{FilterState, Properties};
 use crate::sync::Mutex;
 use crate::version::{LiveTable, Version};
 
-/// Filters are replaced for at least this part of all wasted reads, …
+/// Refits must avoid at least this part of all wasted reads, …
 const LEAST_SAVING: f64 = 0.1;
-/// … or to give back at least this part of the bits of all filters.
+/// … or free at least this part of the bits of all filters.
 const LEAST_BITS: f64 = 0.015;
 
 /// Decides about filters.
@@ -31,20 +31,20 @@ pub(crate) struct FilterManager {
 
 #[derive(Debug)]
 struct State {
-    /// What tables are to have: the options', until `rebuild_filters` says otherwise.
+    /// The policy of the options, until `rebuild_filters` sets another.
     policy: FilterPolicy,
-    /// Whether the budget for memory asks for another look at how much of each filter is resident.
+    /// Whether the memory budget must be applied again.
     budget_is_due: bool,
     refits: Refits,
 }
 
-/// The tables that are to get another filter because of the tables that came and went.
+/// The refits that other tables made necessary.
 #[derive(Debug, Default)]
 struct Refits {
     queue: VecDeque<(u64, Option<Recipe>)>,
-    /// The version that the queue was made for.
+    /// The version of the queue.
     version: Weak<Version>,
-    /// Tables that cannot be read through: they keep what they have.
+    /// Damaged tables, which keep their filters.
     damaged: HashSet<u64>,
 }
 
@@ -64,21 +64,21 @@ impl FilterManager {
         self.state.lock().policy
     }
 
-    /// Sets what tables are to have from now on.
+    /// Sets the policy for all later filters.
     pub(crate) fn set_policy(&self, policy: FilterPolicy) {
         let mut state = self.state.lock();
         state.policy = policy;
         state.refits = Refits::default();
     }
 
-    /// What the L0 table of a flush gets.
+    /// The recipe for the L0 table of a flush.
     pub(crate) fn recipe_for_flush(&self, version: &Version, table: &Properties) -> Option<Recipe> {
         let mut keys = LevelKeys::of(version);
         keys.add(0, table.keys);
         self.policy().plan(&keys.tables()).recipe(&Share { keys: table.keys, load: 1.0 })
     }
 
-    /// What the outputs of a compaction get: one λ for all of them, fixed before it begins.
+    /// The recipes for the outputs of a compaction: one λ for all, fixed before it begins.
     pub(crate) fn recipes_for_outputs(
         &self,
         version: &Version,
@@ -100,8 +100,7 @@ impl FilterManager {
         ids.zip(self.policy().recipes(&only)).collect()
     }
 
-    /// The live tables whose filter the policy would make but for a small difference in size, which is not
-    /// worth reading a table for.
+    /// The live tables whose filters differ from the policy in size only, and too little for a refit.
     pub(crate) fn fitted(&self, version: &Version) -> HashSet<u64> {
         let policy = self.policy();
         if !policy.is_shared_out() {
@@ -127,9 +126,8 @@ impl FilterManager {
         fitted
     }
 
-    /// The next table that should have another filter, or none, now that its store has other tables than when
-    /// it was written; `None` if there is none. A filter of another kind or hash than the policy's, or a
-    /// degraded one, stays until its table is rewritten.
+    /// The next table to refit, with its recipe; `None` if no refit pays. Filters of another kind or hash
+    /// than the policy's, and degraded ones, stay until their table is rewritten.
     pub(crate) fn next_refit(
         &self,
         version: &Arc<Version>,
@@ -153,13 +151,13 @@ impl FilterManager {
         }
     }
 
-    /// Whether all tables of a version have what they are to have, as far as is known.
+    /// Whether no table of a version is known to need a refit.
     pub(crate) fn all_refitted(&self, version: &Arc<Version>) -> bool {
         let State { refits, .. } = &*self.state.lock();
         refits.queue.is_empty() && refits.are_of(version)
     }
 
-    /// A table could not be given another filter: because of its own damage, or for a reason that may pass.
+    /// Notes a failed refit: the table is damaged, or the cause may pass.
     pub(crate) fn note_failed_refit(&self, table: u64, damaged: bool) {
         let State { refits, .. } = &mut *self.state.lock();
         if damaged {
@@ -170,17 +168,17 @@ impl FilterManager {
         }
     }
 
-    /// The budget, or what it is to be shared among, has changed.
+    /// Notes that the memory budget or the set of filters changed.
     pub(crate) fn note_budget(&self) {
         self.state.lock().budget_is_due = true;
     }
 
-    /// Whether the budget asks for a look at how much of each filter is resident.
+    /// Whether the memory budget must be applied again.
     pub(crate) fn budget_is_due(&self) -> bool {
         self.state.lock().budget_is_due
     }
 
-    /// The same; it does not ask again before the next change.
+    /// As `budget_is_due`; resets it.
     pub(crate) fn take_budget_due(&self) -> bool {
         std::mem::take(&mut self.state.lock().budget_is_due)
     }
@@ -209,7 +207,7 @@ fn standings(
     shares(version).into_iter().map(standing).collect()
 }
 
-/// The tables that should have another filter, if that pays.
+/// The refits that pay.
 fn worthwhile_refits(
     policy: &FilterPolicy,
     extractor: Option<PrefixExtractor>,
@@ -263,8 +261,7 @@ mod tests {
         Ok(db)
     }
 
-    /// Those in the queue were rewritten by a compaction, and what came in their place is to get other
-    /// filters too.
+    /// A compaction rewrote the tables in the queue, and its outputs need refits.
     #[test]
     fn a_queue_of_tables_that_are_gone_is_not_the_end() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");
@@ -282,7 +279,7 @@ mod tests {
         Ok(())
     }
 
-    /// Tables wait for other filters while the policy changes: none gets what the old one meant.
+    /// No table gets a filter of the old policy while the policy changes.
     #[test]
     fn no_table_is_refitted_under_a_policy_that_was_replaced() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");

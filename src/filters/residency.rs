@@ -1,4 +1,4 @@
-//! How much of each filter is to be resident within the budget for memory.
+//! Chooses the portion of each filter that is resident within the memory budget.
 
 use crate::filter::{Choice, Claim, Portion, loss, ration};
 use crate::ledger::Ledger;
@@ -7,22 +7,21 @@ use crate::version::{LiveTable, Version};
 
 use super::levels::expected_load;
 
-/// A table is taken to have met the absent probes of so many lookups before its first one: what was not
-/// measured yet is expected to be as everywhere.
+/// A new table is counted as if it had served this many average lookups.
 const PRIOR_LOOKUPS: f64 = 1000.0;
-/// Filters that fit stay as they are until this factor in wasted reads can be saved: a filter costs
-/// a read to come back.
+/// Filters that fit stay as they are until a change saves this factor of wasted reads: loading a filter costs
+/// a disk read.
 const WORTH: f64 = 1.05;
 
-/// How much of a table's filter is to be resident, and how much was when that was decided.
+/// The portion of a filter that should be resident, and the resident one at the decision.
 pub(crate) struct ResidencyChange {
     pub(crate) table: u64,
     pub(crate) from: Portion,
     pub(crate) to: Portion,
 }
 
-/// The changes that make the filters fit the budget with the fewest wasted reads: those to less, and those to
-/// more. None if the filters fit, and are not much worse as they are.
+/// The changes that fit the filters into the budget with the fewest wasted reads, releases first. None if the
+/// filters fit and are nearly as good.
 pub(crate) fn residency_changes(
     version: &Version,
     env: &TableEnv,
@@ -67,7 +66,7 @@ pub(crate) fn residency_changes(
         .partition(|change| change.to < change.from)
 }
 
-/// The absent probes that a table has met, and those of [`PRIOR_LOOKUPS`] lookups.
+/// The absent probes of a table, and those of [`PRIOR_LOOKUPS`] average lookups.
 fn absent_probes(ledger: &Ledger, version: &Version, level: usize, live: &LiveTable) -> f64 {
     let met = ledger.table_counts(live.table.id()).absent_probes();
     met as f64 + expected_load(version, level, live) * PRIOR_LOOKUPS

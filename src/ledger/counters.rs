@@ -1,4 +1,4 @@
-//! Counters that many threads add to at once without getting in each other's way.
+//! Counters for many threads without contention.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,11 +6,10 @@ use std::sync::Arc;
 use super::{Activity, Counts, Io, LEVELS, PrefixCounts, Stats, TableStep};
 use crate::sync::{Mutex, OnceLock, Ordering, Tally, available_parallelism, thread_number};
 
-/// `N` counters, kept once for each of the first few threads, each on cache lines of its own, and once
-/// for all others together; added up when they are read.
+/// `N` counters for each of the first threads, on their own cache lines, and one set for all other threads.
+/// Reading adds them up.
 ///
-/// A counter that one thread alone adds to needs no atomic addition, which takes as long as the probe
-/// that it counts.
+/// A counter with one writer needs no atomic addition, which takes as long as the probe that it counts.
 #[derive(Debug)]
 struct Sharded<const N: usize> {
     own: Box<[Shard<N>]>,
@@ -21,7 +20,7 @@ struct Sharded<const N: usize> {
 #[repr(align(128))] // two cache lines: neighbours are prefetched in pairs
 struct Shard<const N: usize>([Tally; N]);
 
-/// How many threads have counters of their own: twice as many as can run at once.
+/// The number of threads with their own counters: twice the number that can run at once.
 fn threads() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
     *THREADS.get_or_init(|| 2 * available_parallelism().map_or(4, usize::from).min(16))
@@ -41,8 +40,7 @@ impl<const N: usize> Default for Sharded<N> {
 }
 
 impl<const N: usize> Sharded<N> {
-    /// Adds to each counter; most amounts are 0, and cost a comparison at most, or nothing where that is
-    /// known to who calls it.
+    /// Adds to each counter; most amounts are 0 and cost a comparison, or nothing if the compiler knows them.
     #[expect(clippy::inline_always, reason = "what is added is known to most callers")]
     #[inline(always)]
     fn add(&self, amounts: [u64; N]) {
@@ -76,7 +74,7 @@ impl<const N: usize> Sharded<N> {
 pub(crate) struct ProbeCounters(Sharded<{ Counts::FIELDS }>);
 
 impl ProbeCounters {
-    /// Counts one step of one lookup: what an explanation of the lookup would count.
+    /// Counts one step of a lookup, as its explanation does.
     #[expect(clippy::inline_always, reason = "the step is known to most callers")]
     #[inline(always)]
     pub(crate) fn count(&self, step: TableStep) {
@@ -88,7 +86,7 @@ impl ProbeCounters {
     }
 }
 
-/// The counters of one kind of reads or writes.
+/// The counters of one kind of I/O.
 #[derive(Debug, Default)]
 pub(crate) struct IoCounters(Sharded<{ Io::FIELDS }>);
 
@@ -125,7 +123,7 @@ pub(crate) struct Ledger {
 #[derive(Debug, Default)]
 struct Tables {
     live: HashMap<u64, LiveCounters>,
-    /// By level: what tables that are gone had counted.
+    /// By level: the counts of tables that are gone.
     retired: [Counts; LEVELS],
 }
 
@@ -134,7 +132,7 @@ struct Tables {
 struct LiveCounters {
     /// At each level where it has been.
     levels: Vec<(usize, Arc<ProbeCounters>)>,
-    /// The lookups that had gone to tables before it came.
+    /// The lookups of tables before it was installed.
     before: u64,
 }
 
@@ -151,12 +149,12 @@ impl Ledger {
         self.activity.add(done.cells());
     }
 
-    /// Counts what a scan within one prefix met.
+    /// Counts the probes of a scan within a prefix.
     pub(crate) fn count_prefix(&self, met: PrefixCounts) {
         self.prefix.add(met.cells());
     }
 
-    /// The counters of a table at a level, new ones if it was not there before.
+    /// The counters of a table at a level, created if needed.
     pub(crate) fn counters(&self, table: u64, level: usize) -> Arc<ProbeCounters> {
         let mut tables = self.tables.lock();
         let new = || LiveCounters { levels: Vec::new(), before: self.table_lookups() };
@@ -169,7 +167,7 @@ impl Ledger {
         counters
     }
 
-    /// Takes over the counts of a table that nobody can probe any more.
+    /// Adds the counts of a table that can no longer be probed to its level.
     pub(crate) fn retire(&self, table: u64) {
         let mut tables = self.tables.lock();
         for (level, counters) in tables.live.remove(&table).into_iter().flat_map(|t| t.levels) {
@@ -177,14 +175,13 @@ impl Ledger {
         }
     }
 
-    /// What lookups met at one live table, at whatever level it was.
+    /// The counts of a live table on all levels.
     pub(crate) fn table_counts(&self, table: u64) -> Counts {
         let tables = self.tables.lock();
         tables.live.get(&table).map(LiveCounters::sum).unwrap_or_default()
     }
 
-    /// By table id: the probes for a key that the table does not hold, and the lookups that went to tables
-    /// since it came.
+    /// By table id: the absent probes, and the lookups of tables since it was installed.
     pub(crate) fn absent_probes(&self) -> HashMap<u64, (u64, u64)> {
         let lookups = self.table_lookups();
         let of = |t: &LiveCounters| (t.sum().absent_probes(), lookups.saturating_sub(t.before));
@@ -259,7 +256,7 @@ mod tests {
         assert_eq!(ledger.table_counts(7), Counts::default());
     }
 
-    /// More threads at once than have counters of their own, and in turn the same numbers again.
+    /// More threads at once than have their own counters, and the same thread numbers again.
     #[test]
     fn threads_lose_no_counts() {
         let ledger = Ledger::default();

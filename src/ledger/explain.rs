@@ -1,4 +1,4 @@
-//! What happened in one lookup, step by step.
+//! The steps of one lookup.
 
 use std::fmt;
 
@@ -10,16 +10,16 @@ use crate::value::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The key is not in the table; certain.
+    /// The key is not in the table. Certain.
     No,
     /// The key may be in the table.
     Maybe,
-    /// The table has no filter, because none was asked for or because filters are ignored.
+    /// The table has no filter, or filters are ignored.
     Unfiltered,
-    /// The table should have a filter, but it cannot be trusted; so: maybe.
+    /// The table should have a filter, but it cannot be trusted: maybe.
     Degraded,
-    /// The table has a filter, but none of it is in memory, because of the budget for filters; so:
-    /// maybe. The probe is counted as unfiltered, not as degraded.
+    /// The table has a filter, but none of it is in memory because of the budget: maybe. Counted as
+    /// unfiltered, not as degraded.
     NotResident,
 }
 
@@ -33,16 +33,16 @@ pub enum Outcome {
     TruePositive,
     /// The filter said maybe, and the table does not hold the key.
     FalsePositive,
-    /// There was no usable filter, and the table holds the key.
+    /// Without a usable filter; the table holds the key.
     UnfilteredFound,
-    /// There was no usable filter, and the table does not hold the key.
+    /// Without a usable filter; the table does not hold the key.
     UnfilteredNotFound,
-    /// The block could not be read, or is damaged: the lookup ended with an error.
+    /// The block is unreadable or damaged, and the lookup failed.
     Failed,
 }
 
 impl Outcome {
-    /// The outcome of a probe whose filter did not say no.
+    /// The outcome of a probe without a "no".
     pub(crate) fn of_read(verdict: Verdict, holds_key: bool) -> Self {
         match (verdict, holds_key) {
             (Verdict::Maybe, true) => Self::TruePositive,
@@ -53,14 +53,14 @@ impl Outcome {
     }
 }
 
-/// The data block that a probe looked into.
+/// The data block that a probe searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockFetch {
     /// Where the block starts in its file.
     pub offset: u64,
     /// Its length in bytes, trailer included.
     pub bytes: u64,
-    /// Whether the cache held it; otherwise it was one disk read.
+    /// Whether the cache held it; otherwise it took one disk read.
     pub from_cache: bool,
 }
 
@@ -74,12 +74,12 @@ pub enum TableStep {
     Probed {
         /// What its filter answered.
         verdict: Verdict,
-        /// The block looked into, unless the filter said no.
+        /// The block searched, unless the filter said no.
         block: Option<BlockFetch>,
         /// How it ended.
         outcome: Outcome,
-        /// What the table has for the key that this lookup may see; `None` also for a key that it
-        /// holds in versions only that are newer than the snapshot read from.
+        /// The newest entry that this lookup may see. `None` also if all entries of the key are newer than
+        /// the snapshot.
         found: Option<EntryKind>,
     },
 }
@@ -90,16 +90,16 @@ pub enum TableStep {
 pub enum Step {
     /// A memtable was considered.
     Memtable {
-        /// Its age: 0 for the one being written, 1 for the newest sealed one, and so on.
+        /// Its age: 0 for the active one, 1 for the newest sealed one, and so on.
         age: usize,
-        /// What its filter answered; it was searched unless that was a no.
+        /// Its filter's answer. It was searched unless this is a no.
         filter: Verdict,
         /// What it held for the key.
         found: Option<EntryKind>,
     },
     /// A table was considered.
     Table {
-        /// The table's id, the number in its file's name.
+        /// The table's id, the number in its file name.
         id: u64,
         /// Its level.
         level: usize,
@@ -108,12 +108,12 @@ pub enum Step {
     },
 }
 
-/// What one lookup found, and all that it did to find it.
+/// The result of a lookup, with its steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// The value, or `None` for an absent key.
+    /// The value; `None` for an absent key.
     pub value: Option<Value>,
-    /// The steps, in the order in which they were taken.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 

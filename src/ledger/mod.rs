@@ -1,9 +1,8 @@
-//! The ledger: what every lookup considered, asked and read, counted exactly.
+//! The ledger: exact counts of all that lookups do.
 //!
-//! This room knows ids and numbers only. Its invariant: each probe ends in exactly one outcome, and
-//! the statistics are the sum of what [`explain`](crate::Db::explain) tells of each lookup, because
-//! both come from the same calls. Totals never fall: when a table goes, its counts stay with its
-//! level.
+//! It knows ids and numbers only. Invariant: each probe has exactly one outcome, and the statistics are the
+//! sum of [`explain`](crate::Db::explain) over all lookups, because both come from the same calls. Totals
+//! never fall: the counts of a removed table stay with its level.
 
 mod counters;
 mod explain;
@@ -77,29 +76,28 @@ macro_rules! counts {
 }
 
 counts! {
-    /// What lookups met at tables: at one table, at one level, in one lookup or in all.
+    /// Counts of lookups at tables: at one table, at one level, in one lookup or in all.
     Counts {
-        /// Tables passed over because their key range does not cover the key. On L0 every table is
-        /// considered, on each level below one at most: the first that does not end before the key.
+        /// Candidates whose key range does not cover the key. All tables of L0 are candidates, and on each
+        /// level below the first one that does not end before the key.
         range_pruned,
         /// The filter said no: nothing was read.
         true_negatives,
-        /// The filter said maybe, and the table holds the key (a tombstone is held too).
+        /// The filter said maybe, and the table holds the key or its tombstone.
         true_positives,
         /// The filter said maybe, and the table does not hold the key.
         false_positives,
-        /// The table has no usable filter, and holds the key. None was asked for, or it is degraded,
-        /// or the budget for filters leaves none of it in memory.
+        /// Without a usable filter (none, degraded, or not resident); the table holds the key.
         unfiltered_found,
-        /// The table has no usable filter, and does not hold the key.
+        /// Without a usable filter; the table does not hold the key.
         unfiltered_not_found,
-        /// The block could not be read, or is damaged, and the lookup ended with an error.
+        /// The block is unreadable or damaged, and the lookup failed.
         failed,
-        /// Of the probes: the table should have a filter, but it cannot be trusted.
+        /// Probes of a table whose filter cannot be trusted.
         degraded,
         /// Data blocks found in the cache.
         cache_hits,
-        /// Calls to the file layer that fetched bytes of a table for a lookup.
+        /// Calls to the file layer that read a table for a lookup.
         disk_reads,
         /// The bytes of these calls.
         disk_read_bytes,
@@ -107,7 +105,7 @@ counts! {
 }
 
 impl Counts {
-    /// Lookups that asked a table, whatever came of it.
+    /// All probes, whatever their outcome.
     pub fn probes(&self) -> u64 {
         self.true_negatives
             + self.true_positives
@@ -121,7 +119,7 @@ impl Counts {
         self.true_negatives
     }
 
-    /// Probes for a key that the table does not hold.
+    /// Probes of tables that do not hold the key.
     pub fn absent_probes(&self) -> u64 {
         self.true_negatives + self.false_positives + self.unfiltered_not_found
     }
@@ -131,8 +129,7 @@ impl Counts {
         self.unfiltered_found + self.unfiltered_not_found
     }
 
-    /// The false-positive rate: false positives / (false positives + true negatives). `None` before
-    /// a filter was asked for an absent key.
+    /// False positives / (false positives + true negatives). `None` without absent probes.
     pub fn false_positive_rate(&self) -> Option<f64> {
         let absent = self.false_positives + self.true_negatives;
         (absent > 0).then(|| self.false_positives as f64 / absent as f64)
@@ -140,7 +137,7 @@ impl Counts {
 }
 
 counts! {
-    /// Calls to the file layer, and the bytes that they moved.
+    /// Calls to the file layer, and their bytes.
     Io {
         /// Calls.
         calls,
@@ -150,30 +147,28 @@ counts! {
 }
 
 counts! {
-    /// What scans within one prefix met at tables whose keys reach into their bounds; see
-    /// [`Options::prefix`](crate::Options::prefix). A scan asks a table when it comes to it, and
-    /// again when it is asked for items from its other end.
+    /// Counts of scans within one prefix, at tables whose key range meets their bounds; see
+    /// [`Options::prefix`](crate::Options::prefix). A scan from both ends probes a table once for each end.
     PrefixCounts {
-        /// The table's filter was asked for the prefix. It was passed over or looked into.
+        /// Probes of filters for the prefix.
         probes,
-        /// The filter said no: the table was passed over, and nothing was read.
+        /// The filter said no: nothing was read.
         skipped,
-        /// The filter said maybe: the table was looked into.
+        /// The filter said maybe: the table was read.
         passed,
-        /// Of the passed: the table held nothing within the scan's bounds, so what was read was read
-        /// in vain. If these are all keys of the prefix, the filter was mistaken; so the
-        /// false-positive rate of such scans is wasted / (skipped + wasted).
+        /// Of the passed: the table held nothing within the bounds. If the bounds contain all keys of the
+        /// prefix, these are false positives, at a rate of wasted / (skipped + wasted).
         wasted,
-        /// The table was looked into without asking: its filter does not know the prefixes of this
-        /// extractor, is none, is degraded, or is ignored.
+        /// Tables read without a probe: the filter has no prefixes of this extractor, or is none, degraded or
+        /// ignored.
         unfiltered,
     }
 }
 
 counts! {
-    /// What the engine did beside lookups, and what lookups came to.
+    /// Counts of everything else, and of the lookups themselves.
     Activity {
-        /// Lookups of a key: `get`, `contains`, `explain` and their like.
+        /// Lookups of a key: `get`, `contains`, `explain` and the like.
         lookups,
         /// Lookups that found a value.
         hits,
@@ -183,31 +178,28 @@ counts! {
         failed,
         /// Lookups that a memtable answered, by a value or a tombstone.
         memtable_answers,
-        /// Memtables that lookups passed over because their filters said no.
+        /// Memtables whose filters said no.
         memtables_denied,
-        /// Memtables that lookups searched. Each lookup denies or searches every memtable up to the
-        /// one that answers.
+        /// Memtables searched. A lookup denies or searches each memtable up to the one that answers.
         memtables_searched,
         /// Memtables written out as tables.
         flushes,
         /// Compactions that rewrote tables.
         compactions,
-        /// Tables moved down a level without being rewritten; they keep their filters.
+        /// Tables moved down a level without a rewrite, with their filters.
         tables_moved,
         /// Tables written by flushes and compactions.
         tables_written,
-        /// Tombstones that compactions dropped on the word of filters: tables below cover their keys,
-        /// and all of them deny that they hold any.
+        /// Tombstones dropped because of filters: tables below cover their keys, and all filters deny them.
         tombstones_denied,
-        /// Filters built, one for each table written that wants one.
+        /// Filters built for new tables.
         filters_built,
-        /// Filters built anew for tables that stay as they are.
+        /// Filters rebuilt for existing tables.
         filters_rebuilt,
     }
 }
 
-/// The counts of a store since it was opened. Subtract an earlier value to get what happened
-/// between the two.
+/// The counts of a store since it was opened. The difference of two values counts what happened between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -223,8 +215,8 @@ pub struct Stats {
     pub compaction_reads: Io,
     /// Reads of data blocks for new filters.
     pub rebuild_reads: Io,
-    /// Reads of filters, indexes and footers when tables were opened or given new filters, and of
-    /// filters that were brought back into memory within a budget.
+    /// Reads of filters, indexes and footers: when tables are opened or get new filters, and when filters are
+    /// loaded within a budget.
     pub open_reads: Io,
     /// Writes of tables, by flushes and compactions.
     pub table_writes: Io,

@@ -12,14 +12,13 @@ use crate::key::{EntryRef, Seq};
 use crate::sync::sync_point;
 use crate::value::Value;
 
-/// A position in a memtable. It keeps the leaf that it is in as it was when it came there, so it holds up
-/// nobody.
+/// A position in a memtable. It holds a copy of its leaf, so it blocks no writer.
 #[derive(Debug)]
 pub(crate) struct MemtableCursor {
     memtable: Arc<Memtable>,
     direction: Direction,
     leaf: Arc<Leaf>,
-    /// What is left of its entries; the current one is the first of them, or the last if backward.
+    /// The entries left; the current one is the first, or the last if backward.
     left: Range<usize>,
 }
 
@@ -50,7 +49,7 @@ impl MemtableCursor {
         cursor
     }
 
-    /// Goes on to the next leaf where nothing is left in this one.
+    /// Moves to the next leaf if nothing is left in this one.
     fn go_on(&mut self) {
         while self.left.is_empty() {
             sync_point("before a memtable is read on");

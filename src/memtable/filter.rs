@@ -1,34 +1,29 @@
-//! A filter in front of a memtable's leaves, so that a lookup of a key that is not there does not
-//! search them. It grows with the memtable, and many threads may use it at once.
+//! The filter of a memtable: a lookup of an absent key need not search its leaves. It grows with the
+//! memtable, and many threads use it at once.
 //!
-//! A chain of layers, each a Bloom filter in blocks of 512 bits with one bit in each of eight words,
-//! each four times as large as the one before, and made when that one is full. A key's bits go into
-//! the layer that is the last at that moment; a key is perhaps there if any layer says so.
+//! A chain of layers. Each is a Bloom filter in blocks of 512 bits, with one bit in each of eight words, and
+//! four times as large as the one before. When a layer is full, the next one is made. An insertion sets bits
+//! in the last layer; a key may be present if any layer has its bits.
 //!
-//! # Why no visible key is ever denied
-//! Bits are only ever set, and layers only ever added. Who inserts a key sets its bits (or finds all
-//! of them set) *before* it puts the key into a leaf, and releases the leaf's lock, which the reader who
-//! finds the key there acquires; the same holds for the sequence number that makes
-//! it visible, which is stored later still. So for every reader to whom the key is visible, the
-//! setting of its bits happened before. That is enough, with relaxed operations on the bits: whoever
-//! reads a word then reads the value that has the bit or a later one. It is enough too where the bits
-//! were found set and another thread had set them: to have read them orders every later read.
+//! # Why no visible key is denied
+//! Bits are only set, and layers only added. An insertion sets the bits of its key *before* it puts the entry
+//! into a leaf and releases the leaf's lock. A reader that finds the entry acquires that lock, or reads the
+//! sequence number that is published later still. So the bits happen before the read, and relaxed operations
+//! on them are enough. If another thread had set the bits, reading them orders later reads as well.
 //!
-//! Growing is no exception. Whoever puts a key into a layer has made, or seen made, that layer and
-//! all before it, in this order, so that a reader to whom the key is visible finds an unbroken chain
-//! up to that layer. A reader who meets the end of the chain knows that nothing visible to it lies
-//! beyond.
+//! A thread that inserts into a layer has made or seen that layer and all before it. So a reader that sees
+//! the key finds an unbroken chain up to its layer.
 
 use crate::filter::{GOLDEN, HashFunction, HashKey, LookupHash, fast_range};
 use crate::sync::{AtomicU64, AtomicUsize, OnceLock, Ordering};
 
 const WORDS: usize = 8;
 const BLOCK_BYTES: usize = 64;
-/// Some 12 bits a key: half a per cent of absent keys pass a full layer.
+/// About 12 bits per key: half a per cent of absent keys pass a full layer.
 const KEYS_PER_BLOCK: usize = 42;
 const FIRST_BLOCKS: usize = 4;
 const GROWTH: usize = 4;
-/// With all of them full the memtable would have 10¹¹ keys.
+/// All of them full hold 10¹¹ keys.
 const LAYERS: usize = 16;
 
 /// One cache line.
@@ -37,7 +32,7 @@ const LAYERS: usize = 16;
 struct Block([AtomicU64; WORDS]);
 
 impl Block {
-    /// The bits of a hash, a word after the other.
+    /// The bits of a hash, by word.
     fn bits(hash: u64) -> impl Iterator<Item = u64> {
         let product = hash.wrapping_mul(GOLDEN);
         (0..WORDS).map(move |word| 1 << (product >> (16 + 6 * word) & 63))
@@ -90,13 +85,13 @@ pub(crate) struct MemtableFilter {
 }
 
 impl MemtableFilter {
-    /// An empty one, which takes no memory before the first key.
+    /// An empty filter; it takes no memory before the first key.
     pub(crate) fn new(hash: HashFunction, hash_key: HashKey) -> Self {
         let layers = std::array::from_fn(|_| OnceLock::new());
         Self { hash, hash_key, layers, keys: AtomicUsize::new(0) }
     }
 
-    /// Sets the bits of a key; gives the bytes that the filter has grown by.
+    /// Sets the bits of a key. Returns the bytes that the filter grew by.
     pub(super) fn insert(&self, key: &[u8]) -> usize {
         self.insert_hash(self.hash.of(key, &self.hash_key))
     }
@@ -120,8 +115,8 @@ impl MemtableFilter {
         grown
     }
 
-    /// Whether the memtable may hold the key of a lookup; "no" is certain for what the lookup may
-    /// see. The key is hashed if nobody has hashed it yet, unless the memtable is empty.
+    /// Whether the memtable may hold the key; "no" is certain for all entries that the lookup may see.
+    /// Computes the hash if it is not known, unless the memtable is empty.
     pub(super) fn may_contain(&self, lookup: &LookupHash<'_>) -> bool {
         self.layers[0].get().is_some() && self.may_contain_hash(lookup.get(self.hash))
     }
@@ -155,8 +150,8 @@ mod tests {
         }
     }
 
-    /// At every size some absent keys pass, and few; and the memory stays a small part of what the
-    /// entries take: at most nine bytes of some sixty and a key and a value.
+    /// At every size few absent keys pass, but some do; the memory is at most nine bytes per entry of about
+    /// sixty.
     #[test]
     fn the_rate_and_the_memory_are_bounded_at_every_size() {
         let filter = filter();
@@ -189,7 +184,7 @@ mod tests {
         assert_eq!(filter.keys.load(Ordering::Relaxed), 1);
     }
 
-    /// Several threads insert, through many growths, while others ask for all that is announced.
+    /// Threads insert through many growths while others look up every announced key.
     #[test]
     fn what_is_announced_is_never_denied() {
         const EACH: u64 = 60_000;

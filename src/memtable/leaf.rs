@@ -11,45 +11,44 @@ use crate::prefetch::prefetch;
 use crate::sync::Arc;
 use crate::value::Value;
 
-/// The most entries of a leaf; few where schedules are tried, so that leaves are split in them.
+/// The most entries of a leaf; few under shuttle, so that schedules split leaves.
 const LEAF_ENTRIES: usize = if cfg!(criba_shuttle) { 2 } else { 128 };
 
-/// The most bytes of keys and values in a leaf, and of one of each: longer ones lie apart.
+/// The most bytes of keys and values in a leaf; longer entries are stored apart.
 const LEAF_BYTES: usize = 32 << 10;
 const LONGEST_WITHIN: usize = 1 << 10;
 
-/// What an allocation takes beside what is asked for, on the average.
+/// The average overhead of an allocation.
 const ALLOCATION_BYTES: usize = 16;
 
 /// What is in a leaf.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Leaf {
-    /// Where it begins; `None` for the first one.
+    /// The first place of the leaf; `None` for the first leaf.
     pub(super) start: Option<Edge>,
-    /// Where the next one begins; `None` for the last one.
+    /// The first place of the next leaf; `None` for the last leaf.
     pub(super) end: Option<Edge>,
-    /// The entries, in the order in which they came.
+    /// The entries in order of insertion.
     slots: Vec<Slot>,
-    /// The numbers of their slots, in the order of the entries: what makes room for one that comes in between
-    /// is short.
+    /// The slot numbers in key order: an insertion moves only these bytes.
     order: Vec<u8>,
     /// Of the keys, in their order.
     fences: Fences,
-    /// Keys and values, in the order in which they came.
+    /// Keys and values in order of insertion.
     bytes: Vec<u8>,
-    /// Long ones, a key and the value behind it each.
+    /// Long entries: key, then value.
     apart: Vec<Arc<[u8]>>,
     /// What those take.
     apart_bytes: usize,
-    /// Whether the next leaf was begun by an entry behind this one's.
+    /// Whether an entry after the last one began the next leaf.
     began_another: bool,
 }
 
-/// An entry: where it is, and what is known of it beside.
+/// The location of an entry, and its fixed fields.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     seq: Seq,
-    /// The place of the key, and the value behind it, in the leaf's bytes; of a long one its number among those.
+    /// The offset of key and value in the leaf's bytes, or the number of a long entry.
     at: u32,
     /// Of the key and the value together.
     length: u32,
@@ -83,7 +82,7 @@ impl Leaf {
         Some(EntryRef { key, seq: slot.seq, kind: slot.kind, value })
     }
 
-    /// Asks for the memory of a key. It lies in two cache lines, mostly.
+    /// Prefetches a key, which mostly lies in two cache lines.
     fn prefetch(&self, number: usize) {
         if let Some(slot) = self.slot(number).filter(|slot| !slot.lies_apart()) {
             let at = slot.at as usize;
@@ -101,7 +100,7 @@ impl Leaf {
         self.entry(number).map(|entry| Value::copied(entry.value)).unwrap_or_default()
     }
 
-    /// Whether a place that is not before this leaf is in it.
+    /// Whether the leaf contains a place that is not before it.
     pub(super) fn reaches(&self, place: &Place<'_>) -> bool {
         self.end.as_ref().is_none_or(|end| place.compare(&end.place()).is_lt())
     }
@@ -118,7 +117,7 @@ impl Leaf {
         )
     }
 
-    /// Puts an entry in its place, which is in this leaf. A full one gives its upper part away.
+    /// Inserts an entry of this leaf. A full leaf returns its upper part.
     pub(super) fn insert(&mut self, entry: EntryRef<'_>) -> Option<(Edge, Self)> {
         let at = self.below(&Place::new(entry.key, entry.seq));
         if !self.is_full() {
@@ -145,7 +144,7 @@ impl Leaf {
         self.len() == LEAF_ENTRIES || self.bytes.len() + LONGEST_WITHIN > LEAF_BYTES
     }
 
-    /// Keeps the lower half of the entries and gives the upper one, with an entry put where it belongs.
+    /// Keeps the lower half of the entries and returns the upper one, with a new entry in its place.
     fn split(&mut self, at: usize, entry: EntryRef<'_>) -> Self {
         let half = self.len() / 2;
         let (lower, mut upper) = (self.part(0..half), self.part(half..self.len()));

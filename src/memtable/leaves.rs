@@ -1,16 +1,16 @@
-//! The entries of a memtable in their order: leaves of some hundred, and a directory of where each begins.
+//! The entries of a memtable in order: leaves of about a hundred entries, and a directory of their first
+//! places.
 //!
-//! In a leaf, and in the directory, a search reads eight bytes of each key, side by side. A skip list or a tree
-//! of all entries would follow two pointers a step, mostly to memory that is in no cache.
+//! A search in a leaf or in the directory reads eight bytes of each key, side by side. A skip list or tree of
+//! entries would follow two pointers per step, mostly to uncached memory.
 //!
-//! # Why nothing that is there is missed
-//! A leaf has all entries from the place where it begins, which never changes, up to its end, where the next
-//! one begins. One that is full is split, while it is locked: its upper part becomes a leaf of its own, and
-//! is in the directory before the lock is released. Who finds a leaf in the directory looks, with the leaf
-//! locked, whether it still goes so far, and asks the directory again where it does not.
+//! # Why no entry is missed
+//! A leaf has all entries from its start, which never changes, to its end, where the next leaf starts. A full
+//! leaf is split under its lock: the upper part is in the directory before the lock is released. A thread
+//! that finds a leaf locks it, checks its end, and searches the directory again if the place lies beyond.
 //!
-//! Nobody waits for a leaf while the directory is locked, so who changes it with a leaf locked waits for no one
-//! who waits for that leaf.
+//! No thread waits for a leaf while it holds the directory's lock, so a thread with a leaf's lock may wait
+//! for the directory.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -30,9 +30,9 @@ pub(super) struct Leaves {
 
 #[derive(Debug, Default)]
 struct LeafCell {
-    /// Where it begins; `None` for the first one.
+    /// The first place of the leaf; `None` for the first leaf.
     start: Option<Edge>,
-    /// Who reads on in it later keeps what it holds as it is: an insertion makes a copy then.
+    /// A cursor holds the leaf as it was: the next insertion copies it.
     leaf: RwLock<Arc<Leaf>>,
 }
 
@@ -55,7 +55,7 @@ impl Directory {
         within.checked_sub(1).map(|number| &self.leaves[number])
     }
 
-    /// How many begin where it counts, compared with a place.
+    /// The number of starts whose comparison with a place `counts`.
     fn beginning(&self, place: &Place<'_>, counts: fn(Ordering) -> bool) -> usize {
         let begins = |start: &Edge| counts(start.place().compare(place));
         self.fences
@@ -75,8 +75,7 @@ impl Directory {
 }
 
 impl Leaves {
-    /// Puts an entry in its place. Gives how many bytes of memory are taken more; it may be fewer, and
-    /// then what this wraps around to.
+    /// Inserts an entry. Returns the growth of the memory in bytes, wrapping if it shrinks.
     pub(super) fn insert(&self, entry: EntryRef<'_>) -> usize {
         let place = Place::new(entry.key, entry.seq);
         loop {
@@ -98,7 +97,7 @@ impl Leaves {
         }
     }
 
-    /// The newest change of `key` up to `seq`.
+    /// The newest entry of `key` up to `seq`.
     pub(super) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {
         let mut place = Place::new(key, seq);
         loop {
@@ -144,8 +143,8 @@ impl Leaves {
         Some(self.read_when(Bound::Excluded(&start), ends_there))
     }
 
-    /// The last leaf that begins within `bound`, asked for until it is the one that was meant: it may have
-    /// been split since the directory was asked.
+    /// The last leaf that starts within `bound`. Repeats the search until `is_meant` accepts the leaf, which
+    /// may have been split.
     fn read_when(&self, bound: Bound<&Place<'_>>, is_meant: impl Fn(&Leaf) -> bool) -> Arc<Leaf> {
         loop {
             let cell = self.find(bound);
@@ -157,7 +156,7 @@ impl Leaves {
         }
     }
 
-    /// The last leaf that begins within `bound`, or the first of all.
+    /// The last leaf that starts within `bound`, or the first leaf.
     fn find(&self, bound: Bound<&Place<'_>>) -> Arc<LeafCell> {
         Arc::clone(self.others.read().last_within(bound).unwrap_or(&self.first))
     }
@@ -191,8 +190,8 @@ mod tests {
         entries.collect()
     }
 
-    /// A sorted map of the same, with keys that are random, ascending, descending, or written again and
-    /// again, more often than a leaf has entries; short and long.
+    /// Against a sorted map: keys that are random, ascending, descending, or written more often than a leaf
+    /// has entries; short and long.
     #[test]
     fn leaves_hold_what_a_map_holds() {
         let mut rng = ChaCha8Rng::seed_from_u64(17);
@@ -262,7 +261,7 @@ mod tests {
         assert!(leaves.after(&read).is_none());
     }
 
-    /// The leaf that was found is split before it is locked.
+    /// The leaf is split between search and lock.
     #[test]
     fn a_leaf_that_was_split_is_noticed() {
         fn insert(leaves: &Leaves, i: u64) {
@@ -292,7 +291,7 @@ mod tests {
         }
     }
 
-    /// Walks in both directions, and searches, while leaves are split again and again.
+    /// Walks and searches in both directions while leaves are split.
     #[test]
     fn nothing_is_missed_while_leaves_are_split() {
         const ENTRIES: u64 = 60_000;

@@ -1,8 +1,7 @@
-//! The newest changes, sorted, in memory: read by many threads while one writes.
+//! Memtables: the newest entries, sorted, in memory. Many threads read while one writes.
 //!
-//! A memtable only grows; it is sealed when it is large enough, flushed to a table and dropped.
-//! Its invariants: an entry that was inserted is visible to every later search, and its key passed
-//! the memtable's filter before.
+//! A memtable only grows. When it is full it is sealed, flushed to a table and dropped. Invariants: every
+//! later search sees an inserted entry, and its key passed the memtable's filter before.
 
 mod cursor;
 mod filter;
@@ -25,7 +24,7 @@ use leaves::Leaves;
 pub(crate) struct Memtable {
     leaves: Leaves,
     count: AtomicUsize,
-    /// `None` for a memtable that is not looked into, but only flushed.
+    /// `None` for a memtable that is only flushed.
     filter: Option<MemtableFilter>,
     bytes: AtomicUsize,
     /// The log that holds its changes.
@@ -52,12 +51,12 @@ impl Memtable {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the key of a lookup may be here; "no" is certain for all that is visible to it.
+    /// Whether the memtable may hold the key; "no" is certain for all entries that the lookup may see.
     pub(crate) fn may_contain(&self, lookup: &LookupHash<'_>) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(lookup))
     }
 
-    /// The newest change of `key` up to `seq`.
+    /// The newest entry of `key` up to `seq`.
     pub(crate) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {
         self.leaves.get(key, seq)
     }
@@ -66,12 +65,12 @@ impl Memtable {
         self.len() == 0
     }
 
-    /// The number of changes held; exact once nobody writes any more.
+    /// The number of entries; exact when no thread writes.
     pub(crate) fn len(&self) -> u64 {
         self.count.load(Ordering::Relaxed) as u64
     }
 
-    /// The memory taken, in bytes, the filter's included.
+    /// The memory taken, in bytes, with the filter.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -146,7 +145,7 @@ mod tests {
         });
     }
 
-    /// What a memtable says it takes is what it was given by the allocator, within a tenth.
+    /// The counted memory is the allocator's, within a tenth.
     #[test]
     fn its_memory_is_what_its_entries_take() {
         for (entries, value, order) in [
@@ -173,7 +172,7 @@ mod tests {
         }
     }
 
-    /// What comes right behind a full leaf, from the last to the first, or one key again and again.
+    /// Entries right behind a full leaf, from last to first, or one key again and again.
     #[test]
     fn no_order_gives_entries_leaves_of_their_own() {
         for in_front in [100, 127, 128, 129, 1024] {
@@ -197,8 +196,7 @@ mod tests {
         }
     }
 
-    /// Stops every insertion halfway and looks, as a reader might: a key that can be found by then
-    /// must not be denied. With the two steps in the other order it would be.
+    /// Stops each insertion between its two steps: a key that can be found must not be denied.
     #[test]
     fn the_bits_are_there_before_the_key() {
         let memtable = Arc::new(memtable());

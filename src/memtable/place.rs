@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 use crate::key::{self, EntryRef, Seq};
 use crate::sync::Arc;
 
-/// What a leaf in the directory has beside its edge and its leaf, and the headers of their allocations.
+/// The memory of a leaf in the directory beside its edge and content.
 const LISTED_BYTES: usize = 120;
 
-/// The place of a version of a key.
+/// The place of an entry: key and sequence number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     /// Of the key; decides where it can.
@@ -29,10 +29,10 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Where a leaf begins, and the one before it ends: the place of an entry.
+/// The start of a leaf and the end of the one before: the place of an entry.
 #[derive(Debug, Clone)]
 pub(super) struct Edge {
-    /// Of the key, beside the pointer to it: most comparisons follow none.
+    /// The first bytes of the key: most comparisons need no more.
     head: u64,
     key: Arc<[u8]>,
     seq: Seq,
@@ -48,7 +48,7 @@ impl Edge {
         Place { head: self.head, key: &self.key, seq: self.seq }
     }
 
-    /// What it takes, in bytes, with its leaf in the directory.
+    /// The memory taken in bytes, with its leaf in the directory.
     pub(super) fn memory(&self) -> usize {
         self.key.len() + size_of::<Self>() + LISTED_BYTES
     }

@@ -1,4 +1,4 @@
-//! Compactions: those that are due, those that pay while the store is quiet, and the one of everything.
+//! Compactions: due ones, idle ones, and `compact`.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::version::{Edit, Version};
 pub(super) enum Due {
     /// The one that is due most.
     Now,
-    /// One that pays for itself while the store is quiet.
+    /// Worth doing while the store is quiet.
     Idle,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn picked(db: &DbInner, state: &State, due: Due) -> Option<(Compactio
     Some((compaction, version))
 }
 
-/// Runs compactions on this thread until none is due, and what the budget for filters asks for.
+/// Runs due compactions and filter tasks on this thread until none is left.
 pub(crate) fn compact_while_due(db: &DbInner) -> Result<()> {
     while compact_once(db, Due::Now)? || fit_filters(db) {}
     Ok(())
@@ -60,7 +60,7 @@ pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
     }
 }
 
-/// Merges everything into one run, on this thread.
+/// Merges all tables into one run, on this thread.
 pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     let compact = OneCompact::begin(db)?;
     let mut state = db.scheduler.state.lock();
@@ -79,8 +79,8 @@ pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     Job { db, unwanted: &|| false }.compact(compaction, version)
 }
 
-/// Guard: one `compact` at a time. It reserves the tables: compactions under way end, and no other begins
-/// before it does.
+/// Guard: one `compact` at a time. It reserves all tables: running compactions end, and no other begins
+/// before it.
 struct OneCompact<'a>(&'a DbInner);
 
 impl<'a> OneCompact<'a> {
@@ -94,7 +94,7 @@ impl<'a> OneCompact<'a> {
         Ok(Self(db))
     }
 
-    /// Its tables are busy: from here on L0 may be compacted, of what comes after them.
+    /// Its tables are busy from here on; later L0 tables may be compacted.
     fn has_begun(&self) {
         self.0.scheduler.state.lock().whole = Some(Whole::Merges);
         self.0.scheduler.changed.notify_all();
@@ -164,7 +164,7 @@ impl Job<'_> {
     }
 }
 
-/// Gives a job what it needs of the store.
+/// Calls a function with the part of the store that a compaction needs.
 pub(super) fn with_job_context<T>(
     db: &DbInner,
     snapshots: Vec<Seq>,
@@ -188,7 +188,7 @@ pub(super) fn ids(tables: &[OpenTable]) -> Vec<u64> {
     tables.iter().map(|open| open.table.id()).collect()
 }
 
-/// The tables that a job made, and its error, for an event.
+/// The tables that a task made, and its error, for an event.
 pub(super) fn outcome(tables: &Result<Vec<u64>>) -> (Vec<u64>, Option<String>) {
     match tables {
         Ok(tables) => (tables.clone(), None),
@@ -196,8 +196,7 @@ pub(super) fn outcome(tables: &Result<Vec<u64>>) -> (Vec<u64>, Option<String>) {
     }
 }
 
-/// Removes tables that could not be installed. Where it is in doubt whether the manifest names them, they
-/// stay, and the next open decides.
+/// Removes tables that were not installed. They stay where the manifest may name them; the next open decides.
 pub(super) fn discard(tables: &[OpenTable], error: &Error) {
     if !matches!(error, Error::Poisoned { .. }) {
         for open in tables {

@@ -1,7 +1,7 @@
-//! Filter tasks: how much of each filter is resident, and other filters for tables that exist.
+//! Filter tasks: residency of filters, and rebuilds.
 //!
-//! How much of a filter is resident is no part of the manifest: the version in the view is replaced by one that
-//! differs in that filter, and readers go on with what they began with.
+//! Residency is not in the manifest. A change replaces the version in the view by one that differs in that
+//! filter; readers keep the version that they began with.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::sstable::{FilterMeta, FilterState, OpenTable, TableFilter, resident_b
 use crate::sync::{Instant, sleep};
 use crate::version::{LiveTable, Version};
 
-/// How long a thread that changes filters waits, all in all, for readers of what they were, so that the memory
-/// is given back when the call says so. A lookup takes less, unless its disk is slow.
+/// The longest total wait for readers of replaced filters, so that the memory is free when the call returns.
+/// Lookups are shorter, unless the disk is slow.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Sets the budget for filters. Returns when they take no more, but for what readers still hold.
+/// Sets the memory budget. Returns when resident filters are within it, but for filters that readers hold.
 pub(crate) fn set_filter_memory(db: &DbInner, budget: Option<u64>) {
     let memory = &db.env.filter_memory;
     memory.set_budget(budget);
@@ -43,7 +43,7 @@ pub(crate) fn set_filter_memory(db: &DbInner, budget: Option<u64>) {
     }
 }
 
-/// Brings into memory what the budget has room for, if the tables were opened without filters.
+/// Loads the filters that the budget has room for, if the tables were opened without them.
 pub(crate) fn load_filters_within_budget(db: &DbInner) {
     if db.options.filter_memory.is_some() {
         db.filters.note_budget();
@@ -51,14 +51,14 @@ pub(crate) fn load_filters_within_budget(db: &DbInner) {
     }
 }
 
-/// What is resident of the filters of all live tables, in bytes.
+/// The resident bytes of the filters of live tables.
 fn live_filter_bytes(db: &DbInner) -> u64 {
     let view = db.views.load();
     let residences = view.version.tables().filter_map(|(_, live)| live.filter.residence());
     residences.map(|(stored, portion)| resident_bytes(stored, portion)).sum()
 }
 
-/// Drops and brings back what the budget asks for, if it asks; false if it does not.
+/// Releases and loads filters as the budget demands; false if nothing was due.
 pub(super) fn fit_filters(db: &DbInner) -> bool {
     let _running = {
         let mut state = db.scheduler.state.lock();
@@ -78,8 +78,7 @@ pub(super) fn fit_filters(db: &DbInner) -> bool {
     true
 }
 
-/// Makes a change, unless the table is gone, or has another filter, or is as it should not be any more, or
-/// there is no room.
+/// Makes a change, unless the table is gone or its filter changed, or there is no room.
 fn change_residency(db: &DbInner, change: &ResidencyChange, patience: &mut Duration) {
     // With no lock held.
     if let Some(degraded) = try_change(db, change, patience) {
@@ -87,7 +86,7 @@ fn change_residency(db: &DbInner, change: &ResidencyChange, patience: &mut Durat
     }
 }
 
-/// The same. Gives the event that the filter turned out bad.
+/// As `change_residency`. Returns the event if the filter is damaged.
 fn try_change(db: &DbInner, change: &ResidencyChange, patience: &mut Duration) -> Option<Event> {
     let memory = &db.env.filter_memory;
     let _taking = memory.taking();
@@ -127,7 +126,7 @@ fn try_change(db: &DbInner, change: &ResidencyChange, patience: &mut Duration) -
     degraded
 }
 
-/// Puts a filter in place of another, if that is still the one of its table.
+/// Replaces a filter, if it is still the one of its table.
 fn replace_filter(db: &DbInner, table: u64, old: &Arc<TableFilter>, new: TableFilter) -> bool {
     let new = HashMap::from([(table, Arc::new(new))]);
     let mut replaced = false;
@@ -142,7 +141,7 @@ fn replace_filter(db: &DbInner, table: u64, old: &Arc<TableFilter>, new: TableFi
     replaced
 }
 
-/// Waits until no reader holds a filter that was replaced, but no longer than there is patience.
+/// Waits until no reader holds a replaced filter, or the patience ends.
 fn wait_for_readers(db: &DbInner, replaced: &Arc<TableFilter>, patience: &mut Duration) {
     let start = Instant::now();
     loop {
@@ -155,8 +154,7 @@ fn wait_for_readers(db: &DbInner, replaced: &Arc<TableFilter>, patience: &mut Du
     *patience = patience.saturating_sub(start.elapsed());
 }
 
-/// A compaction runs for long, and would keep every filter in memory that is dropped meanwhile. Within a
-/// budget it goes without them.
+/// Within a budget, a compaction holds no filters: it would keep released ones in memory.
 pub(super) fn without_pinned_filters(db: &DbInner, mut compaction: Compaction) -> Compaction {
     if db.env.filter_memory.budget().is_some() {
         for (_, live) in &mut compaction.inputs {
@@ -166,7 +164,7 @@ pub(super) fn without_pinned_filters(db: &DbInner, mut compaction: Compaction) -
     compaction
 }
 
-/// A version for a task that holds it long: within a budget, one without filters.
+/// A version for a long task: within a budget, one without filters.
 pub(super) fn without_pinned(db: &DbInner, version: Arc<Version>) -> Arc<Version> {
     match db.env.filter_memory.budget() {
         Some(_) => Arc::new(version.without_filters()),
@@ -174,7 +172,7 @@ pub(super) fn without_pinned(db: &DbInner, version: Arc<Version>) -> Arc<Version
     }
 }
 
-/// Gives one table another filter, because of the tables that came and went; false if none is to get one.
+/// Refits one table; false if none needs it.
 pub(super) fn refit_once(db: &DbInner) -> Result<bool> {
     if !db.options.auto_compaction {
         return Ok(false);
@@ -214,9 +212,8 @@ pub(crate) enum Rebuilt {
     Gone,
 }
 
-/// Gives a table the filter that a recipe makes of its keys, or none, unless it has that already.
-/// Reads the table, with no lock held; the filter that it has serves on until the new one is proved and
-/// recorded.
+/// Gives a table the filter of a recipe, or none, unless it has that already. Reads the table without a lock.
+/// The old filter stays in use until the new one is proven and recorded.
 pub(crate) fn rebuild_filter(
     db: &DbInner,
     live: &LiveTable,
@@ -262,8 +259,7 @@ pub(crate) fn rebuild_filter(
     Ok(rebuilt)
 }
 
-/// A filter of all keys of a table: synced under its name, read back as any opening would, and
-/// asked for every one of them.
+/// Builds a filter of all keys of a table, syncs it, reads it back and probes it with every key.
 fn new_filter(db: &DbInner, open: &OpenTable, recipe: &Recipe) -> Result<Arc<TableFilter>> {
     let table = Arc::clone(&open.table);
     db.options.listener.notify(&Event::FilterRebuildStarted { table: table.id() });

@@ -1,8 +1,7 @@
-//! The scheduler: which background task may run now, and what came of the last one of its kind.
+//! The scheduler: decides which background task may run, and keeps the result of the last one of each kind.
 //!
-//! It alone knows which tables are busy, what runs, what failed, and whether the store is being closed. Its
-//! lock is held for moments, and no task runs under it. The tasks themselves are in the files beside this one;
-//! `threads` runs them in the background, `settle` inside the calls that wait for them.
+//! It alone knows which tables are busy, what runs, what failed, and whether the store is closing. No task
+//! runs under its lock. `threads` runs tasks in the background, `settle` inside the calls that wait for them.
 
 mod compact;
 mod filter_tasks;
@@ -23,7 +22,7 @@ pub(crate) use self::threads::start_threads;
 use crate::error::{Error, Result};
 use crate::sync::{Condvar, JoinHandle, Mutex};
 
-/// A kind of background task. Each has its own thread or threads, and its own failure.
+/// A kind of background task, with its own threads and its own failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     Flush,
@@ -35,7 +34,7 @@ pub(crate) enum Task {
 /// How far a `compact` has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whole {
-    /// It waits for the compactions under way, and no other may begin before it.
+    /// It waits for running compactions, and no other begins before it.
     Waits,
     /// Its tables are busy.
     Merges,
@@ -43,19 +42,19 @@ enum Whole {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The tables of compactions and refits under way.
+    /// The tables of running compactions and refits.
     busy: HashSet<u64>,
     /// How many of these there are.
     compactions: usize,
-    /// Flushes, and looks at the filters: a settled store has none that might hold a filter that was replaced.
+    /// Running flushes and filter checks. A settled store has none: they might hold a replaced filter.
     others: usize,
-    /// What runs one at a time: a flush, and the replacing of a filter.
+    /// Flushes and filter replacements run one at a time.
     flushing: bool,
     rebuilding: bool,
     whole: Option<Whole>,
-    /// The error of the newest try, by [`Task`].
+    /// The error of the newest attempt, by [`Task`].
     failures: [Option<Arc<Error>>; 3],
-    /// Whether tasks are to end, because the store is being closed.
+    /// Whether tasks must end because the store is closing.
     stop: bool,
 }
 
@@ -63,20 +62,19 @@ struct State {
 #[derive(Debug, Default)]
 pub(crate) struct Scheduler {
     state: Mutex<State>,
-    /// Notified at each change of the state, and of the view.
+    /// Notified at each change of the state or the view.
     changed: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Scheduler {
-    /// Wakes the threads that wait for a change. One that looked before the change waits by the time the lock
-    /// is free.
+    /// Wakes the threads that wait for a change.
     pub(crate) fn announce(&self) {
         let _state = self.state.lock();
         self.changed.notify_all();
     }
 
-    /// Whether tasks are to end, because the store is being closed.
+    /// Whether tasks must end because the store is closing.
     pub(crate) fn stops(&self) -> bool {
         self.state.lock().stop
     }
@@ -87,7 +85,7 @@ impl Scheduler {
         self.changed.notify_all();
     }
 
-    /// Returns when no task runs any more, after [`stop`](Self::stop).
+    /// Waits until no task runs, after [`stop`](Self::stop).
     pub(crate) fn wait_for_end(&self) {
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // A panic in a thread has poisoned the store already.
@@ -100,7 +98,7 @@ impl Scheduler {
         }
     }
 
-    /// Waits for all tasks that now have a table; not for those that begin meanwhile.
+    /// Waits for the tasks that have tables now, not for later ones.
     pub(crate) fn wait_for_busy(&self, check: impl Fn() -> Result<()>) -> Result<()> {
         let mut state = self.state.lock();
         let mut begun = state.busy.clone();
@@ -133,7 +131,7 @@ impl Scheduler {
         Running { scheduler: self, what: What::Look }
     }
 
-    /// Begins to replace a filter, one at a time.
+    /// Begins to replace a filter; one at a time.
     fn begin_rebuilding(&self) -> Running<'_> {
         let mut state = self.state.lock();
         while state.rebuilding {
@@ -143,7 +141,7 @@ impl Scheduler {
         Running { scheduler: self, what: What::Rebuilding }
     }
 
-    /// Begins a compaction or a refit of these tables.
+    /// Begins a compaction or refit of these tables.
     fn begin_compaction(
         &self,
         state: &mut State,
@@ -157,7 +155,7 @@ impl Scheduler {
 }
 
 impl State {
-    /// The failure of a kind of task, if its newest try failed.
+    /// Fails if the newest attempt at this kind of task failed.
     fn check(&self, task: Task) -> Result<()> {
         match &self.failures[task as usize] {
             Some(cause) => Err(Error::Background { cause: Arc::clone(cause) }),
@@ -166,7 +164,7 @@ impl State {
     }
 }
 
-/// Guard: a task under way. Dropped, however the task ended, its tables are free and the next may begin.
+/// Guard: a running task. Dropping it frees its tables and lets the next one begin.
 struct Running<'a> {
     scheduler: &'a Scheduler,
     what: What,

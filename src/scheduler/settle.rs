@@ -1,4 +1,4 @@
-//! Calls that wait for background tasks, and do what nothing else would do for them.
+//! Calls that wait for background tasks and run idle work themselves.
 
 use super::Task;
 use super::compact::{Due, compact_everything, compact_once, compact_while_due, picked};
@@ -8,7 +8,7 @@ use crate::db::inner::DbInner;
 use crate::db::views::ReadView;
 use crate::error::Result;
 
-/// Waits while a view is `behind`; the error of the task that should get ahead, if it fails, ends the waiting.
+/// Waits while a view is `behind`. Fails if the task to wait for failed.
 pub(crate) fn wait_while(
     db: &DbInner,
     task: Task,
@@ -23,7 +23,7 @@ pub(crate) fn wait_while(
     Ok(())
 }
 
-/// Puts all that was written so far into tables.
+/// Flushes everything written so far.
 pub(crate) fn flush(db: &DbInner) -> Result<()> {
     db.seal_memtable()?;
     if db.is_inline() {
@@ -42,8 +42,8 @@ pub(crate) fn compact(db: &DbInner) -> Result<()> {
     done
 }
 
-/// Flushes, waits until no task is due or under way, and does on this thread what would else be done while
-/// the store is quiet: compactions, and other filters.
+/// Flushes, waits until no task is due or running, and does the idle work on this thread: compactions and
+/// refits.
 pub(crate) fn wait_until_settled(db: &DbInner) -> Result<()> {
     flush(db)?;
     while !is_settled(db)? {
@@ -55,7 +55,7 @@ pub(crate) fn wait_until_settled(db: &DbInner) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no task is due or under way; then, whether there is nothing to do while the store is quiet.
+/// Waits until no task is due or running. True if no idle work is left.
 fn is_settled(db: &DbInner) -> Result<bool> {
     let scheduler = &db.scheduler;
     let mut state = scheduler.state.lock();

@@ -1,4 +1,4 @@
-//! The background: threads that run whatever task is due, until the store is closed.
+//! Background threads, which run due tasks until the store is closed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -13,31 +13,30 @@ use crate::error::{Error, Result};
 use crate::sync::{Instant, spawn};
 use crate::version::Version;
 
-/// How long a failing task waits before it is tried again: this long at first, then twice as long
-/// each time, up to the second value.
+/// The wait before a failed task is tried again: the first value, doubled each time up to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// How often the background looks whether a reader still holds a view that was replaced.
+/// The interval at which the background checks whether readers still hold replaced views.
 const REPLACED: Duration = Duration::from_millis(100);
 
-/// Filters are only replaced, and compactions made that are not due, once the tables have stayed the same
-/// for so long: while they change, what each should have changes too.
+/// Idle work begins when the tables have not changed for this long: what a filter should be changes with
+/// them.
 const QUIET: Duration = Duration::from_secs(1);
-/// And a merge that is not due waits longer the more it writes: a second for so many bytes. Where writing
-/// them takes less, a store that is written to now and then spends less than half of its time on that.
+/// An idle merge waits a second longer for this many bytes. So a store with few writes spends less than half
+/// of its time on merges.
 const IDLE_BYTES_PER_SECOND: u64 = 64 << 20;
 
-/// How long tables must have stayed the same before a merge of so many bytes that is not due.
+/// The quiet time before an idle merge of this many bytes.
 fn quiet_before(bytes: u64) -> Duration {
     QUIET.max(Duration::from_secs(bytes / IDLE_BYTES_PER_SECOND))
 }
 
-/// Since when the tables have been the same.
+/// The version, and the start of its time as the current one.
 #[derive(Default)]
 struct Unchanged(Option<(Weak<Version>, Instant)>);
 
 impl Unchanged {
-    /// For how long, now that this is the version. The first look at one begins to count.
+    /// The time since this version was first passed here; zero for a new one.
     fn lasts(&mut self, version: &Arc<Version>) -> Duration {
         match &self.0 {
             Some((same, since)) if std::ptr::eq(same.as_ptr(), Arc::as_ptr(version)) => {
@@ -51,7 +50,7 @@ impl Unchanged {
     }
 }
 
-/// Starts the threads that the options ask for: one that flushes, the others for everything else.
+/// Starts the threads of the options: one flushes, the others do everything else.
 pub(crate) fn start_threads(db: &Arc<DbInner>) -> Result<()> {
     let mut threads = db.scheduler.threads.lock();
     if db.is_inline() {
@@ -72,7 +71,7 @@ pub(crate) fn start_threads(db: &Arc<DbInner>) -> Result<()> {
     Ok(())
 }
 
-/// Tries one task. A panic in it poisons the store.
+/// Runs one task. A panic in it poisons the store.
 fn attempt(db: &DbInner, task: Task, run: impl FnOnce() -> Result<bool>) -> (Task, Result<bool>) {
     let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
         // Half-done work is not installed, but what it held is in doubt.
@@ -81,8 +80,7 @@ fn attempt(db: &DbInner, task: Task, run: impl FnOnce() -> Result<bool>) -> (Tas
     (task, done)
 }
 
-/// Takes note of what a task came to. After a failure it waits, the longer the more there were.
-/// `None` once the store is being closed.
+/// Records the result of a task, and waits after a failure. `None` once the store is closing.
 fn note(db: &DbInner, (task, done): (Task, Result<bool>), patience: &mut Duration) -> Option<bool> {
     let mut state = db.scheduler.state.lock();
     if state.stop {
@@ -109,8 +107,8 @@ fn note(db: &DbInner, (task, done): (Task, Result<bool>), patience: &mut Duratio
     Some(did)
 }
 
-/// Waits, until the store is to be closed at most. No other change ends it: the next failure of
-/// one thread would have another one try again at once, and that one's the first.
+/// Waits, at most until the store closes. Other changes do not end it, or the failures of two threads would
+/// wake each other.
 fn pause(db: &DbInner, time: Duration) {
     let start = Instant::now();
     loop {
@@ -123,7 +121,7 @@ fn pause(db: &DbInner, time: Duration) {
     }
 }
 
-/// Flushes whenever a memtable is sealed, and drops the views that readers held longer than others.
+/// Flushes sealed memtables, and drops replaced views that no reader holds.
 fn flush_in_background(db: &DbInner) {
     let mut patience = RETRY.0;
     loop {
@@ -143,7 +141,7 @@ fn flush_in_background(db: &DbInner) {
     }
 }
 
-/// Compacts and changes filters whenever that is due, or the store has been quiet for long enough.
+/// Runs compactions and filter tasks that are due, and idle work in a quiet store.
 fn compact_in_background(db: &DbInner) {
     let mut patience = RETRY.0;
     let (mut unchanged, mut quiet) = (Unchanged::default(), false);
@@ -182,8 +180,7 @@ fn compact_in_background(db: &DbInner) {
     }
 }
 
-/// How long the tables are to stay the same before there is something to do that is not due, if there
-/// will be.
+/// The quiet time before the next idle work, if there will be any.
 fn quiet_wanted(db: &DbInner, state: &State) -> Option<Duration> {
     match picked(db, state, Due::Idle) {
         Some((merge, _)) => Some(quiet_before(merge.bytes())),
@@ -199,7 +196,7 @@ mod tests {
     use crate::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs, Vfs};
     use crate::{FilterPolicy, Options};
 
-    /// Opens a store whose table has a filter of another size, on `vfs`, and waits until its refit fails.
+    /// Opens a store whose table has a filter of another size, and waits until its refit fails.
     fn fail_a_refit(damage: impl FnOnce(&Path), vfs: Arc<dyn Vfs>) -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");
         let db = Options::new().filter(FilterPolicy::bits_per_key(4.0)).open(dir.path())?;
@@ -223,7 +220,7 @@ mod tests {
         Ok(())
     }
 
-    /// Threads that wait for compactions check the failures of compactions only.
+    /// Threads that wait for compactions ignore failed refits.
     #[test]
     fn a_failed_refit_is_no_failed_compaction() -> Result<()> {
         let vfs = FaultVfs::new(Arc::new(RealVfs));

@@ -1,4 +1,4 @@
-//! Walking a level below L0 in either direction, opening one table after the other as it goes.
+//! Walks a level below L0 in both directions, one open table at a time.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::value::Value;
 /// A position in a sorted run of tables.
 #[derive(Debug)]
 pub(crate) struct LevelCursor {
-    /// The tables still to come; the last one is next.
+    /// The tables to come; the last one is next.
     rest: Vec<OpenTable>,
     current: Option<TableCursor>,
     direction: Direction,
@@ -23,9 +23,8 @@ pub(crate) struct LevelCursor {
 }
 
 impl LevelCursor {
-    /// A cursor at the first entry, in `direction`, whose user key lies within the bound from which
-    /// the direction comes. The tables are in key order and disjoint; those that lie beyond either
-    /// bound are not opened, and neither are those that `prefix` passes over.
+    /// A cursor at the first entry, in `direction`, within the first bound. The tables are sorted and
+    /// disjoint. Tables beyond the bounds, and those that `prefix` excludes, are not opened.
     pub(crate) fn new(
         tables: &[LiveTable],
         direction: Direction,
@@ -73,8 +72,7 @@ impl LevelCursor {
         Ok(cursor)
     }
 
-    /// Goes to the first entry of the table that is next; false if it has none from `start` on, or is
-    /// passed over.
+    /// Moves to the first entry of the next table; false if it is excluded or has none within the bounds.
     fn enter(
         &mut self,
         table: &Arc<Table>,

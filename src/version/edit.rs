@@ -1,5 +1,4 @@
-//! One change to the set of live tables, and the set that all changes so far amount to.
-//! See format.md, "Manifest".
+//! Edits of the set of live tables, and the set after all edits. See format.md, "Manifest".
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -20,21 +19,21 @@ const NEXT_FILE: u8 = 5;
 const HASH_KEY: u8 = 6;
 const FILTER: u8 = 7;
 
-/// What a flush, a compaction or the rebuilding of a filter changed.
+/// The changes of one flush, compaction or rebuild.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Edit {
     pub(crate) added: Vec<(usize, TableMeta)>,
     /// Level and id.
     pub(crate) removed: Vec<(usize, u64)>,
-    /// The oldest log whose changes are not all in tables.
+    /// The oldest log with entries that are not in tables.
     pub(crate) log: Option<u64>,
-    /// The newest sequence number that is in tables.
+    /// The newest sequence number in tables.
     pub(crate) flushed_seq: Option<Seq>,
-    /// A number that no file has yet, nor any later one.
+    /// A number above all file numbers.
     pub(crate) next_file: Option<u64>,
-    /// The key of the store's hash: in the first edit of every manifest, and never another.
+    /// The hash key of the store: in the first edit of each manifest, and never another.
     pub(crate) hash_key: Option<HashKey>,
-    /// By id of a table: the filter that it has from now on.
+    /// By table id: its new filter.
     pub(crate) filters: Vec<(u64, FilterMeta)>,
 }
 
@@ -98,7 +97,7 @@ impl Edit {
 /// What the manifest amounts to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct TableSet {
-    /// By id: the level, and what is known of the table.
+    /// By id: the level and the record of a table.
     pub(crate) tables: BTreeMap<u64, (usize, TableMeta)>,
     pub(crate) log: u64,
     pub(crate) flushed_seq: Seq,
@@ -107,7 +106,7 @@ pub(crate) struct TableSet {
 }
 
 impl TableSet {
-    /// Applies an edit, or says why it cannot follow what came before.
+    /// Applies an edit. Fails with the reason why it cannot follow.
     pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), String> {
         for (level, id) in &edit.removed {
             match self.tables.remove(id) {
@@ -154,7 +153,7 @@ impl TableSet {
         Ok(())
     }
 
-    /// The one edit that makes this set out of nothing.
+    /// The edit that makes this set from the empty one.
     pub(crate) fn as_edit(&self) -> Edit {
         Edit {
             added: self.tables.values().cloned().collect(),
@@ -167,7 +166,7 @@ impl TableSet {
         }
     }
 
-    /// Whether a file belongs to the store, when this is what the manifest of that number says.
+    /// Whether a file belongs to the store with this set in manifest number `manifest`.
     pub(crate) fn refers_to(&self, name: FileName, manifest: u64) -> bool {
         match name {
             FileName::Table(id) => self.tables.contains_key(&id),
@@ -182,7 +181,7 @@ impl TableSet {
         }
     }
 
-    /// Says what is wrong with the set as a whole.
+    /// Fails with what is wrong with the set.
     pub(crate) fn check(&self) -> Result<(), String> {
         for level in 1..LEVELS {
             let mut tables: Vec<_> =

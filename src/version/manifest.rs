@@ -1,4 +1,4 @@
-//! The manifest: the log of edits, and the file `CURRENT` that names the one in force.
+//! The manifest: the log of edits, and the file `CURRENT`, which names it.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -10,12 +10,12 @@ use crate::names::FileName;
 use crate::vfs::{FileKind, Vfs};
 use crate::wal::{Item, LogError, LogKind, LogReader, LogWriter, LostTail};
 
-/// The manifest is rewritten when it is this many times as long as its content needs …
+/// The manifest is rewritten when it has this many times the bytes of its content …
 const REWRITE_FACTOR: u64 = 4;
-/// … but not before it has this many bytes.
+/// … and at least this many bytes.
 const REWRITE_FROM_BYTES: u64 = 64 * 1024;
 
-/// The first line of `CURRENT`, with the version of the store's layout.
+/// The first line of `CURRENT`: the version of the store's layout.
 const CURRENT_HEADER: &str = "criba 1";
 
 /// The manifest being written.
@@ -23,7 +23,7 @@ const CURRENT_HEADER: &str = "criba 1";
 pub(crate) struct Manifest {
     log: LogWriter,
     set: TableSet,
-    /// Edits so far; each record's sequence number is its edit's.
+    /// The number of edits, which number the records.
     edits: u64,
     /// The length right after the last rewriting.
     rewritten_bytes: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Writes a new manifest that holds `set` in one edit; durable, but not yet in force.
+    /// Writes a new manifest with `set` as one edit: durable, but not yet current.
     pub(crate) fn create(
         vfs: &dyn Vfs,
         dir: &Path,
@@ -55,7 +55,7 @@ impl Manifest {
         &self.set
     }
 
-    /// Records an edit, durably; one that makes a set that the next reader refuses, not at all.
+    /// Records an edit durably. An edit that a reader would refuse is not written.
     pub(crate) fn record(&mut self, edit: &Edit) -> std::result::Result<(), LogError> {
         let mut set = self.set.clone();
         set.apply(edit).and_then(|()| set.check()).map_err(|found| {
@@ -78,8 +78,8 @@ impl Manifest {
         self.log.length() > (REWRITE_FACTOR * self.rewritten_bytes).max(REWRITE_FROM_BYTES)
     }
 
-    /// Goes on in a new manifest. An error of the first kind leaves this one in force; after one of
-    /// the second kind it is not known which is.
+    /// Continues in a new manifest. After the first kind of error this one is current; after the second kind
+    /// either may be.
     pub(crate) fn rewrite(
         &mut self,
         vfs: &dyn Vfs,
@@ -100,8 +100,8 @@ impl Manifest {
         Ok(old)
     }
 
-    /// Reads a manifest. Every edit but the last was synced before the next was written, so damage
-    /// before the last one is refused, and a last one that is not whole was never in force.
+    /// Reads a manifest. Each edit was synced before the next one, so damage before the last edit is an
+    /// error, and an incomplete last edit was never in force.
     pub(crate) fn read(
         vfs: &dyn Vfs,
         dir: &Path,
@@ -152,7 +152,7 @@ impl Manifest {
     }
 }
 
-/// Puts a manifest in force: writes `CURRENT.tmp`, syncs it, renames it, syncs the directory.
+/// Makes a manifest current: writes and syncs `CURRENT.tmp`, renames it, syncs the directory.
 pub(crate) fn set_current(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -181,7 +181,7 @@ pub(crate) fn set_current(
         .map_err(LogError::Broken)
 }
 
-/// The number of the manifest in force; `None` if there is no `CURRENT`.
+/// The number of the current manifest; `None` without `CURRENT`.
 pub(crate) fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Option<u64>> {
     let path: PathBuf = FileName::Current.path(dir);
     let file = match vfs.open(&path, FileKind::Current) {

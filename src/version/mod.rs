@@ -1,9 +1,8 @@
-//! Versions: the set of live tables, by level, and the manifest that records it.
+//! Versions: the live tables by level, and the manifest that records them.
 //!
-//! A version never changes; a flush or compaction makes a new one, records the difference in the
-//! manifest, durably, and only then puts it in place. So does a filter that replaces another.
-//! Invariants: L0 is ordered newest first; on every level below, tables are sorted and no two of them
-//! have a key in common.
+//! A version never changes. A flush, compaction or rebuild makes a new one, records the difference in the
+//! manifest durably, and then installs it. Invariants: L0 is ordered newest first; below, the tables of a
+//! level are sorted and disjoint.
 
 mod cursor;
 mod edit;
@@ -25,14 +24,14 @@ use crate::key::head;
 use crate::ledger::{LEVELS, Ledger, ProbeCounters};
 use crate::sstable::{OpenTable, Table, TableFilter};
 
-/// A table at its level, with the counters for its probes there.
+/// A table at its level, with its counters there.
 #[derive(Debug, Clone)]
 pub(crate) struct LiveTable {
     pub(crate) table: Arc<Table>,
     pub(crate) filter: Arc<TableFilter>,
     pub(crate) counters: Arc<ProbeCounters>,
-    /// The first eight bytes of its smallest and its largest key: they mostly tell whether it covers
-    /// another, and lie where a lookup reads anyway.
+    /// The first eight bytes of its smallest and largest key. They mostly decide whether it covers a key,
+    /// without another cache miss.
     heads: [u64; 2],
 }
 
@@ -43,12 +42,12 @@ impl LiveTable {
         Self { table, filter, counters, heads }
     }
 
-    /// Whether its keys begin at or before `key`, which has this head.
+    /// Whether its first key is at or before `key`, which has this head.
     fn begins_by(&self, key: &[u8], head: u64) -> bool {
         self.heads[0] < head || (self.heads[0] == head && *self.table.meta().smallest <= *key)
     }
 
-    /// Whether its keys end at `key` or behind it.
+    /// Whether its last key is at or after `key`.
     fn ends_from(&self, key: &[u8], head: u64) -> bool {
         self.heads[1] > head || (self.heads[1] == head && *self.table.meta().largest >= *key)
     }
@@ -63,7 +62,7 @@ impl LiveTable {
         OpenTable { table: Arc::clone(&self.table), filter: Arc::clone(&self.filter) }
     }
 
-    /// The table with none of its filter resident.
+    /// The table with nothing of its filter resident.
     pub(crate) fn without_filter(&self) -> Self {
         Self { filter: Arc::new(self.filter.not_resident()), ..self.clone() }
     }
@@ -73,19 +72,19 @@ impl LiveTable {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
     levels: [Vec<LiveTable>; LEVELS],
-    /// The levels below L0 that have tables, in their order.
+    /// The levels below L0 with tables, in order.
     sorted: Vec<Sorted>,
 }
 
-/// A level of whose tables a lookup considers one at most.
+/// A level with at most one candidate per lookup.
 #[derive(Debug, Clone)]
 struct Sorted {
     level: usize,
-    /// The order of more than [`FEW`] tables by their largest keys.
+    /// Search structure over the largest keys of more than [`FEW`] tables.
     ends: Fences,
 }
 
-/// So many tables are looked at one after another faster than their fences are searched.
+/// Up to this number of tables a linear scan is faster than a search.
 const FEW: usize = 4;
 
 /// A table that a lookup considers.
@@ -93,7 +92,7 @@ const FEW: usize = 4;
 pub(crate) struct Candidate<'a> {
     pub(crate) level: usize,
     pub(crate) live: &'a LiveTable,
-    /// Whether its keys reach the one that is looked up.
+    /// Whether its key range covers the key.
     pub(crate) covers: bool,
 }
 
@@ -104,8 +103,7 @@ impl Version {
         self.levels.get(level).map_or(&[], Vec::as_slice)
     }
 
-    /// What is sorted as a whole, in the order of a lookup: each table of L0, whose tables overlap, and each
-    /// level below that has any.
+    /// The runs in the order of a lookup: each table of L0, and each level below with tables.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &[LiveTable]> {
         self.level(0).chunks(1).chain(self.sorted.iter().map(|sorted| self.level(sorted.level)))
     }
@@ -118,7 +116,7 @@ impl Version {
             .flat_map(|(level, tables)| tables.iter().map(move |t| (level, t)))
     }
 
-    /// The table of this id, if it lives.
+    /// The live table of this id.
     pub(crate) fn table(&self, id: u64) -> Option<&LiveTable> {
         self.levels.iter().flatten().find(|live| live.table.id() == id)
     }
@@ -128,7 +126,7 @@ impl Version {
         self.level(level).iter().map(|live| live.table.meta().size).sum()
     }
 
-    /// The tables of a level below L0 that have a key in `smallest ..= largest`.
+    /// The tables of a level below L0 with a key in `smallest ..= largest`.
     pub(crate) fn overlapping(
         &self,
         level: usize,
@@ -141,7 +139,7 @@ impl Version {
         tables.get(first..after).unwrap_or_default()
     }
 
-    /// The tables that a lookup considers, newest first: all on L0, and one at most on each level below.
+    /// The candidates of a lookup, newest first: all of L0, and at most one on each level below.
     #[inline]
     pub(crate) fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = Candidate<'a>> {
         let head = head(key);
@@ -163,8 +161,7 @@ impl Version {
         below.filter_map(move |sorted| self.candidate(sorted, key, head))
     }
 
-    /// The one of a sorted level for a key that has this head: the first whose last key is not less than
-    /// the key.
+    /// The candidate of a sorted level: the first table whose last key is not less than the key.
     #[inline]
     fn candidate(&self, sorted: &Sorted, key: &[u8], head: u64) -> Option<Candidate<'_>> {
         let tables = self.level(sorted.level);
@@ -177,8 +174,7 @@ impl Version {
         Some(Candidate { level: sorted.level, live, covers: live.begins_by(key, head) })
     }
 
-    /// This version with other filters for some of its tables; ids that it does not have are passed
-    /// over. The counters stay.
+    /// This version with other filters for some tables; unknown ids are ignored. Counters stay.
     pub(crate) fn with_filters(&self, filters: &HashMap<u64, Arc<TableFilter>>) -> Self {
         let mut next = self.clone();
         for live in next.levels.iter_mut().flatten() {
@@ -189,7 +185,7 @@ impl Version {
         next
     }
 
-    /// This version with none of its filters resident, for a task that holds it long.
+    /// This version with no filter resident, for long tasks.
     pub(crate) fn without_filters(&self) -> Self {
         let mut next = self.clone();
         for live in next.levels.iter_mut().flatten() {
@@ -198,8 +194,8 @@ impl Version {
         next
     }
 
-    /// This version without some tables and with others. A table that is in both lists moves, and
-    /// what is resident of its filter stays so.
+    /// This version without some tables and with others. A table in both lists moves, with the resident part
+    /// of its filter.
     pub(crate) fn with(
         &self,
         removed: &[(usize, u64)],
@@ -252,7 +248,7 @@ mod tests {
         format!("{number:06}").into_bytes()
     }
 
-    /// Even keys below `2 * KEYS` in many tables of one level, and three of them once more on L0.
+    /// Even keys below `2 * KEYS` in many tables of one level, and three of the tables again on L0.
     fn store(dir: &Path) -> Result<Version> {
         let options = Options::new().background_threads(0).auto_compaction(false);
         let db = options.table_bytes(4096).block_bytes(128).open(dir)?;
@@ -275,7 +271,7 @@ mod tests {
         Ok(Version::default().with(&[], &tables, &env.ledger))
     }
 
-    /// Ranges that begin and end before, at, between and behind the keys.
+    /// Ranges with bounds before, at, between and after the keys.
     fn ranges() -> impl Iterator<Item = (usize, usize)> {
         let ends = || (0..2 * KEYS + 100).step_by(173);
         ends().flat_map(move |from| ends().filter(move |&to| from <= to).map(move |to| (from, to)))
@@ -316,7 +312,7 @@ mod tests {
         Ok(())
     }
 
-    /// Around the number of tables from which on fences are searched.
+    /// Around the number of tables above which a search is used.
     #[test]
     fn a_lookup_considers_the_table_whose_keys_reach_its_own() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! A scan within one prefix asks each table's filter before it opens the table.
+//! Scans within a prefix probe the filter of each table before they open it.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) fn borrowed(bounds: &KeyBounds) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (bounds.0.as_ref().map(Vec::as_slice), bounds.1.as_ref().map(Vec::as_slice))
 }
 
-/// What a scan within one prefix asks of tables.
+/// The prefix of a scan, for probes of tables.
 #[derive(Debug)]
 pub(crate) struct PrefixProbe {
     extractor: PrefixExtractor,
@@ -59,7 +59,7 @@ impl PrefixProbe {
         verdict
     }
 
-    /// Counts what came of a "maybe": the first entry that the table had for the scan.
+    /// Counts the result of a "maybe": the first entry that the table had within the bounds.
     pub(super) fn opened(&self, first: Option<EntryRef<'_>>) {
         let within =
             |entry: EntryRef<'_>| RangeBounds::<[u8]>::contains(&borrowed(&self.bounds), entry.key);

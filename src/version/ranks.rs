@@ -1,9 +1,9 @@
-//! How a table's keys are spread, as its resident index tells: no key is read.
+//! Estimates the distribution of a table's keys from its resident index, without I/O.
 
 use crate::sstable::Table;
 
-/// How many of a table's keys lie in `smallest ..= largest`, as if each block held equally many. A
-/// block that a bound falls into counts half.
+/// The estimated number of keys in `smallest ..= largest`, as if all blocks held equally many. A block at a
+/// bound counts half.
 pub(crate) fn keys_within(table: &Table, smallest: &[u8], largest: &[u8]) -> f64 {
     let (meta, index) = (table.meta(), table.index());
     if largest < meta.smallest.as_slice() || meta.largest.as_slice() < smallest {

@@ -1,4 +1,4 @@
-//! A wrapper that counts operations and bytes, by kind of operation and kind of file.
+//! A file layer that counts operations and bytes, by operation and kind of file.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,12 +17,12 @@ const OPERATIONS: usize = Operation::ALL.len();
 pub struct Tally {
     /// Calls, failed ones included.
     pub calls: u64,
-    /// Bytes asked for or given, for the operations that move any.
+    /// Bytes asked for or given, for operations that move bytes.
     pub bytes: u64,
 }
 
-/// The counts of a [`CountingVfs`] at one moment. Subtract an earlier value to get what happened
-/// between the two.
+/// The counts of a [`CountingVfs`] at one moment. The difference of two values counts what happened between
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileCounts([[Tally; OPERATIONS]; KINDS]);
 
@@ -62,8 +62,8 @@ impl Counters {
     }
 }
 
-/// Passes everything on to another file layer and counts it. The counting happens inside each
-/// operation, so it knows nothing of what the engine counts on its own: the two can be compared.
+/// Counts all operations and passes them to another file layer. It knows nothing of the engine's own counts,
+/// so the two can be compared.
 #[derive(Debug, Clone)]
 pub struct CountingVfs {
     inner: Arc<dyn Vfs>,
@@ -71,7 +71,7 @@ pub struct CountingVfs {
 }
 
 impl CountingVfs {
-    /// Counts what goes to `inner` from now on. Clones share their counts.
+    /// Counts the operations on `inner` from now on. Clones share their counts.
     pub fn new(inner: Arc<dyn Vfs>) -> Self {
         Self { inner, counters: Arc::default() }
     }

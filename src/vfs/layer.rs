@@ -1,4 +1,4 @@
-//! What a file layer is: its traits, and the kinds and operations by which wrappers count and fail.
+//! The traits of a file layer, with the kinds of files and operations.
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a file is for. Wrappers count and fail by it.
+/// The purpose of a file. Wrappers count and fail by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FileKind {
@@ -16,18 +16,18 @@ pub enum FileKind {
     Wal,
     /// The record of the live tables.
     Manifest,
-    /// The file that names the manifest in force, and its temporary predecessor.
+    /// `CURRENT`, which names the manifest, and its temporary file.
     Current,
     /// The lock file.
     Lock,
-    /// A filter that stands in a file of its own.
+    /// A filter in its own file.
     Filter,
     /// The store's directory itself.
     Directory,
 }
 
 impl FileKind {
-    /// Every kind, in the order of their declaration.
+    /// All kinds, in the order of their declaration.
     pub const ALL: [Self; 7] = [
         Self::Table,
         Self::Wal,
@@ -39,7 +39,7 @@ impl FileKind {
     ];
 }
 
-/// One operation of the file layer. Wrappers count and fail by it.
+/// An operation of the file layer. Wrappers count and fail by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Operation {
@@ -76,7 +76,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Every operation, in the order of their declaration.
+    /// All operations, in the order of their declaration.
     pub const ALL: [Self; 15] = [
         Self::Create,
         Self::Open,
@@ -96,13 +96,13 @@ impl Operation {
     ];
 }
 
-/// How a file is about to be read.
+/// The expected access to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AccessHint {
-    /// At places that do not follow one another: readahead would be wasted.
+    /// At unrelated places: readahead would be wasted.
     Random,
-    /// These bytes soon: reading them into the page cache can begin.
+    /// These bytes soon: readahead can begin.
     WillNeed {
         /// Where they begin.
         offset: u64,
@@ -111,77 +111,73 @@ pub enum AccessHint {
     },
 }
 
-/// A file system, as far as a store needs one.
+/// The part of a file system that a store needs.
 ///
-/// Durability follows POSIX: what is written to a file may be lost in a power failure until that
-/// file is synced, and a name that is created, renamed or removed until its directory is.
+/// Durability follows POSIX: a power failure may lose the content of a file until the file is synced, and a
+/// created, renamed or removed name until its directory is synced.
 ///
 /// # Errors
-/// All methods pass on what the operating system says. A file that is not there is
-/// [`io::ErrorKind::NotFound`].
+/// All methods return the error of the operating system. A missing file is [`io::ErrorKind::NotFound`].
 #[expect(clippy::missing_errors_doc, reason = "said once, for the whole trait")]
 pub trait Vfs: Debug + Send + Sync {
-    /// Makes a new, empty file and opens it for reading and writing. A name that exists already is
-    /// [`io::ErrorKind::AlreadyExists`]: the store never writes over a file.
+    /// Creates an empty file, open for reading and writing. An existing name is
+    /// [`io::ErrorKind::AlreadyExists`]: the store never overwrites a file.
     fn create(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>>;
 
     /// Opens an existing file for reading.
     fn open(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>>;
 
-    /// Gives a file another name, replacing what has that name, atomically.
+    /// Renames a file, atomically replacing an existing one.
     fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()>;
 
-    /// Removes a name. An open file stays readable through its handle.
+    /// Removes a name. Open handles stay readable.
     fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()>;
 
     /// Gives a file a second name.
     fn hard_link(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()>;
 
-    /// The names in a directory, in no particular order.
+    /// The names in a directory, in any order.
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>>;
 
-    /// Makes a directory and its missing parents, durably. One that exists is no error.
+    /// Creates a directory and its missing parents, durably. An existing one is no error.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Takes the exclusive lock on a file, creating the file if need be, for as long as the
-    /// returned value lives. Held elsewhere, in this process or another, it is
-    /// [`io::ErrorKind::WouldBlock`], at once.
+    /// Takes the exclusive lock on a file, which is created if it is missing, until the returned value is
+    /// dropped. If this or another process holds it, the error is [`io::ErrorKind::WouldBlock`], at once.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
-    /// Whether the files are simulated, as those of `SimVfs` are, by a process that tests something.
-    /// Filters and indexes of such a store lie in memory that the operating system does not make
-    /// read-only: it stops the process's other threads for that, and tests open stores by the thousand.
+    /// Whether this is a simulation in a test, as `SimVfs` is. Filters and indexes of such a store are not
+    /// made read-only: that interrupts all threads of the process, and tests open stores by the thousand.
     fn is_simulated(&self) -> bool {
         false
     }
 }
 
-/// An open file. All methods take `&self`: a file is read by many threads at once, and synced by
-/// one while another appends.
+/// An open file. Many threads may read it at once, and one may sync it while another appends.
 ///
 /// # Errors
-/// All methods pass on what the operating system says.
+/// All methods return the error of the operating system.
 #[expect(clippy::missing_errors_doc, reason = "said once, for the whole trait")]
 pub trait VfsFile: Debug + Send + Sync {
-    /// Fills `buffer` from `offset`. One call is one disk read in the ledger. A file that ends
-    /// before the buffer is full is [`io::ErrorKind::UnexpectedEof`]; the rest is never zero-filled.
+    /// Fills `buffer` from `offset`. One call is one disk read in the ledger. If the file ends first, the
+    /// error is [`io::ErrorKind::UnexpectedEof`].
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Writes all of `data` at the end. After an error the end is where it was, and what lies
-    /// beyond it is undefined until [`set_length`](Self::set_length) cuts it off.
+    /// Writes all of `data` at the end. After an error the end stays, and the content behind it is undefined
+    /// until [`set_length`](Self::set_length) cuts it off.
     fn append(&self, data: &[u8]) -> io::Result<()>;
 
-    /// Writes all of `data` at `offset`, which may lie beyond the end; a gap reads as zeros. Does
-    /// not move the place where [`append`](Self::append) goes on, unless it writes past it.
+    /// Writes all of `data` at `offset`, possibly beyond the end; a gap reads as zeros. The place of the next
+    /// [`append`](Self::append) moves only if the write passes it.
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Cuts the file, or grows it with zeros, and appends from there on.
+    /// Cuts the file, or extends it with zeros. Appends continue there.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
-    /// Makes the data durable, with as much metadata as is needed to read it back.
+    /// Makes the data durable, with the metadata needed to read it.
     fn sync_data(&self) -> io::Result<()>;
 
     /// Makes the data and all metadata durable.
@@ -190,7 +186,7 @@ pub trait VfsFile: Debug + Send + Sync {
     /// The file's length in bytes.
     fn length(&self) -> io::Result<u64>;
 
-    /// Says how the file is about to be read. Doing nothing is safe.
+    /// Announces an access. Doing nothing is safe.
     fn hint(&self, _hint: AccessHint) -> io::Result<()> {
         Ok(())
     }

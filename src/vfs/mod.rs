@@ -1,8 +1,8 @@
-//! The file layer: everything that the engine reads, writes or locks goes through [`Vfs`].
+//! The file layer: all files are read, written and locked through [`Vfs`].
 //!
-//! A store takes any implementation ([`Options::vfs`](crate::Options::vfs)), so a test can count
-//! ([`CountingVfs`]), fail (`FaultVfs`) or crash (`SimVfs`) what it likes. The last two are there with
-//! the cargo feature `testing`. Implementations wrap one another freely.
+//! A store takes any implementation ([`Options::vfs`](crate::Options::vfs)): to count ([`CountingVfs`]), to
+//! fail (`FaultVfs`) or to crash (`SimVfs`). The last two need the cargo feature `testing`. Implementations
+//! can wrap each other.
 
 mod counting;
 mod layer;

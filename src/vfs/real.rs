@@ -13,15 +13,14 @@ use rustix::fs::{Advice, fadvise};
 use super::{AccessHint, FileKind, FileLock, Vfs, VfsFile};
 use crate::sync::{AtomicU64, Ordering};
 
-/// The operating system's file system. Reads are `pread`s, one system call each; no file is mapped.
+/// The operating system's file system. A read is one `pread`; no file is mapped.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealVfs;
 
 #[derive(Debug)]
 struct RealFile {
     file: File,
-    /// Where the next append goes. One thread appends at a time; the others only sync and read. A
-    /// file that is opened again is only read.
+    /// The place of the next append. One thread appends at a time; a reopened file is only read.
     end: AtomicU64,
 }
 
@@ -77,8 +76,7 @@ impl VfsFile for RealFile {
     }
 }
 
-/// `flock` on an open file: it goes with the process, however that ends, and two opens conflict
-/// within one process too.
+/// An `flock` on an open file: it ends with the process, and two opens conflict within one process, too.
 #[derive(Debug)]
 struct RealLock {
     file: File,
@@ -201,7 +199,7 @@ mod tests {
         RealVfs.lock(&path).map(drop)
     }
 
-    /// Between fork and exec a child holds a copy of every descriptor.
+    /// Between fork and exec a child has a copy of every descriptor.
     #[test]
     fn a_lock_is_let_go_while_other_threads_spawn_processes() -> io::Result<()> {
         let dir = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! The bytes of a log file: a header, then frames that never cross a 32 KiB boundary.
+//! The bytes of a log file: a header, then frames that do not cross 32 KiB boundaries.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -8,14 +8,14 @@ use crate::codec::{Fields, PutFields, checksum_at};
 use crate::key::Seq;
 use crate::vfs::FileKind;
 
-/// Frames do not cross multiples of this, so a reader finds its place again after damage.
+/// Frames do not cross multiples of this, so a reader finds the next frame after damage.
 pub(crate) const BLOCK_BYTES: u64 = 32 * 1024;
 pub(crate) const FILE_HEADER_BYTES: u64 = 40;
 pub(crate) const FRAME_HEADER_BYTES: u64 = 27;
 /// The payload of an end frame: a log number.
 const END_PAYLOAD_BYTES: u64 = 8;
-/// A block with less room left than an end frame takes is filled up with zeros, whatever comes next,
-/// so that reader and writer agree on where the next frame starts without looking at it.
+/// A block with less room than an end frame is padded with zeros, so that reader and writer agree on the
+/// start of the next frame.
 pub(crate) const LEAST_ROOM_BYTES: u64 = FRAME_HEADER_BYTES + END_PAYLOAD_BYTES;
 const VERSION: u16 = 1;
 
@@ -64,7 +64,7 @@ pub(crate) enum HeaderError {
     Unsupported(String),
 }
 
-/// Checks a file header and gives the store's id.
+/// Checks a file header and returns the store's id.
 pub(crate) fn decode_file_header(
     bytes: &[u8],
     kind: LogKind,
@@ -99,7 +99,7 @@ pub(crate) fn decode_file_header(
     Ok(store)
 }
 
-/// What part of a record a frame holds.
+/// The part of a record in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum FrameKind {
@@ -130,15 +130,14 @@ impl FrameKind {
 pub(crate) struct Frame<'a> {
     pub(crate) kind: FrameKind,
     pub(crate) seq: Seq,
-    /// The offset in this file up to which everything was known to be synced when the frame was
-    /// written. More than 0 says that all earlier logs are synced, too.
+    /// The offset up to which this file was synced when the frame was written. Above 0, all earlier logs are
+    /// synced too.
     pub(crate) synced: u64,
     pub(crate) payload: &'a [u8],
 }
 
 impl Frame<'_> {
-    /// Appends the frame that starts at `offset` of log `number`. The payload is shorter than a
-    /// block.
+    /// Appends the frame at `offset` of log `number`. The payload is shorter than a block.
     pub(crate) fn encode(&self, number: u64, offset: u64, bytes: &mut Vec<u8>) {
         let start = bytes.len();
         bytes.put_u32(0); // the checksum, when the rest is there
@@ -154,8 +153,8 @@ impl Frame<'_> {
     }
 }
 
-/// What is there in place of a frame. Put into words only where somebody reads them: a search for frames
-/// after damage finds one of these at every byte.
+/// What is in place of a frame. Converted to text only for a report: a search after damage finds one at every
+/// byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoFrame {
     #[error("a frame that is cut short")]
@@ -168,8 +167,7 @@ pub(crate) enum NoFrame {
     OtherChecksum,
 }
 
-/// Reads the frame that starts at `offset`, from the bytes from there to the end of its block or
-/// file; or says what is there instead.
+/// Decodes the frame at `offset` from the rest of its block or file. Fails with what is there instead.
 pub(crate) fn decode_frame(bytes: &[u8], number: u64, offset: u64) -> Result<Frame<'_>, NoFrame> {
     let mut fields = Fields::new(bytes);
     let checksum = fields.u32().ok_or(NoFrame::Short)?;

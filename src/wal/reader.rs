@@ -1,4 +1,4 @@
-//! Reading a log file back, record by record, up to where it stops being whole.
+//! Reads a log file record by record, up to damage or its end.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -23,22 +23,22 @@ pub(crate) enum Item {
         offset: u64,
         payload: Vec<u8>,
     },
-    /// The log was closed here, and writers went on in log `next` (0: they did not).
+    /// The log was closed; writing continued in log `next` (0: it did not).
     End { next: u64 },
-    /// The file ends, or holds nothing but zeros from here on.
+    /// The end of the file, or only zeros from here on.
     Eof,
-    /// From `offset` on the log is not whole.
+    /// Damage at `offset`.
     Damage { offset: u64, found: String },
 }
 
-/// A log file being read from front to back.
+/// A log file, read from front to back.
 #[derive(Debug)]
 pub(crate) struct LogReader {
     file: Arc<dyn VfsFile>,
     path: PathBuf,
     number: u64,
     length: u64,
-    /// The block that `at` lies in, and where it starts.
+    /// The block that contains `at`, and its offset.
     block: Vec<u8>,
     block_start: Option<u64>,
     at: u64,
@@ -53,8 +53,7 @@ impl LogReader {
         Ok(Self { file, path, number, length, block: Vec::new(), block_start: None, at })
     }
 
-    /// Checks the file's header and gives the store's id, or says what is there instead. Files of
-    /// a newer version are refused with an error.
+    /// Checks the header and returns the store's id, or what is there instead. A newer version is an error.
     pub(crate) fn header(&mut self, kind: LogKind) -> Result<std::result::Result<u64, String>> {
         self.load_block(0)?;
         match decode_file_header(&self.block, kind, self.number) {
@@ -105,7 +104,7 @@ impl LogReader {
         Ok(self.block.get((at - start) as usize..).unwrap_or_default())
     }
 
-    /// Whether there is nothing but zeros from `at` on.
+    /// Whether there are only zeros from `at` on.
     fn only_zeros_from(&mut self, mut at: u64) -> Result<bool> {
         while at < self.length {
             let rest = self.rest_of_block(at)?;
@@ -117,7 +116,7 @@ impl LogReader {
         Ok(true)
     }
 
-    /// The next record, end or damage. After anything but a record there is no next item.
+    /// The next record, end or damage. After an end or damage there is no next item.
     pub(crate) fn next(&mut self) -> Result<Item> {
         let mut record: Option<(Seq, u64, Vec<u8>)> = None;
         loop {
@@ -177,8 +176,8 @@ impl LogReader {
         }
     }
 
-    /// Reads a frame that is not whole once more, from the disk: what is dropped because of it is
-    /// gone, and a disk that gave wrong bytes once is no reason for that.
+    /// Reads a damaged frame again from the disk: what follows from damage is final, and one wrong read must
+    /// not cause it.
     fn read_again(&mut self, at: u64) -> Result<()> {
         self.block_start = None;
         let number = self.number;
@@ -191,8 +190,8 @@ impl LogReader {
         }
     }
 
-    /// Looks at every byte from `from` on for frames that are whole, and gives the furthest offset
-    /// that one of them says was synced; `None` if there are no such frames.
+    /// Searches every byte from `from` on for whole frames, and returns the furthest offset that one of them
+    /// declares synced; `None` without such a frame.
     pub(crate) fn furthest_synced_from(&mut self, from: u64) -> Result<Option<u64>> {
         let mut furthest = None;
         let mut at = from;
@@ -279,7 +278,7 @@ mod tests {
         Ok(())
     }
 
-    /// Whatever is cut off, the records before the cut come back and nothing else does.
+    /// A cut log gives the records before the cut and nothing else.
     #[test]
     fn a_log_cut_at_any_byte_gives_the_records_before_the_cut() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");

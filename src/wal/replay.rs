@@ -1,5 +1,5 @@
-//! Replaying the write-ahead logs after a crash: a prefix of what was written, without a hole, and
-//! never less than what is recorded as synced.
+//! Replays the logs after a crash: a prefix of the writes, without a hole, with everything recorded as
+//! synced.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -12,19 +12,18 @@ use crate::key::Seq;
 use crate::names::FileName;
 use crate::vfs::Vfs;
 
-/// What a crash had left at the end of the logs without it being whole, and what recovery therefore
-/// dropped. None of it was recorded as synced. (Damage to the very last sync before a crash looks
-/// the same as a write that the crash cut short: nothing later says that the sync took place.)
+/// The incomplete end of the logs that recovery dropped. None of it was recorded as synced. (Damage to the
+/// last sync before a crash looks like a write that the crash cut short.)
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostTail {
-    /// The log in which the first dropped byte lies.
+    /// The log with the first dropped byte.
     pub path: PathBuf,
     /// Where in it.
     pub offset: u64,
-    /// Bytes dropped, in this file and the logs after it; of a log without the zeros that it ends with.
+    /// Dropped bytes in this log and later ones, without zeros at the end.
     pub bytes: u64,
-    /// What stood there instead of a whole record.
+    /// What was found in place of a record.
     pub found: String,
 }
 
@@ -37,34 +36,33 @@ impl LostTail {
 /// What a replay came to.
 #[derive(Debug)]
 pub(crate) struct Replay {
-    /// The sequence number that the next write takes.
+    /// The sequence number of the next write.
     pub(crate) next_seq: Seq,
     pub(crate) lost: Option<LostTail>,
 }
 
-/// The first place from which the logs are not whole.
+/// The first damage in the logs.
 #[derive(Debug)]
 struct Hole {
     path: PathBuf,
     offset: u64,
     found: String,
-    /// A frame from the hole on, in the hole's own log, that says that more than this was synced
-    /// proves that what is missing was, too.
+    /// A frame behind the hole, in the same log, that declares more than this synced proves that the missing
+    /// part was synced.
     limit: u64,
     bytes: u64,
 }
 
 impl Hole {
-    /// The refusal to go on, when something from the hole on is recorded as synced.
+    /// The error if something from the hole on is recorded as synced.
     fn refuse(&self) -> Error {
         let expected = "a whole record, since what follows was recorded as synced";
         Error::corrupt(&self.path, self.offset, expected, self.found.clone())
     }
 }
 
-/// Gives every record of the logs, in order, to `apply`, which returns how many sequence numbers
-/// the record takes. The manifest names the log `first`; the first record has the sequence number
-/// `next_seq`.
+/// Passes each record to `apply`, in order, which returns the number of sequence numbers it takes. The
+/// manifest names the log `first`; the first record has the sequence number `next_seq`.
 pub(crate) fn replay(
     vfs: &dyn Vfs,
     dir: &Path,

@@ -12,15 +12,15 @@ use crate::error::{Error, IoContext};
 use crate::key::Seq;
 use crate::vfs::{Vfs, VfsFile};
 
-/// A long record is written in pieces of about this size, not copied whole.
+/// Long records are written in pieces of this size.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Why nothing was appended or synced.
 #[derive(Debug, Clone)]
 pub(crate) enum LogError {
-    /// The log ends where it did before; the next append may succeed.
+    /// The log is unchanged; the next append may succeed.
     Refused(Error),
-    /// What the log holds is in doubt: nothing more may be written to it.
+    /// The content of the log is in doubt: nothing more may be written.
     Broken(Error),
 }
 
@@ -40,9 +40,9 @@ pub(crate) struct LogWriter {
     number: u64,
     /// Where the last whole record ends.
     end: u64,
-    /// How long the file is. From `end` on it holds zeros.
+    /// The length of the file, which has zeros from `end` on.
     filled: u64,
-    /// What `filled` is a multiple of, see [`Self::fill_ahead`].
+    /// `filled` is a multiple of this, see [`Self::fill_ahead`].
     fill: u64,
     /// See [`Frame::synced`].
     synced: u64,
@@ -50,8 +50,8 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Makes a new log file, durable and empty. `follows_synced` says whether all earlier logs are
-    /// known to be synced.
+    /// Creates an empty log file durably. `follows_synced` says whether all earlier logs are known to be
+    /// synced.
     pub(crate) fn create(
         vfs: &dyn Vfs,
         path: &Path,
@@ -71,9 +71,8 @@ impl LogWriter {
         Ok(Self { file, path, number, end, filled: end, fill: 1, synced, buffer: Vec::new() })
     }
 
-    /// Lets an append that comes right after a sync write zeros behind it, up to a multiple of so many
-    /// bytes. The next ones then write into blocks that the file has already, and its length does not
-    /// change: to sync that takes two thirds of the time, since the file system has nothing to note.
+    /// Lets an append after a sync write zeros up to a multiple of `bytes`. Later appends then do not change
+    /// the file's length, and their syncs take two thirds of the time.
     pub(crate) fn fill_ahead(mut self, bytes: u64) -> Self {
         self.fill = bytes;
         self
@@ -97,8 +96,7 @@ impl LogWriter {
         self.synced = self.synced.max(FILE_HEADER_BYTES);
     }
 
-    /// Appends records, each with its sequence number and the parts of its payload: all of them or,
-    /// after an error, none. Gives the number of bytes written.
+    /// Appends all records, or none after an error. Returns the number of bytes written.
     pub(crate) fn append<'a>(
         &mut self,
         records: impl IntoIterator<Item = (Seq, &'a [u8])>,
@@ -121,8 +119,8 @@ impl LogWriter {
         Ok(written)
     }
 
-    /// Closes the log: appends an end record that names the log in which writers go on (0 for
-    /// none), cuts off the zeros behind it, and syncs.
+    /// Closes the log: appends an end frame that names the next log (0 for none), cuts off the zeros, and
+    /// syncs.
     pub(crate) fn finish(&mut self, next: u64, seq: Seq) -> Result<(), LogError> {
         let mut at = self.end;
         let mut payload = Vec::new();
@@ -147,7 +145,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Undoes what was written of an append that failed.
+    /// Undoes a failed append.
     fn cut_back(&mut self, error: Error) -> LogError {
         self.buffer.clear();
         self.fill = 1; // what does not fit with zeros behind it may fit without
@@ -190,7 +188,7 @@ impl LogWriter {
         }
     }
 
-    /// Fills the end of a block with zeros if it is too short for every kind of frame.
+    /// Pads the end of a block that is too short for every frame.
     fn skip_short_tail(&mut self, at: &mut u64) {
         let left = BLOCK_BYTES - *at % BLOCK_BYTES;
         if left < LEAST_ROOM_BYTES {
@@ -205,7 +203,7 @@ impl LogWriter {
         *at += FRAME_HEADER_BYTES + payload.len() as u64;
     }
 
-    /// Writes the buffer to where it ends at `to`.
+    /// Writes the buffer, which ends at `to`.
     fn write_buffer(&mut self, to: u64) -> Result<(), Error> {
         let length = self.buffer.len() as u64;
         if length > 0 {
@@ -241,7 +239,7 @@ mod tests {
         vfs.disk().read(PATH).expect("it exists").len() as u64
     }
 
-    /// The sequence numbers that are in the log, and how it ends.
+    /// The sequence numbers in the log, and how it ends.
     fn read(vfs: &SimVfs) -> (Vec<Seq>, Item) {
         let mut reader =
             LogReader::open(vfs, PATH.as_ref(), LogKind::Wal, 4).expect("a sound disk");
@@ -288,7 +286,7 @@ mod tests {
         }
     }
 
-    /// On a disk with no room for zeros there may be some for records.
+    /// A full disk may have room for records but not for zeros.
     #[test]
     fn a_log_that_could_not_be_filled_goes_on_without() {
         let vfs = SimVfs::new();

@@ -14,20 +14,19 @@ use crate::vfs::{AccessHint, FileKind, FileLock, Operation, Vfs, VfsFile};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Nothing is done, and it fails with an input/output error (`EIO`).
+    /// Nothing is done; an input/output error (`EIO`).
     Io,
-    /// Nothing is done, and it fails because the disk is full (`ENOSPC`).
+    /// Nothing is done; the disk is full (`ENOSPC`).
     NoSpace,
-    /// Nothing is done, and it fails because a signal came in between (`EINTR`).
+    /// Nothing is done; a signal interrupts (`EINTR`).
     Interrupted,
-    /// Half of the bytes are read, and then the file ends. Befalls [`Operation::Read`] only.
+    /// Half of the bytes are read, then the file ends. Only [`Operation::Read`].
     ShortRead,
-    /// Half of the bytes are written, and then the disk is full; they stay until
-    /// [`VfsFile::set_length`] cuts them off. Befalls [`Operation::Append`] and
-    /// [`Operation::Write`] only.
+    /// Half of the bytes are written, then the disk is full; they stay until [`VfsFile::set_length`] cuts
+    /// them off. Only [`Operation::Append`] and [`Operation::Write`].
     ShortWrite,
-    /// It succeeds, with one bit wrong in what is read or written: the bit of this number, counted
-    /// from the first byte's lowest one, round and round. Befalls only what moves bytes.
+    /// The operation succeeds with one wrong bit: the bit of this number, modulo the length. Only operations
+    /// that move bytes.
     FlippedBit(u64),
     /// It takes so much longer, and succeeds.
     Delay(Duration),
@@ -45,8 +44,7 @@ impl Fault {
     }
 }
 
-/// Which operations a [`Fault`] befalls: of all that it can befall, by default, the first one that
-/// comes.
+/// Selects the operations that have a [`Fault`]: by default the first possible one.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct FaultRule {
@@ -75,19 +73,19 @@ impl FaultRule {
         self
     }
 
-    /// Not the first so many of those that would match.
+    /// Skips this many matching operations.
     pub fn skip(mut self, matches: u64) -> Self {
         self.skip = matches;
         self
     }
 
-    /// Not once, but every time from then on.
+    /// All matching operations from then on, not only one.
     pub fn from_then_on(mut self) -> Self {
         self.lasting = true;
         self
     }
 
-    /// Whether an operation is to fail; counts it if it matches.
+    /// Whether an operation fails. Counts it if it matches.
     fn befalls(&mut self, operation: Operation, kind: FileKind, bytes: usize) -> bool {
         let matches = (self.operations.is_empty() || self.operations.contains(&operation))
             && (self.kinds.is_empty() || self.kinds.contains(&kind))
@@ -113,27 +111,27 @@ impl FaultRule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Injected {
-    /// The number of the operation among all that went through, counted from 0.
+    /// The number of the operation, counted from 0.
     pub number: u64,
     /// Which operation.
     pub operation: Operation,
     /// On what kind of file.
     pub kind: FileKind,
-    /// On which file or directory; of two, the one that it is about to make.
+    /// The file or directory; of two names, the new one.
     pub path: PathBuf,
-    /// How many bytes it was to move; 0 if it moves none.
+    /// The bytes it was to move; 0 if it moves none.
     pub bytes: u64,
     /// What went wrong.
     pub fault: Fault,
 }
 
-/// Passes everything on to another file layer, but for the operations that its rules make fail.
+/// Passes operations to another file layer, except those that a rule makes fail.
 ///
-/// Rules are added and taken away while files are open. Each counts the operations that match it;
-/// where several would have their way, the one added first has. Clones share their rules and counts.
+/// Rules can be added and removed while files are open. Each counts its matching operations; the first rule
+/// that applies wins. Clones share rules and counts.
 ///
-/// To fail every operation of a program in turn, run it with a rule that skips 0, 1, 2 … of them,
-/// until a run is over before the rule has had its way:
+/// To fail every operation of a program in turn, run it with a rule that skips 0, 1, 2 … operations, until no
+/// fault is injected:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -148,7 +146,7 @@ pub struct Injected {
 ///     let open = || options.clone().vfs(Arc::new(faults.clone())).open("/store");
 ///     let acknowledged = open().and_then(|db| db.put("key", "value")).is_ok();
 ///
-///     faults.clear(); // the disk is well again
+///     faults.clear(); // the disk works again
 ///     let found = open()?.get("key")?;
 ///     assert_eq!(found.is_some(), acknowledged);
 ///     if faults.injected().is_empty() {
@@ -171,7 +169,7 @@ struct Plan {
 }
 
 impl FaultVfs {
-    /// Passes everything on to `inner`, until there are rules.
+    /// A layer over `inner` without rules.
     pub fn new(inner: Arc<dyn Vfs>) -> Self {
         Self { inner, plan: Arc::default() }
     }
@@ -181,23 +179,22 @@ impl FaultVfs {
         self.plan.lock().rules.push(rule);
     }
 
-    /// Takes all rules away. What was counted stays.
+    /// Removes all rules. Counts stay.
     pub fn clear(&self) {
         self.plan.lock().rules.clear();
     }
 
-    /// The number of operations so far, failed ones included.
+    /// The number of operations so far, with failed ones.
     pub fn operations(&self) -> u64 {
         self.plan.lock().operations
     }
 
-    /// The faults that took place so far, oldest first.
+    /// The injected faults, oldest first.
     pub fn injected(&self) -> Vec<Injected> {
         self.plan.lock().injected.clone()
     }
 
-    /// Counts an operation and fails it if that is all there is to its fault. Gives a fault that
-    /// lies in the bytes.
+    /// Counts an operation and fails it, unless its fault lies in the bytes, which is returned.
     fn meet(
         &self,
         operation: Operation,
@@ -391,7 +388,7 @@ mod tests {
 
     const FILE: &str = "/file";
 
-    /// A file of "0123456789", and what goes wrong with it from now on.
+    /// A file of "0123456789" with this fault from now on.
     fn file() -> io::Result<(FaultVfs, Arc<dyn VfsFile>)> {
         let vfs = FaultVfs::new(Arc::new(SimVfs::new()));
         let file = vfs.create(Path::new(FILE), FileKind::Wal)?;

@@ -1,4 +1,4 @@
-//! File layers for tests: one that fails chosen operations, and a disk in memory that can lose its power.
+//! File layers for tests: injected faults, and a simulated disk that can lose power.
 
 mod fault;
 mod sim;

@@ -1,4 +1,4 @@
-//! All that is on a simulated disk: directories, names, files.
+//! The content of a simulated disk: directories, names, files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,16 +9,16 @@ use super::power::{Keep, Unit, Unsynced};
 use crate::sync::Arc;
 use crate::vfs::FileKind;
 
-/// All that is on a [`SimVfs`](super::SimVfs) at one moment: the files as programs see them, and what of
-/// them is not synced. A clone shares its bytes.
+/// The content of a [`SimVfs`](super::SimVfs) at one moment: the files as programs see them, and what is not
+/// synced. A clone shares the bytes.
 #[derive(Debug, Clone, Default)]
 pub struct SimDisk {
     pub(super) directories: BTreeSet<PathBuf>,
-    /// What each name stood for when its directory was last synced, and after each change since.
+    /// The file of each name at the last sync of its directory, and after each change since.
     pub(super) names: BTreeMap<PathBuf, Vec<Option<usize>>>,
     pub(super) files: BTreeMap<usize, File>,
     created: usize,
-    /// The bytes of the file of each kind that was removed last: its sectors may be given to another.
+    /// The bytes of the last removed file of each kind: its sectors may be reused.
     removed: BTreeMap<FileKind, Arc<Vec<u8>>>,
 }
 
@@ -36,7 +36,7 @@ impl SimDisk {
         self.find(path.as_ref()).ok().map(|number| self.files[&number].seen.as_slice())
     }
 
-    /// Puts a file there with other bytes, or a new one, durably: the work of a bad disk, or of a hand.
+    /// Durably replaces or creates a file, as a faulty disk or an administrator does.
     pub fn write(&mut self, path: impl AsRef<Path>, bytes: impl Into<Vec<u8>>) {
         let path = path.as_ref();
         let kind = self.find(path).map_or(FileKind::Table, |number| self.files[&number].kind);
@@ -53,7 +53,7 @@ impl SimDisk {
         self.names.remove(path.as_ref());
     }
 
-    /// All that a power failure at this moment may lose, each on its own, in a fixed order.
+    /// All that a power failure at this moment may lose, in a fixed order.
     pub fn unsynced(&self, unit: Unit) -> Vec<Unsynced> {
         let mut all = Vec::new();
         let _ = self.power_failure(unit, |unsynced| {
@@ -63,8 +63,8 @@ impl SimDisk {
         all
     }
 
-    /// The disk after a power failure at this moment, on which everything is durable. `keep` is asked
-    /// once for everything that may be lost, in the order of [`unsynced`](Self::unsynced).
+    /// The disk after a power failure at this moment, with everything durable. Calls `keep` for each item of
+    /// [`unsynced`](Self::unsynced), in that order.
     #[must_use]
     pub fn power_failure(&self, unit: Unit, mut keep: impl FnMut(&Unsynced) -> Keep) -> Self {
         let mut names = BTreeMap::new();
@@ -95,7 +95,7 @@ impl SimDisk {
         now.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Lets a name stand for a file, or for none, from now on.
+    /// Sets the file of a name, or none, from now on.
     pub(super) fn name(&mut self, path: &Path, file: Option<usize>) {
         let before = self.find(path);
         self.names.entry(path.to_owned()).or_insert_with(|| vec![None]).push(file);
@@ -127,13 +127,13 @@ impl SimDisk {
         });
     }
 
-    /// Forgets the files that no name can stand for, even after a power failure, but for these.
+    /// Drops the files that no name can refer to even after a power failure, except these.
     pub(super) fn forget_all_but(&mut self, open: &BTreeMap<usize, usize>) {
         let named = numbers(&self.names);
         self.files.retain(|number, _| named.contains(number) || open.contains_key(number));
     }
 
-    /// The place of a name: its directory must be there.
+    /// Fails if the directory of a name is missing.
     pub(super) fn check_parent(&self, path: &Path) -> io::Result<()> {
         let there = path.parent().is_some_and(|dir| self.has_dir(dir));
         if there { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
@@ -144,7 +144,7 @@ impl SimDisk {
     }
 }
 
-/// The files that these names can stand for.
+/// The files that these names can refer to.
 fn numbers(names: &BTreeMap<PathBuf, Vec<Option<usize>>>) -> BTreeSet<usize> {
     names.values().flatten().flatten().copied().collect()
 }

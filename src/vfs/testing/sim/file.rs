@@ -1,4 +1,4 @@
-//! A file on a simulated disk: its bytes, and how they came about since the last sync.
+//! A file on a simulated disk: its bytes, and its changes since the last sync.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use super::power::{Keep, Unit, Unsynced};
 use crate::sync::Arc;
 use crate::vfs::FileKind;
 
-/// A file. What it was since its last sync follows from what it was then and the changes.
+/// A file: its synced bytes, and the changes since.
 #[derive(Debug, Clone)]
 pub(super) struct File {
     pub(super) path: PathBuf,
@@ -42,7 +42,7 @@ impl File {
         self.changes = Arc::default();
     }
 
-    /// The bytes after a power failure. Holes may have what `stale` has in their place.
+    /// The bytes after a power failure. Holes may contain `stale` bytes.
     pub(super) fn after_power_failure(
         &self,
         unit: Unit,
@@ -94,8 +94,7 @@ impl File {
         Arc::new(bytes)
     }
 
-    /// The lengths that the file had since the last sync; and of each unit that changed, what was in
-    /// it, zeros beyond the end.
+    /// The lengths since the last sync; and for each changed unit its contents, zeros beyond the end.
     fn history(&self, unit: usize) -> (Vec<usize>, BTreeMap<usize, Vec<Vec<u8>>>) {
         let image = |bytes: &[u8], number: usize| {
             let mut image =
@@ -126,7 +125,7 @@ impl File {
     }
 }
 
-/// The part of a unit that lies before the end.
+/// The part of a unit before the end.
 fn place(offset: usize, unit: usize, end: usize) -> Range<usize> {
     offset..(offset + unit).min(end).max(offset)
 }

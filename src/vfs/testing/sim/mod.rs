@@ -1,5 +1,5 @@
-//! A disk in memory that can lose its power: the file system over it is here, what is on it in `disk` and
-//! `file`, and what a power failure may leave of that in `power`.
+//! A simulated disk that can lose power: the file system is here, the content in `disk` and `file`, the
+//! effects of a power failure in `power`.
 
 mod disk;
 mod file;
@@ -17,13 +17,12 @@ use file::{Change, File};
 pub use disk::SimDisk;
 pub use power::{Keep, Unit, Unsynced};
 
-/// A file system in memory that does the same each time, remembers what was not synced, and can come
-/// back from a power failure in any state that POSIX allows.
+/// A deterministic file system in memory that tracks what is not synced, and can return from a power failure
+/// in any state that POSIX allows.
 ///
-/// Clones are the same disk. [`disk`](Self::disk) is all that is on it at this moment, a value of its
-/// own; [`SimDisk::power_failure`] is what a failure at this moment might leave of it, and
-/// [`on`](Self::on) a disk to open that with. A program that is killed loses nothing but its
-/// [locks](Self::unlock).
+/// Clones are the same disk. [`disk`](Self::disk) is a copy of its content at this moment;
+/// [`SimDisk::power_failure`] is what a power failure might leave of it; [`on`](Self::on) makes a disk of
+/// that. A killed program loses only its [locks](Self::unlock).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -51,13 +50,13 @@ pub struct SimVfs(Arc<Mutex<Machine>>);
 struct Machine {
     disk: SimDisk,
     locked: BTreeSet<PathBuf>,
-    /// How many handles each open file has: it stays as long as it has one.
+    /// The number of handles of each open file.
     open: BTreeMap<usize, usize>,
     moments: Option<Vec<Moment>>,
     lying: bool,
 }
 
-/// One operation that changed something, and the disk after it.
+/// An operation that changed something, and the disk after it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Moment {
@@ -65,14 +64,14 @@ pub struct Moment {
     pub operation: Operation,
     /// To what kind of file.
     pub kind: FileKind,
-    /// To which one, by the last name that it was given.
+    /// The file, by its last name.
     pub path: PathBuf,
     /// What was on the disk then.
     pub disk: SimDisk,
 }
 
 impl SimVfs {
-    /// An empty disk, without a directory but the root.
+    /// An empty disk with only the root directory.
     pub fn new() -> Self {
         Self::default()
     }
@@ -89,16 +88,15 @@ impl SimVfs {
         self
     }
 
-    /// A disk that lies: a sync succeeds without making anything durable. No store can keep its
-    /// promises on one; what it may not do even there is to panic or to give a value that was never
-    /// written.
+    /// A disk that lies: syncs succeed without effect. No store can keep its promises there, but it must not
+    /// panic or return a value that was never written.
     #[must_use]
     pub fn lying(self) -> Self {
         self.0.lock().lying = true;
         self
     }
 
-    /// Lets go of every lock, as an operating system does for a process that was killed.
+    /// Releases all locks, as the operating system does for a killed process.
     pub fn unlock(&self) {
         self.0.lock().locked.clear();
     }
@@ -113,7 +111,7 @@ impl SimVfs {
         self.0.lock().moments.as_ref().map_or(0, Vec::len)
     }
 
-    /// The moments that were remembered, oldest first, which are forgotten.
+    /// Takes the recorded moments, oldest first.
     pub fn take_moments(&self) -> Vec<Moment> {
         self.0.lock().moments.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -138,7 +136,7 @@ impl SimVfs {
 }
 
 impl Machine {
-    /// Remembers an operation that has just changed something.
+    /// Records an operation that has changed something.
     fn remember(&mut self, operation: Operation, kind: FileKind, path: &Path) {
         if let Some(moments) = &mut self.moments {
             let (path, disk) = (path.to_owned(), self.disk.clone());
@@ -264,7 +262,7 @@ impl Drop for SimLock {
     }
 }
 
-/// An open file. It stays what it is when its name goes to another.
+/// An open file, independent of its name.
 #[derive(Debug)]
 struct SimFile {
     vfs: SimVfs,
@@ -289,7 +287,7 @@ impl SimFile {
         Arc::clone(&self.vfs.0.lock().disk.files[&self.number].seen)
     }
 
-    /// Changes the file, which is told its bytes as they are now to say how.
+    /// Changes the file by a function of its bytes.
     fn change(&self, operation: Operation, how: impl FnOnce(&[u8]) -> Change) -> io::Result<()> {
         if !self.writable {
             return Err(io::ErrorKind::PermissionDenied.into());

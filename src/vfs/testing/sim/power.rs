@@ -1,8 +1,8 @@
-//! What a power failure may lose, and what is kept of it.
+//! What a power failure may lose and keep.
 
 use std::path::PathBuf;
 
-/// What a disk writes as a whole, or not.
+/// What a disk writes as a whole or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unit {
@@ -12,53 +12,51 @@ pub enum Unit {
     Page,
 }
 
-/// Something that a power failure may lose on its own: it is in the first state if all that happened
-/// to it since the last sync is lost, in the last one if nothing is, and perhaps in one between.
+/// Something that a power failure may lose. It is in the first state if everything since the last sync is
+/// lost, in the last one if nothing is, or in one between.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unsynced {
     /// A [`Unit`] of a file.
     #[non_exhaustive]
     Bytes {
-        /// The file, by the last name that it was given.
+        /// The file, by its last name.
         path: PathBuf,
         /// Where in the file the unit starts.
         offset: u64,
-        /// In how many states it may be: at least two.
+        /// The number of possible states: at least two.
         states: usize,
-        /// Whether the synced file reaches so far. If not, the first state is zeros.
+        /// Whether it lies beyond the synced file; its first state is zeros then.
         is_new: bool,
     },
     /// The length of a file.
     #[non_exhaustive]
     Length {
-        /// The file, by the last name that it was given.
+        /// The file, by its last name.
         path: PathBuf,
-        /// The lengths that it may have: at least two.
+        /// The possible lengths: at least two.
         lengths: Vec<u64>,
     },
-    /// A name in a directory: a creation, a renaming or a removal. A renaming changes two names, each
-    /// on its own: more than a journal would allow.
+    /// A name in a directory: created, renamed or removed. A rename changes two names independently, which is
+    /// more than a journal allows.
     #[non_exhaustive]
     Name {
         /// The name.
         path: PathBuf,
-        /// How many files, or none, it may stand for: at least two.
+        /// The number of possible files, or none: at least two.
         states: usize,
     },
 }
 
-/// Which state something [`Unsynced`] is in after a power failure.
+/// The state of something [`Unsynced`] after a power failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Keep {
-    /// The state of this number; the last one, if it has not so many.
+    /// The state of this number, or the last one.
     State(usize),
-    /// For bytes: so many of the state of this number, and the rest as in the state before it. For
-    /// the others, the state itself.
+    /// For bytes: the first part of this state, and the rest of the state before. Otherwise the state itself.
     Torn(usize, usize),
-    /// For bytes that the synced file did not reach: what another file held there that was removed
-    /// before. For the others, the first state.
+    /// For bytes beyond the synced file: bytes of a removed file. Otherwise the first state.
     Stale,
 }
 
@@ -88,7 +86,7 @@ impl Unit {
 }
 
 impl Unsynced {
-    /// In how many states it may be: at least two.
+    /// The number of possible states: at least two.
     pub fn states(&self) -> usize {
         match self {
             Self::Bytes { states, .. } | Self::Name { states, .. } => *states,
