@@ -1,4 +1,4 @@
-//! `criba explain`: what a lookup does, step by step.
+//! `criba explain`: the steps of a lookup.
 
 use std::ffi::OsString;
 use std::io::Write;

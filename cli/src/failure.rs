@@ -1,4 +1,4 @@
-//! What can go wrong in a command, and its exit code.
+//! Failures of a command, and their exit codes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 /// The result of a command.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Why a command could not do what was asked.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
     /// The store refused or failed.
     #[error(transparent)]
     Store(#[from] criba::Error),
-    /// A file beside the store could not be used.
+    /// A file outside the store failed.
     #[error("{}: cannot {action}: {source}", path.display())]
     File {
         /// What was attempted, as a verb.
@@ -23,7 +23,7 @@ pub enum Failure {
         /// What the operating system said.
         source: io::Error,
     },
-    /// A file or directory is not what it should be.
+    /// A file or directory has the wrong content.
     #[error("{}: expected {expected}, found {found}", path.display())]
     Unfit {
         /// The file or directory.
@@ -33,11 +33,10 @@ pub enum Failure {
         /// What is there.
         found: String,
     },
-    /// The command line asks for what cannot be.
+    /// An impossible command line.
     #[error("{0}")]
     Usage(String),
-    /// Standard output could not be written to. The only plain I/O error there is: everything else
-    /// that can fail names its file.
+    /// Standard output failed. The only plain I/O error: all others name their file.
     #[error("standard output: cannot write: {0}")]
     Output(#[from] io::Error),
 }
@@ -53,7 +52,7 @@ impl Failure {
         Self::Unfit { path: path.to_owned(), expected: expected.into(), found: found.into() }
     }
 
-    /// Whether the reader of our output has enough (`criba scan … | head -1`).
+    /// Whether the reader of our output closed it (`criba scan … | head -1`).
     pub(crate) fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }

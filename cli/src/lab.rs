@@ -1,4 +1,4 @@
-//! `criba lab`: starts the program `criba-lab`, which is a package of its own.
+//! `criba lab`: starts the program `criba-lab`, a package of its own.
 
 use std::env;
 use std::ffi::OsString;
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     args: Vec<OsString>,
 }
 
-/// Returns only if the program does not start: it replaces this process.
+/// Replaces this process; returns only if the program does not start.
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let beside = env::current_exe().map(|exe| exe.with_file_name(PROGRAM));
     let beside = beside.ok().filter(|program| program.is_file());

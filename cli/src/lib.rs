@@ -1,11 +1,10 @@
-//! The `criba` command: a store at the command line, and the benchmark that counts its reads.
+//! The `criba` command: a store at the command line, and the benchmark of its disk reads.
 //!
-//! A file for each subcommand. This one parses the command line, and turns what a command came to
-//! into an exit code: 0; 1 for a negative answer (an absent key, a check that does not hold); 2 for
-//! wrong usage; 3 for an error, told on standard error in one line.
+//! Each subcommand has a file. This one parses the command line and returns the exit code: 0; 1 for a
+//! negative answer (an absent key, a check that does not hold); 2 for wrong usage; 3 for an error, with one
+//! line on standard error.
 //!
-//! The program `criba-lab` is built on the public part of this library: [`run_as`], [`page`], [`text`]
-//! and the keys of [`readamp`].
+//! The program `criba-lab` uses [`run_as`], [`page`], [`text`] and the keys of [`readamp`].
 
 mod compact;
 mod delete;
@@ -70,7 +69,7 @@ enum Command {
     Lab(lab::Args),
 }
 
-/// What a command that did its work has to answer.
+/// The answer of a command that succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// Done, found, or it holds.
@@ -100,12 +99,12 @@ impl Command {
     }
 }
 
-/// Runs a command line, the program's name first, and gives the exit code.
+/// Runs a command line, program name first. Returns the exit code.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
     run_as(args, |cli: &Cli, out| cli.command.run(out))
 }
 
-/// Runs a command line of any program, its name first, with `command`, and gives the exit code.
+/// Runs a command line, program name first, with `command`. Returns the exit code.
 pub fn run_as<C: Parser>(
     args: impl IntoIterator<Item = OsString>,
     command: impl FnOnce(&C, &mut dyn Write) -> Result<Answer>,
@@ -113,7 +112,7 @@ pub fn run_as<C: Parser>(
     let parsed = match C::try_parse_from(args) {
         Ok(parsed) => parsed,
         Err(refusal) => {
-            // Help and version come this way too. Nobody is left to tell if printing fails.
+            // Help and version come this way too. A failed print cannot be reported.
             let _ = refusal.print();
             return refusal.exit_code() as u8;
         }
@@ -134,7 +133,7 @@ pub fn run_as<C: Parser>(
     }
 }
 
-/// Says something on standard error, in one line whatever it holds.
+/// Prints a message to standard error, in one line.
 pub fn tell(message: &str) {
     // If standard error is closed, the exit code still speaks.
     let _ = writeln!(io::stderr(), "criba: {}", message.replace('\n', "\\n"));

@@ -1,4 +1,4 @@
-//! Reading a file of lines, plain or gzipped.
+//! Reads files of lines, plain or gzipped.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -17,7 +17,7 @@ pub(crate) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Opens a file. A name that ends in `.gz` is a gzipped one; `-` is standard input.
+    /// Opens a file: gzipped if its name ends in `.gz`, standard input for `-`.
     pub(crate) fn open(path: &'a Path) -> Result<Self> {
         let gzipped = path.extension().is_some_and(|extension| extension == "gz");
         let file: Box<dyn Read> = if path == Path::new("-") {
@@ -30,7 +30,7 @@ impl<'a> Lines<'a> {
         Ok(Self { path, file: BufReader::with_capacity(1 << 16, file), action })
     }
 
-    /// Gives every line, counted from 1 and without its newline, to `take`.
+    /// Passes each line, without newline and numbered from 1, to `take`.
     pub(crate) fn for_each(mut self, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let mut line = Vec::new();
         for number in 1.. {
@@ -45,7 +45,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Refuses a key or value that no store takes, and names the line that it is on.
+/// Refuses a key or value that is too long for a store, with its line number.
 pub(crate) fn check_lengths(path: &Path, line: u64, key: &[u8], value: &[u8]) -> Result<()> {
     for (what, bytes, limit) in [("key", key, MAX_KEY_BYTES), ("value", value, MAX_VALUE_BYTES)] {
         if bytes.len() > limit {
@@ -56,7 +56,7 @@ pub(crate) fn check_lengths(path: &Path, line: u64, key: &[u8], value: &[u8]) ->
     Ok(())
 }
 
-/// What stands before the first TAB of a line, and after it if there is one.
+/// The parts of a line before and after its first TAB.
 pub(crate) fn split_at_tab(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     match line.iter().position(|&byte| byte == b'\t') {
         Some(tab) => (&line[..tab], Some(&line[tab + 1..])),

@@ -20,8 +20,7 @@ pub(crate) struct Args {
     file: PathBuf,
 }
 
-/// Writes are gathered into batches of about this many bytes: a system call for each would cost
-/// more than the write.
+/// The size of a batch: a system call per write would cost more than the write.
 const BATCH_BYTES: usize = 64 << 10;
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {

@@ -1,4 +1,4 @@
-//! The `criba` command; all of it is in the library beside.
+//! The `criba` command; the library has all of it.
 
 use std::process::ExitCode;
 

@@ -1,9 +1,9 @@
-//! The options that say which filters tables get.
+//! The options for filters.
 
 use clap::ValueEnum;
 use criba::{Allocation, FilterKind, FilterPolicy, HashFunction};
 
-/// A policy, and what to change in it.
+/// A policy, and changes to it.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct PolicyArgs {
     /// Which filters to begin with: classic (bloom, MurmurHash2, uniform, 1 %), default (ribbon,
@@ -100,7 +100,7 @@ impl PolicyArgs {
         }
     }
 
-    /// The bits a key asked for, if that is how the size was given.
+    /// The requested bits per key, if the size was given so.
     pub(crate) fn bits(&self) -> Option<f64> {
         self.bits_per_key
     }

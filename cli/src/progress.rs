@@ -4,7 +4,7 @@ use std::io::{IsTerminal, stderr};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar over bytes, shown on a terminal only.
+/// A bar over bytes, on terminals only.
 pub(crate) fn over_bytes(what: &'static str) -> ProgressBar {
     if !stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -15,7 +15,7 @@ pub(crate) fn over_bytes(what: &'static str) -> ProgressBar {
     ProgressBar::new(0).with_style(style).with_message(what)
 }
 
-/// Moves a bar to where so much is done and so much is left.
+/// Moves a bar to this state of the work.
 pub(crate) fn at(bar: &ProgressBar, done: u64, left: u64) {
     bar.set_length(done + left);
     bar.set_position(done);

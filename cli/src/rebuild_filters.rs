@@ -1,4 +1,4 @@
-//! `criba rebuild-filters`: other filters for the tables of a store, which stay as they are.
+//! `criba rebuild-filters`: new filters for the tables of a store.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `criba stats`: what a store holds, and what opening it found.
+//! `criba stats`: the content of a store, and the result of its recovery.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -103,7 +103,7 @@ fn print_prefixes(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// The filters of which memory holds a part, or nothing.
+/// The filters that are not fully in memory.
 fn print_resident(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
     let mut lines = Vec::new();
     for table in tables {

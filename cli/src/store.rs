@@ -1,4 +1,4 @@
-//! Opening the store that a command works on.
+//! Opens the store of a command.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use criba::{Db, Error, FilterInfo, FilterPolicy, LostTail, Options, PrefixExtrac
 use crate::failure::{Failure, Result};
 use crate::{tell, text};
 
-/// What the prefixes are that the newest table's filter has. The store's own program chose them, and
-/// whatever these commands write is to have them, too.
+/// The prefixes of the newest table's filter. The store's own program chose them, and these commands keep
+/// them.
 fn prefixes_of(dir: &Path) -> Option<PrefixExtractor> {
     let names = std::fs::read_dir(dir).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut tables: Vec<_> =
@@ -24,7 +24,7 @@ fn prefixes_of(dir: &Path) -> Option<PrefixExtractor> {
     })?
 }
 
-/// Opens an existing store to look at it: no compaction starts, so its tables stay as they are.
+/// Opens an existing store without compactions, so that its tables stay as they are.
 pub(crate) fn to_read(dir: &Path) -> Result<Db> {
     existing(dir, Options::new().auto_compaction(false).background_threads(0))
 }
@@ -34,14 +34,13 @@ pub(crate) fn to_change(dir: &Path) -> Result<Db> {
     existing(dir, Options::new())
 }
 
-/// Opens an existing store to give its tables other filters: what opening itself writes has them,
-/// and no compaction starts.
+/// Opens an existing store to rebuild its filters: new tables have them too, and no compaction starts.
 pub(crate) fn to_refilter(dir: &Path, policy: FilterPolicy) -> Result<Db> {
     let options = Options::new().auto_compaction(false).background_threads(0);
     existing(dir, options.filter(policy))
 }
 
-/// Opens a store to write to it, or makes one.
+/// Opens a store for writing, or creates it.
 pub(crate) fn to_fill(dir: &Path) -> Result<Db> {
     open(dir, Options::new())
 }
@@ -69,7 +68,7 @@ fn open(dir: &Path, options: Options) -> Result<Db> {
     Ok(db)
 }
 
-/// What recovery dropped, and where, in a line.
+/// What recovery dropped and where, in a line.
 pub(crate) fn told(lost: &LostTail) -> String {
     format!(
         "{}: offset {}: expected a whole record, found {}; recovery dropped {} that a crash left \

@@ -1,4 +1,4 @@
-//! Bytes as text and back, and numbers as people read them.
+//! Bytes as text and back, and numbers for readers.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -6,8 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use criba::PrefixExtractor;
 
-/// Printable ASCII as it is; every other byte, and the backslash, as `\xNN`. What comes out has no
-/// TAB and no newline, so a key and a value fit on a line with a TAB between.
+/// Printable ASCII as it is; other bytes, and the backslash, as `\xNN`. The result has no TAB and no newline.
 pub(crate) fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -20,8 +19,7 @@ pub(crate) fn escaped(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that a text stands for: `\xNN` is one byte, and so is everything else, a backslash that
-/// begins no `\xNN` included.
+/// The bytes of a text: `\xNN` is one byte; other bytes stand for themselves, also a backslash without `xNN`.
 pub(crate) fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -43,7 +41,7 @@ pub(crate) fn unescaped(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The bytes that an argument of the command line stands for.
+/// The bytes of a command-line argument.
 pub(crate) fn of_argument(argument: &OsStr) -> Vec<u8> {
     unescaped(argument.as_bytes())
 }
@@ -67,7 +65,7 @@ pub fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", thousands(number))
 }
 
-/// A probability as a percentage with four significant digits or so; "–" where there is none.
+/// A probability as a percentage with about four significant digits; "–" for none.
 pub(crate) fn percent(share: Option<f64>) -> String {
     match share.map(|share| share * 100.0) {
         None => "–".to_owned(),
@@ -77,7 +75,7 @@ pub(crate) fn percent(share: Option<f64>) -> String {
     }
 }
 
-/// How many prefixes a filter knows, and what a prefix is for it.
+/// The number of prefixes in a filter, and their rule.
 pub(crate) fn prefixes(number: u64, extractor: Option<PrefixExtractor>) -> String {
     match (number, extractor) {
         (0, None) => "none".to_owned(),
@@ -86,7 +84,7 @@ pub(crate) fn prefixes(number: u64, extractor: Option<PrefixExtractor>) -> Strin
     }
 }
 
-/// A part of a whole, if there is a whole.
+/// A part of a whole; `None` if the whole is 0.
 pub(crate) fn ratio(part: f64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part / whole as f64)
 }

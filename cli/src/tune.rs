@@ -1,4 +1,4 @@
-//! `criba tune`: what other filters would do for a store, and which to choose.
+//! `criba tune`: predicts what other filters would avoid.
 
 use std::io::Write;
 use std::path::PathBuf;

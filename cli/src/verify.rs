@@ -1,4 +1,4 @@
-//! `criba verify`: is everything as it was written?
+//! `criba verify`: checks that everything is as it was written.
 
 use std::io::Write;
 use std::path::PathBuf;

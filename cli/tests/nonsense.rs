@@ -66,7 +66,7 @@ fn places_that_hold_no_store_are_refused_in_one_line_and_left_alone() {
     for place in places {
         for command in COMMANDS {
             let told = run(&with_dir(command, &parent.path().join(place)));
-            // Somebody else's CURRENT may be a damaged one of ours, so `verify` finds that.
+            // A foreign CURRENT may be a damaged one of ours, so `verify` reports it.
             if (place, command[0]) == (OsStr::new("theirs"), "verify") {
                 assert_eq!(told.code, 1, "{}", told.err);
             } else {

@@ -1,4 +1,4 @@
-//! One read that nobody counts makes a check fail. These checks compare the counts of the whole
+//! One uncounted read makes a check fail. These checks compare the counts of the whole
 //! process, so this file has one test only: no other may read beside it.
 
 use std::ffi::OsString;

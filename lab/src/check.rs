@@ -1,46 +1,45 @@
-//! A check: a figure that theory gives, the one that was measured, and how far apart they may be.
+//! Checks: a figure of theory, the measured one, and the allowed difference.
 //!
-//! Experiments say by which [`Law`] a figure scatters; how wide the bounds are is settled when all of
-//! a run's checks are known, since it is the whole run that must not fail by chance.
+//! An experiment names the [`Law`] by which its figure scatters. The bounds follow when all checks of the run
+//! are known, since it is the whole run that must not fail by chance.
 
 use std::iter::Sum;
 
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal};
 
-/// The probability that a sound run fails, all its checks and both sides of each together.
+/// The probability that a sound run fails: all checks, both sides.
 const DOUBT: f64 = 0.001;
 
-/// A fifth of so many is nine of their standard deviations: five for the bounds of a run of some
+/// A fifth of this many successes is nine standard deviations: five for the bounds of a run of about a
 /// hundred checks, four for the measurement.
 const ENOUGH: f64 = 2200.0;
 
-/// How what is measured scatters about what theory says.
+/// How a measured figure scatters around theory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Law {
-    /// Not at all: a count that must come out, or a formula's value up to rounding.
+    /// Not at all: a count that must be right, or a formula's value up to rounding.
     Exact,
-    /// A share of independent trials, at the chance that theory says.
+    /// A share of independent trials with theory's chance.
     ///
-    /// A Bloom filter's false-positive rate is itself a chance: the hash decides how many of its bits
-    /// are set. Absent keys asked of one filter are independent trials at *its* rate, which lies off
-    /// the theory's by the standard deviation `spread` ([`theory::spread`](super::theory::spread));
-    /// the binomial distribution alone would be too narrow. Half of the doubt goes to the rate's
-    /// straying from theory, taken for normal, and half to the binomial about a rate at the edge; by
-    /// the union bound the two together are outside with no more than the whole.
+    /// The false-positive rate of a Bloom filter is itself random: the hash determines how many bits are set.
+    /// Absent keys are independent trials at the rate of *their* filter, which scatters around theory with
+    /// the standard deviation `spread` ([`theory::spread`](super::theory::spread)). Half of the doubt is for
+    /// that rate, taken for normal, and half for the binomial at the edge; by the union bound both together
+    /// exceed the bounds with at most the whole doubt.
     ///
-    /// Where `spread` is 0 the chance is theory's own: one trial for each filter, or a rate read off
-    /// the finished bits.
+    /// A `spread` of 0 says that the chance is exact: one trial per filter, or a rate computed from the
+    /// finished bits.
     Share {
         /// How many trials.
         trials: u64,
         /// The standard deviation of the chance itself.
         spread: f64,
     },
-    /// A mean over many independent draws, normal by the central limit theorem.
+    /// A mean of many independent draws, normal by the central limit theorem.
     Mean {
-        /// How many draws: a hundred at least, or the normal distribution is too narrow.
+        /// The number of draws: at least a hundred, or the normal distribution is too narrow.
         trials: u64,
-        /// The standard deviation of one draw, from theory or from the draws themselves.
+        /// The standard deviation of one draw, from theory or from the draws.
         sd: f64,
     },
 }
@@ -54,7 +53,7 @@ impl Law {
         }
     }
 
-    /// Between what a measurement lies, but for a probability of `doubt`, both sides together.
+    /// The bounds of a measurement, exceeded with a probability of `doubt`, both sides together.
     pub fn bounds(self, theory: f64, doubt: f64) -> (f64, f64) {
         match self {
             Self::Exact => {
@@ -74,12 +73,12 @@ impl Law {
     }
 }
 
-/// How many standard deviations a normal variable strays with this probability, to either side.
+/// The number of standard deviations that a normal variable exceeds with this probability, on either side.
 fn deviations(doubt: f64) -> f64 {
     Normal::standard().inverse_cdf(1.0 - doubt / 2.0)
 }
 
-/// Between what the share of successes lies if their chance is between `low` and `high`.
+/// The bounds of the share of successes if their chance is between `low` and `high`.
 fn shares(trials: u64, low: f64, high: f64, doubt: f64) -> (f64, f64) {
     let quantile = |chance: f64, at: f64| match Binomial::new(chance.clamp(0.0, 1.0), trials) {
         Ok(successes) if trials > 0 => successes.inverse_cdf(at) as f64 / trials as f64,
@@ -91,7 +90,7 @@ fn shares(trials: u64, low: f64, high: f64, doubt: f64) -> (f64, f64) {
 /// One figure, twice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Check {
-    /// The figure of the report that shows it; "" if none does.
+    /// The figure that shows it; "" for none.
     pub figure: &'static str,
     /// What was measured, in words.
     pub quantity: String,
@@ -103,13 +102,13 @@ pub struct Check {
     pub measured: f64,
     /// How the one scatters about the other.
     pub law: Law,
-    /// Whether the exit code depends on it. If not it is an illustration: it could not fail, or theory
-    /// is an approximation that is not good enough to decide.
+    /// Whether the exit code depends on it. If not, it is an illustration: it could not fail, or theory is
+    /// only an approximation.
     pub decides: bool,
 }
 
 impl Check {
-    /// A figure that must come out as it is.
+    /// A figure that must be exact.
     pub fn exact(
         quantity: impl Into<String>,
         formula: impl Into<String>,
@@ -135,7 +134,7 @@ impl Check {
         Self { law, ..Self::exact(quantity, formula, theory, measured) }
     }
 
-    /// A mean of draws, whose standard deviation is that of the draws themselves.
+    /// A mean of draws, with their own standard deviation.
     pub fn mean(
         quantity: impl Into<String>,
         formula: impl Into<String>,
@@ -159,15 +158,15 @@ impl Check {
         Self { decides: false, ..self }
     }
 
-    /// The same, but it decides nothing if theory expects so few of the trials to pass that a value a
-    /// fifth off could be within the bounds too.
+    /// The same, but as an illustration if so few successes are expected that a value a fifth off could be
+    /// within the bounds.
     #[must_use]
     pub fn if_enough(self) -> Self {
         let expected = self.theory * self.law.trials() as f64;
         if expected < ENOUGH { self.as_illustration() } else { self }
     }
 
-    /// The same with another value for theory: what a check must not let pass.
+    /// The same with another value for theory, which the check must reject.
     #[must_use]
     pub fn shifted(&self, factor: f64) -> Self {
         Self { theory: self.theory * factor, ..self.clone() }
@@ -196,11 +195,10 @@ pub struct Verdict {
     pub ok: bool,
 }
 
-/// Trials at a chance: of one filter, or summed over several, whose chances need not be the same.
+/// Trials at one chance, or summed over several.
 ///
-/// The tails of a sum of trials at several chances are never heavier than those of as many trials at
-/// the mean chance (Hoeffding, *On the distribution of the number of successes in independent
-/// trials*, 1956).
+/// The tails of a sum of trials at several chances are not heavier than those of as many trials at the mean
+/// chance (Hoeffding, *On the distribution of the number of successes in independent trials*, 1956).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Sample {
     /// How many trials.
@@ -209,18 +207,18 @@ pub struct Sample {
     pub passed: u64,
     /// How many theory expects.
     pub expected: f64,
-    /// The standard deviation of that expectation: between filters, beside the binomial's.
+    /// The standard deviation of that expectation between filters.
     pub spread: f64,
 }
 
 impl Sample {
-    /// Trials of one filter, of whose like theory expects the rate `chance` ± `spread`.
+    /// Trials of one filter with the expected rate `chance` ± `spread`.
     pub fn of_filter(trials: u64, passed: u64, chance: f64, spread: f64) -> Self {
         let all = trials as f64;
         Self { trials, passed, expected: all * chance, spread: all * spread }
     }
 
-    /// Trials whose chance is known as it is.
+    /// Trials with a known chance.
     pub fn of_chance(trials: u64, passed: u64, chance: f64) -> Self {
         Self::of_filter(trials, passed, chance, 0.0)
     }
@@ -232,7 +230,7 @@ impl Sample {
 }
 
 impl Sum for Sample {
-    /// Of different filters, which stray from theory independently.
+    /// Of different filters, which are independent.
     fn sum<I: Iterator<Item = Self>>(samples: I) -> Self {
         samples.fold(Self::default(), |sum, next| Self {
             trials: sum.trials + next.trials,
@@ -251,7 +249,7 @@ pub fn mean_and_sd(draws: &[f64]) -> (f64, f64) {
     (mean, (squares / (n - 1.0)).sqrt())
 }
 
-/// The doubt that each check of a run gets: an equal part (Bonferroni).
+/// The doubt of each check of a run: an equal part (Bonferroni).
 pub fn doubt_of_each(checks: usize) -> f64 {
     DOUBT / checks.max(1) as f64
 }
@@ -273,7 +271,7 @@ mod tests {
         }
     }
 
-    /// Filters whose rates scatter by 5 %: of 200,000 the binomial bounds would fail a fifth at 99.9 %.
+    /// Filters with rates that scatter by 5 %: of 200,000 the binomial bounds would fail a fifth at 99.9 %.
     #[test]
     fn the_spread_between_filters_widens_the_bounds() {
         let verdict = filter(2250, 0.0005).verdict(0.001);

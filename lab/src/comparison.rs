@@ -2,7 +2,7 @@
 
 use super::source::Source;
 
-/// One quantity, as a source has it and as it is here.
+/// One quantity in a source and here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comparison {
     /// What it is.
@@ -11,7 +11,7 @@ pub struct Comparison {
     pub theirs: String,
     /// What came out here.
     pub ours: String,
-    /// What is to be known when comparing; may be empty.
+    /// A note for the comparison; may be empty.
     pub note: String,
 }
 

@@ -1,4 +1,4 @@
-//! What an experiment is, what it is given, and what it gives back.
+//! An experiment, its input and its output.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ use super::source::Source;
 /// One experiment.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment {
-    /// What it is called on the command line, and what its files begin with.
+    /// Its name on the command line and in file names.
     pub name: &'static str,
     /// Its heading.
     pub title: &'static str,
@@ -37,7 +37,7 @@ pub struct Experiment {
 /// What an experiment writes down.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Notes {
-    /// Its checks, in the order in which they were made.
+    /// Its checks, in order.
     pub checks: Vec<Check>,
     /// Its figures, one at least.
     pub figures: Vec<Figure>,
@@ -45,7 +45,7 @@ pub struct Notes {
     pub comparison: Vec<Comparison>,
     /// What a source has wrong.
     pub corrections: Vec<Correction>,
-    /// What is worth saying beside: a paragraph each.
+    /// Remarks: a paragraph each.
     pub remarks: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ impl Notes {
         self.figures.push(figure);
     }
 
-    /// Puts theirs beside ours; "–" where the source prints none.
+    /// Adds the source's value beside the measured one; "–" if the source has none.
     pub fn compare(&mut self, quantity: &str, theirs: &str, ours: impl Into<String>, note: &str) {
         let (quantity, theirs, note) = (quantity.into(), theirs.into(), note.into());
         self.comparison.push(Comparison { quantity, theirs, ours: ours.into(), note });
@@ -80,9 +80,9 @@ impl Notes {
 /// How large experiments are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// All of them within two minutes on two cores.
+    /// All experiments within two minutes on two cores.
     Quick,
-    /// All of them, with the large cases, within half an hour.
+    /// All experiments with the large cases, within half an hour.
     Full,
 }
 
@@ -99,7 +99,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// For one experiment, with these real keys: files go into `scratch`, an empty directory of its own.
+    /// The setting of one experiment, with these real keys and an empty directory for its files.
     pub fn new(
         size: Size,
         seed: u64,
@@ -119,9 +119,8 @@ impl Setting {
         }
     }
 
-    /// A seed for one purpose. It depends on the run's seed and the experiment's name too, and on
-    /// nothing else: an experiment alone draws what it draws among others, and a draw more for one
-    /// purpose shifts no other.
+    /// A seed for one purpose. It depends only on the run's seed, the experiment's name and the purpose: an
+    /// experiment alone draws what it draws among others.
     pub fn seed(&self, purpose: &str) -> u64 {
         let hasher = SipHasher13::new_with_keys(self.seed, 0);
         hasher.hash(format!("{}: {purpose}", self.experiment).as_bytes())
@@ -132,21 +131,21 @@ impl Setting {
         ChaCha8Rng::seed_from_u64(self.seed(purpose))
     }
 
-    /// A hash for the filter of this number, made for one purpose, see [`seed`](Self::seed).
+    /// The hash of filter `number` for one purpose, see [`seed`](Self::seed).
     pub fn hashing(&self, purpose: &str, number: u64) -> Hashing {
         let key = u128::from(self.seed(purpose)) << 64 | u128::from(number);
         Hashing::keyed(key.to_le_bytes())
     }
 
-    /// A thousand real keys, and as many absent ones like them.
+    /// A thousand real keys, and as many absent ones.
     pub fn real_keys(&self) -> Keys {
         self.real.drawn(&mut self.random("real keys"))
     }
 
-    /// A new directory for files that are gone when the run is over.
+    /// A new temporary directory.
     ///
     /// # Errors
-    /// [`Failure::File`]: it cannot be made, or was made before.
+    /// [`Failure::File`]: it cannot be created, or exists.
     pub fn directory(&self, name: &str) -> Result<PathBuf> {
         let dir = self.scratch.join(name);
         std::fs::create_dir(&dir).map_err(|e| Failure::file("make the directory", &dir, e))?;
@@ -169,7 +168,7 @@ impl Setting {
         copied().map_err(|e| Failure::file("copy", of, e))
     }
 
-    /// Says on the progress bar what is done next, and in how many steps.
+    /// Shows the next part of the work and its number of steps.
     pub fn begin(&self, what: &str, steps: u64) {
         self.progress.set_length(steps);
         self.progress.set_position(0);
@@ -181,11 +180,10 @@ impl Setting {
         self.progress.inc(steps);
     }
 
-    /// Does the same with each item, on as many threads as there are processors, and gives the
-    /// results in the order of the items. Not for what is timed. Each is a step of the progress bar.
+    /// Maps items on all processors, in order. Not for timings. Each item is a step of the progress bar.
     ///
     /// # Errors
-    /// The first that an item's work gave, in their order.
+    /// The first error in the order of the items.
     pub fn each<T: Sync, R: Send>(
         &self,
         what: &str,
@@ -215,7 +213,7 @@ impl Setting {
     }
 }
 
-/// Distinct short keys in any number: the i-th of a family.
+/// The i-th of a family of distinct short keys.
 pub fn key(family: u32, i: u64) -> [u8; 12] {
     let mut key = [0; 12];
     key[..4].copy_from_slice(&family.to_le_bytes());

@@ -1,5 +1,4 @@
-//! Keys that experiments ask about: names made from a seed, and real ones: a sample of paths, or what
-//! files have.
+//! Keys of experiments: made-up names, and real keys from a sample of paths or from files.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,7 +9,7 @@ use flate2::read::GzDecoder;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-/// Keys that go into a filter, and others that do not.
+/// Keys of a filter, and absent keys.
 #[derive(Debug, Clone)]
 pub struct Keys {
     /// What they are called in a report.
@@ -19,11 +18,11 @@ pub struct Keys {
     pub(super) absent: Vec<Vec<u8>>,
 }
 
-/// The fewest real keys of each sort that experiments can do with.
+/// The fewest real keys of each kind that experiments need.
 pub const FEWEST: usize = 1000;
 
 impl Keys {
-    /// The keys of two files, as `criba readamp` reads them.
+    /// The keys of two files, as for `criba readamp`.
     ///
     /// # Errors
     /// [`Failure::File`]; [`Failure::Unfit`] if one has fewer than [`FEWEST`].
@@ -63,17 +62,16 @@ pub(super) fn random_names(each: u64, seed: u64) -> Keys {
     Keys { name, present: present.into_iter().map(|(key, _)| key).collect(), absent }
 }
 
-/// user000000, user000001, …: first those that are present.
+/// user000000, user000001, …: the present ones first.
 pub(super) fn sequential_names(each: u64) -> Keys {
     let names = |from: u64| (from..from + each).map(|i| format!("user{i:06}").into_bytes());
     Keys { name: "sequential names", present: names(0).collect(), absent: names(each).collect() }
 }
 
-/// A thousand paths of Debian's index of installed files, and a thousand others of it; their origin
-/// is told in tests/data/README.md.
+/// A thousand paths of Debian's index of installed files, and a thousand others; see tests/data/README.md.
 ///
 /// # Panics
-/// If what was committed cannot be unpacked.
+/// If the committed file cannot be unpacked.
 pub fn real_paths() -> Keys {
     let present = include_bytes!("../../tests/data/paths-present.tsv.gz");
     let absent = include_bytes!("../../tests/data/paths-absent.txt.gz");

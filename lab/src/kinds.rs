@@ -1,10 +1,10 @@
-//! What theory says of criba's three kinds of filters, and of how bits are best shared out.
+//! Theory of criba's three kinds of filters, and of the allocation of bits.
 
 use criba::FilterKind;
 
 use super::theory;
 
-/// The rate of a large filter of so many bits a key.
+/// The rate of a large filter of these bits per key.
 pub fn rate_at(kind: FilterKind, bits_per_key: f64) -> f64 {
     if bits_per_key <= 0.0 {
         return 1.0;
@@ -26,33 +26,33 @@ pub fn rate_at(kind: FilterKind, bits_per_key: f64) -> f64 {
     }
 }
 
-/// The rate of a blocked filter with so many keys a block in the mean: each of a block's eight words of
-/// 64 bits has one bit set by each of the j keys that came to the block, j being Poisson.
-/// Σ (−1)^i · C(8, i) · e^(−(1 − (63/64)^i) · keys a block).
+/// The rate of a blocked filter with this mean number of keys per block. Each of the j keys of a block, j
+/// being Poisson, sets one bit in each of eight words of 64 bits. Σ (−1)^i · C(8, i) · e^(−(1 − (63/64)^i) ·
+/// keys per block).
 fn blocked_rate(keys_per_block: f64) -> f64 {
     let choose = [1.0, -8.0, 28.0, -56.0, 70.0, -56.0, 28.0, -8.0, 1.0];
     let term = |(i, c): (i32, f64)| c * (-(1.0 - (63.0_f64 / 64.0).powi(i)) * keys_per_block).exp();
     (0..).zip(choose).map(term).sum::<f64>().max(0.0)
 }
 
-/// 2^−r, the rate of a ribbon where each column is right by chance; a part `wide` has one more.
+/// 2^−r, the rate of a ribbon of r columns; a part `wide` has one more.
 fn ribbon_rate(columns: f64, wide: f64) -> f64 {
     (-columns).exp2() * (1.0 - wide / 2.0)
 }
 
-/// A table as the allocation sees it: its keys, and the absent probes that come to it for each lookup.
+/// A table in the allocation: its keys, and its absent probes per lookup.
 pub type Share = (f64, f64);
 
-/// The reads wasted by each absent lookup if all tables have as many bits a key.
+/// The wasted reads per absent lookup with equal bits per key.
 pub fn uniform(kind: FilterKind, shares: &[Share], bits_per_key: f64) -> f64 {
     shares.iter().map(|(_, load)| load).sum::<f64>() * rate_at(kind, bits_per_key)
 }
 
-/// The least reads wasted by each absent lookup with so many bits a key in the mean.
+/// The least wasted reads per absent lookup with these mean bits per key.
 ///
-/// By Lagrange's multiplier: each table takes the bits b for which load · p(b) + λ · keys · b is least,
-/// and λ is such that all take the bits there are. For p = 2^(−b·ln 2) that gives rates in proportion to
-/// keys/load (Dayan, Athanassoulis and Idreos, *Monkey*, SIGMOD 2017); it holds for any p.
+/// By Lagrange's multiplier: each table takes the bits b that minimise load · p(b) + λ · keys · b, and λ
+/// makes the total right. For p = 2^(−b·ln 2), rates are in proportion to keys/load (Dayan, Athanassoulis and
+/// Idreos, *Monkey*, SIGMOD 2017); the method holds for any p.
 pub fn balanced(kind: FilterKind, shares: &[Share], bits_per_key: f64) -> f64 {
     let sizes = (0..=600).map(|i| f64::from(i) * 0.1);
     let sizes: Vec<(f64, f64)> = sizes.map(|bits| (bits, rate_at(kind, bits))).collect();
@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// Five levels, each a tenth of the next: Monkey's closed form at 10 bits a key.
+    /// Five levels, each a tenth of the next: Monkey's closed form at 10 bits per key.
     #[test]
     fn bits_are_shared_out_as_monkey_does() {
         let shares: Vec<Share> = (0..5).map(|i| (10_f64.powi(6 - i), 1.0)).collect();

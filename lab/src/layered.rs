@@ -1,4 +1,4 @@
-//! A store of several levels, and what lookups waste in it.
+//! A store of several levels, and the reads that its lookups waste.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,18 +20,17 @@ fn key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-/// The keys that a store was loaded with, in their order.
+/// The keys of a loaded store, in order of loading.
 pub fn present_keys(setting: &Setting) -> impl Iterator<Item = [u8; 8]> {
     let mut random = setting.random("present keys");
     std::iter::repeat_with(move || key(random.random::<u64>() & !1))
 }
 
-/// The directory of a store that was loaded with so many keys in random order, and some more until it
-/// has four levels, each with a thousand keys at least, and two tables on the first. A level below that
-/// holds some ten times what the one above it does.
+/// The directory of a store loaded with `keys` keys in random order, and more until it has four levels of at
+/// least a thousand keys each, and two L0 tables. Each level has about ten times the one above.
 ///
 /// # Errors
-/// What the store says.
+/// The errors of the store.
 pub fn loaded(setting: &Setting, keys: u64) -> Result<PathBuf> {
     setting.begin("loading a store", keys);
     let dir = setting.directory("layered")?;
@@ -55,7 +54,7 @@ fn is_layered(db: &Db) -> bool {
         && levels.iter().any(|(level, tables, _)| *level == 0 && *tables >= 2)
 }
 
-/// How many tables and keys each level has that has any.
+/// The level, tables and keys of each level in use.
 pub fn levels(db: &Db) -> Vec<(usize, usize, u64)> {
     let tables = db.tables();
     let of = |level: usize| {
@@ -76,7 +75,7 @@ fn options(setting: &Setting) -> Options {
         .level_base_bytes(30 << 10)
 }
 
-/// A store that was loaded, to be asked: its tables stay as they are.
+/// A loaded store whose tables do not change.
 #[derive(Debug)]
 pub struct Layered {
     /// The store.
@@ -92,23 +91,23 @@ pub struct Layered {
 pub struct Met {
     /// How many were asked for.
     pub lookups: u64,
-    /// Of them, those that were let on to the store.
+    /// Of them, those that were passed to the store.
     pub sent: u64,
-    /// Of them, those for which anything was read.
+    /// Of them, those with a read.
     pub passed: u64,
     /// The blocks read, as the engine counts.
     pub reads: u64,
-    /// The reads of the files of tables, as the file layer counts.
+    /// Reads of table files, as the file layer counts.
     pub file_reads: u64,
-    /// By table: how many of the keys came to it, through its filter if it has one.
+    /// By table: the keys that probed it and passed its filter.
     pub asked: BTreeMap<u64, u64>,
 }
 
 impl Layered {
-    /// Opens a copy of a store. `stream` names the absent keys that are drawn.
+    /// Opens a copy of a store. `stream` names the sequence of absent keys.
     ///
     /// # Errors
-    /// What the store says; [`Failure::File`](criba_cli::Failure::File).
+    /// The errors of the store; [`Failure::File`](criba_cli::Failure::File).
     pub fn open(setting: &Setting, of: &Path, stream: &str) -> Result<Self> {
         let dir = setting.copy(of)?;
         let counting = CountingVfs::new(Arc::new(RealVfs));
@@ -118,16 +117,16 @@ impl Layered {
         Ok(Self { db, counting, absent: setting.random(stream), _dir: dir })
     }
 
-    /// An absent key, drawn as the present ones are.
+    /// An absent key, from the same distribution as the present ones.
     pub fn absent_key(&mut self) -> [u8; 8] {
         key(self.absent.random::<u64>() | 1)
     }
 
-    /// Looks up so many of the keys that were loaded first, and gives the probes of tables that do not
-    /// hold them, and the reads that those wasted.
+    /// Looks up the first loaded keys. Returns the probes of tables without the key, and the reads that they
+    /// wasted.
     ///
     /// # Errors
-    /// What the store says.
+    /// The errors of the store.
     pub fn ask_present(&mut self, setting: &Setting, lookups: u64) -> Result<(u64, u64)> {
         let (mut probes, mut wasted) = (0, 0);
         for key in present_keys(setting).take(lookups as usize) {
@@ -139,10 +138,10 @@ impl Layered {
         Ok((probes, wasted))
     }
 
-    /// Looks up absent keys that were not asked for before; those that `sieve` stops are not looked up.
+    /// Looks up new absent keys that pass `sieve`.
     ///
     /// # Errors
-    /// What the store says.
+    /// The errors of the store.
     pub fn ask(&mut self, lookups: u64, sieve: impl Fn(&[u8]) -> bool) -> Result<Met> {
         let file_reads = |c: &CountingVfs| c.counts().of(FileKind::Table, Operation::Read).calls;
         let asked = |tables: Vec<TableInfo>| -> BTreeMap<u64, u64> {
@@ -169,7 +168,7 @@ impl Layered {
     }
 }
 
-/// The rate that the finished bits of a table's filter give; none without a filter.
+/// The rate of a table's finished filter; `None` without a filter.
 pub fn filter_of(table: &TableInfo) -> Option<f64> {
     match &table.filter {
         FilterInfo::Active { predicted_rate, .. } => Some(*predicted_rate),

@@ -1,11 +1,10 @@
-//! The program `criba-lab`, which `criba lab` starts: the experiments of five texts on Bloom filters,
-//! made again with criba's own filters and tables, theirs beside ours, with figures.
+//! The program `criba-lab`, which `criba lab` starts: repeats the experiments of five texts on Bloom filters
+//! with criba's filters and tables, and compares the results.
 //!
-//! An experiment is a file in [`experiments`]; it is given a [`Setting`](experiment::Setting) and
-//! fills [`Notes`](experiment::Notes) with [checks](check::Check),
-//! [figures](criba_cli::page::figure::Figure), and lines of theirs beside ours. [`run`](mod@run) makes
-//! them and settles the bounds, `report` and `print` show what came of it, and
-//! [`output`](criba_cli::page::output) writes it down.
+//! An experiment is a file in [`experiments`]. It gets a [`Setting`](experiment::Setting) and fills
+//! [`Notes`](experiment::Notes) with [checks](check::Check), [figures](criba_cli::page::figure::Figure) and
+//! comparisons. [`run`](mod@run) runs them and computes the bounds, `report` and `print` show the results,
+//! and [`output`](criba_cli::page::output) writes them.
 
 pub mod check;
 pub mod comparison;
@@ -77,10 +76,10 @@ impl Args {
     }
 }
 
-/// Does what a command line says.
+/// Runs a command line.
 ///
 /// # Errors
-/// What the first experiment that fails says, or the directory for what is written.
+/// The error of the first failing experiment, or of the output directory.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let chosen = chosen(&args.experiments)?;
     if args.list {
@@ -101,7 +100,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     Ok(if run.failed().next().is_none() { Answer::Yes } else { Answer::No })
 }
 
-/// The experiments of these names in the order of the registry; all if none is named.
+/// The experiments of these names, in the order of the registry; all without names.
 fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>> {
     let all = experiments::ALL;
     if let Some(name) = names.iter().find(|name| all.iter().all(|other| other.name != **name)) {
@@ -137,7 +136,7 @@ fn files(run: &Run) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// A number as people read it, with five digits that count.
+/// A number with five significant digits.
 pub fn shown(number: f64) -> String {
     let size = number.abs();
     if number.fract() == 0.0 && size < 1e15 {

@@ -1,4 +1,4 @@
-//! The program `criba-lab`; all of it is in the library beside.
+//! The program `criba-lab`; the library has all of it.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The summary for the terminal, in blocks, one for each experiment.
+//! The summary for the terminal: a block per experiment.
 
 use std::io::Write;
 
@@ -32,7 +32,7 @@ fn print_outcome(run: &Run, outcome: &Outcome, out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// In columns as wide as what is in them.
+/// In columns as wide as their content.
 fn print_comparison(notes: &Notes, out: &mut dyn Write) -> Result<()> {
     if notes.comparison.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A run: experiments made one after the other, and what came of all their checks.
+//! A run of experiments, and the verdicts on their checks.
 
 use std::fmt;
 use std::io::{IsTerminal, stderr};
@@ -21,7 +21,7 @@ pub struct Run {
     pub size: Size,
     /// What fixed everything random.
     pub seed: u64,
-    /// The experiments, in the order in which they were made.
+    /// The experiments, in order.
     pub outcomes: Vec<Outcome>,
 }
 
@@ -37,10 +37,10 @@ pub struct Outcome {
 }
 
 impl Run {
-    /// Makes experiments; those about real keys with these.
+    /// Runs experiments, with these real keys.
     ///
     /// # Errors
-    /// What the first that fails says. A check that does not hold is no error.
+    /// The error of the first failing experiment. A check that does not hold is no error.
     pub fn new(
         experiments: &[&'static Experiment],
         size: Size,
@@ -88,12 +88,12 @@ impl Run {
         doubt_of_each(self.checks().filter(|(_, check)| check.decides).count())
     }
 
-    /// What came of a check of this run, or of one like it.
+    /// The verdict on a check in this run.
     pub fn verdict(&self, check: &Check) -> Verdict {
         check.verdict(self.doubt())
     }
 
-    /// The checks that decide, and do not hold.
+    /// The deciding checks that do not hold.
     pub fn failed(&self) -> impl Iterator<Item = (&'static str, &Check)> {
         self.checks().filter(|(_, check)| check.decides && !self.verdict(check).ok)
     }

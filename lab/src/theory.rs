@@ -1,14 +1,13 @@
-//! What theory says of Bloom filters of m bits and k probes that hold n keys.
+//! Theory of Bloom filters of m bits and k probes with n keys.
 //!
-//! The probes of a key are (h1 + i·h2) mod m, as everywhere in criba. [`classic_rate`] is the formula
-//! that all five sources have. It takes the bits for independent, the number of ones for its mean, and
-//! the probes of a key for unrelated, so it is off: by 0.8 % at the notebook's m = 1000, k = 4 and
-//! n = 200, by a hundredth of that where the filter is a hundred times as large. A bound that should
-//! catch less than that needs [`rate`], which has the first terms of what is left out; and where
-//! millions of questions are put to very small filters, [`exact_rate`], which leaves nothing out.
+//! The probes of a key are (h1 + i·h2) mod m. [`classic_rate`] is the formula of all five sources. It takes
+//! bits as independent, the number of ones as its mean, and the probes of a key as unrelated. It is off by
+//! 0.8 % at the notebook's m = 1000, k = 4, n = 200, and by a hundredth of that in a filter a hundred times
+//! as large. [`rate`] has the next terms; [`exact_rate`] is exact, for millions of lookups in very small
+//! filters.
 //!
-//! The library reckons some of the same when it sizes filters. What is to check it takes nothing from
-//! there, not even the totient.
+//! The library computes some of the same to size filters. Theory takes nothing from there, since it checks
+//! it.
 
 use std::f64::consts::LN_2;
 
@@ -18,33 +17,32 @@ pub fn classic_rate(m: u64, k: u32, n: u64) -> f64 {
     (-(-load).exp_m1()).powi(k as i32)
 }
 
-/// The rate at m/n bits a key and k probes, for filters so large that only the ratio matters.
+/// The rate at m/n bits per key and k probes, for large filters.
 pub fn rate_at_ratio(bits_per_key: f64, k: u32) -> f64 {
     (-(-f64::from(k) / bits_per_key).exp_m1()).powi(k as i32)
 }
 
-/// m = ⌈−n ln p / (ln 2)²⌉ and k = round(m/n · ln 2): what the sources have for n keys at a rate p.
+/// m = ⌈−n ln p / (ln 2)²⌉ and k = round(m/n · ln 2): the sources' shape for n keys at a rate p.
 pub fn classic_shape(n: u64, rate: f64) -> (u64, u32) {
     let m = (-(n as f64) * rate.ln() / (LN_2 * LN_2)).ceil();
     (m as u64, (m / n as f64 * LN_2).round().max(1.0) as u32)
 }
 
-/// The mean number of different bits that the probes of one key touch: k, less what a step is short
-/// of that comes round before k probes. One step in m/φ(d) has the order d, if d divides m.
+/// The mean number of distinct bits of a key: k, less what short orbits repeat. One step in m/φ(d) has the
+/// order d, if d divides m.
 fn bits_of_a_key(m: u64, k: u32) -> f64 {
     let short = (1..k).filter(|&d| m.is_multiple_of(u64::from(d)));
     let lost: f64 = short.map(|d| f64::from(totient(d)) * f64::from(k - d)).sum();
     f64::from(k) - lost / m as f64
 }
 
-/// The mean share of the bits that are set: 1 − (1 − b/m)^n, where b, about k, is the mean number of
-/// bits that a key sets. Exact.
+/// The mean share of set bits: 1 − (1 − b/m)^n, where b, about k, is the mean number of bits of a key. Exact.
 pub fn fill(m: u64, k: u32, n: u64) -> f64 {
     -((-bits_of_a_key(m, k) / m as f64).ln_1p() * n as f64).exp_m1()
 }
 
-/// The variance of the share of the bits that are set, from the chance that two given bits are both
-/// unset. The two bits are taken for any two, whatever their distance.
+/// The variance of the share of set bits, from the chance that two bits are both unset, whatever their
+/// distance.
 fn variance_of_fill(m: u64, k: u32, n: u64) -> f64 {
     let (bits, k) = (m as f64, f64::from(k));
     let keys = n as f64;
@@ -56,19 +54,19 @@ fn variance_of_fill(m: u64, k: u32, n: u64) -> f64 {
     ((of_a_bit + (bits - 1.0) * of_two) / bits).max(0.0)
 }
 
-/// The mean over all hashes of the false-positive rate, with the first terms beyond fill^k.
+/// The mean false-positive rate over all hashes, with the first terms beyond fill^k.
 ///
-/// Expand the chance that all probes meet set bits by inclusion and exclusion, with q = 1 − fill:
-/// * Two bits are unset together less often than q² says, by a share n·k/m²: the bits that are set have
-///   to be somewhere. That takes C(k,2)·q²·fill^(k−2) times that share away.
-/// * An absent key whose step is that of one of the n keys, or its opposite, overlaps with it in
-///   s = k − |j| bits when it starts j steps away. Three and more bits in common add
-///   fill^(k−s) · (1 − fill^s − s·q·fill^(s−1) − C(s,2)·q²·fill^(s−2)).
-/// * One step in m/φ(d) comes round after d probes, if d divides m, and such a key meets d bits only.
+/// By inclusion and exclusion over the probes, with q = 1 − fill:
+/// * Two bits are unset together less often than q², by a share n·k/m²: this subtracts C(k,2)·q²·fill^(k−2)
+///   times that share.
+/// * An absent key with the step of one of the n keys, or its opposite, shares s = k − |j| bits with it if it
+///   starts j steps away. From three bits on this adds fill^(k−s) · (1 − fill^s − s·q·fill^(s−1) −
+///   C(s,2)·q²·fill^(s−2)).
+/// * One step in m/φ(d) repeats after d probes, if d divides m; such a key meets d bits only.
 ///
-/// (Bose and others, *On the false-positive rate of Bloom filters*, 2008, have the first in full;
-/// Dillinger and Manolios, *Bloom Filters in Probabilistic Verification*, 2004, tell of the others.)
-/// Within 0.3 % from m = 1000 on, which is tested against [`exact_rate`].
+/// (Bose and others, *On the false-positive rate of Bloom filters*, 2008, have the first; Dillinger and
+/// Manolios, *Bloom Filters in Probabilistic Verification*, 2004, the others.) Within 0.3 % from m = 1000 on,
+/// tested against [`exact_rate`].
 pub fn rate(m: u64, k: u32, n: u64) -> f64 {
     let (fill, bits, keys, probes) = (fill(m, k, n), m as f64, n as f64, k as i32);
     let unset = 1.0 - fill;
@@ -86,15 +84,15 @@ pub fn rate(m: u64, k: u32, n: u64) -> f64 {
     (set(probes) - crowded + overlapping + short_steps).clamp(0.0, 1.0)
 }
 
-/// The standard deviation, between filters whose hashes differ, of the false-positive rate:
-/// k·fill^(k−1) times that of the fill.
+/// The standard deviation of the false-positive rate between filters of different hashes: k·fill^(k−1) times
+/// that of the fill.
 pub fn spread(m: u64, k: u32, n: u64) -> f64 {
     f64::from(k) * fill(m, k, n).powi(k as i32 - 1) * variance_of_fill(m, k, n).sqrt()
 }
 
-/// The mean over all hashes of the false-positive rate, exactly: by inclusion and exclusion over the
-/// probes of an absent key, of the chance that n keys leave some of them unset, counted over all
-/// pairs of steps. Takes m² · 4^k steps or so; k is at most 8.
+/// The exact mean false-positive rate over all hashes: by inclusion and exclusion over the probes, the chance
+/// that n keys leave some of them unset, counted over all pairs of steps. Takes about m² · 4^k steps; k is at
+/// most 8.
 pub fn exact_rate(m: u64, k: u32, n: u64) -> f64 {
     let sets = 1_usize << k;
     let (mut places, mut passed) = (Vec::new(), 0.0);
@@ -128,7 +126,7 @@ pub fn exact_rate(m: u64, k: u32, n: u64) -> f64 {
     passed / m as f64
 }
 
-/// Euler's φ: how many of 1 … n have no factor in common with n.
+/// Euler's φ: the count of 1 … n without a common factor with n.
 fn totient(n: u32) -> u32 {
     fn gcd(a: u32, b: u32) -> u32 {
         if b == 0 { a } else { gcd(b, a % b) }
@@ -176,7 +174,7 @@ mod tests {
         }
     }
 
-    /// What the fill of finished filters tells, over many hashes.
+    /// The fill of finished filters, over many hashes.
     #[test]
     fn rates_scatter_between_filters_as_theory_says() {
         let seed = 5_u128;

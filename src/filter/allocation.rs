@@ -122,7 +122,7 @@ fn bisect(kind: FilterKind, tables: &[Alike], total_bits: u64) -> (f64, f64) {
     let lowest = finite().fold(f64::INFINITY, f64::min);
     let highest = finite().fold(f64::NEG_INFINITY, f64::max);
     if lowest > highest {
-        return (0.0, 0.0); // nobody asks any of them
+        return (0.0, 0.0); // no table has a load
     }
     let fits = |log2_lambda| {
         let balance = Balance { kind, log2_lambda };
@@ -345,7 +345,7 @@ mod tests {
                     let most = MOST_BITS_PER_KEY.max(RARE.1 / share.keys as f64);
                     assert!((0.0..=most).contains(&bits), "{kind} {share:?} {bits}");
                     let asked = share.load > 0.0;
-                    assert!(asked || bits == 0.0, "{kind}: bits for a table that nobody asks");
+                    assert!(asked || bits == 0.0, "{kind}: bits for a table without load");
                     assert!(!asked || total < u64::MAX || bits > 12.0, "{kind} {share:?} {bits}");
                 }
             }

@@ -136,7 +136,7 @@ mod tests {
                 let recipes = policy.recipes(&shares);
                 let part = bits(&recipes, &shares) / even;
                 assert!((0.98..=1.0).contains(&part), "{policy}: {part}");
-                assert_eq!(recipes[3], None, "{policy}: nobody asks it");
+                assert_eq!(recipes[3], None, "{policy}: it has no load");
                 let per_key =
                     |i: usize| bits(&recipes[i..=i], &shares[i..]) / shares[i].keys as f64;
                 assert!(per_key(0) > per_key(1) && per_key(1) > per_key(2), "{policy}");
@@ -146,7 +146,7 @@ mod tests {
                 assert!((0.98..=1.0).contains(&part), "{policy}: {part} planned");
             }
 
-            // With loads as the keys every table has the same: nobody is told from another.
+            // Loads in proportion to keys give every table the same.
             let uniform = of_bytes.with_allocation(Allocation::Uniform);
             let recipes = uniform.recipes(&shares);
             let part = bits(&recipes, &shares) / even;

@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(ration(&claims, 0), [0, 0]);
         assert_eq!(ration(&claims, 200), [0, 1]);
         assert_eq!(ration(&claims, 1100), [3, 4]);
-        assert_eq!(ration(&claims, 1099), [4, 3], "what is left goes to whoever can use it");
+        assert_eq!(ration(&claims, 1099), [4, 3], "the rest goes to a filter with room");
         assert_eq!(ration(&claims, 1200), [4, 4]);
         assert_eq!(ration(&claims, 2700), [9, 9]);
         assert_eq!(ration(&claims, u64::MAX), [9, 9]);

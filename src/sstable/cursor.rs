@@ -18,7 +18,7 @@ use crate::value::Value;
 /// The bytes that a compaction reads at once.
 const READAHEAD_BYTES: u64 = 256 * 1024;
 
-/// Who reads, and so how.
+/// The purpose of a walk, which determines how it reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadPlan {
     /// Block by block. Uses the cache, but adds nothing to it.

@@ -369,7 +369,7 @@ mod tests {
         assert_eq!(open.record(), *open.table.meta());
         assert_eq!(with_newer.record(), TableMeta { filter: newer, ..open.record() });
 
-        // Any other failure is told, not tried again under another name.
+        // Any other failure is an error, not a reason for another name.
         std::fs::remove_dir_all(&env.dir).expect("removed");
         open.table.write_filter(&recipe, &hashes, 6).expect_err("no directory");
     }

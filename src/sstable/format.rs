@@ -129,7 +129,7 @@ impl Footer {
         if checksum_at(table, offset, &[covered]) != checksum {
             return Err(damaged("a footer with another checksum"));
         }
-        // A newer version may check differently, but a damaged version field is told by the sum.
+        // A newer version may have another checksum; the present one detects a damaged version field.
         if version != VERSION {
             return Err(FooterError::Version(version));
         }

@@ -15,7 +15,7 @@ use crate::stores::{Store, shape_of};
 /// What the tables of [`Shape::L0`] hold each.
 const L0_TABLE_BYTES: u64 = 8 << 20;
 
-/// Where stores are, and how they are told apart.
+/// The directories of stores, and their names.
 #[derive(Debug)]
 pub struct Place<'a> {
     pub dir: &'a Path,
@@ -153,7 +153,7 @@ pub fn warm(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Takes every file out of the page cache; needs no privileges, and nobody may have them mapped.
+/// Takes every file out of the page cache; needs no privileges. No process may have them mapped.
 pub fn chill(dir: &Path) -> Result<()> {
     sync_files(dir)?;
     for file in files(dir)? {

@@ -47,7 +47,7 @@ enum Other {
         /// Files of results.
         #[arg(default_value = "results/peers.jsonl")]
         files: Vec<PathBuf>,
-        /// The command that made them, to be told in the table.
+        /// The command that made them, for the table.
         #[arg(long, default_value = "cargo run --release")]
         command: String,
     },

@@ -149,7 +149,7 @@ fn spawn(order: &Order, limit: Duration) -> Findings {
     serde_json::from_str(last).unwrap_or_else(|error| failed(format!("{error} in {last:?}")))
 }
 
-/// The measuring process: does what it is told, and prints what it found as its last line.
+/// The measuring process: runs its job and prints the result as its last line.
 pub fn child(order: &str) -> Result<()> {
     let order: Order = serde_json::from_str(order)?;
     let job = &order.job;
@@ -190,7 +190,7 @@ fn samples() -> Vec<PathBuf> {
     vec![data.join("paths-present.tsv.gz"), data.join("paths-absent.txt.gz")]
 }
 
-/// Beside the program: that is `target`, unless cargo was told otherwise.
+/// Beside the program: `target`, unless cargo has another setting.
 fn default_dir() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     program

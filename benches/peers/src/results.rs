@@ -38,7 +38,7 @@ impl Job {
     }
 }
 
-/// How a child is told what to do: the job, and what does not decide what is measured.
+/// The input of a child process: the job, and settings that do not affect the measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Order {
     pub job: Job,

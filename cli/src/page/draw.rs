@@ -1,4 +1,4 @@
-//! A figure as SVG. It is read in black and white as well: each hue has a dash and a mark of its own.
+//! Draws a figure as SVG. Each hue has its own dash and mark, for black and white.
 
 use std::io;
 
@@ -22,7 +22,7 @@ const BAR: f64 = 0.45; // how dense bars are
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Failed = DrawingAreaErrorKind<io::Error>;
 
-/// A colour on white, and the one that takes its place on black.
+/// A colour on white, and its replacement on black.
 struct Ink {
     light: RGBColor,
     dark: &'static str,
@@ -31,7 +31,7 @@ struct Ink {
 const INK: Ink = Ink { light: RGBColor(0x22, 0x22, 0x22), dark: "#E6E6E6" };
 const PAPER: Ink = Ink { light: RGBColor(0xFE, 0xFE, 0xFE), dark: "#16181B" };
 const GRID: Ink = Ink { light: RGBColor(0xDD, 0xDD, 0xDD), dark: "#3A3E44" };
-/// With the dash of its lines: drawn and left blank, in turn.
+/// With the dash of lines: drawn and blank, in turn.
 const COLOURS: [(Ink, &str); HUES] = [
     (Ink { light: RGBColor(0x1B, 0x4F, 0x9C), dark: "#7FB2F5" }, ""),
     (Ink { light: RGBColor(0xC7, 0x5A, 0x00), dark: "#FFA552" }, "24 14"),
@@ -45,8 +45,8 @@ fn hex(RGBColor(r, g, b): RGBColor) -> String {
     format!("#{r:02X}{g:02X}{b:02X}")
 }
 
-/// Rules that give figures dark colours where dark ones are preferred. The colours stand in each
-/// figure as attributes as well, for whatever reads no rules.
+/// Style rules for a dark background. Figures also have their colours as attributes, for readers without
+/// style rules.
 pub(super) fn dark_rules() -> String {
     let mut rules = String::from("@media screen and (prefers-color-scheme: dark) {\n");
     for Ink { light, dark } in [INK, PAPER, GRID].into_iter().chain(COLOURS.map(|(ink, _)| ink)) {
@@ -59,13 +59,13 @@ pub(super) fn dark_rules() -> String {
     rules + "}\n"
 }
 
-/// A figure to stand alone in a file.
+/// A figure for a file of its own.
 pub(super) fn alone(figure: &Figure) -> String {
     let style = format!(">\n<style>\n{}</style>", dark_rules());
     svg(figure).replacen('>', &style, 1)
 }
 
-/// A figure to stand in a page that has the [`dark_rules`].
+/// A figure for a page with the [`dark_rules`].
 pub(super) fn svg(figure: &Figure) -> String {
     let mut svg = String::new();
     draw(figure, &mut svg).expect("a string takes everything");
@@ -75,7 +75,7 @@ pub(super) fn svg(figure: &Figure) -> String {
             svg = svg.replace(&stroke, &format!("{stroke} stroke-dasharray=\"{dash}\""));
         }
     }
-    // For those who hear the page instead of seeing it.
+    // For screen readers.
     let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;")];
     let title = escapes.iter().fold(figure.title.clone(), |text, (c, code)| text.replace(*c, code));
     svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{title}\" "), 1)
@@ -167,7 +167,7 @@ fn half_width(series: &Series) -> f64 {
     if least.is_finite() { least * 0.45 } else { 0.4 }
 }
 
-/// The corners of each hue's mark, a circle first. Their mean is the mark's place.
+/// The corners of each hue's mark, centred on the mark; a circle first.
 fn corners(hue: usize) -> Vec<(i32, i32)> {
     let unit: &[(f64, f64)] = match hue % HUES {
         0 => {
@@ -187,12 +187,12 @@ fn scaled((x, y): (f64, f64)) -> (i32, i32) {
     ((x * MARK).round() as i32, (y * MARK).round() as i32)
 }
 
-/// A hue's mark about the place where it is put.
+/// The mark of a hue, centred on its place.
 fn mark(hue: usize) -> Polygon<(i32, i32)> {
     Polygon::new(corners(hue), COLOURS[hue % HUES].0.light.filled())
 }
 
-/// A line for each series, beneath the plot, where it covers nothing.
+/// A line for each series, below the plot.
 fn draw_legend(figure: &Figure, area: &Area) -> Result<(), Failed> {
     let text = ("sans-serif", FONT).into_font().color(&INK.light);
     let text = text.pos(Pos::new(HPos::Left, VPos::Center));

@@ -1,4 +1,4 @@
-//! A figure: what was asked, what theory says, what was measured, and the points of both.
+//! A figure: question, theory, measurement, and their points.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 /// One figure of the report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// Names its files and its place in the page, after the experiment's name.
+    /// Its name in file names and in the page, after the experiment's name.
     pub id: &'static str,
     /// Its heading.
     pub title: String,
@@ -22,7 +22,7 @@ pub struct Figure {
     pub x: Axis,
     /// The axis to the left.
     pub y: Axis,
-    /// What is plotted, first below, last on top.
+    /// The series, the bottom one first.
     pub series: Vec<Series>,
 }
 
@@ -31,7 +31,7 @@ pub struct Figure {
 pub struct Axis {
     /// What is along it.
     pub label: &'static str,
-    /// In which unit; "" for a bare number.
+    /// The unit; "" for none.
     pub unit: &'static str,
     /// How it is divided.
     pub scale: Scale,
@@ -40,11 +40,11 @@ pub struct Axis {
 /// How an axis is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Equal steps are equal differences. Zero is shown if it is near.
+    /// Equal steps are equal differences. Contains zero if it is near.
     Linear,
     /// Equal steps are equal ratios; all values are above 0.
     Log,
-    /// The places 1, 2, 3, … have these names; points lie at them or beside them.
+    /// The names of the places 1, 2, 3, …; points lie at or beside them.
     Named(&'static [&'static str]),
 }
 
@@ -81,10 +81,9 @@ pub struct Series {
     pub name: String,
     /// How it is drawn.
     pub style: Style,
-    /// Which colour, dash and mark, of [`HUES`]. What is measured goes with its theory by having the
-    /// same one.
+    /// Colour, dash and mark, of [`HUES`]. A measurement has the hue of its theory.
     pub hue: usize,
-    /// The points, in the order in which a line goes through them.
+    /// The points, in the order of a line.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -95,11 +94,11 @@ pub enum Style {
     Line,
     /// Marks without a line: what was measured.
     Marks,
-    /// A line with marks: what was measured, and has no theory beside it.
+    /// A line with marks: a measurement without theory.
     Marked,
-    /// Bars from zero, each centred at its point and as wide as the least distance of two: how often.
+    /// Bars from zero, centred on their points, as wide as the least distance of two.
     Bars,
-    /// An upright line from the lower edge to each point, with a mark: a place to be noted.
+    /// A line from the lower edge to each point, with a mark.
     Stems,
 }
 
@@ -134,12 +133,12 @@ impl Series {
 }
 
 impl Figure {
-    /// What its files are called, without what tells their kind.
+    /// The names of its files, without extension.
     pub fn file_stem(&self, experiment: &str) -> String {
         format!("{experiment}-{}", self.id)
     }
 
-    /// All its points: series, x, y. Along an axis of names, the name comes before the place.
+    /// All points: series, x, y. On an axis of names, the name comes before the place.
     pub fn csv(&self) -> Vec<u8> {
         let points = self.series.iter().flat_map(|series| {
             series.points.iter().map(|&(x, y)| (series.name.clone(), x, y.to_string()))
@@ -154,10 +153,10 @@ impl Figure {
         output::csv(["series", &x_name, &y_name], points)
     }
 
-    /// Refuses what cannot be drawn: an experiment that has it is wrong.
+    /// Checks that it can be drawn.
     ///
     /// # Errors
-    /// [`Failure::Unfit`]: no point, a point that is no number, or one at or below 0 on a logarithmic
+    /// [`Failure::Unfit`]: no point, a point that is not a number, or one at or below 0 on a logarithmic
     /// axis.
     pub fn check(&self, experiment: &str) -> Result<()> {
         let name = self.file_stem(experiment);

@@ -1,8 +1,8 @@
-//! A page that stands alone: one HTML file, nothing loaded from elsewhere, no script. Readable on a
-//! telephone and in print, light and dark. It is well-formed as XML too.
+//! A page in one HTML file, without scripts or external files, for phones and print, light and dark. It is
+//! well-formed XML.
 //!
-//! [`figure`] is what a figure says and plots, `draw` and `ruler` make a picture of it, and [`output`]
-//! puts the page and what belongs to it into a directory.
+//! [`figure`] has the content of a figure, `draw` and `ruler` draw it, and [`output`] writes page and figures
+//! to a directory.
 
 mod draw;
 pub mod figure;
@@ -69,7 +69,7 @@ pub fn page(title: &str, body: &Markup) -> String {
     page.into_string() + "\n"
 }
 
-/// A table that scrolls by itself where it is too wide. The columns of numbers are named.
+/// A table that scrolls by itself if it is too wide; `numbers` are its numeric columns.
 pub fn table(
     caption: &str,
     head: &[&str],
@@ -92,7 +92,7 @@ pub fn table(
     }
 }
 
-/// A figure with its picture and what it says; `more` comes below. `stem` is what its files are called.
+/// A figure with its picture and texts; `more` comes below. `stem` is the name of its files.
 pub fn shown(figure: &Figure, stem: &str, more: &Markup) -> Markup {
     html! {
         figure id=(stem) {
@@ -111,7 +111,7 @@ pub fn shown(figure: &Figure, stem: &str, more: &Markup) -> Markup {
     }
 }
 
-/// A figure's files: its points, and its picture.
+/// The files of a figure: points and picture.
 pub fn files(figure: &Figure, stem: &str) -> [(String, Vec<u8>); 2] {
     [
         (format!("{stem}.csv"), figure.csv()),

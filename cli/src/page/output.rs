@@ -1,5 +1,4 @@
-//! The files of a run, and no others: what is in the directory and was not written by an earlier run
-//! stays as it is.
+//! The files of a run. Files that no earlier run wrote stay as they are.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::failure::{Failure, Result};
 
-/// Lists the other files, one a line, so that the next run knows which are its to replace.
+/// Lists the other files, one per line, for the next run to replace.
 const LIST: &str = "files.txt";
 
 /// A directory that files are written to.
@@ -21,12 +20,12 @@ pub struct Output {
 }
 
 impl Output {
-    /// Takes a directory that is new, empty, or an earlier run's of the same command, and sees that it
-    /// can be written to. A new one is made; no file is changed yet.
+    /// Takes a directory that is new, empty, or from an earlier run of the same command, and creates it if
+    /// needed. Changes no file.
     ///
     /// # Errors
-    /// [`Failure::Unfit`] for a directory with other files, [`Failure::File`] for one that cannot be
-    /// made or listed.
+    /// [`Failure::Unfit`] for a directory with other files, [`Failure::File`] for one that cannot be created
+    /// or listed.
     pub fn in_directory(dir: &Path, command: &str) -> Result<Self> {
         let head =
             format!("Written by {command}, which replaces these files when it is run again:");
@@ -50,7 +49,7 @@ impl Output {
         Ok(output)
     }
 
-    /// The files of an earlier run, if there was one.
+    /// The files of the earlier run, if any.
     fn earlier(&self) -> Result<Option<Vec<String>>> {
         let path = self.dir.join(LIST);
         let text = match fs::read_to_string(&path) {
@@ -63,17 +62,16 @@ impl Output {
         if lines.next() != Some(&self.head) {
             return Ok(None);
         }
-        // A list that somebody wrote names nothing outside.
+        // A forged list must not name files outside.
         let within = |name: &&str| Path::new(name).file_name() == Some(OsStr::new(name));
         Ok(Some(lines.filter(within).map(str::to_owned).collect()))
     }
 
-    /// Puts these files in place of those of an earlier run. All are written beside them first: a disk
-    /// that is full leaves the earlier run's as they were.
+    /// Replaces the files of an earlier run. All are written to a temporary directory first: a full disk
+    /// leaves the old ones as they were.
     ///
     /// # Errors
-    /// [`Failure::Unfit`], with nothing changed, if one of the names is taken by a file that no run
-    /// wrote; [`Failure::File`].
+    /// [`Failure::Unfit`], with nothing changed, if another file has one of the names; [`Failure::File`].
     pub fn replace(&self, files: &[(String, Vec<u8>)]) -> Result<()> {
         let earlier = self.earlier()?.unwrap_or_default();
         for (name, _) in files {
@@ -104,7 +102,7 @@ impl Output {
         self.put_list(&stage, new.iter().copied())
     }
 
-    /// A directory for files that are not yet in place, gone when it is dropped.
+    /// A temporary directory for new files.
     fn stage(&self) -> Result<TempDir> {
         let stage = tempfile::Builder::new().prefix(".new-").tempdir_in(&self.dir);
         stage.map_err(|e| Failure::file("write into", &self.dir, e))
@@ -198,7 +196,7 @@ mod tests {
     #[test]
     fn a_directory_of_other_files_is_refused() -> std::io::Result<()> {
         let dir = tempfile::tempdir()?;
-        fs::write(dir.path().join(LIST), "a list of somebody else's")?;
+        fs::write(dir.path().join(LIST), "a list of another program")?;
         assert!(Output::in_directory(dir.path(), "a test").is_err());
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Where the values of an axis lie, and which of them are written at it.
+//! Maps the values of an axis to places, and chooses its ticks.
 
 use std::ops::Range;
 
@@ -16,8 +16,7 @@ pub(super) struct Ruler {
 }
 
 impl Ruler {
-    /// For all these values, with a little room about them; from zero on at any rate if it is asked
-    /// for.
+    /// An axis for these values, with a margin; from zero if requested.
     pub(super) fn over(axis: &Axis, from_zero: bool, values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = values
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
@@ -64,8 +63,7 @@ fn linear_ticks(from: f64, to: f64) -> Vec<f64> {
     (first..=last).map(|i| i as f64 * step).collect()
 }
 
-/// Powers of ten; where there are few, twice and five times them too; where there are fewer still,
-/// as on a linear axis.
+/// Powers of ten; with few of them, also twice and five times these; with fewer, as on a linear axis.
 fn log_ticks(from: f64, to: f64) -> Vec<f64> {
     let (first, last) = (from.log10().floor() as i32, to.log10().ceil() as i32);
     let decades = (to / from).log10();

@@ -1,4 +1,4 @@
-//! The checks of `readamp`: each compares two counts that were come by in different ways.
+//! The checks of `readamp`: each compares two independent counts.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use statrs::distribution::{Binomial, DiscreteCDF};
@@ -9,9 +9,9 @@ use crate::text::{counted, thousands};
 /// What became of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// Whether it holds; `None` if that cannot be told.
+    /// Whether it holds; `None` if unknown.
     pub holds: Option<bool>,
-    /// What was compared, what is wrong, or why it cannot be told.
+    /// What was compared, what is wrong, or why it is unknown.
     pub said: String,
 }
 
@@ -38,12 +38,12 @@ impl Check {
     }
 }
 
-/// The checks by name, in the order in which they are printed.
+/// The checks by name, in printed order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checks(pub Vec<(&'static str, Check)>);
 
 impl Checks {
-    /// Makes all checks of four passes: absent, present, and both without filters.
+    /// Checks four passes: absent, present, and both without filters.
     pub fn new(passes: &[Pass; 4]) -> Self {
         let [absent, present, absent_unfiltered, present_unfiltered] = passes;
         let pairs = [(absent, absent_unfiltered), (present, present_unfiltered)]
@@ -86,7 +86,7 @@ impl Serialize for Checks {
 /// The same lookups with filters and without.
 pub type Pair<'a> = (&'a [Lookup], &'a [Lookup]);
 
-/// Every lookup, with filters and without, gave the same answer.
+/// Every lookup had the same answer with filters and without.
 pub fn answers_equal(pairs: [Pair; 2]) -> Check {
     let what = "with filters and without, all lookups gave the same answers";
     lookup_by_lookup(pairs, what, |with, without| {
@@ -110,7 +110,7 @@ pub fn avoided_per_lookup(pairs: [Pair; 2]) -> Check {
     })
 }
 
-/// Compares each lookup with itself, and tells the first that `differs`.
+/// Compares each lookup with itself and reports the first that `differs`.
 fn lookup_by_lookup(
     pairs: [Pair; 2],
     what: &str,
@@ -143,7 +143,7 @@ fn lookup_by_lookup(
     }
 }
 
-/// Every present key was found, with the value that was loaded.
+/// Every present key was found with its value.
 pub fn no_key_missed(present: &[Lookup]) -> Check {
     let missed = present.iter().filter(|lookup| lookup.found != Found::AsLoaded).count() as u64;
     match (present.len(), missed) {
@@ -184,8 +184,8 @@ impl From<&Pass> for PassReads {
     }
 }
 
-/// In every pass, the file layer was asked to read from tables as often as the engine says, by its
-/// statistics and lookup by lookup.
+/// In every pass, the file layer and the engine counted the same reads of tables, in total and for each
+/// lookup.
 pub fn file_layer_agrees(passes: &[PassReads]) -> Check {
     for pass in passes {
         if pass.engine != pass.file_layer || pass.told != pass.file_layer {
@@ -201,7 +201,7 @@ pub fn file_layer_agrees(passes: &[PassReads]) -> Check {
     Check::holds("the file layer counts the engine's disk reads, in every pass")
 }
 
-/// In every pass, the process made as many read system calls as the engine says.
+/// In every pass, the process made as many read system calls as the engine counted.
 pub fn kernel_agrees(passes: &[PassReads]) -> Check {
     for pass in passes {
         match &pass.kernel {
@@ -220,17 +220,16 @@ pub fn kernel_agrees(passes: &[PassReads]) -> Check {
     Check::holds("the kernel counts the engine's disk reads, in every pass")
 }
 
-/// The probability that a sound measurement falls outside the bounds, both sides together.
+/// The probability that a sound measurement exceeds the bounds, both sides together.
 const DOUBT: f64 = 0.001;
 
-/// The false positives lie within the 99.9 % bounds, on both sides, of what the filters' stored
-/// rates predict for the probes made.
+/// The false positives lie within the 99.9 % bounds, two-sided, of what the filters' stored rates predict for
+/// the probes.
 ///
-/// The number of false positives is a sum of independent yes-or-no draws whose chances p differ from
-/// table to table. Its tails are never heavier than those of as many draws at the mean chance
-/// (Hoeffding, *On the distribution of the number of successes in independent trials*, 1956), so
-/// bounds of that one binomial distribution are safe ones, and with rates as alike as those of one
-/// store's filters also tight.
+/// Their number is a sum of independent draws with a chance p per table. Its tails are not heavier than those
+/// of as many draws at the mean chance (Hoeffding, *On the distribution of the number of successes in
+/// independent trials*, 1956), so the bounds of that binomial distribution are safe, and tight for similar
+/// rates.
 pub fn fpr_within_bounds(tables: &[TableProbes]) -> Check {
     let probes: u64 = tables.iter().map(|table| table.absent).sum();
     let found: u64 = tables.iter().map(|table| table.false_positives).sum();
@@ -255,8 +254,7 @@ pub fn fpr_within_bounds(tables: &[TableProbes]) -> Check {
     if (low..=high).contains(&found) { Check::holds(said) } else { Check::fails(said) }
 }
 
-/// The interval that leaves at most half of [`DOUBT`] on either side of `draws` draws with chance
-/// `p`.
+/// The interval with at most half of [`DOUBT`] on either side, for `draws` draws with chance `p`.
 fn bounds(draws: u64, p: f64) -> (u64, u64) {
     match Binomial::new(p.clamp(0.0, 1.0), draws) {
         Ok(successes) => {
@@ -302,7 +300,7 @@ mod tests {
         assert!(check.said.contains("1 lookup; the first is absent lookup 1"), "{}", check.said);
     }
 
-    /// One read too many and one too few make the sums equal; the lookups still differ.
+    /// One read too many and one too few: the sums are equal, the lookups differ.
     #[test]
     fn reads_are_compared_lookup_by_lookup() {
         assert_eq!(avoided_per_lookup(pairs(&sound())).holds, Some(true));
@@ -363,7 +361,7 @@ mod tests {
         assert_eq!(fpr_within_bounds(&[]).holds, None);
     }
 
-    /// The values come from summing the probabilities one by one, with another program.
+    /// The expected values are sums of single probabilities, from another program.
     #[test]
     fn the_bounds_are_those_of_the_binomial_distribution() {
         assert_eq!(bounds(1000, 0.01), (2, 22));

@@ -1,5 +1,4 @@
-//! `readamp --compare`: the same keys and lookups under several policies with as many bytes of
-//! filters, side by side.
+//! `readamp --compare`: the same keys and lookups under several policies with equal bytes of filters.
 
 use std::io::Write;
 
@@ -11,11 +10,11 @@ use crate::Answer;
 use crate::failure::Result;
 use crate::text::{counted, ratio, thousands};
 
-/// Filters whose sizes differ by no more than this part are of the same size.
+/// The largest relative difference of equal sizes.
 const SAME_SIZE: f64 = 0.02;
 
-/// The policies to be compared, at so many bits a key: the literature's first, as the measure of the
-/// others, then each kind, uniform and balanced; and what was asked for, unless it is one of these.
+/// The compared policies at these bits per key: the literature's first, then each kind, uniform and balanced,
+/// then the requested one if it is another.
 pub(super) fn policies(bits_per_key: f64, asked: FilterPolicy) -> Vec<(String, FilterPolicy)> {
     let classic = FilterPolicy::classic().with_bits_per_key(bits_per_key);
     let mut policies = vec![("classic".to_owned(), classic)];
@@ -42,9 +41,9 @@ pub(super) fn policies(bits_per_key: f64, asked: FilterPolicy) -> Vec<(String, F
 pub struct Comparison {
     /// The policies, the classic one first.
     pub rows: Vec<Row>,
-    /// Whether all filters take the same bytes as the classic ones, within 2 %.
+    /// Whether all filters take the bytes of the classic ones, within 2 %.
     pub same_size: bool,
-    /// Whether every check of every run holds, or cannot be made.
+    /// Whether every check of every run holds or is unknown.
     pub checks_hold: bool,
 }
 
@@ -62,17 +61,17 @@ pub struct Row {
     pub tables: u64,
     /// Bytes of all filters, headers included.
     pub filter_bytes: u64,
-    /// The same in bits, for each key of each table.
+    /// The same in bits per key of each table.
     pub bits_per_key: Option<f64>,
     /// Lookups of absent keys.
     pub absent: u64,
-    /// Disk reads of these lookups, all of them wasted.
+    /// Disk reads of these lookups, all wasted.
     pub wasted_reads: u64,
-    /// Disk reads and cache hits of these lookups for each of them.
+    /// Disk reads and cache hits per lookup.
     pub wasted_per_lookup: Option<f64>,
-    /// How many times as many the classic policy wastes.
+    /// The classic policy's wasted reads as a multiple of these.
     pub times_fewer: Option<f64>,
-    /// Bits a key on each level that holds tables, as (level, bits).
+    /// Bits per key on each level with tables, as (level, bits).
     pub level_bits: Vec<(usize, Option<f64>)>,
     /// The checks that do not hold.
     pub failed_checks: Vec<&'static str>,

@@ -1,4 +1,4 @@
-//! The keys to load and to look up: made up, or read from files.
+//! The keys to load and to look up: made up, or from files.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -10,27 +10,26 @@ use rand_chacha::ChaCha8Rng;
 use crate::failure::{Failure, Result};
 use crate::lines::{Lines, check_lengths, split_at_tab};
 
-/// Keys that are loaded, and keys that are not.
+/// Keys to load, and absent keys.
 #[derive(Debug, Clone, Default)]
 pub struct Input {
     /// Distinct keys in order, with their values.
     pub present: Vec<(Vec<u8>, Vec<u8>)>,
     /// Distinct keys, none of them present.
     pub absent: Vec<Vec<u8>>,
-    /// Other such keys, looked up before anything is measured.
+    /// Other absent keys, looked up before the measurement.
     pub history: Vec<Vec<u8>>,
-    /// Lines of the present file that had the key of a later line, whose value counts.
+    /// Lines of the present file overruled by a later line with the same key.
     pub present_repeated: u64,
-    /// Lines of the absent file that had the key of an earlier line.
+    /// Lines of the absent file that repeat an earlier one.
     pub absent_repeated: u64,
-    /// Lines of the absent file whose key is present: not looked up as absent ones.
+    /// Lines of the absent file with a present key, left out.
     pub absent_present: u64,
-    /// The files, unless the keys are made up.
+    /// The files; `None` for made-up keys.
     pub files: Option<(PathBuf, PathBuf)>,
 }
 
-/// What a random stream is for. Each has its own, so that one does not shift when another is drawn
-/// from more often.
+/// The purposes of random streams. Each stream is independent of the others.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stream {
     Names,
@@ -48,7 +47,7 @@ pub(super) fn random(seed: u64, stream: Stream) -> ChaCha8Rng {
 }
 
 impl Input {
-    /// User names with e-mail addresses as values, and other user names, drawn alike.
+    /// User names with e-mail addresses as values, and absent user names from the same distribution.
     pub fn made_up(present: u64, absent: u64, seed: u64) -> Self {
         let mut random = random(seed, Stream::Names);
         let mut seen = HashSet::new();
@@ -68,8 +67,7 @@ impl Input {
         Self { present, absent, ..Self::default() }
     }
 
-    /// Sets this many absent keys apart, drawn at random, to be looked up before anything is measured
-    /// and not again.
+    /// Moves this many absent keys, drawn at random, to the history.
     ///
     /// # Errors
     /// [`Failure::Usage`] if that leaves none.
@@ -88,11 +86,11 @@ impl Input {
         Ok(self)
     }
 
-    /// Keys from files, byte for byte: a line of the present file is a key, or key TAB value; one
-    /// of the absent file is a key, up to a TAB if it has one.
+    /// Keys from files, byte for byte: a line of the present file is a key, or key TAB value; a line of the
+    /// absent file is a key, up to a TAB.
     ///
     /// # Errors
-    /// [`Failure::File`]; [`Failure::Unfit`] if there is no present key.
+    /// [`Failure::File`]; [`Failure::Unfit`] without a present key.
     pub fn read(present_file: &Path, absent_file: &Path) -> Result<Self> {
         let mut input = Self {
             files: Some((present_file.to_owned(), absent_file.to_owned())),

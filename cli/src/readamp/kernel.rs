@@ -1,14 +1,14 @@
-//! What the kernel counts: the read system calls of this process, from `/proc/self/io`.
+//! The kernel's count of this process's read system calls, from `/proc/self/io`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 const PATH: &str = "/proc/self/io";
 
-/// Counts the read system calls that the process makes from a moment on.
+/// Counts the read system calls of the process.
 ///
-/// The file is opened beforehand and read with one call each time, and that call is counted too; so
-/// the meter reads twice to begin with, and takes the difference for what a reading costs.
+/// Reading the count is a counted call, too. So the meter reads twice at the start, and subtracts the
+/// difference.
 #[derive(Debug)]
 pub struct ReadMeter {
     file: File,
@@ -20,7 +20,7 @@ impl ReadMeter {
     /// Starts counting.
     ///
     /// # Errors
-    /// Why the kernel's count cannot be had here.
+    /// Why the kernel has no count here.
     pub fn start() -> Result<Self, String> {
         let file = File::open(PATH).map_err(|e| format!("{PATH}: cannot open: {e}"))?;
         let first = read_calls(&file)?;
@@ -36,7 +36,7 @@ impl ReadMeter {
     /// The read system calls since the start, without the meter's own.
     ///
     /// # Errors
-    /// Why the kernel's count cannot be had here.
+    /// Why the kernel has no count here.
     pub fn stop(self) -> Result<u64, String> {
         let end = read_calls(&self.file)?;
         end.checked_sub(self.start + self.cost)

@@ -1,4 +1,4 @@
-//! Loading the store, and the four passes over it.
+//! Loads the store and runs the four passes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::failure::{Failure, Result};
 /// The file layer of the measured store.
 #[derive(Debug, Clone)]
 pub struct Engine {
-    /// What the store is given; calls end up in `counting`.
+    /// The store's file layer; calls end up in `counting`.
     pub vfs: Arc<dyn Vfs>,
     /// Whose counts are compared with the engine's.
     pub counting: CountingVfs,
@@ -38,14 +38,14 @@ fn options(settings: &Settings, engine: &Engine) -> Options {
         .vfs(Arc::clone(&engine.vfs))
 }
 
-/// The lookups of one kind: keys with the values that are to be found.
+/// The lookups of one kind: keys with their expected values.
 struct Work<'a> {
     keys: Vec<(&'a [u8], Option<&'a [u8]>)>,
-    /// How many lookups come before a key comes round again; 0 if that is not known.
+    /// The number of lookups before a key is repeated; 0 if unknown.
     first: usize,
 }
 
-/// Ranks from 0 to n − 1, each drawn in proportion to (rank + 1)^−θ.
+/// Ranks from 0 to n − 1, each with a probability in proportion to (rank + 1)^−θ.
 fn zipf_ranks(n: usize, theta: f64, seed: u64) -> impl Iterator<Item = usize> {
     let mut sum = 0.0;
     let sums: Vec<f64> = (1..=n)
@@ -62,7 +62,7 @@ fn zipf_ranks(n: usize, theta: f64, seed: u64) -> impl Iterator<Item = usize> {
 }
 
 impl<'a> Work<'a> {
-    /// `count` lookups in random order, all keys once before any comes again.
+    /// `count` lookups in random order; all keys come once before any comes again.
     fn new(
         mut keys: Vec<(&'a [u8], Option<&'a [u8]>)>,
         count: Option<u64>,
@@ -90,10 +90,10 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Loads the input into an empty directory, looks everything up four times, and compares.
+/// Loads the input into an empty directory, runs four passes of lookups, and compares.
 ///
 /// # Errors
-/// What the store says; [`Failure::Usage`] for lookups of absent keys when there is none.
+/// The errors of the store; [`Failure::Usage`] for absent lookups without absent keys.
 pub fn measure(
     dir: &Path,
     input: &Input,
@@ -138,8 +138,8 @@ pub fn measure(
     Ok(Report::new(input, settings, loading, &passes))
 }
 
-/// Writes the present keys in random order, so that tables overlap as they do when keys come in any
-/// order, and settles the store; then looks up the keys of its history.
+/// Writes the present keys in random order, so that tables overlap, and settles the store; then looks up the
+/// history.
 fn load(
     dir: &Path,
     input: &Input,

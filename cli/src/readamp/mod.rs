@@ -1,9 +1,8 @@
-//! `criba readamp`: loads keys into a fresh store, looks up present and absent ones, and counts what
-//! the filters saved: lookup by lookup, in the engine, in the file layer and in the kernel.
+//! `criba readamp`: loads keys into a new store, looks up present and absent ones, and counts what the
+//! filters avoided: per lookup, in the engine, in the file layer and in the kernel.
 //!
-//! [`input`] makes or reads the keys, [`measure`] loads the store and makes the four [passes](pass),
-//! [`checks`] compares what was counted, [`report`] puts it together, and `print` and `page` show it.
-//! [`mod@compare`] puts the reports of several policies side by side.
+//! [`input`] has the keys, [`measure`] runs the four [passes](pass), [`checks`] compares the counts,
+//! [`report`] combines them, `print` and `page` show them. [`mod@compare`] compares policies.
 
 pub mod checks;
 pub mod compare;
@@ -34,7 +33,7 @@ use crate::page::output::Output;
 use crate::policy::PolicyArgs;
 use crate::{Answer, tell};
 
-/// Keys are made up in memory before the first of them is used; more would only run out of it.
+/// Made-up keys are in memory.
 const MOST_KEYS: u64 = 1_000_000_000;
 
 /// Count the disk reads of lookups, with filters and without, and check the counts against the
@@ -170,7 +169,7 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
         print::print(&report, out)?;
     }
     if let (Some(output), Some(dir)) = (&output, &args.report) {
-        out.flush()?; // what was measured is told even if it cannot be written there
+        out.flush()?; // print the result even if the report cannot be written
         output.replace(&page::files(&report))?;
         if !args.json {
             writeln!(out, "\nThe report: {}", dir.join("report.html").display())?;
@@ -183,7 +182,7 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
     Ok(if report.checks.failed().next().is_none() { Answer::Yes } else { Answer::No })
 }
 
-/// The default size of the filters that are compared.
+/// The default size of compared filters.
 const COMPARED_BITS: f64 = 10.0;
 
 fn compare(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer> {
@@ -219,7 +218,7 @@ fn run_in_temporary(input: &Input, settings: &Settings) -> Result<Report> {
 /// Measures a store in an empty directory on the real file system.
 ///
 /// # Errors
-/// What [`measure::measure`] says.
+/// Those of [`measure::measure`].
 pub fn run_in(dir: &Path, input: &Input, settings: &Settings) -> Result<Report> {
     let counting = CountingVfs::new(Arc::new(RealVfs));
     let engine = Engine { vfs: Arc::new(counting.clone()), counting };
@@ -237,7 +236,7 @@ pub fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     print::print(report, out)
 }
 
-/// The measured store must be made by the measurement alone.
+/// Fails if the directory has files: the measurement must make the store.
 fn check_free(dir: &Path) -> Result<()> {
     let expected = "an empty directory or none";
     match std::fs::read_dir(dir) {
@@ -254,8 +253,8 @@ fn check_free(dir: &Path) -> Result<()> {
     }
 }
 
-/// Shown on a terminal only. It is drawn inside `inc`, on this thread: a thread that draws by itself
-/// might read something while a pass is counted.
+/// Shown on terminals only. `inc` draws it on this thread: another thread might read something while a pass
+/// is counted.
 fn progress_bar() -> ProgressBar {
     if !stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -60,8 +60,7 @@ fn page(report: &Report, figures: &[Figure]) -> String {
     page::page("criba readamp", &body)
 }
 
-/// A figure for each question that this run can answer: without a level, or without a read, there is
-/// nothing to plot.
+/// The figures with something to plot: not without levels or reads.
 fn figures(report: &Report) -> Vec<Figure> {
     let figures = [
         reads_by_level(report, "absent", [0, 2]),
@@ -147,13 +146,13 @@ const LEVEL_AXIS: Axis = Axis {
     scale: Scale::Named(&["L0", "L1", "L2", "L3", "L4", "L5", "L6"]),
 };
 
-/// Of each level that has tables its place on the axis, and a number if there is one.
+/// The place of each level with tables on the axis, with its number if there is one.
 fn by_level(report: &Report, of: impl Fn(&Level) -> Option<f64>) -> Vec<(f64, f64)> {
     let points = report.levels.iter().filter_map(|level| Some((level.level, of(level)?)));
     points.map(|(level, value)| ((level + 1) as f64, value)).collect()
 }
 
-/// Those of these series that have a point.
+/// The series with points.
 fn plotted<const N: usize>(series: [Series; N]) -> Vec<Series> {
     series.into_iter().filter(|series| !series.points.is_empty()).collect()
 }

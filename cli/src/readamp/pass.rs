@@ -1,17 +1,17 @@
-//! What the lookups of one pass came to.
+//! The results of one pass.
 
 use std::time::Duration;
 
 use criba::{Counts, FilterInfo, Stats, TableInfo, Value};
 
-/// What a lookup answered, next to what was loaded.
+/// The answer of a lookup, compared with the loaded value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// The key is absent.
     Absent,
     /// The value that was loaded.
     AsLoaded,
-    /// Another value, or one for a key that was not loaded.
+    /// Another value, or a value for an absent key.
     Other(Vec<u8>),
 }
 
@@ -25,10 +25,10 @@ impl Found {
     }
 }
 
-/// One lookup, as far as the checks need it.
+/// What the checks need of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lookup {
-    /// Data blocks asked for: disk reads and cache hits.
+    /// Data blocks searched: disk reads and cache hits.
     pub blocks: u64,
     /// Filters that said no.
     pub true_negatives: u64,
@@ -36,7 +36,7 @@ pub struct Lookup {
     pub found: Found,
 }
 
-/// What absent keys met at one table's filter, and what the filter promised.
+/// The absent probes of one table's filter, and its promise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TableProbes {
     /// Probes with keys that the table does not hold.
@@ -60,10 +60,10 @@ pub struct Pass {
     pub stats: Stats,
     /// The tables, at the end.
     pub tables: Vec<TableInfo>,
-    /// The probes of the first lookup of each key. Later ones of the same key would answer the
-    /// same, so they prove nothing about a rate.
+    /// The probes of the first lookup of each key. Repeated lookups have the same answer and prove nothing
+    /// about a rate.
     pub first_probes: Vec<TableProbes>,
-    /// Calls of the file layer that read from a table.
+    /// Reads of tables in the file layer.
     pub file_reads: u64,
     /// Read system calls, or why they are unknown.
     pub kernel_reads: Result<u64, String>,
@@ -80,7 +80,7 @@ impl Pass {
     }
 }
 
-/// What absent keys met at each table that has a filter in use.
+/// The absent probes of each table with a filter in use.
 pub(super) fn probes(tables: &[TableInfo]) -> Vec<TableProbes> {
     let probes = tables.iter().filter_map(|table| match table.filter {
         FilterInfo::Active { predicted_rate, .. } => Some(TableProbes {

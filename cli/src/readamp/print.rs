@@ -1,4 +1,4 @@
-//! The report for people, in lines of at most 100 characters.
+//! The report as text, in lines of at most 100 characters.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! All that was counted, in the form that `--json` prints.
+//! All counts, as `--json` prints them.
 
 use std::time::Duration;
 
@@ -11,8 +11,7 @@ use super::pass::{Pass, TableProbes, probes};
 use super::settings::Settings;
 use crate::text::ratio;
 
-/// What `readamp` counted. All counters are those of the passes with filters, unless their name says
-/// unfiltered.
+/// The counts of `readamp`: of the passes with filters, unless the name says unfiltered.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Report {
@@ -32,15 +31,15 @@ pub struct Report {
     pub range_pruned: u64,
     /// Filters that said no.
     pub true_negatives: u64,
-    /// Filters that said maybe, of a key that the table holds.
+    /// "Maybe" of a table that holds the key.
     pub true_positives: u64,
-    /// Filters that said maybe, of a key that the table does not hold.
+    /// "Maybe" of a table that does not hold the key.
     pub false_positives: u64,
-    /// Always 0: kept for programs that read it.
+    /// Always 0; kept for programs that read it.
     pub remembered: u64,
     /// Probes of tables without a usable filter.
     pub unfiltered: u64,
-    /// Those of them whose table should have one.
+    /// Those whose table should have a filter.
     pub degraded: u64,
     /// Blocks found in the cache.
     pub cache_hits: u64,
@@ -52,13 +51,13 @@ pub struct Report {
     pub reads_avoided: i64,
     /// Read system calls, if the kernel tells.
     pub kernel_reads: Option<u64>,
-    /// False positives of all probes with keys that the table does not hold.
+    /// False positives as a share of the absent probes.
     pub fpr_measured: Option<f64>,
-    /// What the filters' headers predict for these probes.
+    /// The same share as the filters' headers predict.
     pub fpr_predicted: Option<f64>,
     /// Bytes of all filters, headers included.
     pub filter_bytes: u64,
-    /// The same in bits, for each key of each table.
+    /// The same in bits per key of each table.
     pub bits_per_key: Option<f64>,
     /// Each level that has tables.
     pub levels: Vec<Level>,
@@ -116,7 +115,7 @@ pub struct PassReport {
     pub name: &'static str,
     /// Lookups.
     pub lookups: u64,
-    /// When the first began, in nanoseconds since 1970.
+    /// The start of the first lookup, in nanoseconds since 1970.
     pub start_ns: u64,
     /// When the last had ended.
     pub end_ns: u64,
@@ -134,13 +133,13 @@ pub struct PassReport {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Setup {
-    /// The files of present and absent keys; made-up names without them.
+    /// The files of present and absent keys; `None` for made-up names.
     pub files: Option<(String, String)>,
     /// Lines of the present file overruled by a later one with the same key.
     pub present_repeated: u64,
     /// Lines of the absent file that repeat an earlier one.
     pub absent_repeated: u64,
-    /// Lines of the absent file left out because their key is present.
+    /// Lines of the absent file with a present key, left out.
     pub absent_present: u64,
     /// The seed.
     pub seed: u64,
@@ -158,13 +157,13 @@ pub struct Setup {
     pub unsettled: bool,
     /// Whether everything was compacted into one run.
     pub one_run: bool,
-    /// Absent keys looked up before anything was measured.
+    /// Absent keys looked up before the measurement.
     pub history: u64,
     /// As [`Settings::zipf`].
     pub zipf: Option<f64>,
     /// As [`Settings::filter_memory`].
     pub filter_memory: Option<u64>,
-    /// Always 0: kept for programs that read it.
+    /// Always 0; kept for programs that read it.
     pub memo: u64,
 }
 
@@ -270,7 +269,7 @@ impl Report {
 }
 
 impl Level {
-    /// A level that has tables, with what the passes met there.
+    /// A level with tables, with the counts of the passes.
     fn new(level: usize, all_passes: &[Pass; 4]) -> Option<Self> {
         let [absent, present, ..] = all_passes;
         let passes = [absent, present];
@@ -320,7 +319,7 @@ impl From<&Pass> for PassReport {
     }
 }
 
-/// The rate that filters predict, each as often as it was asked for a key that it does not hold.
+/// The rate that filters predict, weighted by their absent probes.
 fn predicted(tables: &[TableProbes]) -> Option<f64> {
     let expected = tables.iter().map(|table| table.absent as f64 * table.predicted_rate).sum();
     ratio(expected, tables.iter().map(|table| table.absent).sum())

@@ -1,16 +1,16 @@
-//! How a store is built and looked into.
+//! How the store is built and read.
 
 use criba::FilterPolicy;
 
-/// How the store is built and looked into.
+/// How the store is built and read.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The filters that tables get.
     pub filter: FilterPolicy,
-    /// Fixes the store's id, the order of loading and the order of lookups.
+    /// Fixes the store's id, the order of loading and of lookups.
     pub seed: u64,
-    /// How many present keys to look up, and again how many absent ones; each key once if `None`.
-    /// Keys come round again where there are fewer of them.
+    /// The number of present lookups, and of absent ones; each key once if `None`. Keys repeat if there are
+    /// fewer.
     pub lookups: Option<u64>,
     /// The block cache of the measured passes.
     pub cache_bytes: u64,
@@ -24,15 +24,14 @@ pub struct Settings {
     pub unsettled: bool,
     /// Whether everything is compacted into one run.
     pub one_run: bool,
-    /// Absent keys are looked up with the frequencies of a Zipf distribution of this exponent, so
-    /// that few of them make up most lookups; each key once if `None`.
+    /// The exponent of the Zipf distribution of absent lookups; each key once if `None`.
     pub zipf: Option<f64>,
-    /// The budget for filters in memory, in the measured passes; none if `None`.
+    /// The memory budget for filters in the passes; `None` for no limit.
     pub filter_memory: Option<u64>,
 }
 
 impl Default for Settings {
-    /// As `criba readamp` without arguments: sizes of 1/512 of the library's, so that 200,000 keys make a
+    /// As `criba readamp` without arguments: sizes are 1/512 of the library's, so that 200,000 keys make a
     /// store like that of a hundred million.
     fn default() -> Self {
         Self {

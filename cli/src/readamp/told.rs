@@ -1,17 +1,17 @@
-//! What a report says in words: on the terminal, and on the page.
+//! The report in words, for terminal and page.
 
 use super::report::{Level, PassReport, Report};
 use crate::text::{counted, percent, ratio, thousands};
 
-/// In place of a number that there is none of.
+/// In place of a missing number.
 pub(super) const NONE: &str = "–";
 
-/// The passes in the order of the tables of reads: absent keys without filters and with them, then
-/// present ones.
+/// The passes in the order of the tables of reads: absent keys without filters and with them, then present
+/// ones.
 const READ_PASSES: [usize; 4] = [2, 0, 3, 1];
 
 impl Report {
-    /// The disk reads per lookup of each pass, in their order.
+    /// The disk reads per lookup of each pass.
     pub(super) fn per_lookup(&self, level: &Level) -> [Option<f64>; 4] {
         let lookups = [self.absent, self.present, self.absent, self.present];
         std::array::from_fn(|pass| ratio(level.pass_reads[pass] as f64, lookups[pass]))
@@ -26,13 +26,13 @@ impl Report {
         })
     }
 
-    /// The levels and their names, and the total.
+    /// The levels with their names, and the total.
     pub(super) fn named_levels(&self) -> impl Iterator<Item = (String, Level)> {
         let levels = self.levels.iter().map(|level| (format!("L{}", level.level), level.clone()));
         levels.chain([("total".to_owned(), self.total())])
     }
 
-    /// What it came to, in a sentence each.
+    /// The results, in a sentence each.
     pub(super) fn headlines(&self) -> Vec<String> {
         let per_lookup = self.per_lookup(&self.total());
         let of = |(keys, with, without): (&str, usize, usize)| {
@@ -54,7 +54,7 @@ impl Report {
         lookups.chain([all]).collect()
     }
 
-    /// How it was done: a name, and a line of text or several.
+    /// The setup: names, and lines of text.
     pub(super) fn setup_lines(&self) -> Vec<(&'static str, String)> {
         let setup = &self.setup;
         let mut keys = match &setup.files {
@@ -117,7 +117,7 @@ impl Report {
 }
 
 impl Level {
-    /// Its tables, their keys, bits a key; probes, range-pruned, true negatives, false positives;
+    /// Its tables, their keys, bits per key; probes, range-pruned, true negatives, false positives; the
     /// false-positive rate measured, and predicted.
     pub(super) fn told(&self) -> [String; 9] {
         [
@@ -135,8 +135,7 @@ impl Level {
 }
 
 impl PassReport {
-    /// Its lookups, cache hits, and disk reads as the engine, the file layer and the kernel count
-    /// them.
+    /// Its lookups, cache hits, and disk reads as engine, file layer and kernel count them.
     pub(super) fn told(&self) -> [String; 5] {
         [
             thousands(self.lookups),

@@ -31,11 +31,11 @@ const RATE: f64 = 0.01;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
     HashSet,
-    /// A Bloom filter into which keys are inserted one by one.
+    /// A Bloom filter with keys inserted one by one.
     Inserted,
-    /// A filter built from all its keys at once.
+    /// A filter built from all keys at once.
     Built(FilterKind),
-    /// One that keys of strangers cannot be trusted to: without a secret in its hash.
+    /// A filter without a hash key: not for untrusted keys.
     Unkeyed(FilterKind),
 }
 
@@ -81,8 +81,7 @@ struct Times {
 /// One of the times.
 type OneTime = fn(&Times) -> f64;
 
-/// Strings that lie in memory in the order in which they are asked for: else what is timed is their way
-/// to the processor.
+/// Strings in memory in the order of the lookups, so that cache misses are not timed.
 struct Strings {
     text: String,
     ends: Vec<usize>,
@@ -176,7 +175,7 @@ fn trial(holder: Holder, hashing: Hashing, present: &Strings, absent: &Strings) 
     })
 }
 
-/// Seconds for the keyed hashes of all strings, and nothing else.
+/// Seconds for the keyed hashes of all strings alone.
 fn hash_alone(strings: &Strings) -> f64 {
     let hasher = SipHasher13::new_with_key(black_box(&[7; 16]));
     let start = Instant::now();
@@ -185,8 +184,7 @@ fn hash_alone(strings: &Strings) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// As many slots as a power of two that is 7/8 full at most, each with a byte of tag, and what the strings
-/// point to.
+/// A power of two of slots, at most 7/8 full, each with a tag byte, and the strings' memory.
 fn bytes_of(set: &HashSet<String>) -> usize {
     let slots = (set.capacity() * 8 / 7).next_power_of_two();
     slots * (size_of::<String>() + 1) + set.iter().map(String::capacity).sum::<usize>()
@@ -265,7 +263,7 @@ fn check(
     Ok(())
 }
 
-/// The least time of the repetitions: what the machine can do when nothing disturbs it.
+/// The least time of the repetitions.
 fn least(trials: &[Trial], time: OneTime) -> f64 {
     trials.iter().map(|trial| time(&trial.times)).fold(f64::INFINITY, f64::min)
 }

@@ -1,15 +1,15 @@
-//! The experiments, a file each, or a folder.
+//! The experiments: a file or folder each.
 //!
-//! To add one, write a file with a constant `EXPERIMENT`, and put its line into [`ALL`]. Its function
-//! is given a [`Setting`](super::experiment::Setting), for sizes (`pick`), seeds (`random`, `hashing`),
-//! directories and threads (`each`), and writes into [`Notes`](super::experiment::Notes):
+//! To add one, write a file with a constant `EXPERIMENT` and add it to [`ALL`]. Its function gets a
+//! [`Setting`](super::experiment::Setting), with sizes (`pick`), seeds (`random`, `hashing`), directories and
+//! threads (`each`), and fills [`Notes`](super::experiment::Notes):
 //! * at least one [`Figure`](criba_cli::page::figure::Figure), and
-//! * a [`Check`](super::check::Check) for each count, answer or rate that theory has a value for, `at` the
-//!   figure that shows it. Times, slopes and R² go into comparisons and figures alone.
+//! * a [`Check`](super::check::Check) for each count, answer or rate that theory gives, `at` the figure that
+//!   shows it. Times, slopes and R² are for comparisons and figures only.
 //!
-//! A check must be able to fail: shifted by 20 %, theory must be out of bounds. For a rate that takes
-//! some 3000 expected successes; what should be 0 is counted as its opposite; what cannot be made so is
-//! an illustration. Tests make all experiments and see to this.
+//! A check must be able to fail: with theory shifted by 20 % it must be out of bounds, which takes about 3000
+//! expected successes for a rate. Count the opposite of what should be 0. Other checks are illustrations.
+//! Tests run all experiments and verify this.
 
 mod allocation;
 mod applications;
@@ -29,7 +29,7 @@ mod wrong_n;
 
 use super::experiment::Experiment;
 
-/// All of them, in the order in which they are made.
+/// All experiments in order.
 pub static ALL: &[Experiment] = &[
     cpp_paper::EXPERIMENT,
     disk_accesses::EXPERIMENT,

@@ -1,4 +1,4 @@
-//! How many keys filters hold, alone, together and in common, told from their bits.
+//! Estimates of the number of keys in filters, alone, united and in common, from their bits.
 
 use criba::filter::Bloom;
 use criba_cli::Result;
@@ -18,11 +18,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// A prime number of bits, so that no step of double hashing comes round early.
+/// A prime number of bits: no step of double hashing has a short orbit.
 const M: u64 = 10_007;
 const K: u32 = 5;
 
-/// Two sets of keys: so many in the first alone, in the second alone, and in both.
+/// The keys of two sets: in the first only, in the second only, in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sets {
     first: u64,
@@ -40,7 +40,7 @@ impl Sets {
         self.first + self.second + self.both
     }
 
-    /// The shares of unset bits, e^(−kn/m): in the first filter, the second, and their union.
+    /// The shares of unset bits, e^(−kn/m): of the first filter, the second, and their union.
     fn unset(self) -> [f64; 3] {
         [self.first + self.both, self.second + self.both, self.union()].map(unset)
     }
@@ -61,17 +61,17 @@ fn sd_of_size(keys: u64) -> f64 {
     (M as f64 * (load.exp_m1() - load)).sqrt() / f64::from(K)
 }
 
-/// What a filter's estimate is in the mean: the logarithm is bent, which adds half of its second
-/// derivative times the variance of the bits, (e^ρ − 1 − ρ)/(2k).
+/// The mean of a filter's estimate: the logarithm adds half of its second derivative times the variance of
+/// the bits, (e^ρ − 1 − ρ)/(2k).
 fn mean_of_size(keys: u64) -> f64 {
     let load = -unset(keys).ln();
     keys_of(1.0 - theory::fill(M, K, keys)) + (load.exp_m1() - load) / (2.0 * f64::from(K))
 }
 
-/// The standard deviation of the size in common, by inclusion and exclusion. Were the probes Poisson, bits would be
-/// independent, and the logarithms of the three shares a, b of unset bits and u of the union's covary as
-/// (u/(ab) − 1)/m, (1/a − 1)/m and (1/b − 1)/m; that there are c keys in common, not about so many, takes
-/// c/k away: (m/k²) · (1/u − 1/a − 1/b + 2u/(ab) − 1) − c/k.
+/// The standard deviation of the size in common, by inclusion and exclusion. With Poisson probes bits are
+/// independent, and the logarithms of the shares a, b of unset bits and u of the union have the covariances
+/// (u/(ab) − 1)/m, (1/a − 1)/m and (1/b − 1)/m. That exactly c keys are in common subtracts c/k: (m/k²) ·
+/// (1/u − 1/a − 1/b + 2u/(ab) − 1) − c/k.
 fn sd_in_common(sets: Sets) -> f64 {
     let ([a, b, u], k) = (sets.unset(), f64::from(K));
     let bits = 1.0 / u - 1.0 / a - 1.0 / b + 2.0 * u / (a * b) - 1.0;
@@ -86,7 +86,7 @@ struct Told {
     in_common: f64,
     /// How many bits both have set.
     in_both: f64,
-    /// Whether the united filter is the one into which both sets went.
+    /// Whether the union equals the filter of both sets.
     same_bits: bool,
 }
 
@@ -145,7 +145,7 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// Estimates of filters from nearly empty to far beyond what they are made for.
+/// Estimates of filters from nearly empty to far beyond their size.
 fn sizes(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let design = (M as f64 / f64::from(K) * std::f64::consts::LN_2) as u64; // half of the bits set
     let (mut scatter, mut offset) = (Vec::new(), Vec::new());
@@ -200,7 +200,7 @@ fn sizes(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// Two filters of one size, from nothing in common to everything.
+/// Two filters of one size, from disjoint to equal.
 fn overlaps(setting: &Setting, notes: &mut Notes) -> Result<()> {
     const SIZE: u64 = 1000;
     let (mut means, mut ands, mut scatter, mut same) = (vec![], vec![], vec![], 0);

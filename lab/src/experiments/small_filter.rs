@@ -1,5 +1,5 @@
-//! One filter of a thousand bits says little about the next: between filters the measured rate
-//! scatters more than the binomial distribution allows.
+//! One filter of a thousand bits says little about the next: rates scatter more between filters than the
+//! binomial distribution allows.
 
 use criba::filter::Bloom;
 use criba_cli::Result;
@@ -24,7 +24,7 @@ const M: u64 = 1000;
 const K: u32 = 4;
 const N: u64 = 200;
 const LOOKUPS: u64 = 10_000;
-/// Bounds that one filter in twenty is outside of.
+/// Bounds that one filter in twenty exceeds.
 const ONE_IN_TWENTY: f64 = 0.05;
 
 /// What was measured of one filter.
@@ -94,8 +94,8 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// How many filters lie within the bounds that one in twenty should be outside of: reckoned from the
-/// binomial distribution alone, and with the spread between filters.
+/// The filters within the bounds that one in twenty should exceed: by the binomial distribution alone, and
+/// with the spread between filters.
 fn within(notes: &mut Notes, rates: &[f64], exact: f64, [binomial, both]: [f64; 2]) {
     let edge = Normal::standard().inverse_cdf(1.0 - ONE_IN_TWENTY / 2.0);
     for (of, sd) in [("the binomial distribution alone", binomial), ("both", both)] {

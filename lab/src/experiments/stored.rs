@@ -1,5 +1,4 @@
-//! Stores to experiment on: the same in every run, without a cache, and with each read of a table
-//! counted twice, by the engine and by the file layer beneath it.
+//! Deterministic stores without a cache, whose table reads the engine and the file layer count.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use siphasher::sip::SipHasher13;
 use crate::check::Check;
 use crate::experiment::Setting;
 
-/// A store that flushes and compacts only when it is told to.
+/// A store that flushes and compacts only on request.
 pub(super) struct Stored {
     pub(super) db: Db,
     counting: CountingVfs,
@@ -48,12 +47,12 @@ impl Lookups {
     }
 }
 
-/// One key in a hundred thousand or so would lie before all keys of a table or after them, and be
-/// answered by the table's range. With these in every table each of [`scattered`] is within.
+/// About one key in a hundred thousand would lie outside the table's range. With these keys in every table,
+/// each of [`scattered`] is inside.
 const EDGES: [&[u8]; 2] = [&[0], &[0xFF; 17]];
 const BATCH: usize = 1000;
 
-/// The i-th of as many distinct keys as are wanted, scattered over one range.
+/// The i-th of distinct keys, scattered over one range.
 pub(super) fn scattered(i: u64) -> [u8; 16] {
     let hash = SipHasher13::new().hash(&i.to_le_bytes());
     (u128::from(hash) << 64 | u128::from(i)).to_be_bytes()
@@ -75,7 +74,7 @@ impl Stored {
         Ok(Self { db: options.open(setting.directory(name)?)?, counting })
     }
 
-    /// Puts keys, and two [at the edges](EDGES), and makes a table of them.
+    /// Puts keys, and two [at the edges](EDGES), and flushes a table.
     pub(super) fn put(&self, keys: impl IntoIterator<Item = u64>) -> Result<()> {
         let mut batch = Batch::new();
         for edge in EDGES {

@@ -1,4 +1,4 @@
-//! Filters small enough to be drawn, and the two sizes that the sources reckon by hand.
+//! Filters small enough to draw, and the two sizes that the sources compute by hand.
 
 use criba::FilterKind;
 use criba::filter::{Bloom, FilterSize, StaticFilter};
@@ -27,13 +27,13 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     probes(setting, notes)
 }
 
-/// An empty filter, whose hash is the one of this number.
+/// An empty filter with the hash of this number.
 fn empty(setting: &Setting, m: u64, k: u32, number: u64) -> criba::Result<Bloom> {
     let hashing = setting.hashing("filters", u64::from(k) << 48 | m << 32 | number);
     Bloom::with_geometry(m, k)?.with_hashing(hashing)
 }
 
-/// Which bits of a filter of one word are set.
+/// The set bits of a filter of one word.
 fn bits(filter: &Bloom) -> u64 {
     let bytes = filter.to_bytes();
     bytes.last_chunk().map_or(0, |word| u64::from_le_bytes(*word))
@@ -72,8 +72,7 @@ fn picture(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// The rate of four bits, by the exact formula: one absent key asked of each of many filters, so
-/// that the trials are independent and nothing but binomial.
+/// The rate of four bits, by the exact formula: one absent key per filter, so that trials are binomial.
 fn four_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let filters: u64 = setting.pick(20_000, 400_000);
     let mut series = Vec::new();
@@ -123,7 +122,7 @@ fn four_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// The chance that 8 bits are all set after so many hashes.
+/// The chance that all of 8 bits are set after this many hashes.
 fn full_after(hashes: u32) -> f64 {
     let mut choose = 1.0;
     (0..=8)
@@ -208,7 +207,7 @@ fn eight_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// The sizes that criba gives a filter made to a rate, beside the formulas'.
+/// The sizes of criba's filters for a rate, beside the formulas'.
 fn sizes(setting: &Setting, notes: &mut Notes) -> Result<()> {
     for (n, rate) in [(1_000_000_u64, 0.1), (1_000_000, 0.001)] {
         setting.begin("the textbook's sizes", 1);
@@ -255,7 +254,7 @@ fn sizes(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// Why ten probes are made at 0.1 %: fewer or more pass more.
+/// Why 0.1 % takes ten probes: fewer or more pass more keys.
 fn probes(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let n: u64 = setting.pick(100_000, 1_000_000);
     let lookups: u64 = 3_000_000;

@@ -1,4 +1,4 @@
-//! What becomes of a filter that was made for another number of keys than it gets.
+//! Filters with another number of keys than planned.
 
 use criba::filter::{Bloom, FilterSize, StaticFilter};
 use criba::{FilterInfo, FilterKind, FilterPolicy};
@@ -22,10 +22,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const RATE: f64 = 0.01;
 const FORMULA: &str = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
-/// How many false positives a rate is measured by.
+/// The false positives to measure a rate by.
 const PASSED: f64 = 5000.0;
 
-/// The filter that was planned, and what it meets.
+/// The planned filter.
 #[derive(Clone, Copy)]
 struct Plan {
     n: u64,
@@ -53,7 +53,7 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     half_the_memory(setting, notes, n)
 }
 
-/// So many lookups that this rate is known well.
+/// The lookups for this rate.
 fn lookups(rate: f64) -> u64 {
     (PASSED / rate).ceil() as u64
 }
@@ -77,7 +77,7 @@ fn fixed(setting: &Setting, plan: Plan, factor: f64) -> Result<Point> {
     Ok(Point { factor, sample, fill: filter.occupancy() })
 }
 
-/// A filter made for its keys, at the rate or of the bits that are asked for.
+/// A filter made for its keys, with this rate or these bits.
 fn exact(setting: &Setting, size: FilterSize, n: u64) -> Result<Sample> {
     let hashing = setting.hashing("exact", n);
     let keys = (0..n).map(|i| key(0, i));
@@ -153,7 +153,7 @@ fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
     Ok(())
 }
 
-/// The same filters, by how full they are.
+/// The same filters by their fill.
 fn fullness(notes: &mut Notes, plan: Plan, marks: Vec<(f64, f64)>) {
     let at = |fill: f64| (fill, fill.powi(plan.k as i32));
     notes.figure(Figure {
@@ -182,8 +182,7 @@ fn fullness(notes: &mut Notes, plan: Plan, marks: Vec<(f64, f64)>) {
     });
 }
 
-/// The keys of a table are counted before its filter is made; here one is made beside it that does
-/// not know them.
+/// The filter of a table is made for its counted keys; here it is made for a wrong number.
 fn in_a_store(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
     let factors = [1.0, 1.2, 2.0, 5.0];
     let fixed = FilterPolicy::default().with_geometry(plan.m, plan.k);
@@ -249,7 +248,7 @@ fn in_a_store(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
     Ok(())
 }
 
-/// How many keys fill half of the bits, and 85 % of them.
+/// The keys that fill half of the bits, and 85 %.
 fn until_full(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let (m, k) = (10_000, 7);
     let numbers: Vec<u64> = (0..setting.pick(500, 10_000)).collect();
@@ -289,7 +288,7 @@ fn until_full(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// Half the memory, and the number of probes that is best for it.
+/// Half the memory, with the best number of probes for it.
 fn half_the_memory(setting: &Setting, notes: &mut Notes, n: u64) -> Result<()> {
     let rates = [0.1, 0.03, 0.01, 0.003, 0.001];
     let measured = setting.each("filters of half the memory", &rates, |&rate| {

@@ -12,7 +12,7 @@ use super::{Built, Reader, Store, seen, settle_by_looking};
 use crate::Result;
 use crate::settings::{BITS_PER_KEY, BLOCK_BYTES, Config, Told};
 
-/// What LevelDB calls its types; nobody looks inside.
+/// LevelDB's opaque types.
 macro_rules! opaque {
     ($($name:ident),*) => { $(#[repr(C)] struct $name { _private: [u8; 0] })* };
 }
@@ -126,7 +126,7 @@ impl LevelDb {
 
     fn close_db(&mut self) {
         if !self.db.is_null() {
-            // SAFETY: it is open, and nobody else has it: this takes `&mut self`.
+            // SAFETY: it is open, and it has no other user: this takes `&mut self`.
             unsafe { leveldb_close(self.db) };
             self.db = ptr::null_mut();
         }

@@ -1,6 +1,6 @@
 //! LMDB, through the crate `heed`: a B-tree in a file that is mapped.
 
-#![expect(unsafe_code, reason = "a map of a file is only as sound as nobody else changes the file")]
+#![expect(unsafe_code, reason = "a map of a file is sound only while no other process changes the file")]
 
 use std::ops::Bound;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! W6: a store that nobody has read for long. Its files are taken out of the page cache, with
+//! W6: a store that was not read for long. Its files are taken out of the page cache, with
 //! `posix_fadvise`; what lies below it, a disk's own cache for instance, is not cold.
 
 use std::time::Instant;

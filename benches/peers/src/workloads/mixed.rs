@@ -84,7 +84,7 @@ fn write<S: Store>(store: &S, keys: &Keys, mut random: Random, length: Duration)
     Ok(puts as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Looks keys up until it is told to stop: latencies, and how many lookups there were.
+/// Looks keys up until `stop` is set. Returns latencies and the number of lookups.
 fn read<S: Store>(
     store: &S,
     keys: &Keys,

@@ -1,4 +1,4 @@
-//! Wasted reads against bits a key, with the curves of theory.
+//! Wasted reads by bits per key, with the curves of theory.
 
 use criba::{Allocation, FilterKind};
 use criba_cli::page::figure::{Axis, Figure, Series};
@@ -15,7 +15,7 @@ pub(super) fn id(kind: FilterKind) -> &'static str {
     }
 }
 
-/// A curve of theory over the sizes that were measured.
+/// A curve of theory over the measured sizes.
 fn curve(of: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
     (8..=64).map(|quarter| f64::from(quarter) / 4.0).map(|bits| (bits, of(bits))).collect()
 }
@@ -63,7 +63,7 @@ pub(super) fn by_kind(kind: FilterKind, lines: &[Line], shares: &[Share]) -> Fig
     }
 }
 
-/// How many times fewer reads balanced filters waste.
+/// The factor of wasted reads that balanced filters save.
 pub(super) fn gain(lines: &[Line], shares: &[Share]) -> Figure {
     let mut series = Vec::new();
     for (hue, kind) in KINDS.into_iter().enumerate() {

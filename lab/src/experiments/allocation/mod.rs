@@ -1,4 +1,4 @@
-//! Where the bits of a store's filters go: the same for every key, or where they avoid the most reads.
+//! Allocation of bits: the same for every key, or where they avoid the most reads.
 
 mod figures;
 
@@ -24,10 +24,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 const KINDS: [FilterKind; 3] = [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon];
-/// How many wasted reads are aimed at for each mark.
+/// The wasted reads to measure for each mark.
 const AIM: f64 = 3000.0;
 
-/// One of the lines: a kind, its bits given out in one way.
+/// A kind of filter with one allocation.
 struct Line {
     kind: FilterKind,
     allocation: Allocation,
@@ -38,13 +38,13 @@ struct Line {
 
 /// What was measured at one size.
 struct Cell {
-    /// What was asked for, and what all filters together came to, their headers included.
+    /// Requested; and of all finished filters, with headers.
     bits_per_key: f64,
     bits_taken: f64,
     /// Wasted reads for each lookup.
     wasted: f64,
     lookups: u64,
-    /// The probes of all tables, and what their finished filters let expect.
+    /// The probes of all tables, with the expectation of their finished filters.
     sample: Sample,
 }
 
@@ -72,7 +72,7 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// Each table's keys, and its part of the key range: what comes to it of keys drawn from all of it.
+/// The keys of each table, and its share of the key range.
 fn shares(store: &Layered) -> Vec<Share> {
     let number =
         |key: &[u8]| key.first_chunk().map_or(0.0, |first| u64::from_be_bytes(*first) as f64);
@@ -148,7 +148,7 @@ fn name(allocation: Allocation) -> &'static str {
     }
 }
 
-/// Ours alone: none of the sources shares bits out.
+/// Without sources: none of them allocates bits.
 fn compare(notes: &mut Notes, lines: &[Line]) {
     let at_ten = |line: &Line| {
         line.cells

@@ -1,4 +1,4 @@
-//! A block list: nothing that is on it may be let through, and what is taken off it must be.
+//! A block list: no listed address may pass, and a removed one must.
 
 use criba::{Db, FilterInfo};
 use criba_cli::Result;
@@ -9,7 +9,7 @@ use crate::check::{Check, Sample};
 use crate::experiment::{Notes, Setting};
 use crate::{shown, theory};
 
-/// What the store says of the addresses of a range of numbers.
+/// The store's answers for a range of addresses.
 #[derive(Default)]
 struct Answers {
     blocked: u64,

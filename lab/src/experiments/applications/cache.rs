@@ -1,5 +1,4 @@
-//! A cache of which three in four objects are asked for once only: a filter at its door lets in what
-//! was asked for before.
+//! A cache with three in four objects requested once: a filter admits objects at their second request.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,17 +14,17 @@ use crate::check::{Check, Sample};
 use crate::experiment::{Notes, Setting};
 use crate::{shown, theory};
 
-/// Who stands at the door.
+/// What admits objects.
 enum Door {
     Open,
-    /// A filter of all that was asked for.
+    /// A filter of all requested objects.
     Filter(Bloom),
     /// The same without a mistake.
     Exact(HashSet<u32>),
 }
 
 impl Door {
-    /// Whether the object was asked for before, as far as the door knows.
+    /// Whether the object was requested before, by this door.
     fn lets_in(&mut self, object: u32) -> bool {
         match self {
             Self::Open => true,
@@ -35,7 +34,7 @@ impl Door {
     }
 }
 
-/// The objects in the cache, which lie in a store, by when they were asked for last.
+/// The objects in the cache, which are in a store, by their last request.
 struct Cache<'a> {
     db: &'a Db,
     room: usize,
@@ -72,8 +71,8 @@ impl Cache<'_> {
     }
 }
 
-/// Requests in random order, of objects of which three in four are asked for once, and the others two
-/// to ten times. The first `objects · 3/4` objects are those asked for once.
+/// Requests in random order. The first `objects · 3/4` objects are requested once, the others two to ten
+/// times.
 fn requests(setting: &Setting, objects: u32) -> Vec<u32> {
     let mut random = setting.random("requests");
     let mut requests: Vec<u32> = (0..objects / 4 * 3).collect();
@@ -172,7 +171,7 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// How many of the objects that are asked for once are let in by mistake.
+/// The objects requested once that are admitted by mistake.
 fn doors(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let objects: u32 = setting.pick(400_000, 3_000_000);
     let requests = requests(setting, objects);

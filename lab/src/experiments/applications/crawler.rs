@@ -1,4 +1,4 @@
-//! A crawler that has its dictionary of known addresses on disk, behind a filter.
+//! A crawler with its known addresses on disk, behind a filter.
 
 use criba::FilterInfo;
 use criba_cli::Result;

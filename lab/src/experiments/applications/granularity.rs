@@ -1,4 +1,4 @@
-//! One filter for a block, for a table, or for everything.
+//! One filter per block, per table, or for everything.
 
 use criba::filter::Bloom;
 use criba_cli::Result;

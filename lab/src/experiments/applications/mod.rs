@@ -1,4 +1,4 @@
-//! What filters are used for: short simulations, on the store where it has a part in them.
+//! Applications of filters: short simulations, with a store where one is involved.
 
 mod blocklist;
 mod cache;
@@ -32,7 +32,7 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     granularity::run(setting, notes)
 }
 
-/// A store without caches, whose reads are all disk reads, and whose tables take bloom filters of 1 %.
+/// A store without caches, with Bloom filters of 1 %.
 fn store(setting: &Setting, dir: &Path, ignore_filters: bool) -> Result<Db> {
     Ok(options(setting).ignore_filters(ignore_filters).open(dir)?)
 }
@@ -45,7 +45,7 @@ fn options(setting: &Setting) -> Options {
         .cache_bytes(0)
 }
 
-/// Writes many keys with one value, a thousand at a time.
+/// Writes many keys with one value, in batches of a thousand.
 fn put_all(db: &Db, keys: impl Iterator<Item = String>, value: &str) -> Result<()> {
     let mut keys = keys.peekable();
     while keys.peek().is_some() {

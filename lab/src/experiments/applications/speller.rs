@@ -1,4 +1,4 @@
-//! A speller of a hundred thousand words: a filter alone, an exact set, and one before the other.
+//! A speller of a hundred thousand words: a filter, an exact set, and a filter before the set.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::{shown, theory};
 
 const WORDS: u64 = 100_000;
 
-/// Words with one letter changed, none of them right.
+/// Words with one letter changed, all of them wrong.
 fn misspelt(setting: &Setting, words: &HashSet<String>, count: usize) -> Vec<String> {
     let mut random = setting.random("misspellings");
     let mut wrong = HashSet::new();
@@ -90,7 +90,7 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// A filter of ten bits a word, the set, and the one before the other.
+/// A filter of ten bits per word, the set, and the filter before the set.
 fn times(
     notes: &mut Notes,
     filter: &Bloom,

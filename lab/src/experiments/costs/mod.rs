@@ -1,4 +1,4 @@
-//! What inserting and looking up costs, in time and in bits looked at.
+//! The cost of insertions and lookups, in time and in bits read.
 
 mod probes;
 mod times;

@@ -11,7 +11,7 @@ use crate::shown;
 
 const PROBES: [u32; 7] = [1, 2, 4, 7, 10, 13, 16];
 
-/// What lookups in one filter that is half full looked at.
+/// The bits read by lookups in a half-full filter.
 struct Looked {
     fill: f64,
     absent: Vec<f64>,
@@ -19,7 +19,7 @@ struct Looked {
 }
 
 impl Looked {
-    /// A lookup looks at the bit i + 1 if the i before it were set.
+    /// A lookup reads bit i + 1 if the i bits before it are set.
     fn expected(&self, k: u32) -> f64 {
         (0..k).map(|i| self.fill.powi(i as i32)).sum()
     }

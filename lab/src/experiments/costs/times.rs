@@ -1,4 +1,4 @@
-//! Times, with the lines that fit them best. They are this machine's, and decide nothing.
+//! Times with fitted lines. They depend on the machine and decide nothing.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::experiment::{Notes, Setting, key};
 use crate::experiments::hash_families::hashes::Family;
 use crate::shown;
 
-/// The shortest of so many is the one that was disturbed the least.
+/// The shortest of this many repetitions is the least disturbed.
 const REPEATS: usize = 15;
 const NOTE: &str = "times decide nothing";
 
@@ -224,7 +224,7 @@ fn by_length(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// Distinct keys of one length, 8 at least.
+/// Distinct keys of one length, at least 8.
 fn texts(keys: u64, length: usize) -> Vec<Vec<u8>> {
     let text = |i: u64| {
         let mut text = vec![b'k'; length];

@@ -1,5 +1,5 @@
-//! The study's file of user names and e-mail addresses, as a store of one SSTable whose filter can
-//! be exchanged.
+//! The study's file of user names and e-mail addresses, as a store of one SSTable with an exchangeable
+//! filter.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,19 +22,19 @@ pub(super) struct Directory {
 pub(super) struct Lookups {
     /// Present names looked up.
     pub(super) present: u64,
-    /// Right answers: present names found with their e-mail address, absent ones not found.
+    /// Right answers: present names with their e-mail address, absent ones without.
     pub(super) right: u64,
     /// All answers.
     pub(super) queries: u64,
     /// Disk reads that they took.
     pub(super) present_reads: u64,
-    /// Absent names that the filter was asked for.
+    /// Absent names that probed the filter.
     pub(super) absent: u64,
-    /// Absent names outside of the table's key range: nothing is asked for them.
+    /// Absent names outside the table's key range, without a probe.
     pub(super) out_of_range: u64,
-    /// Disk reads that absent names took: the filter's false positives.
+    /// Disk reads of absent names: the filter's false positives.
     pub(super) absent_reads: u64,
-    /// Reads of the table that the file layer counted.
+    /// Table reads, as the file layer counts.
     pub(super) file_reads: u64,
     /// How long the present ones took.
     pub(super) present_time: Duration,
@@ -50,7 +50,7 @@ impl Lookups {
 }
 
 impl Directory {
-    /// Loads so many made-up names, and keeps as many as `absent` that are not loaded.
+    /// Loads `present` made-up names, and keeps `absent` others.
     pub(super) fn new(dir: &Path, present: u64, absent: u64, seed: u64) -> Result<Self> {
         let input = Input::made_up(present, absent, seed);
         let files = CountingVfs::new(Arc::new(RealVfs));
@@ -79,8 +79,7 @@ impl Directory {
         Ok(Self { db, files, input })
     }
 
-    /// Gives the table a filter of m bits and k probes, and tells the bytes of it and whether it has
-    /// this shape.
+    /// Gives the table a filter of m bits and k probes. Returns its bytes, and whether it has this shape.
     pub(super) fn set_filter(&self, m: u64, k: u32) -> Result<(usize, bool)> {
         self.db.rebuild_filters(&FilterPolicy::default().with_geometry(m, k))?;
         Ok(match &self.db.tables()[0].filter {
@@ -91,7 +90,7 @@ impl Directory {
         })
     }
 
-    /// Looks the first so many names of each sort up, and counts.
+    /// Looks up the first names of each kind, and counts.
     pub(super) fn look_up(&self, present: usize, absent: usize) -> Result<Lookups> {
         let table_reads = || self.files.counts().of(FileKind::Table, Operation::Read).calls;
         let file_reads = table_reads();

@@ -1,4 +1,4 @@
-//! The study's five figures, and the one that it tells of in words.
+//! The study's five figures, and one that it describes in words.
 
 use criba_cli::page::figure::{Axis, Figure, Series};
 
@@ -6,7 +6,7 @@ use super::{Case, Cases, Lookups, Probes, QUERIES, RATIOS, Shape};
 use crate::experiment::Notes;
 use crate::theory;
 
-/// The bytes of a table's filter of m bits, header included.
+/// The bytes of a filter of m bits, with its header.
 pub(super) fn bytes(m: u64) -> u64 {
     128 + 8 * m.div_ceil(64)
 }

@@ -1,4 +1,4 @@
-//! The study's experiment: names looked up in a file behind a filter, and the disk accesses counted.
+//! The study's experiment: lookups of names in a file behind a filter, with disk accesses counted.
 
 mod directory;
 mod figures;
@@ -28,12 +28,12 @@ const RATIOS: [f64; 14] =
 /// Where a million keys are looked at.
 const MILLION_RATIOS: [f64; 4] = [1.0, 3.0, 7.0, 10.0];
 
-/// How k comes from m/n · ln 2.
+/// How k follows from m/n · ln 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Probes {
     /// Upwards, as the study has it.
     Ceiling,
-    /// To the nearest, as everybody else.
+    /// To the nearest, as in the other sources.
     Rounding,
 }
 
@@ -48,7 +48,7 @@ impl Probes {
     }
 }
 
-/// A shape of filter in terms of the number of keys.
+/// The shape of a filter in terms of the number of keys.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Shape {
     ratio: f64,
@@ -56,7 +56,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// All that are looked at: k by ceiling, and by rounding where it differs.
+    /// All shapes: k by ceiling, and by rounding where it differs.
     fn all() -> impl Iterator<Item = Self> {
         RATIOS.into_iter().flat_map(|ratio| {
             let mut probes = vec![Probes::Ceiling.of(ratio), Probes::Rounding.of(ratio)];
@@ -78,8 +78,8 @@ impl Shape {
         theory::rate(self.m(n), self.k, n)
     }
 
-    /// How often the whole is repeated with other names and hashes: until all sizes together have
-    /// met some 3000 false positives, without which 20 % more or less would not be seen.
+    /// Repetitions with other names and hashes, until all sizes have about 3000 false positives: a difference
+    /// of 20 % shows then.
     fn repetitions(self) -> u64 {
         let absent: u64 = QUERIES.iter().map(|queries| queries / 2).sum();
         let rate = theory::rate_at_ratio(self.ratio, self.k);
@@ -87,7 +87,7 @@ impl Shape {
     }
 }
 
-/// One filter on one table, and what came of it.
+/// One filter on one table, with its measurements.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     n: u64,
@@ -104,7 +104,7 @@ impl Case {
         Ok(Self { n, shape, filter_bytes, has_shape, lookups })
     }
 
-    /// Absent names asked of the filter, against theory.
+    /// Probes of absent names, against theory.
     fn sample(&self) -> Sample {
         let Self { n, shape, lookups, .. } = self;
         let spread = theory::spread(shape.m(*n), shape.k, *n);
@@ -131,7 +131,7 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// Every size, every shape, as often as it takes.
+/// Every size and shape, repeated.
 fn repeated(setting: &Setting) -> Result<Cases> {
     let most = Shape::all().map(Shape::repetitions).max().unwrap_or_default();
     let mut stores: Vec<(u64, u64)> =
@@ -149,7 +149,7 @@ fn repeated(setting: &Setting) -> Result<Cases> {
     Ok(Cases(measured.concat()))
 }
 
-/// A table of a million names, of which a part is asked for.
+/// A table of a million names, of which a part is looked up.
 fn million(setting: &Setting) -> Result<Vec<Case>> {
     let n: u64 = setting.pick(1_000_000, 10_000_000);
     let asked = n / 2;
@@ -167,7 +167,7 @@ fn million(setting: &Setting) -> Result<Vec<Case>> {
         .collect()
 }
 
-/// One size again, with nothing else running, for the times.
+/// One size again with nothing else running, for the times.
 fn timed(setting: &Setting) -> Result<Vec<Case>> {
     let n: u64 = 10_000;
     let dir = setting.directory("timed")?;
@@ -289,7 +289,7 @@ fn round(number: f64) -> f64 {
     (number / unit).round() * unit
 }
 
-/// The total time of lookups against their reads: seconds a read, and R² of the line.
+/// Total lookup time by reads: seconds per read, and R² of the line.
 fn line_through(cases: &[Case]) -> (f64, f64) {
     let points: Vec<_> = cases.iter().map(|case| (case.reads(), case.seconds())).collect();
     let n = points.len() as f64;

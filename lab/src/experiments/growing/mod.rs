@@ -1,5 +1,4 @@
-//! Keys that keep coming: four ways to have a filter for them, when a new filter pays, and what must
-//! not be done.
+//! Growing sets: four ways to have a filter, when a rebuild pays, and what is wrong.
 
 mod over_time;
 mod paying;
@@ -25,7 +24,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const RATE: f64 = 0.01;
 const FORMULA: &str = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
 
-/// The keys that come at a time, and the filter that is made for the first of them.
+/// The keys of one batch, and the filter made for the first batch.
 #[derive(Clone, Copy)]
 struct Batch {
     keys: u64,
@@ -42,7 +41,7 @@ impl Batch {
         theory::spread(self.m, self.k, keys)
     }
 
-    /// The first filter's shape in every table, however many keys it has.
+    /// The first filter's shape for every table, whatever its keys.
     fn one_shape(self) -> FilterPolicy {
         FilterPolicy::default().with_geometry(self.m, self.k)
     }

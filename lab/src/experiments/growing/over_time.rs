@@ -1,4 +1,4 @@
-//! Rates, reads and memory while keys come in.
+//! Rates, reads and memory while keys are added.
 
 use criba::filter::{Bloom, ScalableBloom};
 use criba::{FilterInfo, FilterPolicy};
@@ -12,25 +12,25 @@ use crate::experiments::stored::{Lookups, Stored, scattered};
 use crate::{shown, theory};
 
 const STEPS: u64 = 16;
-/// After so many batches the tables are merged into one.
+/// The number of batches between merges of all tables.
 const MERGED_EVERY: u64 = 4;
-/// A rate is measured by about so many false positives,
+/// The false positives to measure a rate by.
 const PASSED: f64 = 6000.0;
-/// and is checked by itself if there should be so many at least.
+/// Expected false positives from which a rate has its own check.
 const ENOUGH: f64 = 2500.0;
 /// Absent keys are numbered from here on.
 const ABSENT: u64 = 1 << 40;
 
-/// A way to have a filter while keys come in.
+/// A way to have a filter of a growing set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// One filter, made for the first batch.
     Fixed,
     /// A series of filters.
     Scalable,
-    /// A filter a table, all of one shape, united when tables are merged.
+    /// A filter per table, all of one shape, united in merges.
     United,
-    /// A filter a table, made anew when tables are merged.
+    /// A filter per table, rebuilt in merges.
     Rebuilt,
 }
 
@@ -62,11 +62,11 @@ impl Way {
     }
 }
 
-/// What absent keys met when so many batches had come.
+/// Measurements of absent keys after some batches.
 struct Step {
     batches: u64,
     filters: u64,
-    /// One trial is one filter, or series, asked for one key.
+    /// A trial is one probe of one filter or series.
     sample: Sample,
     met: Lookups,
     bits_per_key: f64,
@@ -82,7 +82,7 @@ impl Step {
     }
 }
 
-/// Rates of the filters that a lookup asks, with their deviations.
+/// The rates of the filters that a lookup probes, with their deviations.
 type Rates = Vec<(f64, f64)>;
 
 fn sample(asked: u64, reads: u64, rates: &Rates) -> Sample {
@@ -90,7 +90,7 @@ fn sample(asked: u64, reads: u64, rates: &Rates) -> Sample {
     Sample { passed: reads, ..each.sum() }
 }
 
-/// One filter, or series, before a store of one table without any.
+/// One filter or series before a store of one unfiltered table.
 fn before_a_store(setting: &Setting, way: Way, batch: Batch) -> Result<Vec<Step>> {
     let store = Stored::new(setting, way.name(), way.policy(batch))?;
     let hashing = setting.hashing(way.name(), 0);
@@ -159,7 +159,7 @@ fn asked(setting: &Setting, way: Way, expected: f64) -> u64 {
     ((PASSED / expected).ceil() as u64).min(most * setting.pick(1, 4))
 }
 
-/// Absent keys that were not asked for before.
+/// Absent keys that were not looked up before.
 fn fresh(batches: u64, asked: u64) -> std::ops::Range<u64> {
     let from = ABSENT + (batches << 24);
     from..from + asked
@@ -189,7 +189,7 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes, batch: Batch) -> Result<
     Ok(())
 }
 
-/// Steps of enough false positives by themselves, all others together.
+/// Steps with enough false positives alone, all others together.
 fn check(notes: &mut Notes, way: Way, steps: &[Step]) {
     let (alone, together): (Vec<_>, Vec<_>) =
         steps.iter().partition(|step| way != Way::Scalable && step.sample.expected >= ENOUGH);

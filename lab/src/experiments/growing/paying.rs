@@ -1,4 +1,4 @@
-//! When a new filter for the same keys pays: it is made by reading all of them.
+//! When a rebuild pays, which reads all keys.
 
 use criba_cli::Result;
 use criba_cli::page::figure::{Axis, Figure, Series};
@@ -12,26 +12,26 @@ use crate::shown;
 const PASSED: f64 = 6000.0;
 /// About what a lookup reads: a block.
 const BLOCK: u64 = 4096;
-/// The cumulated reads are shown up to so many times the lookups after which a new filter has paid.
+/// The plot ends at this multiple of the lookups after which a rebuild has paid.
 const SHOWN: f64 = 3.0;
 const CHUNKS: u64 = 12;
 const ABSENT: u64 = 1 << 40;
 
-/// A table whose filter was made for fewer keys, and then got another.
+/// A table with a filter for fewer keys, which is then rebuilt.
 struct Paying {
     keys: u64,
     before: Sample,
     after: Sample,
-    /// What making the other filter read, in blocks: it reads many of them in one go.
+    /// The reads of the rebuild, in blocks: it reads many of them at once.
     cost: u64,
-    /// Cumulated reads after so many lookups, with the filter as it was and with the other.
+    /// Cumulated reads after some lookups, with the old filter and with the new one.
     kept: Vec<(f64, f64)>,
     renewed: Vec<(f64, f64)>,
     met: Lookups,
 }
 
 impl Paying {
-    /// The number of absent lookups after which making the filter has cost no more than it has saved.
+    /// The number of absent lookups after which the rebuild has saved its cost.
     fn pays_after(&self) -> f64 {
         self.cost as f64 / (self.before.rate() - self.after.rate())
     }

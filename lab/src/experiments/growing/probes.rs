@@ -1,5 +1,4 @@
-//! What must not be done: asking a filter with another number of probes than its keys were inserted
-//! with.
+//! A mistake: lookups with another number of probes than insertions.
 
 use criba_cli::page::figure::{Axis, Figure, Series};
 

@@ -1,4 +1,4 @@
-//! Seven ways to come by the two hashes of double hashing.
+//! Seven sources of the two hashes of double hashing.
 
 use md5::Md5;
 use sha2::{Digest, Sha256};
@@ -28,7 +28,7 @@ impl Family {
         Self::Sum,
     ];
 
-    /// What stands at an axis, in the order of [`ALL`](Self::ALL).
+    /// The labels of an axis, in the order of [`ALL`](Self::ALL).
     pub(super) const LABELS: &'static [&'static str] =
         &["Murmur", "Sip", "XXH3", "halves", "SHA, MD5", "MD5", "sum"];
 
@@ -44,7 +44,7 @@ impl Family {
         }
     }
 
-    /// Whether another seed makes another hash of it.
+    /// Whether the seed changes the hash.
     pub(super) fn has_seeds(self) -> bool {
         self != Self::Sum
     }
@@ -80,7 +80,7 @@ pub(super) fn sip_key(seed: u64) -> [u8; 16] {
     u128::from(seed).to_le_bytes()
 }
 
-/// The second of criba's two hashes is the output of SplitMix64 that follows the first.
+/// The second of criba's two hashes: the output of SplitMix64 after the first.
 fn next_of_split_mix(hash: u64) -> u64 {
     let mut z = hash.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -92,7 +92,7 @@ fn halves(hash: u64) -> (u64, u64) {
     (hash & u64::from(u32::MAX), hash >> 32)
 }
 
-/// The first eight bytes of a digest of the seed and the key.
+/// The first eight bytes of a digest of seed and key.
 fn beginning<D: Digest>(seed: u64, key: &[u8]) -> u64 {
     let digest = D::new().chain_update(seed.to_le_bytes()).chain_update(key).finalize();
     digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
@@ -102,7 +102,7 @@ fn beginning<D: Digest>(seed: u64, key: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// The published digests of "abc", the first bytes of them; no seed comes before it here.
+    /// The first bytes of the published digests of "abc", without a seed.
     #[test]
     fn the_digests_are_the_published_ones() {
         assert!(Sha256::digest(b"abc").starts_with(&[0xBA, 0x78, 0x16, 0xBF, 0x8F, 0x01, 0xCF]));

@@ -1,4 +1,4 @@
-//! The same filter over seven hashes: any that is good will do, and a poor one ruins it.
+//! One filter over seven hashes: any good hash will do, and a poor one ruins it.
 
 pub(super) mod hashes;
 pub(super) mod plain;
@@ -28,10 +28,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const M: u64 = 10_000;
 const K: u32 = 7;
-/// As many keys as the sample of real paths has, and as many absent ones.
+/// The number of real paths in the sample, and of absent ones.
 const N: u64 = 1000;
 
-/// What the filters over one hash made of one kind of keys.
+/// Measurements of the filters over one hash with one kind of keys.
 struct Measured {
     filters: u64,
     found: u64,
@@ -101,7 +101,7 @@ fn compare(notes: &mut Notes, family: Family, inputs: &[Keys; 3], of_inputs: &[M
     notes.compare(&format!("FPR, {}", family.name()), "–", rates.join(", "), &note);
 }
 
-/// Two keys of one sum are one key to a filter that hashes by it, whatever its size.
+/// Keys with equal sums are one key to a filter over sums, whatever its size.
 fn equal_sums(notes: &mut Notes, inputs: &[Keys; 3]) {
     for keys in inputs {
         let name = keys.name;

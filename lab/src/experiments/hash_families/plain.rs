@@ -1,7 +1,7 @@
-//! A Bloom filter over whatever hashes it is given, for what criba's own cannot be asked: another
-//! hash, another number of probes, how many bits a lookup looked at.
+//! A Bloom filter over any hashes, for what criba's filters do not offer: other hashes, other numbers of
+//! probes, bits read per lookup.
 
-/// The bits, and how many of them a key sets.
+/// The bits, and the number of bits per key.
 #[derive(Debug, Clone)]
 pub(in crate::experiments) struct Plain {
     words: Vec<u64>,
@@ -35,18 +35,18 @@ impl Plain {
         self.positions(hashes).all(|position| self.is_set(position))
     }
 
-    /// How many bits a lookup looks at: up to the first that is not set.
+    /// The bits that a lookup reads: up to the first unset one.
     pub(in crate::experiments) fn looked_at(&self, hashes: (u64, u64)) -> u32 {
         let passed = self.positions(hashes).take_while(|&position| self.is_set(position)).count();
         (passed as u32 + 1).min(self.k)
     }
 
-    /// The same bits, asked with another number of probes.
+    /// The same bits with another number of probes.
     pub(in crate::experiments) fn asked_with(self, k: u32) -> Self {
         Self { k, ..self }
     }
 
-    /// The share of the bits that are set.
+    /// The share of set bits.
     pub(in crate::experiments) fn fill(&self) -> f64 {
         let set: u32 = self.words.iter().map(|word| word.count_ones()).sum();
         f64::from(set) / self.m as f64

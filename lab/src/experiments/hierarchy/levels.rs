@@ -1,4 +1,4 @@
-//! A filter of a whole store before those of its tables.
+//! A filter of a whole store before the filters of its tables.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ use crate::kinds::rate_at;
 use crate::layered::{Layered, Met, filter_of, levels, loaded, present_keys};
 use crate::shown;
 
-/// Of the ten bits, those that the store's filter has.
+/// The bits, of ten, for the store's filter.
 const SPLITS: [u64; 6] = [0, 1, 2, 4, 6, 10];
 
-/// What was measured with the bits split in one way.
+/// The measurements of one split.
 struct Split {
     front: u64,
     met: Met,
-    /// Keys that the front filter let through, of those asked, as theory expects and as counted.
+    /// Keys that passed the front filter, with theory.
     let_on: Option<Sample>,
-    /// The probes of tables, and what their finished filters let expect.
+    /// The probes of tables, with the expectation of their finished filters.
     probes: Sample,
-    /// The share of the keys let through that the finished filters let expect a read for.
+    /// The expected share of passed keys with a read, by the finished filters.
     any: f64,
-    /// Wasted reads a lookup of a present key, and the probes that could have wasted one.
+    /// Wasted reads per lookup of a present key, and the probes that could waste one.
     present: f64,
     present_probes: f64,
 }

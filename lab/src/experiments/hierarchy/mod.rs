@@ -1,4 +1,4 @@
-//! A small filter before a large one: before one table's, and before those of all tables of a store.
+//! A small filter before a large one: of one table, and of all tables of a store.
 
 mod levels;
 
@@ -24,7 +24,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// Bits a key, of both filters together.
 const BITS: u64 = 10;
-/// Times are taken of so many parts of the lookups, and the median is shown.
+/// The lookups are timed in this many parts; the median is shown.
 const PARTS: u64 = 15;
 
 fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
@@ -37,8 +37,8 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// A filter of so many bits a key, with as many probes as suit it best, that holds the keys. A second
-/// for the same keys hashes otherwise.
+/// A filter of these bits per key with the best number of probes. A second one for the same keys has another
+/// hash.
 fn filter(setting: &Setting, second: bool, bits_per_key: u64, keys: u64) -> Result<Bloom> {
     let (m, k) = shape(bits_per_key, keys);
     let hashing = setting.hashing("filters", u64::from(second));
@@ -52,7 +52,7 @@ fn shape(bits_per_key: u64, keys: u64) -> (u64, u32) {
     (bits_per_key * keys, k as u32)
 }
 
-/// What theory expects of a filter: its rate, and the part of that by which filters scatter.
+/// The expected rate, and its relative scatter between filters.
 fn expected(bits_per_key: u64, keys: u64) -> (f64, f64) {
     if bits_per_key == 0 {
         return (1.0, 0.0);

@@ -1,4 +1,4 @@
-//! Keys that are asked again, of many filters.
+//! Repeated lookups, with many filters.
 
 use criba::filter::Bloom;
 use criba_cli::Result;
@@ -9,10 +9,10 @@ use crate::check::{Check, mean_and_sd};
 use crate::experiment::{Notes, Setting, key};
 use crate::{shown, theory};
 
-/// A filter in which one absent key in ten passes, so that the distribution can be seen.
+/// A filter that one absent key in ten passes, so that the distribution shows.
 const OFTEN: (u64, u32, u64) = (4800, 3, 1000);
 
-/// The same questions to many filters: how far does the rate that one of them shows go astray?
+/// The same lookups with many filters: the scatter of the rate that one filter shows.
 pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let (m, k, n) = OFTEN;
     let numbers: Vec<u64> = (0..setting.pick(2000, 20_000)).collect();

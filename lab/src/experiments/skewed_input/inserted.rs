@@ -11,10 +11,10 @@ use crate::check::{Check, Sample};
 use crate::experiment::{Notes, Setting, key};
 use crate::{shown, theory};
 
-/// What a filter made of keys that came again.
+/// A filter of repeated keys.
 struct Inserted {
     distinct: Sample,
-    /// Of the distinct keys; and as if each insertion were a new key.
+    /// Of the distinct keys; and as if all insertions were distinct.
     rate: Sample,
     taken_for_new: f64,
     same_bits: bool,

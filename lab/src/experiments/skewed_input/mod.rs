@@ -26,7 +26,7 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     asked::run(setting, notes)
 }
 
-/// Numbers from 0 to n − 1, each drawn in proportion to (number + 1)^−exponent.
+/// Numbers from 0 to n − 1, each with a probability in proportion to (number + 1)^−exponent.
 struct Zipf {
     sums: Vec<f64>,
 }

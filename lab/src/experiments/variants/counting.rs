@@ -1,5 +1,5 @@
-//! A counting Bloom filter: a counter of four bits in the place of each bit (Fan and others, *Summary
-//! Cache*, 2000).
+//! A counting Bloom filter: a counter of four bits in place of each bit (Fan and others, *Summary Cache*,
+//! 2000).
 
 use super::Removable;
 use crate::theory;
@@ -14,13 +14,13 @@ pub(super) struct Counting {
 }
 
 impl Counting {
-    /// Empty, for so many keys at a rate.
+    /// An empty filter for this number of keys at a rate.
     pub(super) fn new(keys: u64, rate: f64) -> Self {
         let (m, k) = theory::classic_shape(keys, rate);
         Self { m, k, counters: vec![0; m.div_ceil(2) as usize] }
     }
 
-    /// (h1 + i·h2) mod m, as everywhere; h1 and h2 from the halves of the hash. m is below 2^32.
+    /// (h1 + i·h2) mod m; h1 and h2 are the halves of the hash. m is below 2^32.
     fn places(&self, hash: u64) -> impl Iterator<Item = u64> + use<> {
         let within = |half: u64, m: u64| (half * m) >> 32;
         let (m, step) = (self.m, within(hash & 0xFFFF_FFFF, self.m));

@@ -1,4 +1,4 @@
-//! A cuckoo filter: fingerprints in buckets of four, each in one of two (Fan, Andersen, Kaminsky and
+//! A cuckoo filter: fingerprints in buckets of four, each in one of two buckets (Fan, Andersen, Kaminsky and
 //! Mitzenmacher, *Cuckoo Filter: Practically Better Than Bloom*, 2014).
 
 use super::Removable;
@@ -8,14 +8,14 @@ const MOST_MOVES: u32 = 2000;
 
 pub(super) struct Cuckoo {
     fingerprint_bits: u32,
-    /// A power of two of them; 0 is no fingerprint.
+    /// A power of two of buckets; 0 is no fingerprint.
     buckets: Vec<[u16; SLOTS]>,
-    /// Turns with every eviction, for the choice of the slot.
+    /// Changes with every eviction, to choose the slot.
     turn: u64,
 }
 
 impl Cuckoo {
-    /// Empty, with room for so many keys if they fill it to 95 %.
+    /// An empty filter, 95 % full with this number of keys.
     pub(super) fn new(keys: u64, fingerprint_bits: u32) -> Self {
         let buckets = (keys as f64 / 0.95 / SLOTS as f64).ceil() as usize;
         let buckets = vec![[0; SLOTS]; buckets.next_power_of_two()];
@@ -29,7 +29,7 @@ impl Cuckoo {
         (fingerprint, hash as usize & (self.buckets.len() - 1))
     }
 
-    /// The other bucket of a fingerprint; its other is the first again.
+    /// The other bucket of a fingerprint, an involution.
     fn other(&self, fingerprint: u16, bucket: usize) -> usize {
         let far = u64::from(fingerprint).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
         bucket ^ (far as usize & (self.buckets.len() - 1))
@@ -83,9 +83,8 @@ impl Removable for Cuckoo {
         }
     }
 
-    /// Each of the eight places that a key could be in holds its fingerprint with the chance that it is
-    /// taken, over the number of fingerprints. Keys that share a pair of buckets and a fingerprint are few,
-    /// and how many they are changes little.
+    /// Each of the eight slots of a key holds its fingerprint with the chance that it is taken, over the
+    /// number of fingerprints. Keys with equal buckets and fingerprints are rare.
     fn expected(&self, keys: u64) -> (f64, f64, &'static str) {
         let fingerprints = f64::from((1_u32 << self.fingerprint_bits) - 1);
         let places = 2.0 * keys as f64 / self.buckets.len() as f64;

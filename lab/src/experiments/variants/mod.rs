@@ -1,8 +1,8 @@
 //! Bloom filters and their relatives: bits, false positives, removals and speed.
 //!
-//! Counting and cuckoo filters are written here, in the few lines that the experiment needs: of the
-//! published crates, one evicts at random, so that no two runs count the same, and loses a key when it is
-//! full, and the other's licence does not fit. Quotient filters are those of the crate `qfilter`.
+//! Counting and cuckoo filters are implemented here. Of the published crates, one evicts at random, so counts
+//! differ between runs, and loses a key when full; the licence of the other does not fit. Quotient filters
+//! are the crate `qfilter`.
 
 mod counting;
 mod cuckoo;
@@ -30,7 +30,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// A filter whose keys can be taken out again.
+/// A filter with removal of keys.
 trait Removable {
     fn name(&self) -> &'static str;
     fn bits(&self) -> f64;
@@ -38,7 +38,7 @@ trait Removable {
     fn insert(&mut self, hash: u64) -> bool;
     fn contains(&self, hash: u64) -> bool;
     fn remove(&mut self, hash: u64);
-    /// The rate with so many keys, how filters scatter about that, and how it is reckoned.
+    /// The expected rate, its scatter between filters, and the formula.
     fn expected(&self, keys: u64) -> (f64, f64, &'static str);
 }
 
@@ -63,8 +63,7 @@ impl Removable for qfilter::Filter {
         self.remove_fingerprint(hash);
     }
 
-    /// Keys that have a fingerprint together scatter as the square root of their number, which is a
-    /// thousandth of the keys.
+    /// Keys with equal fingerprints scatter as the square root of their number, a thousandth of the keys.
     fn expected(&self, keys: u64) -> (f64, f64, &'static str) {
         let fingerprints = 2_f64.powi(i32::from(self.fingerprint_size()));
         let rate = -(keys as f64 * (-1.0 / fingerprints).ln_1p()).exp_m1();
@@ -88,8 +87,7 @@ fn lookups(setting: &Setting) -> u64 {
     setting.pick(500_000, 4_000_000)
 }
 
-/// 95 % of a power of two: what fills quotient and cuckoo filters, whose sizes are powers of two, so
-/// that theirs is not a comparison of how well a number suits them.
+/// 95 % of a power of two, which fills quotient and cuckoo filters, whose sizes are powers of two.
 fn keys(setting: &Setting) -> u64 {
     (1 << setting.pick(18, 21)) * 94 / 100
 }
@@ -191,7 +189,7 @@ impl Fixed {
     }
 }
 
-/// A series of filters that began at a sixteenth of the keys.
+/// A series of filters, the first for a sixteenth of the keys.
 fn scalable(setting: &Setting, notes: &mut Notes) -> Result<Row> {
     let (n, asked) = (keys(setting), lookups(setting));
     let filter = ScalableBloom::with_rate(n / 16, 0.01)?;
@@ -213,7 +211,7 @@ fn scalable(setting: &Setting, notes: &mut Notes) -> Result<Row> {
     Ok(Row { name, removable: false, bits_per_key, rate: sample.rate(), insert_ns, lookup_ns })
 }
 
-/// Fills a filter, asks it, takes half of the keys out, and asks again.
+/// Fills a filter, probes it, removes half of the keys, and probes again.
 fn removable(
     setting: &Setting,
     notes: &mut Notes,
@@ -251,7 +249,7 @@ fn removable(
     Row { name, removable: true, bits_per_key, rate: full.rate(), insert_ns, lookup_ns }
 }
 
-/// Keys that never were there and pass are taken out of a counting filter: others go with them.
+/// Removes absent keys that pass from a counting filter: other keys disappear with them.
 fn wrong_removals(setting: &Setting, notes: &mut Notes, hash: &dyn Fn(u32, u64) -> u64) {
     let n = keys(setting) / 8;
     let mut filter = Counting::new(n, 0.01);
