@@ -1,12 +1,12 @@
-//! Batches, as the log keeps them. No checksum of their own.
+//! Batches as in a log, without their own checksum.
 
 use criba::parsers::{Entry, batch_bytes, batch_entries};
 use criba::{Batch, EntryKind};
 
-/// Takes bytes for a batch.
+/// Parses bytes as a batch.
 ///
 /// # Panics
-/// If what is accepted, written again and read again is not the same.
+/// If an accepted batch, written and read again, differs.
 pub fn batch(bytes: &[u8]) -> bool {
     let Some(changes) = entries_of(bytes, 1) else { return false };
     let mut again = Batch::new();

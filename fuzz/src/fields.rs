@@ -1,4 +1,4 @@
-//! Fields of bytes, little-endian. Where the bytes do not hold a field it is `None`.
+//! Little-endian fields of bytes; `None` where the bytes are too short.
 
 /// Takes fields off the front.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);

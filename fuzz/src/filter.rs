@@ -1,4 +1,4 @@
-//! Filters: the block that a table has, and each of the public filters that stand alone.
+//! Filters: the block of a table, and each public standalone filter.
 
 use std::path::Path;
 
@@ -9,15 +9,14 @@ use criba::{Error, Result};
 use crate::fields::u64_at;
 use crate::{mend, store};
 
-/// How many hashes, and how many keys, a filter is asked.
+/// The number of hashes and keys to probe.
 const QUESTIONS: u64 = 16;
 
-/// Takes bytes for the contents of a filter block, whose checksum its reader has seen to, and for a
-/// filter that stands alone.
+/// Parses bytes as a filter block with a verified checksum, and as a standalone filter.
 ///
 /// # Panics
-/// If a filter of fewer columns denies what the whole one passes; if a filter that stands alone is
-/// not the same bytes again, or denies a key that it was given.
+/// If a filter of fewer columns denies what the whole one passes; if a standalone filter has other bytes
+/// after a round trip, or denies an inserted key.
 pub fn filter(bytes: &[u8]) -> bool {
     let mut mended = bytes.to_vec();
     mend::alone(&mut mended);
@@ -25,7 +24,7 @@ pub fn filter(bytes: &[u8]) -> bool {
     accepted.contains(&true)
 }
 
-/// For a table with as many keys as the filter says.
+/// For a table with the number of keys in the filter.
 fn as_block(bytes: &[u8]) -> bool {
     const KEYS: usize = 32;
     let keys = u64_at(bytes, KEYS).unwrap_or_default();

@@ -1,11 +1,9 @@
-//! What must hold of each parser, whatever bytes it is given: for the fuzz targets beside this, and for
-//! the tests that replay their corpus. The tests are the test `fuzz` of the package criba, which has this
-//! file for its root, so that plain `cargo test` runs them.
+//! Properties of each parser for all input bytes: for the fuzz targets, and for the test `fuzz` of the
+//! package criba, which replays their corpus.
 //!
-//! A target takes bytes and runs them twice: as they are, which most checksums stop, and once more
-//! with every checksum made right, so that the parser behind it is reached. It panics if something
-//! does not hold. It returns whether any of it was accepted, so that a replay can count how much comes
-//! through.
+//! A target runs its bytes twice: as they are, and with all checksums corrected, which reaches the parser
+//! behind them. It panics if a property does not hold, and returns whether any of the input was accepted, so
+//! that a replay can count these.
 
 mod batch;
 mod fields;
@@ -34,17 +32,17 @@ use std::sync::Arc;
 use criba::Error;
 use criba::vfs::{SimDisk, SimVfs, Vfs};
 
-/// The directory in which inputs lie as files.
+/// The directory of the input files.
 const DIR: &str = "/store";
 
-/// A file layer with one file on it.
+/// A file layer with one file.
 fn disk_with(name: &str, bytes: &[u8]) -> Arc<dyn Vfs> {
     let mut disk = SimDisk::default();
     disk.write(Path::new(DIR).join(name), bytes);
     mounted(disk)
 }
 
-/// A disk in use; the directory is there.
+/// A disk with the directory.
 fn mounted(disk: SimDisk) -> Arc<dyn Vfs> {
     let vfs = SimVfs::on(disk);
     vfs.create_dir(DIR.as_ref()).expect("a directory in memory");

@@ -6,19 +6,18 @@ use criba::vfs::{SimDisk, Vfs};
 
 use crate::{DIR, assert_names_a_file, disk_with, mend, mounted};
 
-/// The number of the log that the bytes are taken for.
+/// The log number of the input.
 pub(crate) const NUMBER: u64 = 4;
 
-/// What the log of a number is called.
+/// The file name of a log.
 pub(crate) fn name(number: u64) -> String {
     format!("{number:06}.log")
 }
 
-/// Takes bytes for a write-ahead log.
+/// Parses bytes as a write-ahead log.
 ///
 /// # Panics
-/// If records do not lie one behind the other in the file; if written again and read again they are
-/// not the same; if a replay does not get the same ones.
+/// If records are not in file order; if they differ after a round trip; if a replay gets other records.
 pub fn wal(bytes: &[u8]) -> bool {
     let mut mended = bytes.to_vec();
     mend::log(&mut mended, NUMBER);
@@ -49,7 +48,7 @@ fn as_log(bytes: &[u8]) -> bool {
     !records.is_empty()
 }
 
-/// The store's id, every record, and what comes behind them; `None` if the header is refused.
+/// The store's id, every record, and what follows them; `None` if the header is refused.
 fn read_all(vfs: &dyn Vfs, length: usize) -> Option<(u64, Records, LogEnd)> {
     let mut records = Records::new();
     let (mut end, mut payloads) = (0, 0);
@@ -71,7 +70,7 @@ fn read_all(vfs: &dyn Vfs, length: usize) -> Option<(u64, Records, LogEnd)> {
     Some((store, records, last))
 }
 
-/// The records after they were written to a new log.
+/// The records after a round trip through a new log.
 fn rewritten(records: &Records) -> Records {
     let vfs = mounted(SimDisk::default());
     let mut log =

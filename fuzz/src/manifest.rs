@@ -6,18 +6,18 @@ use criba::parsers::{Edit, Recorded, read_current};
 
 use crate::{DIR, assert_names_a_file, disk_with, mend};
 
-/// The number of the manifest that the bytes are taken for.
+/// The manifest number of the input.
 pub(crate) const NUMBER: u64 = 2;
 
-/// What the manifest of a number is called.
+/// The file name of a manifest.
 pub(crate) fn name(number: u64) -> String {
     format!("MANIFEST-{number:06}")
 }
 
-/// Takes bytes for a manifest, for a single edit, and for `CURRENT`.
+/// Parses bytes as a manifest, as an edit, and as `CURRENT`.
 ///
 /// # Panics
-/// If what is accepted, written again and read again is not the same; if an error names no file.
+/// If accepted input differs after a round trip; if an error names no file.
 pub fn manifest(bytes: &[u8]) -> bool {
     let mut log = bytes.to_vec();
     mend::log(&mut log, NUMBER);

@@ -1,11 +1,10 @@
-//! Makes the checksums of a file right, wherever its own fields say that they are. What those fields
-//! say may be nonsense: then less is mended.
+//! Corrects the checksums of a file, as far as its own fields locate them.
 
 use std::ops::Range;
 
 use crate::fields::{u32_at, u64_at};
 
-/// As the format's checksums are made: bound to the id of a file and the place in it.
+/// A checksum of the format, bound to a file id and an offset.
 fn checksum_at(id: u64, offset: u64, covered: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&id.to_le_bytes());
@@ -14,20 +13,20 @@ fn checksum_at(id: u64, offset: u64, covered: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Puts the checksum of some bytes at `place`.
+/// Writes a checksum at `place`.
 fn put(bytes: &mut [u8], place: usize, checksum: u32) -> Option<()> {
     let to = bytes.get_mut(place..place.checked_add(4)?)?;
     to.copy_from_slice(&checksum.to_le_bytes());
     Some(())
 }
 
-/// Puts the checksum of `covered`, as part of the file with this id, at `place`.
+/// Writes the checksum of `covered`, in the file with this id, at `place`.
 fn sum(bytes: &mut [u8], id: u64, covered: Range<usize>, place: usize) -> Option<()> {
     let checksum = checksum_at(id, covered.start as u64, bytes.get(covered)?);
     put(bytes, place, checksum)
 }
 
-/// The header and all frames of a log file, up to where there are no more.
+/// The header and all frames of a log file.
 pub(crate) fn log(bytes: &mut [u8], number: u64) {
     const BLOCK: usize = 32 << 10;
     const HEADER: usize = 27;
@@ -55,7 +54,7 @@ pub(crate) fn log(bytes: &mut [u8], number: u64) {
     }
 }
 
-/// `CURRENT`: the sum behind the first two lines.
+/// `CURRENT`: the checksum after the first two lines.
 pub(crate) fn current(bytes: &mut Vec<u8>) {
     let mut ends = (0..bytes.len()).filter(|&at| bytes[at] == b'\n');
     let Some(second) = ends.nth(1) else { return };
@@ -64,7 +63,7 @@ pub(crate) fn current(bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(format!("{checksum:08x}\n").as_bytes());
 }
 
-/// The footer of a table, the blocks to which it points, and those to which the index points.
+/// The footer of a table and all blocks that it and the index point to.
 pub(crate) fn table(bytes: &mut [u8]) {
     let Some(footer) = bytes.len().checked_sub(128) else { return };
     let Some(id) = u64_at(bytes, footer + 64) else { return };

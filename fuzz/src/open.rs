@@ -1,4 +1,4 @@
-//! A store in whose directory something was changed.
+//! A store with changed files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use crate::fields::Fields;
 use crate::store::{fixture, options};
 use crate::{DIR, assert_names_a_file, log, manifest, mend, mounted, table};
 
-/// Takes bytes for a list of changes to the files of a small store.
+/// Parses bytes as a list of changes to the files of a small store.
 ///
-/// The first byte says whether checksums are made right afterwards. Then each change is the number of a
-/// file, the number of what is done to it, and what that takes; see [`change`].
+/// The first byte says whether checksums are corrected afterwards. Each change is a file number, an operation
+/// number, and its arguments; see [`change`].
 ///
 /// # Panics
-/// If an error names no file; if a verification changes something, or finds nothing and the opening
-/// fails; if the store that was opened does not open again. As long as checksums are left alone, also
-/// if a value is read that was never written, or a lookup and a scan do not agree.
+/// If an error names no file; if a verification changes something, or finds nothing and opening fails; if an
+/// opened store does not open again. Without corrected checksums, also if a read value was never written, or
+/// a lookup and a scan differ.
 pub fn open(bytes: &[u8]) -> bool {
     let mut fields = Fields(bytes);
     let mended = fields.u8().is_some_and(|flag| flag % 2 == 1);
@@ -30,7 +30,7 @@ pub fn open(bytes: &[u8]) -> bool {
     opens(disk, !mended)
 }
 
-/// Makes one change; `None` if there are no more.
+/// Makes one change; `None` after the last.
 fn change(disk: &mut SimDisk, fields: &mut Fields<'_>) -> Option<()> {
     let files = &fixture().files;
     let pick = |number: u8| &files[usize::from(number) % files.len()];
@@ -172,7 +172,7 @@ fn open_on(vfs: &Arc<dyn Vfs>) -> criba::Result<Db> {
     options().filter(FilterPolicy::default()).vfs(Arc::clone(vfs)).open(Path::new(DIR))
 }
 
-/// Looks for every key, and scans in both directions.
+/// Looks up every key, and scans in both directions.
 fn read(db: &Db, unforged: bool) {
     let written = &fixture().written;
     let was_written = |key: &[u8], value: &Value| {

@@ -1,8 +1,7 @@
-//! The corpus of each target, replayed; and as much fuzzing as fits into a test: mutations of the
-//! corpus under a fixed seed.
+//! Replays the corpus of each target, and mutations of it under a fixed seed.
 //!
-//! `CRIBA_FUZZ_MUTATIONS=2000000` makes it more for each target, `CRIBA_FUZZ_SEED=7` others. An input
-//! that fails is written to a file whose name the failure tells.
+//! `CRIBA_FUZZ_MUTATIONS=2000000` sets the number of mutations, `CRIBA_FUZZ_SEED=7` the seed. A failing input
+//! is written to a file, which the failure names.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -11,8 +10,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// No input is larger than some dozens of kilobytes. A parser that allocates as much as a forged length
-/// says exceeds this limit at once, and the process ends.
+/// Limits memory: a parser that allocates a forged length exceeds this at once, and the process ends.
 const ADDRESS_SPACE: u64 = 4 << 30;
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -23,7 +21,7 @@ pub(crate) fn corpus_dir(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target)
 }
 
-/// The inputs of a target, in order of their names.
+/// The inputs of a target, by name.
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let dir = corpus_dir(target);
     let mut paths: Vec<PathBuf> = std::fs::read_dir(&dir)
@@ -34,8 +32,8 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).expect("a file")).collect()
 }
 
-/// Runs a target over its corpus and over mutations of it. At least `least` of a hundred of these
-/// must be accepted in part, or what is behind the first checks is hardly reached.
+/// Runs a target over its corpus and mutations. At least `least` per cent must be accepted in part, or the
+/// code behind the first checks is hardly reached.
 fn replay(target: &str, run: fn(&[u8]) -> bool, mutations: u64, least: u64) {
     let limit = Rlimit { current: Some(ADDRESS_SPACE), ..getrlimit(Resource::As) };
     setrlimit(Resource::As, limit).expect("a lower limit");

@@ -1,4 +1,4 @@
-//! What the corpus begins with: the files of the small store, and a few made by hand.
+//! Makes the corpus: the files of the small store, and a few made by hand.
 //!
 //! ```text
 //! cargo test --test fuzz seeds -- --ignored
@@ -45,7 +45,7 @@ fn batches() {
     keep("batch", "overlong-varints", [1, 0x83, 0x80, 0, b'k', b'e', b'y', 0x81, 0, b'v']);
 }
 
-/// A log of these records, closed if it names the one after it.
+/// A log of these records; closed if it names a next log.
 fn log_of(records: &[&[u8]], next: Option<u64>) -> Vec<u8> {
     let vfs = mounted(SimDisk::default());
     let mut log =
@@ -106,7 +106,7 @@ fn manifests() {
     keep("manifest", "edits", edits());
 }
 
-/// The last record of a manifest that has no more than one block.
+/// The last record of a manifest of one block.
 fn last_edit(manifest: &[u8]) -> &[u8] {
     let (mut edit, mut rest) = (&manifest[..0], &manifest[40..]);
     while let [_, _, _, _, low, high, ..] = *rest
@@ -119,7 +119,7 @@ fn last_edit(manifest: &[u8]) -> &[u8] {
     edit
 }
 
-/// The bytes of a table and those of its filter block, from a store with this policy.
+/// The bytes of a table and of its filter block, from a store with this policy.
 fn table_of(policy: FilterPolicy, fill: impl FnOnce(&Db)) -> (Vec<u8>, Vec<u8>) {
     let vfs = SimVfs::new();
     let db = options().filter(policy).vfs(Arc::new(vfs.clone())).open(DIR).expect("a new store");
@@ -213,7 +213,7 @@ fn filters_alone() {
     }
 }
 
-/// Changes to the small store: the first byte says whether checksums are made right.
+/// Changes to the small store; the first byte says whether checksums are corrected.
 fn directories() {
     keep("open", "unchanged", [0]);
     for mended in [0, 1] {

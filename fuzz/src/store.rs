@@ -1,4 +1,4 @@
-//! A small store with a file of every kind, the same each time, and all that was ever written to it.
+//! A deterministic small store with a file of every kind, and all that was ever written to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use criba::{Batch, Db, FilterPolicy, Options, PrefixExtractor, Result};
 
 use crate::DIR;
 
-/// The keys that are written to; not all of them are there in the end.
+/// The written keys; some are deleted.
 const KEYS: u64 = 60;
 
-/// A store as a crash leaves it: tables on two levels with filters of each kind and without, one
-/// beside its table, and changes that are in the log only. Everything is synced.
+/// A store after a crash: tables on two levels, with filters of each kind and without, one beside its table;
+/// and entries that are only in the log. Everything is synced.
 #[derive(Debug)]
 pub(crate) struct Fixture {
     pub(crate) disk: SimDisk,
@@ -31,7 +31,7 @@ pub(crate) fn fixture() -> &'static Fixture {
     FIXTURE.get_or_init(|| make().expect("a disk in memory that nothing is wrong with"))
 }
 
-/// How the store is opened; nothing happens unasked.
+/// Options without background work.
 pub(crate) fn options() -> Options {
     Options::new()
         .seed(1)
@@ -97,7 +97,7 @@ fn make() -> Result<Fixture> {
     Ok(Fixture { disk, files, written, hash_key })
 }
 
-/// Every key of the store, and the others that could be in it.
+/// A key of the store, or an absent one.
 fn key(number: u64) -> Vec<u8> {
     match number {
         0 => Vec::new(),

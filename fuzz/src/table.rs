@@ -1,22 +1,22 @@
-//! Tables: the footer, the index, the properties and every data block.
+//! Tables: footer, index, properties and data blocks.
 
 use criba::parsers::Table;
 
 use crate::{DIR, assert_names_a_file, disk_with, mend, store};
 
-/// The number of the table that the bytes are taken for.
+/// The table number of the input.
 pub(crate) const NUMBER: u64 = 4;
 
-/// What the table of a number is called.
+/// The file name of a table.
 pub(crate) fn name(number: u64) -> String {
     format!("{number:06}.sst")
 }
 
-/// Takes bytes for a table, which its own footer and properties describe.
+/// Parses bytes as a table, described by its own footer and properties.
 ///
 /// # Panics
-/// If an error names no file; if a table in which a check finds nothing wrong is not the same
-/// backwards; if a lookup in it misses an entry, or finds another; if it is not the same written again.
+/// If an error names no file; if a table without errors differs backwards or after a round trip; if a lookup
+/// in it misses an entry or finds another.
 pub fn table(bytes: &[u8]) -> bool {
     let mut mended = bytes.to_vec();
     mend::table(&mut mended);
