@@ -18,7 +18,6 @@ pub(crate) struct Fences {
 const MOST_PREFETCHED: usize = 32;
 
 impl Fences {
-    /// Fences of ascending keys.
     pub(crate) fn new<'a>(keys: impl DoubleEndedIterator<Item = &'a [u8]> + Clone) -> Self {
         let first = keys.clone().next().unwrap_or_default();
         let last = keys.clone().next_back().unwrap_or_default();
@@ -164,7 +163,6 @@ mod tests {
         assert!(inserted > 100);
     }
 
-    /// Some keys are equal.
     #[test]
     fn heads_find_the_place_among_many_keys() {
         for count in [0_u64, 1, 255, 4096, 70_000] {

@@ -55,7 +55,6 @@ impl Meter {
     }
 }
 
-/// Bytes that a meter counts until this is dropped.
 #[derive(Debug)]
 struct Metered {
     meter: Arc<Meter>,

@@ -9,7 +9,6 @@ use flate2::read::MultiGzDecoder;
 
 use crate::failure::{Failure, Result};
 
-/// A file of lines, opened.
 pub(crate) struct Lines<'a> {
     path: &'a Path,
     file: BufReader<Box<dyn Read>>,

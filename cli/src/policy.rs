@@ -3,7 +3,6 @@
 use clap::ValueEnum;
 use criba::{Allocation, FilterKind, FilterPolicy, HashFunction};
 
-/// A policy, and changes to it.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct PolicyArgs {
     /// Which filters to begin with: classic (bloom, MurmurHash2, uniform, 1 %), default (ribbon,
@@ -68,7 +67,6 @@ enum Hash {
 }
 
 impl PolicyArgs {
-    /// The policy that the options amount to.
     pub(crate) fn policy(&self) -> FilterPolicy {
         let mut policy = match self.policy {
             Some(Named::Classic) => FilterPolicy::classic(),

@@ -103,7 +103,6 @@ fn print_prefixes(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// The filters that are not fully in memory.
 fn print_resident(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
     let mut lines = Vec::new();
     for table in tables {

@@ -40,7 +40,6 @@ pub(crate) fn to_refilter(dir: &Path, policy: FilterPolicy) -> Result<Db> {
     existing(dir, options.filter(policy))
 }
 
-/// Opens a store for writing, or creates it.
 pub(crate) fn to_fill(dir: &Path) -> Result<Db> {
     open(dir, Options::new())
 }

@@ -41,7 +41,6 @@ pub(crate) fn unescaped(text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a command-line argument.
 pub(crate) fn of_argument(argument: &OsStr) -> Vec<u8> {
     unescaped(argument.as_bytes())
 }

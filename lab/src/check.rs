@@ -30,7 +30,7 @@ pub enum Law {
     /// A `spread` of 0 says that the chance is exact: one trial per filter, or a rate computed from the
     /// finished bits.
     Share {
-        /// How many trials.
+        /// The number of trials.
         trials: u64,
         /// The standard deviation of the chance itself.
         spread: f64,

@@ -55,7 +55,6 @@ impl Keys {
     }
 }
 
-/// Distinct user names, drawn at random.
 pub(super) fn random_names(each: u64, seed: u64) -> Keys {
     let Input { present, absent, .. } = Input::made_up(each, each, seed);
     let name = "random names";

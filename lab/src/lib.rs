@@ -122,7 +122,6 @@ fn list(experiments: &[&Experiment], out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// What is written, by name.
 fn files(run: &Run) -> Vec<(String, Vec<u8>)> {
     let mut files = vec![
         ("report.html".to_owned(), report::report(run).into_bytes()),

@@ -32,7 +32,6 @@ fn print_outcome(run: &Run, outcome: &Outcome, out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// In columns as wide as their content.
 fn print_comparison(notes: &Notes, out: &mut dyn Write) -> Result<()> {
     if notes.comparison.is_empty() {
         return Ok(());

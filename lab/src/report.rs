@@ -48,7 +48,6 @@ fn summary(run: &Run) -> Markup {
     }
 }
 
-/// How many of these checks hold.
 fn tally(run: &Run, checks: &[Check]) -> Markup {
     let told = run.tally(checks);
     let class = if told.is_well() { "quiet" } else { "bad" };

@@ -98,7 +98,6 @@ impl Run {
         self.checks().filter(|(_, check)| check.decides && !self.verdict(check).ok)
     }
 
-    /// How many of these hold.
     pub(super) fn tally(&self, checks: &[Check]) -> Tally {
         let decided = checks.iter().filter(|check| check.decides);
         Tally {
@@ -128,7 +127,6 @@ impl Run {
     }
 }
 
-/// How many checks hold.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tally {
     decided: u64,
@@ -153,7 +151,6 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Shown on a terminal only.
 fn progress_bar() -> ProgressBar {
     if !stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -26,7 +26,6 @@ pub(crate) struct JobContext<'a> {
     pub(crate) table_bytes: u64,
     /// Whether all filters count as "maybe".
     pub(crate) ignore_filters: bool,
-    /// The sequence numbers that snapshots read at.
     pub(crate) snapshots: Vec<Seq>,
     /// Whether to give up: the store is closing, or the merge is no longer wanted.
     pub(crate) cancelled: &'a dyn Fn() -> bool,

@@ -24,7 +24,6 @@ const DENSE_FRACTION: u64 = 4;
 /// An idle merge writes at most this many bytes per byte of L0, as a store of three levels does anyway.
 const IDLE_RATIO: u64 = 2 * LEVEL_RATIO;
 
-/// When a level is due.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PickSettings {
     /// This many tables on L0 are too many.
@@ -33,7 +32,6 @@ pub(crate) struct PickSettings {
     pub(crate) level_base_bytes: u64,
     /// The size at which outputs end.
     pub(crate) table_bytes: u64,
-    /// The oldest sequence number that a snapshot reads at.
     pub(crate) oldest_snapshot: Option<Seq>,
 }
 
@@ -55,7 +53,6 @@ pub(crate) struct Compaction {
 }
 
 impl Compaction {
-    /// The inputs' numbers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
         self.inputs.iter().map(|(_, live)| live.table.id())
     }
@@ -260,7 +257,6 @@ pub(crate) fn everything(version: &Version) -> Option<Compaction> {
     (!compact).then_some(Compaction { inputs, output_level: LAST, moves: false })
 }
 
-/// The first and last key of some tables.
 fn range_of(tables: &[(usize, LiveTable)]) -> Option<(Vec<u8>, Vec<u8>)> {
     let metas = || tables.iter().map(|(_, live)| live.table.meta());
     let smallest = metas().map(|meta| &meta.smallest).min()?;

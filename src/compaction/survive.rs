@@ -8,7 +8,6 @@ use crate::key::{EntryKind, EntryRef, Seq};
 /// snapshots from the sequence number of the older up to just before that of the newer see the older.
 #[derive(Debug)]
 pub(crate) struct Survivors {
-    /// The sequence numbers that snapshots read at, ascending.
     snapshots: Vec<Seq>,
     key: Vec<u8>,
     /// The sequence number of the entry of `key` before the current one.

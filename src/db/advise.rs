@@ -79,9 +79,7 @@ const PRIOR_PROBES: f64 = 16.0;
 
 struct TableLoad {
     share: Share,
-    /// Probes per absent lookup.
     load: f64,
-    /// Keys and prefixes.
     hashes: u64,
     /// Resident bytes of its filter.
     bytes: u64,

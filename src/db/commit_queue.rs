@@ -121,7 +121,6 @@ impl CommitQueue {
     }
 }
 
-/// Commits requests together and sets their results.
 fn commit_group(
     writer: &mut Writer,
     own: Option<&Request>,
@@ -141,7 +140,6 @@ fn commit_group(
     }
 }
 
-/// A batch waiting to be written.
 #[derive(Debug)]
 pub(crate) struct Request {
     /// Its encoded entries, and their number.
@@ -167,7 +165,6 @@ impl Request {
     }
 }
 
-/// Requests in order of arrival.
 type Waiting = VecDeque<Arc<Request>>;
 
 /// Requests that one thread commits.
@@ -183,7 +180,6 @@ impl Drop for Members {
     }
 }
 
-/// Takes the next group.
 fn next_group(waiting: &mut Waiting) -> Members {
     let mut bytes = 0;
     let mut group = Vec::new();
@@ -206,7 +202,6 @@ struct Requests {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: Waiting,
-    /// Whether a group is being written.
     writing: bool,
     /// How many threads wrote or waited when the last group was written.
     writers: usize,
@@ -214,7 +209,6 @@ struct Queue {
 
 /// How the wait of a request ended.
 enum Turn<'a> {
-    /// Another thread has written it.
     Written(Result<()>),
     /// It is the first of this group, and its thread writes the group.
     Write(Group<'a>),

@@ -13,7 +13,6 @@ use crate::names::FileName;
 use crate::version::TableSet;
 use crate::vfs::{FileLock, Vfs};
 
-/// The files of a directory, sorted by name.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) ours: Vec<FileName>,
@@ -41,7 +40,6 @@ impl Listing {
         Ok(Some(listing))
     }
 
-    /// The numbers of the logs from `first` on, ascending.
     pub(super) fn logs_from(&self, first: u64) -> Vec<u64> {
         let number = |name: &FileName| if let FileName::Log(n) = name { Some(*n) } else { None };
         let numbers = self.ours.iter().filter_map(number);

@@ -8,7 +8,6 @@ use crate::vfs::FileLock;
 
 pub(crate) struct Health {
     closed: AtomicBool,
-    /// The failure that poisoned the store.
     poison: OnceLock<Arc<Error>>,
     /// Until the store is closed. Snapshots and scans hold the lock longer.
     directory_lock: Mutex<Option<Arc<dyn FileLock>>>,

@@ -45,7 +45,6 @@ impl Visibility {
         }
     }
 
-    /// The sequence numbers of snapshots, ascending.
     pub(crate) fn snapshots(&self) -> Vec<Seq> {
         self.snapshots.lock().keys().copied().collect()
     }

@@ -98,7 +98,6 @@ impl DbInner {
         Ok(())
     }
 
-    /// Seals the memtable, unless it is empty.
     pub(crate) fn seal_memtable(&self) -> Result<()> {
         self.check_writable()?;
         let mut writer = self.commits.writer();

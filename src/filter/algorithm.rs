@@ -5,7 +5,6 @@ use super::geometry::Geometry;
 use super::simd::Unchecked;
 use super::simd::{Probe, Touched};
 
-/// The finished array of a filter.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) array: Vec<u8>,
@@ -17,7 +16,6 @@ pub(super) struct Built {
 
 /// The functions of one kind. Hashes are uniformly distributed; a number of keys is at least 1.
 pub(super) struct Algorithm {
-    /// The number in headers.
     pub(super) id: u8,
     pub(super) name: &'static str,
     /// The geometry for a number of keys and a rate.
@@ -28,7 +26,6 @@ pub(super) struct Algorithm {
     pub(super) lowest_rate: f64,
     /// The expected rate of a number of keys in a geometry. Takes microseconds.
     pub(super) expected_rate: fn(u64, &Geometry) -> f64,
-    /// A geometry about a sixteenth larger, for unlucky hashes.
     pub(super) roomier: fn(&Geometry) -> Geometry,
     /// Fails with what is wrong with a geometry.
     pub(super) check: fn(&Geometry) -> Result<(), String>,

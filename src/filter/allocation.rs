@@ -26,7 +26,6 @@ const RARE: (f64, f64) = (10.0, 1024.0);
 /// What a table's bits depend on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Share {
-    /// Distinct keys.
     pub(crate) keys: u64,
     /// Absent probes × reads per false positive, in a unit that all tables share.
     pub(crate) load: f64,

@@ -12,7 +12,6 @@ pub(super) fn textbook_bits(keys: f64, rate: f64) -> f64 {
     (-keys * rate.ln() / (LN_2 * LN_2)).ceil()
 }
 
-/// The expected fraction of bits that are set.
 pub(super) fn expected_fill(geometry: &Geometry, keys: f64) -> f64 {
     -(-f64::from(geometry.k) * keys / geometry.m as f64).exp_m1()
 }

@@ -35,7 +35,6 @@ impl HashFunction {
         [Self::MurmurHash2, Self::SipHash13].into_iter().find(|hash| hash.id() == id)
     }
 
-    /// The hash of a user key.
     pub(crate) fn of(self, key: &[u8], hash_key: &HashKey) -> u64 {
         match self {
             Self::SipHash13 => hash_key.hash(key),

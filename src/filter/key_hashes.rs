@@ -63,12 +63,10 @@ impl KeyHashes {
         std::mem::replace(hashes.nth(number).expect("so many"), hash)
     }
 
-    /// Distinct keys.
     pub(crate) fn keys(&self) -> u64 {
         self.keys.len() as u64
     }
 
-    /// Distinct prefixes.
     pub(super) fn prefixes(&self) -> u64 {
         self.prefixes.len() as u64
     }

@@ -14,7 +14,6 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
-    /// The recipe for one table; `None` for no filter.
     pub(crate) fn recipe(&self, share: &Share) -> Option<Recipe> {
         match self {
             Self::Fixed(recipe) => *recipe,
@@ -35,7 +34,6 @@ impl FilterPolicy {
         }
     }
 
-    /// The plan for a store of these tables.
     pub(crate) fn plan(&self, tables: &[Alike]) -> Plan {
         if !self.is_shared_out() {
             return Plan::Fixed(self.recipe());

@@ -93,7 +93,6 @@ impl FilterHeader {
 }
 
 impl Filter {
-    /// How much of the stored filter it is.
     pub(crate) fn portion(&self) -> Portion {
         if self.header() == self.stored() {
             Portion::Whole

@@ -21,7 +21,6 @@ pub(crate) struct Choice {
     pub(crate) rate: f64,
 }
 
-/// The wasted reads with one choice for each claim.
 pub(crate) fn loss(claims: &[Claim], chosen: &[usize]) -> f64 {
     let one = |(claim, &choice): (&Claim, &usize)| {
         claim.choices.get(choice).map_or(0.0, |choice| claim.weight * choice.rate)

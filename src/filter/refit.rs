@@ -19,7 +19,6 @@ const BITS: f64 = 512.0;
 /// If the total is off by the first part, it is brought to the second.
 const TOTAL_OFF: (f64, f64) = (0.015, 0.005);
 
-/// A table as it stands.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Standing {
     pub(crate) id: u64,

@@ -22,7 +22,6 @@ pub(super) fn check(geometry: &Geometry) -> Result<(), String> {
     Ok(())
 }
 
-/// The length of the array in words.
 pub(super) fn words(geometry: &Geometry) -> usize {
     (geometry.m / SEGMENT * u64::from(geometry.k) + geometry.wide) as usize
 }

@@ -121,7 +121,6 @@ impl RibbonSolver {
         sums
     }
 
-    /// The number of equations that start at a row.
     fn starting(&self, row: usize) -> i32 {
         let above = row.checked_sub(1);
         let left = above.map_or(0, |row| self.waiting(row) - i32::from(self.has_pivot(row)));
@@ -194,7 +193,6 @@ impl Default for Ends {
 }
 
 impl Ends {
-    /// Drops the equation that ends at a row.
     fn pass(&mut self, row: usize) {
         self.count -= i32::from(std::mem::take(&mut self.ring[row % 64]) != 0);
     }
@@ -226,7 +224,6 @@ mod tests {
         (0..keys).map(|i| mix(mix(salt) ^ i)).collect()
     }
 
-    /// Whether an equation reduces to 0 = 0.
     fn is_dependent(rows: &[u64], (mut row, mut c): (usize, u64)) -> bool {
         while c != 0 && rows[row] != 0 {
             c ^= rows[row];

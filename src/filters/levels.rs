@@ -11,7 +11,6 @@ use crate::version::{LiveTable, Version};
 /// The keys of a version, or of the version after a task.
 #[derive(Debug, Clone)]
 pub(super) struct LevelKeys {
-    /// Of each table.
     l0: Vec<u64>,
     /// By level, without L0: number of keys, number of tables.
     below: [(u64, u64); LEVELS],
@@ -35,7 +34,6 @@ impl LevelKeys {
         }
     }
 
-    /// After tables have moved to a level.
     pub(super) fn after(mut self, inputs: &[(usize, LiveTable)], output_level: usize) -> Self {
         let keys_of = |live: &LiveTable| live.table.meta().keys;
         for (level, live) in inputs {

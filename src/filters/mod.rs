@@ -22,7 +22,6 @@ const LEAST_SAVING: f64 = 0.1;
 /// … or free at least this part of the bits of all filters.
 const LEAST_BITS: f64 = 0.015;
 
-/// Decides about filters.
 #[derive(Debug)]
 pub(crate) struct FilterManager {
     extractor: Option<PrefixExtractor>,
@@ -38,11 +37,9 @@ struct State {
     refits: Refits,
 }
 
-/// The refits that other tables made necessary.
 #[derive(Debug, Default)]
 struct Refits {
     queue: VecDeque<(u64, Option<Recipe>)>,
-    /// The version of the queue.
     version: Weak<Version>,
     /// Damaged tables, which keep their filters.
     damaged: HashSet<u64>,
@@ -92,7 +89,6 @@ impl FilterManager {
         }
     }
 
-    /// What each live table should have.
     pub(crate) fn recipes(&self, version: &Version) -> HashMap<u64, Option<Recipe>> {
         let tables = shares(version);
         let only: Vec<Share> = tables.iter().map(|(_, share)| *share).collect();
@@ -173,7 +169,6 @@ impl FilterManager {
         self.state.lock().budget_is_due = true;
     }
 
-    /// Whether the memory budget must be applied again.
     pub(crate) fn budget_is_due(&self) -> bool {
         self.state.lock().budget_is_due
     }
@@ -184,7 +179,6 @@ impl FilterManager {
     }
 }
 
-/// All live tables with their shares.
 fn shares(version: &Version) -> Vec<(&LiveTable, Share)> {
     let levels = LevelKeys::of(version);
     let share = |(level, live): (usize, _)| {
@@ -207,7 +201,6 @@ fn standings(
     shares(version).into_iter().map(standing).collect()
 }
 
-/// The refits that pay.
 fn worthwhile_refits(
     policy: &FilterPolicy,
     extractor: Option<PrefixExtractor>,
@@ -250,7 +243,6 @@ mod tests {
     use super::*;
     use crate::{Db, FilterInfo, FilterKind, Options, Result};
 
-    /// A store of several tables.
     fn store(dir: &Path) -> Result<Db> {
         let options = Options::new().background_threads(0).table_bytes(4096);
         let db = options.block_bytes(128).open(dir)?;

@@ -69,7 +69,6 @@ impl<const N: usize> Sharded<N> {
     }
 }
 
-/// The counters of one table at one level.
 #[derive(Debug, Default)]
 pub(crate) struct ProbeCounters(Sharded<{ Counts::FIELDS }>);
 
@@ -86,12 +85,10 @@ impl ProbeCounters {
     }
 }
 
-/// The counters of one kind of I/O.
 #[derive(Debug, Default)]
 pub(crate) struct IoCounters(Sharded<{ Io::FIELDS }>);
 
 impl IoCounters {
-    /// Counts one call.
     pub(crate) fn count(&self, bytes: u64) {
         self.add(Io { calls: 1, bytes });
     }
@@ -105,7 +102,6 @@ impl IoCounters {
     }
 }
 
-/// The counters of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     activity: Sharded<{ Activity::FIELDS }>,
@@ -127,7 +123,6 @@ struct Tables {
     retired: [Counts; LEVELS],
 }
 
-/// The counters of a live table.
 #[derive(Debug)]
 struct LiveCounters {
     /// At each level where it has been.
@@ -143,13 +138,11 @@ impl LiveCounters {
 }
 
 impl Ledger {
-    /// Counts what was done.
     #[inline]
     pub(crate) fn count(&self, done: Activity) {
         self.activity.add(done.cells());
     }
 
-    /// Counts the probes of a scan within a prefix.
     pub(crate) fn count_prefix(&self, met: PrefixCounts) {
         self.prefix.add(met.cells());
     }
@@ -175,7 +168,6 @@ impl Ledger {
         }
     }
 
-    /// The counts of a live table on all levels.
     pub(crate) fn table_counts(&self, table: u64) -> Counts {
         let tables = self.tables.lock();
         tables.live.get(&table).map(LiveCounters::sum).unwrap_or_default()

@@ -57,7 +57,6 @@ fn block_of(layer: &[Block], hash: u64) -> &Block {
     &layer[fast_range(hash, layer.len() as u64) as usize]
 }
 
-/// The blocks of a layer.
 fn blocks(layer: usize) -> usize {
     FIRST_BLOCKS * GROWTH.pow(layer as u32)
 }
@@ -74,7 +73,6 @@ fn layer_of(mut earlier: usize) -> usize {
     LAYERS - 1
 }
 
-/// The filter of one memtable.
 #[derive(Debug)]
 pub(crate) struct MemtableFilter {
     hash: HashFunction,

@@ -21,7 +21,6 @@ const LONGEST_WITHIN: usize = 1 << 10;
 /// The average overhead of an allocation.
 const ALLOCATION_BYTES: usize = 16;
 
-/// What is in a leaf.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Leaf {
     /// The first place of the leaf; `None` for the first leaf.
@@ -38,7 +37,6 @@ pub(super) struct Leaf {
     bytes: Vec<u8>,
     /// Long entries: key, then value.
     apart: Vec<Arc<[u8]>>,
-    /// What those take.
     apart_bytes: usize,
     /// Whether an entry after the last one began the next leaf.
     began_another: bool,
@@ -50,7 +48,6 @@ struct Slot {
     seq: Seq,
     /// The offset of key and value in the leaf's bytes, or the number of a long entry.
     at: u32,
-    /// Of the key and the value together.
     length: u32,
     key_length: u16,
     kind: EntryKind,
@@ -105,7 +102,6 @@ impl Leaf {
         self.end.as_ref().is_none_or(|end| place.compare(&end.place()).is_lt())
     }
 
-    /// How many entries are before a place.
     pub(super) fn below(&self, place: &Place<'_>) -> usize {
         let is_below = |entry: EntryRef<'_>| {
             key::compare((entry.key, entry.seq), (place.key, place.seq)).is_lt()
@@ -222,7 +218,6 @@ impl Leaf {
         (0..self.len()).map(|number| self.entry(number).map_or(&[][..], |entry| entry.key))
     }
 
-    /// The memory that it takes, in bytes.
     pub(super) fn memory(&self) -> usize {
         let slots = self.slots.capacity() * size_of::<Slot>() + self.order.capacity();
         let apart = self.apart.capacity() * size_of::<Arc<[u8]>>() + self.apart_bytes;

@@ -40,12 +40,10 @@ struct LeafCell {
 #[derive(Debug, Default)]
 struct Directory {
     leaves: Vec<Arc<LeafCell>>,
-    /// Of the keys with which they begin.
     fences: Fences,
 }
 
 impl Directory {
-    /// The last leaf that begins within `bound`.
     fn last_within(&self, bound: Bound<&Place<'_>>) -> Option<&Arc<LeafCell>> {
         let within = match bound {
             Bound::Unbounded => self.leaves.len(),
@@ -97,7 +95,6 @@ impl Leaves {
         }
     }
 
-    /// The newest entry of `key` up to `seq`.
     pub(super) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {
         let mut place = Place::new(key, seq);
         loop {
@@ -117,7 +114,6 @@ impl Leaves {
         }
     }
 
-    /// The leaf that a place is in.
     pub(super) fn containing(&self, place: &Place<'_>) -> Arc<Leaf> {
         self.read_when(Bound::Included(place), |leaf| leaf.reaches(place))
     }
@@ -130,12 +126,10 @@ impl Leaves {
         self.read_when(Bound::Unbounded, |leaf| leaf.end.is_none())
     }
 
-    /// The leaf behind this one.
     pub(super) fn after(&self, leaf: &Leaf) -> Option<Arc<Leaf>> {
         leaf.end.as_ref().map(|end| self.containing(&end.place()))
     }
 
-    /// The leaf before this one.
     pub(super) fn before(&self, leaf: &Leaf) -> Option<Arc<Leaf>> {
         let start = leaf.start.as_ref()?.place();
         let ends_there =

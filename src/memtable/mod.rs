@@ -19,7 +19,6 @@ use crate::value::Value;
 
 use leaves::Leaves;
 
-/// A memtable.
 #[derive(Debug)]
 pub(crate) struct Memtable {
     leaves: Leaves,
@@ -56,7 +55,6 @@ impl Memtable {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(lookup))
     }
 
-    /// The newest entry of `key` up to `seq`.
     pub(crate) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {
         self.leaves.get(key, seq)
     }

@@ -14,10 +14,8 @@ use crate::ledger::Activity;
 use crate::sstable::{OpenTable, Properties};
 use crate::version::{Edit, Version};
 
-/// Which compaction to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
-    /// The one that is due most.
     Now,
     /// Worth doing while the store is quiet.
     Idle,
@@ -43,7 +41,6 @@ pub(crate) fn compact_while_due(db: &DbInner) -> Result<()> {
     Ok(())
 }
 
-/// Runs the next compaction; false if there is none.
 pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
     let mut state = db.scheduler.state.lock();
     let Some((compaction, version)) = picked(db, &state, due) else { return Ok(false) };
@@ -108,7 +105,6 @@ impl Drop for OneCompact<'_> {
     }
 }
 
-/// A compaction that runs on this thread.
 struct Job<'a> {
     db: &'a DbInner,
     /// Whether it is to give way.

@@ -51,7 +51,6 @@ pub(crate) fn load_filters_within_budget(db: &DbInner) {
     }
 }
 
-/// The resident bytes of the filters of live tables.
 fn live_filter_bytes(db: &DbInner) -> u64 {
     let view = db.views.load();
     let residences = view.version.tables().filter_map(|(_, live)| live.filter.residence());
@@ -203,7 +202,6 @@ pub(super) fn refit_once(db: &DbInner) -> Result<bool> {
     })
 }
 
-/// What became of one table's filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rebuilt {
     New,

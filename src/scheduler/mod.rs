@@ -42,9 +42,7 @@ enum Whole {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The tables of running compactions and refits.
     busy: HashSet<u64>,
-    /// How many of these there are.
     compactions: usize,
     /// Running flushes and filter checks. A settled store has none: they might hold a replaced filter.
     others: usize,
@@ -58,7 +56,6 @@ struct State {
     stop: bool,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Scheduler {
     state: Mutex<State>,
@@ -68,13 +65,11 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// Wakes the threads that wait for a change.
     pub(crate) fn announce(&self) {
         let _state = self.state.lock();
         self.changed.notify_all();
     }
 
-    /// Whether tasks must end because the store is closing.
     pub(crate) fn stops(&self) -> bool {
         self.state.lock().stop
     }
@@ -111,7 +106,6 @@ impl Scheduler {
         }
     }
 
-    /// Begins the one flush at a time.
     fn begin_flush(&self) -> Result<Running<'_>> {
         let mut state = self.state.lock();
         while state.flushing {
@@ -125,7 +119,6 @@ impl Scheduler {
         Ok(Running { scheduler: self, what: What::Flush })
     }
 
-    /// Begins a task that looks at filters.
     fn begin_look(&self, state: &mut State) -> Running<'_> {
         state.others += 1;
         Running { scheduler: self, what: What::Look }

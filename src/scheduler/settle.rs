@@ -23,7 +23,6 @@ pub(crate) fn wait_while(
     Ok(())
 }
 
-/// Flushes everything written so far.
 pub(crate) fn flush(db: &DbInner) -> Result<()> {
     db.seal_memtable()?;
     if db.is_inline() {

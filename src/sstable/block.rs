@@ -16,7 +16,6 @@ const RESTART_INTERVAL: usize = 16;
 /// memory. Blocks with a whole key at each restart point stay below it.
 const MAX_EXPANSION: usize = 2 * RESTART_INTERVAL;
 
-/// Gathers entries in internal-key order.
 #[derive(Debug, Default)]
 pub(crate) struct BlockBuilder {
     bytes: Vec<u8>,
@@ -93,7 +92,6 @@ fn damage<T>(offset: usize, expected: &'static str) -> BlockResult<T> {
     Err(BlockDamage { offset, expected })
 }
 
-/// The result of a search for a user key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Whether the block holds an entry of the key.
@@ -102,7 +100,6 @@ pub(crate) struct Found {
     pub(crate) version: Option<(EntryKind, Value)>,
 }
 
-/// The contents of a data block, verified.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     bytes: Bytes,
@@ -111,7 +108,6 @@ pub(crate) struct Block {
     restarts: usize,
 }
 
-/// An entry without its key.
 struct RawEntry {
     shared: usize,
     suffix: Range<usize>,
@@ -133,7 +129,6 @@ impl Block {
         Ok(Self { bytes, entries_end, restarts })
     }
 
-    /// The memory held.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -173,7 +168,6 @@ impl Block {
         Ok(())
     }
 
-    /// The bytes of a range from `entry_at`.
     fn slice(&self, range: &Range<usize>) -> &[u8] {
         self.bytes.get(range.clone()).unwrap_or_default()
     }
@@ -315,7 +309,6 @@ struct DecodedEntry {
     value: Range<usize>,
 }
 
-/// The entries of a block with whole keys.
 #[derive(Debug)]
 pub(crate) struct DecodedBlock {
     block: Block,
@@ -328,7 +321,6 @@ impl DecodedBlock {
         self.entries.len()
     }
 
-    /// The entries' sequence numbers.
     pub(crate) fn seqs(&self) -> impl Iterator<Item = Seq> {
         self.entries.iter().map(|entry| entry.seq)
     }

@@ -25,7 +25,6 @@ impl Weighter<BlockPlace, Block> for BytesHeld {
     }
 }
 
-/// A bounded cache of blocks.
 #[derive(Debug)]
 pub(crate) struct BlockCache(Cache<BlockPlace, Block, BytesHeld, FixedHasher>);
 

@@ -11,12 +11,10 @@ use crate::error::{Error, Result};
 use crate::filter::{LookupHash, PrefixHash};
 use crate::key::EntryKind;
 
-/// The result of a check.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Checked {
     pub(crate) blocks: u64,
     pub(crate) entries: u64,
-    /// Distinct user keys.
     pub(crate) keys: u64,
     pub(crate) of_keys: Asked,
     /// The distinct prefixes, if the filter has prefixes.
@@ -143,7 +141,6 @@ impl OpenTable {
 }
 
 impl Table {
-    /// Reads, verifies and decodes a data block.
     fn decoded_block(&self, number: usize) -> Result<DecodedBlock> {
         let handle = self.handle(number)?;
         let block = self.read_block(handle)?;

@@ -29,7 +29,6 @@ pub(crate) enum ReadPlan {
     Rebuilding,
 }
 
-/// A position in a table.
 #[derive(Debug)]
 pub(crate) struct TableCursor {
     table: Arc<Table>,
@@ -37,7 +36,6 @@ pub(crate) struct TableCursor {
     plan: ReadPlan,
     /// The current block and the entry in it; `None` past the end.
     current: Option<(DecodedBlock, usize)>,
-    /// The current block's number.
     number: usize,
     /// Bytes read ahead, and the offset of the first one.
     ahead: (u64, Bytes),
@@ -130,7 +128,6 @@ impl TableCursor {
         Ok(())
     }
 
-    /// The bytes of a block, from a larger read.
     fn read_ahead(&mut self, handle: BlockHandle) -> Result<Bytes> {
         let length = handle.length + TRAILER_BYTES as u64;
         let held = |ahead: &(u64, Bytes)| {

@@ -22,13 +22,10 @@ pub(crate) struct TableEnv {
     pub(crate) dir: PathBuf,
     /// The store's id, which its files carry.
     pub(crate) store: u64,
-    /// The key of its hash.
     pub(crate) hash_key: HashKey,
-    /// What follows from that for prefixes.
     pub(crate) prefix_hash_key: PrefixKey,
     pub(crate) files: FilePool,
     pub(crate) cache: Option<BlockCache>,
-    /// The false positives that were seen.
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) filter_memory: FilterMemory,
     pub(crate) next_file: AtomicU64,
@@ -63,12 +60,10 @@ impl TableEnv {
         })
     }
 
-    /// A new file number.
     pub(crate) fn new_file_number(&self) -> u64 {
         self.next_file.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The number that the next file gets.
     pub(crate) fn next_file(&self) -> u64 {
         self.next_file.load(Ordering::Relaxed)
     }

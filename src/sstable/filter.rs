@@ -27,7 +27,6 @@ use crate::sealed::SealedBytes;
 use crate::sync::{AtomicBool, Ordering};
 use crate::vfs::{FileKind, VfsFile};
 
-/// What became of a table's filter.
 #[derive(Debug)]
 pub(crate) enum FilterState {
     /// None is wanted for this table.
@@ -61,7 +60,6 @@ impl TableFilter {
         Self { env: Arc::clone(env), table, meta, state, obsolete }
     }
 
-    /// The same filter in another state.
     pub(crate) fn in_state(&self, state: FilterState) -> Self {
         Self::new(&self.env, self.table, self.meta, state)
     }
@@ -137,7 +135,6 @@ pub(crate) struct OpenTable {
 }
 
 impl OpenTable {
-    /// The manifest's record of the two.
     pub(crate) fn record(&self) -> TableMeta {
         TableMeta { filter: self.filter.meta, ..self.table.meta().clone() }
     }
@@ -174,7 +171,6 @@ fn unreadable(error: io::Error) -> String {
     format!("it cannot be read: {error}")
 }
 
-/// The place of a filter block.
 pub(super) struct FilterSource {
     pub(super) file: Arc<dyn VfsFile>,
     pub(super) block: BlockHandle,
@@ -204,7 +200,6 @@ impl Table {
         self.filter_from(meta, |source| self.read_filter(source, meta).map(FilterState::Active))
     }
 
-    /// Reads only the header of the filter of `meta`.
     fn load_filter_header(&self, meta: FilterMeta) -> TableFilter {
         let stored = |source: &FilterSource| {
             let mut header = [0; FilterHeader::BYTES];

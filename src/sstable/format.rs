@@ -14,7 +14,6 @@ const MAGIC: &[u8; 8] = b"cribaSST";
 /// The filter block starts at a multiple of this.
 pub(crate) const FILTER_ALIGNMENT: u64 = 64;
 
-/// What a block holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum BlockType {
@@ -72,7 +71,6 @@ pub(crate) fn check_block(
     }
 }
 
-/// The last bytes of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub(crate) filter: BlockHandle,
@@ -137,7 +135,6 @@ impl Footer {
     }
 }
 
-/// Why a footer cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FooterError {
     Damaged(String),
@@ -289,7 +286,6 @@ impl TableMeta {
         })
     }
 
-    /// Whether two closed ranges have a key in common.
     pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
         self.smallest.as_slice() <= largest && smallest <= self.largest.as_slice()
     }

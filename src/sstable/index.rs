@@ -109,7 +109,6 @@ impl<'a> Index<'a> {
         (complete && before == Some(largest)).then_some(())
     }
 
-    /// The number of blocks.
     pub(crate) fn len(&self) -> usize {
         self.offsets.len() / 4
     }
@@ -162,7 +161,6 @@ impl Blocks {
         self.fences.below(key, |number| index.separator(number).unwrap_or_default() < key)
     }
 
-    /// Where a block lies.
     pub(super) fn place(&self, number: usize) -> Option<BlockHandle> {
         let [offset, end] = *self.starts.get(number..)?.first_chunk()?;
         let length = end.checked_sub(offset)?.checked_sub(TRAILER_BYTES as u64)?;

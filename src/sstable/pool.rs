@@ -33,7 +33,6 @@ impl FilePool {
         Self { files }
     }
 
-    /// The open file of table `id`.
     pub(crate) fn get(&self, id: u64, vfs: &dyn Vfs, dir: &Path) -> io::Result<Arc<dyn VfsFile>> {
         if let Some(file) = self.files.as_ref().and_then(|files| files.get(&id)) {
             return Ok(file);

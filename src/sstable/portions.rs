@@ -111,7 +111,6 @@ impl Table {
     }
 }
 
-/// A filter block that is read in pieces.
 struct FilterBlock<'a> {
     env: &'a TableEnv,
     source: FilterSource,

@@ -259,7 +259,6 @@ impl Table {
         })
     }
 
-    /// Reads and verifies one block.
     pub(super) fn read_block(&self, handle: BlockHandle) -> Result<Block> {
         let bytes = self.read(handle.offset, handle.length + TRAILER_BYTES as u64)?;
         self.verify_block(&bytes.into(), handle)
@@ -279,7 +278,6 @@ impl Table {
         Ok(bytes)
     }
 
-    /// Verifies a data block with its trailer.
     pub(super) fn verify_block(&self, bytes: &Bytes, handle: BlockHandle) -> Result<Block> {
         let contents = check_block(bytes, BlockType::Data, self.meta.id, handle.offset);
         let contents = contents.map_err(|found| {

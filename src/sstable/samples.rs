@@ -12,7 +12,6 @@ use crate::filter::{FilterPolicy, HashKey, Recipe};
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::vfs::{RealVfs, Vfs};
 
-/// The store that the tables are of.
 pub(super) const STORE: u64 = 77;
 
 pub(super) fn env(dir: &Path) -> Arc<TableEnv> {

@@ -19,7 +19,6 @@ use crate::vfs::{FileKind, VfsFile};
 /// The bytes of data blocks that are written at once.
 const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 
-/// How tables are written.
 #[derive(Debug, Clone)]
 pub(crate) struct TableSettings {
     /// The size that data blocks stay below. A larger entry has its own block.
@@ -30,7 +29,6 @@ pub(crate) struct TableSettings {
     pub(crate) prefix: Option<PrefixExtractor>,
 }
 
-/// A table being written. Without `finish` its file stays unreferenced.
 #[derive(Debug)]
 pub(crate) struct TableWriter {
     file: Arc<dyn VfsFile>,
@@ -83,17 +81,14 @@ impl TableWriter {
         })
     }
 
-    /// Whether an entry was added yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.properties.entries == 0
     }
 
-    /// The user key of the last entry.
     pub(crate) fn last_key(&self) -> &[u8] {
         &self.properties.largest
     }
 
-    /// The bytes of data so far.
     pub(crate) fn data_bytes(&self) -> u64 {
         self.offset + self.block.size() as u64
     }
@@ -161,7 +156,6 @@ impl TableWriter {
         Ok(())
     }
 
-    /// What was added so far.
     pub(crate) fn properties(&self) -> &Properties {
         &self.properties
     }

@@ -11,7 +11,6 @@ use crate::ledger::Verdict;
 use crate::sstable::{OpenTable, ReadPlan, Table, TableCursor, TableFilter};
 use crate::value::Value;
 
-/// A position in a sorted run of tables.
 #[derive(Debug)]
 pub(crate) struct LevelCursor {
     /// The tables to come; the last one is next.

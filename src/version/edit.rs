@@ -181,7 +181,6 @@ impl TableSet {
         }
     }
 
-    /// Fails with what is wrong with the set.
     pub(crate) fn check(&self) -> Result<(), String> {
         for level in 1..LEVELS {
             let mut tables: Vec<_> =

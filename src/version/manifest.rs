@@ -18,7 +18,6 @@ const REWRITE_FROM_BYTES: u64 = 64 * 1024;
 /// The first line of `CURRENT`: the version of the store's layout.
 const CURRENT_HEADER: &str = "criba 1";
 
-/// The manifest being written.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     log: LogWriter,
@@ -73,7 +72,6 @@ impl Manifest {
         Ok(())
     }
 
-    /// Whether the manifest has outgrown its content.
     pub(crate) fn wants_rewriting(&self) -> bool {
         self.log.length() > (REWRITE_FACTOR * self.rewritten_bytes).max(REWRITE_FROM_BYTES)
     }

@@ -52,23 +52,19 @@ impl LiveTable {
         self.heads[1] > head || (self.heads[1] == head && *self.table.meta().largest >= *key)
     }
 
-    /// Its largest key.
     fn largest(&self) -> &[u8] {
         &self.table.meta().largest
     }
 
-    /// The table without its place.
     pub(crate) fn open(&self) -> OpenTable {
         OpenTable { table: Arc::clone(&self.table), filter: Arc::clone(&self.filter) }
     }
 
-    /// The table with nothing of its filter resident.
     pub(crate) fn without_filter(&self) -> Self {
         Self { filter: Arc::new(self.filter.not_resident()), ..self.clone() }
     }
 }
 
-/// The live tables.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
     levels: [Vec<LiveTable>; LEVELS],
@@ -87,7 +83,6 @@ struct Sorted {
 /// Up to this number of tables a linear scan is faster than a search.
 const FEW: usize = 4;
 
-/// A table that a lookup considers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate<'a> {
     pub(crate) level: usize,
@@ -108,7 +103,6 @@ impl Version {
         self.level(0).chunks(1).chain(self.sorted.iter().map(|sorted| self.level(sorted.level)))
     }
 
-    /// Every table with its level, L0 first.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &LiveTable)> {
         self.levels
             .iter()
@@ -116,12 +110,10 @@ impl Version {
             .flat_map(|(level, tables)| tables.iter().map(move |t| (level, t)))
     }
 
-    /// The live table of this id.
     pub(crate) fn table(&self, id: u64) -> Option<&LiveTable> {
         self.levels.iter().flatten().find(|live| live.table.id() == id)
     }
 
-    /// The bytes of a level's files.
     pub(crate) fn level_bytes(&self, level: usize) -> u64 {
         self.level(level).iter().map(|live| live.table.meta().size).sum()
     }
@@ -185,7 +177,6 @@ impl Version {
         next
     }
 
-    /// This version with no filter resident, for long tasks.
     pub(crate) fn without_filters(&self) -> Self {
         let mut next = self.clone();
         for live in next.levels.iter_mut().flatten() {

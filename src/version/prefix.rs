@@ -8,10 +8,8 @@ use crate::key::EntryRef;
 use crate::ledger::{Ledger, PrefixCounts, Verdict};
 use crate::sstable::TableFilter;
 
-/// The bounds of a scan.
 pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// Bounds that borrow their keys.
 pub(crate) fn borrowed(bounds: &KeyBounds) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (bounds.0.as_ref().map(Vec::as_slice), bounds.1.as_ref().map(Vec::as_slice))
 }
@@ -41,7 +39,6 @@ impl PrefixProbe {
         Some(Self { extractor, hash, bounds, ignore_filters, ledger })
     }
 
-    /// What a table's filter says, counted.
     pub(super) fn ask(&self, filter: &TableFilter) -> Verdict {
         let verdict = if self.ignore_filters {
             Verdict::Unfiltered

@@ -31,7 +31,6 @@ pub(crate) enum Item {
     Damage { offset: u64, found: String },
 }
 
-/// A log file, read from front to back.
 #[derive(Debug)]
 pub(crate) struct LogReader {
     file: Arc<dyn VfsFile>,

@@ -158,7 +158,6 @@ fn colour(series: &Series) -> RGBColor {
     COLOURS[series.hue % HUES].0.light
 }
 
-/// Half of the least distance between two bars.
 fn half_width(series: &Series) -> f64 {
     let mut places: Vec<f64> = series.points.iter().map(|(x, _)| *x).collect();
     places.sort_unstable_by(f64::total_cmp);
@@ -187,12 +186,10 @@ fn scaled((x, y): (f64, f64)) -> (i32, i32) {
     ((x * MARK).round() as i32, (y * MARK).round() as i32)
 }
 
-/// The mark of a hue, centred on its place.
 fn mark(hue: usize) -> Polygon<(i32, i32)> {
     Polygon::new(corners(hue), COLOURS[hue % HUES].0.light.filled())
 }
 
-/// A line for each series, below the plot.
 fn draw_legend(figure: &Figure, area: &Area) -> Result<(), Failed> {
     let text = ("sans-serif", FONT).into_font().color(&INK.light);
     let text = text.pos(Pos::new(HPos::Left, VPos::Center));

@@ -49,7 +49,6 @@ impl Output {
         Ok(output)
     }
 
-    /// The files of the earlier run, if any.
     fn earlier(&self) -> Result<Option<Vec<String>>> {
         let path = self.dir.join(LIST);
         let text = match fs::read_to_string(&path) {

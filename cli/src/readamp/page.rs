@@ -152,7 +152,6 @@ fn by_level(report: &Report, of: impl Fn(&Level) -> Option<f64>) -> Vec<(f64, f6
     points.map(|(level, value)| ((level + 1) as f64, value)).collect()
 }
 
-/// The series with points.
 fn plotted<const N: usize>(series: [Series; N]) -> Vec<Series> {
     series.into_iter().filter(|series| !series.points.is_empty()).collect()
 }

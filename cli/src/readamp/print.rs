@@ -94,7 +94,6 @@ fn print_reads(report: &Report, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// The three counts of each pass side by side.
 fn print_passes(report: &Report, out: &mut dyn Write) -> Result<()> {
     writeln!(
         out,

@@ -11,7 +11,6 @@ pub(super) const NONE: &str = "–";
 const READ_PASSES: [usize; 4] = [2, 0, 3, 1];
 
 impl Report {
-    /// The disk reads per lookup of each pass.
     pub(super) fn per_lookup(&self, level: &Level) -> [Option<f64>; 4] {
         let lookups = [self.absent, self.present, self.absent, self.present];
         std::array::from_fn(|pass| ratio(level.pass_reads[pass] as f64, lookups[pass]))
@@ -26,7 +25,6 @@ impl Report {
         })
     }
 
-    /// The levels with their names, and the total.
     pub(super) fn named_levels(&self) -> impl Iterator<Item = (String, Level)> {
         let levels = self.levels.iter().map(|level| (format!("L{}", level.level), level.clone()));
         levels.chain([("total".to_owned(), self.total())])

@@ -27,7 +27,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const N: u64 = 500_000;
 const RATE: f64 = 0.01;
 
-/// What strings are kept in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
     HashSet,
@@ -59,7 +58,6 @@ impl Holder {
     }
 }
 
-/// What came of one holder, once.
 #[derive(Debug, Clone, Copy, Default)]
 struct Trial {
     bytes: f64,
@@ -67,7 +65,6 @@ struct Trial {
     found: u64,
     /// Absent strings that passed, against theory.
     passed: Sample,
-    /// Seconds, for all strings.
     times: Times,
 }
 
@@ -78,7 +75,6 @@ struct Times {
     negative: f64,
 }
 
-/// One of the times.
 type OneTime = fn(&Times) -> f64;
 
 /// Strings in memory in the order of the lookups, so that cache misses are not timed.
@@ -175,7 +171,6 @@ fn trial(holder: Holder, hashing: Hashing, present: &Strings, absent: &Strings) 
     })
 }
 
-/// Seconds for the keyed hashes of all strings alone.
 fn hash_alone(strings: &Strings) -> f64 {
     let hasher = SipHasher13::new_with_key(black_box(&[7; 16]));
     let start = Instant::now();
@@ -190,7 +185,6 @@ fn bytes_of(set: &HashSet<String>) -> usize {
     slots * (size_of::<String>() + 1) + set.iter().map(String::capacity).sum::<usize>()
 }
 
-/// Asks for all strings.
 fn asked(
     insert: f64,
     bytes: usize,
@@ -263,7 +257,6 @@ fn check(
     Ok(())
 }
 
-/// The least time of the repetitions.
 fn least(trials: &[Trial], time: OneTime) -> f64 {
     trials.iter().map(|trial| time(&trial.times)).fold(f64::INFINITY, f64::min)
 }

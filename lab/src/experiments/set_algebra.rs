@@ -30,7 +30,6 @@ struct Sets {
     both: u64,
 }
 
-/// Two of the same size.
 fn alike(size: u64, both: u64) -> Sets {
     Sets { first: size - both, second: size - both, both }
 }
@@ -78,7 +77,6 @@ fn sd_in_common(sets: Sets) -> f64 {
     (M as f64 / (k * k) * bits - sets.both as f64 / k).max(0.0).sqrt()
 }
 
-/// What two filters told.
 struct Told {
     first: f64,
     union: f64,
@@ -200,7 +198,6 @@ fn sizes(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// Two filters of one size, from disjoint to equal.
 fn overlaps(setting: &Setting, notes: &mut Notes) -> Result<()> {
     const SIZE: u64 = 1000;
     let (mut means, mut ands, mut scatter, mut same) = (vec![], vec![], vec![], 0);

@@ -27,7 +27,6 @@ const LOOKUPS: u64 = 10_000;
 /// Bounds that one filter in twenty exceeds.
 const ONE_IN_TWENTY: f64 = 0.05;
 
-/// What was measured of one filter.
 struct Small {
     rate: f64,
     bits_set: f64,

@@ -16,7 +16,6 @@ pub(super) struct Stored {
     counting: CountingVfs,
 }
 
-/// What lookups came to.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lookups {
     pub(super) made: u64,
@@ -90,7 +89,6 @@ impl Stored {
         Ok(self.db.flush()?)
     }
 
-    /// Looks keys up.
     pub(super) fn look_up(&self, keys: impl IntoIterator<Item = u64>) -> Result<Lookups> {
         let file_reads = || self.counting.counts().of(FileKind::Table, Operation::Read).calls;
         let (before, reads_before) = (self.db.stats().total(), file_reads());

@@ -33,7 +33,6 @@ fn empty(setting: &Setting, m: u64, k: u32, number: u64) -> criba::Result<Bloom>
     Bloom::with_geometry(m, k)?.with_hashing(hashing)
 }
 
-/// The set bits of a filter of one word.
 fn bits(filter: &Bloom) -> u64 {
     let bytes = filter.to_bytes();
     bytes.last_chunk().map_or(0, |word| u64::from_le_bytes(*word))

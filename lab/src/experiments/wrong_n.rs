@@ -25,7 +25,6 @@ const FORMULA: &str = "(1 − e^(−kn/m))^k, with the terms that it leaves out"
 /// The false positives to measure a rate by.
 const PASSED: f64 = 5000.0;
 
-/// The planned filter.
 #[derive(Clone, Copy)]
 struct Plan {
     n: u64,
@@ -53,12 +52,10 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     half_the_memory(setting, notes, n)
 }
 
-/// The lookups for this rate.
 fn lookups(rate: f64) -> u64 {
     (PASSED / rate).ceil() as u64
 }
 
-/// A filter's rate, and its share of set bits.
 struct Point {
     factor: f64,
     sample: Sample,
@@ -153,7 +150,6 @@ fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
     Ok(())
 }
 
-/// The same filters by their fill.
 fn fullness(notes: &mut Notes, plan: Plan, marks: Vec<(f64, f64)>) {
     let at = |fill: f64| (fill, fill.powi(plan.k as i32));
     notes.figure(Figure {

@@ -29,7 +29,6 @@ pub(super) enum Path {
 }
 
 impl Path {
-    /// Whether this processor has all of them.
     #[cfg(target_arch = "x86_64")]
     fn is_here(self) -> bool {
         match self {

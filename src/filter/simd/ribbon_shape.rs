@@ -50,7 +50,6 @@ impl Shape {
 
 /// Where the words of a start row are.
 pub(super) struct Place {
-    /// The byte where its segment starts.
     pub(super) first: usize,
     /// The bytes of that segment. The next one follows.
     pub(super) bytes: usize,

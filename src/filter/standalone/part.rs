@@ -12,7 +12,6 @@ use crate::filter::kind::FilterKind;
 use crate::filter::simd::Probe;
 use crate::sealed::{Seal, SealedBytes};
 
-/// The bytes of an array.
 pub(super) enum Array {
     Owned(Vec<u8>),
     /// Read-only: sealed memory, or a part of a mapped file.

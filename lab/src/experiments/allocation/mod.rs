@@ -27,7 +27,6 @@ const KINDS: [FilterKind; 3] = [FilterKind::Bloom, FilterKind::Blocked, FilterKi
 /// The wasted reads to measure for each mark.
 const AIM: f64 = 3000.0;
 
-/// A kind of filter with one allocation.
 struct Line {
     kind: FilterKind,
     allocation: Allocation,
@@ -36,12 +35,10 @@ struct Line {
     file_reads: u64,
 }
 
-/// What was measured at one size.
 struct Cell {
     /// Requested; and of all finished filters, with headers.
     bits_per_key: f64,
     bits_taken: f64,
-    /// Wasted reads for each lookup.
     wasted: f64,
     lookups: u64,
     /// The probes of all tables, with the expectation of their finished filters.

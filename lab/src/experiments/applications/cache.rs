@@ -14,10 +14,8 @@ use crate::check::{Check, Sample};
 use crate::experiment::{Notes, Setting};
 use crate::{shown, theory};
 
-/// What admits objects.
 enum Door {
     Open,
-    /// A filter of all requested objects.
     Filter(Bloom),
     /// The same without a mistake.
     Exact(HashSet<u32>),
@@ -171,7 +169,6 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// The objects requested once that are admitted by mistake.
 fn doors(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let objects: u32 = setting.pick(400_000, 3_000_000);
     let requests = requests(setting, objects);

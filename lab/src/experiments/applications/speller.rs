@@ -16,7 +16,6 @@ use crate::{shown, theory};
 
 const WORDS: u64 = 100_000;
 
-/// Words with one letter changed, all of them wrong.
 fn misspelt(setting: &Setting, words: &HashSet<String>, count: usize) -> Vec<String> {
     let mut random = setting.random("misspellings");
     let mut wrong = HashSet::new();

@@ -15,7 +15,6 @@ use crate::shown;
 const REPEATS: usize = 15;
 const NOTE: &str = "times decide nothing";
 
-/// Nanoseconds for each of `times` calls.
 fn nanoseconds(times: u64, mut call: impl FnMut(u64)) -> f64 {
     let once = |_| {
         let start = Instant::now();
@@ -48,7 +47,6 @@ impl Fit {
         (x, self.slope * x + self.intercept)
     }
 
-    /// In words, with the unit of x.
     fn told(self, unit: &str) -> String {
         let Self { slope, intercept, r2 } = self;
         format!("{intercept:.1} ns + {slope:.2} ns a {unit}, R² = {r2:.3}")
@@ -224,7 +222,6 @@ fn by_length(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// Distinct keys of one length, at least 8.
 fn texts(keys: u64, length: usize) -> Vec<Vec<u8>> {
     let text = |i: u64| {
         let mut text = vec![b'k'; length];

@@ -10,23 +10,18 @@ use criba::{Batch, Db, FilterInfo, FilterPolicy, Options};
 use criba_cli::readamp::input::Input;
 use criba_cli::{Failure, Result};
 
-/// A store of one table.
 pub(super) struct Directory {
     db: Db,
     files: CountingVfs,
     input: Input,
 }
 
-/// What looking names up came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Lookups {
-    /// Present names looked up.
     pub(super) present: u64,
     /// Right answers: present names with their e-mail address, absent ones without.
     pub(super) right: u64,
-    /// All answers.
     pub(super) queries: u64,
-    /// Disk reads that they took.
     pub(super) present_reads: u64,
     /// Absent names that probed the filter.
     pub(super) absent: u64,
@@ -36,14 +31,11 @@ pub(super) struct Lookups {
     pub(super) absent_reads: u64,
     /// Table reads, as the file layer counts.
     pub(super) file_reads: u64,
-    /// How long the present ones took.
     pub(super) present_time: Duration,
-    /// How long the absent ones took.
     pub(super) absent_time: Duration,
 }
 
 impl Lookups {
-    /// All disk reads.
     pub(super) fn reads(&self) -> u64 {
         self.present_reads + self.absent_reads
     }

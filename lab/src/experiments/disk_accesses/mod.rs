@@ -65,7 +65,6 @@ impl Shape {
         })
     }
 
-    /// Whether k is the study's.
     fn is_by_ceiling(self) -> bool {
         self.k == Probes::Ceiling.of(self.ratio)
     }
@@ -87,7 +86,6 @@ impl Shape {
     }
 }
 
-/// One filter on one table, with its measurements.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     n: u64,
@@ -104,7 +102,6 @@ impl Case {
         Ok(Self { n, shape, filter_bytes, has_shape, lookups })
     }
 
-    /// Probes of absent names, against theory.
     fn sample(&self) -> Sample {
         let Self { n, shape, lookups, .. } = self;
         let spread = theory::spread(shape.m(*n), shape.k, *n);
@@ -112,7 +109,6 @@ impl Case {
     }
 }
 
-/// All cases, of several repetitions.
 struct Cases(Vec<Case>);
 
 impl Cases {
@@ -131,7 +127,6 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// Every size and shape, repeated.
 fn repeated(setting: &Setting) -> Result<Cases> {
     let most = Shape::all().map(Shape::repetitions).max().unwrap_or_default();
     let mut stores: Vec<(u64, u64)> =

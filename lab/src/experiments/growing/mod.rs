@@ -47,7 +47,6 @@ impl Batch {
     }
 }
 
-/// Filters made for the keys of their tables.
 fn made_anew() -> FilterPolicy {
     FilterPolicy::rate(RATE).with_kind(FilterKind::Bloom)
 }

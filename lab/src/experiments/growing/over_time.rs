@@ -24,9 +24,7 @@ const ABSENT: u64 = 1 << 40;
 /// A way to have a filter of a growing set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// One filter, made for the first batch.
     Fixed,
-    /// A series of filters.
     Scalable,
     /// A filter per table, all of one shape, united in merges.
     United,
@@ -125,7 +123,6 @@ fn before_a_store(setting: &Setting, way: Way, batch: Batch) -> Result<Vec<Step>
     Ok(steps)
 }
 
-/// A filter for each table of a store.
 fn in_a_store(setting: &Setting, way: Way, batch: Batch) -> Result<Vec<Step>> {
     let store = Stored::new(setting, way.name(), way.policy(batch))?;
     let mut steps = Vec::new();

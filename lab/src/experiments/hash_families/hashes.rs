@@ -44,7 +44,6 @@ impl Family {
         }
     }
 
-    /// Whether the seed changes the hash.
     pub(super) fn has_seeds(self) -> bool {
         self != Self::Sum
     }
@@ -75,7 +74,6 @@ pub(super) fn byte_sum(key: &[u8]) -> u64 {
     key.iter().copied().map(u64::from).sum()
 }
 
-/// The key of SipHash for a seed.
 pub(super) fn sip_key(seed: u64) -> [u8; 16] {
     u128::from(seed).to_le_bytes()
 }

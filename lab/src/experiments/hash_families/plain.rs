@@ -1,7 +1,6 @@
 //! A Bloom filter over any hashes, for what criba's filters do not offer: other hashes, other numbers of
 //! probes, bits read per lookup.
 
-/// The bits, and the number of bits per key.
 #[derive(Debug, Clone)]
 pub(in crate::experiments) struct Plain {
     words: Vec<u64>,
@@ -41,12 +40,10 @@ impl Plain {
         (passed as u32 + 1).min(self.k)
     }
 
-    /// The same bits with another number of probes.
     pub(in crate::experiments) fn asked_with(self, k: u32) -> Self {
         Self { k, ..self }
     }
 
-    /// The share of set bits.
     pub(in crate::experiments) fn fill(&self) -> f64 {
         let set: u32 = self.words.iter().map(|word| word.count_ones()).sum();
         f64::from(set) / self.m as f64
@@ -61,7 +58,6 @@ mod tests {
     use crate::experiment::key;
     use crate::experiments::hash_families::hashes::{Family, sip_key};
 
-    /// Bit by bit, and answer by answer.
     #[test]
     fn over_cribas_hash_it_is_cribas_filter() {
         let (seed, m, k) = (9, 5000, 7);

@@ -17,7 +17,6 @@ use crate::shown;
 /// The bits, of ten, for the store's filter.
 const SPLITS: [u64; 6] = [0, 1, 2, 4, 6, 10];
 
-/// The measurements of one split.
 struct Split {
     front: u64,
     met: Met,

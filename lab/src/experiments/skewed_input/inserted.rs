@@ -11,7 +11,6 @@ use crate::check::{Check, Sample};
 use crate::experiment::{Notes, Setting, key};
 use crate::{shown, theory};
 
-/// A filter of repeated keys.
 struct Inserted {
     distinct: Sample,
     /// Of the distinct keys; and as if all insertions were distinct.

@@ -34,7 +34,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 trait Removable {
     fn name(&self) -> &'static str;
     fn bits(&self) -> f64;
-    /// Whether there was room.
     fn insert(&mut self, hash: u64) -> bool;
     fn contains(&self, hash: u64) -> bool;
     fn remove(&mut self, hash: u64);
@@ -72,7 +71,6 @@ impl Removable for qfilter::Filter {
     }
 }
 
-/// What was measured of one variant.
 struct Row {
     name: String,
     removable: bool,
@@ -82,7 +80,6 @@ struct Row {
     lookup_ns: f64,
 }
 
-/// So many lookups of absent keys.
 fn lookups(setting: &Setting) -> u64 {
     setting.pick(500_000, 4_000_000)
 }
