@@ -236,7 +236,7 @@ impl TableFile {
         let set = manifest.and_then(|number| Manifest::read(vfs.as_ref(), dir, number).ok());
         let set = set.map(|(set, ..)| set).unwrap_or_default();
         let hash_key = set.hash_key.unwrap_or(HashKey::new([0; HashKey::BYTES]));
-        let env = |store| TableEnv::alone(&vfs, dir, store, hash_key);
+        let env = |store| TableEnv::standalone(&vfs, dir, store, hash_key);
         let (mut meta, store) = Table::meta_of_file(&env(0), id)?;
         if let Some((_, known)) = set.tables.get(&id)
             && known.footer_checksum == meta.footer_checksum

@@ -222,7 +222,7 @@ pub struct Table {
 
 impl Table {
     pub fn open(vfs: &Arc<dyn Vfs>, dir: &Path, number: u64, key: HashKeyBytes) -> Result<Self> {
-        let env = |store| TableEnv::alone(vfs, dir, store, HashKey::new(key));
+        let env = |store| TableEnv::standalone(vfs, dir, store, HashKey::new(key));
         let (mut meta, store) = sstable::Table::meta_of_file(&env(0), number)?;
         meta.id = number;
         let env = env(store);

@@ -270,7 +270,7 @@ fn setting(name: &str, default: u64) -> u64 {
 
 #[test]
 fn every_read_gives_what_was_newest_at_some_moment_of_it() {
-    let seconds = setting("CRIBA_STRESS_SECONDS", 6);
+    let seconds = setting("CRIBA_STRESS_SECONDS", 4);
     let seed = setting("CRIBA_STRESS_SEED", 20_261_120);
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");

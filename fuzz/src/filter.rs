@@ -19,7 +19,7 @@ const QUESTIONS: u64 = 16;
 /// after a round trip, or denies an inserted key.
 pub fn filter(bytes: &[u8]) -> bool {
     let mut mended = bytes.to_vec();
-    mend::alone(&mut mended);
+    mend::standalone(&mut mended);
     let accepted = [as_block(bytes), stands_alone(bytes), stands_alone(&mended)];
     accepted.contains(&true)
 }

@@ -104,7 +104,7 @@ fn data_blocks(bytes: &mut [u8], id: u64, footer: usize) -> Option<()> {
 }
 
 /// A filter that stands alone.
-pub(crate) fn alone(bytes: &mut [u8]) {
+pub(crate) fn standalone(bytes: &mut [u8]) {
     let (Some(front), Some(rest)) = (bytes.get(..12), bytes.get(16..)) else { return };
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(front);

@@ -4,10 +4,10 @@
 //! no reader, snapshot or later compaction sees a difference in answers; each output has a filter that was
 //! probed with every key.
 
-mod job;
+mod merge;
 mod pick;
 mod survive;
 
-pub(crate) use job::{JobContext, run, write_tables};
+pub(crate) use merge::{MergeContext, run, write_tables};
 pub(crate) use pick::{Compaction, PickSettings, everything, pick, pick_idle};
 pub(crate) use survive::Survivors;

@@ -49,7 +49,7 @@ pub(crate) struct Compaction {
     pub(crate) inputs: Vec<(usize, LiveTable)>,
     pub(crate) output_level: usize,
     /// The inputs overlap neither each other nor the output level, so they can move without a rewrite.
-    pub(crate) moves: bool,
+    pub(crate) is_trivial_move: bool,
 }
 
 impl Compaction {
@@ -126,7 +126,7 @@ fn pick_dense(
                 let max_seq = live.table.meta().max_seq;
                 let kept = settings.oldest_snapshot.is_some_and(|oldest| oldest < max_seq);
                 let inputs = vec![(LAST, live.clone())];
-                (!kept).then_some(Compaction { inputs, output_level: LAST, moves: false })
+                (!kept).then_some(Compaction { inputs, output_level: LAST, is_trivial_move: false })
             }
             level => complete(version, vec![(level, live.clone())], level + 1, busy, true),
         },
@@ -160,7 +160,7 @@ pub(crate) fn pick_idle(
     let targets = targets(version.level_bytes(LAST), settings);
     let output_level = level_below_l0(version, &targets);
     let compaction = pick_l0(version, output_level, settings.small(), busy)?;
-    let merges = !compaction.moves && compaction.inputs.len() > 1;
+    let merges = !compaction.is_trivial_move && compaction.inputs.len() > 1;
     let pays = compaction.bytes() <= IDLE_RATIO * version.level_bytes(0);
     (merges && pays).then_some(compaction)
 }
@@ -186,7 +186,7 @@ fn pick_within_l0(version: &Version, least: usize, busy: &HashSet<u64>) -> Optio
         count => count,
     };
     let inputs: Vec<_> = free.into_iter().take(count).map(|live| (0, live.clone())).collect();
-    (count >= least).then_some(Compaction { inputs, output_level: 0, moves: false })
+    (count >= least).then_some(Compaction { inputs, output_level: 0, is_trivial_move: false })
 }
 
 /// All of L0, and the overlapping tables below. Small tables are merged even where they could move, or a
@@ -254,7 +254,7 @@ pub(crate) fn everything(version: &Version) -> Option<Compaction> {
         };
         *level == LAST && meta.tombstones == 0 && meta.keys == meta.entries && sound
     });
-    (!compact).then_some(Compaction { inputs, output_level: LAST, moves: false })
+    (!compact).then_some(Compaction { inputs, output_level: LAST, is_trivial_move: false })
 }
 
 fn range_of(tables: &[(usize, LiveTable)]) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -285,14 +285,14 @@ fn complete(
         alone && version.overlapping(output_level, &meta.smallest, &meta.largest).is_empty()
     };
     // Tombstones that reach the bottom are worth a rewriting, which drops them.
-    let moves = may_move
+    let is_trivial_move = may_move
         && metas().all(|meta| apart(meta) && !(meta.tombstones > 0 && nothing_below(meta)));
-    if !moves {
+    if !is_trivial_move {
         let below = version.overlapping(output_level, &smallest, &largest);
         inputs.extend(below.iter().map(|live| (output_level, live.clone())));
     }
     let free = inputs.iter().all(|(_, live)| !busy.contains(&live.table.id()));
-    free.then_some(Compaction { inputs, output_level, moves })
+    free.then_some(Compaction { inputs, output_level, is_trivial_move })
 }
 
 #[cfg(test)]

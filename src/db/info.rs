@@ -48,11 +48,11 @@ pub struct FilterMemory {
 pub(super) fn filter_memory(inner: &DbInner) -> FilterMemory {
     let memory = &inner.env.filter_memory;
     let view = inner.views.load();
-    let residences = view.version.tables().filter_map(|(_, live)| live.filter.residence());
+    let residencies = view.version.tables().filter_map(|(_, live)| live.filter.residency());
     FilterMemory {
         budget: memory.budget(),
         resident: memory.resident(),
-        stored: residences.map(|(stored, _)| resident_bytes(stored, Portion::Whole)).sum(),
+        stored: residencies.map(|(stored, _)| resident_bytes(stored, Portion::Whole)).sum(),
     }
 }
 

@@ -11,7 +11,7 @@ use super::health::Health;
 use super::inner::DbInner;
 use super::views::{ReadView, Views};
 use super::visibility::Visibility;
-use crate::compaction::{JobContext, write_tables};
+use crate::compaction::{MergeContext, write_tables};
 use crate::error::{Error, IoContext, Result};
 use crate::event::Event;
 use crate::filter::{HashKey, mix};
@@ -104,7 +104,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
     let version = Version::default().with(&[], &tables, &env.ledger);
     // Only the view holds the filters then: the budget waits for other holders.
     drop(tables);
-    let filter = MemtableFilter::new(options.filter.key_hash(), env.hash_key);
+    let filter = MemtableFilter::new(options.filter.hash_function(), env.hash_key);
     let view = ReadView {
         memtable: Arc::new(Memtable::new(number, Some(filter))),
         sealed: vec![],
@@ -291,7 +291,7 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
     let mut version = Version::default().with(&[], tables, &env.ledger);
     let filters = FilterManager::new(options.filter, options.prefix);
     let mut flush = |memtable: &Arc<Memtable>| {
-        let context = JobContext {
+        let context = MergeContext {
             env,
             settings: &settings,
             filter_for: &|table| filters.recipe_for_flush(&version, table),

@@ -152,7 +152,7 @@ pub fn verify_with(
     }
     match read_manifest(vfs.as_ref(), dir, &mut found) {
         Ok((number, store, hash_key, set)) => {
-            let env = TableEnv::alone(vfs, dir, store, hash_key);
+            let env = TableEnv::standalone(vfs, dir, store, hash_key);
             if let Err(error) = check_numbers(dir, &listing.ours, set.next_file) {
                 found.find(dir, error);
             }
@@ -167,7 +167,7 @@ pub fn verify_with(
         }
         Err(error) => {
             found.find(dir, error);
-            verify_alone(vfs, dir, &listing, &mut found, &mut progress);
+            verify_without_manifest(vfs, dir, &listing, &mut found, &mut progress);
         }
     }
     Ok(found)
@@ -236,7 +236,7 @@ fn verify_logs(env: &TableEnv, set: &TableSet, listing: &Listing, found: &mut Ve
 }
 
 /// Verifies each table of a store without a manifest.
-fn verify_alone(
+fn verify_without_manifest(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,
     listing: &Listing,
@@ -246,13 +246,13 @@ fn verify_alone(
     found.note(dir.to_owned(), None, "without the manifest, no filter was asked for keys");
     for name in &listing.ours {
         let FileName::Table(id) = *name else { continue };
-        let env = TableEnv::alone(vfs, dir, 0, HashKey::new([0; HashKey::BYTES]));
+        let env = TableEnv::standalone(vfs, dir, 0, HashKey::new([0; HashKey::BYTES]));
         match Table::meta_of_file(&env, id) {
             Ok((meta, store)) => {
                 // Generation 1: the filter block is not read. Without the hash key it cannot be probed.
                 let filter = FilterMeta { generation: 1, ..FilterMeta::default() };
                 let meta = TableMeta { id, filter, ..meta };
-                let env = TableEnv::alone(vfs, dir, store, env.hash_key);
+                let env = TableEnv::standalone(vfs, dir, store, env.hash_key);
                 verify_tables(&env, &[meta], found, progress);
             }
             Err(error) => {

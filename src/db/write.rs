@@ -125,7 +125,7 @@ impl DbInner {
         let log = log.fill_ahead(self.options.log_fill());
         let old = std::mem::replace(&mut writer.log, log);
         self.earlier_logs.push(old, number, writer.next_seq);
-        let filter = MemtableFilter::new(self.filters.policy().key_hash(), env.hash_key);
+        let filter = MemtableFilter::new(self.filters.policy().hash_function(), env.hash_key);
         let fresh = Arc::new(Memtable::new(number, Some(filter)));
         self.views.change(|view| {
             let full = std::mem::replace(&mut view.memtable, fresh);

@@ -142,7 +142,7 @@ impl FilterPolicy {
     }
 
     /// The hash of filters of memtables, and of tables that have one.
-    pub(crate) fn key_hash(&self) -> HashFunction {
+    pub(crate) fn hash_function(&self) -> HashFunction {
         self.hash
     }
 

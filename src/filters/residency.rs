@@ -30,7 +30,7 @@ pub(crate) fn residency_changes(
     let mut claims = Vec::new();
     let mut has = Vec::new();
     for (level, live) in version.tables() {
-        let Some((stored, now)) = live.filter.residence() else { continue };
+        let Some((stored, now)) = live.filter.residency() else { continue };
         let damaged =
             matches!(&live.filter.state, FilterState::Active(filter) if filter.damage().is_some());
         // What is damaged in its file can be dropped, but not brought back.

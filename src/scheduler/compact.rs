@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::filter_tasks::{fit_filters, without_pinned, without_pinned_filters};
 use super::{State, Whole};
-use crate::compaction::{Compaction, JobContext, everything, pick, pick_idle, run};
+use crate::compaction::{Compaction, MergeContext, everything, pick, pick_idle, run};
 use crate::db::inner::DbInner;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -50,8 +50,7 @@ pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
     let limit = l0(&version) + db.options.l0_compaction_trigger;
     // Writers are back, and would wait for the merge.
     let unwanted = || due == Due::Idle && l0(&db.views.load().version) >= limit;
-    let job = Job { db, unwanted: &unwanted };
-    match job.compact(compaction, version) {
+    match run_compaction(db, compaction, version, &unwanted) {
         Err(Error::Closed) if !db.scheduler.stops() => Ok(true),
         ended => ended.map(|()| true),
     }
@@ -73,7 +72,7 @@ pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     let _running = db.scheduler.begin_compaction(&mut state, compaction.ids());
     drop(state);
     compact.has_begun();
-    Job { db, unwanted: &|| false }.compact(compaction, version)
+    run_compaction(db, compaction, version, &|| false)
 }
 
 /// Guard: one `compact` at a time. It reserves all tables: running compactions end, and no other begins
@@ -105,71 +104,72 @@ impl Drop for OneCompact<'_> {
     }
 }
 
-struct Job<'a> {
-    db: &'a DbInner,
-    /// Whether it is to give way.
-    unwanted: &'a dyn Fn() -> bool,
+/// Runs a compaction, and gives up when it is `unwanted`.
+fn run_compaction(
+    db: &DbInner,
+    compaction: Compaction,
+    version: Arc<Version>,
+    unwanted: &dyn Fn() -> bool,
+) -> Result<()> {
+    let (compaction, version) =
+        (without_pinned_filters(db, compaction), without_pinned(db, version));
+    let (tables, output_level) = (compaction.ids().collect(), compaction.output_level);
+    db.options.listener.notify(&Event::CompactionStarted { tables, output_level });
+    let merged = merge(db, &compaction, &version, unwanted);
+    let (tables, mut error) = outcome(&merged);
+    if matches!(merged, Err(Error::Closed)) && !db.scheduler.stops() {
+        error = Some("it gave way to writers".into());
+    }
+    db.options.listener.notify(&Event::CompactionEnded { tables, output_level, error });
+    merged.map(|_| ())
 }
 
-impl Job<'_> {
-    fn compact(&self, compaction: Compaction, version: Arc<Version>) -> Result<()> {
-        let db = self.db;
-        let (compaction, version) =
-            (without_pinned_filters(db, compaction), without_pinned(db, version));
-        let (tables, output_level) = (compaction.ids().collect(), compaction.output_level);
-        db.options.listener.notify(&Event::CompactionStarted { tables, output_level });
-        let merged = self.merge(&compaction, &version);
-        let (tables, mut error) = outcome(&merged);
-        if matches!(merged, Err(Error::Closed)) && !db.scheduler.stops() {
-            error = Some("it gave way to writers".into());
-        }
-        db.options.listener.notify(&Event::CompactionEnded { tables, output_level, error });
-        merged.map(|_| ())
+fn merge(
+    db: &DbInner,
+    compaction: &Compaction,
+    version: &Version,
+    unwanted: &dyn Fn() -> bool,
+) -> Result<Vec<u64>> {
+    let output_level = compaction.output_level;
+    let tables: Vec<_> = if compaction.is_trivial_move {
+        compaction.inputs.iter().map(|(_, live)| live.open()).collect()
+    } else {
+        let snapshots = db.visibility.snapshots();
+        let filter_for = db.filters.recipes_for_outputs(version, &compaction.inputs, output_level);
+        // Sequence numbers of L0 tables do not interleave, so a merge within L0 has one output.
+        let table_bytes = if output_level == 0 { u64::MAX } else { db.options.table_bytes };
+        let cancelled = || db.scheduler.stops() || unwanted();
+        with_merge_context(db, snapshots, table_bytes, &filter_for, &cancelled, |context| {
+            run(compaction, version, &context)
+        })?
+    };
+    let edit = Edit {
+        removed: compaction.inputs.iter().map(|(at, live)| (*at, live.table.id())).collect(),
+        ..Edit::default()
+    };
+    let added: Vec<_> = tables.iter().map(|open| (output_level, open.clone())).collect();
+    let installed = db.install(edit, &added, false);
+    if compaction.is_trivial_move {
+        installed?;
+        let tables_moved = tables.len() as u64;
+        db.env.ledger.count(Activity { tables_moved, ..Activity::default() });
+    } else {
+        installed.inspect_err(|error| discard(&tables, error))?;
+        db.env.ledger.count(Activity { compactions: 1, ..Activity::default() });
     }
-
-    fn merge(&self, compaction: &Compaction, version: &Version) -> Result<Vec<u64>> {
-        let (db, output_level) = (self.db, compaction.output_level);
-        let tables: Vec<_> = if compaction.moves {
-            compaction.inputs.iter().map(|(_, live)| live.open()).collect()
-        } else {
-            let snapshots = db.visibility.snapshots();
-            let filter_for =
-                db.filters.recipes_for_outputs(version, &compaction.inputs, output_level);
-            // The changes of two tables on L0 do not interleave, so what is merged there stays one.
-            let table_bytes = if output_level == 0 { u64::MAX } else { db.options.table_bytes };
-            let cancelled = || db.scheduler.stops() || (self.unwanted)();
-            with_job_context(db, snapshots, table_bytes, &filter_for, &cancelled, |context| {
-                run(compaction, version, &context)
-            })?
-        };
-        let edit = Edit {
-            removed: compaction.inputs.iter().map(|(at, live)| (*at, live.table.id())).collect(),
-            ..Edit::default()
-        };
-        let added: Vec<_> = tables.iter().map(|open| (output_level, open.clone())).collect();
-        let installed = db.install(edit, &added, false);
-        if compaction.moves {
-            installed?;
-            let tables_moved = tables.len() as u64;
-            db.env.ledger.count(Activity { tables_moved, ..Activity::default() });
-        } else {
-            installed.inspect_err(|error| discard(&tables, error))?;
-            db.env.ledger.count(Activity { compactions: 1, ..Activity::default() });
-        }
-        Ok(ids(&tables))
-    }
+    Ok(ids(&tables))
 }
 
 /// Calls a function with the part of the store that a compaction needs.
-pub(super) fn with_job_context<T>(
+pub(super) fn with_merge_context<T>(
     db: &DbInner,
     snapshots: Vec<Seq>,
     table_bytes: u64,
     filter_for: &dyn Fn(&Properties) -> Option<Recipe>,
     cancelled: &dyn Fn() -> bool,
-    job: impl FnOnce(JobContext<'_>) -> Result<T>,
+    merge: impl FnOnce(MergeContext<'_>) -> Result<T>,
 ) -> Result<T> {
-    job(JobContext {
+    merge(MergeContext {
         env: &db.env,
         settings: &db.table_settings(),
         filter_for,

@@ -53,8 +53,8 @@ pub(crate) fn load_filters_within_budget(db: &DbInner) {
 
 fn live_filter_bytes(db: &DbInner) -> u64 {
     let view = db.views.load();
-    let residences = view.version.tables().filter_map(|(_, live)| live.filter.residence());
-    residences.map(|(stored, portion)| resident_bytes(stored, portion)).sum()
+    let residencies = view.version.tables().filter_map(|(_, live)| live.filter.residency());
+    residencies.map(|(stored, portion)| resident_bytes(stored, portion)).sum()
 }
 
 /// Releases and loads filters as the budget demands; false if nothing was due.
@@ -64,7 +64,7 @@ pub(super) fn fit_filters(db: &DbInner) -> bool {
         if state.stop || !db.filters.take_budget_due() {
             return false;
         }
-        db.scheduler.begin_look(&mut state)
+        db.scheduler.begin_filter_check(&mut state)
     };
     let (less, more) = residency_changes(&db.views.load().version, &db.env);
     let mut patience = PATIENCE;
@@ -90,7 +90,7 @@ fn try_change(db: &DbInner, change: &ResidencyChange, patience: &mut Duration) -
     let memory = &db.env.filter_memory;
     let _taking = memory.taking();
     let live = db.views.load().version.table(change.table)?.clone();
-    let (stored, now) = live.filter.residence()?;
+    let (stored, now) = live.filter.residency()?;
     if now != change.from {
         return None;
     }
@@ -177,7 +177,7 @@ pub(super) fn refit_once(db: &DbInner) -> Result<bool> {
         return Ok(false);
     }
     // From before a table is taken from the queue: a thread that finds it empty waits for this one.
-    let _running = db.scheduler.begin_look(&mut db.scheduler.state.lock());
+    let _running = db.scheduler.begin_filter_check(&mut db.scheduler.state.lock());
     let next = db.filters.next_refit(&db.views.load().version);
     let Some((live, recipe, policy)) = next else { return Ok(false) };
     let id = live.table.id();

@@ -13,7 +13,7 @@ use crate::names::FileName;
 use crate::sstable::Properties;
 use crate::version::Edit;
 
-use super::compact::{discard, ids, outcome, with_job_context};
+use super::compact::{discard, ids, outcome, with_merge_context};
 use super::filter_tasks::without_pinned;
 
 /// Flushes every sealed memtable on this thread.
@@ -54,7 +54,7 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
         let version = without_pinned(db, Arc::clone(&db.views.load().version));
         let filter_for = |table: &Properties| db.filters.recipe_for_flush(&version, table);
         let stops = || db.scheduler.stops();
-        with_job_context(db, snapshots, u64::MAX, &filter_for, &stops, |context| {
+        with_merge_context(db, snapshots, u64::MAX, &filter_for, &stops, |context| {
             write_tables(&mut cursor, memtable.len(), |_| false, &context)
         })?
     };

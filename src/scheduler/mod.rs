@@ -119,7 +119,7 @@ impl Scheduler {
         Ok(Running { scheduler: self, what: What::Flush })
     }
 
-    fn begin_look(&self, state: &mut State) -> Running<'_> {
+    fn begin_filter_check(&self, state: &mut State) -> Running<'_> {
         state.others += 1;
         Running { scheduler: self, what: What::Look }
     }

@@ -40,7 +40,7 @@ impl TableEnv {
     }
 
     /// The environment of tables outside an open store: no cache, no open files.
-    pub(crate) fn alone(
+    pub(crate) fn standalone(
         vfs: &Arc<dyn Vfs>,
         dir: &Path,
         store: u64,

@@ -18,7 +18,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 
 impl TableFilter {
     /// The stored header and the resident portion; `None` without a usable filter.
-    pub(crate) fn residence(&self) -> Option<(&FilterHeader, Portion)> {
+    pub(crate) fn residency(&self) -> Option<(&FilterHeader, Portion)> {
         match &self.state {
             FilterState::Active(filter) => Some((filter.stored(), filter.portion())),
             FilterState::NotResident(stored) => Some((stored, Portion::Nothing)),
@@ -30,7 +30,7 @@ impl TableFilter {
     pub(crate) fn sound(&self) -> Option<&FilterHeader> {
         match &self.state {
             FilterState::Active(filter) if filter.damage().is_some() => None,
-            _ => self.residence().map(|(stored, _)| stored),
+            _ => self.residency().map(|(stored, _)| stored),
         }
     }
 
@@ -63,7 +63,7 @@ impl OpenTable {
     pub(crate) fn fit_filter(&mut self) {
         let memory = &self.table.env().filter_memory;
         let _taking = memory.taking();
-        let Some((stored, has)) = self.filter.residence() else { return };
+        let Some((stored, has)) = self.filter.residency() else { return };
         let old = resident_bytes(stored, has);
         let fits = |portion: &Portion| memory.has_room(old, resident_bytes(stored, *portion));
         let portion = stored.portions().filter(fits).last().unwrap_or(Portion::Nothing);
@@ -195,11 +195,11 @@ mod tests {
         assert_eq!(memory.resident(), whole);
         memory.set_budget(Some(whole));
         open.fit_filter();
-        assert_eq!(open.filter.residence(), Some((&stored, Portion::Whole)));
+        assert_eq!(open.filter.residency(), Some((&stored, Portion::Whole)));
 
         memory.set_budget(Some(whole / 2));
         open.fit_filter();
-        let kept = open.filter.residence().expect("a filter").1;
+        let kept = open.filter.residency().expect("a filter").1;
         let next = stored.portions().find(|portion| *portion > kept).expect("more than is kept");
         assert!(matches!(kept, Portion::Columns(_)), "{kept:?}");
         assert!(memory.resident() <= whole / 2 && resident_bytes(&stored, next) > whole / 2);
@@ -211,7 +211,7 @@ mod tests {
 
         memory.set_budget(Some(0));
         open.fit_filter();
-        assert_eq!(open.filter.residence(), Some((&stored, Portion::Nothing)));
+        assert_eq!(open.filter.residency(), Some((&stored, Portion::Nothing)));
         assert_eq!(memory.resident(), 0);
     }
 

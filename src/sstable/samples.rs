@@ -16,7 +16,7 @@ pub(super) const STORE: u64 = 77;
 
 pub(super) fn env(dir: &Path) -> Arc<TableEnv> {
     let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
-    TableEnv::alone(&vfs, dir, STORE, HashKey::new([5; 16]))
+    TableEnv::standalone(&vfs, dir, STORE, HashKey::new([5; 16]))
 }
 
 /// A writer of a table; its filter, if any, uses the recipe's hash.

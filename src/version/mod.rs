@@ -255,7 +255,7 @@ mod tests {
         let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
         let number = read_current(vfs.as_ref(), dir)?.expect("a store");
         let (set, store, _) = Manifest::read(vfs.as_ref(), dir, number)?;
-        let env = TableEnv::alone(&vfs, dir, store, set.hash_key.expect("a hash key"));
+        let env = TableEnv::standalone(&vfs, dir, store, set.hash_key.expect("a hash key"));
         let open =
             |(level, meta): &(usize, _)| Ok((*level, Table::open(&env, TableMeta::clone(meta))?));
         let tables = set.tables.values().map(open).collect::<Result<Vec<_>>>()?;
@@ -365,7 +365,7 @@ mod tests {
             version.tables().map(|(level, live)| (level, live.table.id())).collect()
         };
         assert_eq!(ids(&without), ids(&version));
-        let resident = |live: &LiveTable| live.filter.residence().map(|(_, portion)| portion);
+        let resident = |live: &LiveTable| live.filter.residency().map(|(_, portion)| portion);
         for (_, live) in version.tables() {
             assert_eq!(resident(live), Some(Portion::Whole));
             let bare = without.table(live.table.id()).expect("the same table");

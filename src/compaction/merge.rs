@@ -16,8 +16,8 @@ use crate::sstable::{
 };
 use crate::version::{LevelCursor, LiveTable, Version};
 
-/// What a job needs beside its inputs.
-pub(crate) struct JobContext<'a> {
+/// What a merge needs beside its inputs.
+pub(crate) struct MergeContext<'a> {
     pub(crate) env: &'a Arc<TableEnv>,
     pub(crate) settings: &'a TableSettings,
     /// The recipe for a table with these properties; `None` for no filter.
@@ -35,7 +35,7 @@ pub(crate) struct JobContext<'a> {
 pub(crate) fn run(
     compaction: &Compaction,
     version: &Version,
-    context: &JobContext<'_>,
+    context: &MergeContext<'_>,
 ) -> Result<Vec<OpenTable>> {
     let (direction, plan) = (Direction::Forward, ReadPlan::Compaction);
     let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
@@ -59,7 +59,7 @@ pub(crate) fn run(
     }
     // Whatever is older than the inputs lies below the output level: what overlaps them on that level
     // is among them. A filter's "no" is certain, so a tombstone of a key that all of them deny hides
-    // nothing; the tables asked are those of the version that the job was made from.
+    // nothing; the version is the one that the compaction was picked from.
     let by_filters = Cell::new(0);
     // Within L0 the older tables lie beside the inputs, not below.
     let nothing_older = |key: &[u8]| {
@@ -93,7 +93,7 @@ pub(crate) fn write_tables(
     cursor: &mut dyn Cursor,
     expected_entries: u64,
     nothing_older: impl Fn(&[u8]) -> bool,
-    context: &JobContext<'_>,
+    context: &MergeContext<'_>,
 ) -> Result<Vec<OpenTable>> {
     let mut outputs = Outputs { context, begun: Vec::new(), tables: Vec::new() };
     let mut survivors = Survivors::new(context.snapshots.clone());
@@ -112,7 +112,7 @@ pub(crate) fn write_tables(
 }
 
 struct Outputs<'a> {
-    context: &'a JobContext<'a>,
+    context: &'a MergeContext<'a>,
     /// The numbers of all files created.
     begun: Vec<u64>,
     tables: Vec<OpenTable>,
