@@ -13,8 +13,7 @@ pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 /// The greatest number accepted in a manifest: what the open store then counts stays readable.
 pub(crate) const MAX_FOUND_NUMBER: u64 = MAX_NUMBER / 2;
 
-/// How far a file number may be ahead of the manifest's counter, which goes on after the greatest number found:
-/// a stray file must not exhaust it.
+/// How far a file number may be ahead of the manifest's counter, so that a stray file cannot exhaust it.
 const MAX_AHEAD: u64 = 1 << 40;
 
 /// Refuses file numbers too far ahead of the manifest's counter.

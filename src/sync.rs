@@ -1,5 +1,5 @@
-//! The locks, atomics, threads and clocks of the store. `tests/schedules` replaces them by those of shuttle
-//! (`criba_shuttle`), which schedules the threads. Locks ignore poisoning by a panic.
+//! Locks, atomics, threads and clocks. `tests/schedules` replaces them by those of shuttle (`criba_shuttle`),
+//! which schedules the threads. Locks ignore poisoning by a panic.
 
 #[cfg(criba_shuttle)]
 mod scheduled;
@@ -71,8 +71,8 @@ impl<T> RwLock<T> {
     }
 }
 
-/// A lock for data that is seldom changed: readers on different processors mostly take different locks, and a
-/// writer takes all, some eight.
+/// A lock for data that seldom changes: readers on different processors mostly take different locks, and a
+/// writer takes all, about eight.
 #[cfg(not(criba_shuttle))]
 #[derive(Debug, Default)]
 pub(crate) struct ShardedLock<T>(crossbeam_utils::sync::ShardedLock<T>);

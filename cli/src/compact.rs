@@ -1,5 +1,3 @@
-//! `criba compact`: merges a store into one run.
-
 use std::io::Write;
 use std::path::PathBuf;
 

@@ -1,5 +1,3 @@
-//! `criba explain`: the steps of a lookup.
-
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,5 +1,3 @@
-//! `criba lab`: starts the program `criba-lab`, a package of its own.
-
 use std::env;
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -12,10 +10,9 @@ use crate::failure::{Failure, Result};
 
 const PROGRAM: &str = "criba-lab";
 
-/// Make the experiments of the literature on Bloom filters again, and check what theory says
+/// Repeat the experiments of the literature on Bloom filters, and check theory
 ///
-/// Starts the program criba-lab, which is beside this one or in PATH, with the same arguments;
-/// criba lab --help lists them.
+/// Starts the program criba-lab, beside this one or in PATH, with the same arguments; see criba lab --help.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

@@ -1,5 +1,3 @@
-//! `criba load`: writes a file of keys and values into a store.
-
 use std::io::Write;
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The `criba` command; the library has all of it.
+//! The command `criba`.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,3 @@
-//! `criba rebuild-filters`: new filters for the tables of a store.
-
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -12,9 +10,9 @@ use crate::{Answer, store};
 
 /// Build new filters beside the tables of a store, without rewriting its data
 ///
-/// Tables that have the filter asked for already are left alone, so a run that was cut short is gone
-/// on with by another. Degraded filters are mended. Prefixes stay those of the newest table. What other
-/// commands write later has the default filters.
+/// Tables that have the filter already are skipped, so another run continues an interrupted one. Degraded
+/// filters are rebuilt. Prefixes stay those of the newest table. Tables written later by other commands have
+/// the default filters.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory

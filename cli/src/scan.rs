@@ -1,5 +1,3 @@
-//! `criba scan`: keys and values in order, in the form that `load` reads.
-
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::ops::Bound;

@@ -1,5 +1,3 @@
-//! `criba stats`: the content of a store, and the result of its recovery.
-
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;

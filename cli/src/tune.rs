@@ -1,5 +1,3 @@
-//! `criba tune`: predicts what other filters would avoid.
-
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -12,11 +10,10 @@ use crate::{Answer, store};
 
 /// Print what other filters would cost and avoid for a store as it is, and which to choose
 ///
-/// Reckons, from the sizes of the tables, the disk reads that a lookup of an absent key wastes: for
-/// each kind of filter, uniform and balanced, at today's bits per key and some more and fewer. Absent
-/// keys are taken to be spread like the present ones, because a store keeps no counts while it is
-/// closed; the program that has it open can ask with the counts of its own lookups (Db::advise).
-/// Reads nothing but what opening reads.
+/// Computes the disk reads that a lookup of an absent key wastes, for each kind of filter, uniform and
+/// balanced, at today's bits per key and some more and fewer. Absent keys are taken to be distributed like
+/// the present ones; a program that has the store open can use the counts of its own lookups (Db::advise).
+/// Reads only what opening reads.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory

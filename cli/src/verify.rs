@@ -1,5 +1,3 @@
-//! `criba verify`: checks that everything is as it was written.
-
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +10,7 @@ use crate::{Answer, progress};
 
 /// Read a whole store and print everything that is wrong with it; the exit code is 1 if anything is
 ///
-/// Checks every checksum, every key and its prefix against its table's filter, every table against the
+/// Checks all checksums, each key and its prefix against the filter of its table, the tables against the
 /// manifest, order and ranges, and the logs. Changes nothing. The store must not be open.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

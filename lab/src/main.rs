@@ -1,4 +1,4 @@
-//! The program `criba-lab`; the library has all of it.
+//! The program `criba-lab`.
 
 use std::process::ExitCode;
 

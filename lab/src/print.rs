@@ -1,5 +1,3 @@
-//! The summary for the terminal: a block per experiment.
-
 use std::io::Write;
 
 use criba_cli::Result;

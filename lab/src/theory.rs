@@ -150,7 +150,6 @@ mod tests {
         assert_eq!(classic_shape(1_000_000, 0.001), (14_377_588, 10));
     }
 
-    /// One hash function, four bits: an absent key passes unless all keys missed its bit.
     #[test]
     fn small_cases_come_out_by_hand() {
         for n in 0..10 {
@@ -174,7 +173,6 @@ mod tests {
         }
     }
 
-    /// The fill of finished filters, over many hashes.
     #[test]
     fn rates_scatter_between_filters_as_theory_says() {
         let seed = 5_u128;

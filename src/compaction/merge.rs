@@ -16,7 +16,6 @@ use crate::sstable::{
 };
 use crate::version::{LevelCursor, LiveTable, Version};
 
-/// What a merge needs beside its inputs.
 pub(crate) struct MergeContext<'a> {
     pub(crate) env: &'a Arc<TableEnv>,
     pub(crate) settings: &'a TableSettings,

@@ -51,7 +51,6 @@ impl Survivors {
 mod tests {
     use super::*;
 
-    /// The entries that survive of one key, newest first, as (sequence number, is a tombstone).
     fn surviving(snapshots: &[Seq], nothing_older: bool, changes: &[(Seq, bool)]) -> Vec<Seq> {
         let mut survivors = Survivors::new(snapshots.to_vec());
         changes
@@ -89,7 +88,6 @@ mod tests {
         assert_eq!(surviving(&[9], false, &changes), [9]);
     }
 
-    /// For every reader the newest visible entry is the same before and after, in all small cases.
     #[test]
     fn no_reader_can_tell_the_difference() {
         let mut cases = 0;

@@ -74,7 +74,7 @@ const NOTICEABLE: f64 = 1e-5;
 /// Filters that take this part more are of the same size.
 const SAME_SIZE: f64 = 0.02;
 
-/// The weight, in counted absent probes, of the load that is expected from the key ranges.
+/// The weight of the load expected from key ranges, in counted absent probes.
 const PRIOR_PROBES: f64 = 16.0;
 
 struct TableLoad {
@@ -158,7 +158,7 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
     advice
 }
 
-/// The part of all keys that lies in a table's range: its load if absent keys are distributed as present ones.
+/// The part of all keys in a table's range: its load if absent keys are distributed as present ones.
 fn part_of_range(version: &Version, live: &LiveTable) -> f64 {
     let meta = live.table.meta();
     let (smallest, largest) = (&meta.smallest, &meta.largest);
@@ -300,7 +300,6 @@ mod tests {
     use super::*;
     use crate::{Db, Options, Result};
 
-    /// A store of several levels. Even numbers are present, odd ones absent.
     fn store(dir: &std::path::Path, keys: u64, filter: FilterPolicy) -> Result<Db> {
         let options = Options::new().seed(1).background_threads(0).filter(filter);
         let options = options.memtable_bytes(60_000).table_bytes(40_000).level_base_bytes(30_000);

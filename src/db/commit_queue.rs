@@ -146,7 +146,6 @@ pub(crate) struct Request {
     pub(crate) ops: Vec<u8>,
     pub(crate) entries: u64,
     pub(crate) durability: Durability,
-    /// The result.
     done: OnceLock<Result<()>>,
 }
 
@@ -192,7 +191,6 @@ fn next_group(waiting: &mut Waiting) -> Members {
     Members(group)
 }
 
-/// Synced requests that wait.
 #[derive(Debug, Default)]
 struct Requests {
     queue: Mutex<Queue>,
@@ -207,7 +205,6 @@ struct Queue {
     writers: usize,
 }
 
-/// How the wait of a request ended.
 enum Turn<'a> {
     Written(Result<()>),
     /// It is the first of this group, and its thread writes the group.

@@ -60,7 +60,6 @@ impl DbInner {
         self.options.background_threads == 0
     }
 
-    /// Whether no table needs a refit.
     pub(crate) fn all_refitted(&self) -> bool {
         !self.options.auto_compaction || self.filters.all_refitted(&self.views.load().version)
     }

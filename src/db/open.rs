@@ -280,7 +280,6 @@ fn check_filters(tables: &[(usize, OpenTable)], options: &Options) -> Result<()>
     }
 }
 
-/// Replays the logs into tables of L0.
 fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) -> Result<()> {
     let Recovered { env, set, tables, report, .. } = recovered;
     let env = &*env;

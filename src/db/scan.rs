@@ -136,7 +136,6 @@ fn merge(
     Ok(MergeCursor::new(cursors, direction))
 }
 
-/// The next key that has a value at `seq`.
 fn next_visible(
     merged: &mut MergeCursor,
     seq: Seq,

@@ -212,7 +212,6 @@ fn verify_tables(
     progress(done, left);
 }
 
-/// Replays the logs, as opening the store would.
 fn verify_logs(env: &TableEnv, set: &TableSet, listing: &Listing, found: &mut Verification) {
     let logs = listing.logs_from(set.log);
     found.logs = logs.len() as u64;
@@ -235,7 +234,6 @@ fn verify_logs(env: &TableEnv, set: &TableSet, listing: &Listing, found: &mut Ve
     }
 }
 
-/// Verifies each table of a store without a manifest.
 fn verify_without_manifest(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,

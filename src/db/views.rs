@@ -21,7 +21,6 @@ pub(crate) struct ReadView {
 }
 
 impl ReadView {
-    /// All memtables, newest first.
     #[inline]
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.memtable).chain(&self.sealed)

@@ -8,7 +8,6 @@ use super::simd::{Probe, Touched};
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) array: Vec<u8>,
-    /// The false-positive rate of the finished bits.
     pub(super) predicted_rate: f64,
     /// The rate is far above the usual one of the geometry; other hashes may do better.
     pub(super) unlucky: bool,
@@ -22,7 +21,6 @@ pub(super) struct Algorithm {
     pub(super) for_rate: fn(u64, f64) -> Geometry,
     /// The geometry for a number of keys and bits per key.
     pub(super) for_bits: fn(u64, f64) -> Geometry,
-    /// The lowest rate that `for_rate` takes.
     pub(super) lowest_rate: f64,
     /// The expected rate of a number of keys in a geometry. Takes microseconds.
     pub(super) expected_rate: fn(u64, &Geometry) -> f64,
@@ -58,7 +56,6 @@ pub(super) fn below(rate: f64, keys: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The margin is about 1/√n for n keys, and never the whole rate.
     #[test]
     fn the_aim_is_below_the_rate_by_its_scatter() {
         for keys in (0..40).map(|i| 1_u64 << i) {

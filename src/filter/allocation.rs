@@ -23,7 +23,6 @@ pub(super) const MOST_BITS_PER_KEY: f64 = 64.0;
 /// hashing repeats the same bits.
 const RARE: (f64, f64) = (10.0, 1024.0);
 
-/// What a table's bits depend on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Share {
     pub(crate) keys: u64,
@@ -214,7 +213,6 @@ mod tests {
 
     const KINDS: [FilterKind; 3] = FilterKind::ALL;
 
-    /// The rate at a number of bits per key, by the same curve.
     fn rate(kind: FilterKind, bits_per_key: f64) -> f64 {
         let curve = curve(kind);
         let halvings = (0..=4000).map(|i| f64::from(i) / 4000.0 * curve.end());
@@ -230,7 +228,6 @@ mod tests {
         shares.iter().zip(bits).map(|(share, &bits)| filter_bits(kind, share.keys, bits)).sum()
     }
 
-    /// Five levels, each ten times the one above, with equal loads.
     fn levels(last: u64) -> Vec<Share> {
         (0..5).map(|i| Share { keys: last / 10_u64.pow(i), load: 1.0 }).collect()
     }
@@ -352,7 +349,6 @@ mod tests {
         }
     }
 
-    /// No filter is smaller than the one that avoids the most per bit.
     #[test]
     fn the_least_filter_is_worth_its_bits() {
         for curve in KINDS.map(curve) {
@@ -368,7 +364,6 @@ mod tests {
         }
     }
 
-    /// Equal tables would all grow by a block at the same λ; only some do, as room allows.
     #[test]
     fn a_block_more_goes_to_some_of_many_tables_alike() {
         let shares = vec![Share { keys: 1000, load: 1.0 }; 100];
@@ -378,7 +373,6 @@ mod tests {
         assert!((total as f64 - 512.0..=total as f64).contains(&taken), "{taken} of {total}");
     }
 
-    /// Equal tables would all get their first bits at the same λ; only some do.
     #[test]
     fn a_few_bits_go_to_some_of_many_tables_alike() {
         let shares = vec![Share { keys: 10_000, load: 1.0 }; 100];

@@ -1,7 +1,7 @@
-//! Blocked filters in plain Rust: the meaning of the bits, and the answer that vector code must give.
+//! Blocked filters in plain Rust: the layout of the bits, and the reference of the vector code.
 //!
-//! The high bits of the hash choose the block. The product of the hash and an odd constant gives six bits
-//! for each word, from bit 16 up.
+//! The high bits of the hash choose the block. Its product with an odd constant gives six bits per word, from
+//! bit 16 up.
 
 use super::geometry::Geometry;
 use super::mix::{GOLDEN, fast_range};

@@ -168,7 +168,6 @@ mod tests {
         assert!(probes > 100_000);
     }
 
-    /// A geometry that was fixed for few keys may get many; the header still needs a rate.
     #[test]
     fn a_filter_with_all_bits_set_predicts_a_rate_of_one() {
         for (keys, m, k) in [(400, 100, 7), (20_000, 5000, 7), (100_000, 5000, 1)] {
@@ -182,7 +181,6 @@ mod tests {
         }
     }
 
-    /// The textbook's bits where they give the rate; elsewhere hardly more than the fewest that do.
     #[test]
     fn the_geometry_for_a_rate_has_few_bits() {
         for keys in [1, 2, 10, 100, 999, 1000, 3000] {

@@ -265,7 +265,6 @@ mod tests {
         }
     }
 
-    /// The textbook's filters may miss their rate.
     #[test]
     fn keys_and_prefixes_together_decide_whether_a_filter_is_the_textbooks() {
         let keys = TEXTBOOK_FROM - 1;

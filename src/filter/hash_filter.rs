@@ -104,7 +104,6 @@ mod tests {
     use crate::filter::mix::mix;
     use crate::filter::simd::forced::{on_each_path, on_scalar};
 
-    /// Includes hashes of the first and last rows and blocks, and geometries of few segments.
     #[test]
     fn probes_without_checks_answer_as_scalar_probes() {
         let ends = (0..1000).flat_map(|i| [mix(i) >> 20, u64::MAX - (mix(i) >> 20)]);

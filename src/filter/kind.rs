@@ -106,7 +106,6 @@ mod tests {
         }
     }
 
-    /// Requests beyond the largest geometry give that one.
     #[test]
     fn larger_geometries_are_sound_and_not_much_larger() {
         for kind in FilterKind::ALL {

@@ -23,7 +23,6 @@ pub(crate) fn fast_range(hash: u64, n: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// The first outputs of the generator in state 0.
     #[test]
     fn mix_is_that_of_splitmix64() {
         let state = |i: u64| i.wrapping_mul(GOLDEN);

@@ -88,7 +88,6 @@ mod tests {
     use super::*;
     use crate::FilterKind;
 
-    /// Three levels with equal loads, and a table without load.
     fn shares() -> Vec<Share> {
         let of = |keys, load| Share { keys, load };
         vec![of(1000, 1.0), of(10_000, 1.0), of(100_000, 1.0), of(5000, 0.0)]

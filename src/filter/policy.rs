@@ -44,13 +44,13 @@ pub(super) enum Amount {
 pub enum Allocation {
     /// All tables have the same bits per key.
     Uniform,
-    /// The false-positive rate of a level is proportional to its keys, and on L0 that of a table to the
-    /// table's keys: bits go where they avoid the most reads, by Monkey (Dayan, Athanassoulis and Idreos,
-    /// SIGMOD 2017). The total is that of [`Uniform`](Self::Uniform), within 2 %.
+    /// The false-positive rate of a level is proportional to its keys, and on L0 that of a table to its keys:
+    /// bits go where they avoid the most reads (Monkey: Dayan, Athanassoulis and Idreos, SIGMOD 2017). The
+    /// total is that of [`Uniform`](Self::Uniform), within 2 %.
     ///
-    /// A flush or compaction decides for the tables that it writes. Other tables get another filter when the
-    /// store is quiet, or in [`Db::wait_until_settled`](crate::Db::wait_until_settled), if that saves a tenth
-    /// of all wasted reads or gives back 1.5 % of the bits.
+    /// A flush or compaction sizes the filters that it writes. Other tables are refitted when the store is
+    /// quiet, or in [`Db::wait_until_settled`](crate::Db::wait_until_settled), if that saves a tenth of all
+    /// wasted reads or frees 1.5 % of the bits.
     Balanced,
 }
 

@@ -140,7 +140,6 @@ mod tests {
         (0..probes).filter(|&i| filter.may_contain_hash(mix(i ^ 0xAB5E_0000_0000))).count() as u64
     }
 
-    /// All numbers of columns, with and without wide segments, reduced in one step and in two.
     #[test]
     fn the_first_columns_reject_no_key_and_have_their_predicted_rate() {
         let (keys, probes) = (3000, 200_000);
@@ -220,7 +219,6 @@ mod tests {
         }
     }
 
-    /// A much larger one does not, nor does one whose recipe never grows.
     #[test]
     fn a_filter_that_was_rebuilt_larger_follows_its_recipe() {
         let follows = |kind: FilterKind, requested: Size, times: usize| {

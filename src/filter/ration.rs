@@ -1,7 +1,5 @@
-//! Distributes memory over the filters of a store so that they avoid the most disk reads.
-//!
-//! A filter can be resident in several portions, each with its bytes and rate. The chosen portions have the
-//! least wasted reads, Σ weight · rate, within a number of bytes.
+//! Distributes memory over filters so that they avoid the most disk reads: each filter gets a portion with
+//! its bytes and rate, and the wasted reads, Σ weight · rate, are least within the budget.
 
 use super::portion::Portion;
 
@@ -113,7 +111,6 @@ mod tests {
         claims.iter().zip(chosen).map(|(claim, &choice)| claim.choices[choice].bytes).sum()
     }
 
-    /// The fewest wasted reads of all combinations.
     fn best(claims: &[Claim], budget: u64) -> f64 {
         let Some((first, rest)) = claims.split_first() else { return 0.0 };
         let fits = first.choices.iter().filter(|choice| choice.bytes <= budget);
@@ -140,7 +137,6 @@ mod tests {
         assert_eq!(ration(&claims, 100), [0, 1]);
     }
 
-    /// The rest does not go to the filter with more probes if its rate is already low.
     #[test]
     fn what_is_left_goes_where_the_most_is_wasted() {
         let seldom = claim(1.0, [(10, 0.9995), (1000, 0.0)]);

@@ -76,8 +76,8 @@ impl Recipe {
     }
 
     /// Builds the filter from the `hashes` of an attempt. Returns the accepted attempt, its geometry and the
-    /// filter. After an unlucky filter, or one above the requested rate, the next attempt has another
-    /// salt, if the hash takes one, later also a larger geometry.
+    /// filter. An unlucky filter, or one above the requested rate, is built again with another salt, later
+    /// with a larger geometry.
     pub(super) fn build(
         &self,
         keys: u64,
@@ -104,7 +104,6 @@ impl Recipe {
 mod tests {
     use super::*;
 
-    /// A policy takes 0 bits per key for no filters; a recipe is for a filter.
     #[test]
     fn a_filter_has_more_than_0_bits_per_key() {
         let recipe = |bits| {

@@ -94,7 +94,6 @@ mod tests {
     use super::*;
     use crate::{Allocation, FilterKind};
 
-    /// Levels of 100, 10 and 1 tables with equal loads and these bits per key.
     fn levels(policy: &FilterPolicy, bits: impl Fn(usize) -> Option<f64>) -> Vec<Standing> {
         let mut tables = Vec::new();
         for (level, count) in [100, 10, 1].into_iter().enumerate() {
@@ -124,7 +123,6 @@ mod tests {
         FilterPolicy::bits_per_key(10.0).with_kind(kind)
     }
 
-    /// Half a bit per key, a twentieth of the filter, and a cache line.
     #[test]
     fn a_difference_counts_from_the_most_of_three_limits() {
         for (keys, wanted, limit) in
@@ -166,7 +164,6 @@ mod tests {
         assert_eq!(refits.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [5]);
     }
 
-    /// Half a bit too few is left in one table, but not in all.
     #[test]
     fn small_differences_are_mended_where_they_add_up() {
         let policy = FilterPolicy::default().with_kind(FilterKind::Bloom).with_total_bytes(2 << 20);
@@ -187,7 +184,6 @@ mod tests {
         }
     }
 
-    /// Small differences that move the most bits per key read are mended.
     #[test]
     fn small_differences_are_mended_where_few_keys_are_read() {
         let policy = FilterPolicy::default().with_kind(FilterKind::Bloom).with_total_bytes(1 << 20);
@@ -228,7 +224,6 @@ mod tests {
         assert_eq!(refits(&policy, &tables), []);
     }
 
-    /// For any tables and loads, the result leaves nothing to do, and the total is right.
     #[test]
     fn it_comes_to_rest_at_once() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);

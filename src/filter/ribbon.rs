@@ -179,7 +179,6 @@ mod tests {
         (0..keys).map(|i| mix(mix(salt) ^ i)).collect()
     }
 
-    /// All numbers of columns, with and without wide segments.
     #[test]
     fn every_path_builds_the_same_and_answers_the_same() {
         let m = 40 * SEGMENT;
@@ -262,7 +261,6 @@ mod tests {
         }
     }
 
-    /// The columns keep a few per cent below the rate; with one wide segment less they do not.
     #[test]
     fn the_geometry_for_a_rate_has_the_fewest_columns() {
         for keys in [1, 100, 3000, 1_000_000] {
@@ -287,7 +285,6 @@ mod tests {
         }
     }
 
-    /// With so few rows per key that many hashes have dependent equations.
     #[test]
     fn the_predicted_rate_is_the_rate() {
         for (keys, m, k, wide) in [

@@ -1,8 +1,8 @@
-//! Ribbon filters in plain Rust: the layout of the array, and the answer that vector code must give.
+//! Ribbon filters in plain Rust: the layout of the array, and the reference of the vector code.
 //!
-//! A *segment* is 64 rows, stored as one little-endian 64-bit word for each column: bit i of word j is
-//! row i of column j. The first `wide` segments have one column more. A probe reads two neighbouring
-//! segments, and tests the columns that both have.
+//! A *segment* is 64 rows, stored as one little-endian word per column: bit i of word j is row i of column j.
+//! The first `wide` segments have one more column. A probe reads two neighbouring segments and tests the
+//! columns that both have.
 
 use super::geometry::Geometry;
 use super::mix::{GOLDEN, fast_range};

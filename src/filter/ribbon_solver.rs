@@ -65,13 +65,12 @@ impl RibbonSolver {
         Self { pivots: hashes, rows }
     }
 
-    /// The fractions of hashes with dependent equations, which pass any number of columns: summed over the
-    /// start rows before `split`, and over the others.
+    /// The fractions of hashes with dependent equations, which pass any number of columns: over the start
+    /// rows before `split`, and over the others.
     ///
     /// Reduce the equations so that no two end at the same row either. The d equations within rows s … s+63
-    /// then span all dependent ones there: 2^d of 2^64, half of them with start row s if one of the d has
-    /// it. Only d near 64 is significant. d is about the number of equations waiting at s or displaced
-    /// towards it by later ones, so only crowded places are reduced.
+    /// then span all dependent ones there: 2^d of 2^64, half of them with start row s if one of the d has it.
+    /// Only d near 64 is significant, so only crowded rows are reduced.
     pub(super) fn dependent(&self, geometry: &Geometry, split: u64) -> [f64; 2] {
         // Omits at most 2^−8 of the columns' rate; the other 8 is a margin for the estimate of d.
         let crowded = 64 - (i32::from(geometry.k as u8) + 1 + 8 + 8);
@@ -261,7 +260,6 @@ mod tests {
         assert!(seen > 10_000);
     }
 
-    /// With few keys no equation is dependent.
     #[test]
     fn equations_are_counted_at_their_start_rows() {
         let geometry = Geometry { m: 2048, k: 1, wide: 0 };
@@ -275,7 +273,6 @@ mod tests {
         assert!((0..2048).all(|row| solver.starting(row) == starts[row]));
     }
 
-    /// If each row has a pivot, all equations are dependent. None starts in the last 63 rows.
     #[test]
     fn with_a_pivot_in_each_row_all_equations_are_dependent() {
         for (keys, m, split) in [(2000, 128, 64), (4000, 192, 0), (4000, 192, 1000)] {

@@ -253,7 +253,6 @@ mod tests {
         Ok(db)
     }
 
-    /// A compaction rewrote the tables in the queue, and its outputs need refits.
     #[test]
     fn a_queue_of_tables_that_are_gone_is_not_the_end() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");
@@ -271,7 +270,6 @@ mod tests {
         Ok(())
     }
 
-    /// No table gets a filter of the old policy while the policy changes.
     #[test]
     fn no_table_is_refitted_under_a_policy_that_was_replaced() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");

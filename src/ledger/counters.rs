@@ -248,7 +248,6 @@ mod tests {
         assert_eq!(ledger.table_counts(7), Counts::default());
     }
 
-    /// More threads at once than have their own counters, and the same thread numbers again.
     #[test]
     fn threads_lose_no_counts() {
         let ledger = Ledger::default();

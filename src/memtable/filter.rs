@@ -1,15 +1,15 @@
-//! The filter of a memtable: a lookup of an absent key need not search its leaves. It grows with the
-//! memtable, and many threads use it at once.
+//! The filter of a memtable: lookups of absent keys need not search its leaves. It grows with the memtable,
+//! and many threads use it at once.
 //!
 //! A chain of layers. Each is a Bloom filter in blocks of 512 bits, with one bit in each of eight words, and
-//! four times as large as the one before. When a layer is full, the next one is made. An insertion sets bits
-//! in the last layer; a key may be present if any layer has its bits.
+//! four times as large as the one before. A full layer gets a successor. An insertion sets bits in the last
+//! layer; a key may be present if any layer has its bits.
 //!
 //! # Why no visible key is denied
 //! Bits are only set, and layers only added. An insertion sets the bits of its key *before* it puts the entry
 //! into a leaf and releases the leaf's lock. A reader that finds the entry acquires that lock, or reads the
-//! sequence number that is published later still. So the bits happen before the read, and relaxed operations
-//! on them are enough. If another thread had set the bits, reading them orders later reads as well.
+//! sequence number that is published later. So the bits happen before the read, and relaxed operations are
+//! enough. If another thread had set the bits, reading them orders later reads too.
 //!
 //! A thread that inserts into a layer has made or seen that layer and all before it. So a reader that sees
 //! the key finds an unbroken chain up to its layer.
@@ -182,7 +182,6 @@ mod tests {
         assert_eq!(filter.keys.load(Ordering::Relaxed), 1);
     }
 
-    /// Threads insert through many growths while others look up every announced key.
     #[test]
     fn what_is_announced_is_never_denied() {
         const EACH: u64 = 60_000;

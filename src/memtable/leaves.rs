@@ -255,7 +255,6 @@ mod tests {
         assert!(leaves.after(&read).is_none());
     }
 
-    /// The leaf is split between search and lock.
     #[test]
     fn a_leaf_that_was_split_is_noticed() {
         fn insert(leaves: &Leaves, i: u64) {
@@ -285,7 +284,6 @@ mod tests {
         }
     }
 
-    /// Walks and searches in both directions while leaves are split.
     #[test]
     fn nothing_is_missed_while_leaves_are_split() {
         const ENTRIES: u64 = 60_000;

@@ -143,7 +143,6 @@ mod tests {
         });
     }
 
-    /// The counted memory is the allocator's, within a tenth.
     #[test]
     fn its_memory_is_what_its_entries_take() {
         for (entries, value, order) in [
@@ -170,7 +169,6 @@ mod tests {
         }
     }
 
-    /// Entries right behind a full leaf, from last to first, or one key again and again.
     #[test]
     fn no_order_gives_entries_leaves_of_their_own() {
         for in_front in [100, 127, 128, 129, 1024] {

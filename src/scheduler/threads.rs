@@ -220,7 +220,6 @@ mod tests {
         Ok(())
     }
 
-    /// Threads that wait for compactions ignore failed refits.
     #[test]
     fn a_failed_refit_is_no_failed_compaction() -> Result<()> {
         let vfs = FaultVfs::new(Arc::new(RealVfs));

@@ -406,7 +406,6 @@ mod tests {
         }
     }
 
-    /// A search starts at a restart point, but not in the middle of the entries of its key.
     #[test]
     fn a_search_sees_each_of_more_versions_than_lie_between_restart_points() {
         let mut builder = BlockBuilder::default();
@@ -588,7 +587,6 @@ mod tests {
         }
     }
 
-    /// Forged blocks may have right checksums.
     #[test]
     fn no_bytes_make_a_block_panic() {
         let bytes = sample().bytes.to_vec();

@@ -216,7 +216,6 @@ mod tests {
         std::fs::write(table.path(), bytes).expect("writable");
     }
 
-    /// The offsets of the errors that a check finds in the table's file.
     fn findings(open: &OpenTable) -> Vec<u64> {
         let mut offsets = Vec::new();
         open.check(&mut |error| match error {
@@ -242,7 +241,6 @@ mod tests {
         }
     }
 
-    /// A filter block that a later filter replaced is read by checks only.
     #[test]
     fn a_damaged_filter_block_is_found_once_whether_it_is_in_use_or_not() {
         let dir = tempfile::tempdir().expect("a directory");

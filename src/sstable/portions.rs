@@ -171,7 +171,6 @@ mod tests {
     use super::*;
     use crate::filter::{self, FilterKind, FilterPolicy, KeyHashes};
 
-    /// A table whose filter has the most columns.
     fn sample(dir: &Path, keys: u32) -> (Arc<TableEnv>, OpenTable, KeyHashes) {
         let env = env(dir);
         let policy = FilterPolicy::bits_per_key(60.0).with_kind(FilterKind::Ribbon);
@@ -215,7 +214,6 @@ mod tests {
         assert_eq!(memory.resident(), 0);
     }
 
-    /// Pieces and their ends leave no trace in the result.
     #[test]
     fn a_filter_of_more_than_one_piece_is_read_whole() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -222,7 +222,6 @@ mod tests {
 
     const BLOCK_BYTES: usize = 500;
 
-    /// Blocks are as full as the limit allows; a small table is written at once.
     #[test]
     fn a_block_ends_where_the_next_entry_might_not_fit() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -262,7 +262,6 @@ mod tests {
         Ok(Version::default().with(&[], &tables, &env.ledger))
     }
 
-    /// Ranges with bounds before, at, between and after the keys.
     fn ranges() -> impl Iterator<Item = (usize, usize)> {
         let ends = || (0..2 * KEYS + 100).step_by(173);
         ends().flat_map(move |from| ends().filter(move |&to| from <= to).map(move |to| (from, to)))
@@ -303,7 +302,6 @@ mod tests {
         Ok(())
     }
 
-    /// Around the number of tables above which a search is used.
     #[test]
     fn a_lookup_considers_the_table_whose_keys_reach_its_own() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");

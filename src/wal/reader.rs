@@ -277,7 +277,6 @@ mod tests {
         Ok(())
     }
 
-    /// A cut log gives the records before the cut and nothing else.
     #[test]
     fn a_log_cut_at_any_byte_gives_the_records_before_the_cut() -> Result<()> {
         let dir = tempfile::tempdir().expect("a directory");

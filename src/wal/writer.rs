@@ -239,7 +239,6 @@ mod tests {
         vfs.disk().read(PATH).expect("it exists").len() as u64
     }
 
-    /// The sequence numbers in the log, and how it ends.
     fn read(vfs: &SimVfs) -> (Vec<Seq>, Item) {
         let mut reader =
             LogReader::open(vfs, PATH.as_ref(), LogKind::Wal, 4).expect("a sound disk");
@@ -286,7 +285,6 @@ mod tests {
         }
     }
 
-    /// A full disk may have room for records but not for zeros.
     #[test]
     fn a_log_that_could_not_be_filled_goes_on_without() {
         let vfs = SimVfs::new();

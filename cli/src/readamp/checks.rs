@@ -272,7 +272,6 @@ mod tests {
         Lookup { blocks, true_negatives, found }
     }
 
-    /// Three lookups, two absent and one present, with filters and without.
     fn sound() -> [(Vec<Lookup>, Vec<Lookup>); 2] {
         let absent = vec![lookup(0, 3, Found::Absent), lookup(1, 2, Found::Absent)];
         let absent_unfiltered = vec![lookup(3, 0, Found::Absent), lookup(3, 0, Found::Absent)];

@@ -36,11 +36,11 @@ use crate::{Answer, tell};
 /// Made-up keys are in memory.
 const MOST_KEYS: u64 = 1_000_000_000;
 
-/// Count the disk reads of lookups, with filters and without, and check the counts against the
-/// file layer's and the kernel's
+/// Count the disk reads of lookups, with filters and without, and check the counts against the file layer's
+/// and the kernel's
 ///
-/// Loads keys into a fresh store and looks up present and absent ones: with filters, then with
-/// every filter answering "maybe". Exit code 1 if a check does not hold.
+/// Loads keys into a new store and looks up present and absent ones: with filters, then with every filter
+/// answering "maybe". Exit code 1 if a check does not hold.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub struct Args {
@@ -55,12 +55,11 @@ pub struct Args {
     seed: u64,
     #[command(flatten)]
     policy: PolicyArgs,
-    /// Run the classic policy, each kind uniform and balanced, and what was asked for, at the same
-    /// bits per key, and print them side by side
+    /// Run the classic policy, each kind uniform and balanced, and the requested one, at the same bits per
+    /// key, and print them side by side
     #[arg(long, conflicts_with_all = ["fpr", "filter_bytes", "dir"])]
     compare: bool,
-    /// Absent keys looked up after loading and before measuring, other ones than those measured:
-    /// balanced filters follow what they meet
+    /// Absent keys looked up after loading and before measuring, and not measured
     #[arg(
         long,
         value_name = "N",
@@ -68,24 +67,24 @@ pub struct Args {
         value_parser = clap::value_parser!(u64).range(..=MOST_KEYS)
     )]
     history: u64,
-    /// The budget for filters in memory while lookups are measured; what avoids the fewest reads is
-    /// left on disk [default: none, all filters are in memory]
+    /// The memory budget of filters during the measurement; filters that avoid the fewest reads stay on disk
+    /// [default: none, all filters are in memory]
     #[arg(long, value_name = "BYTES")]
     filter_memory: Option<u64>,
-    /// Look absent keys up with the frequencies of a Zipf distribution of this exponent, such as 0.99
+    /// Draw absent keys from a Zipf distribution of this exponent, such as 0.99
     #[arg(long, value_name = "EXPONENT")]
     zipf: Option<f64>,
-    /// The block cache; 0 for none, so that every block asked for is a disk read
+    /// The block cache; 0 for none, so that each access to a block is a disk read
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     cache_bytes: u64,
-    /// Where compactions cut tables. The three sizes are 1/512 of the library's, so that 200,000 keys make a
-    /// store like that of a hundred million
+    /// The size at which compactions cut tables. The three sizes are 1/512 of the library's, so that 200,000
+    /// keys make a store like that of a hundred million
     #[arg(long, value_name = "BYTES", default_value_t = 128 << 10)]
     table_bytes: u64,
     /// When a memtable is flushed
     #[arg(long, value_name = "BYTES", default_value_t = 128 << 10)]
     memtable_bytes: usize,
-    /// The least share that makes a level used
+    /// The least target of a level in use
     #[arg(long, value_name = "BYTES", default_value_t = 512 << 10)]
     level_base_bytes: u64,
     /// No compactions: every flushed table stays on L0
@@ -97,8 +96,8 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Write a page with figures, report.html, into this directory: new, empty, or written by an earlier
-    /// run; each figure also as .svg, its points as .csv, and checks.csv. Not with --compare
+    /// Write a page with figures, report.html, into this directory: new, empty, or from an earlier run; each
+    /// figure also as .svg, its points as .csv, and checks.csv. Not with --compare
     #[arg(long, value_name = "DIR", conflicts_with = "compare")]
     report: Option<PathBuf>,
     /// An empty or new directory for the store, which is kept; otherwise a temporary one

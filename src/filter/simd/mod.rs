@@ -1,7 +1,5 @@
-//! Vector code for the filters, chosen at run time by what the processor has.
-//!
-//! The scalar code of each kind says what the answers are. A [`Probe`] asks any array, a
-//! [`Prober`] one that it has checked.
+//! Vector code for the filters, selected at run time. The scalar code is its reference. A [`Probe`] takes any
+//! array, a [`Prober`] one that it has checked.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod blocked;

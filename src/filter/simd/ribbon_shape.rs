@@ -61,7 +61,6 @@ mod tests {
     use super::*;
     use crate::filter::ribbon_scalar::question;
 
-    /// What is read without a check lies within the array, where the scalar code says.
     #[test]
     fn a_shape_knows_what_may_be_read_whole() {
         let mut shapes = 0;
@@ -92,7 +91,6 @@ mod tests {
         assert!(shapes > 120, "{shapes}");
     }
 
-    /// The columns that the scalar code asks of a segment's rows.
     fn question_at(geometry: &Geometry, segment: u64) -> usize {
         let places = u128::from(geometry.m - 63);
         // The first hash that falls into the segment's first row.

@@ -25,8 +25,7 @@ macro_rules! saved {
             }
 
             /// Writes the filter to a file atomically: syncs a temporary file, renames it to `path` and syncs
-            /// the directory. A crash leaves the old file or the new one. Processes that have mapped the
-            /// old file keep it.
+            /// the directory. Processes that have mapped the old file keep it.
             ///
             /// # Errors
             /// If the file cannot be written; until the rename the old one is unchanged.

@@ -135,7 +135,6 @@ mod tests {
         }
     }
 
-    /// So that filters made by two versions of the library can be united.
     #[test]
     fn geometries_never_change() {
         for (keys, rate, m, k) in [

@@ -388,7 +388,6 @@ mod tests {
 
     const FILE: &str = "/file";
 
-    /// A file of "0123456789" with this fault from now on.
     fn file() -> io::Result<(FaultVfs, Arc<dyn VfsFile>)> {
         let vfs = FaultVfs::new(Arc::new(SimVfs::new()));
         let file = vfs.create(Path::new(FILE), FileKind::Wal)?;
