@@ -1,6 +1,6 @@
-//! `cargo bench -p criba-benches --bench beside_merges [-- KEYS]`: a writer at full speed beside `compact` and
-//! beside a merge that was begun in quiet, over so many keys (20 million unless said). Prints, for each, the puts
-//! of the slowest whole second and of the mean one, and the longest put.
+//! `cargo bench -p criba-benches --bench beside_merges [-- KEYS]`: a writer at full speed beside `compact`,
+//! and beside an idle merge, over KEYS keys (default: 20 million). Prints the puts of the slowest whole
+//! second, the mean, and the longest put.
 //!
 //! Goal: at least 50,000 puts in each second, and no put longer than 100 ms.
 
@@ -12,7 +12,7 @@ use criba::{Db, Event, Options, Result};
 
 const VALUE: [u8; 100] = [7; 100];
 
-/// Keys in an order that has nothing to do with their numbers.
+/// Keys in random order.
 fn key(number: u64) -> [u8; 16] {
     let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut key = *b"user\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -20,7 +20,7 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-/// Puts at full speed until `done`; prints what came of it.
+/// Puts at full speed until `done`; prints the result.
 fn write(db: &Db, what: &str, mut number: u64, done: impl Fn() -> bool) -> Result<u64> {
     let start = Instant::now();
     let (mut seconds, mut longest) = (vec![0_u64], Duration::ZERO);

@@ -1,21 +1,18 @@
-//! The three kinds of filter beside the best of other crates, fed the same hashes in one run.
+//! The three kinds of filters beside the best of other crates, with the same hashes in one run.
 //!
-//! `cargo bench -p criba-benches --bench filters [-- KEYS …]`, of 100,000 and 1,000,000 keys if none
-//! are given.
+//! `cargo bench -p criba-benches --bench filters [-- KEYS …]`; default: 100,000 and 1,000,000 keys.
 //!
-//! Each filter is built, then asked for absent and for present hashes, as many as it has keys, each
-//! probe independent of the others; a probe's time is the median over chunks, so short that most of them
-//! are not interrupted. A round does this with every filter in turn; the times are medians
-//! over the rounds, and the ratios medians of the ratios within a round, so that what else the machine
-//! does meanwhile falls on both sides alike. Hashes are made beforehand and their copying is not timed.
+//! Each filter is built, then probed with as many absent and present hashes as it has keys. The time of a
+//! probe is the median over short chunks, most of which are not interrupted. A round does this with every
+//! filter in turn; times are medians over the rounds, ratios medians of the ratios within a round, so that
+//! other load affects all filters. Hashes are computed before.
 //!
 //! Two targets are not met for certain: a single absent probe no slower than `sbbf-rs-safe` (blocked) and
-//! than `BinaryFuse8` (ribbon). On two shared cores of an AMD EPYC with AVX-512 their ratios lay, in eight
-//! runs of 100,000 keys, at 0.95–1.43 and 0.83–1.35, the medians at 1.07 and 1.19; in three runs of
-//! 1,000,000 keys at 1.07–1.10 and 1.03–1.15. Blocked reads a whole cache line where the other reads half
-//! of one, and passes fewer; a ribbon has two lines of bits to read and seven parities to form for its
-//! quarter fewer bits, a fuse filter three bytes to compare. Asked for many at once, as a lookup in
-//! several tables is, blocked took 0.83–0.91 of the other's time.
+//! `BinaryFuse8` (ribbon). On two shared cores of an AMD EPYC with AVX-512 their ratios were, in eight runs
+//! of 100,000 keys, 0.95–1.43 and 0.83–1.35, with medians of 1.07 and 1.19; in three runs of 1,000,000 keys
+//! 1.07–1.10 and 1.03–1.15. Blocked reads a whole cache line where the other reads half of one, and has fewer
+//! false positives; a ribbon reads two lines and computes seven parities for a quarter fewer bits. In
+//! batches, as in a lookup of several tables, blocked took 0.83–0.91 of the other's time.
 
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -28,7 +25,7 @@ use xorf::Filter as _;
 const ROUNDS: usize = 21;
 const CHUNK: usize = 10_000;
 
-/// SplitMix64's i-th output: distinct, and even in all bits.
+/// The i-th output of SplitMix64.
 fn hash(i: u64) -> u64 {
     let mut z = i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -36,7 +33,7 @@ fn hash(i: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// One filter in one round: nanoseconds a key, and what it is like.
+/// One filter in one round: nanoseconds per key, and its properties.
 #[derive(Clone, Copy)]
 struct Lap {
     build: f64,
@@ -51,7 +48,7 @@ struct Hashes {
     absent: Vec<u64>,
 }
 
-/// Times a build, and the probes of what was built.
+/// Times a build, and probes of the result.
 fn lap<F>(
     hashes: &Hashes,
     build: impl FnOnce(Vec<u64>) -> F,
@@ -63,7 +60,7 @@ fn lap<F>(
     })
 }
 
-/// Likewise for what takes many hashes at once.
+/// The same for probes of many hashes at once.
 fn lap_many<F>(
     hashes: &Hashes,
     build: impl FnOnce(Vec<u64>) -> F,

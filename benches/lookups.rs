@@ -1,6 +1,6 @@
-//! Lookups of present and absent keys in a settled store of several levels, page cache warm.
+//! Lookups of present and absent keys in a settled store of several levels, with a warm page cache.
 //!
-//! `cargo bench -p criba-benches --bench lookups`. Times are this machine's; compare them within one run.
+//! `cargo bench -p criba-benches --bench lookups`. Compare times within one run only.
 
 use std::hint::black_box;
 
@@ -48,7 +48,7 @@ fn get(c: &mut Criterion) {
     group.finish();
 }
 
-/// Everything in one large memtable: what its filter saves of searching the leaves.
+/// All keys in one large memtable: the effect of its filter.
 fn get_from_memtable(c: &mut Criterion) {
     let mut group = c.benchmark_group("get, memtable");
     group.throughput(Throughput::Elements(1));

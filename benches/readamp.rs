@@ -1,5 +1,5 @@
-//! `cargo bench -p criba-benches --bench readamp`: the report of `criba readamp` on a small store. Its counts are the
-//! same in every run and on every machine; only the times differ.
+//! `cargo bench -p criba-benches --bench readamp`: the report of `criba readamp` on a small store. Its counts
+//! are the same in every run and on every machine; only the times differ.
 
 use std::io::{Error, stdout};
 
@@ -9,7 +9,7 @@ use criba_cli::readamp::{print, run_in};
 
 const KEYS: u64 = 20_000;
 
-/// What cargo passes (`--bench`, a name to filter by) changes nothing: there is one benchmark.
+/// Arguments from cargo (`--bench`, a filter) have no effect: there is one benchmark.
 fn main() -> Result<(), Error> {
     // A tenth of the command's data and of its sizes, so that the levels are the same.
     let settings = Settings {

@@ -1,9 +1,8 @@
-//! `cargo bench -p criba-benches --bench writers`: puts of 1, 2, 4 and 8 threads, as a multiple of what one
-//! thread reaches; the same with a mutex of the program's own around each put; and synced puts of one and
-//! of 8 threads.
+//! `cargo bench -p criba-benches --bench writers`: puts of 1, 2, 4 and 8 threads as a multiple of those of
+//! one thread; the same with a mutex of the program around each put; and synced puts of one and 8 threads.
 //!
-//! All the configurations take turns in each run, so that noise of the machine meets them all. A ratio
-//! divides by the median of one thread.
+//! The configurations take turns in each run, so that other load affects all. A ratio divides by the median
+//! of one thread.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -24,7 +23,7 @@ const VALUE: [u8; 100] = [b'v'; 100];
 struct Configuration {
     threads: u64,
     durability: Durability,
-    /// Whether the program holds a mutex of its own around each put.
+    /// Whether the program holds its own mutex around each put.
     own_mutex: bool,
 }
 
@@ -87,7 +86,7 @@ impl Configuration {
     }
 }
 
-/// Configurations, of which the first is what the others are compared with.
+/// Measures configurations; the first is the base of the ratios.
 fn compare(dir: &Path, configurations: &[Configuration]) -> Result<(), Box<dyn Error>> {
     let mut rates = vec![Vec::new(); configurations.len()];
     for _ in 0..RUNS {
@@ -113,7 +112,7 @@ fn compare(dir: &Path, configurations: &[Configuration]) -> Result<(), Box<dyn E
     Ok(())
 }
 
-/// What cargo passes (`--bench`, a name to filter by) changes nothing.
+/// Arguments from cargo have no effect.
 fn main() -> Result<(), Box<dyn Error>> {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("{} processors, load {}", available_parallelism()?, load.trim());

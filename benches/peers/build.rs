@@ -1,4 +1,4 @@
-//! Finds LevelDB, which is no crate, and tells the program which versions it was built with.
+//! Finds LevelDB, which is not a crate, and records the versions of the stores.
 
 use std::process::Command;
 use std::{env, fs};
@@ -30,7 +30,7 @@ fn version<'l>(lock: &'l str, package: &str) -> Option<&'l str> {
     Some(rest.split_once('"')?.0)
 }
 
-/// Whether the C compiler finds a library: the one way to ask that knows every place it looks in.
+/// Whether the C compiler finds a library.
 fn links(library: &str) -> bool {
     let out = env::var("OUT_DIR").expect("cargo sets it");
     let source = format!("{out}/empty.c");

@@ -1,4 +1,4 @@
-//! The keys that are in the stores, those that are not, and the lists of them that are looked up.
+//! The keys in the stores, absent keys, and lists of lookups.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -23,12 +23,12 @@ pub enum KeyKind {
     Paths,
 }
 
-/// All keys there are: the first `n` are present, the others are absent, and lie between them.
+/// All keys: the first `n` are present; the others are absent, and lie between them.
 #[derive(Debug)]
 pub struct Keys {
     pub n: u64,
     source: Source,
-    /// Values are cut out of this: bytes that do not compress.
+    /// The bytes of values, which do not compress.
     pool: Vec<u8>,
 }
 
@@ -43,8 +43,8 @@ impl Keys {
         Self { n, source: Source::Names(seed), pool: pool(seed) }
     }
 
-    /// The lines of files (of gzipped ones, too), up to a tab, in random order. Where there are too
-    /// few, each comes again with a number before its last dot, as a library's next version would.
+    /// The lines of files, plain or gzipped, up to a tab, in random order. If there are too few, they are
+    /// repeated with a number before the last dot, like a library's next version.
     pub fn paths(n: u64, seed: u64, files: &[impl AsRef<Path>]) -> Result<Self> {
         let mut lines = Vec::new();
         for file in files {
@@ -90,13 +90,13 @@ impl Keys {
         }
     }
 
-    /// The value of a key, in its `round`-th writing.
+    /// The value of a key in its `round`-th writing.
     pub fn value(&self, i: u64, round: u64) -> &[u8] {
         let at = mix(i ^ (round << 48)) as usize % (self.pool.len() - VALUE_BYTES);
         &self.pool[at..at + VALUE_BYTES]
     }
 
-    /// Key and value of each number given, as they are loaded.
+    /// Key and value of each number, as they are loaded.
     pub fn pairs(
         &self,
         numbers: impl Iterator<Item = u64>,
@@ -105,7 +105,7 @@ impl Keys {
         Pairs { keys: self, numbers, round, key: Vec::new() }
     }
 
-    /// What all present keys and values take together.
+    /// The bytes of all present keys and values.
     pub fn live_bytes(&self) -> u64 {
         let keys = match &self.source {
             Source::Names(_) => self.n * NAME_BYTES as u64,
@@ -123,7 +123,7 @@ impl Keys {
         list
     }
 
-    /// The number of an absent key. Names there are without end, of paths as many as are present.
+    /// The number of an absent key. There are as many absent paths as present ones, and more names.
     pub fn absent_number(&self, i: u64) -> u64 {
         match self.source {
             Source::Names(_) => self.n + i,
@@ -131,8 +131,7 @@ impl Keys {
         }
     }
 
-    /// `count` absent keys, from the `first` on, each once if there are so many, in no order: keys
-    /// lie in random order already.
+    /// `count` absent keys from the `first` on, without repetition if there are enough, in random order.
     pub fn absent(&self, first: u64, count: u64) -> Lookups {
         let keys = self.list((first..first + count).map(|i| self.absent_number(i)));
         Lookups { expected: vec![false; keys.len()], keys }
@@ -144,14 +143,14 @@ impl Keys {
         Lookups { expected: vec![true; keys.len()], keys }
     }
 
-    /// `count` present keys, few of them often; those that come often lie anywhere.
+    /// `count` present keys by Zipf's law; frequent ones lie anywhere.
     pub fn zipfian(&self, count: u64, random: &mut Random) -> Lookups {
         let zipf = Zipf::new(self.n, 0.99);
         let keys = self.list((0..count).map(|_| mix(zipf.draw(random)) % self.n));
         Lookups { expected: vec![true; keys.len()], keys }
     }
 
-    /// `count` keys, about half of them present, in no order.
+    /// `count` keys, about half of them present, in random order.
     pub fn half(&self, count: u64, random: &mut Random) -> Lookups {
         let numbers: Vec<u64> = (0..count).map(|_| random.below(2 * self.n)).collect();
         let expected = numbers.iter().map(|&i| i < self.n).collect();
@@ -159,7 +158,7 @@ impl Keys {
     }
 }
 
-/// Keys to look up, and whether each is there.
+/// Keys to look up, and whether each is present.
 #[derive(Debug)]
 pub struct Lookups {
     pub keys: List,
@@ -174,7 +173,7 @@ impl Lookups {
     }
 }
 
-/// Keys end to end: no pointer to follow on the way to the next one.
+/// Keys in one allocation: no pointer to follow.
 #[derive(Debug, Default)]
 pub struct List {
     bytes: Vec<u8>,
@@ -217,8 +216,7 @@ impl<I: Iterator<Item = u64>> Pairs<'_, I> {
 
 const NAME_BYTES: usize = 16;
 
-/// `user` and twelve letters and digits, 60 bits that look random. No two numbers have the same
-/// name, as each step below can be undone.
+/// `user` and twelve letters and digits, a permutation of 60 bits: all names are distinct.
 fn name(seed: u64, i: u64) -> [u8; NAME_BYTES] {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     const BITS: u64 = (1 << 60) - 1;
@@ -328,7 +326,7 @@ mod tests {
         assert_eq!(keys.live_bytes(), (total + 3000 * VALUE_BYTES) as u64);
     }
 
-    /// A path may look as if it had been numbered already.
+    /// A path may look as if it had a number already.
     #[test]
     fn a_path_that_comes_again_is_no_other_path() {
         let file = std::env::temp_dir().join(format!("criba-peers-paths-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Loaded stores: made once, and read by every workload that wants their shape.
+//! Loaded stores: made once, and read by every workload of their shape.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl Place<'_> {
         Ok(dir)
     }
 
-    /// Lies beside a store that is loaded to its end, and says by which version.
+    /// A file beside a completely loaded store, with its version.
     fn mark(&self, shape: Shape) -> PathBuf {
         self.of(shape).with_extension("loaded")
     }
@@ -59,7 +59,7 @@ impl Place<'_> {
         Ok(fs::write(self.mark(shape), &self.job.version)?)
     }
 
-    /// Sees to it that there is a loaded store of this shape.
+    /// Loads a store of this shape, unless there is one.
     pub fn prepare<S: Store>(&self, shape: Shape, keys: &Keys) -> Result<()> {
         let shape = shape_of::<S>(shape);
         if self.is_loaded(shape) {
@@ -126,7 +126,7 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// What a store takes on disk: blocks, as a file may have holes.
+/// The blocks of a store on disk: files may have holes.
 pub fn disk_bytes(dir: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut sum = 0;
@@ -137,7 +137,7 @@ pub fn disk_bytes(dir: &Path) -> Result<u64> {
     Ok(sum)
 }
 
-/// Pages that are not written yet cannot be dropped, and are written some time: better now.
+/// Syncs all files: dirty pages cannot be dropped, and would be written later.
 pub fn sync_files(dir: &Path) -> Result<()> {
     for file in files(dir)? {
         File::open(file)?.sync_all()?;
@@ -153,7 +153,7 @@ pub fn warm(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Takes every file out of the page cache; needs no privileges. No process may have them mapped.
+/// Drops every file from the page cache. Needs no privileges. No process may have them mapped.
 pub fn chill(dir: &Path) -> Result<()> {
     sync_files(dir)?;
     for file in files(dir)? {
@@ -162,7 +162,7 @@ pub fn chill(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies a directory; what has holes in it keeps them.
+/// Copies a directory with the holes in its files.
 pub fn copy(from: &Path, to: &Path) -> Result<()> {
     let done = std::process::Command::new("cp")
         .args(["-r", "--sparse=always"])

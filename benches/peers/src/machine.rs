@@ -1,4 +1,4 @@
-//! What the figures were measured on, and with what.
+//! The machine and the versions of a measurement.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -45,14 +45,14 @@ impl std::fmt::Display for Machine {
     }
 }
 
-/// How many threads wanted to run in the last minute, in the average.
+/// The load average of the last minute.
 pub fn load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
 }
 
-/// criba's commit, and a number that changes with what is not committed: figures of an older state
-/// are no reason not to measure a newer one.
+/// criba's commit, and a hash of uncommitted changes: figures of an older state do not prevent a new
+/// measurement.
 pub fn criba_version() -> String {
     let git = |arguments: &[&str]| {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");

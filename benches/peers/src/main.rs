@@ -1,8 +1,8 @@
-//! criba measured beside other embedded stores, on the same work. See README.md.
+//! criba measured beside other embedded stores, with the same work. See README.md.
 //!
-//! The program runs itself once for each store, workload and repetition: a process of its own has a
-//! heap, a cache and a peak of memory that no other store has touched. `plan` is the parent's part,
-//! `child` what it runs; `stores` and `workloads` are what is measured, and how.
+//! The program runs itself once for each store, workload and repetition: each process has its own heap, cache
+//! and peak of memory. `plan` is the parent, `child` the measuring process; `stores` and `workloads` define
+//! what is measured.
 
 mod keys;
 mod loaded;
@@ -61,7 +61,7 @@ pub struct Run {
     /// Which stores, one after another.
     #[arg(long, value_delimiter = ',', default_values_t = <Name as clap::ValueEnum>::value_variants().to_vec())]
     stores: Vec<Name>,
-    /// How they are set, where it makes a difference.
+    /// The settings of the stores
     #[arg(long, value_delimiter = ',', default_value = "alike,best")]
     settings: Vec<Setting>,
     /// What is measured.
@@ -73,33 +73,32 @@ pub struct Run {
     /// What keys look like.
     #[arg(long, value_enum, default_value_t = KeyKind::Names)]
     keys: KeyKind,
-    /// Files with a path a line, may be gzipped, for `--keys paths`. Default: the samples in
-    /// tests/data, whose paths come again with numbers.
+    /// Files with a path per line, plain or gzipped, for `--keys paths`. Default: the samples in tests/data,
+    /// repeated with numbers.
     #[arg(long, value_delimiter = ',')]
     paths: Vec<PathBuf>,
     /// How often everything is measured.
     #[arg(long, default_value_t = 3)]
     repetitions: u32,
-    /// How many lookups a measurement has at most.
+    /// The most lookups of a measurement
     #[arg(long, default_value_t = 1_000_000)]
     lookups: u64,
-    /// How many seconds a measurement takes at most.
+    /// The most seconds of a measurement
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
     /// How many seconds W10 takes.
     #[arg(long, default_value_t = 10.0)]
     mixed_seconds: f64,
-    /// A measurement that takes more seconds than this, loading included, has failed.
+    /// The most seconds of a process, with loading; a longer one has failed
     #[arg(long, default_value_t = 1800)]
     limit: u64,
     /// Where the random numbers begin.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where stores are made, on the disk that is to be measured. Default: `stores` in the build's
-    /// directory.
+    /// The directory of the stores, on the disk to measure. Default: `stores` in the build's directory
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Results are appended to this file; what it has already is not measured again.
+    /// The file of results, which are appended; existing ones are not measured again
     #[arg(long, default_value = "results/peers.jsonl")]
     out: PathBuf,
 }

@@ -1,9 +1,8 @@
 //! Timing.
 //!
-//! Speed and latency are measured apart: a clock read around each lookup of 30 ns would measure the
-//! clock. Speed is of a pass without any clock in it but one read in 256 lookups, to end in time;
-//! percentiles are of a pass in which one lookup in eight is timed on its own, less what two reads
-//! of the clock take one after another.
+//! Speed and latency are measured apart: reading the clock around a lookup of 30 ns would measure the clock.
+//! Speed is from a pass that reads the clock once in 256 lookups; percentiles are from a pass that times one
+//! lookup in eight, less the time of two clock reads.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use crate::keys::{Lookups, VALUE_BYTES};
 use crate::process::thread_cpu_seconds;
 use crate::stores::Reader;
 
-/// How long something may take: whichever comes first.
+/// Limits of a measurement: the first one reached ends it.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
     pub operations: u64,
@@ -33,7 +32,7 @@ impl Budget {
 pub struct Timing {
     pub operations: u64,
     pub seconds: f64,
-    /// Of processor time on this thread: what is left when others are at work on the machine, too.
+    /// Processor time of this thread, whatever other load there is.
     pub cpu_seconds: f64,
 }
 
@@ -47,8 +46,7 @@ impl Timing {
     }
 }
 
-/// Does something with 0, 1, 2, … until the budget is used up; each call says how many operations
-/// it was.
+/// Calls `act` with 0, 1, 2, … until the budget is used; each call returns its number of operations.
 pub fn timed(budget: Budget, mut act: impl FnMut(u64) -> Result<u64>) -> Result<Timing> {
     const LOOKS: u64 = 256; // operations between two looks at the clock
     let limit = Duration::from_secs_f64(budget.seconds);
@@ -68,7 +66,7 @@ pub fn timed(budget: Budget, mut act: impl FnMut(u64) -> Result<u64>) -> Result<
     Ok(Timing { operations, seconds, cpu_seconds: thread_cpu_seconds() - cpu })
 }
 
-/// Like [`timed`], for operations so long that the clock is looked at after each.
+/// Like [`timed`], but reads the clock after each operation.
 pub fn timed_slow(budget: Budget, mut act: impl FnMut(u64) -> Result<()>) -> Result<Timing> {
     let limit = Duration::from_secs_f64(budget.seconds);
     let (start, cpu) = (Instant::now(), thread_cpu_seconds());
@@ -81,7 +79,7 @@ pub fn timed_slow(budget: Budget, mut act: impl FnMut(u64) -> Result<()>) -> Res
     Ok(Timing { operations, seconds, cpu_seconds: thread_cpu_seconds() - cpu })
 }
 
-/// An answer that is wrong ends the measurement, and is its result.
+/// A wrong answer ends the measurement, and is its result.
 #[inline]
 pub fn check(key: &[u8], expected: bool, found: Option<usize>) -> Result<()> {
     let expected = expected.then_some(VALUE_BYTES);
@@ -94,7 +92,7 @@ fn wrong(key: &[u8], expected: Option<usize>, found: Option<usize>) -> Result<()
     Err(format!("wrong answer: {key} has {found:?}, not {expected:?} bytes of value").into())
 }
 
-/// Looks keys up one after another, from the first on again when they are used up.
+/// Looks keys up in order, again from the first after the last.
 pub fn lookups(budget: Budget, reader: &impl Reader, lookups: &Lookups) -> Result<Timing> {
     let mut i = 0;
     timed(budget, |_| {
@@ -131,7 +129,7 @@ pub fn latencies(budget: Budget, reader: &impl Reader, lookups: &Lookups) -> Res
     Ok(Percentiles::of(samples))
 }
 
-/// What two reads of the clock take, one right after the other.
+/// The time of two adjacent clock reads.
 pub fn clock_nanoseconds() -> u64 {
     let mut pairs: Vec<_> = (0..1001).map(|_| Instant::now().elapsed().as_nanos() as u64).collect();
     pairs.sort_unstable();
@@ -148,7 +146,7 @@ impl Percentiles {
         Self(samples)
     }
 
-    /// The least sample that a share of all samples does not exceed.
+    /// The least sample that this share of samples does not exceed.
     pub fn at(&self, share: f64) -> f64 {
         let rank = (share * self.0.len() as f64).ceil() as usize;
         self.0.get(rank.max(1) - 1).copied().map_or(f64::NAN, f64::from)

@@ -1,4 +1,4 @@
-//! What is run, in which order; and a child's part of it.
+//! The order of measurements, and the child's part of one.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,8 +14,8 @@ use crate::table::full_name;
 use crate::workloads::{Bench, Workload};
 use crate::{Result, Run};
 
-/// Every measurement there is to make: all stores of a workload before the next one, and everything
-/// once before anything twice, so that what else the machine does meets all of them.
+/// All measurements: all stores of a workload before the next workload, and everything once before anything
+/// twice, so that other load affects all.
 fn jobs(run: &Run) -> Vec<Job> {
     let mut jobs = Vec::new();
     let arms: Vec<(Name, Setting, String)> = run
@@ -50,7 +50,7 @@ fn jobs(run: &Run) -> Vec<Job> {
     jobs
 }
 
-/// Makes every measurement that is not there yet.
+/// Makes every missing measurement.
 pub fn run(run: &Run) -> Result<()> {
     if run.n == 0 || run.lookups == 0 {
         return Err("there must be keys and lookups".into());
@@ -114,8 +114,7 @@ fn tell(at: usize, of: usize, job: &Job, findings: &Findings) {
     }
 }
 
-/// Runs this program for one measurement. A store that stands still must not keep the others from
-/// being measured.
+/// Runs this program for one measurement. A store without progress must not stop the others.
 fn spawn(order: &Order, limit: Duration) -> Findings {
     let failed = |error: String| Findings { error: Some(error), ..Findings::default() };
     let text = match serde_json::to_string(order) {

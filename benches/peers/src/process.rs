@@ -13,18 +13,18 @@ fn field(file: &str, name: &str) -> Result<u64> {
     Ok(value.ok_or_else(|| format!("no {name} in {file}"))?.parse()?)
 }
 
-/// Calls to read so far; finding out is one itself, or a few.
+/// Read calls so far; counting takes one or more itself.
 pub fn reads() -> Result<u64> {
     field("/proc/self/io", "syscr")
 }
 
-/// The calls that `reads` makes itself, seen by the next.
+/// The calls of `reads` itself, counted by the next one.
 pub fn reads_of_reading() -> Result<u64> {
     let before = reads()?;
     Ok(reads()? - before)
 }
 
-/// Bytes given to calls to write so far.
+/// Bytes passed to write calls so far.
 pub fn written_bytes() -> Result<u64> {
     field("/proc/self/io", "wchar")
 }
@@ -39,17 +39,17 @@ pub fn resident_bytes() -> Result<u64> {
     Ok(field("/proc/self/status", "VmRSS")? << 10)
 }
 
-/// Makes the most memory so far what it is now, so that keys made before do not count.
+/// Resets the peak of memory, so that keys made before do not count.
 pub fn forget_peak() -> Result<()> {
     Ok(fs::write("/proc/self/clear_refs", "5")?)
 }
 
-/// Seconds of processor time so far, of all threads.
+/// Processor seconds so far, of all threads.
 pub fn cpu_seconds() -> f64 {
     seconds(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// Seconds of processor time so far, of this thread.
+/// Processor seconds so far, of this thread.
 pub fn thread_cpu_seconds() -> f64 {
     seconds(clock_gettime(ClockId::ThreadCPUTime))
 }

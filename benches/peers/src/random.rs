@@ -1,7 +1,6 @@
-//! Numbers that look random and follow from a seed, so that every store gets the same keys in the
-//! same order.
+//! Pseudorandom numbers from a seed: all stores get the same keys in the same order.
 
-/// SplitMix64: quick, and good enough to pick keys with.
+/// SplitMix64, fast and good enough to choose keys.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -17,7 +16,7 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `bound`, as good as uniform for bounds far below 2^64.
+    /// A number below `bound`, nearly uniform for bounds far below 2^64.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
@@ -35,15 +34,15 @@ impl Random {
     }
 }
 
-/// Every bit of the outcome depends on every bit of `x`; no two numbers have the same outcome.
+/// A permutation; every output bit depends on every input bit.
 pub fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)
 }
 
-/// Ranks by Zipf's law, the first the most frequent, as Gray and others draw them ("Quickly
-/// generating billion-record synthetic databases", 1994), and YCSB after them.
+/// Ranks by Zipf's law, the first the most frequent, by the method of Gray and others ("Quickly generating
+/// billion-record synthetic databases", 1994), as in YCSB.
 #[derive(Debug)]
 pub struct Zipf {
     n: f64,

@@ -1,5 +1,5 @@
-//! One measurement: what was asked for, and what came out. Results are lines of JSON, appended as
-//! they come, so that what was interrupted goes on where it was.
+//! Measurements: the job and its result. Results are lines of JSON, appended at once, so that an interrupted
+//! run can continue.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +15,7 @@ use crate::settings::{Setting, Told};
 use crate::stores::Name;
 use crate::workloads::Workload;
 
-/// What decides what is measured. Two jobs that are equal are one measurement.
+/// All that determines a measurement. Equal jobs are one measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     pub store: Name,
@@ -53,7 +53,7 @@ pub struct Order {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Task {
-    /// Load the store that the workload reads, if it is not there.
+    /// Load the store of the workload, if there is none.
     Prepare,
     Measure,
 }
@@ -61,24 +61,24 @@ pub enum Task {
 /// What a child found.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
-    /// By name; the table knows what they are.
+    /// By name; the table has the names.
     pub figures: BTreeMap<String, f64>,
-    /// Tables of L0 and levels that are not empty.
+    /// L0 tables, and levels with tables.
     pub runs: Option<u64>,
     pub l0_tables: Option<u64>,
     pub filter_bytes: Option<u64>,
     pub disk_bytes: Option<u64>,
     pub settings: Told,
-    /// Whether the store cannot do this at all.
+    /// Why the store cannot do this.
     #[serde(default)]
     pub left_out: Option<String>,
-    /// What went wrong, a wrong answer for instance.
+    /// The error, such as a wrong answer.
     #[serde(default)]
     pub error: Option<String>,
 }
 
 impl Findings {
-    /// Nothing that is not a number is kept.
+    /// Adds a figure that is a number.
     pub fn figure(&mut self, name: &str, value: f64) {
         if value.is_finite() {
             self.figures.insert(name.to_owned(), value);
@@ -94,7 +94,7 @@ pub struct Line {
     pub machine: Machine,
     /// Seconds since 1970.
     pub at: u64,
-    /// How many threads wanted to run in the last minute, ours among them, in the average.
+    /// The load average of the last minute, this program included.
     pub load: f64,
 }
 
@@ -106,7 +106,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Opens the file, or will make one. A measurement that ended with an error is made again.
+    /// Opens or creates the file. Failed measurements are repeated.
     pub fn open(path: &Path) -> Result<Self> {
         let lines = if path.exists() { read(path)? } else { Vec::new() };
         let done = lines.iter().filter(|line| line.findings.error.is_none());
@@ -131,7 +131,7 @@ impl Results {
     }
 }
 
-/// All lines of a file. The last one may have been cut short.
+/// All lines of a file. The last one may be incomplete.
 pub fn read(path: &Path) -> Result<Vec<Line>> {
     let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let lines: Vec<String> = BufReader::new(file).lines().collect::<std::io::Result<_>>()?;

@@ -1,4 +1,4 @@
-//! How stores are set: the same for all as far as they can be, and what was set, in words.
+//! The settings of stores: as equal as possible, and recorded in words.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Setting {
-    /// Like all others: no compression, blocks of 4 KiB, 10 bits of filter a key on every level, the
-    /// same memory.
+    /// As all others: no compression, blocks of 4 KiB, 10 filter bits per key on every level, the same
+    /// memory.
     Alike,
-    /// What the store's documentation recommends for lookups, with the same memory.
+    /// As the store's documentation recommends for lookups, with the same memory.
     Best,
 }
 
-/// What a store looks like when it is read.
+/// The state of a store when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// Loaded with compactions, until none is due any more.
+    /// Loaded with compactions, until none is due.
     Settled,
     /// The same, then compacted as a whole.
     OneRun,
-    /// Nothing but tables of 8 MiB on L0.
+    /// Only tables of 8 MiB on L0.
     L0,
-    /// Settled, of small memtables, tables and levels, so that there are four levels or more.
+    /// Settled, with small memtables, tables and levels: four levels or more.
     Deep,
-    /// Settled, with filters that know prefixes, where a store has such.
+    /// Settled, with prefixes in filters, where the store has them.
     Prefixes,
 }
 
-/// How much of a key is its prefix, in [`Shape::Prefixes`].
+/// The length of a prefix, in [`Shape::Prefixes`].
 pub const PREFIX_BYTES: usize = 10;
 
 /// How a store is opened.
@@ -38,9 +38,9 @@ pub const PREFIX_BYTES: usize = 10;
 pub struct Config {
     pub setting: Setting,
     pub shape: Shape,
-    /// Whether there is a block cache. Without one, each block asked for is a read, and counted.
+    /// Whether there is a block cache. Without one, each access to a block is a counted read.
     pub cache: bool,
-    /// How many keys will be in the store; what maps its file must know how large it may get.
+    /// The number of keys, for stores that map their file.
     pub n: u64,
 }
 
@@ -83,8 +83,7 @@ impl Config {
 pub const BLOCK_BYTES: usize = 4096;
 pub const BITS_PER_KEY: u32 = 10;
 
-/// Keeps what was set: each value goes through here on its way to the store, so what is printed is
-/// what was set.
+/// Records settings: each value passes through here on its way to the store.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Told(pub Vec<(String, String)>);

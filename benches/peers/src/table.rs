@@ -1,4 +1,4 @@
-//! The results as Markdown: one table of medians beside each other, then each workload on its own.
+//! The results as Markdown: a table of medians, then each workload.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -17,13 +17,13 @@ enum Better {
 }
 use Better::{Less, More};
 
-/// A figure that is worth a row in the first table.
+/// A row of the first table.
 struct Row {
     workload: Workload,
     figure: &'static str,
     words: &'static str,
     better: Better,
-    /// What criba's ratio to the better of RocksDB and fjall is to be at least.
+    /// The least ratio of criba to the better of RocksDB and fjall.
     target: Option<f64>,
 }
 
@@ -38,7 +38,7 @@ const fn row(
     Row { workload, figure, words, better, target }
 }
 
-/// Rows without a target, or whose target is no ratio to those two, have 0.
+/// Rows without such a target have 0.
 const ROWS: &[Row] = &[
     row(Workload::W1, "puts_per_s", "load until flushed, puts/s", More, 1.5),
     row(Workload::W1, "settled_s", "load until settled, s", Less, 1.0),
@@ -97,7 +97,7 @@ const PEERS: [Name; 2] = [Name::RocksDb, Name::Fjall];
 /// All repetitions of one measurement.
 type Group<'l> = BTreeMap<(Workload, Name, Setting), Vec<&'l Line>>;
 
-/// Everything, for each number and kind of keys that there is.
+/// All results, for each number and kind of keys.
 pub fn markdown(lines: &[Line], command: &str) -> String {
     let mut text = String::new();
     for machine in lines.iter().map(|line| line.machine.to_string()).collect::<BTreeSet<_>>() {
@@ -125,7 +125,7 @@ pub fn markdown(lines: &[Line], command: &str) -> String {
     text
 }
 
-/// The lines of each measurement, of the newest version and budget there is.
+/// The lines of each measurement, of the newest version and budget.
 fn newest<'l>(lines: impl Iterator<Item = &'l Line>) -> Group<'l> {
     let mut group = Group::new();
     for line in lines {
@@ -205,8 +205,7 @@ fn counts_reads(workload: Workload) -> bool {
     matches!(workload, Workload::W2r | Workload::W2rc | Workload::W2ru)
 }
 
-/// Whether a store has more filter bytes than criba, by over 2 %: then it is no wonder that
-/// it reads less.
+/// Whether a store has over 2 % more filter bytes than criba, which explains fewer reads.
 fn has_larger_filters(group: &Group<'_>, workload: Workload, lines: &[&Line]) -> bool {
     let bytes = |lines: &[&Line]| lines.last()?.findings.filter_bytes;
     let ours = group.get(&(workload, Name::Criba, Setting::Alike));
@@ -216,7 +215,7 @@ fn has_larger_filters(group: &Group<'_>, workload: Workload, lines: &[&Line]) ->
     }
 }
 
-/// How many times better criba is than the better of the peers that it is compared with.
+/// How many times better criba is than the better of its peers.
 fn ratio(group: &Group<'_>, row: &Row) -> Option<f64> {
     let ours = best(group, row, Name::Criba)?.0;
     let peers = PEERS.iter().filter_map(|&peer| Some(best(group, row, peer)?.0));
@@ -226,7 +225,7 @@ fn ratio(group: &Group<'_>, row: &Row) -> Option<f64> {
     })
 }
 
-/// Each workload with all figures, what the store was made of, and what was left out.
+/// Each workload with all figures, settings and omissions.
 fn details(group: &Group<'_>) -> String {
     let mut text = String::new();
     for workload in group.keys().map(|&(workload, ..)| workload).collect::<BTreeSet<_>>() {

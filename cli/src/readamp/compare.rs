@@ -41,7 +41,7 @@ pub(super) fn policies(bits_per_key: f64, asked: FilterPolicy) -> Vec<(String, F
 pub struct Comparison {
     /// The policies, the classic one first.
     pub rows: Vec<Row>,
-    /// Whether all filters take the bytes of the classic ones, within 2 %.
+    /// Whether all filters take as many bytes as the classic ones, within 2 %.
     pub same_size: bool,
     /// Whether every check of every run holds or is unknown.
     pub checks_hold: bool,

@@ -1,4 +1,4 @@
-//! criba, with the filters of one of its three policies.
+//! criba, with one of its three policies.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use criba::{Batch, Db, Durability, FilterPolicy, Options, PrefixExtractor};
 
 use super::{Built, Reader, Store, seen, walk};
-use crate::settings::{BITS_PER_KEY, BLOCK_BYTES, Config, Shape, Told};
+use crate::settings::{BITS_PER_KEY, BLOCK_BYTES, Config, Told};
 use crate::{Result, machine};
 
 pub trait Policy: Send + Sync + 'static {

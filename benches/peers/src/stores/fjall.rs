@@ -91,8 +91,8 @@ impl Store for Fjall {
         Ok(self.keyspace.rotate_memtable_and_wait()?)
     }
 
-    /// Its workers look for compactions after each flush, and leave some that are due when the last
-    /// one is done: those are made here, as its strategy chooses them, until it chooses none.
+    /// Its workers check for compactions after each flush, and may leave due ones: those run here, as its
+    /// strategy chooses them.
     fn settle(&self) -> Result<Duration> {
         let tree = &self.keyspace.tree;
         let idle = settle_by_looking(|| {

@@ -1,4 +1,4 @@
-//! LevelDB, through the part of its C interface that is needed here.
+//! LevelDB, through its C interface.
 
 #![expect(unsafe_code, reason = "a C library")]
 
@@ -80,7 +80,7 @@ unsafe extern "C" {
 
 const NO_COMPRESSION: c_int = 0;
 
-/// Everything that an open store needs kept alive.
+/// All that an open store needs.
 pub struct LevelDb {
     db: *mut Db,
     dir: PathBuf,
@@ -102,7 +102,7 @@ fn bytes(slice: &[u8]) -> *const c_char {
     slice.as_ptr().cast()
 }
 
-/// Takes over an error message, if there is one.
+/// Takes an error message, if there is one.
 fn check(error: *mut c_char) -> Result<()> {
     if error.is_null() {
         return Ok(());
@@ -237,13 +237,13 @@ impl Store for LevelDb {
         self.write(self.synced, key, value)
     }
 
-    /// There is no call for it; but opened anew, it makes a table of what its log has.
+    /// LevelDB has no call for it: opening it again makes a table of its log.
     fn flush(&mut self) -> Result<()> {
         self.close_db();
         self.open_db()
     }
 
-    /// Nothing says whether a compaction is due; tables come and go while there are any.
+    /// LevelDB does not report due compactions; this watches its tables.
     fn settle(&self) -> Result<Duration> {
         settle_by_looking(|| {
             let files = self.files()?;

@@ -1,6 +1,9 @@
-//! LMDB, through the crate `heed`: a B-tree in a file that is mapped.
+//! LMDB, through the crate `heed`: a B-tree in a mapped file.
 
-#![expect(unsafe_code, reason = "a map of a file is sound only while no other process changes the file")]
+#![expect(
+    unsafe_code,
+    reason = "a map of a file is sound only while no other process changes the file"
+)]
 
 use std::ops::Bound;
 use std::path::Path;
@@ -14,7 +17,7 @@ use crate::Result;
 use crate::keys::{Pairs, VALUE_BYTES};
 use crate::settings::{Config, Told};
 
-/// So many writes go into a transaction when many are to be made.
+/// The writes of one transaction in bulk loads.
 const TRANSACTION: usize = 1000;
 
 pub struct Lmdb {
@@ -98,7 +101,7 @@ impl Store for Lmdb {
         Ok(Duration::ZERO)
     }
 
-    /// It compacts into a copy only, which would be another store.
+    /// LMDB compacts only into a copy, which would be another store.
     fn compact(&mut self) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! lsm-db, the nearest to criba in kind: runs with filters of 1 % that are in memory.
+//! lsm-db, the most similar to criba: runs with filters of 1 % in memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ impl Store for LsmDb {
         Ok(self.db.flush()?)
     }
 
-    /// It tells nothing of its runs: their files do.
+    /// lsm-db does not report its runs; this counts their files.
     fn settle(&self) -> Result<Duration> {
         settle_by_looking(|| {
             let files = Files::of(&self.dir)?;
@@ -72,8 +72,7 @@ impl Store for LsmDb {
         })
     }
 
-    /// It compacts by itself alone, always into one run, when there are runs enough: opened with a
-    /// trigger of two, and given a run more, it does.
+    /// lsm-db compacts only by itself, into one run: this opens it with a trigger of two and adds a run.
     fn compact(&mut self) -> Result<()> {
         if Files::of(&self.dir)?.runs < 2 {
             return Ok(());
@@ -97,8 +96,7 @@ impl Store for LsmDb {
 }
 
 impl LsmDb {
-    /// Opens the store anew. There is no lock that would keep two of it from being open together,
-    /// so the old one must be gone first.
+    /// Opens the store again. It has no lock, so the old one is closed before.
     fn reopen(&mut self, config: LsmConfig) -> Result<()> {
         let elsewhere = std::env::temp_dir().join(format!("lsm-db-nothing-{}", std::process::id()));
         self.db = Lsm::open(&elsewhere)?;
@@ -137,8 +135,8 @@ impl Reader for &Lsm {
         Ok(Lsm::get(self, key)?.map(|value| seen(&value)))
     }
 
-    /// It collects a range before it gives the first pair of it, so a range must have an end; where
-    /// that is cannot be known.
+    /// A range is collected before its first pair is returned, so a range must have an end, which is not
+    /// known.
     fn scan(&self, from: &[u8], limit: usize) -> Result<(usize, usize)> {
         let (mut count, mut bytes) = (0, 0);
         for (key, value) in Lsm::scan(self, from.to_vec()..)?.take(limit) {

@@ -1,7 +1,7 @@
-//! The stores, each behind the same two traits.
+//! The stores, behind the same two traits.
 //!
-//! Everything is generic over them, and nothing `dyn`: a call through a table of functions costs as
-//! much as the cache line that a good filter touches.
+//! Everything is generic over them, and nothing `dyn`: an indirect call costs as much as the cache line that
+//! a good filter reads.
 
 mod criba;
 mod fjall;
@@ -23,7 +23,7 @@ use crate::Result;
 use crate::keys::Pairs;
 use crate::settings::{Config, Setting, Shape, Told};
 
-/// A store under one of its names; criba has one for each policy of filters.
+/// A store and its configuration; criba has one name per policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
@@ -42,7 +42,7 @@ pub enum Name {
     Lmdb,
 }
 
-/// Something to be done with a store of any type.
+/// Work with a store of any type.
 pub trait Visitor {
     type Output;
     fn visit<S: Store>(self) -> Self::Output;
@@ -86,7 +86,7 @@ impl Name {
         }
     }
 
-    /// Its version, as this program was built with.
+    /// Its version in this program.
     pub fn version(self) -> String {
         struct Version;
         impl Visitor for Version {
@@ -105,10 +105,10 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// What a store has on disk, as far as it can tell.
+/// What a store has on disk, as far as it reports it.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Built {
-    /// Tables of L0 and levels below that are not empty: what a lookup may have to go through.
+    /// L0 tables, and levels with tables: the runs of a lookup.
     pub runs: Option<u64>,
     /// Tables of L0 alone.
     pub l0_tables: Option<u64>,
@@ -122,33 +122,33 @@ pub trait Store: Sized + Send + Sync {
     where
         Self: 's;
 
-    /// Whether a table's filter can tell prefixes, so that it is worth loading with them.
+    /// Whether filters can have prefixes.
     const PREFIXES: bool = false;
-    /// Whether tables can be left lying on L0.
+    /// Whether compactions can be turned off.
     const L0: bool = false;
-    /// Whether it reads files by system calls: those of the kernel's count are its reads then.
+    /// Whether it reads files by system calls, which the kernel counts.
     const PREADS: bool = true;
-    /// Whether the memory for data blocks can be set to none.
+    /// Whether the block cache can be turned off.
     const CACHE_OFF: bool = true;
     /// Whether it has synced writes.
     const SYNCED: bool = true;
 
     fn version() -> String;
 
-    /// Opens a store, or makes one, and tells what was set.
+    /// Opens or creates a store, and records its settings.
     fn open(dir: &Path, config: &Config, told: &mut Told) -> Result<Self>;
 
-    /// Something to read with, for one thread and what is there now.
+    /// A reader for one thread and the present data.
     fn reader(&self) -> Result<Self::Reader<'_>>;
 
     /// One write, not synced.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// One write, safe from a power failure when this returns.
+    /// One write, safe from a power failure at the return.
     fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Many writes, the quickest way there is short of building tables beside the store: one by one,
-    /// unless a store needs transactions.
+    /// Many writes, as fast as the store can without external tables: one by one, unless it needs
+    /// transactions.
     fn load(&self, pairs: &mut Pairs<'_, impl Iterator<Item = u64>>) -> Result<()> {
         while let Some((key, value)) = pairs.next() {
             self.put(key, value)?;
@@ -156,11 +156,10 @@ pub trait Store: Sized + Send + Sync {
         Ok(())
     }
 
-    /// Brings everything in memory into tables, and returns when they are there.
+    /// Flushes all memory to tables.
     fn flush(&mut self) -> Result<()>;
 
-    /// Returns when no flush or compaction is due or under way. Tells how long it went on looking
-    /// after everything was done, where that can only be found out by looking.
+    /// Waits until no flush or compaction is due or running. Returns the time spent watching after the end.
     fn settle(&self) -> Result<std::time::Duration>;
 
     /// Merges everything into one run.
@@ -168,8 +167,7 @@ pub trait Store: Sized + Send + Sync {
 
     fn built(&self) -> Result<Built>;
 
-    /// Reads of data blocks from files so far, as the store counts them itself; on this thread at
-    /// least.
+    /// Reads of data blocks so far, as the store counts them, at least on this thread.
     fn own_reads(&self) -> Option<u64> {
         None
     }
@@ -184,7 +182,7 @@ pub trait Reader {
     /// The length of a key's value.
     fn get(&self, key: &[u8]) -> Result<Option<usize>>;
 
-    /// The same of many keys, in the order asked.
+    /// The same for many keys, in their order.
     fn get_many(&self, keys: &[&[u8]], found: &mut Vec<Option<usize>>) -> Result<()> {
         for key in keys {
             found.push(self.get(key)?);
@@ -192,15 +190,14 @@ pub trait Reader {
         Ok(())
     }
 
-    /// Goes over `limit` pairs from the first key that is not below `from` on, and tells how many
-    /// there were, and the bytes in them.
+    /// Scans `limit` pairs from the first key not below `from`. Returns the number of pairs and bytes.
     fn scan(&self, from: &[u8], limit: usize) -> Result<(usize, usize)>;
 
     /// How many keys begin with a prefix.
     fn prefix(&self, prefix: &[u8]) -> Result<usize>;
 }
 
-/// The length of a value that was looked at: a store that maps its file has not read it before.
+/// The length of a value after reading it: a mapped file was not read before.
 #[inline]
 fn seen(value: &[u8]) -> usize {
     black_box((value.first(), value.last()));
@@ -221,8 +218,8 @@ fn walk<K: AsRef<[u8]>, V: AsRef<[u8]>, E: Into<crate::Error>>(
     Ok((count, bytes))
 }
 
-/// Waits until a reading of a store's state has stayed the same for a while and says itself that
-/// nothing is due; `None` says that something is. Tells how long the while was.
+/// Waits until the state of a store stays the same for a while and is settled; `None` says that work is due.
+/// Returns the length of the while.
 fn settle_by_looking<T: PartialEq>(
     mut look: impl FnMut() -> Result<Option<T>>,
 ) -> Result<std::time::Duration> {
@@ -241,7 +238,7 @@ fn settle_by_looking<T: PartialEq>(
     }
 }
 
-/// The shape that a store is really loaded in: it is not loaded twice for prefixes it cannot use.
+/// The shape to load: a store without prefixes uses the settled one.
 pub fn shape_of<S: Store>(shape: Shape) -> Shape {
     if shape == Shape::Prefixes && !S::PREFIXES { Shape::Settled } else { shape }
 }

@@ -1,4 +1,4 @@
-//! redb: a B-tree in one file, written as copies of pages.
+//! redb: a copy-on-write B-tree in one file.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::settings::{Config, Told};
 
 const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("keys");
 
-/// So many writes go into a transaction when many are to be made.
+/// The writes of one transaction in bulk loads.
 const TRANSACTION: usize = 1000;
 
 pub struct Redb(Database);

@@ -137,7 +137,7 @@ impl Store for RocksDb {
         Ok(Built { runs, l0_tables: Some(l0), filter_bytes })
     }
 
-    /// Of this thread alone; they are counted from the first time on that this is asked.
+    /// Of this thread; counted from the first call on.
     fn own_reads(&self) -> Option<u64> {
         set_perf_stats(PerfStatsLevel::EnableCount);
         Some(PerfContext::default().metric(PerfMetric::BlockReadCount))
@@ -156,7 +156,7 @@ impl Reader for RocksReader<'_> {
         Ok(self.store.db.get_pinned_opt(key, &self.options)?.map(|value| seen(&value)))
     }
 
-    /// MultiGet: the filters of a batch are asked together.
+    /// MultiGet, which probes the filters of a batch together.
     fn get_many(&self, keys: &[&[u8]], found: &mut Vec<Option<usize>>) -> Result<()> {
         let (db, family) = (&self.store.db, &self.family);
         for value in db.batched_multi_get_cf_opt(family, keys.iter().copied(), false, &self.options)

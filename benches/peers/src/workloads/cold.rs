@@ -1,5 +1,5 @@
-//! W6: a store that was not read for long. Its files are taken out of the page cache, with
-//! `posix_fadvise`; what lies below it, a disk's own cache for instance, is not cold.
+//! W6: a store that was not read for long. Its files are dropped from the page cache with `posix_fadvise`;
+//! lower caches, such as a disk's, stay warm.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! W1 and W9: how fast a store is written, and what is left of that afterwards.
+//! W1 and W9: write speed, and the state afterwards.
 
 use std::time::Instant;
 
@@ -10,9 +10,7 @@ use crate::settings::{Shape, Told};
 use crate::stores::Store;
 use crate::{Result, process};
 
-/// W1: loads the keys in random order into a new store.
-///
-/// What was loaded is kept for the workloads that read.
+/// W1: loads the keys in random order into a new store, which is kept for workloads that read.
 pub fn load<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
     let config = bench.config(Shape::Settled);
     let dir = bench.place.scratch()?;

@@ -1,4 +1,4 @@
-//! W2 to W5: lookups in a store at rest, its files in the page cache.
+//! W2 to W5: lookups in a store at rest, with files in the page cache.
 
 use std::sync::Barrier;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use crate::measure::{Budget, Timing, latencies, lookups, timed};
 use crate::stores::{Reader, Store};
 use crate::{Result, process};
 
-/// Keys for one measurement. No pass has the keys of another: a cache would know them.
+/// Keys for one measurement. Passes share no keys: a cache would know them.
 struct Passes {
     warming: Lookups,
     speed: Lookups,
@@ -27,7 +27,7 @@ impl Passes {
     }
 }
 
-/// Gives absent keys that were not given before.
+/// Returns absent keys that were not used before.
 fn fresh(keys: &Keys) -> impl FnMut(u64) -> Lookups {
     let mut first = 0;
     move |count| {
@@ -36,7 +36,7 @@ fn fresh(keys: &Keys) -> impl FnMut(u64) -> Lookups {
     }
 }
 
-/// W2: absent keys, each asked for once, in no order; then by two threads, each with its own keys.
+/// W2: absent keys, each once, in random order; then by two threads with different keys.
 pub fn absent<S: Store>(bench: &mut Bench<'_>, threads: bool) -> Result<()> {
     let mut keys = fresh(bench.keys);
     let passes = Passes::draw(bench, &mut keys);
@@ -89,7 +89,7 @@ pub fn batches<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
     store.close()
 }
 
-/// W3: present keys, all as likely; and the memory that it takes.
+/// W3: present keys with equal probability; and memory.
 pub fn present<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
     let mut random = bench.random.clone();
     let passes = Passes::draw(bench, |count| bench.keys.present(count, &mut random));
@@ -144,7 +144,7 @@ fn one_thread<S: Store>(
     Ok(())
 }
 
-/// All threads' lookups over the time from when the first begins until the last is done.
+/// The lookups of all threads over the time from the first start to the last end.
 fn two_threads<S: Store>(budget: Budget, store: &S, keys: &[Lookups; 2]) -> Result<Timing> {
     let barrier = Barrier::new(keys.len());
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! W10: readers beside a writer that writes at a steady rate, and the work that its writes make.
+//! W10: readers beside a writer at a steady rate, with its flushes and compactions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use crate::random::Random;
 use crate::stores::{Reader, Store};
 
 const PUTS_PER_S: f64 = 50_000.0;
-/// The writer sleeps until so many puts are due.
+/// The writer sleeps until this many puts are due.
 const BURST: u64 = 50;
-/// A reader begins anew after so many lookups, so as to see what was written.
+/// A reader is renewed after this many lookups, to see new writes.
 const FRESH: u64 = 1000;
 /// One lookup of so many is timed.
 const SAMPLED: u64 = 4;
 
-/// W10: one thread overwrites keys at random, one looks absent keys up, and one present keys.
+/// W10: one thread overwrites random keys, one looks up absent keys, one present keys.
 pub fn mixed<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
     let (from, config) = bench.loaded::<S>()?;
     let dir = bench.place.scratch()?;
@@ -63,7 +63,7 @@ pub fn mixed<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
     Ok(std::fs::remove_dir_all(dir)?)
 }
 
-/// Puts at the rate, and catches up when it was held back; how many a second it came to.
+/// Puts at the rate, and catches up after delays. Returns the puts per second.
 fn write<S: Store>(store: &S, keys: &Keys, mut random: Random, length: Duration) -> Result<f64> {
     let mut key = Vec::new();
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! What is measured. One file for each group of workloads that are alike.
+//! The workloads, in a file for each group.
 
 mod cold;
 mod load;
@@ -37,7 +37,7 @@ pub enum Workload {
     W2u,
     /// Absent keys in batches of 16.
     W2m,
-    /// Disk reads for each absent key, without a cache: four levels or more.
+    /// Disk reads per absent key, without a cache: four levels or more.
     W2r,
     /// The same on one run.
     W2rc,
@@ -62,7 +62,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// The loaded store that it reads; none if it makes its own.
+    /// The loaded store that it reads; `None` if it makes its own.
     pub fn shape(self) -> Option<Shape> {
         match self {
             Self::W1 | Self::W7 => None,
@@ -121,7 +121,7 @@ impl<'a> Bench<'a> {
         Config::new(self.job.setting, shape, self.job.n)
     }
 
-    /// Where the loaded store of the workload's shape is.
+    /// The loaded store of the workload's shape.
     fn loaded<S: Store>(&self) -> Result<(PathBuf, Config)> {
         let shape = self.job.workload.shape().ok_or("it makes its own store")?;
         let shape = shape_of::<S>(shape);
@@ -131,7 +131,7 @@ impl<'a> Bench<'a> {
         Ok((self.place.of(shape), self.config(shape)))
     }
 
-    /// Opens a store and waits until it has nothing to do: opening may make work.
+    /// Opens a store and waits until it has no work: opening may cause some.
     fn open<S: Store>(&mut self, dir: &std::path::Path, config: &Config) -> Result<S> {
         self.findings.settings.0.clear();
         let store = S::open(dir, config, &mut self.findings.settings)?;
@@ -141,14 +141,14 @@ impl<'a> Bench<'a> {
         Ok(store)
     }
 
-    /// Opens the loaded store, its files in the page cache.
+    /// Opens the loaded store with its files in the page cache.
     fn open_warm<S: Store>(&mut self) -> Result<S> {
         let (dir, config) = self.loaded::<S>()?;
         loaded::warm(&dir)?;
         self.open(&dir, &config)
     }
 
-    /// Takes down what the store is made of.
+    /// Records the state of the store.
     fn describe<S: Store>(&mut self, store: &S) -> Result<()> {
         let built = store.built()?;
         self.findings.runs = built.runs;

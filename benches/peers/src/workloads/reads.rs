@@ -1,11 +1,11 @@
-//! W2r: how many reads an absent key costs, without any cache of the store's. Counts, not times.
+//! W2r: reads per absent key, without a cache of the store. Counts, not times.
 
 use super::Bench;
 use crate::measure::lookups;
 use crate::stores::Store;
 use crate::{Result, loaded, process};
 
-/// W2r: reads of files, as the kernel counts them, and as the store does where it can.
+/// W2r: file reads, as the kernel counts them, and as the store does if it can.
 pub fn absent<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
     let keys = bench.keys.absent(0, bench.job.lookups);
     let (dir, mut config) = bench.loaded::<S>()?;

@@ -1,4 +1,4 @@
-//! W8: scans of everything, of a little, and of nothing.
+//! W8: full, short and empty scans.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -9,10 +9,10 @@ use crate::measure::timed_slow;
 use crate::settings::PREFIX_BYTES;
 use crate::stores::{Reader, Store};
 
-/// A short scan goes over so many pairs.
+/// The pairs of a short scan.
 const SHORT: usize = 50;
 
-/// W8: a full scan; short scans from random places; scans of prefixes that no key has.
+/// W8: a full scan; short scans from random places; scans of absent prefixes.
 pub fn scans<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
     let n = bench.job.n;
     let places = bench.keys.absent(0, bench.job.lookups);

@@ -1,4 +1,4 @@
-//! W7: writes that are safe from a power failure, one by one.
+//! W7: writes that survive a power failure, one by one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub fn synced<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
     Ok(std::fs::remove_dir_all(dir)?)
 }
 
-/// Writes one key after another, of those that no other thread has taken.
+/// Writes keys that no other thread has taken, one after another.
 fn write<S: Store>(
     store: &S,
     keys: &Keys,
