@@ -328,7 +328,7 @@ fn a_budget_leaves_filters_on_disk() {
     let without = report(&line);
     assert!(unknown_checks(&without).is_empty());
     // Fields of earlier versions, which programs may read.
-    assert_eq!((number(&without, "remembered"), &without["memo"]), (0, &Value::from(0)));
+    assert_eq!((number(&without, "remembered"), &without["setup"]["memo"]), (0, &Value::from(0)));
 
     let half = number(&without, "filter_bytes") / 2;
     let budget = report(&format!("{line} --filter-memory {half}"));
