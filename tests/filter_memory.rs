@@ -707,7 +707,7 @@ fn a_filter_found_damaged_when_it_is_to_grow_never_hides_a_key() {
         let (has, _) = columns(&narrow[0]);
         assert!((3..6).contains(&has));
 
-        // Some columns resident: they serve on, and the damage is told.
+        // Some columns resident: they stay in use, and the damage is reported.
         flip(&path, at);
         for budget in [Some(stored * 3 / 4), None] {
             db.set_filter_memory(budget).unwrap();
@@ -720,7 +720,7 @@ fn a_filter_found_damaged_when_it_is_to_grow_never_hides_a_key() {
             none_is_missed(&db, 0..keys);
             assert!(passing(&db, keys) < keys / 6);
         }
-        // It can still be let go. Then there is nothing that was verified, and it is degraded.
+        // It can still be released. Nothing verified is left then, and it is degraded.
         db.set_filter_memory(Some(0)).unwrap();
         assert!(matches!(db.tables()[0].filter, FilterInfo::NotResident { .. }));
         db.set_filter_memory(Some(stored * 3 / 4)).unwrap();

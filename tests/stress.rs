@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const WRITERS: usize = 3;
-/// Of each writer. Nobody else writes them.
+/// Of each writer, which alone writes them.
 const KEYS: usize = 700;
 /// A key's every so many'th version is its absence.
 const ABSENT: u64 = 5;
@@ -256,7 +256,7 @@ impl Stress<'_> {
     }
 }
 
-/// Nobody writes any more: every key has its last version.
+/// After the last write every key has its last value.
 fn check_end(db: &Db, history: &History) {
     for (number, begun) in history.begun().into_iter().enumerate() {
         let found = db.get(key(number)).unwrap();

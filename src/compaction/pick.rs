@@ -151,7 +151,8 @@ fn is_dense(version: &Version, level: usize, live: &LiveTable) -> bool {
 }
 
 /// An idle merge of L0 with the level below, if it rewrites few enough bytes per byte of L0. Lookups then
-/// probe fewer tables, and hidden entries take no space.
+/// probe fewer tables, and hidden entries take no space. A large table, which a merge within L0 leaves, may
+/// move to an empty level; it exceeds the target there, and goes on down.
 pub(crate) fn pick_idle(
     version: &Version,
     settings: &PickSettings,
@@ -161,8 +162,10 @@ pub(crate) fn pick_idle(
     let output_level = level_below_l0(version, &targets);
     let compaction = pick_l0(version, output_level, settings.small(), busy)?;
     let merges = !compaction.is_trivial_move && compaction.inputs.len() > 1;
-    let pays = compaction.bytes() <= IDLE_RATIO * version.level_bytes(0);
-    (merges && pays).then_some(compaction)
+    let l0_bytes = version.level_bytes(0);
+    let pays = compaction.bytes() <= IDLE_RATIO * l0_bytes;
+    let is_large = targets[output_level] > 0 && l0_bytes > targets[output_level];
+    ((merges || is_large) && pays).then_some(compaction)
 }
 
 /// Merges the newest L0 tables into one on L0 while others are being merged into the level below, so that L0

@@ -1,4 +1,4 @@
-//! Log files: records in frames, so that damage can be located and judged.
+//! Log files: records in frames, so that damage can be located.
 //!
 //! Write-ahead logs (records are batches) and the manifest (records are edits) share the format. Invariant:
 //! **a reader gets the records that were written, in order, up to the first damaged one, and can tell whether

@@ -8,7 +8,7 @@ use crate::script::Step;
 /// What the store told during a call, beside its result.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// An event, or the list of tables, told of a filter that is degraded, or damaged in its file.
+    /// An event or the list of tables reported a degraded or damaged filter.
     pub(crate) bad_filter: bool,
     /// Tables on L0 of which a compaction was due and did not take place.
     pub(crate) compaction_is_due: bool,

@@ -114,7 +114,7 @@ fn fail_every_operation(script: fn(u64) -> Script) {
         for (kind, lasting) in Kind::ALL {
             let tally = every_operation(&script, kind, lasting, seed);
             if kind == Kind::FullDisk {
-                assert_eq!(tally.poisonings, 0, "a full disk poisons nobody");
+                assert_eq!(tally.poisonings, 0, "a full disk poisons no store");
             }
             let duration = if lasting { "from then on" } else { "once" };
             println!("{name}, {kind:?} {duration}: {tally}");

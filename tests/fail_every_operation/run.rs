@@ -187,7 +187,7 @@ impl Run<'_> {
             let files = self.files();
             let done = self.make(step, &at);
             let injected = self.faults.injected().split_off(first);
-            self.judge(step, &done, &injected, bad_filters, &at);
+            self.check_result(step, &done, &injected, bad_filters, &at);
             if done.is_err() {
                 self.tally.failed_calls += 1;
                 if self.tally.failed_calls == 1 {
@@ -279,7 +279,7 @@ impl Run<'_> {
             Step::Verify => {
                 let vfs: Arc<dyn Vfs> = Arc::new(self.faults.clone());
                 let found = verify_with(DIR, &vfs, |_, _| {})?;
-                // What cannot be told from the work of a crash is noted only.
+                // What looks like the work of a crash is only counted.
                 let noted = found.notes.iter().filter(|_| self.rot);
                 if let Some(finding) = found.findings.iter().chain(noted).next() {
                     return Err(Failure::Finding(finding.to_string()));
@@ -391,7 +391,7 @@ impl Run<'_> {
 
     /// Holds a call to the law: what fails within it surfaces, or is declared; a sync that failed is
     /// never tried again, and one of a log in use poisons.
-    fn judge(
+    fn check_result(
         &mut self,
         step: &Step,
         done: &Outcome,
@@ -414,7 +414,7 @@ impl Run<'_> {
                 let told = self.told(bad_filters);
                 for fault in injected {
                     let Some(declared) = degradation(step, fault, &told) else {
-                        panic!("{at}: nobody was told of {fault:?}; {told:?}")
+                        panic!("{at}: no error or event for {fault:?}; {told:?}")
                     };
                     *self.tally.degradations.entry(declared).or_default() += 1;
                 }

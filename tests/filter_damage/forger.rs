@@ -1,4 +1,4 @@
-//! Makes checksums right again after something was changed, as only somebody with access to the files
+//! Corrects checksums after a change, as only a process with access to the files
 //! could: those of the blocks, of the footer, and of the manifest.
 
 use crate::store::filter_block;

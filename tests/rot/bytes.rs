@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use criba::vfs::SimVfs;
 
+use crate::case::{Case, Outcome};
 use crate::fixture::{DIR, FIXTURE, Kind, Map, options};
-use crate::judge::{Case, Outcome};
 use crate::sweep::{Tally, all, sweep, sweep_all, told};
 
 /// Where the parts of a table end: data blocks, padding, filter block, and the rest.
@@ -36,7 +36,7 @@ fn expected(kind: Kind, bytes: &[u8], at: usize, outcome: Outcome) -> bool {
             let [data, padding, filter] = parts(bytes);
             let expected = match at {
                 at if at < data => Outcome::Failed,
-                at if at < padding => Outcome::Right, // nobody reads it but `verify`
+                at if at < padding => Outcome::Right, // only `verify` reads it
                 at if at < filter => Outcome::Degraded,
                 _ => Outcome::Refused,
             };

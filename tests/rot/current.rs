@@ -1,7 +1,7 @@
 //! What `CURRENT` may be made to say, with its checksum right.
 
+use crate::case::{Case, Outcome};
 use crate::fixture::{FIXTURE, Kind, path};
-use crate::judge::{Case, Outcome};
 use crate::sweep::sweep_all;
 
 fn current(header: &str, name: &str) -> String {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::case::{Case, Outcome};
 use crate::fixture::{FIXTURE, Kind, name, number, path};
-use crate::judge::{Case, Outcome};
 use crate::sweep::sweep_all;
 
 fn names() -> Vec<String> {
@@ -96,7 +96,7 @@ fn deleted_files_are_missed_by_name() {
         let holds_data =
             |n: usize| matches!(Kind::of(&names[n]), Kind::Table | Kind::Filter | Kind::Log);
         if (0..names.len()).all(|n| !holds_data(n) || deleted.contains(&n)) {
-            continue; // nobody can tell this from a store that is being made
+            continue; // this looks like a store that is being made
         }
         let mut disk = FIXTURE.disk.clone();
         let mut what = "deleted:".to_owned();
@@ -113,7 +113,7 @@ fn deleted_files_are_missed_by_name() {
     });
 }
 
-/// Names that are not spelled as the store spells its own are somebody else's, and stay.
+/// Files with other spellings of names are foreign, and stay.
 #[test]
 fn files_that_are_not_the_stores_change_nothing() {
     let mut cases = Vec::new();

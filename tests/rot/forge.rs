@@ -61,7 +61,7 @@ impl Log {
             at += end;
         }
         let log = Self { number: number(&name), header: bytes[..36].to_vec(), frames };
-        assert!(log.encode() == bytes, "a forger who changes nothing changes nothing");
+        assert!(log.encode() == bytes, "a forgery without changes has the same bytes");
         log
     }
 
@@ -154,7 +154,7 @@ impl Table {
         let table = Self { name: name.to_owned(), bytes, data, filter, index, properties, footer };
         assert!(
             table.sealed() == FIXTURE.file(name),
-            "a forger who changes nothing changes nothing"
+            "a forgery without changes has the same bytes"
         );
         table
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use criba::FilterPolicy;
 use criba::vfs::SimVfs;
 
+use crate::case::{Case, Outcome};
 use crate::fixture::{DIR, FIXTURE, Kind, number, options, path};
 use crate::forge::{Log, filter_file, u64_at};
-use crate::judge::{Case, Outcome};
 use crate::sweep::sweep_all;
 
 /// The store in which a table has this filter, of this generation, and the manifest says so.

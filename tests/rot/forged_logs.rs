@@ -1,8 +1,8 @@
 //! Write-ahead logs in which one thing is forged and every checksum is right.
 
+use crate::case::{Case, Outcome};
 use crate::fixture::{FIXTURE, Kind};
 use crate::forge::{Frame, Log};
-use crate::judge::{Case, Outcome};
 use crate::numbers::odd;
 use crate::sweep::sweep_all;
 

@@ -2,9 +2,9 @@
 
 use criba::vfs::SimDisk;
 
+use crate::case::{Case, Outcome};
 use crate::fixture::{FIXTURE, Kind, number};
 use crate::forge::{KEYS_AT, Log, put, table_records, u64_at};
-use crate::judge::{Case, Outcome};
 use crate::numbers::odd;
 use crate::sweep::sweep_all;
 

@@ -1,8 +1,8 @@
 //! Tables in which one thing is forged and every checksum is right, the manifest's too.
 
+use crate::case::{Case, Outcome};
 use crate::fixture::{FIXTURE, Kind, number, path};
 use crate::forge::{Table, put, u64_at};
-use crate::judge::{Case, Outcome};
 use crate::numbers::odd;
 use crate::sweep::{Tally, all, sweep_all};
 
@@ -81,7 +81,7 @@ fn forged_properties_are_refused_or_found_by_verify() {
         forge("smallest key".into(), at + 69, b"a");
     };
     swept("properties", forge, &[Outcome::Refused]);
-    // The sums of lengths are for whoever looks, and nothing is built on them.
+    // The sums of lengths are information only.
     let forge = |table: &Table, forge: &mut dyn FnMut(String, usize, &[u8])| {
         for field in [36, 44] {
             let at = table.properties.start + field;

@@ -9,6 +9,7 @@
 //! ```
 
 mod bytes;
+mod case;
 #[path = "../common/mod.rs"]
 mod common;
 mod current;
@@ -19,6 +20,5 @@ mod forged_filters;
 mod forged_logs;
 mod forged_manifests;
 mod forged_tables;
-mod judge;
 mod numbers;
 mod sweep;

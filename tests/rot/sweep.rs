@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
+use crate::case::{Case, Outcome, outcome_of};
 use crate::fixture::SEED;
-use crate::judge::{Case, Outcome, judge};
 
 /// No case takes as long as this, unless it hangs.
 const HANGS: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ pub(crate) fn sweep(
         while let Some(number) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&n| n < count) {
             let case = case(number);
             watched.send(case.what.clone()).unwrap();
-            let outcome = judge(&case);
+            let outcome = outcome_of(&case);
             assert!(expect(number, outcome), "{}: {outcome:?} was not expected", case.what);
             *tally.lock().unwrap().entry(outcome).or_insert(0) += 1;
         }

@@ -62,7 +62,7 @@ fn what_is_no_filter_is_neither_loaded_nor_mapped() {
     for bytes in [&[][..], &whole[..10], &whole[..whole.len() - 1], &flipped] {
         std::fs::write(&path, bytes).unwrap();
         let loaded = Bloom::load(&path).map(|_| ());
-        // SAFETY: nobody else knows the file.
+        // SAFETY: no other code uses the file.
         let mapped = unsafe { Bloom::map(&path) }.map(|_| ());
         for refused in [loaded, mapped] {
             match refused {
@@ -88,7 +88,7 @@ fn a_mapped_filter_outlives_a_save_over_it() {
     let mut bloom = Bloom::with_rate(1000, 0.01).unwrap();
     bloom.extend((0..1000_u32).map(u32::to_le_bytes));
     bloom.save(&path).unwrap();
-    // SAFETY: nobody changes the file; a save puts another in its place.
+    // SAFETY: no process changes the file; a save replaces it by another.
     let mapped = unsafe { Bloom::map(&path) }.unwrap();
     bloom.empty_like().unwrap().save(&path).unwrap();
     assert_eq!(mapped.to_bytes(), bloom.to_bytes());
@@ -151,7 +151,7 @@ fn two_processes_share_one_map() {
         let built = StaticFilter::build(kind, size, hashing, keys).unwrap();
         built.save(&path).unwrap();
         let digest = verdicts(&built);
-        // SAFETY: this test does not touch the file while it is mapped, and nobody else knows it.
+        // SAFETY: this test does not change the file while it is mapped, and no other code uses it.
         let mapped = unsafe { StaticFilter::map(&path) }.unwrap();
         assert_eq!(verdicts(&mapped), digest);
 

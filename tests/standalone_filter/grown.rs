@@ -206,7 +206,7 @@ fn no_key_is_lost_between_threads() {
     assert_eq!(alone.to_bytes(), filter.to_bytes(), "the order of the inserts does not matter");
 }
 
-/// Of two threads that meet at a key, one is told that it is new, not both and not none.
+/// Of two threads that insert the same key, exactly one gets "new".
 #[test]
 fn a_key_is_new_to_one_thread_only() {
     const KEYS: u64 = 50_000;

@@ -119,7 +119,7 @@ fn the_rate_is_the_one_asked_for_and_the_one_told() {
                 geometry = Some(filter.geometry());
             }
             let (probes, geometry) = (each * filters, geometry.unwrap());
-            // Double hashing is told with so much of an error.
+            // The prediction for double hashing has this error.
             let slack = match capacity {
                 ..20 => 0.25,
                 20..200 => 0.07,

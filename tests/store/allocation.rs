@@ -287,7 +287,7 @@ fn many_tables_keep_to_bytes_in_all() {
     assert!(bytes.iter().all(|bytes| (106_000..=134_000).contains(bytes)), "{bytes:?}");
 }
 
-/// With threads nobody has to ask for it: the store replaces filters once it has been quiet.
+/// With background threads the store refits filters when it is quiet, without a call.
 #[test]
 fn a_quiet_store_replaces_filters_by_itself() {
     let dir = common::tempdir();

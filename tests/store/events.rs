@@ -95,7 +95,7 @@ fn a_flush_that_fails_says_why() {
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
 }
 
-/// Whatever panics on a thread of the store, half-done work is not installed, and nobody waits for ever.
+/// After a panic on a thread of the store, half-done work is not installed, and no thread waits for ever.
 #[test]
 fn a_panic_in_background_work_poisons_and_loses_nothing() {
     for panics_at in [

@@ -174,10 +174,10 @@ fn work_on_a_callers_thread_keeps_the_lock_until_it_ends() {
         });
         wait_until("work to be under way", || held.load(Ordering::SeqCst));
         let closer = std::thread::spawn(move || db.close());
-        // Whether or not closing waits for the work: nobody gets in.
+        // Whether or not closing waits for the work, another opening fails.
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(100) {
-            assert!(is_locked(options().open(&dir)), "somebody got in");
+            assert!(is_locked(options().open(&dir)), "another opening succeeded");
         }
         hold.store(false, Ordering::SeqCst);
         closer.join().unwrap().unwrap();

@@ -180,7 +180,7 @@ struct Run {
     map: Map,
     snapshots: Vec<Held>,
     scans: Vec<Scan>,
-    /// What the lookups since the last opening told of themselves, and how many hit and missed.
+    /// The explained counts of lookups since the last opening, and their hits and misses.
     told: Counts,
     hits: u64,
     misses: u64,
@@ -528,7 +528,7 @@ impl Run {
         self.tested.reopened += 1;
     }
 
-    /// The process dies: the directory as it is, nothing closed, is opened by somebody else.
+    /// A crash: another process opens the directory as it is, with nothing closed.
     fn crash(&mut self) {
         if self.config.threads > 0 {
             self.db().wait_until_settled().unwrap(); // so that nothing changes during the copy

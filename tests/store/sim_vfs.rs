@@ -197,7 +197,7 @@ fn it_is_a_file_system() {
     drop(lock);
     let _lock = vfs.lock(&path("lock")).unwrap();
     vfs.unlock();
-    assert!(vfs.lock(&path("lock")).is_ok(), "the one who held it was killed");
+    assert!(vfs.lock(&path("lock")).is_ok(), "its owner was killed");
     assert_eq!(vfs.list(DIR.as_ref()).unwrap(), ["lock"]);
     assert_eq!(vfs.list("/".as_ref()).unwrap(), ["dir"]);
 }

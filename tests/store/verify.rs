@@ -134,7 +134,7 @@ fn what_the_engine_writes_is_sound() {
                 _ => {}
             }
             if step % 30 == 7 {
-                // As a crash would leave it; the copy is nobody's.
+                // As after a crash; the copy has no owner.
                 common::copy_dir(&dir, &copy);
                 let found = verify(&copy).unwrap();
                 assert!(found.is_sound(), "seed {seed}: {found:#?}");
@@ -214,7 +214,7 @@ fn everything_is_found_not_only_the_first() {
         let at = third_index(bytes);
         bytes[at] ^= 1;
     });
-    std::fs::write(dir.join("somebody's"), "").unwrap();
+    std::fs::write(dir.join("foreign"), "").unwrap();
     std::fs::write(dir.join("000099.sst"), "").unwrap();
     std::fs::write(dir.join("000001-0007.flt"), "").unwrap();
     let found = verify(&dir).unwrap();
@@ -230,7 +230,7 @@ fn everything_is_found_not_only_the_first() {
     assert_eq!(found.findings.len(), 5, "{found:#?}");
     let mut noted: Vec<_> = found.notes.iter().map(|note| note.path.clone()).collect();
     noted.sort();
-    assert_eq!(noted, ["000001-0007.flt", "000099.sst", "somebody's"].map(|name| dir.join(name)));
+    assert_eq!(noted, ["000001-0007.flt", "000099.sst", "foreign"].map(|name| dir.join(name)));
 }
 
 /// Changes a block of a table, its trailer of five bytes included, and puts its checksum right.

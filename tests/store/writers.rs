@@ -38,7 +38,7 @@ fn watch(db: &Db, done: &AtomicBool) -> u64 {
             *last = left;
             checks += 1;
         }
-        // A scan sees one moment, too, and what nobody deletes is always there.
+        // A scan sees one moment too, and keys that are never deleted are always there.
         let scanned = all(db);
         for writer in 0..WRITERS {
             let side = |side: &str| scanned.get(format!("{side} {writer}").as_bytes()).cloned();
@@ -422,7 +422,7 @@ fn a_failed_sync_poisons_and_is_never_tried_again() {
         db.snapshot().unwrap().get("last").unwrap().unwrap();
         assert!(matches!(db.close(), Err(Error::Poisoned { .. })));
         assert_eq!(syncs(), before + 1, "a failed sync was tried again");
-        // This crash was of nobody's data: the file system kept everything.
+        // This crash lost no data: the file system kept everything.
         assert_eq!(all(&common::options().open(&dir).unwrap()).len(), 41);
     }
 }
@@ -511,7 +511,7 @@ fn a_full_disk_fails_writers_and_lets_them_go_on_when_there_is_room_again() {
                     break;
                 }
             }
-            let error = failed.expect("writers must be told");
+            let error = failed.expect("writers must get the error");
             assert!(matches!(error, Error::Background { .. }), "{error}");
             assert!(matches!(db.flush(), Err(Error::Background { .. } | Error::Io { .. })));
             assert_eq!(db.tables().len(), 0);
@@ -570,7 +570,7 @@ fn a_crash_while_the_disk_is_full_loses_nothing() {
     assert!(failed >= 130);
 }
 
-/// Compactions that cannot go on hold writers up only until they are told so.
+/// A failing compaction blocks writers only until they get its error.
 #[test]
 fn failing_compactions_fail_writers_and_let_them_go_on_afterwards() {
     for threads in [1, 2] {
@@ -610,7 +610,7 @@ fn failing_compactions_fail_writers_and_let_them_go_on_afterwards() {
                 }
             };
         }
-        let error = failed.expect("writers must be told");
+        let error = failed.expect("writers must get the error");
         assert!(matches!(error, Error::Background { .. }), "{error}");
         assert!(matches!(db.wait_until_settled(), Err(Error::Background { .. })));
         assert_eq!(all(&db), expected);

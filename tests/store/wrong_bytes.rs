@@ -32,7 +32,7 @@ fn contents(db: &Db) -> criba::Result<Contents> {
 }
 
 /// A disk with a store on it that has every kind of block: two tables, one with its filter in a file
-/// of its own, and a log with several records, the last of them synced. Nobody closed it.
+/// of its own, and a log with several records, the last of them synced. It was not closed.
 fn store() -> (SimDisk, Contents) {
     let vfs = SimVfs::new();
     let db = options().vfs(Arc::new(vfs.clone())).open(DIR).unwrap();
@@ -142,13 +142,13 @@ fn misread_at_opening(disk: &SimDisk, expected: &Contents, kind: FileKind) -> Ou
                     let log = disk.read(&path).expect("it was read");
                     let in_zeros = byte as usize >= written(log).len();
                     // The second read of a block is for what follows the last record.
-                    assert!(in_zeros || skip > 0, "{at}: nobody was told");
+                    assert!(in_zeros || skip > 0, "{at}: no event");
                     assert!(contents(&db).unwrap() == *expected, "{at}: lost");
                     outcomes.harmless += 1;
                 }
                 Ok(db) => {
                     // A filter, which says so; no table misses a key.
-                    assert_eq!(told.load(Ordering::Relaxed), 1, "{at}: nobody was told");
+                    assert_eq!(told.load(Ordering::Relaxed), 1, "{at}: no event");
                     let degraded =
                         |filter: &FilterInfo| matches!(filter, FilterInfo::Degraded { .. });
                     let tables = db.tables();

@@ -1,4 +1,4 @@
-//! The disk writes a wrong bit and says that all is well. Whoever reads it finds out, then or when the
+//! The disk writes a wrong bit and reports success. A reader detects it, then or when the
 //! store is next opened: an error that names a file, or the end of a log that is dropped and
 //! reported. No answer is wrong.
 
@@ -72,7 +72,7 @@ struct Outcomes {
     reported: u64,
     /// Opened, and some lookups were errors.
     unreadable: u64,
-    /// What was wrong serves nobody: its log is flushed, its table or filter was not taken.
+    /// Wrong bytes are not used: its log is flushed, its table or filter was not taken.
     right: u64,
 }
 
@@ -117,7 +117,7 @@ fn miswritten(skip: u64, byte: u64, outcomes: &mut Outcomes) -> Option<Injected>
                 assert_eq!(stored.as_ref(), &value[..], "{at}: {key:?}");
                 found.insert(key.clone(), value.clone());
             }
-            Ok(None) => assert!(reported, "{at}: {key:?} is lost, and nobody says so"),
+            Ok(None) => assert!(reported, "{at}: {key:?} is lost without a report"),
             Err(error) => {
                 names_a_file(&error, &at);
                 unreadable = true;

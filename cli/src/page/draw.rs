@@ -60,7 +60,7 @@ pub(super) fn dark_rules() -> String {
 }
 
 /// A figure for a file of its own.
-pub(super) fn alone(figure: &Figure) -> String {
+pub(super) fn standalone(figure: &Figure) -> String {
     let style = format!(">\n<style>\n{}</style>", dark_rules());
     svg(figure).replacen('>', &style, 1)
 }
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn figures_are_well_formed_whatever_their_words() {
-        for text in [svg(&figure()), alone(&figure())] {
+        for text in [svg(&figure()), standalone(&figure())] {
             let document = roxmltree::Document::parse(&text).expect("well-formed");
             assert_eq!(document.root_element().attribute("aria-label"), Some("\"All\" styles <&>"));
         }

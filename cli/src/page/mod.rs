@@ -115,6 +115,6 @@ pub fn shown(figure: &Figure, stem: &str, more: &Markup) -> Markup {
 pub fn files(figure: &Figure, stem: &str) -> [(String, Vec<u8>); 2] {
     [
         (format!("{stem}.csv"), figure.csv()),
-        (format!("{stem}.svg"), draw::alone(figure).into_bytes()),
+        (format!("{stem}.svg"), draw::standalone(figure).into_bytes()),
     ]
 }

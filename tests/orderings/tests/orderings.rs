@@ -1,8 +1,8 @@
 //! Every execution of a few threads on the memtable's filter, within a bound on how often a thread is
 //! interrupted, and with every value that a relaxed load may give.
 //!
-//! A bit mask stands for the leaves: who has inserted a key into the filter sets its bit and releases
-//! it, and who acquires it may not be denied the key.
+//! A bit mask stands for the leaves: a thread that has inserted a key into the filter sets its bit and releases
+//! it, and a thread that acquires it must not be denied the key.
 
 use std::sync::Arc as StdArc;
 use std::sync::atomic::AtomicU64 as Count;

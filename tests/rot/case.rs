@@ -97,7 +97,7 @@ impl Case {
     }
 
     fn same(&self, vfs: &SimVfs, who: &str) {
-        // But for an empty lock file: without one, nobody may look.
+        // Except for an empty lock file, which reading needs.
         let files = |disk: &SimDisk| {
             let files = disk.files().map(|(path, bytes)| (path.to_owned(), bytes.to_vec()));
             files
@@ -120,7 +120,7 @@ impl Case {
         found
     }
 
-    fn judge(&self) -> Outcome {
+    fn outcome(&self) -> Outcome {
         let found = self.verify();
         let unsound = found.as_ref().is_none_or(|found| !found.is_sound());
         let vfs = SimVfs::on(self.disk.clone());
@@ -190,7 +190,7 @@ impl Case {
         (Outcome::Believed, Map::new())
     }
 
-    /// Filters out of use are told, counted, and those of damaged files.
+    /// Degraded filters are reported and counted, and they are those of damaged files.
     fn check_filters(&self, db: &Db, told: &[PathBuf]) -> bool {
         let tables = db.tables();
         let degraded =
@@ -298,9 +298,9 @@ impl Answers {
 }
 
 /// Judges a case, within its memory.
-pub(crate) fn judge(case: &Case) -> Outcome {
+pub(crate) fn outcome_of(case: &Case) -> Outcome {
     let mut outcome = Outcome::Right;
-    let memory = allocation_counter::measure(|| outcome = case.judge());
+    let memory = allocation_counter::measure(|| outcome = case.outcome());
     let most = memory.bytes_max;
     assert!(most < MEMORY, "{}: {most} bytes of memory at once", case.what);
     outcome
@@ -310,7 +310,7 @@ pub(crate) fn judge(case: &Case) -> Outcome {
 fn the_store_is_right_as_long_as_nothing_is_damaged() {
     let case = Case::new("untouched", "none", FIXTURE.disk.clone());
     let mut outcome = Outcome::Refused;
-    let memory = allocation_counter::measure(|| outcome = case.judge());
+    let memory = allocation_counter::measure(|| outcome = case.outcome());
     assert_eq!(outcome, Outcome::Right);
     println!(
         "a sound store of {} bytes: {} bytes of memory at most",
