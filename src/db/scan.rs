@@ -126,12 +126,18 @@ fn merge(
 ) -> Result<MergeCursor> {
     let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
     let start = direction.pick(bounds.0, bounds.1);
+    // An empty cursor is not boxed: many scans find nothing.
     for memtable in view.memtables() {
-        cursors.push(Box::new(MemtableCursor::new(Arc::clone(memtable), direction, start)));
+        let cursor = MemtableCursor::new(Arc::clone(memtable), direction, start);
+        if cursor.entry().is_some() {
+            cursors.push(Box::new(cursor));
+        }
     }
     for run in view.version.runs() {
         let cursor = LevelCursor::new(run, direction, bounds, ReadPlan::Scan, prefix)?;
-        cursors.push(Box::new(cursor));
+        if cursor.entry().is_some() {
+            cursors.push(Box::new(cursor));
+        }
     }
     Ok(MergeCursor::new(cursors, direction))
 }
