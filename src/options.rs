@@ -291,6 +291,7 @@ impl Options {
     pub(crate) fn pick_settings(&self, oldest_snapshot: Option<Seq>) -> PickSettings {
         PickSettings {
             l0_tables: self.l0_compaction_trigger,
+            l0_crowded: self.l0_stop_trigger.saturating_sub(self.l0_compaction_trigger),
             level_base_bytes: self.level_base_bytes,
             table_bytes: self.table_bytes,
             oldest_snapshot,

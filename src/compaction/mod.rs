@@ -9,5 +9,5 @@ mod pick;
 mod survive;
 
 pub(crate) use merge::{MergeContext, run, write_tables};
-pub(crate) use pick::{Compaction, PickSettings, everything, pick, pick_idle};
+pub(crate) use pick::{Compaction, PickSettings, everything, pick, pick_idle, pick_within_l0};
 pub(crate) use survive::Survivors;

@@ -28,6 +28,8 @@ const IDLE_RATIO: u64 = 2 * LEVEL_RATIO;
 pub(crate) struct PickSettings {
     /// This many tables on L0 are too many.
     pub(crate) l0_tables: usize,
+    /// At this many, writers are about to wait.
+    pub(crate) l0_crowded: usize,
     /// The least target of a level in use.
     pub(crate) level_base_bytes: u64,
     /// The size at which outputs end.
@@ -105,7 +107,7 @@ pub(crate) fn pick(
     let below_l0 = level_below_l0(version, &targets);
     let regular = due.into_iter().find_map(|(_, level)| match level {
         0 => pick_l0(version, below_l0, settings.small(), busy)
-            .or_else(|| pick_within_l0(version, settings.l0_tables, busy)),
+            .or_else(|| pick_within_l0(version, settings, busy)),
         level => pick_from_level(version, level, busy),
     });
     regular.or_else(|| pick_dense(version, below_l0, settings, busy))
@@ -169,12 +171,17 @@ pub(crate) fn pick_idle(
 }
 
 /// Merges the newest L0 tables into one on L0 while others are being merged into the level below, so that L0
-/// stays short. Fewer than `least` are not merged.
+/// stays short. Fewer than `l0_tables` are not merged.
 ///
 /// A table joins newer ones only if they have half its size together, so that bytes are rarely rewritten;
-/// unless very many wait.
-fn pick_within_l0(version: &Version, least: usize, busy: &HashSet<u64>) -> Option<Compaction> {
-    let least = least.max(2);
+/// unless very many wait. A crowded L0 merges all that it can.
+pub(crate) fn pick_within_l0(
+    version: &Version,
+    settings: &PickSettings,
+    busy: &HashSet<u64>,
+) -> Option<Compaction> {
+    let crowded = version.level(0).len() >= settings.l0_crowded;
+    let least = if crowded { 2 } else { settings.l0_tables.max(2) };
     let free = version.level(0).iter().take_while(|live| !busy.contains(&live.table.id()));
     let free: Vec<&LiveTable> = free.collect();
     let mut bytes = 0;
@@ -185,7 +192,7 @@ fn pick_within_l0(version: &Version, least: usize, busy: &HashSet<u64>) -> Optio
         joins
     });
     let count = match alike.count() {
-        few if few < least && free.len() >= 2 * least => free.len(),
+        few if crowded || (few < least && free.len() >= 2 * least) => free.len(),
         count => count,
     };
     let inputs: Vec<_> = free.into_iter().take(count).map(|live| (0, live.clone())).collect();
@@ -306,6 +313,7 @@ mod tests {
     fn levels_are_used_from_the_bottom_up() {
         let settings = PickSettings {
             l0_tables: 4,
+            l0_crowded: 20,
             level_base_bytes: 100,
             table_bytes: 10,
             oldest_snapshot: None,

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::filter_tasks::{fit_filters, without_pinned, without_pinned_filters};
 use super::{State, Whole};
-use crate::compaction::{Compaction, MergeContext, everything, pick, pick_idle, run};
+use crate::compaction::{
+    Compaction, MergeContext, everything, pick, pick_idle, pick_within_l0, run,
+};
 use crate::db::inner::DbInner;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -60,19 +62,37 @@ pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
 pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     let compact = OneCompact::begin(db)?;
     let mut state = db.scheduler.state.lock();
-    while state.compactions > 0 {
+    let version = loop {
         db.check_writable()?;
-        state = db.scheduler.changed.wait(state);
-    }
-    if state.stop {
-        return Err(Error::Closed);
-    }
-    let version = Arc::clone(&db.views.load().version);
+        if state.stop {
+            return Err(Error::Closed);
+        }
+        let version = Arc::clone(&db.views.load().version);
+        // No other thread begins a merge now, and the tables that `compact` takes stay on L0 to its end.
+        if let Some(compaction) = picked_on_crowded_l0(db, &state, &version) {
+            let running = db.scheduler.begin_compaction(&mut state, compaction.ids());
+            drop(state);
+            run_compaction(db, compaction, version, &|| false)?;
+            drop(running);
+            state = db.scheduler.state.lock();
+        } else if state.compactions > 0 {
+            state = db.scheduler.changed.wait(state);
+        } else {
+            break version;
+        }
+    };
     let Some(compaction) = everything(&version) else { return Ok(()) };
     let _running = db.scheduler.begin_compaction(&mut state, compaction.ids());
     drop(state);
     compact.has_begun();
     run_compaction(db, compaction, version, &|| false)
+}
+
+/// A merge within L0, if writers are about to wait.
+fn picked_on_crowded_l0(db: &DbInner, state: &State, version: &Version) -> Option<Compaction> {
+    let settings = db.options.pick_settings(db.visibility.oldest_snapshot());
+    let crowded = db.options.auto_compaction && version.level(0).len() >= settings.l0_crowded;
+    crowded.then(|| pick_within_l0(version, &settings, &state.busy)).flatten()
 }
 
 /// Guard: one `compact` at a time. It reserves all tables: running compactions end, and no other begins

@@ -198,7 +198,7 @@ mod tests {
 
     /// Opens a store whose table has a filter of another size, and waits until its refit fails.
     fn fail_a_refit(damage: impl FnOnce(&Path), vfs: Arc<dyn Vfs>) -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let db = Options::new().filter(FilterPolicy::bits_per_key(4.0)).open(dir.path())?;
         for number in 0..5000 {
             db.put(format!("{number:06}"), "value")?;

@@ -159,6 +159,57 @@ fn level_0_is_compacted_while_compact_has_the_tables() {
     }
 }
 
+/// While `compact` waits for a compaction that has nearly all of the tables that level 0 may have, no other
+/// thread compacts.
+#[test]
+fn level_0_is_compacted_while_compact_waits_for_a_compaction() {
+    let dir = common::tempdir();
+    let db = small().auto_compaction(false).open(dir.path()).unwrap();
+    for number in 0..22 {
+        db.put(key(number), [1; 100]).unwrap();
+        db.put(key(number + 1000), [1; 100]).unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let (held, holds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
+    let vfs = {
+        let (held, holds) = (Arc::clone(&held), Arc::clone(&holds));
+        HookVfs::new(move |kind, operation| {
+            let creates = (kind, operation) == (FileKind::Table, Operation::Create);
+            if creates && on_compaction_thread() {
+                held.store(true, Ordering::SeqCst);
+                while holds.load(Ordering::SeqCst) {
+                    sleep(Duration::from_millis(1));
+                }
+            }
+            Ok(())
+        })
+    };
+    let db = small().background_threads(1).vfs(vfs).open(dir.path()).unwrap();
+    wait_until("a compaction", || held.load(Ordering::SeqCst));
+    let finished = scope(|scope| {
+        let compact = scope.spawn(|| db.compact());
+        let writes = scope.spawn(|| {
+            for number in 2000..5000 {
+                db.put(key(number), [2; 100]).unwrap();
+            }
+        });
+        let start = Instant::now();
+        while !writes.is_finished() && start.elapsed() < Duration::from_secs(60) {
+            sleep(Duration::from_millis(1));
+        }
+        let finished = writes.is_finished();
+        assert!(!compact.is_finished(), "the compaction is held");
+        holds.store(false, Ordering::SeqCst);
+        compact.join().unwrap().unwrap();
+        finished
+    });
+    assert!(finished, "writers waited for the compaction that compact waits for");
+    for number in 2000..5000 {
+        assert_eq!(db.get(key(number)).unwrap().unwrap(), [2; 100]);
+    }
+}
+
 /// A merge that was begun in quiet gives way to writers.
 #[test]
 fn an_idle_merge_gives_way_when_level_0_fills_up() {
