@@ -85,6 +85,9 @@ mod scheduler;
 mod sealed;
 mod sstable;
 mod sync;
+#[cfg(test)]
+#[path = "../tests/common/tempdir.rs"]
+mod tempdir;
 mod value;
 mod version;
 pub mod vfs;

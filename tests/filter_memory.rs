@@ -1,5 +1,5 @@
-//! A budget for filters: what is dropped is given back to the system, what is left denies no key and
-//! has the rate it says, and what was dropped comes back when there is room.
+//! A memory budget for filters: dropped ones free their memory, the others deny no key and have their
+//! stated rate, and dropped ones return when there is room.
 
 mod common;
 
@@ -17,7 +17,7 @@ use criba::{
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Some of these tests measure the memory of the process: one at a time.
+/// Some tests measure the memory of the process: one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -32,13 +32,13 @@ fn options() -> Options {
         .vfs(HookVfs::without_syncs())
 }
 
-/// Ribbons of so many columns in every table: r of them have 1.045 + r/128 rows a key.
+/// Ribbons of `r` columns in every table: 1.045 + r/128 rows per key.
 fn ribbon(columns: f64) -> FilterPolicy {
     let bits = columns * (1.045 + columns / 128.0) + 1e-9;
     FilterPolicy::bits_per_key(bits).with_allocation(Allocation::Uniform)
 }
 
-/// Keys that are there are even, absent ones odd; in order, so that each table has a range to itself.
+/// Present keys are even, absent ones odd; loaded in order, so that tables do not overlap.
 fn key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
@@ -55,7 +55,7 @@ fn fill(db: &Db, numbers: std::ops::Range<u64>) {
     db.flush().unwrap();
 }
 
-/// How many of the absent keys between these the resident filters pass, without a disk read.
+/// The absent keys in this range that the resident filters pass, without a disk read.
 fn passing(db: &Db, keys: u64) -> u64 {
     let maybe = |&number: &u64| db.may_contain(key(2 * number + 1)).unwrap() == Membership::Maybe;
     (0..keys).filter(maybe).count() as u64
@@ -93,8 +93,8 @@ fn within_budget(db: &Db) -> u64 {
     memory.resident
 }
 
-/// What the kernel says this process has in memory: all of it, and its anonymous read-only pages,
-/// which are the sealed ones. `None` where it does not say so.
+/// The kernel's figures for the memory of this process: all of it, and its anonymous read-only pages, which
+/// are the sealed ones. `None` where the kernel has none.
 #[derive(Debug, Clone, Copy)]
 struct Resident {
     all: u64,
@@ -119,7 +119,7 @@ fn resident() -> Option<Resident> {
     Some(Resident { all, sealed })
 }
 
-/// The most that filters were seen to take while something was done.
+/// The most memory of filters during a call.
 fn peak_while(db: &Db, done: impl FnOnce()) -> u64 {
     let over = AtomicBool::new(false);
     scope(|scope| {
@@ -213,7 +213,7 @@ fn half_the_budget_halves_the_memory_and_growing_restores_the_rate() {
     assert_eq!(contents(&dir), files, "nothing on disk changes");
 }
 
-/// The whole ledger, not only the filters: what is not resident is unfiltered, and nothing degraded.
+/// The whole ledger: a table whose filter is not resident is unfiltered, and none is degraded.
 #[test]
 fn the_ledger_stays_exact_within_any_budget() {
     let _alone = alone();
@@ -328,7 +328,7 @@ fn filters_without_columns_are_dropped_whole_and_come_back() {
     }
 }
 
-/// Readers of present keys, while the budget goes up and down and tables are written and merged.
+/// Readers of present keys, while the budget changes and tables are written and merged.
 #[test]
 fn no_lookup_ever_misses_a_key_while_filters_come_and_go() {
     let _alone = alone();
@@ -407,8 +407,8 @@ fn no_lookup_ever_misses_a_key_while_filters_come_and_go() {
     }
 }
 
-/// Flushes and compactions with a budget in force: at every operation on a table's file, the filters
-/// take no more than the budget and the one filter of the table at hand.
+/// Flushes and compactions within a budget: at each operation on a table file, filters take at most the
+/// budget and one filter.
 #[test]
 fn tables_written_later_stay_within_the_budget() {
     let _alone = alone();
@@ -466,8 +466,8 @@ fn tables_written_later_stay_within_the_budget() {
     assert_eq!(within_budget(&opened), memory.stored);
 }
 
-/// The same work with and without a budget that is never reached, with tables that are merged and
-/// tables that move: the same tables, all filters whole, and not a read more.
+/// The same operations with and without a large budget, with merged and moved tables: the same tables, all
+/// filters whole, and no read more.
 #[test]
 fn a_budget_that_is_never_reached_costs_nothing() {
     let _alone = alone();
@@ -499,8 +499,7 @@ fn a_budget_that_is_never_reached_costs_nothing() {
     assert!(tables.iter().all(|table| table.filter.bytes() == table.filter.stored_bytes()));
 }
 
-/// A flush, and a compaction that began within a budget, keep no filter in memory that is let go
-/// while they run.
+/// A flush or compaction that began within a budget keeps no filter in memory that is dropped meanwhile.
 #[test]
 fn jobs_under_way_hold_no_filters() {
     let _alone = alone();
@@ -553,7 +552,7 @@ fn jobs_under_way_hold_no_filters() {
     }
 }
 
-/// What a reader has not let go is counted, and nothing is brought back in its room.
+/// A filter that a reader holds counts, and no other one takes its place.
 #[test]
 fn what_a_scan_still_holds_is_counted() {
     let _alone = alone();
@@ -576,8 +575,8 @@ fn what_a_scan_still_holds_is_counted() {
     none_is_missed(&db, 0..80_000);
 }
 
-/// From the first moment: no operation on a table's file while opening finds more in memory than the
-/// tables without their filters, and the budget.
+/// From the start of an opening: each operation on a table file finds at most the tables without filters,
+/// and the budget, in memory.
 #[test]
 fn a_store_is_opened_within_its_budget() {
     let _alone = alone();
@@ -627,7 +626,7 @@ fn a_store_is_opened_within_its_budget() {
     assert_eq!((most - tails, used), (stored, stored), "the measure sees filters");
 }
 
-/// The opening itself is the only reader of what it brings into memory.
+/// The opening alone reads the filters that it loads.
 #[test]
 fn opening_within_a_budget_waits_for_no_reader() {
     let _alone = alone();
@@ -650,7 +649,7 @@ fn opening_within_a_budget_waits_for_no_reader() {
     assert!(quickest.as_millis() < 150, "{quickest:?}");
 }
 
-/// The thread that sets a budget is no reader of the filters that it gives back.
+/// The thread that sets a budget does not hold the filters that it drops.
 #[test]
 fn setting_a_budget_waits_for_no_reader() {
     let _alone = alone();
@@ -672,7 +671,7 @@ fn setting_a_budget_waits_for_no_reader() {
     assert!(quickest.as_millis() < 150, "{quickest:?}");
 }
 
-/// Where the filter block of a table lies.
+/// The place of a table's filter block.
 fn filter_block(table: &[u8]) -> std::ops::Range<usize> {
     let footer = &table[table.len() - 128..];
     let field = |at: usize| u64::from_le_bytes(footer[at..at + 8].try_into().unwrap()) as usize;
@@ -739,8 +738,8 @@ fn a_filter_found_damaged_when_it_is_to_grow_never_hides_a_key() {
     }
 }
 
-/// With a budget, opening reads no more of a filter than its header, whose checksum covers the array
-/// too. What was misread then is noticed when the filter is read.
+/// With a budget, an opening reads only the header of a filter, whose checksum covers the array too. The
+/// later read of the filter finds the damage.
 #[test]
 fn a_header_misread_at_opening_never_hides_a_key() {
     let _alone = alone();

@@ -1,5 +1,5 @@
-//! `kill -9` of a real process that writes: everything acknowledged is there, batches are whole, and
-//! nothing is there that was never issued.
+//! `kill -9` of a writing process: every acknowledged write is there, batches are whole, and no unissued
+//! write is there.
 
 mod common;
 
@@ -18,7 +18,7 @@ const CHILD_DIR: &str = "CRIBA_TEST_KILL_DIR";
 const CHILD_THREADS: &str = "CRIBA_TEST_KILL_THREADS";
 const SEED: u64 = 9;
 const SIGKILL: i32 = 9;
-/// A write takes back what the write this many before it put.
+/// A write deletes the keys of the write this many before it.
 const KEPT: u64 = 200;
 
 fn options(background_threads: usize) -> Options {
@@ -36,7 +36,7 @@ fn value(number: u64) -> Vec<u8> {
     value
 }
 
-/// The changes of write `number`: a single put, or a batch that counts, puts and takes back.
+/// The changes of write `number`: one put, or a batch of a counter, puts and deletes.
 fn changes(number: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let key = |number: u64| format!("key {:08}", number.wrapping_mul(0x9E37_79B1) % 100_000_000);
     let mut changes = vec![(b"count".to_vec(), Some(number.to_be_bytes().to_vec()))];
@@ -52,13 +52,13 @@ fn count(db: &Db) -> u64 {
     db.get("count").unwrap().map_or(0, |value| u64::from_be_bytes(value[..].try_into().unwrap()))
 }
 
-/// Puts a line into the pipe in one piece.
+/// Writes a line into the pipe at once.
 fn say(line: &str) {
     std::io::stdout().lock().write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-/// Not a test of its own: the process to be killed. Acknowledges each write on a line, and says when a
-/// flush has ended, and when a compaction begins and ends.
+/// Not a test: the process to kill. It prints a line for each acknowledged write, the end of a flush, and
+/// the start and end of a compaction.
 #[test]
 #[ignore = "run by the test that kills it"]
 fn a_writing_process() {
@@ -87,18 +87,18 @@ fn a_writing_process() {
     }
 }
 
-/// What a process had said when it was killed.
+/// The output of a killed process.
 #[derive(Debug, Default)]
 struct Said {
-    /// The newest write that it acknowledged.
+    /// Its newest acknowledged write.
     acknowledged: u64,
     acknowledgements: u64,
     since_flush: u64,
     compactions_under_way: u64,
 }
 
-/// Has a process write, and kills it after so many acknowledgements; or, if asked to, when next it says
-/// that a compaction has begun. `None` if the signal is not what ended it.
+/// Starts a writing process and kills it after `enough` acknowledgements; or, with `compacting`, at the
+/// next start of a compaction. `None` if it ended by itself.
 fn killed(dir: &Path, threads: usize, enough: u64, compacting: bool) -> Option<Said> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_writing_process", "--ignored", "--nocapture"])
@@ -133,7 +133,7 @@ fn killed(dir: &Path, threads: usize, enough: u64, compacting: bool) -> Option<S
     (status.signal() == Some(SIGKILL)).then_some(said)
 }
 
-/// A cycle counts if the signal ended the process and writes were acknowledged since the last flush.
+/// A cycle counts if the signal ended the process and writes were acknowledged after the last flush.
 #[test]
 fn a_killed_process_loses_nothing_that_it_acknowledged() {
     // KILL_CYCLES=2000 for a long run.

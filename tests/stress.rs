@@ -1,9 +1,8 @@
-//! Everything at once, with real threads on the operating system's file system, and every read checked
-//! against a history: it must give a version of its key that was the newest at some moment between the
-//! read's beginning and its end.
+//! All operations at once, on real threads and files. A history checks every read: it must return a version
+//! that was the newest of its key at some moment between the start and the end of the read.
 //!
-//! `CRIBA_STRESS_SECONDS` says how long it goes on, `CRIBA_STRESS_SEED` what is drawn. The seed does not
-//! make two runs the same: the threads are as fast as they are.
+//! `CRIBA_STRESS_SECONDS` is the duration, `CRIBA_STRESS_SEED` the seed. Equal seeds do not give equal
+//! runs: the speed of threads differs.
 
 mod common;
 
@@ -16,16 +15,16 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const WRITERS: usize = 3;
-/// Of each writer, which alone writes them.
+/// Of each writer; no other writer changes them.
 const KEYS: usize = 700;
-/// A key's every so many'th version is its absence.
+/// Every version of a key whose number is a multiple of this is a deletion.
 const ABSENT: u64 = 5;
 
 fn key(number: usize) -> [u8; 8] {
     (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
 }
 
-/// The keys that each batch of a writer changes together.
+/// The keys of each batch of a writer.
 fn twins(writer: usize) -> [String; 2] {
     ["left", "right"].map(|side| format!("{side} {writer}"))
 }
@@ -34,7 +33,7 @@ fn version(value: &Value) -> u64 {
     u64::from_be_bytes(value[..8].try_into().expect("a version"))
 }
 
-/// What of a key may be read: no version before `known`, none after `begun`.
+/// The versions that a read may return: none before `known`, none after `begun`.
 #[derive(Debug, Clone, Copy)]
 struct Allowed {
     known: u64,
@@ -42,13 +41,13 @@ struct Allowed {
 }
 
 impl Allowed {
-    /// The first version that is an absence, if one is allowed.
+    /// The first allowed version that is a deletion.
     fn absence(self) -> Option<u64> {
         let first = self.known.next_multiple_of(ABSENT);
         (first <= self.begun).then_some(first)
     }
 
-    /// Checks what was read of a key; gives the oldest version that it can be.
+    /// Checks the result of a read; returns the oldest version that it can be.
     fn check(self, number: usize, found: Option<&Value>, how: &str) -> u64 {
         let Self { known, begun } = self;
         match found.map(version) {
@@ -66,7 +65,7 @@ impl Allowed {
     }
 }
 
-/// The newest version of each key that was acknowledged or read, and that was begun to be written.
+/// The newest version of each key that was acknowledged or read, and the newest whose write began.
 struct History {
     known: Vec<AtomicU64>,
     begun: Vec<AtomicU64>,
@@ -86,7 +85,7 @@ impl History {
         self.begun.iter().map(|begun| begun.load(SeqCst)).collect()
     }
 
-    /// Reads a key, and remembers what was seen.
+    /// Reads a key, and records the result.
     fn read(&self, number: usize, how: &str, read: impl FnOnce(&[u8]) -> Option<Value>) {
         let known = self.known[number].load(SeqCst);
         let found = read(&key(number));
@@ -95,7 +94,7 @@ impl History {
     }
 }
 
-/// How often what was done.
+/// The number of operations by kind.
 #[derive(Debug, Default)]
 struct Done {
     changes: AtomicU64,
@@ -175,7 +174,7 @@ impl Stress<'_> {
         }
     }
 
-    /// Takes a snapshot, and reads from it twice, with a scan of all in between.
+    /// Takes a snapshot, and reads from it twice, with a full scan between.
     fn snapshots(&self, mut rng: ChaCha8Rng) {
         while self.goes_on() {
             let known = self.history.known();

@@ -193,7 +193,7 @@ fn inspect_a_table() {
 }
 
 #[test]
-fn a_degraded_filter_is_told() {
+fn a_degraded_filter_is_reported() {
     let (_dir, store) = store();
     run(&format!("compact {store}")).well();
     let table = tables(&store).pop().expect("a table");
@@ -209,7 +209,7 @@ fn a_degraded_filter_is_told() {
 
 /// No command says what a prefix is, and none takes away what the store's program has put into filters.
 #[test]
-fn prefixes_are_told_and_kept() {
+fn prefixes_are_reported_and_kept() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = dir.path().join("store").display().to_string();
     let options = criba::Options::new().prefix(criba::PrefixExtractor::until(b'/'));
@@ -249,7 +249,7 @@ fn prefixes_are_told_and_kept() {
 }
 
 #[test]
-fn stats_tells_what_a_budget_leaves_in_memory() {
+fn stats_prints_the_filter_bytes_in_memory() {
     let (dir, store) = store();
     let lines: Vec<_> = (0..20_000).map(|i| format!("key{i:06}\tvalue\n")).collect();
     let file = dir.path().join("lines");
@@ -343,7 +343,7 @@ fn tune_advises_and_the_advice_can_be_followed() {
 }
 
 #[test]
-fn verify_tells_everything_that_is_wrong() {
+fn verify_reports_all_damage() {
     let (_dir, store) = store();
     run(&format!("compact {store}")).well();
     run(&format!("put {store} new value")).well();

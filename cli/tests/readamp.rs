@@ -160,7 +160,7 @@ fn an_absent_file_alone_is_wrong_usage() {
 
 /// More lookups than keys: the keys come round again.
 #[test]
-fn lookups_are_as_many_as_asked() {
+fn the_number_of_lookups_is_the_requested_one() {
     for lookups in [20, 130] {
         let report = report(&format!("--n 50 --lookups {lookups}"));
         unknown_checks(&report);
@@ -169,7 +169,7 @@ fn lookups_are_as_many_as_asked() {
 }
 
 #[test]
-fn filters_as_asked_and_none_at_all() {
+fn filters_of_the_requested_policy_and_none() {
     let bits = report(&format!("--n 3000 {SMALL} --policy classic --bits-per-key 4.5"));
     assert_eq!(unknown_checks(&bits), [""; 0]);
     let rate = bits["fpr_measured"].as_f64().expect("a rate");
@@ -232,7 +232,7 @@ fn files_that_do_not_fit() {
 }
 
 #[test]
-fn a_directory_in_use_is_refused_and_one_asked_for_is_kept() {
+fn a_directory_in_use_is_refused_and_a_requested_one_is_kept() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = dir.path().join("deep/store");
     let line = format!("readamp --n 50 --dir {}", store.display());

@@ -1,5 +1,8 @@
 //! What the advisor predicts, against what `readamp` then counts.
 
+#[path = "../../tests/common/tempdir.rs"]
+mod tempdir;
+
 use std::path::Path;
 
 use criba::{Advice, Allocation, FilterKind, FilterPolicy, Options};
@@ -69,7 +72,7 @@ fn check(what: &str, advised: f64, report: &Report, slack: f64) {
 fn readamp_counts_what_tune_predicts() {
     let mut input = Input::made_up(KEYS, ABSENT, 1);
     input.present.iter_mut().for_each(|(_, value)| value.resize(VALUE_BYTES, b'.'));
-    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = tempdir::tempdir();
     let store = |name: &str| dir.path().join(name);
     let (report, advice) = run(&store("today"), &input, FilterPolicy::default());
     check("today, as it stands", advice.reads_per_absent_lookup, &report, SAME_STORE);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_experiment_is_told_with_those_that_there_are() {
+    fn an_unknown_experiment_is_refused_with_the_list_of_all() {
         let refusal = chosen(&["toy".into(), "tou".into()]).expect_err("there is none");
         assert!(matches!(&refusal, Failure::Usage(text) if text.contains("toy")), "{refusal}");
     }

@@ -92,7 +92,7 @@ fn a_check_whose_theory_is_shifted_by_a_fifth_fails() {
 }
 
 #[test]
-fn the_quantities_of_an_experiment_are_told_apart() {
+fn the_quantities_of_an_experiment_differ() {
     let mut seen = HashSet::new();
     for (experiment, check) in quick_run().checks() {
         assert!(seen.insert((experiment, &check.quantity)), "{experiment}: {}", check.quantity);

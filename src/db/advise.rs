@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn rebuilt_filters_are_as_estimated() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let db = store(dir.path(), 20_000, FilterPolicy::default())?;
         let levels: std::collections::BTreeSet<_> = db.tables().iter().map(|t| t.level).collect();
         assert!(levels.len() >= 3, "{levels:?}");
@@ -352,7 +352,7 @@ mod tests {
     /// reads of absent lookups alone.
     #[test]
     fn lookups_of_present_keys_do_not_change_the_estimate() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let filter = FilterPolicy::bits_per_key(4.0).with_kind(FilterKind::Bloom);
         let filter = filter.with_allocation(Allocation::Uniform);
         let keys = 20_000;
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn recommendations() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let db = Options::new().background_threads(0).open(dir.path().join("empty"))?;
         let nothing = db.advise();
         assert_eq!(nothing.recommendation, "There are no tables yet, and so nothing to advise.");

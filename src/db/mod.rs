@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn debug_and_display_texts_fit_on_a_line() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let events = Arc::new(std::sync::Mutex::new(Vec::new()));
         let log = Arc::clone(&events);
         let db = Options::new()

@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_trivial_move_picked_before_a_rebuild_keeps_the_new_filter() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let options = Options::new().background_threads(0).auto_compaction(false);
         let db = options.clone().open(dir.path())?;
         db.put("key", "value")?;

@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn a_key_left_out_of_a_filter_is_found() -> Result<()> {
         for kind in FilterKind::ALL {
-            let dir = tempfile::tempdir().expect("a directory");
+            let dir = crate::tempdir::tempdir();
             let db = Options::new().background_threads(0).open(dir.path())?;
             for number in 0..500 {
                 db.put(format!("key {number:03}"), "value")?;
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn a_prefix_left_out_of_a_filter_is_found() -> Result<()> {
         for kind in FilterKind::ALL {
-            let dir = tempfile::tempdir().expect("a directory");
+            let dir = crate::tempdir::tempdir();
             let options = Options::new().background_threads(0).prefix(PrefixExtractor::until(b'/'));
             let db = options.clone().open(dir.path())?;
             for number in 0..500 {

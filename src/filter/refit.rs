@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_asked_for_and_filters_of_others_are_nobodys_share() {
+    fn a_fixed_rate_and_filters_of_other_policies_take_no_share() {
         let policy = balanced(FilterKind::Bloom);
         let mut tables = levels(&policy, |_| Some(3.0));
         assert_eq!(refits(&FilterPolicy::rate(0.01), &tables), []);

@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_queue_of_tables_that_are_gone_is_not_the_end() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let db = store(dir.path())?;
         let inner = db.inner()?;
         let policy = FilterPolicy::bits_per_key(4.0);
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn no_table_is_refitted_under_a_policy_that_was_replaced() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let db = store(dir.path())?;
         let inner = db.inner()?;
         inner.filters.set_policy(FilterPolicy::bits_per_key(4.0));

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_that_somebody_reads_stays_as_it_is() {
+    fn a_leaf_with_a_reader_is_not_changed() {
         let leaves = Leaves::default();
         let insert = |i: u64| {
             let kind = EntryKind::Put;

@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_nobody_may_write_are_none() {
+    fn impossible_entries_are_refused() {
         let longest = vec![b'k'; MAX_KEY_BYTES];
         let too_long = vec![b'k'; MAX_KEY_BYTES + 1];
         for (key, kind, value, sound) in [

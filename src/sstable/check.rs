@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn bytes_between_data_and_filter_are_zeros() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let (_env, open) = open_table(dir.path());
         let (start, end) = (open.table.index().data_end(), open.table.filter_block().offset);
         assert!(end - start > 2, "the sample has padding");
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_damaged_filter_block_is_found_once_whether_it_is_in_use_or_not() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let (env, open) = open_table(dir.path());
         let recipe = recipe(&FilterPolicy::default());
         let hashes = open.table.key_hashes(&recipe, None, &|| false).expect("sound");
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_block_keeps_to_its_place_and_to_its_tables_sequence_numbers() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let (_env, open) = open_table(dir.path());
         let table = &open.table;
         assert!(table.index().len() > 3);

@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_new_filter_is_never_written_over_what_a_failure_left() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let (env, open) = open_table(dir.path());
         let recipe = recipe(&FilterPolicy::default());
         let hashes = open.table.key_hashes(&recipe, None, &|| false).expect("sound");

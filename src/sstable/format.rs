@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told_apart_from_damage() {
+    fn a_newer_version_is_no_damage() {
         let none = BlockHandle::default();
         let footer = Footer {
             filter: none,

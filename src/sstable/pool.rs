@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_pool_keeps_files_open_until_it_is_to_forget_them() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let path = FileName::Table(1).path(dir.path());
         for limit in [0, 10] {
             let pool = FilePool::new(limit);

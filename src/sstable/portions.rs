@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_new_filter_keeps_as_much_as_there_is_room_for() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let (env, mut open, hashes) = sample(dir.path(), 3000);
         let memory = &env.filter_memory;
         let stored = *open.filter.sound().expect("a sound filter");
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_filter_of_more_than_one_piece_is_read_whole() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let (env, open, hashes) = sample(dir.path(), 80_000);
         let FilterState::Active(whole) = &open.filter.state else { panic!("{:?}", open.filter) };
         let stored = *whole.stored();

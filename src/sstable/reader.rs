@@ -461,8 +461,8 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_lies_alone_tells_its_own_record() {
-        let dir = tempfile::tempdir().expect("a directory");
+    fn a_table_alone_has_its_own_metadata() {
+        let dir = crate::tempdir::tempdir();
         let env = env(dir.path());
         let recipe = recipe(&FilterPolicy::default());
         for (id, recipe) in [(1, None), (2, Some(recipe))] {
@@ -477,8 +477,8 @@ mod tests {
     }
 
     #[test]
-    fn damage_within_a_block_is_told_by_its_place_in_the_file() {
-        let dir = tempfile::tempdir().expect("a directory");
+    fn an_error_within_a_block_has_the_offset_in_the_file() {
+        let dir = crate::tempdir::tempdir();
         let env = env(dir.path());
         let mut writer = writer(&env, 1, 100, None);
         writer.add(put(b"key", 1, b"value")).expect("written");
@@ -495,7 +495,7 @@ mod tests {
 
     #[test]
     fn only_a_table_that_is_not_there_is_missing() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let env = env(dir.path());
         let open = || Table::open(&env, sample_meta()).map(|_| ()).expect_err("no table");
         assert!(matches!(open(), Error::Missing { .. }), "{}", open());

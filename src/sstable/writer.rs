@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_block_ends_where_the_next_entry_might_not_fit() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let env = env(dir.path());
         let mut writer = writer(&env, 1, BLOCK_BYTES, None);
         let entry = |i: usize| {
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_long_table_is_written_piece_by_piece() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let mut writer = writer(&env(dir.path()), 1, BLOCK_BYTES, None);
         for i in 0..300_u32 {
             writer.add(put(&i.to_be_bytes(), 1, &[b'v'; 4096])).expect("written");

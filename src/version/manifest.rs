@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_long_edit_that_a_crash_cut_in_its_midst_was_never_made() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
         let mut manifest = Manifest::create(&RealVfs, dir.path(), 1, 77, set)?;
         let offset = manifest.log.length();

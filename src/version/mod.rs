@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_level_is_searched_for_the_tables_that_a_range_touches() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let version = store(dir.path())?;
         let level = (1..LEVELS).max_by_key(|&level| version.level(level).len()).expect("levels");
         let tables = version.level(level);
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_lookup_considers_the_table_whose_keys_reach_its_own() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let all = store(dir.path())?;
         let level = (1..LEVELS).max_by_key(|&level| all.level(level).len()).expect("levels");
         for count in 1..=FEW + 2 {
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn the_keys_of_a_range_are_estimated_to_a_block_at_each_end() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let version = store(dir.path())?;
         let level = (1..LEVELS).max_by_key(|&level| version.level(level).len()).expect("levels");
         let mut furthest: f64 = 0.0;
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_version_without_filters_has_its_tables_and_a_moved_table_what_is_resident() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let version = store(dir.path())?;
         let without = version.without_filters();
         let ids = |version: &Version| -> Vec<_> {
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_level_is_walked_in_both_directions() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let version = store(dir.path())?;
         let level = (1..LEVELS).max_by_key(|&level| version.level(level).len()).expect("levels");
         for direction in [Direction::Forward, Direction::Backward] {

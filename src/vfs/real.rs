@@ -201,7 +201,7 @@ mod tests {
 
     /// Between fork and exec a child has a copy of every descriptor.
     #[test]
-    fn a_lock_is_let_go_while_other_threads_spawn_processes() -> io::Result<()> {
+    fn a_lock_is_released_while_other_threads_spawn_processes() -> io::Result<()> {
         let dir = tempfile::tempdir()?;
         let path = dir.path().join("LOCK");
         let done = std::sync::atomic::AtomicBool::new(false);

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_header_is_told_apart_from_a_damaged_one() {
+    fn a_newer_header_is_no_damage() {
         let bytes = encode_file_header(LogKind::Wal, 5, 77);
         assert_eq!(bytes.len() as u64, FILE_HEADER_BYTES);
         assert_eq!(decode_file_header(&bytes, LogKind::Wal, 5), Ok(77));

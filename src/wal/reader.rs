@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn records_of_every_size_come_back() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let path = dir.path().join("000004.log");
         // Around the block's end in every way, alone (so that an end record comes there) and before
         // records of several blocks.
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_log_cut_at_any_byte_gives_the_records_before_the_cut() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let path = dir.path().join("000004.log");
         let records: Vec<_> =
             (1..=40_u64).map(|seq| (seq, vec![seq as u8; 30 * seq as usize])).collect();
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn zeros_behind_the_records_are_the_end_of_the_log() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let path = dir.path().join("000004.log");
         write(&path, &[(1, b"record".to_vec())], None)?;
         let mut bytes = std::fs::read(&path).expect("it exists");
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn frames_beyond_damage_are_found_again_and_tell_what_was_synced() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let path = dir.path().join("000004.log");
         let mut log = LogWriter::create(&RealVfs, &path, LogKind::Wal, 4, 77, true)?;
         log.append([(1, &b"first"[..])]).expect("a real file");
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn frames_of_different_records_do_not_make_one() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let path = dir.path().join("000004.log");
         for (last, whole) in [(7, true), (8, false)] {
             let mut bytes = encode_file_header(LogKind::Wal, 4, 77);
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_log_says_when_the_logs_before_it_are_synced() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = crate::tempdir::tempdir();
         let path = dir.path().join("000004.log");
         for (before, later, said) in
             [(true, false, FILE_HEADER_BYTES), (false, false, 0), (false, true, FILE_HEADER_BYTES)]

@@ -165,7 +165,7 @@ mod tests {
         for (named, used, refused) in
             [(false, false, false), (false, true, true), (true, false, true), (true, true, true)]
         {
-            let dir = tempfile::tempdir().expect("a directory");
+            let dir = crate::tempdir::tempdir();
             let path = |number| FileName::Log(number).path(dir.path());
             let mut log = LogWriter::create(&RealVfs, &path(4), LogKind::Wal, 4, 77, true)?;
             log.append([(1, &b"first"[..])]).expect("a real file");

@@ -1,9 +1,10 @@
-//! What several of these tests need: options under the policy that this run of them is for, copies of
-//! directories, and a file layer with a say in every operation.
+//! Shared parts of these tests: options with the policy of this run, copies of directories, and a file
+//! layer with a hook for every operation.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
 mod skip;
+mod tempdir;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,8 +18,10 @@ use criba::{FilterPolicy, Options};
 
 #[allow(unused_imports, reason = "each test uses some of it")]
 pub(crate) use self::skip::skip;
+#[allow(unused_imports, reason = "each test uses some of it")]
+pub(crate) use self::tempdir::tempdir;
 
-/// Names the filter policy of every test that is not about one of its own.
+/// The variable with the filter policy of tests that do not choose their own.
 pub(crate) const POLICY: &str = "CRIBA_TEST_POLICY";
 
 /// The filter policy of this run of the tests.
@@ -38,25 +41,12 @@ pub(crate) fn named(policy: &str) -> FilterPolicy {
     }
 }
 
-/// A directory for stores: in memory, unless there is no gibibyte to spare or `TMPDIR` says where. Where
-/// hundreds of files were just removed, ext4 looks long for a place for yet another; that took a quarter
-/// of the time of the tests in `store`.
-pub(crate) fn tempdir() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    let has_room =
-        || rustix::fs::statvfs(memory).is_ok_and(|fs| fs.f_bavail * fs.f_frsize >= 1 << 30);
-    let in_memory = std::env::var_os("TMPDIR").is_none() && has_room();
-    let dir = in_memory.then(|| tempfile::tempdir_in(memory).ok()).flatten();
-    dir.unwrap_or_else(|| tempfile::tempdir().unwrap())
-}
-
-/// The defaults, under that policy.
+/// The default options with the policy of this run.
 pub(crate) fn options() -> Options {
     Options::new().filter(policy())
 }
 
-/// The names and contents of the files of a directory. One that goes meanwhile is left out: an open
-/// store may be removing files that nothing refers to.
+/// The names and contents of the files of a directory. Skips files that an open store removes meanwhile.
 pub(crate) fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     std::fs::read_dir(dir)
         .unwrap()
@@ -72,7 +62,7 @@ pub(crate) fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// Makes `dir` hold exactly these files; those that it has already are left alone.
+/// Makes `dir` hold exactly these files; equal ones are not rewritten.
 pub(crate) fn restore(dir: &Path, files: &BTreeMap<String, Vec<u8>>) {
     std::fs::create_dir_all(dir).unwrap();
     let there = contents(dir);
@@ -99,7 +89,7 @@ pub(crate) fn files_with(dir: &Path, extension: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// The one file of a directory whose name begins so.
+/// The only file of a directory whose name has this prefix.
 pub(crate) fn the_file(dir: &Path, start: &str) -> PathBuf {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(dir)
         .unwrap()
@@ -112,14 +102,14 @@ pub(crate) fn the_file(dir: &Path, start: &str) -> PathBuf {
 
 type Hook = dyn Fn(FileKind, Operation) -> io::Result<()> + Send + Sync;
 
-/// The operating system's file system, but a hook may refuse any operation before it takes place.
+/// The operating system's files, with a hook that may fail an operation before it takes place.
 #[derive(Clone)]
 pub(crate) struct HookVfs {
     hook: Arc<Hook>,
     syncs: bool,
-    /// All hints that were given so far.
+    /// All access hints so far.
     pub(crate) hints: Arc<Mutex<Vec<AccessHint>>>,
-    /// How many files of each kind are open.
+    /// The open files of each kind.
     open: Arc<Mutex<BTreeMap<FileKind, usize>>>,
 }
 
@@ -141,7 +131,7 @@ impl HookVfs {
         })
     }
 
-    /// One that refuses nothing and leaves out the syncs, for tests in which no power fails.
+    /// Fails nothing and skips syncs, for tests without power failures.
     pub(crate) fn without_syncs() -> Arc<Self> {
         Arc::new(Self { syncs: false, ..Self::clone(&Self::new(|_, _| Ok(()))) })
     }
@@ -269,7 +259,7 @@ impl VfsFile for HookFile {
     }
 }
 
-/// Waits for something that another thread is about to do; fails if it takes a minute.
+/// Waits for a condition that another thread makes true; fails after a minute.
 pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
     let start = std::time::Instant::now();
     while !done() {
@@ -278,12 +268,12 @@ pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// What a full disk says.
+/// The error of a full disk.
 pub(crate) fn no_space() -> io::Error {
     io::Error::new(io::ErrorKind::StorageFull, "no space left, as the test wants it")
 }
 
-/// What of a log's bytes was written, without the zeros that it is filled up with ahead of synced writes.
+/// The written bytes of a log, without the zeros that fill it ahead of synced writes.
 pub(crate) fn written(log: &[u8]) -> &[u8] {
     &log[..log.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)]
 }

@@ -1,5 +1,4 @@
-//! A sync covers everything that was written before, in whichever log: while a flush is held up, writers
-//! have gone on in another log.
+//! A sync covers all earlier writes, in every log: while a flush is held, writers go on in another log.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +8,7 @@ use criba::{Batch, Db, Durability, Event};
 use crate::failures::{each_alone, ends};
 use crate::history::{DIR, options};
 
-/// A store whose flush waits while writers have gone on in another log. Gives how many writes there were.
+/// A store with a held flush and writes in two logs. Returns the number of writes.
 fn two_logs(vfs: &SimVfs, then: impl FnOnce(&Db)) -> usize {
     let gate = Arc::new(Mutex::new(()));
     let held = gate.lock().unwrap();
@@ -36,8 +35,8 @@ fn two_logs(vfs: &SimVfs, then: impl FnOnce(&Db)) -> usize {
     written
 }
 
-/// How many of so many writes are there: the first ones, and no others; nor do others come to light as later
-/// writes take their sequence numbers.
+/// The number of writes that are there. They are the first ones, and later writes, which take their
+/// sequence numbers, uncover no others.
 fn prefix(disk: SimDisk, written: usize) -> usize {
     let db = options().vfs(Arc::new(SimVfs::on(disk))).open(DIR).unwrap();
     let is_there = |number: &usize| db.get(format!("key{number}")).unwrap().is_some();

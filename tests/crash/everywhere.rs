@@ -1,4 +1,4 @@
-//! A power failure after every operation, with everything that a disk may make of it.
+//! A power failure after every operation, with many disks that it may leave.
 
 use std::collections::{BTreeSet, HashSet};
 use std::process::{Command, Stdio};
@@ -17,22 +17,21 @@ use crate::tally::Tally;
 
 pub(crate) const SEED: u64 = 0x0F0F_2026;
 
-/// Which workload a process is to try; and the first word of what it came to.
+/// The workload of a child process; and the first word of its result.
 const WORKLOAD: &str = "CRASH_WORKLOAD";
 
-/// How many random subsets of what is not synced are tried at each operation, of a workload's and of an
-/// opening's.
+/// The random subsets of unsynced changes for each operation, of a workload and of an opening.
 const SUBSETS: usize = 6;
 const SUBSETS_OF_OPENING: usize = 2;
 
-/// What most keys of a script are like. Long ones make the manifest long, so that it is written anew.
+/// The usual keys of a script. Long ones make the manifest long, so that it is rewritten.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Keys {
     Short,
     Long,
 }
 
-/// A script of so many steps.
+/// A script of `steps` steps.
 pub(crate) fn script(rng: &mut ChaCha8Rng, steps: usize, kind: Keys) -> Vec<Step> {
     let policies = [FilterPolicy::blocked(), FilterPolicy::classic(), FilterPolicy::none()];
     let long_keys = match kind {
@@ -72,8 +71,8 @@ fn change(rng: &mut ChaCha8Rng, number: usize, long_keys: u32) -> (Vec<u8>, Opti
     (key, Some(value))
 }
 
-/// The disks that a failure at this moment may leave: all that is not synced lost, or kept, or each
-/// sector, length and name alone lost; and some subsets.
+/// The disks that a failure at this moment may leave: without unsynced changes; with all; with all but one
+/// sector, length or name; and with some subsets.
 fn failures(disk: &SimDisk, rng: &mut ChaCha8Rng, subsets: usize) -> Vec<SimDisk> {
     let mut disks = Vec::from(ends(disk));
     for unit in [Unit::Sector, Unit::Page] {
@@ -84,7 +83,7 @@ fn failures(disk: &SimDisk, rng: &mut ChaCha8Rng, subsets: usize) -> Vec<SimDisk
     disks
 }
 
-/// Everything that may happen to one workload.
+/// Runs one workload with all its failures.
 fn crash_everywhere(seed: u64, keys: Keys) -> Tally {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let steps = match keys {
@@ -110,7 +109,8 @@ fn crash_everywhere(seed: u64, keys: Keys) -> Tally {
             moment.path.display()
         );
         let failures = failures(&moment.disk, &mut rng, SUBSETS);
-        // What fails within an opening is tried for one of them, another one at each operation.
+        // One opening is tested with a failure at each of its operations; another one at each operation of
+        // the workload.
         let deep = number % failures.len();
         let mut next = failures;
         for depth in 1..=3 {
@@ -153,7 +153,7 @@ fn workloads() -> usize {
     std::env::var("CRASH_WORKLOADS").map_or(WORKLOADS, |n| n.parse().unwrap())
 }
 
-/// A workload in its own process: threads of one process would wait for each other when filters are mapped.
+/// Runs a workload in a child process: threads of one process wait for each other when they map filters.
 #[test]
 #[ignore = "run by the test below"]
 fn one_workload() {
@@ -162,7 +162,7 @@ fn one_workload() {
     println!("\n{WORKLOAD} {}", crash_everywhere(SEED + number, keys));
 }
 
-/// Runs a workload in its own process.
+/// Runs the workload of a child process.
 fn tally_of(workload: usize) -> Tally {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "everywhere::one_workload", "--ignored", "--nocapture"])

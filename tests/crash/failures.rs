@@ -1,15 +1,15 @@
-//! What a power failure may leave of a disk.
+//! The disks that a power failure may leave.
 
 use criba::vfs::{Keep, SimDisk, Unit, Unsynced};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-/// All that is not synced lost; all of it kept.
+/// All unsynced changes are lost; all are kept.
 pub(crate) fn ends(disk: &SimDisk) -> [SimDisk; 2] {
     [Keep::OLD, Keep::NEW].map(|keep| disk.power_failure(Unit::Sector, |_| keep))
 }
 
-/// Of all that is not synced each unit, length and name alone lost.
+/// Each unsynced sector, length and name is lost alone.
 pub(crate) fn each_alone(disk: &SimDisk, unit: Unit) -> impl Iterator<Item = SimDisk> {
     (0..disk.unsynced(unit).len()).map(move |lost| {
         let mut number = 0..;
@@ -22,8 +22,7 @@ pub(crate) fn each_alone(disk: &SimDisk, unit: Unit) -> impl Iterator<Item = Sim
     })
 }
 
-/// Some of it lost, torn, or in a state between; at one failure in four, holes have what removed files
-/// held there.
+/// Some are lost, torn or half-written. In one failure of four, holes hold bytes of removed files.
 pub(crate) fn some(disk: &SimDisk, unit: Unit, rng: &mut ChaCha8Rng) -> SimDisk {
     let kept = [10, 50, 90][rng.random_range(0..3)];
     let stale = rng.random_ratio(1, 4);

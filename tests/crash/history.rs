@@ -1,5 +1,5 @@
-//! A scripted history on a simulated disk: what the store held after each write, what was promised when,
-//! and what the engine was at after each operation of the file layer.
+//! A scripted history on a simulated disk: the contents of the store after each write, the acknowledged
+//! writes, and the phase of the engine after each file operation.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,24 +13,24 @@ pub(crate) const DIR: &str = "/store";
 
 pub(crate) type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// One thing that a program does.
+/// A step of a program.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    /// Changes of one batch: keys with their values, or to be deleted.
+    /// One batch: keys with values, or to delete.
     Write(Vec<(Vec<u8>, Option<Vec<u8>>)>, Durability),
     Sync,
     Flush,
     Compact,
-    /// Takes a snapshot, or lets the one go that was taken.
+    /// Takes a snapshot, or drops the one taken.
     Snapshot,
     Rebuild(FilterPolicy),
     /// Closes the store and opens it again.
     Reopen,
-    /// As if the process had been killed and started again.
+    /// Opens the store as after a killed process.
     Kill,
 }
 
-/// What the engine is at.
+/// A phase of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Flush,
@@ -44,11 +44,11 @@ impl Phase {
         [Self::Flush, Self::Compaction, Self::Rebuild, Self::Recovery];
 }
 
-/// What holds from one moment on.
+/// A fact that holds from one moment on.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     moment: usize,
-    /// How many writes were begun, and how many of them must survive.
+    /// The writes that have begun, and those that must survive.
     begun: usize,
     promised: usize,
 }
@@ -61,7 +61,7 @@ struct Span {
     end: usize,
 }
 
-/// Small in bytes, so that flushes and compactions happen all the time.
+/// Small limits, so that flushes and compactions are frequent.
 pub(crate) fn options() -> Options {
     common::options()
         .background_threads(0)
@@ -76,7 +76,7 @@ pub(crate) fn options() -> Options {
 }
 
 pub(crate) struct History {
-    /// What the store held after so many writes.
+    /// The contents of the store after each number of writes.
     pub(crate) states: Vec<Contents>,
     pub(crate) moments: Vec<Moment>,
     marks: Vec<Mark>,
@@ -84,9 +84,10 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// How many writes may be there, and how many must, after a power failure at this moment.
+    /// The range of writes that may be there after a power failure at this moment: at least the
+    /// acknowledged ones.
     pub(crate) fn bounds(&self, moment: usize) -> (usize, usize) {
-        // What is acknowledged after an operation is promised from that operation on.
+        // A write acknowledged after an operation must survive from that operation on.
         let promised = self.marks.iter().filter(|mark| mark.moment <= moment + 1);
         let begun = self.marks.iter().filter(|mark| mark.moment <= moment);
         (
@@ -95,14 +96,14 @@ impl History {
         )
     }
 
-    /// What the engine was at.
+    /// The phase of the engine.
     pub(crate) fn phases(&self, moment: usize) -> impl Iterator<Item = Phase> {
         let within = move |span: &&Span| (span.first..span.end).contains(&moment);
         self.spans.iter().filter(within).map(|span| span.phase)
     }
 }
 
-/// Follows a script.
+/// Runs a script.
 pub(crate) struct Runner {
     vfs: SimVfs,
     db: Option<Db>,
@@ -136,7 +137,7 @@ impl Runner {
         self.vfs.moment_count()
     }
 
-    /// Does one step.
+    /// Runs one step.
     pub(crate) fn step(&mut self, step: &Step) {
         let db = self.db.as_ref().unwrap();
         match step {
@@ -189,7 +190,7 @@ impl Runner {
             }
             Step::Kill => {
                 self.snapshot = None;
-                // What a killed process held in memory is gone without having been written.
+                // The memtables of a killed process are lost.
                 std::mem::forget(self.db.take());
                 self.vfs.unlock();
                 self.open();
@@ -213,7 +214,7 @@ impl Runner {
         self.states.last().unwrap()
     }
 
-    /// Notes that all writes so far were begun, and whether they must survive from now on.
+    /// Records that all writes so far have begun, and whether they must survive from now on.
     fn mark(&mut self, promised: bool) {
         let begun = self.states.len() - 1;
         let before = self.marks.last().map_or(0, |mark| mark.promised);
@@ -243,7 +244,7 @@ impl Runner {
         };
         let options = options().vfs(Arc::new(self.vfs.clone())).on_event(Arc::new(listener));
         self.db = Some(options.open(DIR).unwrap());
-        // What an opening has recovered, it has made durable.
+        // An opening makes durable all that it recovers.
         self.mark(true);
         let end = self.vfs.moment_count();
         self.spans.lock().unwrap().push(Span { phase: Phase::Recovery, first, end });

@@ -1,5 +1,5 @@
-//! A disk whose syncs do nothing. No promise can be kept on it; but what is read must have been written, and
-//! nothing may panic.
+//! A disk on which a sync does nothing. Writes may be lost; but each value read was written, and nothing
+//! panics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Power failures: after every operation that changes something the disk holds some of what was not
-//! synced, and the store must come back from it with a prefix of what was written.
+//! Power failures after every operation. The disk keeps some of the unsynced changes, and the store must
+//! recover a prefix of the writes.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -14,7 +14,7 @@ mod tally;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Does `count` pieces of work on two threads; gives what came of them in no particular order.
+/// Runs `count` jobs on two threads; returns their results in any order.
 fn on_two_threads<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let numbers = || std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! What must hold of a disk after a power failure, whatever is on it.
+//! What must hold of every disk after a power failure.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -10,13 +10,13 @@ use foldhash::quality::FixedState;
 
 use crate::history::{Contents, DIR, History, options};
 
-/// A disk after a power failure, with what may be on it.
+/// A disk after a power failure, and the contents that it may have.
 pub(crate) struct Case<'a> {
     pub(crate) disk: SimDisk,
     pub(crate) history: &'a History,
-    /// Every key that was ever written.
+    /// Every key of the history.
     pub(crate) keys: &'a BTreeSet<Vec<u8>>,
-    /// How many writes must be there, and how many may.
+    /// The number of writes that must be there, and that may be.
     pub(crate) bounds: (usize, usize),
     /// For the message of a failure.
     pub(crate) at: &'a str,
@@ -35,7 +35,7 @@ fn open(vfs: &SimVfs, options: Options, at: &str) -> Db {
     let db = options.vfs(Arc::new(vfs.clone())).open(DIR);
     let db = db.unwrap_or_else(|error| panic!("{at}: {error}"));
     for table in db.tables() {
-        // What the manifest names was durable before, filters beside their tables included.
+        // All files that the manifest names were durable before it, filters beside tables included.
         let degraded = matches!(table.filter, FilterInfo::Degraded { .. });
         assert!(!degraded, "{at}: table {}: {:?}", table.id, table.filter);
     }
@@ -47,18 +47,18 @@ fn contents(db: &Db) -> Contents {
     items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
-/// The disk after another power failure, which takes all that is not synced.
+/// The disk after a second power failure, which loses all unsynced changes.
 fn all_lost(vfs: &SimVfs) -> SimVfs {
     SimVfs::on(vfs.disk().power_failure(Unit::Sector, |_| Keep::OLD))
 }
 
 impl Case<'_> {
-    /// Opens the disk, compares, writes, and opens it again. Gives the disks after each operation of the
-    /// first opening, if they are wanted; then it is also opened a second time without a write between.
+    /// Opens the disk, compares, writes, and reopens it. Returns the disks after each operation of the
+    /// first opening, if requested; then it also opens it a second time without a write between.
     ///
     /// # Panics
-    /// If it does not hold what was there after some prefix of the history with everything in it that
-    /// was promised; or if it is not the same the second time; or if what is written then is lost.
+    /// If the contents are not those after a prefix of the history that includes all acknowledged writes;
+    /// if they differ the second time; or if a new write is lost.
     pub(crate) fn check(self, thoroughly: bool) -> Vec<Moment> {
         let Self { disk, history, keys, bounds: (promised, begun), at } = self;
         let mut vfs = SimVfs::on(disk);
@@ -93,7 +93,7 @@ impl Case<'_> {
             expected.insert(key.into(), value.into());
         }
         db.write_with(batch, Durability::Synced).unwrap();
-        // Its filters were all verified before; without them in memory this takes half the time.
+        // The filters were verified above; without them in memory this takes half the time.
         let db = open(&all_lost(&vfs), options().filter_memory(0), at);
         assert!(contents(&db) == expected, "{at}: what was written afterwards");
         opening

@@ -1,5 +1,5 @@
-//! Every short workload, with a power failure after every operation of it, after the manner of CrashMonkey's
-//! ACE (Mohan et al., OSDI 2018): most bugs of this sort need few steps, but just these.
+//! Every short workload, with a power failure after each of its operations, like CrashMonkey's ACE (Mohan
+//! et al., OSDI 2018): most crash bugs need few steps, but particular ones.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::BuildHasher;
@@ -15,7 +15,7 @@ use crate::history::{History, Runner, Step};
 use crate::on_two_threads;
 use crate::oracle::{Case, fingerprint};
 
-/// The kinds of step. What is written tells by how many writes it came.
+/// The kinds of steps. Each value names its write.
 const KINDS: usize = 10;
 
 fn step(kind: usize, number: usize) -> Step {
@@ -35,12 +35,12 @@ fn step(kind: usize, number: usize) -> Step {
     }
 }
 
-/// A disk together with what may be found on it.
+/// A disk, and the contents that it may have.
 fn case_fingerprint(disk: &SimDisk, history: &History, bounds: (usize, usize)) -> u64 {
     FixedState::default().hash_one((fingerprint(disk), &history.states[bounds.0..=bounds.1]))
 }
 
-/// Fails at each operation of the last step of a workload: its other steps are those of a shorter one.
+/// Fails at each operation of a workload's last step: a shorter workload covers the earlier steps.
 fn crash_in_last_step(kinds: &[usize], seen: &Mutex<HashSet<u64>>) -> (usize, usize) {
     let mut runner = Runner::new();
     let mut first = 0;

@@ -1,4 +1,4 @@
-//! How many distinct disks came back, by what the failure interrupted.
+//! The number of distinct disks after failures, by the interrupted phase.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts a disk that came back after failures at so many depths, the first while the engine was at
+    /// Counts a disk after failures at these depths; the first one interrupted these phases.
     /// these phases.
     pub(crate) fn count(&mut self, phases: &[Phase], depth: usize) {
         self.distinct += 1;
@@ -40,7 +40,7 @@ impl Tally {
         self.by_phase[phase as usize]
     }
 
-    /// Reads what [`Display`](fmt::Display) writes.
+    /// Parses the text that [`Display`](fmt::Display) writes.
     pub(crate) fn parse(text: &str) -> Self {
         let numbers: Vec<usize> = text.split(' ').map(|word| word.parse().unwrap()).collect();
         let [distinct, a, b, c, d, max_depth, operations, rewritings] = numbers[..] else {

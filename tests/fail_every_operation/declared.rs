@@ -1,23 +1,23 @@
-//! The faults that no call returns an error for, because the store goes on without what failed, and
-//! says so. Everything else must surface.
+//! The faults after which a call may succeed, because the store goes on without the failed part and reports
+//! it. All others must surface.
 
 use criba::vfs::{Fault, FileKind, Injected, Operation};
 
 use crate::script::Step;
 
-/// What the store told during a call, beside its result.
+/// The reports of the store during a call.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     /// An event or the list of tables reported a degraded or damaged filter.
     pub(crate) bad_filter: bool,
-    /// Tables on L0 of which a compaction was due and did not take place.
+    /// L0 has enough tables for a compaction, and none took place.
     pub(crate) compaction_is_due: bool,
-    /// Opening reported that the end of a log is not whole, and the disk gives the same wrong bytes
-    /// each time.
+    /// The opening reported a log with an incomplete end, and the disk returns the same wrong bytes each
+    /// time.
     pub(crate) lost_to_rot: bool,
 }
 
-/// What the store does without, if a call may succeed in spite of this fault.
+/// The part that the store goes on without, if a call may succeed despite this fault.
 pub(crate) fn degradation(step: &Step, fault: &Injected, told: &Told) -> Option<&'static str> {
     match (step, fault.operation, fault.kind) {
         // It goes when the store is next opened.

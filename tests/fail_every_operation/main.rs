@@ -1,6 +1,6 @@
-//! Every operation of the file layer fails, in turn, in every way, once and from then on. What fails
-//! surfaces as an error of the very call in which it failed, or is a degradation that is declared and
-//! counted here; nothing acknowledged is lost, and no later success hides it.
+//! Every operation of the file layer fails in turn, in every way, once and from then on. The call with the
+//! fault fails, or the degradation is declared and counted here; no acknowledged write is lost, and no
+//! later success hides the fault.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,11 +15,11 @@ use criba::vfs::{Fault, FaultRule, Operation};
 use run::{Tally, run};
 use script::{Script, everything, long_manifest};
 
-/// `FAIL_RUNS=10 cargo test --test fail_every_operation -- --nocapture` runs so many scripts more.
+/// `FAIL_RUNS=10 cargo test --test fail_every_operation -- --nocapture` runs ten more scripts.
 const RUNS: &str = "FAIL_RUNS";
 const SEED: u64 = 0xFA17;
 
-/// What an operation may meet, and whether a full disk is all that it is.
+/// A fault, and whether it is only a full disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Io,
@@ -28,7 +28,7 @@ enum Kind {
     ShortRead,
     ShortWrite,
     WrongRead,
-    /// Nothing can grow from some moment on; everything else goes well.
+    /// From some moment on no file can grow; all other operations succeed.
     FullDisk,
 }
 
@@ -71,7 +71,7 @@ impl Kind {
     }
 }
 
-/// Fails one operation after the other, until there is none left to fail.
+/// Fails each operation in turn.
 fn every_operation(script: &Script, kind: Kind, lasting: bool, seed: u64) -> Tally {
     let next = AtomicU64::new(0);
     let work = || {

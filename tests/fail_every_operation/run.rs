@@ -1,4 +1,4 @@
-//! One run of a script with one fault, and the law that it is held to.
+//! One run of a script with one fault, and the law that it must obey.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,19 +18,19 @@ use crate::script::{Contents, Script, Step, Write};
 
 const DIR: &str = "/store";
 
-/// After so many failed calls the disk is well again.
+/// After this many failed calls the disk is sound again.
 const PATIENCE: u64 = 4;
 
-/// From so many tables on L0 a compaction is due.
+/// With this many tables on L0 a compaction is due.
 const L0_TABLES: usize = 2;
 
-/// What one run, or many, came to.
+/// The counts of one run, or of many.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) runs: u64,
     pub(crate) operations: u64,
     pub(crate) injected: u64,
-    /// Calls that returned an error, and the faults within these.
+    /// Calls that returned an error, and the faults within them.
     pub(crate) failed_calls: u64,
     pub(crate) surfaced: u64,
     pub(crate) degradations: BTreeMap<&'static str, u64>,
@@ -72,11 +72,11 @@ impl Tally {
     }
 }
 
-/// What a call came to when it did not do what it should.
+/// The outcome of a call that did not succeed.
 #[derive(Debug)]
 enum Failure {
     Error(Error),
-    /// Verifying found something.
+    /// `verify` found damage.
     #[expect(dead_code, reason = "for the message")]
     Finding(String),
 }
@@ -95,27 +95,27 @@ pub(crate) struct Run<'a> {
     counting: CountingVfs,
     faults: FaultVfs,
     at: String,
-    /// Whether the disk gives the same wrong bytes each time: what was synced last cannot be told
-    /// from what a crash cut short, and is dropped and reported.
+    /// The disk returns the same wrong bytes each time: the newest synced records look like ones that a
+    /// crash cut, and are dropped and reported.
     rot: bool,
     db: Option<Db>,
     filter_memory: Option<u64>,
     snapshot: Option<(Snapshot, Contents)>,
-    /// What the store held after each acknowledged write, and how many of these must survive a power
+    /// The contents after each acknowledged write, and the number of writes that must survive a power
     /// failure.
     history: Vec<Contents>,
     synced: usize,
-    /// With the write that left the log in doubt.
+    /// Includes the write that left the log in doubt.
     in_doubt: Option<Contents>,
-    /// The faults before the store was opened.
+    /// The faults before the opening.
     opened_at: usize,
-    /// The syncs of logs and manifests when the store was poisoned.
+    /// The syncs of logs and manifests before the store was poisoned.
     poisoned: Option<u64>,
     bad_filters: Arc<AtomicUsize>,
     tally: Tally,
 }
 
-/// Runs a script on a fresh disk with one fault; nothing if the script was over before it.
+/// Runs a script on a new disk with one fault; `None` if the script ended before it.
 pub(crate) fn run(script: &Script, rule: FaultRule, rot: bool, at: String) -> Option<Tally> {
     let disk = SimVfs::new();
     let counting = CountingVfs::new(Arc::new(disk.clone()));
@@ -177,7 +177,7 @@ impl Run<'_> {
         }
     }
 
-    /// Makes one step, and holds what came of it, and of the faults meanwhile, to the law.
+    /// Runs one step, and checks its result and its faults against the law.
     fn step(&mut self, number: usize, step: &Step) {
         let at = format!("{}, step {number} {step:?}", self.at);
         let mut opening = 0;
@@ -328,7 +328,7 @@ impl Run<'_> {
         }
     }
 
-    /// Asks for every key: each answer is right, or an error.
+    /// Looks up every key: each answer is right, or an error.
     fn gets(&self, at: &str) -> Outcome {
         let mut failed = Ok(());
         let keys: BTreeSet<&Vec<u8>> = self.history.iter().flat_map(Contents::keys).collect();
@@ -344,7 +344,7 @@ impl Run<'_> {
         failed
     }
 
-    /// The store holds this after it was opened.
+    /// Checks the contents after an opening.
     fn recovered(&mut self, found: Contents, at: &str) {
         let rotten = self.rot && self.lost();
         if let Some(number) = self.history.iter().rposition(|state| rotten && *state == found) {
@@ -359,13 +359,13 @@ impl Run<'_> {
         self.synced = self.history.len() - 1;
     }
 
-    /// Whether opening reported that the end of a log was not whole.
+    /// Whether the opening reported a log with an incomplete end.
     fn lost(&self) -> bool {
         let recovery = self.db.as_ref().map(Db::recovery);
         recovery.is_some_and(|found| found.lost_tail.is_some() || found.lost_edit.is_some())
     }
 
-    /// Which of the states that the store was in this is.
+    /// The number of writes in this state.
     fn describe(&self, found: &Contents) -> String {
         let of = self.history.len() - 1;
         match self.history.iter().rposition(|state| state == found) {
@@ -374,7 +374,7 @@ impl Run<'_> {
         }
     }
 
-    /// The files that a failed opening is not to add to.
+    /// The files to which a failed opening adds none.
     fn files(&self) -> BTreeSet<PathBuf> {
         let disk = self.disk.disk();
         let paths = disk.files().map(|(path, _)| path.to_owned());
@@ -389,8 +389,8 @@ impl Run<'_> {
             .sum()
     }
 
-    /// Holds a call to the law: what fails within it surfaces, or is declared; a sync that failed is
-    /// never tried again, and one of a log in use poisons.
+    /// Checks a call against the law: a fault surfaces or is declared; a failed sync is not tried again,
+    /// and one of a log in use poisons.
     fn check_result(
         &mut self,
         step: &Step,
@@ -471,7 +471,7 @@ impl Run<'_> {
         }
     }
 
-    /// A process killed now, and a power failure now, lose nothing that they must not.
+    /// After a killed process, and after a power failure, all writes that must survive are there.
     fn survives(&mut self, at: &str) {
         let found = contents_of(&self.disk.disk(), self, at);
         let right = found == *self.acked() || self.in_doubt.as_ref() == Some(&found);
@@ -487,8 +487,8 @@ impl Run<'_> {
         self.tally.power_failures += 1;
     }
 
-    /// The disk is well again: what was written is there, and unless the store is poisoned, writing
-    /// goes on; then it is closed and opened, and all is as it should be.
+    /// The disk is sound again: all writes are there, and writing continues unless the store is poisoned;
+    /// so after a reopening.
     fn ends(&mut self) {
         let at = format!("{}, at the end", self.at);
         self.faults.clear();
@@ -541,7 +541,7 @@ fn contents(db: &Db) -> criba::Result<Contents> {
     collect(db.range::<&[u8]>(..)?)
 }
 
-/// What a store on such a disk holds once it is opened.
+/// The contents of a store on such a disk after an opening.
 fn contents_of(disk: &SimDisk, run: &Run<'_>, at: &str) -> Contents {
     if disk.read(Path::new(DIR).join("CURRENT")).is_none() {
         assert_eq!(run.synced, 0, "{at}: no store");

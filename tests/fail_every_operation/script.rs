@@ -1,4 +1,4 @@
-//! What the store is made to do, the same each time.
+//! The steps of the store, the same in each run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 
 pub(crate) type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keys, each with its new value, or none if it is deleted.
+/// Keys with new values; `None` deletes.
 pub(crate) type Changes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// One call of the store, or a few that belong together.
@@ -44,7 +44,7 @@ impl fmt::Debug for Write {
     }
 }
 
-/// A script, and how the store that it runs on is set.
+/// A script, and the options of its store.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
     pub(crate) name: &'static str,
@@ -94,7 +94,7 @@ impl Writer {
     }
 }
 
-/// Everything that a store does.
+/// Every kind of step.
 pub(crate) fn everything(seed: u64) -> Script {
     let mut script = Writer::new(seed);
     script.writes(6).then([Step::Sync, Step::TakeSnapshot]);
@@ -110,7 +110,7 @@ pub(crate) fn everything(seed: u64) -> Script {
     script.script("everything", true)
 }
 
-/// Long keys make the manifest long, until it is written anew.
+/// Long keys make the manifest long, until it is rewritten.
 pub(crate) fn long_manifest(seed: u64) -> Script {
     let mut script = Writer::new(seed);
     for _ in 0..7 {

@@ -1,4 +1,4 @@
-//! Filters that cannot be read, and how a store comes to sound ones again.
+//! Filters that cannot be read, and their replacement by sound ones.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ fn a_filter_that_cannot_be_read_costs_reads_and_no_more() {
             assert!(db.get(key(0, number)).unwrap().is_some());
             assert!(db.get(key(1, number)).unwrap().is_some());
         }
-        // A flush or compaction writes a sound one again.
+        // A flush or compaction writes a sound filter.
         db.compact().unwrap();
         assert!(db.tables().iter().all(|table| matches!(table.filter, FilterInfo::Active { .. })));
     }
 }
 
-/// Even a store that is one run already is rewritten, when a filter of it is degraded.
+/// `compact` rewrites even a single run if one of its filters is degraded.
 #[test]
 fn compact_gives_a_degraded_table_a_new_filter() {
     for policy in policies() {

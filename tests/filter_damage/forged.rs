@@ -1,7 +1,6 @@
-//! Damage on purpose, with checksums put right. What the manifest still tells apart is degraded, and so
-//! is every header that no writer makes. A filter that is plausible in itself, with *every* checksum put
-//! right, the manifest's too, is beyond what a reader can notice: only asking it for each key of its
-//! table finds it.
+//! Forged filters with right checksums. The store degrades those that contradict the manifest, and every
+//! header that no writer makes. A filter that is plausible, with *every* checksum right, the manifest's
+//! too, passes; only a probe of each key of its table finds it.
 
 use std::path::PathBuf;
 
@@ -14,15 +13,15 @@ use crate::store::{KEYS, Store, denied, filter_block, key, options, policies};
 /// The length of a filter's header.
 const HEADER: usize = 128;
 
-/// The most address space that this process has had, in KiB.
+/// The largest address space of this process so far, in KiB.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmPeak:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Says of some work that it never took 4 GiB of address space: far more than all of these tests need,
-/// and far less than any of the absurd sizes.
+/// Asserts that a call takes less than 4 GiB of address space: far more than these tests need, and far less
+/// than any of the forged sizes.
 fn bounded(work: impl FnOnce()) {
     let before = peak();
     work();
@@ -46,9 +45,9 @@ impl Store {
     }
 }
 
-/// What forges must not do by themselves: with the filter that was there, nothing changes.
+/// The forger itself changes nothing: with the same filter the store is as before.
 #[test]
-fn a_forger_who_changes_nothing_leaves_the_files_as_they_are() {
+fn a_forgery_without_a_change_leaves_the_files_as_they_are() {
     for policy in policies() {
         let store = Store::new(policy);
         assert!(with_filter(store.sound(0), filter_of(store.sound(0))) == store.sound(0));
@@ -58,9 +57,9 @@ fn a_forger_who_changes_nothing_leaves_the_files_as_they_are() {
     }
 }
 
-/// A bit of each byte of the header; the block's checksum fits, the manifest's does not.
+/// Flips a bit of each byte of the header; the block's checksum is right, the manifest's is not.
 #[test]
-fn a_header_forged_with_the_blocks_checksum_is_told_by_the_manifest() {
+fn the_manifest_reveals_a_header_forged_with_the_blocks_checksum() {
     let mut tried = 0;
     for policy in policies() {
         let store = Store::new(policy);
@@ -79,7 +78,7 @@ fn a_header_forged_with_the_blocks_checksum_is_told_by_the_manifest() {
     println!("{tried} headers forged, the block's checksum put right: all degraded");
 }
 
-/// Every checksum fits, the manifest's too; but no writer makes such a header for this table.
+/// Every checksum is right, the manifest's too; but no writer makes such a header for this table.
 #[test]
 fn impossible_headers_cost_reads_and_no_more() {
     const HUGE: [u64; 4] = [1 << 63, u64::MAX, u64::MAX - 63, u64::MAX - 511];
@@ -102,7 +101,7 @@ fn impossible_headers_cost_reads_and_no_more() {
                 forge(8, &version.to_le_bytes());
             }
             for other in (0..=5).chain([255]).filter(|&other| other != kind) {
-                // A blocked filter of one block has a shape that a Bloom filter may have; see below.
+                // A blocked filter of one block has the shape of a Bloom filter; see below.
                 if (kind, other) != (2, 1) {
                     forge(10, &[other]);
                 }
@@ -120,7 +119,7 @@ fn impossible_headers_cost_reads_and_no_more() {
             for keys in [0, 1, keys - 1, keys + 1].into_iter().chain(HUGE) {
                 forge(32, &keys.to_le_bytes());
             }
-            // Other shapes than the array's; of the kind's own units, and beyond all bounds.
+            // Shapes that differ from the array's, in the kind's units and beyond all bounds.
             let m = u64::from_le_bytes(sound[40..48].try_into().unwrap());
             for m in [0, m + 512, m * 2, 1 << 40, 1 << 43, 1 << 44].into_iter().chain(HUGE) {
                 forge(40, &m.to_le_bytes());
@@ -136,7 +135,7 @@ fn impossible_headers_cost_reads_and_no_more() {
             for wide in other_wides.chain(HUGE) {
                 forge(64, &wide.to_le_bytes());
             }
-            // Prefixes of no extractor; and more of them than there are keys, whatever the extractor.
+            // Prefixes without an extractor; and more prefixes than keys.
             for prefixes in [1, keys, keys + 1].into_iter().chain(HUGE) {
                 forge(80, &prefixes.to_le_bytes());
             }
@@ -145,7 +144,7 @@ fn impossible_headers_cost_reads_and_no_more() {
                     forge(72, &[extractor.to_le_bytes(), prefixes.to_le_bytes()].concat());
                 }
             }
-            // All numbers at once.
+            // All fields at once.
             forge(32, &[0; 24]);
             forge(32, &[0xff; 40]);
         }
@@ -153,8 +152,8 @@ fn impossible_headers_cost_reads_and_no_more() {
     println!("{tried} impossible headers, every checksum put right: all degraded");
 }
 
-/// An extractor that this criba does not know, with any number of prefixes that a table may have: it says
-/// nothing about where keys are, so the filter serves for keys, and no key or prefix is missed.
+/// An unknown extractor, with any possible number of prefixes: the filter serves for keys, and no key or
+/// prefix is missed.
 #[test]
 fn a_forged_extractor_hides_no_key_and_no_prefix() {
     let keys = u64::from(KEYS);
@@ -201,8 +200,8 @@ fn filters_of_another_length_cost_reads_and_no_more() {
     println!("{tried} filters of another length, every checksum put right: all degraded");
 }
 
-/// Every bit of the header, the table's own checksums put right, and nobody to contradict them. What
-/// is in use then denies no key, unless the field is one that says where a key's bits are.
+/// Every bit of the header, with the table's checksums right and no manifest. A filter in use denies no
+/// key, unless the field decides the places of a key's bits.
 #[test]
 fn only_forged_places_can_deny_keys() {
     for policy in policies() {
@@ -213,7 +212,7 @@ fn only_forged_places_can_deny_keys() {
             let mut filter = sound.to_vec();
             filter[bit / 8] ^= 1 << (bit % 8);
             store.set(&[(&store.tables[0], &with_filter(store.sound(0), &filter))]);
-            // Without the manifest's contradiction: a table on its own is taken at its word.
+            // Without the manifest: a table on its own cannot be contradicted.
             match denied(&store.tables[0]) {
                 None => degraded += 1,
                 Some(0) => harmless += 1,
@@ -234,10 +233,10 @@ fn only_forged_places_can_deny_keys() {
     }
 }
 
-/// Where the promise ends: with every checksum put right, the manifest's too, a filter of the right
-/// length that looks for keys in the wrong places does deny some. So does a blocked one that passes
-/// itself off as a Bloom filter. To ask it for every key of its table finds that out; and a compaction
-/// reads the keys themselves, so the next one brings them all back.
+/// The limit of the promise: with every checksum right, the manifest's too, a filter of the right length
+/// that probes wrong places denies some keys. So does a blocked filter with the header of a Bloom filter.
+/// `verify` probes every key of a table and finds it; a compaction reads the keys themselves and restores
+/// all.
 #[test]
 fn a_filter_forged_in_every_checksum_is_found_by_asking_it_for_its_keys() {
     let [classic, blocked, ribbon] = policies();

@@ -1,9 +1,8 @@
-//! Corrects checksums after a change, as only a process with access to the files
-//! could: those of the blocks, of the footer, and of the manifest.
+//! Corrects checksums after a change: those of the blocks, of the footer and of the manifest.
 
 use crate::store::filter_block;
 
-/// As the format's checksums are made: bound to a file's number and the place in it.
+/// The checksum of the format: bound to a file number and an offset.
 pub(crate) fn checksum(number: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&number.to_le_bytes());
@@ -26,8 +25,8 @@ pub(crate) fn filter_of(table: &[u8]) -> &[u8] {
     &table[block.start..block.end - 5]
 }
 
-/// A table with another filter, of any length but 0: index, properties and footer move, and every
-/// checksum in the file is right.
+/// A table with another filter, of any length but 0: index, properties and footer move, and every checksum
+/// is right.
 pub(crate) fn with_filter(table: &[u8], filter: &[u8]) -> Vec<u8> {
     let mut footer = table[table.len() - 128..].to_vec();
     let id = u64_at(&footer, 64);
@@ -56,8 +55,8 @@ fn block(table: &[u8], offset: u64, length: u64) -> &[u8] {
     &table[offset as usize..(offset + length) as usize]
 }
 
-/// A manifest that names this table as it is now, with the checksums of its records put right. Keys
-/// are shorter than 128 bytes, and no record is split.
+/// A manifest with the checksums of this table in its records. Keys are shorter than 128 bytes, and no
+/// record is split.
 pub(crate) fn manifest_naming(manifest: &[u8], table: &[u8]) -> Vec<u8> {
     const HEADER: usize = 27;
     let mut bytes = manifest.to_vec();

@@ -1,5 +1,5 @@
-//! A filter that is damaged never hides a key, whatever its kind and whatever the damage: its table is
-//! degraded, named as such, counted as such, and gives the right values all the same.
+//! A damaged filter never hides a key, whatever its kind and its damage: its table is degraded, reported
+//! and counted, and all values are right.
 
 #[path = "../common/mod.rs"]
 mod common;

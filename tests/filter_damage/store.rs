@@ -1,4 +1,4 @@
-//! A store of two tables whose filters are to be damaged, and the check that it tells the truth.
+//! A store of two tables whose filters are damaged, and the check of its answers.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,11 +27,11 @@ pub(crate) fn options(policy: FilterPolicy) -> Options {
 }
 
 pub(crate) fn key(table: u32, number: u32) -> Vec<u8> {
-    // Each table's range covers the other's keys, but for one at its ends.
+    // Each table's range covers the other's keys, but for one at each end.
     format!("key {number:03} of {table}").into_bytes()
 }
 
-/// A closed store of two tables of equal size, and its files as they were when all was well.
+/// A closed store of two tables of equal size, and its undamaged files.
 pub(crate) struct Store {
     pub(crate) policy: FilterPolicy,
     pub(crate) dir: PathBuf,
@@ -60,12 +60,12 @@ impl Store {
         store
     }
 
-    /// The bytes of a table as they were written.
+    /// The original bytes of a table.
     pub(crate) fn sound(&self, table: usize) -> &[u8] {
         &self.files[self.tables[table].file_name().unwrap().to_str().unwrap()]
     }
 
-    /// Puts everything back as it was, but for these files.
+    /// Restores all files but these.
     pub(crate) fn set(&self, changed: &[(&Path, &[u8])]) {
         restore(&self.dir, &self.files);
         for (path, bytes) in changed {
@@ -73,7 +73,7 @@ impl Store {
         }
     }
 
-    /// Opens the store, in which the filters of some tables are damaged, and asks for every key.
+    /// Opens the store with some damaged filters, and looks up every key.
     pub(crate) fn check(&self, damaged: &[usize], what: &str) {
         let what = format!("{}, {what}", self.policy);
         let db = options(self.policy).open(&self.dir);
@@ -88,7 +88,7 @@ impl Store {
                 other => panic!("{what}: {other:?}"),
             }
         }
-        // The tables lie on L0, so the newer one is asked first, if its range covers the key.
+        // The tables are on L0: a lookup probes the newer one first, if its range covers the key.
         let mut expected = [0; 2];
         let mut count = |asked: &[u8], holder: Option<usize>| {
             for number in [1, 0] {
@@ -124,7 +124,7 @@ impl Store {
     }
 }
 
-/// Where the filter block of a table lies, its trailer of five bytes included.
+/// The place of a table's filter block, with its trailer of five bytes.
 pub(crate) fn filter_block(table: &[u8]) -> Range<usize> {
     let footer = &table[table.len() - 128..];
     let field = |at: usize| u64::from_le_bytes(footer[at..at + 8].try_into().unwrap()) as usize;
@@ -133,8 +133,7 @@ pub(crate) fn filter_block(table: &[u8]) -> Range<usize> {
     offset..offset + length + 5
 }
 
-/// How many keys of its own a table's filter denies, which is what a verifier asks; `None` if the
-/// filter is degraded.
+/// The number of the table's own keys that its filter denies, as `verify` counts; `None` if it is degraded.
 pub(crate) fn denied(table: &Path) -> Option<usize> {
     let file = TableFile::open(table).unwrap();
     if matches!(file.filter(), FilterInfo::Degraded { .. }) {

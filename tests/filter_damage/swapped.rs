@@ -1,10 +1,10 @@
-//! Filters at the wrong table.
+//! Filters in the wrong table.
 
 use crate::forger::checksum;
 use crate::store::{Store, filter_block, policies};
 
-/// Each sound, each at the right offset, in the wrong table: told by the block's checksum, or, where
-/// that was made to fit, by the manifest's.
+/// Each filter is sound and at the right offset, in the wrong table. The block's checksum detects it, or,
+/// where that is right, the manifest's.
 #[test]
 fn swapped_filters_cost_reads_and_no_more() {
     for policy in policies() {

@@ -1,4 +1,4 @@
-//! Bits that flip, files that are cut short, sectors that come back as zeros.
+//! Flipped bits, truncated files, zeroed sectors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use criba::vfs::SimVfs;
 
 use crate::case::{Case, Outcome};
 use crate::fixture::{DIR, FIXTURE, Kind, Map, options};
-use crate::sweep::{Tally, all, sweep, sweep_all, told};
+use crate::sweep::{Tally, all, as_text, sweep, sweep_all};
 
-/// Where the parts of a table end: data blocks, padding, filter block, and the rest.
+/// The ends of a table's parts: data blocks, padding, filter block, and the rest.
 fn parts(table: &[u8]) -> [usize; 3] {
     let footer = &table[table.len() - 128..];
     let field = |at: usize| u64::from_le_bytes(footer[at..at + 8].try_into().unwrap()) as usize;
@@ -19,7 +19,7 @@ fn parts(table: &[u8]) -> [usize; 3] {
     [data_end, if field(8) > 0 { field(0) } else { data_end }, index]
 }
 
-/// The places of bits to be flipped: in the short form one of each byte.
+/// The bits to flip: one of each byte in the short form.
 fn bits(bytes: &[u8]) -> Vec<(usize, usize)> {
     let of_byte = |at: usize| {
         let one = at * 5 % 8;
@@ -29,7 +29,7 @@ fn bits(bytes: &[u8]) -> Vec<(usize, usize)> {
     (0..bytes.len()).flat_map(of_byte).collect()
 }
 
-/// What must come of a damage that begins at a place of a file.
+/// The expected outcome of damage at an offset of a file.
 fn expected(kind: Kind, bytes: &[u8], at: usize, outcome: Outcome) -> bool {
     match kind {
         Kind::Table => {
@@ -78,7 +78,7 @@ fn flip(kind: Kind) -> BTreeMap<String, Tally> {
     for (&outcome, &count) in tallies.values().flatten() {
         *sum.entry(outcome).or_default() += count;
     }
-    println!("{kind:?}: {} files, {bytes} bytes, {flips} flips: {}", names.len(), told(&sum));
+    println!("{kind:?}: {} files, {bytes} bytes, {flips} flips: {}", names.len(), as_text(&sum));
     tallies
 }
 
@@ -115,8 +115,8 @@ fn a_flipped_bit_in_current_refuses_the_store() {
     flip(Kind::Current);
 }
 
-/// At every length. A table and a filter are too short for what the manifest says of them; so is CURRENT
-/// for itself. The ends of logs are what crashes leave, so these are another matter.
+/// At every length. The manifest has the lengths of tables and filters; CURRENT checks its own. Crashes
+/// truncate logs, so these have their own tests.
 #[test]
 fn files_cut_short_are_refused_or_degraded() {
     for kind in [Kind::Table, Kind::Filter, Kind::Current] {
@@ -133,8 +133,8 @@ fn files_cut_short_are_refused_or_degraded() {
     }
 }
 
-/// A log cut within a record tells so itself; one cut between two looks like one to which no more was
-/// written, even if it was, and was synced. The header is there before anything else.
+/// A log cut within a record reveals itself; one cut between two records looks like a shorter log, even if
+/// the lost records were synced. The header is synced first.
 #[test]
 fn a_log_cut_short_drops_what_is_cut_and_reports_it_but_between_two_records() {
     let name = FIXTURE.only(Kind::Log);
@@ -155,8 +155,8 @@ fn a_log_cut_short_drops_what_is_cut_and_reports_it_but_between_two_records() {
     assert_eq!(tally[&Outcome::Shorter], FIXTURE.ends.len() - 1);
 }
 
-/// A log is filled with zeros ahead of synced writes. There is nothing in them to be lost: any other byte
-/// is reported as one that was dropped.
+/// Synced writes fill a log with zeros ahead. Losing zeros loses nothing: any other byte there is reported
+/// as dropped.
 #[test]
 fn a_flipped_bit_in_what_fills_a_log_drops_that_and_no_record() {
     let name = FIXTURE.only(Kind::Log);
@@ -189,8 +189,8 @@ fn a_flipped_bit_in_what_fills_a_log_drops_that_and_no_record() {
     sweep("zeros cut", 400, cut, |_, outcome| outcome == Outcome::Right);
 }
 
-/// What the edits that are cut off had done is there, and the log that they let go is not. So only
-/// those that changed filters can be missed.
+/// The tables and logs of truncated edits reveal them. So only edits that replaced filters can go
+/// unnoticed.
 #[test]
 fn a_manifest_cut_short_is_refused_or_loses_nothing_but_filters() {
     let name = FIXTURE.only(Kind::Manifest);
@@ -205,7 +205,7 @@ fn a_manifest_cut_short_is_refused_or_loses_nothing_but_filters() {
     assert!(tally[&Outcome::Refused] > 500, "{tally:?}");
 }
 
-/// Sectors, pages, and all from a sector on. (Files of this size have one page.)
+/// Sectors, pages, and everything from a sector on. (Files of this size have one page.)
 #[test]
 fn zeros_in_place_of_sectors_are_never_believed() {
     let mut cases = Vec::new();

@@ -1,4 +1,4 @@
-//! What a store on a damaged disk does, and what it must never do.
+//! The required behaviour of a store on a damaged disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -9,42 +9,41 @@ use criba::{Db, Error, Event, FilterInfo, Options, Verification, verify_with};
 use crate::fixture::{DIR, FIXTURE, KEYS, Kind, Map, key, name, options};
 use crate::forge::{Log, Table};
 
-/// One case has less memory than this at any time, in bytes. A sound store of this size needs less than
-/// a hundredth of it.
+/// The memory limit of a case, in bytes. A sound store of this size needs less than a hundredth of it.
 const MEMORY: u64 = 8 << 20;
 
 /// A damaged disk.
 #[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) what: String,
-    /// The files that may be blamed.
+    /// The files that an error may name.
     pub(crate) files: Vec<String>,
     pub(crate) disk: SimDisk,
-    /// Whether every checksum was put right. Then what is said may be another truth.
+    /// Whether every checksum was corrected. Then the store may believe the forgery.
     pub(crate) forged: bool,
 }
 
-/// What came of a damage, from the best to the worst.
+/// The outcomes, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
-    /// Everything is answered, and right.
+    /// Every answer is right.
     Right,
-    /// The same, but a filter is out of use: told, counted and found by `verify`.
+    /// The same, but a filter is degraded: reported, counted, and found by `verify`.
     Degraded,
-    /// What was not known to be synced is gone, and reported.
+    /// Unsynced writes are lost, and reported.
     Dropped,
-    /// The log ends with a whole record, but not the last one. Nothing can tell that there was more.
+    /// The log ends with a whole record that is not the last. Nothing reveals that there were more.
     Shorter,
-    /// Some reads fail, by name. All others are right.
+    /// Some reads fail and name the file. All others are right.
     Failed,
-    /// The store does not open, and says why; nothing on the disk has changed.
+    /// The store does not open, and reports why; no file has changed.
     Refused,
-    /// A forgery that contradicts nothing is taken for the truth.
+    /// The store believes a forgery that contradicts nothing.
     Believed,
 }
 
 impl Outcome {
-    pub(crate) fn told(self) -> &'static str {
+    pub(crate) fn as_text(self) -> &'static str {
         match self {
             Self::Right => "right",
             Self::Degraded => "right with a filter degraded",
@@ -57,7 +56,7 @@ impl Outcome {
     }
 }
 
-/// Memtables so small that the log fills several: a refusal may come when some are tables already.
+/// Memtables so small that the log fills several: a refusal may come after some are tables.
 fn small() -> Options {
     options().memtable_bytes(1024)
 }
@@ -76,12 +75,12 @@ impl Case {
         self
     }
 
-    /// Whether a file may be blamed: it is damaged, or missing.
+    /// Whether an error may name a file: it is damaged or missing.
     fn may_blame(&self, path: &Path) -> bool {
         self.files.contains(&name(path)) || self.disk.read(path).is_none()
     }
 
-    /// An error must name the file, in its text too, and a place in it.
+    /// An error must name the file, also in its text, and an offset.
     fn check_error(&self, error: &Error) {
         let (path, offset) = match error {
             Error::Corrupt { path, offset, .. } => (path, *offset),
@@ -96,7 +95,7 @@ impl Case {
         assert!(offset <= length as u64, "{}: {error}: beyond the file", self.what);
     }
 
-    fn same(&self, vfs: &SimVfs, who: &str) {
+    fn same(&self, vfs: &SimVfs, action: &str) {
         // Except for an empty lock file, which reading needs.
         let files = |disk: &SimDisk| {
             let files = disk.files().map(|(path, bytes)| (path.to_owned(), bytes.to_vec()));
@@ -105,7 +104,7 @@ impl Case {
                 .collect::<Vec<_>>()
         };
         let same = files(&vfs.disk()) == files(&self.disk);
-        assert!(same, "{}: {who} changed something", self.what);
+        assert!(same, "{}: {action} changed a file", self.what);
     }
 
     fn verify(&self) -> Option<Verification> {
@@ -124,8 +123,8 @@ impl Case {
         let found = self.verify();
         let unsound = found.as_ref().is_none_or(|found| !found.is_sound());
         let vfs = SimVfs::on(self.disk.clone());
-        let told = Arc::<Mutex<Vec<PathBuf>>>::default();
-        let events = Arc::clone(&told);
+        let reported = Arc::<Mutex<Vec<PathBuf>>>::default();
+        let events = Arc::clone(&reported);
         let listener = move |event: &Event| {
             if let Event::FilterDegraded { path, .. } = event {
                 events.lock().unwrap().push(path.clone());
@@ -143,7 +142,7 @@ impl Case {
         };
         let answers = Answers::of(&db, self);
         let (outcome, state) = self.compare(&db, &answers);
-        let degraded = self.check_filters(&db, &told.lock().unwrap());
+        let degraded = self.check_filters(&db, &reported.lock().unwrap());
         let outcome = if degraded { outcome.max(Outcome::Degraded) } else { outcome };
         if answers.failed || degraded {
             assert!(unsound, "{}: {outcome:?}, but verify finds nothing", self.what);
@@ -156,7 +155,7 @@ impl Case {
         outcome
     }
 
-    /// Which state of the store the answers are those of.
+    /// The state of the history that the answers show.
     fn compare(&self, db: &Db, answers: &Answers) -> (Outcome, Map) {
         let states = &FIXTURE.states;
         let records = match &db.recovery().lost_tail {
@@ -190,21 +189,21 @@ impl Case {
         (Outcome::Believed, Map::new())
     }
 
-    /// Degraded filters are reported and counted, and they are those of damaged files.
-    fn check_filters(&self, db: &Db, told: &[PathBuf]) -> bool {
+    /// Degraded filters are reported and counted, and belong to damaged files.
+    fn check_filters(&self, db: &Db, reported: &[PathBuf]) -> bool {
         let tables = db.tables();
         let degraded =
             tables.iter().filter(|table| matches!(table.filter, FilterInfo::Degraded { .. }));
-        assert_eq!(degraded.count(), told.len(), "{}: {told:?}", self.what);
-        assert!(told.iter().all(|path| self.may_blame(path)), "{}: {told:?}", self.what);
+        assert_eq!(degraded.count(), reported.len(), "{}: {reported:?}", self.what);
+        assert!(reported.iter().all(|path| self.may_blame(path)), "{}: {reported:?}", self.what);
         let total = db.stats().total();
-        assert_eq!(total.degraded > 0, !told.is_empty(), "{}: {total:?}", self.what);
+        assert_eq!(total.degraded > 0, !reported.is_empty(), "{}: {total:?}", self.what);
         assert!(db.filter_memory().resident < MEMORY, "{}", self.what);
-        !told.is_empty()
+        !reported.is_empty()
     }
 
-    /// The store is written to, merged and opened again: what can be read stays so, what is merged is
-    /// sound, and what is damaged is not merged.
+    /// The store is written, compacted and reopened: readable keys stay readable, merged tables are sound,
+    /// and damaged ones are not merged.
     fn go_on(&self, db: Db, vfs: &SimVfs, outcome: Outcome, mut state: Map) {
         db.put("new", "value").unwrap();
         db.flush().unwrap();
@@ -235,7 +234,7 @@ impl Case {
     }
 }
 
-/// All that a store says.
+/// All answers of a store.
 #[derive(Debug)]
 struct Answers {
     gets: Vec<(Vec<u8>, Option<Vec<u8>>)>,
@@ -285,7 +284,7 @@ impl Answers {
         Self { gets, scan, back, whole: [forward, backward], failed }
     }
 
-    /// Whether all that was said is so; what failed said nothing.
+    /// Whether all answers are right; a failed read has none.
     fn agree_with(&self, state: &Map) -> bool {
         let items = || state.iter().map(|(key, value)| (key.clone(), value.clone()));
         let part = |said: &[_], whole: bool, all: Vec<_>| {
@@ -297,7 +296,7 @@ impl Answers {
     }
 }
 
-/// Judges a case, within its memory.
+/// Runs a case, within its memory limit.
 pub(crate) fn outcome_of(case: &Case) -> Outcome {
     let mut outcome = Outcome::Right;
     let memory = allocation_counter::measure(|| outcome = case.outcome());

@@ -1,4 +1,4 @@
-//! What `CURRENT` may be made to say, with its checksum right.
+//! Forged contents of `CURRENT`, with a right checksum.
 
 use crate::case::{Case, Outcome};
 use crate::fixture::{FIXTURE, Kind, path};
@@ -84,7 +84,7 @@ fn a_current_that_names_anything_but_the_manifest_is_refused() {
     sweep_all("CURRENT forged", &cases, |_, outcome| outcome == Outcome::Refused);
 }
 
-/// A manifest that is sound in itself, under the number that `CURRENT` was made to name.
+/// A sound manifest under the number in the forged `CURRENT`.
 #[test]
 fn a_current_that_names_a_copy_of_the_manifest_is_refused() {
     let right = FIXTURE.only(Kind::Manifest);

@@ -1,4 +1,4 @@
-//! Files swapped, put back from an earlier time, deleted, added and copied.
+//! Swapped, outdated, deleted, added and copied files.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ fn names() -> Vec<String> {
     Kind::ALL.into_iter().flat_map(|kind| FIXTURE.of_kind(kind)).collect()
 }
 
-/// What the store makes of a file that is not the one that it should be.
+/// The expected outcome for a wrong file.
 fn refused_or_degraded(name: &str) -> Outcome {
     match Kind::of(name) {
         Kind::Lock => Outcome::Right,
@@ -20,7 +20,7 @@ fn refused_or_degraded(name: &str) -> Outcome {
 }
 
 #[test]
-fn swapped_files_are_told_apart() {
+fn swapped_files_are_found() {
     let names = names();
     let mut cases = Vec::new();
     for (i, a) in names.iter().enumerate() {
@@ -35,10 +35,10 @@ fn swapped_files_are_told_apart() {
     });
 }
 
-/// An earlier manifest is right as long as it asks for files that are still there, and an earlier log is
-/// one to which less was written: nothing tells of a file as a whole that it is not the newest.
+/// An earlier manifest is believed while all its files exist, and an earlier log is a log with fewer
+/// records: nothing reveals that a whole file is outdated.
 #[test]
-fn a_file_as_it_was_earlier_is_told_or_loses_no_more_than_was_written_since() {
+fn an_outdated_file_is_found_or_loses_only_newer_writes() {
     let (mut cases, mut seen) = (Vec::new(), BTreeSet::new());
     for older in &FIXTURE.older {
         for (from, bytes) in older.files() {
@@ -66,7 +66,7 @@ fn a_file_as_it_was_earlier_is_told_or_loses_no_more_than_was_written_since() {
     assert!(tally[&Outcome::Shorter] > 5, "{tally:?}");
 }
 
-/// `CURRENT` and its manifest as they were: the log and the tables of that time are gone.
+/// The earlier `CURRENT` and manifest: their log and tables are gone.
 #[test]
 fn an_earlier_current_with_its_manifest_is_refused() {
     let mut cases = Vec::new();
@@ -86,7 +86,7 @@ fn an_earlier_current_with_its_manifest_is_refused() {
     sweep_all("CURRENT and manifest put back", &cases, |_, outcome| outcome == Outcome::Refused);
 }
 
-/// Any of the files, in any combination, as long as anything is left that holds data.
+/// Every set of files is deleted, but those that leave no data.
 #[test]
 fn deleted_files_are_missed_by_name() {
     let names = names();
@@ -139,7 +139,7 @@ fn files_that_are_not_the_stores_change_nothing() {
     sweep_all("foreign files", &cases, |_, outcome| outcome == Outcome::Right);
 }
 
-/// A copy, or nonsense, under every other number that a file may have: nothing refers to it.
+/// A copy, or random bytes, under every other number of a file: nothing refers to it.
 #[test]
 fn files_under_other_numbers_are_not_taken_for_what_they_are_copies_of() {
     let (mut cases, far) = (Vec::new(), 1 << 41);

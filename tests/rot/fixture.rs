@@ -1,5 +1,5 @@
-//! The store that is to be damaged: two levels, several blocks a table, tombstones, filters of each kind
-//! within tables and beside them, a log of which a part is synced, a manifest of several edits.
+//! The store to damage: two levels, several blocks per table, tombstones, filters of each kind within
+//! tables and beside them, a partly synced log, a manifest of several edits.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ pub(crate) const DIR: &str = "/store";
 
 pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A disk with the store on it, as a process leaves it that is killed.
+/// A disk with the store of a killed process.
 pub(crate) struct Fixture {
     pub(crate) disk: SimDisk,
-    /// The same at earlier times.
+    /// The disk at earlier times.
     pub(crate) older: Vec<SimDisk>,
-    /// The state of the store before the log's records, and after each of them.
+    /// The contents before the log's records, and after each.
     pub(crate) states: Vec<Map>,
-    /// Where the log's header and each of its records end.
+    /// The ends of the log's header and records.
     pub(crate) ends: Vec<usize>,
-    /// How many of the records are known to be synced, by what the records after them say.
+    /// The number of records that later records prove to be synced.
     pub(crate) synced: usize,
 }
 
@@ -49,7 +49,7 @@ fn policy(kind: FilterKind) -> FilterPolicy {
     FilterPolicy::bits_per_key(10.0).with_kind(kind)
 }
 
-/// Every `step`th key from `first` on gets a value, but some of them a tombstone.
+/// Every `step`th key from `first` on gets a value, and some a tombstone.
 fn fill(db: &Db, map: &mut Map, first: usize, step: usize) {
     let mut batch = Batch::new();
     for number in (first..KEYS).step_by(step) {
@@ -67,8 +67,8 @@ fn fill(db: &Db, map: &mut Map, first: usize, step: usize) {
     db.flush().unwrap();
 }
 
-/// Flips a bit in the first byte of each table on L0, in a new file of the same name. The store has no
-/// table open between two reads.
+/// Flips a bit in the first byte of each L0 table, in a new file of the same name. The store keeps no table
+/// open between reads.
 fn flip_l0(vfs: &SimVfs, db: &Db) {
     for table in db.tables().iter().filter(|table| table.level == 0) {
         let path = Path::new(DIR).join(format!("{:06}.sst", table.id));
@@ -157,7 +157,7 @@ impl Fixture {
         of_kind(&self.disk, kind).iter().map(|path| name(path)).collect()
     }
 
-    /// The one file of its kind.
+    /// The only file of its kind.
     pub(crate) fn only(&self, kind: Kind) -> String {
         let [name] = self.of_kind(kind).try_into().unwrap();
         name
@@ -175,7 +175,7 @@ impl Fixture {
     }
 }
 
-/// Makes sure that the store is what these tests are about.
+/// Asserts that the store has all parts that these tests need.
 fn check_tables(db: &Db) {
     let tables = db.tables();
     let levels = |level: usize| tables.iter().filter(|table| table.level == level).count();
@@ -232,7 +232,7 @@ pub(crate) fn path(name: &str) -> PathBuf {
     Path::new(DIR).join(name)
 }
 
-/// The number in a file's name; a table's for a filter beside it.
+/// The number in a file's name; the table's number for a filter beside it.
 pub(crate) fn number(name: &str) -> u64 {
     let digits: String =
         name.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();

@@ -1,8 +1,8 @@
-//! Files with something changed in them and every checksum put right again.
+//! Changed files with all checksums corrected.
 
 use crate::fixture::{FIXTURE, Kind, number};
 
-/// As the format's checksums are made: bound to a file's number and the place in it.
+/// The checksum of the format: bound to a file number and an offset.
 fn checksum(number: u64, offset: usize, bytes: &[u8]) -> [u8; 4] {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&number.to_le_bytes());
@@ -19,7 +19,7 @@ pub(crate) fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     bytes[at..at + field.len()].copy_from_slice(field);
 }
 
-/// A log or a manifest that fits into one block, taken apart.
+/// The frames of a log or a manifest of one block.
 #[derive(Debug, Clone)]
 pub(crate) struct Log {
     pub(crate) number: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Log {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Frame {
-    /// What the frame says, which may be another length than the payload has.
+    /// The length in the frame, which may be forged.
     pub(crate) length: u16,
     pub(crate) kind: u8,
     pub(crate) log: u32,
@@ -90,8 +90,7 @@ impl Log {
     }
 }
 
-/// Where a manifest's records of added tables start in an edit, behind tag and level. Keys are shorter
-/// than 128 bytes.
+/// The start of an edit's records of added tables, after tag and level. Keys are shorter than 128 bytes.
 pub(crate) fn table_records(edit: &[u8]) -> Vec<usize> {
     let (mut records, mut at) = (Vec::new(), 0);
     while at < edit.len() {
@@ -112,15 +111,15 @@ pub(crate) fn table_records(edit: &[u8]) -> Vec<usize> {
     records
 }
 
-/// Where the smallest key stands in a manifest's record of a table.
+/// The offset of the smallest key in a manifest's record of a table.
 pub(crate) const KEYS_AT: usize = 88;
 
-/// A table of the store, whose parts are where they were in the sound one.
+/// A table of the store, with the offsets of the sound one.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
-    /// Contents and trailers of data blocks, filter if there is one, index and properties.
+    /// Contents and trailers of data blocks, filter (if any), index and properties.
     pub(crate) data: Vec<std::ops::Range<usize>>,
     pub(crate) filter: Option<std::ops::Range<usize>>,
     pub(crate) index: std::ops::Range<usize>,
@@ -163,7 +162,7 @@ impl Table {
         FIXTURE.of_kind(Kind::Table).iter().map(|name| Self::of(name)).collect()
     }
 
-    /// With every checksum put right.
+    /// The bytes with all checksums corrected.
     pub(crate) fn sealed(&self) -> Vec<u8> {
         let (mut bytes, id) = (self.bytes.clone(), number(&self.name));
         let parts = self.data.iter().chain(&self.filter).chain([&self.index, &self.properties]);
@@ -180,7 +179,7 @@ impl Table {
         bytes
     }
 
-    /// The manifest with this table's checksums in it, and with what else `change` makes of its record.
+    /// The manifest with this table's checksums, and with the record as `change` leaves it.
     pub(crate) fn manifest(&self, change: impl Fn(&mut [u8])) -> Vec<u8> {
         let (sealed, mut manifest) = (self.sealed(), Log::of(Kind::Manifest));
         for frame in &mut manifest.frames {
@@ -199,7 +198,7 @@ impl Table {
     }
 }
 
-/// A filter's file of another generation.
+/// A filter file of another generation.
 pub(crate) fn filter_file(contents: &[u8], table: u64, generation: u64) -> Vec<u8> {
     let mut bytes = contents.to_vec();
     bytes.push(2);

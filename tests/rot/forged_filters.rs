@@ -1,5 +1,4 @@
-//! Filters beside their tables, forged with every checksum right; of those within, `filter_damage` has
-//! more.
+//! Filters beside their tables, forged, with right checksums; `filter_damage` has those within tables.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use crate::fixture::{DIR, FIXTURE, Kind, number, options, path};
 use crate::forge::{Log, filter_file, u64_at};
 use crate::sweep::sweep_all;
 
-/// The store in which a table has this filter, of this generation, and the manifest says so.
+/// The store in which a table has this filter, of this generation, as the manifest says.
 fn case(table: u64, generation: u64, contents: &[u8]) -> Case {
     let file = filter_file(contents, table, generation);
     let mut manifest = Log::of(Kind::Manifest);
@@ -55,8 +54,8 @@ fn a_sound_filter_of_another_generation_serves_up_to_the_last_number() {
     assert_eq!(tally[&Outcome::Right], 6);
 }
 
-/// A filter's generation is at its end, and it is to be replaced: no manifest may be written that the
-/// next opening refuses.
+/// A filter at the last generation is to be replaced: the store must not write a manifest that the next
+/// opening refuses.
 #[test]
 fn a_filter_that_no_other_can_follow_does_not_cost_the_store() {
     let (table, contents) = sound();
@@ -82,8 +81,8 @@ fn a_filter_that_no_other_can_follow_does_not_cost_the_store() {
     }
 }
 
-/// A bit of every byte of header and array. The header is checked, but for what is reserved; what says
-/// where a key's bits are, and the bits, are believed: `verify` asks for every key.
+/// One bit of every byte of header and array. The header is checked, except reserved bytes; the fields that
+/// place a key's bits, and the bits, are believed: `verify` probes every key.
 #[test]
 fn forged_headers_and_arrays_degrade_or_are_found_by_asking_for_every_key() {
     let (table, contents) = sound();

@@ -1,4 +1,4 @@
-//! Write-ahead logs in which one thing is forged and every checksum is right.
+//! Logs with one forged field and right checksums.
 
 use crate::case::{Case, Outcome};
 use crate::fixture::{FIXTURE, Kind};
@@ -51,7 +51,7 @@ fn forged_lengths_kinds_and_numbers_of_frames_are_not_believed() {
     assert!(tally[&Outcome::Refused] > 200 && tally[&Outcome::Dropped] > 100);
 }
 
-/// What was synced matters only where something is damaged.
+/// Synced records matter only beside damage.
 #[test]
 fn forged_synced_offsets_do_no_harm_to_a_whole_log() {
     let mut forgeries = Vec::new();
@@ -61,8 +61,8 @@ fn forged_synced_offsets_do_no_harm_to_a_whole_log() {
     sweep_all("synced offsets forged", &cases(forgeries), |_, outcome| outcome == Outcome::Right);
 }
 
-/// Each byte of a payload in turn: kinds, lengths of keys and values. A whole record that is no batch
-/// was not written by a crash. What is one is what it says.
+/// Each byte of a payload: kinds, lengths of keys and values. A whole record that is not a batch is no
+/// result of a crash. A valid batch is believed.
 #[test]
 fn forged_batches_are_refused_or_what_they_say() {
     let mut forgeries = Vec::new();
@@ -92,7 +92,7 @@ fn forged_batches_are_refused_or_what_they_say() {
     assert!(tally[&Outcome::Refused] > 100, "{tally:?}");
 }
 
-/// A log may say that it ended. It may not say so with anything but the number of the next one.
+/// An end record must name the next log, and no other.
 #[test]
 fn forged_ends_are_refused_unless_they_are_ends() {
     let sound = Log::of(Kind::Log);
@@ -128,7 +128,7 @@ fn forged_ends_are_refused_unless_they_are_ends() {
     });
 }
 
-/// All that a header says is checked, but for what is reserved.
+/// Every field of the header is checked, except reserved bytes.
 #[test]
 fn forged_headers_are_refused() {
     let sound = Log::of(Kind::Log);

@@ -1,4 +1,4 @@
-//! Manifests in which one thing is forged and every checksum is right.
+//! Manifests with one forged field and right checksums.
 
 use criba::vfs::SimDisk;
 
@@ -16,7 +16,7 @@ fn case(what: impl Into<String>, log: &Log) -> Case {
     Case::new(what, &FIXTURE.only(Kind::Manifest), disk(log)).forged()
 }
 
-/// The manifest with one more edit behind the others.
+/// The manifest with one more edit.
 fn with_edit(edit: &[u8]) -> Log {
     let mut log = Log::of(Kind::Manifest);
     let mut frame = log.frames[0].clone();
@@ -30,7 +30,7 @@ fn edit(parts: &[&[u8]]) -> Log {
     with_edit(&parts.concat())
 }
 
-/// Every field that says where and what a table is, in the records of all tables.
+/// Every field of a table's place and metadata, in the records of all tables.
 #[test]
 fn forged_records_of_tables_are_refused() {
     let sound = Log::of(Kind::Manifest);
@@ -88,8 +88,8 @@ fn records(log: &Log) -> Vec<(usize, usize)> {
     log.frames.iter().enumerate().flat_map(of).collect()
 }
 
-/// Levels are ranges that do not overlap; a table that was moved to where it overlaps is refused. Below
-/// L0, a place says which of two tables is the newer, and a lie about that cannot be told.
+/// A moved table that overlaps another on its level is refused. On other levels the level decides which of
+/// two tables is newer, and nothing reveals a forged one.
 #[test]
 fn overlapping_tables_of_a_level_are_refused() {
     let sound = Log::of(Kind::Manifest);
@@ -113,7 +113,7 @@ fn overlapping_tables_of_a_level_are_refused() {
     sweep_all("overlapping levels", &cases, |_, outcome| outcome == Outcome::Refused);
 }
 
-/// The filter is the one thing of a table that it can do without.
+/// A table works without its filter.
 #[test]
 fn forged_records_of_filters_degrade_them() {
     let names = FIXTURE.of_kind(Kind::Filter);
@@ -165,8 +165,8 @@ fn forged_records_of_filters_degrade_them() {
     sweep_all("filters of no table", &cases, |_, outcome| outcome == Outcome::Refused);
 }
 
-/// The counters: a log that is not there, a change that no log has, and numbers at the end of their
-/// range.
+/// The counters: a log that does not exist, a sequence number beyond all logs, and numbers at the end of
+/// their range.
 #[test]
 fn forged_counters_are_refused_or_leave_numbers_to_go_on_with() {
     let mut cases = Vec::new();
@@ -251,7 +251,7 @@ fn edits_that_cannot_follow_are_refused() {
     });
 }
 
-/// All that a header says is checked, but for what is reserved.
+/// Every field of the header is checked, except reserved bytes.
 #[test]
 fn forged_headers_are_refused() {
     let sound = Log::of(Kind::Manifest);

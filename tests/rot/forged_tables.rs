@@ -1,4 +1,4 @@
-//! Tables in which one thing is forged and every checksum is right, the manifest's too.
+//! Tables with one forged field and right checksums, also in the manifest.
 
 use crate::case::{Case, Outcome};
 use crate::fixture::{FIXTURE, Kind, number, path};
@@ -6,7 +6,7 @@ use crate::forge::{Table, put, u64_at};
 use crate::numbers::odd;
 use crate::sweep::{Tally, all, sweep_all};
 
-/// The store with a table changed, and the manifest's record of it, too.
+/// The store with a changed table, and the manifest's record of it.
 fn case(what: &str, table: &Table, record: impl Fn(&mut [u8])) -> Case {
     let mut disk = FIXTURE.with(&table.name, table.sealed());
     let manifest = FIXTURE.only(Kind::Manifest);
@@ -18,7 +18,7 @@ fn case(what: &str, table: &Table, record: impl Fn(&mut [u8])) -> Case {
     filter.iter().fold(case.blaming(&manifest), |case, filter| case.blaming(filter))
 }
 
-/// A case for each table and each thing forged in it.
+/// A case for each table and each forged field.
 fn each(title: &str, forge: impl Fn(&Table, &mut dyn FnMut(String, usize, &[u8]))) -> Vec<Case> {
     let mut cases = Vec::new();
     for sound in Table::all() {
@@ -93,8 +93,8 @@ fn forged_properties_are_refused_or_found_by_verify() {
     swept("sums of lengths", forge, &[Outcome::Right]);
 }
 
-/// Number of entries, tombstones and keys, and the range of changes: properties and manifest agree, and
-/// only the data contradict them.
+/// Counts of entries, tombstones and keys, and the range of sequence numbers: properties and manifest
+/// agree, and only the data contradict them.
 #[test]
 fn forged_counts_on_which_all_agree_are_contradicted_by_the_data() {
     let mut cases = Vec::new();
@@ -152,8 +152,8 @@ fn forged_indexes_are_refused() {
     assert!(tally[&Outcome::Refused] > 1000);
 }
 
-/// Separators that are in order, and not where the keys are, lead lookups astray: none of them reads the
-/// block that would tell. Everything that walks meets the contradiction.
+/// Separators in order that do not separate the blocks mislead lookups: none of them reads the
+/// contradicting block. Every full scan finds the contradiction.
 #[test]
 fn forged_separators_are_refused_or_found_by_whoever_walks() {
     let mut cases = Vec::new();
@@ -173,8 +173,7 @@ fn forged_separators_are_refused_or_found_by_whoever_walks() {
     });
 }
 
-/// Restart points are where a search begins. A walk through the block tells when they are wrong; a
-/// single lookup need not meet what contradicts them.
+/// Searches begin at restart points. A scan of the block finds wrong ones; a single lookup need not.
 #[test]
 fn forged_restart_points_are_found() {
     let forge = |table: &Table, forge: &mut dyn FnMut(String, usize, &[u8])| {
@@ -191,8 +190,8 @@ fn forged_restart_points_are_found() {
     swept("restart points", forge, &[Outcome::Failed]);
 }
 
-/// Every byte of every entry, to values that make other lengths and numbers of it. What contradicts
-/// neither the block nor the index nor the manifest is the truth for all that anybody can tell.
+/// Every byte of every entry, to values that change lengths and counts. Bytes that contradict neither block
+/// nor index nor manifest are believed.
 #[test]
 fn forged_entries_fail_or_are_what_they_say() {
     let forge = |table: &Table, forge: &mut dyn FnMut(String, usize, &[u8])| {

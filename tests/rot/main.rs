@@ -1,6 +1,6 @@
-//! Rot: every kind of file of a store, damaged in every way that fits into a small one. Whatever the
-//! damage, the store gives the right answers, or says what it cannot vouch for, or refuses by name; it
-//! never gives a wrong answer, panics, hangs, or takes memory out of proportion.
+//! Every kind of file of a small store, with every damage that fits. The store answers right, or reports
+//! what it lost, or refuses with an error that names the file; it never answers wrong, panics, hangs, or
+//! takes memory out of proportion.
 //!
 //! One bit of every byte is flipped; `CRIBA_ROT=all` flips every bit:
 //!

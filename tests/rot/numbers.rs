@@ -1,6 +1,6 @@
-//! Values that a field is forged to.
+//! Forged values of a field.
 
-/// Around a sound value, and at the ends of every range.
+/// Around the sound value, and at the ends of every range.
 pub(crate) fn odd(sound: u64) -> Vec<u64> {
     let mut values = vec![0, 1, sound.wrapping_sub(1), sound.wrapping_add(1), sound << 1];
     for bits in [7, 8, 15, 16, 31, 32, 40, 43, 60, 61, 62, 63] {

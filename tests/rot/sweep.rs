@@ -1,4 +1,4 @@
-//! Going through many damaged disks, on all processors, and counting what came of them.
+//! Runs many damaged disks on all processors, and counts the outcomes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::case::{Case, Outcome, outcome_of};
 use crate::fixture::SEED;
 
-/// No case takes as long as this, unless it hangs.
+/// The time after which a case counts as hanging.
 const HANGS: Duration = Duration::from_secs(60);
 
 /// Whether this is the long run.
@@ -16,10 +16,10 @@ pub(crate) fn all() -> bool {
     std::env::var("CRIBA_ROT").is_ok_and(|said| said == "all")
 }
 
-/// How often each outcome came.
+/// The number of cases with each outcome.
 pub(crate) type Tally = BTreeMap<Outcome, usize>;
 
-/// Judges so many cases, each made when its turn comes, and checks each outcome; prints the tally.
+/// Runs `count` cases, each built when it starts, checks each outcome, and prints the tally.
 pub(crate) fn sweep(
     title: &str,
     count: usize,
@@ -47,12 +47,12 @@ pub(crate) fn sweep(
         }
     });
     let tally = tally.into_inner().unwrap();
-    println!("{title}: {count} cases, seed {SEED}: {}", told(&tally));
+    println!("{title}: {count} cases, seed {SEED}: {}", as_text(&tally));
     assert_eq!(tally.values().sum::<usize>(), count);
     tally
 }
 
-/// The same for cases that are all there.
+/// Runs a list of cases.
 pub(crate) fn sweep_all(
     title: &str,
     cases: &[Case],
@@ -61,15 +61,15 @@ pub(crate) fn sweep_all(
     sweep(title, cases.len(), |n| cases[n].clone(), |n, outcome| expect(&cases[n], outcome))
 }
 
-/// A tally in words.
-pub(crate) fn told(tally: &Tally) -> String {
+/// A tally as text.
+pub(crate) fn as_text(tally: &Tally) -> String {
     let counts: Vec<_> =
-        tally.iter().map(|(outcome, count)| format!("{count} {}", outcome.told())).collect();
+        tally.iter().map(|(outcome, count)| format!("{count} {}", outcome.as_text())).collect();
     counts.join(", ")
 }
 
-/// Is told what is begun, and ends the process if nothing else is begun for too long: no panic would end
-/// a thread that hangs.
+/// Watches the start of cases, and ends the process if none starts for too long: a panic would not end a
+/// thread that hangs.
 fn watchdog() -> mpsc::Sender<String> {
     let (begun, told) = mpsc::channel();
     std::thread::spawn(move || {

@@ -276,7 +276,7 @@ fn a_form_is_made_of_its_own_parts() {
 
 /// Of the part, where its row starts; of bits behind its last, where that word is.
 #[test]
-fn where_something_is_wrong_is_told() {
+fn errors_name_the_offset() {
     let bytes = ShardedBloom::with_rate(3, 100, 0.02).unwrap().to_bytes();
     let told = |at: usize, field: &[u8]| {
         let mut forged = bytes.clone();

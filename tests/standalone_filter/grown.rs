@@ -144,7 +144,7 @@ fn small_shards_keep_the_rate_in_the_mean() {
 }
 
 #[test]
-fn a_filter_of_several_tells_what_it_was_made_for() {
+fn a_filter_of_several_parts_knows_its_capacity_and_rate() {
     let is = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-12;
     let mut scalable =
         ScalableBloom::with_rate(100, 0.01).unwrap().with_hashing(hashing()).unwrap();

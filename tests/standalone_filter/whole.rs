@@ -103,7 +103,7 @@ fn a_union_is_the_filter_of_both_sets() {
 /// Of capacities from 1 on, filled to the last: what they pass is what they say that they pass, and
 /// no more than was asked for.
 #[test]
-fn the_rate_is_the_one_asked_for_and_the_one_told() {
+fn the_rate_is_the_requested_and_the_reported_one() {
     let (mut cells, mut all_probes) = (0, 0);
     for rate in [0.5, 0.1, 0.01, 0.001, 0.0001] {
         for capacity in [1, 2, 3, 7, 20, 50, 200, 1000, 20_000, 200_000] {
@@ -151,7 +151,7 @@ fn the_rate_is_the_one_asked_for_and_the_one_told() {
 
 /// Any m and k, at several fills: the rate told is that measured.
 #[test]
-fn the_rate_of_a_given_geometry_is_told() {
+fn the_rate_of_a_given_geometry_is_reported() {
     let mut cells = 0;
     for m in [2048, 5040, 65_536, 99_991] {
         for k in [1, 2, 4, 7, 12] {
@@ -295,7 +295,7 @@ fn a_filter_says_how_full_it_is() {
 }
 
 #[test]
-fn a_filter_tells_what_it_was_made_for() {
+fn a_filter_knows_its_capacity_and_rate() {
     let is = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-12;
     let bloom = Bloom::with_rate(1000, 0.01).unwrap();
     assert!(bloom.capacity() == 1000 && is(bloom.design_rate(), 0.01));

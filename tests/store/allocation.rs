@@ -1,5 +1,5 @@
-//! Filter bits go where they avoid the most reads, and no more of them than were asked for. Measured
-//! on stores of several levels, with absent keys that were never asked before.
+//! Filter bits go where they avoid the most reads, within the given total. Measured on stores of several
+//! levels, with absent keys that were never looked up before.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn key(number: u64) -> String {
     format!("{number:016x}")
 }
 
-/// An absent key: evenly spread, or nine in ten of them in the first tenth of the key range.
+/// An absent key: evenly spread, or 90 % of them in the first tenth of the key range.
 fn absent_key(rng: &mut ChaCha8Rng, leaning: bool) -> String {
     let tenth = u64::MAX / 10;
     let within = match leaning {
@@ -50,8 +50,8 @@ fn random_keys(seed: u64, count: usize) -> Vec<u64> {
     (0..count).map(|_| rng.random()).collect()
 }
 
-/// A store loaded in random order, with keys on four levels, three tables on the first of them. How
-/// many there are decides what can be won: uniform filters waste as much in each table on the way.
+/// A store loaded in random order: keys on four levels, three tables on the first. More levels make
+/// balanced bits pay more: uniform filters waste as much in each level.
 fn loaded(dir: &Path, policy: FilterPolicy) -> Db {
     let db = options(policy).open(dir).unwrap();
     let keys = random_keys(1, 210_000);
@@ -65,7 +65,7 @@ fn loaded(dir: &Path, policy: FilterPolicy) -> Db {
     db
 }
 
-/// Wasted reads for each of so many lookups of fresh absent keys.
+/// Wasted reads per lookup of a new absent key.
 fn wasted(db: &Db, seed: u64, lookups: u64, leaning: bool) -> f64 {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let before = db.stats();
@@ -80,14 +80,14 @@ fn keys(tables: &[TableInfo]) -> u64 {
     tables.iter().map(|table| table.keys).sum()
 }
 
-/// The bits a key of all filters together, headers included.
+/// Bits per key of all filters, headers included.
 fn bits_per_key(db: &Db) -> f64 {
     let tables = db.tables();
     let bytes: usize = tables.iter().map(|table| table.filter.bytes()).sum();
     8.0 * bytes as f64 / keys(&tables) as f64
 }
 
-/// By level: tables, keys, and filter bits a key.
+/// By level: tables, keys, and filter bits per key.
 fn levels(db: &Db) -> BTreeMap<usize, (usize, u64, f64)> {
     let mut levels: BTreeMap<usize, Vec<TableInfo>> = BTreeMap::new();
     for table in db.tables() {
@@ -133,8 +133,8 @@ fn balanced_filters_waste_fewer_reads_for_the_same_bits() {
     }
 }
 
-/// Filters are replaced because of tables that came and went, never because of lookups; and once, although
-/// a filter whose hashes fell badly takes other bits than were wanted: MurmurHash2 has no other salt to try.
+/// Filters are replaced because tables came or went, never because of lookups; and once, although a filter
+/// with bad luck in its hashes takes other bits than planned: MurmurHash2 has no other salt to try.
 #[test]
 fn replaced_filters_come_to_rest() {
     let parent = common::tempdir();
@@ -153,7 +153,7 @@ fn replaced_filters_come_to_rest() {
     }
 }
 
-/// All tables of one level have the same rate, so in a store of one run nothing is to be gained.
+/// All tables of one level have the same rate, so a store of one run has nothing to gain.
 #[test]
 fn in_a_store_of_one_run_no_filter_is_replaced() {
     let dir = common::tempdir();
@@ -170,8 +170,8 @@ fn in_a_store_of_one_run_no_filter_is_replaced() {
     assert_eq!(after.rebuild_reads, before.rebuild_reads);
 }
 
-/// Tables that only ever moved have the filter that they were flushed with, until the store has settled: then
-/// all tables of a level have the same bits, and all together what the policy gives.
+/// Moved tables keep the filter of their flush until the store has settled: then all tables of a level have
+/// the same bits, and the total is that of the policy.
 #[test]
 fn tables_that_were_moved_have_the_right_bits_too() {
     let parent = common::tempdir();
@@ -222,7 +222,7 @@ fn tables_that_were_moved_have_the_right_bits_too() {
     }
 }
 
-/// A store that is opened under other bits gets them once it is quiet; one that is opened as before keeps
+/// A store opened with other bits per key gets them in quiet; one opened as before keeps its filters.
 /// what it has.
 #[test]
 fn other_bits_are_given_once_the_store_has_settled() {
@@ -245,7 +245,7 @@ fn other_bits_are_given_once_the_store_has_settled() {
     assert!((10.0..11.3).contains(&bits), "{bits}");
 }
 
-/// Bytes for the whole store are what its filters take, uniform or balanced, however it has grown.
+/// A total in bytes is what the filters take, uniform or balanced, at every size of the store.
 #[test]
 fn bytes_in_all_are_kept_to() {
     let parent = common::tempdir();
@@ -264,8 +264,8 @@ fn bytes_in_all_are_kept_to() {
     }
 }
 
-/// A store of so many tables that flushes and compactions go by a plan that was made for others before
-/// them keeps to its bytes while it grows, with nothing replaced.
+/// Among many tables, flushes and compactions use the plan of a slightly older version; the store still
+/// keeps to its bytes while it grows, without refits.
 #[test]
 fn many_tables_keep_to_bytes_in_all() {
     let dir = common::tempdir();
@@ -287,7 +287,7 @@ fn many_tables_keep_to_bytes_in_all() {
     assert!(bytes.iter().all(|bytes| (106_000..=134_000).contains(bytes)), "{bytes:?}");
 }
 
-/// With background threads the store refits filters when it is quiet, without a call.
+/// With background threads the store refits filters in quiet, without a call.
 #[test]
 fn a_quiet_store_replaces_filters_by_itself() {
     let dir = common::tempdir();

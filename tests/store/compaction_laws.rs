@@ -1,5 +1,5 @@
-//! What compactions may and may not do: no answer shows that one took place; what is
-//! not needed goes; levels stay disjoint; equal runs write equal bytes.
+//! The laws of compactions: no answer changes; unneeded entries go; levels stay disjoint; equal runs write
+//! equal bytes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn all(db: &Db) -> Map {
     collect(db.range::<&[u8]>(..).unwrap())
 }
 
-/// Levels below L0 hold disjoint tables.
+/// The tables of a level below L0 are disjoint.
 fn check_levels(db: &Db) {
     let tables = db.tables();
     for level in 1..LEVELS {
@@ -234,7 +234,7 @@ fn a_settled_store_takes_little_more_than_its_data() {
     }
 }
 
-/// As a merge within L0 leaves it: one table, larger than the target of the level below, which is empty.
+/// The result of a merge within L0: one table, larger than the target of the empty level below.
 #[test]
 fn a_large_table_on_l0_goes_down_in_a_quiet_store() {
     let mut rng = ChaCha8Rng::seed_from_u64(13);
@@ -254,7 +254,7 @@ fn a_large_table_on_l0_goes_down_in_a_quiet_store() {
     check_levels(&db);
 }
 
-/// In a quiet store L0 is merged with the level below, unless that writes too many bytes.
+/// In quiet L0 is merged with the level below, unless that writes too many bytes.
 #[test]
 fn a_quiet_store_merges_l0_where_that_writes_not_too_much() {
     for (threads, part, merges) in
@@ -288,7 +288,7 @@ fn a_quiet_store_merges_l0_where_that_writes_not_too_much() {
     }
 }
 
-/// A merge of 132 MiB that is not due comes no sooner than after two seconds of quiet.
+/// An idle merge of 132 MiB waits for two seconds of quiet.
 #[test]
 fn a_large_merge_that_is_not_due_waits_longer_than_a_small_one() {
     let dir = common::tempdir();
@@ -323,7 +323,7 @@ fn a_large_merge_that_is_not_due_waits_longer_than_a_small_one() {
     assert!(start - before >= Duration::from_secs(2));
 }
 
-/// A run of everything, on one thread.
+/// A run of all operations, on one thread.
 fn repeatable(dir: &Path, seed: u64) -> (Map, criba::Stats) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let db = options().seed(seed).cache_bytes(20_000).open(dir).unwrap();
@@ -380,8 +380,8 @@ fn equal_runs_write_equal_bytes() {
     assert_ne!(contents(&one), contents(&other));
 }
 
-/// Tables that overlap nothing could move down as they are; small ones are merged all the same, or
-/// a store that is written to little and often would fill with them.
+/// Tables without overlap could move down; small ones are merged instead, or a store with rare small writes
+/// would fill with them.
 #[test]
 fn small_tables_do_not_pile_up() {
     let parent = common::tempdir();

@@ -8,7 +8,7 @@ use criba::{Error, Event, FilterPolicy};
 use crate::common;
 
 #[test]
-fn work_is_told_of_when_it_begins_and_when_it_ends() {
+fn events_mark_the_start_and_the_end_of_tasks() {
     let events: Arc<Mutex<Vec<Event>>> = Arc::default();
     let told = || std::mem::take(&mut *events.lock().unwrap());
     let listener = Arc::clone(&events);

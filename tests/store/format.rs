@@ -1,5 +1,5 @@
-//! The library against `format.md`: against the reader that was written from it
-//! (`format_reader.py`, in Python), and against the bytes of its worked example.
+//! The library against `format.md`: against a reader written from it (`format_reader.py`, in Python), and
+//! against the bytes of its example.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use criba::{
 
 use crate::common;
 
-/// Where the repository is.
+/// The root of the repository.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -26,7 +26,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// A fixed stream of numbers: SplitMix64.
+/// A fixed sequence of numbers: SplitMix64.
 struct Numbers(u64);
 
 impl Numbers {
@@ -42,7 +42,7 @@ impl Numbers {
         self.next() % limit
     }
 
-    /// Keys of every length up to 40, some random, some alike for most of their length.
+    /// Keys of every length up to 40: some random, some with long common prefixes.
     fn key(&mut self) -> Vec<u8> {
         match self.below(3) {
             0 => (0..self.below(41)).map(|_| self.next() as u8).collect(),
@@ -55,7 +55,7 @@ impl Numbers {
 // ---------------------------------------------------------------------------------------------
 // The Python reader
 
-/// Runs the reader with `input`; `None` if there is no python3 here.
+/// Runs the reader with `input`; `None` without python3.
 fn run_reader(mode: &str, table: &Path, input: &str) -> Option<Output> {
     let script = root().join("tests/format_reader.py");
     let child = Command::new("python3")
@@ -91,7 +91,7 @@ fn read(mode: &str, table: &Path, input: &str) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// What was compared, over all tables.
+/// The comparisons of all tables.
 #[derive(Debug, Default)]
 struct Compared {
     tables: usize,
@@ -102,16 +102,16 @@ struct Compared {
     present: usize,
     absent: usize,
     passed: usize,
-    /// How many absent keys the filters' own predictions let pass.
+    /// The expected number of false positives.
     predicted: f64,
     longest_value: usize,
-    /// The levels of the tables, as the manifest has them.
+    /// The level of each table in the manifest.
     levels: Vec<usize>,
 }
 
 impl Compared {
-    /// Compares the library's view of a table with the reader's: all entries, up to 1,000 keys that
-    /// it holds, and some that it does not. False if there is no python3.
+    /// Compares the library's view of a table with the reader's: all entries, up to 1,000 present keys, and
+    /// some absent ones. False without python3.
     fn table(&mut self, path: &Path, absent_keys: usize) -> bool {
         let table = TableFile::open(path).unwrap();
         let entries: Vec<TableEntry> = table.entries().map(Result::unwrap).collect();
@@ -176,7 +176,7 @@ impl Compared {
         self.manifest(dir, &paths) && paths.iter().all(|path| self.table(path, absent_keys))
     }
 
-    /// Holds what the reader finds in the manifest against the tables that are there.
+    /// Compares the reader's view of the manifest with the tables.
     fn manifest(&mut self, dir: &Path, tables: &[PathBuf]) -> bool {
         let Some(lines) = read("tables", dir, "") else { return false };
         assert_eq!(lines.lines().count(), tables.len(), "{lines}");
@@ -200,8 +200,8 @@ impl Compared {
         true
     }
 
-    /// Absent keys pass as often as the filters predict: within four standard deviations, and the one
-    /// in twenty by which the prediction itself may be off.
+    /// The false positives are as many as the filters predict: within four standard deviations, and 5 % for
+    /// the error of the prediction.
     fn assert_predicted(&self) {
         let (passed, predicted) = (self.passed as f64, self.predicted);
         let margin = 4.0 * predicted.sqrt() + predicted / 20.0;
@@ -213,7 +213,7 @@ fn options(seed: u64) -> Options {
     Options::new().seed(seed).background_threads(0).auto_compaction(false)
 }
 
-/// Changes of every sort, of which a snapshot taken halfway keeps older versions.
+/// All kinds of changes; a snapshot keeps older versions of some.
 fn fill(db: &Db, numbers: &mut Numbers, changes: usize) {
     let keys: Vec<Vec<u8>> = (0..changes / 2).map(|_| numbers.key()).collect();
     db.put("", "the empty key").unwrap();
@@ -227,7 +227,7 @@ fn fill(db: &Db, numbers: &mut Numbers, changes: usize) {
     }
 }
 
-/// The policies that are one word apart, and the kinds that they make.
+/// The named policies, and the kind of each.
 fn policies() -> [FilterPolicy; 3] {
     [FilterPolicy::classic(), FilterPolicy::default(), FilterPolicy::blocked()]
 }
@@ -348,8 +348,8 @@ fn the_reader_and_the_library_agree_on_the_fixture() {
 // ---------------------------------------------------------------------------------------------
 // The worked example
 
-/// The files of the worked example, by name: in `format.md`, code blocks that begin with
-/// "```hex NAME" and have lines of offset, bytes and explanation, two spaces apart.
+/// The files of the example, by name: in `format.md`, code blocks that begin with "```hex NAME" and have
+/// lines of offset, bytes and explanation, two spaces apart.
 fn example_files() -> BTreeMap<String, Vec<u8>> {
     let text = std::fs::read_to_string(root().join("format.md")).unwrap();
     let mut files = BTreeMap::new();
@@ -370,8 +370,8 @@ fn example_files() -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// Holds bytes that the library wrote against those of the example. Should they differ because the
-/// format was changed on purpose, prints the example's lines with the new bytes in them.
+/// Compares the library's bytes with the example. If they differ, prints the example's lines with the new
+/// bytes.
 fn assert_example(name: &str, written: &[u8]) {
     if example_files()[name] == written {
         return;
@@ -395,14 +395,14 @@ fn assert_example(name: &str, written: &[u8]) {
     );
 }
 
-/// Where the second edit of the example's manifest begins: the flush.
+/// The start of the manifest's second edit: the flush.
 const FLUSH_EDIT: usize = 111;
 
-/// Where the example's table has its filter, and what follows it.
+/// The start and the end of the filter in the example's table.
 const FILTER: usize = 64;
 const INDEX: usize = 205;
 
-/// The filter of the example, whose arithmetic can be followed by hand.
+/// The filter of the example, small enough to compute by hand.
 fn textbook() -> FilterPolicy {
     FilterPolicy::classic().with_geometry(29, 7)
 }
@@ -467,12 +467,12 @@ fn the_worked_filters_of_the_other_kinds_are_what_the_library_writes() {
     }
 }
 
-/// A product's upper half, the way in which hashes are mapped to blocks and rows.
+/// The upper half of a product, which maps hashes to blocks and rows.
 fn high(a: u64, b: u64) -> u64 {
     ((u128::from(a) * u128::from(b)) >> 64) as u64
 }
 
-/// The tables beside the bytes, made again from the bytes and the formulas.
+/// The tables beside the bytes, computed from the bytes and the formulas.
 #[test]
 fn the_intermediate_values_of_the_worked_filters_are_right() {
     const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -561,7 +561,7 @@ fn the_worked_example_is_read_as_it_says() {
     Compared::default().table(&path, 1000);
 }
 
-/// A store made of the example's `CURRENT`, the manifest up to `manifest_end`, and its log.
+/// A store of the example's `CURRENT`, its manifest up to `manifest_end`, and its log.
 fn store_of(files: &BTreeMap<String, Vec<u8>>, dir: &Path, manifest_end: usize, log: &[u8]) {
     std::fs::write(dir.join("CURRENT"), &files["CURRENT"]).unwrap();
     std::fs::write(dir.join("MANIFEST-000002"), &files["MANIFEST-000002"][..manifest_end]).unwrap();
@@ -581,7 +581,7 @@ fn the_worked_log_is_replayed() {
     assert_eq!(contents(&db), expected);
 }
 
-/// With the second edit the manifest names table 4 and log 3, and wants both.
+/// With the second edit, the manifest needs table 4 and log 3.
 #[test]
 fn what_the_worked_manifest_names_must_be_there() {
     let files = example_files();
@@ -641,8 +641,8 @@ fn every_flipped_bit_of_the_worked_table_is_noticed_but_in_the_padding() {
     }
 }
 
-/// One flipped bit in each byte of the log. The header and everything before a frame that proves it
-/// synced are refused; what nothing vouches for is dropped, and reported.
+/// One flipped bit in each byte of the log. A damaged header, and damage before a frame that proves it
+/// synced, are refused; other damage is dropped and reported.
 #[test]
 fn a_flipped_bit_in_the_worked_log_is_refused_or_reported_and_never_believed() {
     let files = example_files();
@@ -674,7 +674,7 @@ fn a_flipped_bit_in_the_worked_log_is_refused_or_reported_and_never_believed() {
     assert_eq!((refused, reported), (40, log.len() - 40));
 }
 
-/// A log written by hand, as format.md says.
+/// A log written by hand, from format.md.
 struct Log {
     number: u64,
     bytes: Vec<u8>,
@@ -711,7 +711,7 @@ impl Log {
         self
     }
 
-    /// A record of one change: the value of `key` is empty. It takes 27 + 4 bytes.
+    /// A record of one change: an empty value for `key`. It takes 27 + 4 bytes.
     fn put(self, seq: u64, synced: usize, key: u8) -> Self {
         self.frame(FULL, seq, synced, &[1, 1, key, 0])
     }
@@ -727,7 +727,7 @@ impl Log {
     }
 }
 
-/// What becomes of the worked store with these logs: the keys, and where a tail was dropped.
+/// The outcome of the example's store with these logs: the keys, and the place of a dropped tail.
 fn recover(logs: &[Log]) -> Result<(String, Option<u64>), Error> {
     let dir = common::tempdir();
     let files = example_files();
@@ -792,7 +792,7 @@ fn sequence_numbers_and_end_frames_join_the_logs() {
     recovers(&[log().frame(END, 2, 71, &next(0)).put(2, 71, b'b')], "a", None);
 }
 
-/// An End frame is padded for as a whole: up to 34 bytes may be left unused before it.
+/// Padding reserves the place of an end frame: up to 34 bytes before it may stay unused.
 #[test]
 fn a_log_closed_near_the_end_of_a_block_is_whole() {
     for left in 20..40 {
@@ -806,7 +806,7 @@ fn a_log_closed_near_the_end_of_a_block_is_whole() {
     }
 }
 
-/// The same where a later log was synced: a sound store must not be taken for a rotten one.
+/// The same with a later synced log: a sound store must not be refused.
 #[test]
 fn a_log_that_ended_near_the_end_of_a_block_does_not_stop_a_store_from_opening() {
     let value = vec![1; 32_768 - 40 - 27 - 6 - 30];
@@ -820,7 +820,7 @@ fn a_log_that_ended_near_the_end_of_a_block_does_not_stop_a_store_from_opening()
     recovers(&[ended, Log::new(3).put(2, 40, b'b')], "ab", None);
 }
 
-/// Rebuilt over and over, so that tables have a filter within and another beside them.
+/// Rebuilt repeatedly, so that each table has a filter within and another beside it.
 #[test]
 fn the_reader_and_the_library_agree_on_filters_beside_their_tables() {
     let dir = common::tempdir();

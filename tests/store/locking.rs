@@ -1,5 +1,5 @@
-//! A store is open once: a second opening, in this process or another, fails at once; closing lets
-//! go of it, unless a snapshot, a scan or work under way still needs the files.
+//! A store is open once: a second opening, in this process or another, fails at once. Closing unlocks it,
+//! unless a snapshot, a scan or a running task needs the files.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn is_locked(opened: criba::Result<Db>) -> bool {
     }
 }
 
-/// Not a test of its own: the other process of the test below, which gives its answer on a line.
+/// Not a test: the other process of the test below, which prints its result on a line.
 #[test]
 #[ignore = "run by the test of two processes"]
 fn another_process() {
@@ -139,8 +139,8 @@ fn a_snapshot_or_scan_keeps_the_lock_and_reads_on_after_closing() {
     }
 }
 
-/// A flush or compaction on a caller's thread, held up in the middle while another handle closes the
-/// store: nobody else gets in before it has come to its end, or it would remove tables of theirs.
+/// One handle closes the store while a flush or compaction on another caller's thread is held. No opening
+/// succeeds before the task ends, or the opening would remove the task's tables.
 #[test]
 fn work_on_a_callers_thread_keeps_the_lock_until_it_ends() {
     for (threads, compacting) in [(0, true), (1, true), (0, false)] {

@@ -143,7 +143,7 @@ fn the_newest_change_in_memory_decides() {
 
 /// A memtable that waits to be flushed, because the flush fails, is asked too.
 #[test]
-fn sealed_memtables_are_asked() {
+fn sealed_memtables_are_probed() {
     let parent = common::tempdir();
     let vfs = FaultVfs::new(Arc::new(RealVfs));
     let rule = FaultRule::new(Fault::NoSpace).kinds([FileKind::Table]);

@@ -1,5 +1,5 @@
-//! Random operations against a `BTreeMap`: every answer is equal, under every option, through
-//! flushes, compactions, snapshots, reopenings and crashes; and every lookup is in the ledger once.
+//! Random operations beside a `BTreeMap`: all answers are equal, under all options, with flushes,
+//! compactions, snapshots, reopenings and crashes; and the ledger counts each lookup once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -29,7 +29,7 @@ struct Config {
     of_session: Session,
 }
 
-/// What may be another at each opening, whatever the files were written under.
+/// The options that may change at an opening.
 #[derive(Debug, Clone, Copy)]
 struct Session {
     allocation: Allocation,
@@ -55,7 +55,7 @@ impl Session {
     }
 }
 
-/// For filters in memory: mostly none, else room for none, for a few, or for all of them.
+/// The memory budget of filters: mostly none; else for no filter, for a few, or for all.
 fn draw_budget(rng: &mut ChaCha8Rng) -> Option<u64> {
     [None, None, None, Some(0), Some(8 << 10), Some(1 << 20)][rng.random_range(0..6)]
 }
@@ -96,7 +96,7 @@ impl Config {
     }
 }
 
-/// About 150 keys: the empty one, prefixes of one another, the lowest and highest bytes, long ones.
+/// About 150 keys: the empty one, prefixes of others, lowest and highest bytes, long ones.
 fn universe(rng: &mut ChaCha8Rng) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = vec![
         vec![],
@@ -120,7 +120,7 @@ fn universe(rng: &mut ChaCha8Rng) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Counts over all runs, so that a run that tests nothing is noticed.
+/// Counts over all runs, compared with floors.
 #[derive(Debug, Default)]
 struct Tested {
     operations: u64,
@@ -180,7 +180,7 @@ struct Run {
     map: Map,
     snapshots: Vec<Held>,
     scans: Vec<Scan>,
-    /// The explained counts of lookups since the last opening, and their hits and misses.
+    /// The explained counts of lookups since the last opening, their hits and their misses.
     told: Counts,
     hits: u64,
     misses: u64,
@@ -366,7 +366,7 @@ impl Run {
         }
     }
 
-    /// Of now, or of a snapshot; more keys than are in flight at once, some of them twice.
+    /// On the store or a snapshot; more keys than are in flight at once, with repeats.
     fn get_many(&mut self) {
         let keys: Vec<_> = (0..self.rng.random_range(0..40)).map(|_| self.key()).collect();
         let held = self.snapshots.get(self.rng.random_range(0..8));
@@ -411,7 +411,7 @@ impl Run {
         }
     }
 
-    /// Begins a scan of everything, a range or a prefix, of now or of a snapshot.
+    /// Begins a scan of all keys, a range or a prefix, on the store or a snapshot.
     fn scan(&mut self) -> Scan {
         let held = (!self.snapshots.is_empty() && self.rng.random_bool(0.4))
             .then(|| self.rng.random_range(0..self.snapshots.len()));
@@ -447,7 +447,7 @@ impl Run {
         Scan { range: range.unwrap(), expected }
     }
 
-    /// Takes up to `items` items of a scan, from the ends as `both` says; whether it came to its end.
+    /// Takes up to `items` items of a scan, from the ends that `both` selects; returns whether it ended.
     fn advance(&mut self, scan: &mut Scan, items: usize, backward: f64) -> bool {
         for _ in 0..items {
             let (item, expected) = if self.rng.random_bool(backward) {
@@ -487,7 +487,7 @@ impl Run {
         }
     }
 
-    /// The ledger: what all lookups told is what the statistics have.
+    /// The sum of all lookups' explained counts is in the statistics.
     fn check_ledger(&mut self) {
         let stats = self.db().stats();
         assert_eq!(stats.total(), self.told);
@@ -528,7 +528,7 @@ impl Run {
         self.tested.reopened += 1;
     }
 
-    /// A crash: another process opens the directory as it is, with nothing closed.
+    /// A crash: another process opens the directory without a close.
     fn crash(&mut self) {
         if self.config.threads > 0 {
             self.db().wait_until_settled().unwrap(); // so that nothing changes during the copy

@@ -33,6 +33,6 @@ fn a_run_of_the_tests_is_under_the_policy_that_it_names() {
 
 #[test]
 #[should_panic(expected = "CRIBA_TEST_POLICY is classic, default or blocked, not \"clasic\"")]
-fn a_policy_that_nobody_knows_is_no_run_at_all() {
+fn an_unknown_policy_fails() {
     common::named("clasic");
 }

@@ -188,7 +188,7 @@ fn row_and_rowcol_are_in_one_filter() {
 }
 
 #[test]
-fn with_prefixes_beside_them_keys_have_the_rate_that_was_asked_for() {
+fn keys_beside_prefixes_have_the_requested_rate() {
     for policy in [
         FilterPolicy::classic(),
         FilterPolicy::default().with_rate(0.01),
@@ -217,7 +217,7 @@ fn with_prefixes_beside_them_keys_have_the_rate_that_was_asked_for() {
 }
 
 #[test]
-fn a_scan_reads_nothing_before_it_is_asked_and_nothing_beyond_its_bounds() {
+fn a_scan_reads_nothing_before_its_first_item_and_nothing_beyond_its_bounds() {
     let parent = common::tempdir();
     let store = Counted::open(&parent.path().join("store"), options().auto_compaction(false));
     for part in 0..5 {

@@ -1,6 +1,5 @@
-//! The ledger is exact, lookup by lookup: reads without filters minus reads with them are the true
-//! negatives, the engine counts what the file layer counts, and a "no" does
-//! no I/O at all.
+//! The ledger is exact for each lookup: reads without filters minus reads with filters are the true
+//! negatives, the engine and the file layer count the same, and a negative filter answer does no I/O.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::common;
 
-/// A store opened with a file layer that counts.
+/// A store with a counting file layer.
 struct Counted {
     db: Db,
     vfs: CountingVfs,
@@ -34,7 +33,7 @@ impl Counted {
         Self { db, vfs }
     }
 
-    /// One lookup: whether it found a value, what it told, and what the file layer saw.
+    /// One lookup: whether it found a value, its explanation, and the counts of the file layer.
     fn get(&self, key: &[u8]) -> (bool, Counts, FileCounts) {
         let before = self.vfs.counts();
         let explained = self.db.explain(key).unwrap();
@@ -46,8 +45,8 @@ fn key(number: u32) -> Vec<u8> {
     format!("user/{:08}", number.wrapping_mul(0x9E37_79B1) % 10_000_000).into_bytes()
 }
 
-/// Several overlapping tables on L0 and a run below, with tombstones and overwritten values: the
-/// same files for every opening.
+/// Overlapping tables on L0 and a run below, with tombstones and overwritten values: the same files for
+/// each opening.
 fn build(dir: &Path, seed: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let db = options().table_bytes(16 << 10).open(dir).unwrap();
@@ -310,7 +309,7 @@ fn rebuilding_filters_is_counted_on_lines_of_its_own() {
     }
 }
 
-/// A lookup that ends with an error has made its read all the same, and is counted like any other.
+/// A lookup that fails has made its read, which is counted.
 #[test]
 fn a_damaged_block_is_a_counted_read_and_a_failed_lookup() {
     let parent = common::tempdir();
@@ -338,7 +337,7 @@ fn a_damaged_block_is_a_counted_read_and_a_failed_lookup() {
     assert_eq!(files.of(FileKind::Table, Operation::Read).bytes, counts.disk_read_bytes);
 }
 
-/// So that a disk can begin with it while other tables are opened.
+/// The announcement comes before the read, so that the disk reads ahead while other tables are opened.
 #[test]
 fn an_opening_announces_what_it_reads_of_tables() {
     let dir = common::tempdir();

@@ -1,5 +1,5 @@
-//! Filters that change while the data stays: no byte of a table is rewritten, no key is missed at any
-//! moment, and what is interrupted goes on where it was.
+//! Filters are replaced while the data stays: no byte of a table is rewritten, no key is missed at any
+//! moment, and an interrupted rebuilding continues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
@@ -36,14 +36,14 @@ fn value(number: u32) -> Vec<u8> {
     format!("value {number}").into_bytes()
 }
 
-/// The value that a key has in the end; it may be deleted.
+/// The final value of a key; `None` if it is deleted.
 fn expected(number: u32) -> Option<Vec<u8>> {
     let deleted = number.is_multiple_of(7) && !number.is_multiple_of(5);
     (!deleted).then(|| value(number))
 }
 
-/// A closed store of a run of tables, in which every fifth key stays, and a few on L0, with
-/// tombstones and overwritten values.
+/// A closed store of one run, in which every fifth key stays, and a few tables on L0 with tombstones and
+/// overwritten values.
 fn build(dir: &Path, options: Options) -> usize {
     let db = options.open(dir).unwrap();
     for number in 0..KEYS {
@@ -67,7 +67,7 @@ fn build(dir: &Path, options: Options) -> usize {
     tables
 }
 
-/// Asks for every key.
+/// Looks up every key.
 fn check(db: &Db, what: &str) {
     for number in 0..KEYS {
         let found = db.get(key(number)).unwrap();
@@ -75,7 +75,7 @@ fn check(db: &Db, what: &str) {
     }
 }
 
-/// What tells whether a table was touched: its inode, the time of its last change, its bytes.
+/// Evidence of a change of a table: inode, time of the last change, bytes.
 fn tables_on_disk(dir: &Path) -> BTreeMap<String, (u64, i64, i64, Vec<u8>)> {
     let of = |path: &Path| {
         let meta = path.metadata().unwrap();
@@ -177,7 +177,7 @@ fn only_tables_without_the_right_filter_are_read() {
     }
 }
 
-/// The process that is to die, as soon as it has rebuilt three filters.
+/// The process to kill after three rebuilt filters.
 #[test]
 #[ignore = "run by the test that wants it killed"]
 fn a_rebuilding_process() {
@@ -218,8 +218,8 @@ fn killed_halfway_the_second_run_rebuilds_only_the_rest() {
     assert!(tables_on_disk(&dir) == before);
 }
 
-/// With bits shared out what is right for a table depends on all of them, and on what they are asked. A
-/// process that starts anew knows nothing of that but the keys, as the one before it did.
+/// With balanced bits the right filter of a table depends on all tables. A new process computes the same
+/// plan from their keys.
 #[test]
 fn another_process_finds_right_what_the_first_one_did() {
     let parent = common::tempdir();
@@ -270,8 +270,8 @@ fn mutates(operation: Operation) -> bool {
     )
 }
 
-/// Fails one mutating operation of a rebuilding, or that one and all after it as a dying process
-/// would, for every one that there is.
+/// Fails each mutating operation of a rebuilding in turn: alone, and with all later ones, as in a dying
+/// process.
 #[test]
 fn a_rebuilding_that_fails_at_any_operation_loses_nothing() {
     let parent = common::tempdir();
@@ -341,7 +341,7 @@ fn a_rebuilding_that_fails_at_any_operation_loses_nothing() {
     assert!(poisoned > 0 && kept.len() as u64 >= tables);
 }
 
-/// Lookups, writes, flushes and compactions of other threads, while filters change all the time.
+/// Lookups, writes, flushes and compactions of other threads, while filters change.
 #[test]
 fn no_key_is_missed_while_filters_change() {
     let parent = common::tempdir();
@@ -409,7 +409,7 @@ fn no_key_is_missed_while_filters_change() {
     assert_eq!(files_with(&dir, "flt").len(), named);
 }
 
-/// A compaction takes the table whose filter is being written, at that very moment.
+/// A compaction takes the table while its filter is being written.
 #[test]
 fn a_compaction_in_between_wins() {
     let parent = common::tempdir();
@@ -440,8 +440,7 @@ fn a_compaction_in_between_wins() {
     check(&db, "after the compaction");
 }
 
-/// A compaction that began under another policy ends only after this call saw to all tables, unless
-/// it is waited for.
+/// A compaction that began under another policy would end after this call, which therefore waits for it.
 #[test]
 fn a_compaction_under_way_leaves_no_filter_of_another_policy() {
     let parent = common::tempdir();
@@ -481,7 +480,7 @@ fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// A store whose filters all lie in files of their own.
+/// A store whose filters are all in separate files.
 fn rebuilt(dir: &Path, policy: &FilterPolicy) -> u64 {
     let poor = FilterPolicy::rate(0.2).with_kind(FilterKind::Ribbon);
     let tables = build(dir, options().filter(poor)) as u64;
@@ -573,8 +572,8 @@ fn a_filter_file_damaged_in_any_way_hides_no_key() {
     assert!(flips > 3 * 8 * 128 && tried["bits flipped"] > 3 * 32 && tried["cut"] > 3 * 32);
 }
 
-/// The filter of the generation before, with its own sound checksum, under the newer one's name: only
-/// its generation, to which the checksum is bound, and the manifest can tell.
+/// The filter of the last generation, with its own right checksum, under the new name: only the generation,
+/// to which the checksum is bound, and the manifest reveal it.
 #[test]
 fn an_older_filter_does_not_pass_for_the_newest() {
     let parent = common::tempdir();
@@ -598,8 +597,8 @@ fn an_older_filter_does_not_pass_for_the_newest() {
 }
 
 #[test]
-fn degraded_filters_are_told_refused_and_mended() {
-    // Of one size a key: what is right for a table is then nobody else's affair, and no compaction's.
+fn degraded_filters_are_reported_refused_and_rebuilt() {
+    // With uniform bits the filter of a table does not depend on other tables or on compactions.
     let even = FilterPolicy::default().with_allocation(Allocation::Uniform);
     let options = || options().filter(even);
     let parent = common::tempdir();
@@ -698,10 +697,10 @@ fn degraded_filters_are_told_refused_and_mended() {
     check(&db, "mended");
 }
 
-/// Within a budget filters are read after the opening, or never: what is wrong with them is told all
-/// the same, once, and strict opening refuses it, whatever the budget.
+/// Within a budget a filter is read after the opening, or never: damage is still reported, once, and strict
+/// opening refuses it under every budget.
 #[test]
-fn degraded_filters_are_told_and_refused_within_a_budget() {
+fn degraded_filters_are_reported_and_refused_within_a_budget() {
     let parent = common::tempdir();
     let dir = parent.path().join("store");
     rebuilt(&dir, &FilterPolicy::default());
@@ -738,7 +737,7 @@ fn degraded_filters_are_told_and_refused_within_a_budget() {
     options().filter_memory(4096).strict_filters(true).open(&dir).unwrap();
 }
 
-/// A table with a damaged block keeps the filter that it has, and others get theirs.
+/// A table with a damaged block keeps its filter; the other tables get new ones.
 #[test]
 fn a_damaged_table_keeps_its_filter_and_stands_in_nobodys_way() {
     let parent = common::tempdir();
@@ -759,7 +758,7 @@ fn a_damaged_table_keeps_its_filter_and_stands_in_nobodys_way() {
     assert_eq!(degraded(&db).len(), 0);
 }
 
-/// A filter file that reads back wrong is never installed, nor left behind.
+/// A filter file that fails its read-back is not installed, and is removed.
 #[test]
 fn a_new_filter_that_cannot_be_read_back_is_not_installed() {
     let parent = common::tempdir();

@@ -1,5 +1,5 @@
-//! What a crash leaves of a store's logs is recovered to a prefix of what was written, or refused with
-//! nothing changed. What rot makes of the files is in `rot`.
+//! Recovery of logs after a crash: a prefix of the writes, or an error and no change. `rot` has damaged
+//! files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use criba::{Batch, Db, Durability, Error, Options};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Without threads, and with memtables that hold whatever a test writes.
+/// No threads, and memtables that a test cannot fill.
 fn options() -> Options {
     common::options()
         .background_threads(0)
@@ -21,7 +21,7 @@ fn options() -> Options {
         .vfs(HookVfs::without_syncs())
 }
 
-/// Memtables so small that a replay writes several tables before it is through.
+/// Memtables so small that a replay writes several tables.
 fn small() -> Options {
     options().memtable_bytes(1024)
 }
@@ -31,8 +31,7 @@ fn all(db: &Db) -> Map {
     items.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
 }
 
-/// A history of batches, each of two keys that must agree and a third that grows a list; the states
-/// after each of them.
+/// Batches of two keys that must agree and a third whose list grows; and the state after each batch.
 struct History {
     states: Vec<Map>,
 }
@@ -64,7 +63,7 @@ impl History {
     }
 }
 
-/// Opens a store that must be refused, and checks that nothing in it changes.
+/// Opens a store that must be refused, and checks that no file changes.
 fn refused(options: Options, dir: &Path) -> Error {
     let before = contents(dir);
     let error = options.open(dir).map(|_| ()).expect_err("it must be refused");
@@ -84,10 +83,10 @@ fn corrupt_path(error: &Error) -> (&Path, u64) {
     }
 }
 
-/// Of a log file.
+/// The path of a log.
 const HEADER_BYTES: usize = 40;
 
-/// A store of 25 batches in one log that was never closed, and where each record ends.
+/// An unclosed store of 25 batches in one log, and the end of each record.
 struct OneLog {
     files: BTreeMap<String, Vec<u8>>,
     log: String,
@@ -161,9 +160,9 @@ fn a_log_cut_anywhere_gives_a_prefix_and_goes_on() {
     assert_eq!(cuts, whole.len() + 1);
 }
 
-/// A store whose disk has no room for tables, so that its logs pile up: two that nobody writes to
-/// any more, and one in use. Their paths, in order. `closed` says whether the first two got their
-/// end records, and so whether the last one says that they are synced.
+/// A store without room for tables on its disk: two full logs and one in use, whose paths it returns in
+/// order. `closed`: whether the first two have their end records, so that the last one declares them
+/// synced.
 fn three_logs(dir: &Path, closed: bool) -> (History, Vec<PathBuf>, Vec<usize>) {
     let flusher_may_append = closed;
     let full = Arc::new(AtomicBool::new(false));
@@ -293,7 +292,7 @@ fn a_missing_log_is_a_hole_too() {
     }
 }
 
-/// A store with tables on several levels, edits in its manifest, nothing in its log, not closed.
+/// An unclosed store with tables on several levels, edits in its manifest, and an empty log.
 fn tables_and_edits(dir: &Path) -> Map {
     let db = options().table_bytes(1024).l0_compaction_trigger(3).open(dir).unwrap();
     let mut map = Map::new();
@@ -450,7 +449,7 @@ fn what_is_not_ours_stays_and_what_nothing_refers_to_goes() {
 }
 
 #[test]
-fn a_directory_of_somebody_else_is_refused_unchanged() {
+fn a_directory_of_another_program_is_refused_unchanged() {
     let parent = common::tempdir();
     let dir = parent.path().join("other");
     for names in [
@@ -472,7 +471,7 @@ fn a_directory_of_somebody_else_is_refused_unchanged() {
     assert!(matches!(error, Error::NotAStore { .. }) && !missing.exists());
 }
 
-/// As the format's checksums are made: bound to the file's number and the place in it.
+/// The checksum of the format: bound to a file number and an offset.
 fn checksum(number: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&number.to_le_bytes());
@@ -482,7 +481,7 @@ fn checksum(number: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
 }
 
 #[test]
-fn files_of_a_newer_version_are_told_apart_from_damage() {
+fn a_newer_version_is_no_damage() {
     let parent = common::tempdir();
     let dir = parent.path().join("store");
     tables_and_edits(&dir);

@@ -42,7 +42,7 @@ fn left(vfs: &SimVfs, unit: Unit, keeps: &[Keep]) -> SimDisk {
 }
 
 #[test]
-fn what_is_synced_stays_and_nothing_is_asked() {
+fn synced_data_stays_and_is_not_in_the_list() {
     let vfs = disk();
     let disk = left(&vfs, Unit::Sector, &[]);
     assert_eq!(disk.read(path("a")), Some(&[1; 1000][..]));

@@ -1,5 +1,5 @@
-//! A compaction drops a tombstone when the filters of all tables below deny its key, and never one
-//! that still hides something.
+//! A compaction drops a tombstone when the filters of all tables below deny its key, and never one that
+//! hides an entry.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,18 +39,18 @@ fn even_keys(dir: &Path, options: Options) {
     db.close().unwrap();
 }
 
-/// The tombstones written, by what they hide.
+/// The written tombstones, by what they hide.
 struct Deleted {
-    /// Of keys that no table's range covers.
+    /// Of keys outside all ranges of tables.
     outside: u64,
-    /// Of keys that a table's range covers, and no table holds.
+    /// Of keys within a table's range, and in no table.
     absent: u64,
-    /// Of keys that a table holds.
+    /// Of keys in a table.
     present: u64,
 }
 
-/// Deletes every other odd key, which are absent, and every tenth even one, and lets a compaction
-/// take the tombstones to a level above the last.
+/// Deletes every other odd key, all absent, and every tenth even one; a compaction moves the tombstones to
+/// a level above the last.
 fn delete_and_compact(db: &Db) -> Deleted {
     let below = db.tables();
     let covered = |key: &[u8]| below.iter().any(|t| &*t.smallest <= key && key <= &*t.largest);
@@ -158,7 +158,7 @@ fn without_the_word_of_a_sound_filter_they_are_kept() {
     }
 }
 
-/// Random puts and deletes over several levels beside a map, with snapshots: no key comes back.
+/// Random puts and deletes on several levels beside a map, with snapshots: no deleted key returns.
 #[test]
 fn a_dropped_tombstone_brings_no_key_back() {
     const SEEDS: u64 = 80;
@@ -229,7 +229,7 @@ fn a_dropped_tombstone_brings_no_key_back() {
     assert!(dropped > 10_000 && compactions > 1000);
 }
 
-/// A store of one level whose keys are too many for an idle merge of a few tombstones.
+/// A store of one level, too large for an idle merge of a few tombstones.
 fn long_queue(dir: &Path) -> Db {
     let options = common::options().background_threads(0).memtable_bytes(16 << 20);
     let db = options.vfs(common::HookVfs::without_syncs()).open(dir).unwrap();
@@ -240,7 +240,7 @@ fn long_queue(dir: &Path) -> Db {
     db
 }
 
-/// The first live key of a queue is found without a walk over the tombstones in front of it.
+/// The first live key of a queue is found without a walk over the tombstones before it.
 #[test]
 fn tombstones_at_an_end_of_the_keys_are_gone_once_the_store_has_settled() {
     let front = 0..6000;
@@ -259,7 +259,7 @@ fn tombstones_at_an_end_of_the_keys_are_gone_once_the_store_has_settled() {
     }
 }
 
-/// Tombstones that lie far apart slow no scan down, and would cost the rewriting of everything.
+/// Spread tombstones do not slow scans, and a compaction of them would rewrite all tables.
 #[test]
 fn tombstones_that_are_spread_over_all_keys_make_no_compaction_due() {
     let dir = common::tempdir();
@@ -271,7 +271,7 @@ fn tombstones_that_are_spread_over_all_keys_make_no_compaction_due() {
     assert_eq!(tombstones(&db), 6000);
 }
 
-/// Tombstones that a snapshot keeps on the last level go after the snapshot.
+/// Tombstones that a snapshot keeps on the last level go after it ends.
 #[test]
 fn tombstones_kept_for_a_snapshot_go_after_it() {
     let dir = common::tempdir();

@@ -1,4 +1,4 @@
-//! `verify` finds what is wrong with a store, all of it, says where, and changes nothing.
+//! `verify` finds all damage of a store, reports each place, and changes nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ fn options() -> Options {
         .seed(9)
 }
 
-/// A closed store of three tables: one with a filter in it and another, in use, beside it; one without
-/// any; and one with its filter in it.
+/// A closed store of three tables: one with a filter within and a newer one beside it; one without a
+/// filter; one with a filter within.
 fn three_tables(dir: &Path) {
     let db = options().open(dir).unwrap();
     let fill = |db: &criba::Db, table: u32| {
@@ -97,7 +97,7 @@ fn a_sound_store_has_no_findings_and_stays_as_it_is() {
     }
 }
 
-/// After each of many steps of a store with snapshots, compactions and other filters.
+/// After each of many steps with snapshots, compactions and new filters.
 #[test]
 fn what_the_engine_writes_is_sound() {
     let seed = 12;
@@ -158,7 +158,7 @@ fn what_the_engine_writes_is_sound() {
     assert!(sum.tables > 200 && sum.asked_keys == sum.keys && sum.changes > 500);
 }
 
-/// One bit of every byte of every file, one after the other.
+/// One flipped bit in every byte of every file, one at a time.
 #[test]
 fn a_flipped_bit_anywhere_is_found() {
     let parent = common::tempdir();
@@ -233,7 +233,7 @@ fn everything_is_found_not_only_the_first() {
     assert_eq!(noted, ["000001-0007.flt", "000099.sst", "foreign"].map(|name| dir.join(name)));
 }
 
-/// Changes a block of a table, its trailer of five bytes included, and puts its checksum right.
+/// Changes a block of a table, its trailer of five bytes included, and corrects its checksum.
 fn forge(path: &Path, block: std::ops::Range<usize>, forgery: impl FnOnce(&mut [u8])) {
     let id: u64 = path.file_stem().unwrap().to_str().unwrap().parse().unwrap();
     change(path, |bytes| {
@@ -246,7 +246,7 @@ fn forge(path: &Path, block: std::ops::Range<usize>, forgery: impl FnOnce(&mut [
     });
 }
 
-/// Every checksum is right: only what the parts say of each other can tell.
+/// Every checksum is right: only comparing the parts reveals the change.
 #[test]
 fn what_contradicts_itself_is_found() {
     let parent = common::tempdir();
@@ -292,7 +292,7 @@ fn what_contradicts_itself_is_found() {
 }
 
 #[test]
-fn swapped_tables_and_filters_are_told() {
+fn swapped_tables_and_filters_are_found() {
     let parent = common::tempdir();
     let dir = parent.path().join("store");
     three_tables(&dir);

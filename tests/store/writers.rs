@@ -1,5 +1,5 @@
-//! Many writers at once, and file layers that fail: what is acknowledged is there, batches are never
-//! seen half, a group shares its sync, and a failure costs no more than it must.
+//! Parallel writers, and failing file layers: acknowledged writes stay, no read sees half a batch, a group
+//! shares a sync, and a failure affects only the writes that it must.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ fn all(db: &Db) -> BTreeMap<Vec<u8>, Vec<u8>> {
 
 const WRITERS: u64 = 4;
 const WRITES: u64 = 600;
-/// Keys that are overwritten all the time, and never deleted.
+/// Keys that are overwritten often, and never deleted.
 const FIXED: u64 = 20;
 
-/// Reads until it is done: what one writer wrote together is seen together, and never goes back.
+/// Reads until `done`: the keys of one batch agree, and no version goes back.
 fn watch(db: &Db, done: &AtomicBool) -> u64 {
     let mut last = [0; WRITERS as usize];
     let mut checks = 0;
@@ -52,7 +52,7 @@ fn watch(db: &Db, done: &AtomicBool) -> u64 {
     checks
 }
 
-/// Writes batches, and now and then flushes, settles or compacts.
+/// Writes batches; flushes, settles or compacts at times.
 fn write(db: &Db, writer: u64, seed: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed + writer);
     for number in 1..=WRITES {
@@ -80,7 +80,7 @@ fn write(db: &Db, writer: u64, seed: u64) {
     }
 }
 
-/// Writers in parallel, some of them flushing and compacting in between, with readers beside them.
+/// Parallel writers that also flush and compact, with readers beside them.
 fn write_in_parallel(threads: usize, seed: u64) {
     let parent = common::tempdir();
     let dir = parent.path().join("store");
@@ -217,7 +217,7 @@ fn a_buffered_write_syncs_nothing_and_a_sync_with_nothing_new_costs_nothing() {
     assert_eq!(syncs(), before + 1);
 }
 
-/// The real files, until there are rules.
+/// The real files, until rules are added.
 fn real() -> FaultVfs {
     FaultVfs::new(Arc::new(RealVfs))
 }
@@ -227,7 +227,7 @@ fn full(kind: FileKind, operation: Operation) -> FaultRule {
     FaultRule::new(Fault::NoSpace).kinds([kind]).operations([operation])
 }
 
-/// The next record for a log finds the disk full, behind its end or within what it was filled with.
+/// The next record of a log finds the disk full, beyond the end of the file or within its zeros.
 fn full_for_logs() -> FaultRule {
     let operations = [Operation::Append, Operation::Write];
     FaultRule::new(Fault::NoSpace).kinds([FileKind::Wal]).operations(operations)
@@ -453,7 +453,7 @@ fn a_sync_that_fails_when_a_log_is_closed_is_not_tried_again_in_the_background()
     assert_eq!(all(&common::options().open(&dir).unwrap()).len(), 1);
 }
 
-/// A manifest whose sync fails may have the edit or not, so what the edit names must stay.
+/// After a failed sync the manifest may have the edit or not, so the files that the edit names stay.
 #[test]
 fn a_failed_sync_of_the_manifest_loses_nothing() {
     for threads in [0, 1] {
@@ -629,8 +629,8 @@ fn failing_compactions_fail_writers_and_let_them_go_on_afterwards() {
     }
 }
 
-/// The threads of a store that can do nothing wait longer each time, however many they are: what one of
-/// them tells the others of its failure is no reason to try again.
+/// The threads of a store on a full disk wait longer each time, however many they are: a failure of one
+/// thread does not wake the others.
 #[test]
 fn work_that_fails_is_tried_again_now_and_then() {
     let tries = Arc::new(AtomicU64::new(0));

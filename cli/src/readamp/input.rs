@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_cleaned_and_the_cleaning_is_told() -> std::io::Result<()> {
+    fn files_are_cleaned_and_the_cleaning_is_reported() -> std::io::Result<()> {
         let dir = tempfile::tempdir()?;
         let (present, absent) = (dir.path().join("p"), dir.path().join("a"));
         std::fs::write(&present, b"b\t1\na\nb\t2\t3\n\xff\\x41\n")?;

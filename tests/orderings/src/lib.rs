@@ -1,6 +1,6 @@
-//! The filter of the memtable: the one part of the store that relies on orderings weaker than
-//! sequentially consistent, and on no library for them. These are its very sources, over the atomics
-//! of loom, which gives a relaxed load every value that the memory model allows.
+//! The filter of the memtable: the only own code of the store with atomics weaker than sequentially
+//! consistent. The same source files run on the atomics of loom, in which a relaxed load returns every
+//! value that the memory model allows.
 
 // The unit tests of the source are run where it belongs.
 #![cfg(not(test))]
@@ -10,7 +10,7 @@ mod memtable_filter;
 
 mod sync;
 
-/// What the source takes from the library's filters: here a key is its own hash.
+/// The items that the source takes from `filter`: here a key is its own hash.
 mod filter {
     pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 

@@ -1,12 +1,11 @@
-//! What the source takes from the library's `sync` module.
+//! The items that the source takes from `sync`.
 
 pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use loom::sync::Mutex;
 use loom::sync::atomic::AtomicBool;
 
-/// A value that is set once: loom has none. Who finds it has acquired what its maker released, and no
-/// more than that.
+/// A value that is set once: loom has none. A reader of it acquires what the setter released.
 #[derive(Debug)]
 pub(crate) struct OnceLock<T> {
     value: std::sync::OnceLock<T>,

@@ -1,4 +1,4 @@
-//! The end of a store beside everything that is under way, and a disk that fails under it.
+//! Closing and dropping a store beside running tasks and on a failing disk.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,8 +14,8 @@ use crate::store::{batch, key, open, options, other_policy, version};
 
 const WRITERS: usize = 2;
 
-/// Calls until one of them fails, and gives that error. Lets others go on in between: a schedule might
-/// else stay with this thread for ever.
+/// Repeats a call until it fails, and returns the error. Yields in between, or a schedule might run this
+/// thread for ever.
 fn until_it_fails(mut call: impl FnMut(u64) -> Result<()>) -> Error {
     let mut call = |time| {
         yield_now();
@@ -24,7 +24,7 @@ fn until_it_fails(mut call: impl FnMut(u64) -> Result<()>) -> Error {
     (1..).find_map(&mut call).expect("the store ends some time")
 }
 
-/// What callers do until the store ends, but for the writers.
+/// The calls of reading threads until the store closes.
 fn others() -> [fn(&Db, u64) -> Result<()>; 5] {
     [
         |db, _| {
@@ -46,7 +46,7 @@ fn others() -> [fn(&Db, u64) -> Result<()>; 5] {
     ]
 }
 
-/// A call that waits for ever would be found as a deadlock.
+/// shuttle reports a call that waits for ever as a deadlock.
 #[test]
 fn closing_ends_every_call_with_success_or_closed() {
     explore("closing", 1000, &["acknowledged", "flushes"], |seen| {
@@ -89,8 +89,8 @@ fn closing_ends_every_call_with_success_or_closed() {
     });
 }
 
-/// Callbacks take handles and drop them, and the writer drops its own at any moment. Whichever is the last:
-/// the store closes.
+/// Callbacks take and drop handles, and the writer drops its own at any moment. The store closes with the
+/// last handle.
 #[test]
 fn the_last_handle_closes_the_store_also_in_a_callback() {
     explore("the last handle", 600, &["closed in a callback", "closed by the writer"], |seen| {
@@ -130,8 +130,8 @@ fn check_written(db: &Db, written: &[AtomicU64], seen: &Seen) {
     }
 }
 
-/// One sync fails, of whatever it be. Either the store is poisoned, and whoever waits is told, or it goes
-/// on; and in no case is anything lost that was acknowledged as synced, or does anybody wait for ever.
+/// One sync of any file fails. The store is poisoned and every waiting call fails, or it goes on. No write
+/// that was acknowledged as synced is lost, and no call waits for ever.
 #[test]
 fn a_sync_that_fails_ends_every_waiting_and_loses_nothing_acknowledged() {
     let needed = ["acknowledged", "poisoned", "failed otherwise", "went on"];

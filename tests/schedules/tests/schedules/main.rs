@@ -1,13 +1,13 @@
-//! The store as it is shipped, under schedules that shuttle chooses: every lock, atomic and thread of
-//! it, and every operation on its disk in memory, is a place where another thread may go on. A thread
-//! that waits for ever is found as a deadlock.
+//! Runs the store under schedules that shuttle chooses: each lock, atomic operation, thread and operation
+//! of the simulated disk is a point where shuttle may switch threads. It reports a thread that waits for
+//! ever as a deadlock.
 //!
-//! Each test prints how many schedules and steps it ran, and with what seed. The same seed gives the same
-//! schedules. A failure prints its schedule; in a file of its own, named by `CRIBA_SCHEDULES_REPLAY`, it
-//! is run again. `CRIBA_SCHEDULES` is how many schedules each test runs, `CRIBA_SCHEDULES_SEED` which.
+//! Each test prints its number of schedules and steps, and its seed. The same seed gives the same
+//! schedules. A failed test prints its schedule; `CRIBA_SCHEDULES_REPLAY` names a file with one to repeat.
+//! `CRIBA_SCHEDULES` is the number of schedules of a test, `CRIBA_SCHEDULES_SEED` the seed.
 //!
-//! What is not seen here: shuttle takes all atomic operations for sequentially consistent; the swap
-//! of the view and the caches are libraries of their own, and an operation of theirs is one step.
+//! Not covered: shuttle runs all atomic operations as sequentially consistent. The swap of the view and the
+//! caches come from other crates, and each of their operations is one step.
 
 mod batches;
 mod bursts;

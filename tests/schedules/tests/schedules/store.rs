@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use criba_schedules::vfs::{SimVfs, Vfs};
 use criba_schedules::{Batch, Db, FilterPolicy, Options, Value};
 
-/// Options under which everything is small and happens often: a memtable is full with some six changes,
-/// two tables are compacted, and files are opened anew.
+/// Small limits: about six changes fill a memtable, two tables are compacted, and files are reopened.
 pub(crate) fn options(vfs: impl Vfs + 'static) -> Options {
     Options::new()
         .vfs(Arc::new(vfs))
@@ -44,7 +43,7 @@ pub(crate) fn version(value: &Value) -> u64 {
     u64::from_be_bytes(value.as_ref().try_into().expect("a version"))
 }
 
-/// One change of all these keys, to the same version.
+/// Writes all these keys with the same version, in one batch.
 pub(crate) fn batch(keys: impl IntoIterator<Item = usize>, version: u64) -> Batch {
     let mut batch = Batch::new();
     for number in keys {
@@ -53,9 +52,8 @@ pub(crate) fn batch(keys: impl IntoIterator<Item = usize>, version: u64) -> Batc
     batch
 }
 
-/// What is known of some keys whose values are version numbers that only grow: what was begun to be
-/// written, and what everybody must see who begins to look now. It is no part of what is tested: nothing
-/// in it is a place where another thread may go on.
+/// The versions of keys, which only grow: the newest whose write began, and the oldest that a new read may
+/// return. shuttle does not switch threads in here.
 #[derive(Debug)]
 pub(crate) struct History<const KEYS: usize> {
     begun: [AtomicU64; KEYS],
@@ -68,7 +66,7 @@ impl<const KEYS: usize> History<KEYS> {
         Self { begun: zeros(), known: zeros() }
     }
 
-    /// Lets `write` give a key this version, which is the newest from then on.
+    /// Calls `write` with the next version of a key.
     pub(crate) fn write<T>(&self, number: usize, version: u64, write: impl FnOnce() -> T) -> T {
         self.begun[number].fetch_max(version, Ordering::Relaxed);
         let written = write();
@@ -76,8 +74,8 @@ impl<const KEYS: usize> History<KEYS> {
         written
     }
 
-    /// Lets `read` look at a key: it must see what was known before, or something newer that was begun
-    /// by then; and nobody may see something older from then on.
+    /// Calls `read` for a key. It must return a version that was known before, or a newer one whose write
+    /// has begun. Later reads return no older one.
     pub(crate) fn check(&self, number: usize, read: impl FnOnce() -> Option<Value>) -> u64 {
         let known = self.known[number].load(Ordering::Relaxed);
         let Some(found) = read().as_ref().map(version) else {
