@@ -60,7 +60,7 @@ fn lap<F>(
     })
 }
 
-/// The same for probes of many hashes at once.
+/// Times probes of many hashes at once.
 fn lap_many<F>(
     hashes: &Hashes,
     build: impl FnOnce(Vec<u64>) -> F,
@@ -107,7 +107,7 @@ fn ours(kind: FilterKind, bits: f64) -> Box<dyn Fn(&Hashes) -> Lap> {
     })
 }
 
-/// Asked for [`CHUNK`] hashes at a time.
+/// In batches of [`CHUNK`] hashes.
 fn ours_many(kind: FilterKind, bits: f64) -> Box<dyn Fn(&Hashes) -> Lap> {
     Box::new(move |hashes| {
         lap_many(

@@ -14,7 +14,7 @@ use std::time::Instant;
 use criba::{Batch, Db, Durability};
 
 const RUNS: usize = 10;
-/// Of all threads together.
+/// Puts per measurement, of all threads together.
 const PUTS: u64 = 200_000;
 const SYNCED_PUTS: u64 = 4_000;
 const VALUE: [u8; 100] = [b'v'; 100];

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use common::{Run, criba, run};
 use tempfile::TempDir;
 
-/// A store with three keys, in a directory of its own.
+/// A store with three keys, in its own directory.
 fn store() -> (TempDir, String) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = dir.path().join("store").to_str().expect("a plain path").to_owned();
@@ -207,7 +207,7 @@ fn a_degraded_filter_is_reported() {
     assert!(told.contains("\nfilter\n  degraded: "), "{told}");
 }
 
-/// No command says what a prefix is, and none takes away what the store's program has put into filters.
+/// No command sets a prefix extractor, and none removes the prefixes that a program has put into filters.
 #[test]
 fn prefixes_are_reported_and_kept() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -492,7 +492,7 @@ fn wrong_usage_is_2() {
     }
 }
 
-/// The command itself serves as `criba-lab`: it says by which name it was started.
+/// The command itself serves as `criba-lab`: its name selects the part.
 #[test]
 fn the_lab_is_a_program_beside_the_command_or_in_path() {
     let new_dir = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");

@@ -1,4 +1,4 @@
-//! Nonsense for every command: an error in one line and an exit code that says so, whatever it is.
+//! Invalid input for every command: an error of one line, and its exit code.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use common::{Run, criba};
 
-/// The commands that take a store that exists, with arguments that would do.
+/// The commands that need an existing store, with valid arguments.
 const COMMANDS: [&[&str]; 9] = [
     &["get", "DIR", "key 0007"],
     &["delete", "DIR", "key 0007"],
@@ -155,7 +155,7 @@ fn keys_may_be_anything_that_fits() {
     }
 }
 
-/// Each file of a store gone, emptied, cut, flipped in its middle, or made a directory.
+/// Each file of a store is removed, emptied, cut, changed in its middle, or replaced by a directory.
 #[test]
 fn every_command_on_a_damaged_store_says_what_is_damaged() {
     let parent = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! `criba readamp`, as it is run.
+//! `criba readamp`, as a process.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn number(report: &Value, name: &str) -> u64 {
     report[name].as_u64().unwrap_or_else(|| panic!("{name} is {}", report[name]))
 }
 
-/// What must hold of every report, and which checks could not be made.
+/// What holds for every report, and the checks that could not be made.
 #[track_caller]
 fn unknown_checks(report: &Value) -> Vec<&str> {
     let of = |name| number(report, name);
@@ -90,7 +90,7 @@ fn without_a_cache_each_true_negative_is_a_read_avoided() {
     assert!((0.0005..0.01).contains(&measured), "{measured}");
 }
 
-/// Everything but the times.
+/// All fields but the times.
 fn counts(mut report: Value) -> Value {
     for pass in report["passes"].as_array_mut().expect("a list") {
         for time in ["start_ns", "end_ns"] {
@@ -151,14 +151,14 @@ fn small_numbers() {
     );
 }
 
-/// Files come in pairs; one alone is not passed over, whatever else is asked.
+/// Files come in pairs; a single one is an error, with all other options.
 #[test]
 fn an_absent_file_alone_is_wrong_usage() {
     let output = run("readamp --n 50 --absent nofile");
     assert_eq!(output.code, 2, "{}", output.err);
 }
 
-/// More lookups than keys: the keys come round again.
+/// More lookups than keys: the keys repeat.
 #[test]
 fn the_number_of_lookups_is_the_requested_one() {
     for lookups in [20, 130] {

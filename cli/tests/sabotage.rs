@@ -1,5 +1,5 @@
-//! One uncounted read makes a check fail. These checks compare the counts of the whole
-//! process, so this file has one test only: no other may read beside it.
+//! One uncounted read makes a check fail. The checks compare the counts of the whole process, so this file
+//! has only one test: no other may read beside it.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,11 +14,11 @@ use criba_cli::readamp::report::Report;
 use criba_cli::readamp::settings::Settings;
 use indicatif::ProgressBar;
 
-/// Reads one block twice: the first that is read after the store was opened for the `n`-th time.
+/// Reads one block twice: the first one after the `n`th opening.
 #[derive(Debug, Clone)]
 struct ReadsTwice {
     inner: Arc<dyn Vfs>,
-    /// Openings still to come; an opening ends with CURRENT being renamed into place.
+    /// Openings to come; an opening ends when it renames CURRENT.
     openings: Arc<AtomicUsize>,
 }
 

@@ -13,17 +13,17 @@ use criba_cli::readamp::settings::Settings;
 
 const KEYS: u64 = 31_744;
 const ABSENT: u64 = 100_000;
-/// Filters count into the sizes by which compactions go. Beside values so long they hardly do, so that
-/// stores filled under different policies have nearly the same tables.
+/// Filters count in the sizes that start compactions. Beside long values they hardly matter, so stores
+/// under different policies have nearly the same tables.
 const VALUE_BYTES: usize = 300;
 
-/// 99.9 % on both sides, of a sum of rare events: the larger tail of Poisson's distribution is a
-/// little heavier than the normal one's.
+/// 99.9 % on both sides, for a sum of rare events: the upper tail of Poisson's distribution is a little
+/// heavier than the normal one's.
 const DEVIATIONS: f64 = 3.5;
-/// A store filled under another policy may have tables cut elsewhere, and its balanced filters are let
-/// be within half a bit a key of what they should be.
+/// A store under another policy may have other table boundaries, and balanced filters are not refitted
+/// within half a bit per key of their plan.
 const OTHER_STORE: f64 = 0.10;
-/// The same store: its tables' parts of the key range are estimated from their blocks.
+/// The same store: the shares of the key range are estimated from blocks.
 const SAME_STORE: f64 = 0.03;
 
 fn settings(filter: FilterPolicy) -> Settings {
@@ -37,7 +37,7 @@ fn settings(filter: FilterPolicy) -> Settings {
     }
 }
 
-/// Measures a fresh store, and asks for advice on it.
+/// Measures a new store, and calls `advise`.
 fn run(dir: &Path, input: &Input, filter: FilterPolicy) -> (Report, Advice) {
     let report = run_in(dir, input, &settings(filter)).expect("a measurement");
     assert_eq!(report.checks.failed().count(), 0);
@@ -48,7 +48,7 @@ fn run(dir: &Path, input: &Input, filter: FilterPolicy) -> (Report, Advice) {
     (report, advice)
 }
 
-/// Compares what was advised with the pass over the absent keys.
+/// Compares the advice with the pass of absent keys.
 fn check(what: &str, advised: f64, report: &Report, slack: f64) {
     let pass = &report.passes[0];
     assert_eq!((pass.name, pass.lookups), ("absent", ABSENT));

@@ -1,5 +1,5 @@
-//! `criba-lab`, as it is run; and experiments in their quick form, once for several tests: some of them,
-//! or all, as every change is checked:
+//! `criba-lab` as a process; and experiments in their quick form, run once for several tests: some by
+//! default, or all:
 //!
 //! ```sh
 //! CRIBA_LAB=all cargo test -p criba-lab --test lab -- --nocapture
@@ -28,17 +28,17 @@ use roxmltree::Node;
 
 const SEED: u64 = 1;
 
-/// Runs a command line whose parts hold no blanks.
+/// Runs a command line without quoted parts.
 fn run(line: &str) -> run::Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_criba-lab"));
     command.args(line.split_whitespace()).stdin(Stdio::null());
     run::Run::new(command.output().expect("the command starts"))
 }
 
-/// Those that take a second or two; among them all kinds of figures and checks.
+/// Experiments of a second or two, with all kinds of figures and checks.
 const SHORT: [&str; 4] = ["small-filter", "hash-families", "variants", "toy"];
 
-/// The experiments of this run of the tests, several at least.
+/// The experiments of this run, several at least.
 fn experiments() -> Vec<&'static Experiment> {
     let all = match std::env::var("CRIBA_LAB").as_deref() {
         Err(_) => false,
@@ -70,7 +70,7 @@ fn decided() -> impl Iterator<Item = (&'static str, &'static Check)> {
     quick_run().checks().filter(|(_, check)| check.decides)
 }
 
-/// What theory says is shifted by 20 %, down and up; a rate of more than 1 is no rate.
+/// Each expectation is shifted by 20 %, down and up; a rate above 1 is left out.
 #[test]
 fn a_check_whose_theory_is_shifted_by_a_fifth_fails() {
     let (mut shifted, mut passed) = (0, Vec::new());
@@ -123,8 +123,8 @@ fn each_experiment_has_its_figures_and_each_check_its_place() {
     }
 }
 
-/// The points that are drawn are those of the CSV, in order: each coordinate in the picture is the
-/// same linear function of the value, or of its logarithm.
+/// The drawn points are those of the CSV, in order: each coordinate is the same linear function of the
+/// value, or of its logarithm.
 #[test]
 fn every_plotted_point_is_in_the_csv() {
     let text = report(quick_run());
@@ -165,10 +165,10 @@ fn every_plotted_point_is_in_the_csv() {
     println!("seed {SEED}: {points} points in {figures} figures");
 }
 
-/// Below this there is the legend.
+/// The legend is below this.
 const PLOT_HEIGHT: f64 = 1000.0;
 
-/// The points of a picture, in the order of the figure's series.
+/// The points of a figure, in the order of its series.
 fn drawn_points(figure: Node, of: &Figure) -> Vec<(f64, f64)> {
     let number = |node: Node, name: &str| -> f64 {
         node.attribute(name).and_then(|text| text.parse().ok()).expect("a number")
@@ -251,7 +251,7 @@ fn two_runs_count_the_same_and_another_seed_does_not() {
     assert!(first.starts_with("experiment,quantity,trials,theory,measured,low,high,ok\n"));
 }
 
-/// Its draws do not depend on what ran before it; only the bounds do, which all share.
+/// Its random draws do not depend on earlier experiments; only the bounds do.
 #[test]
 fn an_experiment_alone_counts_what_it_counts_among_others() {
     let among = |outcome: &&Outcome| outcome.experiment.name == SHORT[2];
@@ -264,7 +264,7 @@ fn an_experiment_alone_counts_what_it_counts_among_others() {
     assert_eq!(counts(&alone.outcomes[0]), counts(among));
 }
 
-/// The sample's own present keys, with other absent ones: what is counted of other keys stays.
+/// The sample's present keys, with other absent ones: counts of other keys do not change.
 #[test]
 fn real_keys_are_those_of_the_files_that_are_brought() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,5 +1,5 @@
-//! The bytes of filters without a store: what is not as it was written is refused, whatever it is, and
-//! a forged head with its checksum put right does no harm.
+//! The bytes of standalone filters: every damaged byte is refused, and a forged header with a right
+//! checksum does no harm.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,10 +12,10 @@ use rand_chacha::ChaCha8Rng;
 
 const KEYS: u32 = 40;
 
-/// Reads a filter's bytes, asks it all there is, and tells its size.
+/// Reads a filter's bytes, calls all its methods, and returns its size.
 type Read = fn(&[u8]) -> Result<usize, Error>;
 
-/// A form of filter: its bytes, and what reads them.
+/// A form of filter: its bytes, and their reader.
 struct Form {
     name: String,
     bytes: Vec<u8>,
@@ -130,7 +130,7 @@ fn every_flipped_bit_and_every_length_is_refused() {
     println!("{flips} bits flipped, cut to {lengths} lengths: all refused");
 }
 
-/// Each field of head and rows set to what it should not be, the checksum put right.
+/// Each field of header and rows with wrong values and a right checksum.
 #[test]
 fn forged_fields_are_refused_or_harmless() {
     let numbers =
@@ -245,7 +245,7 @@ fn a_filter_of_one_form_is_none_of_another() {
     }
 }
 
-/// Bytes that say that they are of another form are so where their parts can be that form's.
+/// Bytes with the header of another form are of that form only if their parts fit it.
 #[test]
 fn a_form_is_made_of_its_own_parts() {
     for Form { name, bytes, .. } in forms() {
@@ -274,7 +274,7 @@ fn a_form_is_made_of_its_own_parts() {
     }
 }
 
-/// Of the part, where its row starts; of bits behind its last, where that word is.
+/// An error of a part has the offset of its row; one of bits behind the last, the offset of that word.
 #[test]
 fn errors_name_the_offset() {
     let bytes = ShardedBloom::with_rate(3, 100, 0.02).unwrap().to_bytes();
@@ -293,7 +293,7 @@ fn errors_name_the_offset() {
     }
 }
 
-/// The bytes are the format's, whatever the machine: a few of them, written out.
+/// The bytes are those of the format on every machine: a few of them, written out.
 #[test]
 fn the_bytes_are_those_of_the_format() {
     let filter = Bloom::with_geometry(70, 3).unwrap().with_hashing(Hashing::murmurhash2()).unwrap();

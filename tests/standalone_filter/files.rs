@@ -1,4 +1,4 @@
-//! Filters in files: saved in one step, loaded, and mapped by two processes at once.
+//! Filters in files: saved atomically, loaded, and mapped by two processes at once.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -78,8 +78,8 @@ fn what_is_no_filter_is_neither_loaded_nor_mapped() {
     }
 }
 
-/// A mapped filter answers as the loaded one does, and a save over its file does not disturb it. A
-/// clone of it is in memory of its own, and takes inserts.
+/// A mapped filter answers like the loaded one, and a save over its file does not disturb it. Its clone has
+/// its own memory, and takes inserts.
 #[test]
 #[expect(unsafe_code, reason = "the file is this test's own")]
 fn a_mapped_filter_outlives_a_save_over_it() {
@@ -100,7 +100,7 @@ fn a_mapped_filter_outlives_a_save_over_it() {
     assert_eq!(Bloom::load(&path).unwrap().bits_set(), 0);
 }
 
-/// What a filter says to keys, half of them in it, as one number; and that it denied none of its own.
+/// The answers of a filter for many keys as one number. Half are present, and none of these is denied.
 fn verdicts(filter: &StaticFilter) -> u64 {
     let mut digest = 0_u64;
     for i in 0..2 * KEYS {
@@ -111,7 +111,7 @@ fn verdicts(filter: &StaticFilter) -> u64 {
     digest
 }
 
-/// The kilobytes of a mapped file that are resident here, and those that another process has as well.
+/// The kilobytes of a mapped file that are resident here, and those that another process shares.
 #[cfg(target_os = "linux")]
 fn resident_and_shared(path: &Path) -> (u64, u64) {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
@@ -124,7 +124,7 @@ fn resident_and_shared(path: &Path) -> (u64, u64) {
     (resident, field("Shared_Clean:") + field("Shared_Dirty:"))
 }
 
-/// The other process: maps the file, asks it, and tells what it saw.
+/// The other process: maps the file, looks keys up, and prints the answers.
 #[cfg(target_os = "linux")]
 #[test]
 #[ignore = "run by the test below, in a process of its own"]

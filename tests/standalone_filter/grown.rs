@@ -1,5 +1,5 @@
-//! The filters that are made of several: the scalable one keeps its rate whatever it is given, the
-//! sharded one has that of one filter and loses no key between threads.
+//! Filters of several parts: a scalable filter keeps its rate at every size; a sharded one has the rate of
+//! a single filter and loses no key between threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,14 +15,14 @@ fn key(i: u64) -> [u8; 8] {
     i.to_be_bytes()
 }
 
-/// Of so many absent keys, the part that pass, and its standard deviation.
+/// The share of `probes` absent keys that pass, and its standard deviation.
 fn measured(probes: u64, contains: impl Fn([u8; 8]) -> bool) -> (f64, f64) {
     let passed = (0..probes).filter(|&i| contains(key(u64::MAX - i))).count() as f64;
     let rate = passed / probes as f64;
     (rate, (rate / probes as f64).sqrt())
 }
 
-/// Made for 100,000 keys at 0.001, given 200,000.
+/// Capacity 100,000 at a rate of 0.001, with 200,000 keys.
 #[test]
 fn a_scalable_filter_keeps_its_rate_with_twice_the_keys() {
     const KEYS: u64 = 200_000;
@@ -108,8 +108,8 @@ fn a_sharded_filter_has_the_rate_of_one() {
     }
 }
 
-/// The load of a small shard varies, and the rate more than in proportion; still the mean of the shards
-/// is what was asked for, or less.
+/// The loads of small shards vary, and the rate varies more; the mean of the shards is still at most the
+/// requested rate.
 #[test]
 fn small_shards_keep_the_rate_in_the_mean() {
     const FILTERS: u8 = 100;
@@ -165,8 +165,8 @@ fn a_filter_of_several_parts_knows_its_capacity_and_rate() {
     assert_eq!(sharded.to_bytes().len(), 192 + sharded.bytes());
 }
 
-/// All threads insert the same keys at the same time, and others between them, and ask at once for
-/// what they have inserted.
+/// All threads insert the same keys at the same time, and other keys between, and look up what they
+/// inserted at once.
 #[test]
 fn no_key_is_lost_between_threads() {
     const THREADS: u64 = 4;

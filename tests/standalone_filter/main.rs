@@ -1,4 +1,4 @@
-//! Filters without a store.
+//! Standalone filters.
 
 mod bytes;
 mod files;

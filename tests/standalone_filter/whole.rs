@@ -1,13 +1,13 @@
-//! Filters without a store: no key of their own is ever denied, the rate is the one that was asked
-//! for and the one they tell, and what they estimate is so.
+//! Standalone filters deny none of their keys, have the requested and the reported rate, and estimate their
+//! contents rightly.
 
 use criba::filter::{
     Bloom, FilterSize, Fullness, Hashing, ScalableBloom, ShardedBloom, StaticFilter,
 };
 use criba::{Error, FilterKind};
 
-/// Every figure below is within so many standard deviations of its prediction: about one cell in
-/// 150,000 would lie outside by chance, of which there are some hundred, with fixed keys.
+/// The allowed standard deviations between a figure and its prediction: by chance one figure of 150,000
+/// would exceed them. There are some hundred, with fixed keys.
 const DEVIATIONS: f64 = 4.5;
 
 fn seeded(seed: u64) -> Hashing {
@@ -39,13 +39,13 @@ fn filled(capacity: u64, rate: f64, seed: u64) -> Bloom {
     filter
 }
 
-/// How many of so many absent keys pass.
+/// The number of `probes` absent keys that pass.
 fn passed(probes: u64, contains: impl Fn([u8; 9]) -> bool) -> u64 {
     (0..probes).filter(|&i| contains(absent(i))).count() as u64
 }
 
-/// Standard deviations of the number found from the number told, where other sources of error than
-/// chance are no more than the part `slack`.
+/// The standard deviations between the measured and the reported number; `slack` is the share of other
+/// errors than chance.
 fn deviations(found: u64, probes: u64, told: f64, slack: f64) -> f64 {
     let expected = told * probes as f64;
     let beyond = ((found as f64 - expected).abs() - slack * expected).max(0.0);
@@ -86,7 +86,7 @@ fn no_key_of_its_own_is_ever_denied() {
     assert!(geometries > 1000);
 }
 
-/// The union is bit by bit the filter of both sets.
+/// The union equals the filter of both sets, bit by bit.
 #[test]
 fn a_union_is_the_filter_of_both_sets() {
     let mut one = Bloom::with_rate(1000, 0.01).unwrap();
@@ -100,8 +100,7 @@ fn a_union_is_the_filter_of_both_sets() {
     assert_eq!(one.bits_set(), both.bits_set());
 }
 
-/// Of capacities from 1 on, filled to the last: what they pass is what they say that they pass, and
-/// no more than was asked for.
+/// Full filters of capacities from 1 on have the rate that they report, and at most the requested one.
 #[test]
 fn the_rate_is_the_requested_and_the_reported_one() {
     let (mut cells, mut all_probes) = (0, 0);
@@ -149,7 +148,7 @@ fn the_rate_is_the_requested_and_the_reported_one() {
     println!("{cells} cells, {all_probes} probes");
 }
 
-/// Any m and k, at several fills: the rate told is that measured.
+/// For any m and k, at several fills, the reported rate is the measured one.
 #[test]
 fn the_rate_of_a_given_geometry_is_reported() {
     let mut cells = 0;
@@ -249,7 +248,7 @@ fn filters_that_differ_are_not_united() {
     assert_eq!(one.to_bytes(), before);
 }
 
-/// A hash chosen after an insert would deny what was inserted.
+/// Another hash function after an insert would deny the inserted keys.
 #[test]
 fn the_hash_is_chosen_before_the_first_insert() {
     let mut bloom = Bloom::with_rate(10, 0.01).unwrap();
@@ -311,7 +310,7 @@ fn a_filter_knows_its_capacity_and_rate() {
     }
 }
 
-/// Each kind, by rate and by bits: knows its keys, also from bytes, and has the rate that it tells.
+/// Each kind, by rate and by bits: it passes its keys, also after a round trip, and has the reported rate.
 #[test]
 fn a_static_filter_of_each_kind_has_its_rate() {
     let mut cells = 0;
@@ -350,7 +349,7 @@ fn a_static_filter_of_each_kind_has_its_rate() {
     assert_eq!(cells, 30);
 }
 
-/// Of a few keys the finished bits scatter; a filter that comes out too full is built again.
+/// With few keys the number of set bits scatters; a filter that is too full is built again.
 #[test]
 fn a_static_filter_keeps_its_rate_however_few_its_keys() {
     for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {

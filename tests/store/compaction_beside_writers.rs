@@ -1,5 +1,5 @@
-//! Writers and other compactions beside a large one: `compact` begins under any load, and a large merge,
-//! asked for or made in quiet, leaves level 0 short enough for writers to go on.
+//! Writers and compactions beside a large merge: `compact` begins under every load, and a large merge, by
+//! `compact` or in quiet, leaves level 0 short enough for writers.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,8 +27,8 @@ fn on_compaction_thread() -> bool {
     std::thread::current().name().is_some_and(|name| name.starts_with("criba-compact"))
 }
 
-/// With four threads one compaction always began before the last one had ended, and `compact` waited for
-/// a moment without any.
+/// With four threads there is always a running compaction; `compact` must not wait for a moment without
+/// one.
 #[test]
 fn compact_begins_under_a_load_that_keeps_all_threads_busy() {
     let dir = common::tempdir();
@@ -82,13 +82,13 @@ fn compact_begins_under_a_load_that_keeps_all_threads_busy() {
     assert!(begun <= 60, "{begun} compactions began while compact waited");
 }
 
-/// The most tables that level 0 had.
+/// Records the number of tables on level 0.
 fn watch_l0(db: &Db, most: &AtomicUsize) {
     let l0 = db.tables().iter().filter(|table| table.level == 0).count();
     most.fetch_max(l0, Ordering::SeqCst);
 }
 
-/// Writes memtables full while `compact` stands still.
+/// Fills memtables while `compact` is held.
 #[test]
 fn level_0_is_compacted_while_compact_has_the_tables() {
     let dir = common::tempdir();
@@ -159,8 +159,8 @@ fn level_0_is_compacted_while_compact_has_the_tables() {
     }
 }
 
-/// While `compact` waits for a compaction that has nearly all of the tables that level 0 may have, no other
-/// thread compacts.
+/// `compact` waits for a compaction of nearly all tables that level 0 may have. No other thread compacts
+/// then.
 #[test]
 fn level_0_is_compacted_while_compact_waits_for_a_compaction() {
     let dir = common::tempdir();
@@ -210,7 +210,7 @@ fn level_0_is_compacted_while_compact_waits_for_a_compaction() {
     }
 }
 
-/// A merge that was begun in quiet gives way to writers.
+/// An idle merge gives way to writers.
 #[test]
 fn an_idle_merge_gives_way_when_level_0_fills_up() {
     let dir = common::tempdir();

@@ -1,8 +1,7 @@
-//! The attack on MurmurHash2, and what stops it. In MurmurHash64A, two neighbouring 8-byte blocks of a
-//! key can be replaced by two others so that the hash stays the same *under every seed*. From one
-//! present key this makes absent ones that pass every filter over that hash in every table that holds
-//! the key, each for a read in vain, whatever the kind and the bits. Under a keyed hash they are absent
-//! keys like others.
+//! The attack on MurmurHash2, and the defence. In MurmurHash64A two neighbouring 8-byte blocks of a key can
+//! be replaced so that the hash is the same *under every seed*. So an attacker makes absent keys from a
+//! present one that pass each MurmurHash filter of each table with that key, and each costs a wasted read,
+//! whatever the kind and the bits. Under a keyed hash they are ordinary absent keys.
 
 use std::collections::BTreeSet;
 
@@ -22,21 +21,20 @@ fn inverse(odd: u64) -> u64 {
     (0..6).fold(odd, |x, _| x.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(x))))
 }
 
-/// What MurmurHash64A makes of a block before it enters the hash.
+/// A block as MurmurHash64A mixes it into the hash.
 fn scrambled(block: u64) -> u64 {
     let k = block.wrapping_mul(M);
     (k ^ k >> 47).wrapping_mul(M)
 }
 
-/// The block that is scrambled to this.
+/// The block that is mixed to this value.
 fn unscrambled(k: u64) -> u64 {
     let k = k.wrapping_mul(inverse(M));
     (k ^ k >> 47).wrapping_mul(inverse(M))
 }
 
-/// Another key of 16 bytes with the same MurmurHash64A under every seed. Both blocks enter with their
-/// top bit flipped. Multiplied by an odd number that difference stays what it is, the top bit alone, so
-/// the second undoes the first.
+/// Another key of 16 bytes with the same MurmurHash64A under every seed. Both mixed blocks have their top
+/// bit flipped. A product with an odd number keeps that difference, so the second undoes the first.
 fn sibling(key: [u8; 16]) -> [u8; 16] {
     let blocks = u128::from_le_bytes(key);
     let [a, b] =
@@ -70,15 +68,15 @@ fn siblings_collide_under_every_seed() {
 const KEYS: usize = 50_000;
 const TABLES: usize = 3;
 
-/// What became of the siblings of all keys in a store of three tables that all hold these keys.
+/// The results for the siblings of all keys, in a store of three tables that all hold these keys.
 #[derive(Debug)]
 struct Attack {
     probes: u64,
     passed: u64,
-    /// Siblings that passed all three filters, of how many that were asked of all three.
+    /// Siblings that passed all three filters, of those for which all three were probed.
     passed_all: usize,
     asked_all: usize,
-    /// What the filters predict for the probes.
+    /// The predicted number for these probes.
     predicted: f64,
 }
 
@@ -163,8 +161,8 @@ fn crafted_keys_pass_every_murmurhash2_filter() {
     }
 }
 
-/// At 150,000 probes 1.2 % is five standard deviations from the 1.07 % of blocked filters at 10 bits a
-/// key. And no key passes three tables but by three coincidences, since each table has its own salt.
+/// At 150,000 probes 1.2 % is five standard deviations from the 1.07 % of blocked filters at 10 bits per
+/// key. A key passes three tables only by three coincidences, since each table has its own salt.
 #[test]
 fn crafted_keys_pass_keyed_filters_as_rarely_as_others() {
     for policy in KINDS.map(|kind| policy(kind, HashFunction::SipHash13)) {

@@ -1,4 +1,4 @@
-//! What a store tells the program around it of its flushes and compactions.
+//! The events of flushes and compactions.
 
 use std::sync::{Arc, Mutex};
 
@@ -95,7 +95,7 @@ fn a_flush_that_fails_says_why() {
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
 }
 
-/// After a panic on a thread of the store, half-done work is not installed, and no thread waits for ever.
+/// After a panic on a background thread, half-done work is not installed, and no thread waits for ever.
 #[test]
 fn a_panic_in_background_work_poisons_and_loses_nothing() {
     for panics_at in [

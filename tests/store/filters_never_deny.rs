@@ -1,6 +1,5 @@
-//! After every flush and every compaction, no filter of any table denies a key of its table, neither as
-//! it lies in the file nor as the open store asks it, and each was sized from the exact number of its
-//! distinct keys.
+//! After every flush and compaction no filter denies a key of its table, neither in its file nor in the
+//! open store, and each has the size for the exact number of distinct keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,14 +13,14 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::common;
 
-/// Whether a filter of so many keys may have this shape.
+/// Whether a filter of `keys` keys may have this shape.
 type Shape<'a> = &'a dyn Fn(u64, Geometry) -> bool;
 
 #[derive(Debug, Default)]
 struct Asked {
     tables: u64,
     keys: u64,
-    /// Of these, through the open store: as often as a lookup came to the table.
+    /// Of these, through the open store: the lookups that came to the table.
     through_the_store: u64,
     tombstones: u64,
     overwritten: u64,
@@ -30,7 +29,7 @@ struct Asked {
     denied: u64,
 }
 
-/// Asks the filter of every table for every key of the table, and for some that it does not hold.
+/// Probes the filter of every table with all its keys, and some absent ones.
 fn ask(dir: &Path, db: &Db, shape: Shape<'_>, asked: &mut Asked) {
     let live: BTreeMap<u64, _> = db.tables().into_iter().map(|table| (table.id, table)).collect();
     let files = common::files_with(dir, "sst");
@@ -84,7 +83,7 @@ fn ask(dir: &Path, db: &Db, shape: Shape<'_>, asked: &mut Asked) {
     }
 }
 
-/// As the documentation of `FilterPolicy` says it.
+/// The rule in the documentation of `FilterPolicy`.
 fn with_best_k(keys: u64, m: f64) -> Geometry {
     let k = (m / keys as f64 * std::f64::consts::LN_2).round().max(1.0);
     Geometry { m: m as u64, k: k as u32, wide: 0 }
@@ -181,7 +180,7 @@ fn no_key_of_any_table_is_ever_denied() {
     assert!(keys > 200_000);
 }
 
-/// As when a shape that was fixed for few keys gets many: such a filter serves, and says what it is worth.
+/// A shape fixed for few keys gets many: the filter works, and reports its rate.
 #[test]
 fn a_filter_whose_every_bit_is_set_passes_everything_and_is_accepted_again() {
     let dir = common::tempdir();

@@ -1,9 +1,9 @@
-//! A store that an earlier criba wrote, and this one must read: `tests/fixtures/store-v1`.
+//! A store of an earlier criba, which this one must read: `tests/fixtures/store-v1`.
 //!
-//! It was left open, as a crash leaves it: tables on L0 and below, with filters of each kind and without,
-//! tombstones, and changes that are in the log only. The format of version 1 was last changed before
-//! the first release, 0.1.0, and the store was made anew then. From 0.1.0 on it must never be made again
-//! while its version is supported, or the test shows nothing. [`make_fixture`] made it:
+//! A crash left it open: tables on L0 and below, with filters of each kind and without, tombstones, and
+//! changes only in the log. Version 1 of the format last changed before the first release, 0.1.0, and the
+//! store was made again then. From 0.1.0 on it must not be made again while its version is supported, or
+//! the test shows nothing. [`make_fixture`] made it:
 //!
 //! ```text
 //! cargo test --test store make_fixture -- --ignored --nocapture
@@ -17,9 +17,9 @@ use criba::{Batch, Db, Durability, FilterInfo, FilterKind, FilterPolicy, HashFun
 
 use crate::common;
 
-/// The changes made, one by one.
+/// The number of changes, made one by one.
 const CHANGES: u64 = 2400;
-/// The keys that they are made to.
+/// The number of their keys.
 const KEYS: u64 = 800;
 
 fn fixture() -> PathBuf {
@@ -38,7 +38,7 @@ fn change(number: u64) -> (Vec<u8>, Option<Vec<u8>>) {
     (key, (number % 4 != 3).then_some(value))
 }
 
-/// What the store holds after all changes.
+/// The contents after all changes.
 fn expected() -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut expected = BTreeMap::new();
     for number in 0..CHANGES {
@@ -50,7 +50,7 @@ fn expected() -> BTreeMap<Vec<u8>, Vec<u8>> {
     expected
 }
 
-/// The files as they were committed: name, length, CRC-32.
+/// The committed files: name, length, CRC-32.
 const FILES: &[(&str, usize, u32)] = &[
     ("000013.sst", 2583, 0xa7d3_a807),
     ("000014.sst", 2680, 0x3438_70d7),
@@ -145,7 +145,7 @@ fn a_store_of_version_1_is_read_whole() {
     assert_unchanged();
 }
 
-/// Makes the store, and prints what `FILES` must say.
+/// Makes the store, and prints the lines of `FILES`.
 #[test]
 #[ignore = "makes the fixture anew, which only a new version of the format calls for"]
 fn make_fixture() {

@@ -1,5 +1,4 @@
-//! Lookups of many keys at once: the answers, the reads and the counts of the same lookups one by one, all
-//! as of one moment.
+//! Lookups of many keys at once: the same answers, reads and counts as single lookups, from one view.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ fn key(number: u32) -> String {
     format!("key {:010}", number.wrapping_mul(0x9E37_79B1))
 }
 
-/// So many tables on L0 over a run of several, a memtable with changes, and tombstones everywhere.
+/// Many tables on L0 above a run of several, a memtable with changes, and tombstones everywhere.
 fn fill(db: &Db, on_l0: usize, rng: &mut ChaCha8Rng) {
     let mut write = |count: u32| {
         for _ in 0..count {
@@ -145,7 +144,7 @@ fn many_keys_are_looked_up_at_one_moment() {
     });
 }
 
-/// Those before it were looked up, and are counted; those after it are not.
+/// Keys before it were looked up, and are counted; keys after it are not.
 #[test]
 fn the_first_key_that_cannot_be_read_ends_the_call() {
     let dir = common::tempdir();

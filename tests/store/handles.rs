@@ -1,4 +1,4 @@
-//! Handles of a store that a callback of its own holds or drops.
+//! Handles that a callback of the store holds or drops.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -16,7 +16,7 @@ fn options(vfs: &SimVfs) -> Options {
         .background_threads(1)
 }
 
-/// Makes two flushes due, and after them a compaction, and waits for none.
+/// Makes two flushes and a compaction due, and waits for none.
 fn fill(db: &Db) {
     for number in 0..3 {
         db.put("key", vec![number; 5000]).unwrap();
@@ -27,7 +27,7 @@ fn check(db: &Db) {
     assert_eq!(db.get("key").unwrap().unwrap(), vec![2; 5000]);
 }
 
-/// The store, once its directory is free.
+/// Opens the store once its directory is unlocked.
 fn reopened(vfs: &SimVfs) -> Db {
     let free = || vfs.lock("/store/LOCK".as_ref()).is_ok();
     wait_until("the store to be closed", free);
@@ -35,7 +35,7 @@ fn reopened(vfs: &SimVfs) -> Db {
 }
 
 /// Closing waits for the store's threads. A thread that drops the last handle in a callback must not wait
-/// for itself, nor for the work that called the callback.
+/// for itself, nor for the task that called the callback.
 #[test]
 fn the_last_handle_dropped_in_a_callback_closes_the_store() {
     for drops_at in [
@@ -67,7 +67,7 @@ fn the_last_handle_dropped_in_a_callback_closes_the_store() {
     }
 }
 
-/// A callback gets a handle from its weak one while the store is open, and does not keep it open.
+/// A weak handle in a callback gives a handle while the store is open, and does not keep it open.
 #[test]
 fn a_store_closes_although_a_callback_holds_a_weak_handle() {
     for threads in [0, 1] {
@@ -98,7 +98,7 @@ fn a_store_closes_although_a_callback_holds_a_weak_handle() {
     }
 }
 
-/// The store is being closed, and waits for a flush, whose callback takes and drops a handle meanwhile.
+/// `close` waits for a flush, whose callback takes and drops a handle meanwhile.
 #[test]
 fn a_callback_takes_a_handle_of_a_store_that_is_being_closed() {
     let vfs = SimVfs::new();
@@ -125,7 +125,7 @@ fn a_callback_takes_a_handle_of_a_store_that_is_being_closed() {
     check(&reopened(&vfs));
 }
 
-/// On the store's own thread, and on a caller's that is flushing.
+/// On a background thread, and on a flushing caller's.
 #[test]
 fn a_store_can_be_closed_in_a_callback() {
     for threads in [0, 1] {

@@ -1,6 +1,5 @@
-//! A store, opened, filled and asked: what it promises while nothing of the machine fails, and on real
-//! files. One program, so that it is linked once and its tests share the machine's cores; those that
-//! measure or limit a whole process are beside it.
+//! The promises of a store on real files and a sound machine. One program, so that it is linked once and
+//! its tests share the cores; tests that measure or limit a whole process are separate.
 
 #[path = "../common/mod.rs"]
 mod common;

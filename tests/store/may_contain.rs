@@ -1,5 +1,4 @@
-//! `may_contain` makes not one call to the file layer, never denies a key that is there, and denies
-//! most of those that are not.
+//! `may_contain` does no I/O, never denies a present key, and denies most absent ones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,8 +19,8 @@ fn options() -> Options {
     common::options().background_threads(0).cache_bytes(0).seed(3)
 }
 
-/// Random puts and deletes against a model, with flushes and compactions, cached by nothing, its
-/// table files closed.
+/// Random puts and deletes beside a model, with flushes and compactions, without a block cache, with closed
+/// table files.
 #[test]
 fn no_call_to_the_file_layer_and_never_a_no_for_a_key_that_is_there() {
     let policies = [
@@ -109,7 +108,7 @@ fn most_keys_that_never_were_are_denied() {
     }
 }
 
-/// In a memtable, being written or sealed, the newest change decides.
+/// In a memtable, active or sealed, the newest change decides.
 #[test]
 fn the_newest_change_in_memory_decides() {
     let parent = common::tempdir();
@@ -141,7 +140,7 @@ fn the_newest_change_in_memory_decides() {
     assert_eq!(ask(&db, "d"), Membership::No);
 }
 
-/// A memtable that waits to be flushed, because the flush fails, is asked too.
+/// A sealed memtable whose flush fails is probed too.
 #[test]
 fn sealed_memtables_are_probed() {
     let parent = common::tempdir();

@@ -1,4 +1,4 @@
-//! A store holds no file open that it has removed: such a file takes room on the disk until it is closed.
+//! A store keeps no removed file open: such a file takes space on the disk.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ fn failing() -> (Arc<HookVfs>, Arc<Mutex<Failing>>) {
     (vfs, failing)
 }
 
-/// Each new table is opened and read back before it is recorded. One that fails there is removed.
+/// Each new table is read back before it is recorded. One that fails is removed.
 #[test]
 fn tables_that_fail_their_read_back_are_not_kept_open() {
     let dir = common::tempdir();

@@ -1,5 +1,4 @@
-//! The whole suite runs under each of the three policies; here it is seen that a run is under the one
-//! that it was asked to be under.
+//! The whole suite runs under three policies; this test shows that a run uses the requested one.
 
 use criba::{FilterInfo, FilterKind, HashFunction, Options};
 

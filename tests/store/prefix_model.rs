@@ -1,5 +1,5 @@
-//! Random keys of few letters under prefix extractors that change from opening to opening: every scan
-//! by prefix or range, from either end, of now or of a snapshot, gives what a map gives.
+//! Random keys of few letters, under prefix extractors that change at openings: every scan by prefix or
+//! range, from either end, of the store or a snapshot, returns the same as a map.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -88,7 +88,7 @@ fn items(mut scan: Range, rng: &mut ChaCha8Rng) -> Vec<(Vec<u8>, u64)> {
     front
 }
 
-/// Writes and deletes, among it all keys of one prefix, which it gives.
+/// Writes and deletes, among them all keys of one prefix, which it returns.
 fn write(db: &Db, map: &mut Map, round: u64, rng: &mut ChaCha8Rng) -> Vec<u8> {
     for _ in 0..120 {
         let key = string(rng, 6);
@@ -108,7 +108,7 @@ fn write(db: &Db, map: &mut Map, round: u64, rng: &mut ChaCha8Rng) -> Vec<u8> {
     gone
 }
 
-/// Makes one scan and compares it; whether it was empty.
+/// Runs one scan and compares it; returns whether it was empty.
 fn check(
     db: &Db,
     map: &Map,

@@ -1,5 +1,4 @@
-//! Scans within one prefix pass over the tables whose filters deny it: fewer reads, counted, and the
-//! same answers as ever.
+//! Scans within a prefix skip the tables whose filters deny it: fewer reads, counted, and the same answers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ fn options() -> Options {
     common::options().background_threads(0).cache_bytes(0).seed(5).block_bytes(1024)
 }
 
-/// A store with a file layer that counts.
+/// A store with a counting file layer.
 struct Counted {
     db: Db,
     vfs: CountingVfs,
@@ -39,7 +38,7 @@ impl Counted {
         self.vfs.counts().of(FileKind::Table, Operation::Read).calls
     }
 
-    /// What some calls read, and what they met.
+    /// The reads of some calls, and their counts of tables.
     fn measure<T>(&self, calls: impl FnOnce(&Db) -> T) -> (T, u64, PrefixCounts) {
         let (reads, stats) = (self.reads(), self.db.stats());
         let answer = calls(&self.db);
@@ -60,7 +59,7 @@ fn predicted(db: &Db) -> Vec<f64> {
     db.tables().into_iter().map(|table| rate(table.filter)).collect()
 }
 
-/// The even rows, of one to nine columns each, in several levels whose tables all cover much.
+/// The even rows, of one to nine columns each, on several levels whose tables have wide ranges.
 fn even_rows(dir: &Path, options: Options) {
     let db = options
         .memtable_bytes(256 << 10)
@@ -129,7 +128,7 @@ fn empty_prefix_scans_read_what_the_rates_predict() {
     }
 }
 
-/// With keys of `row SEP column`, what HBase calls the ROW and the ROWCOL filter is one filter here.
+/// With keys of `row SEP column`, HBase's ROW and ROWCOL filters are one filter here.
 #[test]
 fn row_and_rowcol_are_in_one_filter() {
     let parent = common::tempdir();

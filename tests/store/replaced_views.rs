@@ -1,4 +1,4 @@
-//! What a reader leaves behind is cleared away in the background, not inside its lookup or scan.
+//! Background threads drop replaced views; a lookup or a scan does not.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use criba::vfs::{FileKind, Operation};
 
 use crate::common::{self, HookVfs, files_with, wait_until};
 
-/// The scan is the last to hold the tables that a compaction replaced.
+/// The scan is the last holder of the tables that a compaction replaced.
 #[test]
 fn the_last_reader_of_replaced_tables_removes_no_file() {
     let removed_by = Arc::new(Mutex::new(Vec::new()));
@@ -52,7 +52,7 @@ fn the_last_reader_of_replaced_tables_removes_no_file() {
     assert!(removed_by.iter().all(|thread| thread.starts_with("criba-")), "{removed_by:?}");
 }
 
-/// Once the store is closed there is no background any more: the last scan clears up.
+/// A closed store has no background threads: the last scan removes the files.
 #[test]
 fn a_scan_that_outlives_the_store_removes_what_it_kept() {
     let dir = common::tempdir();

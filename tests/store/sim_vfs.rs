@@ -1,4 +1,4 @@
-//! The simulated disk keeps what POSIX says that a disk keeps, and may lose all the rest.
+//! The simulated disk keeps what POSIX guarantees, and may lose all else.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,12 +13,12 @@ fn path(name: &str) -> std::path::PathBuf {
     Path::new(DIR).join(name)
 }
 
-/// A disk with a directory and in it a synced file `a` of 1,000 ones.
+/// A disk with a directory and a synced file `a` of 1,000 ones in it.
 fn disk() -> SimVfs {
     disk_and_file().0
 }
 
-/// The same, and the file.
+/// The same disk, and the file.
 fn disk_and_file() -> (SimVfs, Arc<dyn VfsFile>) {
     let vfs = SimVfs::new();
     vfs.create_dir(DIR.as_ref()).unwrap();
@@ -33,7 +33,7 @@ fn names(disk: &SimDisk) -> Vec<&str> {
     disk.files().map(|(path, _)| path.file_name().unwrap().to_str().unwrap()).collect()
 }
 
-/// The disk after a power failure that keeps of each unsynced thing what stands in its place.
+/// The disk after a power failure; `keeps` has the state of each unsynced change.
 fn left(vfs: &SimVfs, unit: Unit, keeps: &[Keep]) -> SimDisk {
     let mut keeps = keeps.iter();
     let disk = vfs.disk().power_failure(unit, |_| *keeps.next().unwrap());

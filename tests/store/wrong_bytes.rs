@@ -1,6 +1,6 @@
-//! The disk gives wrong bytes and says that all is well. In every kind of block each byte that is read
-//! is wrong in turn: a checksum catches it, the error names the file and a place in it, or a filter is
-//! degraded and says so; and nothing wrong is kept: the same block, read again, answers.
+//! The disk returns wrong bytes and success. In every kind of block each byte is wrong in turn: a checksum
+//! detects it, and the error names the file and an offset, or a filter is degraded and reported. Nothing
+//! wrong is cached: the next read of the block succeeds.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ fn contents(db: &Db) -> criba::Result<Contents> {
     items.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
 }
 
-/// A disk with a store on it that has every kind of block: two tables, one with its filter in a file
-/// of its own, and a log with several records, the last of them synced. It was not closed.
+/// A disk with an unclosed store that has every kind of block: two tables, one with its filter in a
+/// separate file, and a log of several records, the last one synced.
 fn store() -> (SimDisk, Contents) {
     let vfs = SimVfs::new();
     let db = options().vfs(Arc::new(vfs.clone())).open(DIR).unwrap();
@@ -62,18 +62,18 @@ fn store() -> (SimDisk, Contents) {
     (vfs.disk(), expected)
 }
 
-/// What came of the reads of one kind of block.
+/// The results of the reads of one kind of block.
 #[derive(Debug, Default, PartialEq)]
 struct Outcomes {
     reads: u64,
     flips: u64,
     errors: u64,
     degraded: u64,
-    /// In the zeros that a log is filled up with: the right answer, and nothing to tell.
+    /// Wrong zeros behind the records of a log: the right answer, and nothing to report.
     harmless: u64,
 }
 
-/// The file that an error names, and the place in it.
+/// The file and the offset in an error.
 fn place(error: &Error) -> (PathBuf, u64) {
     match error {
         Error::Corrupt { path, offset, .. } => (path.clone(), *offset),
@@ -82,12 +82,12 @@ fn place(error: &Error) -> (PathBuf, u64) {
     }
 }
 
-/// The length of a file; one that was written meanwhile, and read back, is there no more.
+/// The length of a file; a file written and read back meanwhile may be gone.
 fn length(disk: &SimDisk, path: &Path) -> u64 {
     disk.read(path).map_or(u64::MAX, |bytes| bytes.len() as u64)
 }
 
-/// Opens the store, and one byte of the read number `skip` of such files is wrong.
+/// Opens the store with one wrong byte in the `skip`th read of a file of this kind.
 fn open_misread(
     disk: &SimDisk,
     kind: FileKind,
@@ -114,7 +114,7 @@ struct Misread {
     told: Arc<AtomicUsize>,
 }
 
-/// The lengths of the reads of such files at opening, with the files.
+/// The files of a kind and the lengths of their reads at opening.
 fn reads_at_opening(disk: &SimDisk, kind: FileKind) -> Vec<(PathBuf, u64)> {
     let mut reads = Vec::new();
     loop {
@@ -125,7 +125,7 @@ fn reads_at_opening(disk: &SimDisk, kind: FileKind) -> Vec<(PathBuf, u64)> {
     }
 }
 
-/// Every byte of every read of such files at opening.
+/// Every byte of every read of a kind of file at opening.
 fn misread_at_opening(disk: &SimDisk, expected: &Contents, kind: FileKind) -> Outcomes {
     let mut outcomes = Outcomes::default();
     for (skip, (path, bytes)) in reads_at_opening(disk, kind).into_iter().enumerate() {
@@ -196,7 +196,7 @@ fn what_is_misread_at_opening_is_refused_or_a_degraded_filter() {
     assert_eq!(outcomes.errors + outcomes.degraded, outcomes.flips);
 }
 
-/// Lookups, scans, compactions and rebuildings read data blocks, each in its own way.
+/// Lookups, scans, compactions and rebuilds read data blocks in different ways.
 #[test]
 fn what_is_misread_of_a_data_block_is_an_error_and_is_not_kept() {
     type Call = fn(&Db, &Contents) -> criba::Result<()>;

@@ -1,6 +1,5 @@
-//! The disk writes a wrong bit and reports success. A reader detects it, then or when the
-//! store is next opened: an error that names a file, or the end of a log that is dropped and
-//! reported. No answer is wrong.
+//! The disk writes a wrong bit and reports success. A later read or opening detects it: an error that names
+//! a file, or a log whose end is dropped and reported. No answer is wrong.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use crate::common;
 
 const DIR: &str = "/store";
 
-/// One bit in so many bytes is written wrong.
+/// One of this many bytes has a wrong bit.
 const STRIDE: u64 = 5;
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -28,8 +27,8 @@ fn options(vfs: &FaultVfs) -> Options {
         .vfs(Arc::new(vfs.clone()))
 }
 
-/// Writes every kind of file, reads it back in a compaction, and opens the store twice. What was
-/// acknowledged is in the history, also after an error.
+/// Writes every kind of file, reads it back in a compaction, and opens the store twice. The history has the
+/// acknowledged writes, also after an error.
 fn script(vfs: &FaultVfs, history: &mut Vec<Contents>) -> criba::Result<()> {
     let mut state = Contents::new();
     let mut put = |db: &Db, name: &str, numbers: std::ops::Range<u64>| {
@@ -65,25 +64,25 @@ fn script(vfs: &FaultVfs, history: &mut Vec<Contents>) -> criba::Result<()> {
 #[derive(Debug, Default)]
 struct Outcomes {
     flips: u64,
-    /// A call of the script was an error.
+    /// A call of the script failed.
     failed: u64,
     refused: u64,
-    /// Opened, and the end of a log was reported lost.
+    /// The opening reported the lost end of a log.
     reported: u64,
-    /// Opened, and some lookups were errors.
+    /// The opening succeeded, and some lookups failed.
     unreadable: u64,
-    /// Wrong bytes are not used: its log is flushed, its table or filter was not taken.
+    /// The wrong bytes are unused: the log is flushed, the table or filter was discarded.
     right: u64,
 }
 
-/// An error that says in which file.
+/// An error that names a file.
 fn names_a_file(error: &Error, at: &str) {
     let named =
         matches!(error, Error::Corrupt { .. } | Error::Unsupported { .. } | Error::Missing { .. });
     assert!(named, "{at}: {error:?}");
 }
 
-/// Runs the script with one bit written wrong; nothing if it was over before that.
+/// Runs the script with one wrong bit; `None` if it ended before that.
 fn miswritten(skip: u64, byte: u64, outcomes: &mut Outcomes) -> Option<Injected> {
     let disk = SimVfs::new();
     let faults = FaultVfs::new(Arc::new(disk.clone()));

@@ -1,4 +1,4 @@
-//! Reading a page that a command wrote.
+//! Reads a page that a command wrote.
 
 use roxmltree::{Document, Node, ParsingOptions};
 

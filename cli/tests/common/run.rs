@@ -1,8 +1,8 @@
-//! What came of a run of the command, or of `criba-lab`.
+//! The result of the command, or of `criba-lab`.
 
 use std::process::Output;
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: i32,
@@ -19,14 +19,14 @@ impl Run {
         }
     }
 
-    /// The output of a command that must have done well, and without a word of warning.
+    /// The output of a command that succeeds without a warning.
     #[track_caller]
     pub(crate) fn well(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (0, ""), "{}", self.out);
         self.out
     }
 
-    /// The one line with which a command must have ended.
+    /// The error line of a command that fails.
     #[track_caller]
     pub(crate) fn error(self, code: i32) -> String {
         assert_eq!(self.code, code, "{}{}", self.out, self.err);

@@ -1,12 +1,12 @@
-//! Cycles in the imports of files. Not by `cargo modules dependencies --acyclic`: that compares items,
-//! and reports a type and a method of its own that names it.
+//! Cycles in the imports of files. `cargo modules dependencies --acyclic` compares items instead, and
+//! reports a type and its own method that names it.
 
 use std::collections::BTreeSet;
 
 use crate::modules::Imports;
 use crate::tree::Package;
 
-/// The largest sets of files in which each file leads, by imports, to each.
+/// The largest sets of files in which imports lead from each file to each other one.
 pub(crate) fn cycles(imports: &Imports) -> BTreeSet<BTreeSet<usize>> {
     let cycle = |&(file, _): &(usize, usize)| -> BTreeSet<usize> {
         let ahead = reachable(file, imports).into_iter();
@@ -15,7 +15,7 @@ pub(crate) fn cycles(imports: &Imports) -> BTreeSet<BTreeSet<usize>> {
     imports.keys().map(cycle).filter(|cycle| !cycle.is_empty()).collect()
 }
 
-/// The files to which a file leads by imports.
+/// The files that a file imports, directly or not.
 fn reachable(file: usize, imports: &Imports) -> BTreeSet<usize> {
     let mut reached = BTreeSet::new();
     let mut open = vec![file];

@@ -11,7 +11,7 @@ use crate::source::{inside, is};
 type Key = (usize, String);
 
 struct Struct {
-    /// Whether it is part of the public interface.
+    /// Whether it is public outside the crate.
     public: bool,
     fields: Vec<Field>,
 }
@@ -21,13 +21,13 @@ struct Field {
     /// Whether other files see it.
     visible: bool,
     is_collection: bool,
-    /// What its type names of this crate.
+    /// The names in its type that are of this crate.
     types: Vec<Key>,
 }
 
-/// The fields of a struct. A field that is a struct counts as many as that has, if that exists for
-/// this one alone: no other struct contains it, it is not public, and its fields are visible here.
-/// What is in a collection is no part of the struct.
+/// The fields of a struct. A field whose type is a struct counts as many as that has, if that struct serves
+/// this one alone: no other struct contains it, it is not public, and its fields are visible here. Elements
+/// of collections do not count.
 pub(crate) fn count_fields(name: &str, this: &Crate) -> Option<usize> {
     let structs: HashMap<Key, Struct> =
         (0..this.files.len()).flat_map(|file| structs(file, this)).collect();

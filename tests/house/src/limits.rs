@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// What was counted: a name and a number for each.
+/// The counts: a name and a number for each.
 pub(crate) type Figures = Vec<(String, usize)>;
 
 struct Line<'a> {
@@ -12,7 +12,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// A line of the file; nothing for a comment or an empty line.
+    /// A line of the file; `None` for a comment or an empty line.
     fn parse(text: &'a str) -> Option<Self> {
         if text.starts_with('#') {
             return None;
@@ -33,7 +33,7 @@ fn allows((sign, limit): (&str, usize), figure: usize) -> bool {
     }
 }
 
-/// The figures beside their baselines and limits, and whether all are within these.
+/// The counts beside their baselines and limits, and whether all are within them.
 pub(crate) fn compare(figures: &Figures, limits: &str) -> (String, bool) {
     let lines: Vec<_> = limits.lines().filter_map(Line::parse).collect();
     let known = |line: &Line| figures.iter().any(|(name, _)| name == line.name);
@@ -61,7 +61,7 @@ pub(crate) fn compare(figures: &Figures, limits: &str) -> (String, bool) {
     (table, held)
 }
 
-/// The file of limits with each limit moved to its figure, unless that loosens it.
+/// The file of limits with each limit moved to its count, unless that loosens it.
 pub(crate) fn tighten(figures: &Figures, limits: &str) -> String {
     let tightened = limits.lines().map(|text| {
         let Some(Line { name, baseline, limit: Some((sign, limit)) }) = Line::parse(text) else {

@@ -1,9 +1,8 @@
-//! Counts what is to become less in the tree of criba, and what may not become less: files in import
-//! cycles, fields of the inner database, words, tokens of code, tests, sabotages. Fails where a count
-//! is beyond its limit in the file `limits`.
+//! Counts the parts of the tree that have limits: files in import cycles, fields of the inner database,
+//! words, tokens of code, tests, sabotages. Fails if a count is beyond its limit in the file `limits`.
 //!
-//! `--write` moves the limits to counts that are better. `--cycles` lists the cycles. Another argument
-//! is a directory to measure in place of this tree.
+//! `--write` moves limits to better counts. `--cycles` lists the cycles. Another argument is a directory to
+//! measure.
 
 mod cycles;
 mod fields;
@@ -79,7 +78,7 @@ fn measure(tree: &Tree) -> Figures {
     figures
 }
 
-/// Adds the sum of what is counted in each package, and each count that is not zero.
+/// Adds the total over packages, and the count of each package, unless it is zero.
 fn add_by_package(
     figures: &mut Figures,
     what: &str,

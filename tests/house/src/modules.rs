@@ -1,4 +1,4 @@
-//! The modules of a crate, what they declare, and which files import which.
+//! The modules of a crate, their items, and the imports between files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use proc_macro2::TokenTree;
 use crate::source::{after_modifiers, inside, is, item_length, parse, path_attribute, shipped};
 use crate::tree::Tree;
 
-/// What a crate ships: a file that only tests include is not part of it.
+/// The modules that a crate ships: files that only tests include are left out.
 pub(crate) struct Crate<'a> {
     tree: &'a Tree,
     pub(crate) files: Vec<File>,
@@ -27,7 +27,7 @@ struct Module {
     parent: usize,
     children: HashMap<String, usize>,
     items: HashSet<String>,
-    /// What `use` brings in: the path of each name.
+    /// The imports by `use`: the path of each name.
     imports: HashMap<String, Vec<String>>,
     /// Paths of several segments, of `use` or of code.
     paths: Vec<Vec<String>>,
@@ -40,18 +40,18 @@ enum Place {
     Item(usize),
 }
 
-/// From one file to another, and the paths that lead there.
+/// From one file to another, and the paths of the imports.
 pub(crate) type Imports = BTreeMap<(usize, usize), BTreeSet<String>>;
 
 impl<'a> Crate<'a> {
-    /// Reads the crate that has this root file.
+    /// Reads the crate with this root file.
     pub(crate) fn read(root: &Path, tree: &'a Tree) -> Self {
         let mut this = Self { tree, files: Vec::new(), modules: Vec::new() };
         this.add_file(root, root.parent().expect("the path of a file"), 0);
         this
     }
 
-    /// Adds a file, whose children are in `directory`.
+    /// Adds a file whose children are in `directory`.
     fn add_file(&mut self, path: &Path, directory: &Path, parent: usize) {
         let text = self.tree.get(path).unwrap_or_else(|| panic!("no file {}", path.display()));
         let tokens = shipped(&parse(text));
@@ -99,8 +99,8 @@ impl<'a> Crate<'a> {
         }
     }
 
-    /// The imports between files. Those of a child by its parent are left out: so the two may import
-    /// each other.
+    /// The imports between files, without those of a child by its parent: parent and child may import each
+    /// other.
     pub(crate) fn imports(&self) -> Imports {
         let parent = |file: usize| self.modules[self.modules[self.files[file].module].parent].file;
         let mut imports = Imports::new();
@@ -116,7 +116,7 @@ impl<'a> Crate<'a> {
         imports
     }
 
-    /// The file that declares what a name means in a file.
+    /// The file that declares a name that a file uses.
     pub(crate) fn declared(&self, file: usize, name: &str) -> Option<usize> {
         match self.resolve(self.files[file].module, &[name.to_string()], 32) {
             Place::Module(_) => None,
@@ -124,9 +124,8 @@ impl<'a> Crate<'a> {
         }
     }
 
-    /// What a path in a module leads to, through re-exports. What another crate or a macro declares
-    /// counts as declared where the path leaves what is known. `depth` ends the search where an import
-    /// names itself.
+    /// Resolves a path in a module, through re-exports. Items of another crate or a macro count as declared
+    /// where the path leaves the known modules. `depth` ends the search if an import names itself.
     fn resolve(&self, from: usize, path: &[String], depth: usize) -> Place {
         let mut place = Place::Module(from);
         for (at, segment) in path.iter().enumerate() {
@@ -142,8 +141,8 @@ impl<'a> Crate<'a> {
         place
     }
 
-    /// What a name means in a module. A function may have the name of a module: it is meant where the
-    /// path ends.
+    /// Resolves a name in a module. A function may have the name of a module; it is meant at the end of a
+    /// path.
     fn lookup(&self, id: usize, name: &str, last: bool, depth: usize) -> Option<Place> {
         let depth = depth.checked_sub(1)?;
         let module = &self.modules[id];
@@ -154,7 +153,7 @@ impl<'a> Crate<'a> {
     }
 }
 
-/// The file that a path names from where another file is.
+/// The file that a path names, relative to another file.
 fn beside(file: &Path, path: &str) -> PathBuf {
     let mut named = file.parent().expect("the path of a file").to_path_buf();
     for part in Path::new(path) {
@@ -200,7 +199,7 @@ impl Module {
         }
     }
 
-    /// Notes what a tree of `use` under `prefix` brings in. `*` is an import of the module alone.
+    /// Records the imports of a tree of `use` under `prefix`. `*` imports only the module.
     fn note_use(&mut self, prefix: &[String], tree: &[TokenTree]) {
         for branch in tree.split(|token| is(token, ",")).filter(|branch| !branch.is_empty()) {
             let mut words = branch.split(|token| is(token, "as"));

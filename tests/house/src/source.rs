@@ -15,7 +15,7 @@ pub(crate) fn inside(token: &TokenTree) -> Vec<TokenTree> {
     }
 }
 
-/// The tokens that are shipped: without doc comments, tests, and what is under `#[cfg(test)]`.
+/// The shipped tokens: without doc comments, tests, and items under `#[cfg(test)]`.
 pub(crate) fn shipped(tokens: &[TokenTree]) -> Vec<TokenTree> {
     let mut kept = Vec::new();
     let mut rest = tokens;
@@ -56,7 +56,7 @@ pub(crate) fn count_tests(tokens: &[TokenTree]) -> usize {
     here + tokens.iter().map(|token| count_tests(&inside(token))).sum::<usize>()
 }
 
-/// The attribute at the beginning of these tokens: how many it takes, and its text without spaces.
+/// The attribute at the start of these tokens: its length, and its text without spaces.
 fn attribute(tokens: &[TokenTree]) -> Option<(usize, String)> {
     let (length, group) = match tokens {
         [hash, TokenTree::Group(group), ..] if is(hash, "#") => (2, group),
@@ -67,8 +67,8 @@ fn attribute(tokens: &[TokenTree]) -> Option<(usize, String)> {
     (group.delimiter() == Delimiter::Bracket).then_some((length, text))
 }
 
-/// The number of tokens of the item, statement, field, variant or arm at the beginning of these, with
-/// its attributes.
+/// The number of tokens of the item, statement, field, variant or arm at the start of these, with its
+/// attributes.
 pub(crate) fn item_length(tokens: &[TokenTree]) -> usize {
     let keyword = after_modifiers(tokens).first().map(ToString::to_string).unwrap_or_default();
     let (ends_at_brace, ends_at_comma) = match keyword.as_str() {
@@ -83,7 +83,7 @@ pub(crate) fn item_length(tokens: &[TokenTree]) -> usize {
     tokens.iter().position(is_end).map_or(tokens.len(), |end| end + 1)
 }
 
-/// The file that an attribute of an item gives to a module.
+/// The file in the `path` attribute of a module.
 pub(crate) fn path_attribute(item: &[TokenTree]) -> Option<String> {
     let (length, attribute) = attribute(item)?;
     match attribute.strip_prefix("path=") {
@@ -92,7 +92,7 @@ pub(crate) fn path_attribute(item: &[TokenTree]) -> Option<String> {
     }
 }
 
-/// What follows the attributes, the visibility and words such as `unsafe`: the keyword of an item.
+/// The first word after attributes, visibility and words such as `unsafe`: the keyword of an item.
 pub(crate) fn after_modifiers(tokens: &[TokenTree]) -> &[TokenTree] {
     if let Some((length, _)) = attribute(tokens) {
         return after_modifiers(&tokens[length..]);

@@ -16,7 +16,7 @@ fn assert_shipped(text: &str, kept: &str) {
     assert_eq!(count(&shipped(&parse(text))), count(&parse(kept)), "{text}");
 }
 
-/// The files of each cycle in a crate, in words.
+/// The files of each cycle in a crate, as text.
 fn cycles_of(files: &[(&str, &str)]) -> Vec<String> {
     let tree = tree(files);
     let this = Crate::read(Path::new("src/lib.rs"), &tree);

@@ -12,7 +12,7 @@ pub(crate) type Tree = BTreeMap<PathBuf, String>;
 pub(crate) struct Package<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) name: &'a str,
-    /// What the package ships: libraries, commands, examples. Tests and benchmarks ship nothing.
+    /// The shipped crates: libraries, commands, examples; not tests and benchmarks.
     pub(crate) crates: Vec<Crate<'a>>,
 }
 
@@ -66,7 +66,7 @@ fn package<'a>(tree: &'a Tree, manifest: &'a Path, text: &'a str) -> Package<'a>
     Package { directory, name: name.trim_matches('"'), crates }
 }
 
-/// Whether a file is this package's: no other has a directory nearer to it.
+/// Whether a file is this package's: no other package has a directory nearer to it.
 pub(crate) fn owns(package: &Package, path: &Path, packages: &[Package]) -> bool {
     let above = packages.iter().filter(|package| path.starts_with(package.directory));
     let owner = above.max_by_key(|package| package.directory.as_os_str().len());

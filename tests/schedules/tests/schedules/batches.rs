@@ -1,4 +1,4 @@
-//! Writers that wait for each other and go together.
+//! Groups of writers that wait for each other.
 
 use criba_schedules::Durability::{Buffered, Synced};
 use criba_schedules::vfs::{Keep, SimVfs, Unit};
@@ -8,10 +8,10 @@ use shuttle::thread::scope;
 use crate::explore::explore;
 use crate::store::{History, batch, key, options, version};
 
-/// Keys that every batch changes; after them each writer has one of its own.
+/// Keys of every batch; each writer also has a key of its own.
 const SHARED: usize = 3;
 const WRITERS: usize = 4;
-/// The first writers are synced, the others buffered. Writers of a kind meet in groups.
+/// The first writers are synced, the others buffered. Writers of the same durability form groups.
 const SYNCED: usize = 2;
 const EACH: u64 = 2;
 
@@ -19,7 +19,7 @@ fn stamp(writer: usize, number: u64) -> u64 {
     number * 10 + writer as u64
 }
 
-/// What all shared keys say, which must be the same.
+/// The version of all shared keys, which must agree.
 fn the_stamp(found: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
     let found: Vec<_> = found.into_iter().collect();
     assert!(found.iter().all(|stamp| *stamp == found[0]), "half a batch: {found:?}");
@@ -32,7 +32,7 @@ fn scanned(range: criba_schedules::Range) -> Option<u64> {
     the_stamp(found)
 }
 
-/// Opens what is on a disk, which must have the version of a writer's last batch, and whole batches.
+/// Opens the store on a disk, which must have the version of some writer's last batch, and whole batches.
 fn check_disk(options: Options, writer: usize, number: u64) {
     let db = options.background_threads(0).open("/store").unwrap();
     let own = db.get(key(SHARED + writer)).unwrap().expect("an acknowledged batch");
@@ -57,8 +57,8 @@ fn write(db: &Db, vfs: &SimVfs, history: &History<WRITERS>, writer: usize) {
     }
 }
 
-/// A reader sees all of a batch or nothing. An acknowledged batch is on the disk, in the page cache of
-/// the machine or for good, as its durability says.
+/// A reader sees all of a batch or nothing. An acknowledged batch is in the page cache or on the disk, as
+/// its durability requires.
 #[test]
 fn a_batch_is_whole_to_readers_and_there_after_a_crash() {
     explore("writers in groups", 1200, &["groups of several", "flushes"], |seen| {

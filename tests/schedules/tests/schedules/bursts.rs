@@ -1,18 +1,18 @@
-//! Schedules in which a thread mostly goes on, so that others come far in one of its steps.
+//! Schedules in bursts: a thread mostly goes on, so others get far within one of its steps.
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
-/// A thread stays with a chance that is drawn anew for each schedule, from one half to all but one in
-/// this power of two, and then any other one follows.
+/// Each schedule draws the chance that a thread goes on: from 1/2 to 1 - 1/2 to this power. Else any other
+/// thread follows.
 const LONGEST: u64 = 9;
 
-/// Random schedules in bursts. Each has a number, from which all of its choices follow.
+/// Random schedules in bursts. The number of a schedule determines all its choices.
 #[derive(Debug)]
 pub(crate) struct BurstScheduler {
     next: u64,
     left: usize,
     state: u64,
-    /// A thread stays unless so many bits are all zero.
+    /// A thread goes on unless this many random bits are all zero.
     length: u64,
 }
 

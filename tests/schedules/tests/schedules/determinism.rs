@@ -1,4 +1,4 @@
-//! That a schedule can be run again.
+//! A schedule can be repeated.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use shuttle::thread::scope;
 use crate::explore::run;
 use crate::store::{batch, key, open, other_policy};
 
-/// Runs each schedule twice: at every step the same threads must be able to go on.
+/// Runs each schedule twice: at every step the same threads can run.
 #[test]
 fn the_same_schedule_is_the_same_run() {
     let random = RandomScheduler::new_from_seed(1, 100);

@@ -1,4 +1,4 @@
-//! Runs a workload under many schedules, and says what it saw.
+//! Runs a workload under many schedules, and prints the counts.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -12,20 +12,18 @@ use shuttle::{Config, Runner};
 
 use crate::bursts::BurstScheduler;
 
-/// The number of schedules for each test, instead of its own.
+/// Replaces the number of schedules of each test.
 const SCHEDULES: &str = "CRIBA_SCHEDULES";
-/// Where the choice of schedules begins, instead of [`FIRST_SEED`].
+/// Replaces [`FIRST_SEED`].
 const SEED: &str = "CRIBA_SCHEDULES_SEED";
-/// A file with a schedule, as a failing test prints it, to be run alone.
+/// A file with a schedule that a failed test printed, to run alone.
 const REPLAY: &str = "CRIBA_SCHEDULES_REPLAY";
 
 const FIRST_SEED: u64 = 20_261_120;
-/// How many turns of priority a schedule of PCT has, and so how deep a bug it finds for certain in the
-/// long run.
+/// The changes of priority in a PCT schedule: the depth of bugs that it finds with a known chance.
 const DEPTH: usize = 3;
 
-/// What happened in all schedules of a test together. It is no part of what is tested: nothing in it is
-/// a place where another thread may go on.
+/// The events of all schedules of a test. shuttle does not switch threads in here.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen(Arc<Mutex<BTreeMap<&'static str, u64>>>);
 
@@ -34,7 +32,7 @@ impl Seen {
         *self.0.lock().unwrap().entry(what).or_default() += count;
     }
 
-    /// What the store has counted, at its end.
+    /// The store's counters at its end.
     pub(crate) fn add_activity(&self, db: &criba_schedules::Db) {
         let (stats, total) = (db.stats(), db.stats().total());
         self.add("lookups", stats.activity.lookups);
@@ -52,9 +50,9 @@ fn setting<T: FromStr>(name: &str) -> Option<T> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is not {text:?}")))
 }
 
-/// Runs a workload under so many schedules, in equal parts of three sorts: at random at every step; in
-/// bursts, where a thread mostly goes on; and by PCT, where it goes on until a turn of priorities. A
-/// failure prints its schedule. Each of `needed` must have happened at least once in all of them.
+/// Runs a workload under `schedules` schedules, in equal parts of three kinds: random at every step;
+/// bursts; and PCT, where a thread runs until priorities change. A failure prints its schedule. Each event
+/// in `needed` must have happened at least once.
 pub(crate) fn explore(
     name: &str,
     schedules: usize,

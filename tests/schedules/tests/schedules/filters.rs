@@ -1,4 +1,4 @@
-//! Filters that are rebuilt, let go and brought back beside lookups.
+//! Filters are rebuilt, dropped and loaded beside lookups.
 
 use criba_schedules::vfs::SimVfs;
 use criba_schedules::{Db, FilterPolicy, Membership};

@@ -7,7 +7,7 @@ use shuttle::thread::scope;
 use crate::explore::explore;
 use crate::store::{History, batch, key, open, options, value};
 
-/// Threads of the store's own flush and compact.
+/// Background threads of flushes and compactions.
 #[test]
 fn a_lookup_misses_nothing_acknowledged_and_never_goes_back_in_time() {
     explore(
@@ -52,8 +52,8 @@ fn a_lookup_misses_nothing_acknowledged_and_never_goes_back_in_time() {
     );
 }
 
-/// Callers flush and compact, with as few other steps as can be: what goes wrong between the two halves
-/// of a lookup's beginning, the view and the sequence number, comes up most often here.
+/// Callers flush and compact with few other steps: errors between the two halves of a lookup's start, the
+/// view and the sequence number, are most frequent here.
 #[test]
 fn a_lookup_that_waits_in_its_middle_still_finds_what_was_there() {
     explore("lookups beside callers' flushes", 6000, &["flushes", "compactions"], |seen| {
@@ -89,7 +89,7 @@ fn a_lookup_that_waits_in_its_middle_still_finds_what_was_there() {
     });
 }
 
-/// The memtable's filter has room for 168 keys at first, and is grown when they are there.
+/// The memtable's filter has room for 168 keys at first, and grows then.
 #[test]
 fn a_key_in_a_memtable_is_never_seen_before_its_filter_knows_it() {
     const FULL: usize = 168;

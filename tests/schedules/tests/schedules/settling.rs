@@ -1,4 +1,4 @@
-//! A store that says that it has settled.
+//! A store that reports that it has settled.
 
 use criba_schedules::Db;
 use criba_schedules::vfs::SimVfs;
@@ -7,7 +7,7 @@ use shuttle::thread::{scope, yield_now};
 use crate::explore::explore;
 use crate::store::{key, options, value};
 
-/// The tables as they are, and how often they were changed.
+/// The current tables, and the number of changes to them.
 fn state(db: &Db) -> (Vec<String>, u64) {
     let tables = db.tables().into_iter();
     let tables = tables.map(|table| format!("{} at {}: {:?}", table.id, table.level, table.filter));

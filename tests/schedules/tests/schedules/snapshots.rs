@@ -1,4 +1,4 @@
-//! What snapshots and scans see while everything changes.
+//! Snapshots and scans while everything changes.
 
 use criba_schedules::vfs::SimVfs;
 use criba_schedules::{Range, Snapshot};
@@ -8,14 +8,14 @@ use crate::explore::explore;
 use crate::store::{History, batch, key, open, value, version};
 
 const KEYS: usize = 4;
-/// Deleted and written again.
+/// Keys that are deleted and written again.
 const COMING_AND_GOING: usize = KEYS - 1;
 
 fn all(range: Range) -> Vec<(u8, u64)> {
     range.map(|item| item.unwrap()).map(|(key, value)| (key[0], version(&value))).collect()
 }
 
-/// Looks at a snapshot in every way; gives what it sees.
+/// Reads a snapshot in every way; returns its contents.
 fn look(snapshot: &Snapshot) -> Vec<(u8, u64)> {
     let seen = all(snapshot.range::<&str>(..).unwrap());
     let mut backward: Vec<_> = snapshot.range::<&str>(..).unwrap().rev().collect();
@@ -79,7 +79,7 @@ fn what_a_snapshot_sees_stays_while_all_is_flushed_and_merged() {
     });
 }
 
-/// A scan sees one moment, however slowly it is taken, from both ends, and after the store is closed.
+/// A scan sees one view, however slow it is, from both ends, and after the store is closed.
 #[test]
 fn a_scan_sees_one_moment_from_its_first_item_to_its_last() {
     explore("scans beside compactions", 1500, &["flushes", "compactions"], |seen| {
