@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::memtable::Memtable;
+use crate::sstable::Table;
 use crate::sync::{Mutex, sync_point};
 use crate::version::Version;
 
@@ -33,7 +34,9 @@ pub(crate) struct Views {
     current: ArcSwap<ReadView>,
     /// `None` without background threads: the last reader drops a view then.
     replaced: Mutex<Option<Vec<Arc<ReadView>>>>,
-    /// Held while views are dropped: calls of `drop_replaced` wait for each other.
+    /// The obsolete ones of views that [`drop_memtables`](Self::drop_memtables) dropped.
+    tables: Mutex<Vec<Arc<Table>>>,
+    /// Held while tables are dropped: calls of `drop_replaced` wait for each other.
     dropping: Mutex<()>,
 }
 
@@ -43,6 +46,7 @@ impl Views {
         Self {
             current: ArcSwap::from_pointee(view),
             replaced: Mutex::new(background.then(Vec::new)),
+            tables: Mutex::default(),
             dropping: Mutex::new(()),
         }
     }
@@ -74,16 +78,37 @@ impl Views {
         }
     }
 
-    /// Drops replaced views that no reader holds; returns whether some are left.
-    pub(crate) fn drop_replaced(&self) -> bool {
+    /// Drops replaced views that no reader holds, which removes the files of replaced tables.
+    pub(crate) fn drop_replaced(&self) {
         let _dropping = self.dropping.lock();
-        let mut replaced = self.replaced.lock();
-        let Some(views) = &mut *replaced else { return false };
-        let unused: Vec<_> = views.extract_if(.., |view| Arc::strong_count(view) == 1).collect();
-        let left = !views.is_empty();
-        drop(replaced); // a writer that replaces the view does not wait for the removal of files
+        drop(self.take_unused());
+        let tables = std::mem::take(&mut *self.tables.lock());
+        drop(tables);
+    }
+
+    /// Drops replaced views that no reader holds, but keeps their obsolete tables for `drop_replaced`: removing
+    /// many files takes long, and writers wait for flushes. Returns whether readers hold others.
+    pub(crate) fn drop_memtables(&self) -> bool {
+        let (unused, left) = self.take_unused();
+        let tables = unused.iter().flat_map(|view| view.version.tables());
+        let obsolete = tables.filter(|(_, live)| live.table.is_obsolete());
+        let mut kept = self.tables.lock(); // until the views are dropped, or they might be the last holders
+        kept.extend(obsolete.map(|(_, live)| Arc::clone(&live.table)));
         drop(unused);
         left
+    }
+
+    /// Whether `drop_memtables` has kept tables.
+    pub(crate) fn keeps_tables(&self) -> bool {
+        !self.tables.lock().is_empty()
+    }
+
+    /// The replaced views that no reader holds, and whether there are others.
+    fn take_unused(&self) -> (Vec<Arc<ReadView>>, bool) {
+        let mut replaced = self.replaced.lock();
+        let Some(views) = &mut *replaced else { return (Vec::new(), false) };
+        let unused = views.extract_if(.., |view| Arc::strong_count(view) == 1).collect();
+        (unused, !views.is_empty())
     }
 
     /// From now on the last reader drops a view.

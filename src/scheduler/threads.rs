@@ -121,14 +121,17 @@ fn pause(db: &DbInner, time: Duration) {
     }
 }
 
-/// Flushes sealed memtables, and drops replaced views that no reader holds.
+/// Flushes sealed memtables, and drops replaced memtables that no reader holds.
 fn flush_in_background(db: &DbInner) {
     let mut patience = RETRY.0;
     loop {
         let done = attempt(db, Task::Flush, || flush_oldest(db));
-        let held = db.views.drop_replaced();
+        let held = db.views.drop_memtables();
         let Some(did) = note(db, done, &mut patience) else { return };
         let state = db.scheduler.state.lock();
+        if db.views.keeps_tables() {
+            db.scheduler.changed.notify_all();
+        }
         if did || state.stop || !db.views.load().sealed.is_empty() {
             continue;
         }
@@ -162,7 +165,7 @@ fn compact_in_background(db: &DbInner) {
         quiet &= !did_due;
         let state = db.scheduler.state.lock();
         let is_due = picked(db, &state, Due::Now).is_some() || db.filters.budget_is_due();
-        if did || state.stop || is_due {
+        if did || state.stop || is_due || db.views.keeps_tables() {
             continue;
         }
         let tried = std::mem::take(&mut quiet);

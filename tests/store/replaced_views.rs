@@ -1,6 +1,10 @@
 //! Background threads drop replaced views; a lookup or a scan does not.
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
 
 use criba::vfs::{FileKind, Operation};
 
@@ -49,7 +53,44 @@ fn the_last_reader_of_replaced_tables_removes_no_file() {
     wait_until("the files to go", || files_with(dir.path(), "sst").len() == live);
     let removed_by = removed_by.lock().unwrap();
     assert!(removed_by.len() >= 3, "{removed_by:?}");
-    assert!(removed_by.iter().all(|thread| thread.starts_with("criba-")), "{removed_by:?}");
+    assert!(removed_by.iter().all(|thread| thread.starts_with("criba-compact")), "{removed_by:?}");
+}
+
+/// Removing many large files takes long, and writers wait for flushes.
+#[test]
+fn writers_do_not_wait_for_the_removal_of_tables() {
+    let (held, holds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
+    let vfs = {
+        let (held, holds) = (Arc::clone(&held), Arc::clone(&holds));
+        HookVfs::new(move |kind, operation| {
+            while (kind, operation) == (FileKind::Table, Operation::Remove) && holds.load(SeqCst) {
+                held.store(true, SeqCst);
+                sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        })
+    };
+    let dir = common::tempdir();
+    let options = common::options().background_threads(1).memtable_bytes(4 << 10).vfs(vfs);
+    let db = options.auto_compaction(false).open(dir.path()).unwrap();
+    let put = |numbers: Range<usize>| {
+        numbers.for_each(|number| db.put(format!("{number:04}"), [1; 100]).unwrap());
+    };
+    put(0..100);
+    let finished = scope(|scope| {
+        let compact = scope.spawn(|| db.compact());
+        wait_until("the removal of a table", || held.load(SeqCst));
+        let writes = scope.spawn(|| put(100..400));
+        let start = Instant::now();
+        while !writes.is_finished() && start.elapsed() < Duration::from_secs(30) {
+            sleep(Duration::from_millis(1));
+        }
+        let finished = writes.is_finished();
+        holds.store(false, SeqCst);
+        compact.join().unwrap().unwrap();
+        finished
+    });
+    assert!(finished, "writers waited for a removal");
 }
 
 /// A closed store has no background threads: the last scan removes the files.
