@@ -172,11 +172,6 @@ impl Check {
         Self { theory: self.theory * factor, ..self.clone() }
     }
 
-    /// Whether theory is a share of trials and could not be so large.
-    pub fn is_impossible(&self) -> bool {
-        matches!(self.law, Law::Share { .. }) && self.theory > 1.0
-    }
-
     /// The bounds, and whether the measured figure is within.
     pub fn verdict(&self, doubt: f64) -> Verdict {
         let (low, high) = self.law.bounds(self.theory, doubt);

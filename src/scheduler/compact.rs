@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::filter_tasks::{fit_filters, without_pinned, without_pinned_filters};
+use super::filter_tasks::{fit_filters, without_pinned};
 use super::{State, Whole};
 use crate::compaction::{
     Compaction, MergeContext, everything, pick, pick_idle, pick_within_l0, run,
@@ -62,37 +62,28 @@ pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
 pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     let compact = OneCompact::begin(db)?;
     let mut state = db.scheduler.state.lock();
-    let version = loop {
+    while state.compactions > 0 {
         db.check_writable()?;
-        if state.stop {
-            return Err(Error::Closed);
-        }
+        // No other thread begins a merge meanwhile.
         let version = Arc::clone(&db.views.load().version);
-        // No other thread begins a merge now, and the tables that `compact` takes stay on L0 to its end.
-        if let Some(compaction) = picked_on_crowded_l0(db, &state, &version) {
-            let running = db.scheduler.begin_compaction(&mut state, compaction.ids());
-            drop(state);
-            run_compaction(db, compaction, version, &|| false)?;
-            drop(running);
-            state = db.scheduler.state.lock();
-        } else if state.compactions > 0 {
+        let settings = db.options.pick_settings(None);
+        let Some(compaction) = pick_within_l0(&version, &settings, &state.busy) else {
             state = db.scheduler.changed.wait(state);
-        } else {
-            break version;
-        }
-    };
+            continue;
+        };
+        let running = db.scheduler.begin_compaction(&mut state, compaction.ids());
+        drop(state);
+        run_compaction(db, compaction, version, &|| false)?;
+        drop(running);
+        state = db.scheduler.state.lock();
+    }
+    db.check_writable()?;
+    let version = Arc::clone(&db.views.load().version);
     let Some(compaction) = everything(&version) else { return Ok(()) };
     let _running = db.scheduler.begin_compaction(&mut state, compaction.ids());
     drop(state);
     compact.has_begun();
     run_compaction(db, compaction, version, &|| false)
-}
-
-/// A merge within L0, if writers are about to wait.
-fn picked_on_crowded_l0(db: &DbInner, state: &State, version: &Version) -> Option<Compaction> {
-    let settings = db.options.pick_settings(db.visibility.oldest_snapshot());
-    let crowded = db.options.auto_compaction && version.level(0).len() >= settings.l0_crowded;
-    crowded.then(|| pick_within_l0(version, &settings, &state.busy)).flatten()
 }
 
 /// Guard: one `compact` at a time. It reserves all tables: running compactions end, and no other begins
@@ -127,12 +118,14 @@ impl Drop for OneCompact<'_> {
 /// Runs a compaction, and gives up when it is `unwanted`.
 fn run_compaction(
     db: &DbInner,
-    compaction: Compaction,
+    mut compaction: Compaction,
     version: Arc<Version>,
     unwanted: &dyn Fn() -> bool,
 ) -> Result<()> {
-    let (compaction, version) =
-        (without_pinned_filters(db, compaction), without_pinned(db, version));
+    let version = without_pinned(db, version);
+    if db.env.filter_memory.budget().is_some() {
+        compaction.inputs.iter_mut().for_each(|(_, live)| *live = live.without_filter());
+    }
     let (tables, output_level) = (compaction.ids().collect(), compaction.output_level);
     db.options.listener.notify(&Event::CompactionStarted { tables, output_level });
     let merged = merge(db, &compaction, &version, unwanted);

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::compaction::Compaction;
 use crate::db::inner::DbInner;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -153,17 +152,7 @@ fn wait_for_readers(db: &DbInner, replaced: &Arc<TableFilter>, patience: &mut Du
     *patience = patience.saturating_sub(start.elapsed());
 }
 
-/// Within a budget, a compaction holds no filters: it would keep released ones in memory.
-pub(super) fn without_pinned_filters(db: &DbInner, mut compaction: Compaction) -> Compaction {
-    if db.env.filter_memory.budget().is_some() {
-        for (_, live) in &mut compaction.inputs {
-            *live = live.without_filter();
-        }
-    }
-    compaction
-}
-
-/// A version for a long task: within a budget, one without filters.
+/// A version for a long task: within a budget, one without filters. It would keep dropped ones in memory.
 pub(super) fn without_pinned(db: &DbInner, version: Arc<Version>) -> Arc<Version> {
     match db.env.filter_memory.budget() {
         Some(_) => Arc::new(version.without_filters()),

@@ -73,12 +73,7 @@ pub struct Pass {
     pub end: Duration,
 }
 
-impl Pass {
-    /// How long the lookups took.
-    pub fn time(&self) -> Duration {
-        self.end.saturating_sub(self.start)
-    }
-}
+impl Pass {}
 
 /// The absent probes of each table with a filter in use.
 pub(super) fn probes(tables: &[TableInfo]) -> Vec<TableProbes> {
