@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use crate::failure::Result;
-use crate::{Answer, store, tell, text};
+use crate::{Answer, print_error, store, text};
 
 /// Print the value of a key; exit code 1 if the key is absent
 #[derive(Debug, clap::Args)]
@@ -23,7 +23,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let db = store::to_read(&args.dir)?;
     let Some(value) = db.get(text::of_argument(&args.key))? else {
-        tell("absent");
+        print_error("absent");
         return Ok(Answer::No);
     };
     if args.raw {

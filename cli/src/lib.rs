@@ -126,7 +126,7 @@ pub fn run_as<C: Parser>(
         Ok(Answer::No) => 1,
         Err(failure) => {
             if !failure.is_closed_pipe() {
-                tell(&failure.to_string());
+                print_error(&failure.to_string());
             }
             failure.exit_code()
         }
@@ -134,7 +134,7 @@ pub fn run_as<C: Parser>(
 }
 
 /// Prints a message to standard error, in one line.
-pub fn tell(message: &str) {
+pub fn print_error(message: &str) {
     // If standard error is closed, the exit code still speaks.
     let _ = writeln!(io::stderr(), "criba: {}", message.replace('\n', "\\n"));
 }

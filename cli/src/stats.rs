@@ -157,7 +157,7 @@ fn print_recovery(recovery: &RecoveryReport, out: &mut dyn Write) -> Result<()> 
         if lost.clone().count() == 0 { "nothing dropped" } else { "dropped:" },
     )?;
     for lost in lost {
-        writeln!(out, "  {}", store::told(lost))?;
+        writeln!(out, "  {}", store::lost_tail_as_text(lost))?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use criba::{Db, Error, FilterInfo, FilterPolicy, LostTail, Options, PrefixExtractor, TableFile};
 
 use crate::failure::{Failure, Result};
-use crate::{tell, text};
+use crate::{print_error, text};
 
 /// The prefixes of the newest table's filter. The store's own program chose them, and these commands keep
 /// them.
@@ -62,13 +62,13 @@ fn open(dir: &Path, options: Options) -> Result<Db> {
     let db = options.open(dir)?;
     let recovery = db.recovery();
     for lost in recovery.lost_tail.iter().chain(&recovery.lost_edit) {
-        tell(&format!("warning: {}", told(lost)));
+        print_error(&format!("warning: {}", lost_tail_as_text(lost)));
     }
     Ok(db)
 }
 
 /// What recovery dropped and where, in a line.
-pub(crate) fn told(lost: &LostTail) -> String {
+pub(crate) fn lost_tail_as_text(lost: &LostTail) -> String {
     format!(
         "{}: offset {}: expected a whole record, found {}; recovery dropped {} that a crash left \
          unsynced",

@@ -30,8 +30,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     for finding in &found.findings {
         writeln!(out, "{finding}")?;
     }
-    let keys = counted(found.asked_keys, "key");
-    let asked = match found.asked_prefixes {
+    let keys = counted(found.probed_keys, "key");
+    let asked = match found.probed_prefixes {
         0 => keys,
         1 => keys + " and 1 prefix",
         more => format!("{keys} and {} prefixes", thousands(more)),

@@ -239,13 +239,13 @@ fn a_directory_in_use_is_refused_and_a_requested_one_is_kept() {
     run(&line).well();
     let scanned = run(&format!("scan {}", store.display())).well();
     assert_eq!(scanned.lines().count(), 50);
-    let told = run(&line).error(3);
+    let error = run(&line).error(3);
     assert_eq!(
-        told,
+        error,
         format!("criba: {}: expected an empty directory or none, found a store\n", store.display())
     );
-    let told = run(&format!("readamp --n 50 --dir {}", dir.path().display())).error(3);
-    assert!(told.contains("found files"), "{told}");
+    let error = run(&format!("readamp --n 50 --dir {}", dir.path().display())).error(3);
+    assert!(error.contains("found files"), "{error}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 
 use criba_cli::page::{self, output::Output};
 use criba_cli::text::thousands;
-use criba_cli::{Answer, Failure, Result, tell};
+use criba_cli::{Answer, Failure, Result, print_error};
 
 use self::experiment::{Experiment, Size};
 use self::input::Keys;
@@ -95,7 +95,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     writeln!(out, "The report: {}", args.out.join("report.html").display())?;
     out.flush()?; // so that the summary stands before what follows
     for (experiment, check) in run.failed() {
-        tell(&format!("{experiment}: {} is out of bounds", check.quantity));
+        print_error(&format!("{experiment}: {} is out of bounds", check.quantity));
     }
     Ok(if run.failed().next().is_none() { Answer::Yes } else { Answer::No })
 }

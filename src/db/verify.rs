@@ -54,11 +54,11 @@ pub struct Verification {
     /// Sound filters, probed with every key of their table and its prefix.
     pub filters: u64,
     /// Keys that a filter was probed with.
-    pub asked_keys: u64,
+    pub probed_keys: u64,
     /// Keys of a table that its filter denies: lookups miss them.
     pub denied_keys: u64,
     /// Distinct prefixes that a filter was probed with ([`Options::prefix`](crate::Options::prefix)).
-    pub asked_prefixes: u64,
+    pub probed_prefixes: u64,
     /// Prefixes of keys of a table that its filter denies: scans miss these keys.
     pub denied_prefixes: u64,
     /// Logs read.
@@ -108,10 +108,10 @@ impl Verification {
         self.blocks += blocks;
         self.entries += entries;
         self.keys += keys;
-        self.filters += u64::from(of_keys.asked > 0);
-        self.asked_keys += of_keys.asked;
+        self.filters += u64::from(of_keys.probed > 0);
+        self.probed_keys += of_keys.probed;
         self.denied_keys += of_keys.denied;
-        self.asked_prefixes += of_prefixes.asked;
+        self.probed_prefixes += of_prefixes.probed;
         self.denied_prefixes += of_prefixes.denied;
     }
 }
@@ -241,7 +241,7 @@ fn verify_without_manifest(
     found: &mut Verification,
     progress: &mut dyn FnMut(u64, u64),
 ) {
-    found.note(dir.to_owned(), None, "without the manifest, no filter was asked for keys");
+    found.note(dir.to_owned(), None, "without the manifest, no filter was probed");
     for name in &listing.ours {
         let FileName::Table(id) = *name else { continue };
         let env = TableEnv::standalone(vfs, dir, 0, HashKey::new([0; HashKey::BYTES]));
@@ -303,8 +303,8 @@ mod tests {
             db.close()?;
 
             let found = verify(dir.path())?;
-            assert_eq!((found.asked_keys, found.denied_keys), (500, 1));
-            assert_eq!((found.asked_prefixes, found.denied_prefixes), (0, 0));
+            assert_eq!((found.probed_keys, found.denied_keys), (500, 1));
+            assert_eq!((found.probed_prefixes, found.denied_prefixes), (0, 0));
             let [finding] = &found.findings[..] else { panic!("{found:?}") };
             assert!(finding.path.ends_with(name), "{finding}");
             assert!(finding.what.contains("denies 1 of 500 keys"), "{finding}");
@@ -336,8 +336,8 @@ mod tests {
             db.close()?;
 
             let found = verify(dir.path())?;
-            assert_eq!((found.asked_keys, found.denied_keys), (501, 0));
-            assert_eq!((found.asked_prefixes, found.denied_prefixes), (100, 1));
+            assert_eq!((found.probed_keys, found.denied_keys), (501, 0));
+            assert_eq!((found.probed_prefixes, found.denied_prefixes), (100, 1));
             let [finding] = &found.findings[..] else { panic!("{found:?}") };
             assert!(finding.path.ends_with(name), "{finding}");
             assert!(finding.what.contains("denies 1 of 100 prefixes"), "{finding}");
@@ -348,7 +348,7 @@ mod tests {
             assert_eq!(db.prefix("row 057/")?.count(), 5);
             db.close()?;
             let found = verify(dir.path())?;
-            assert!(found.is_sound() && found.asked_prefixes == 100, "{found:?}");
+            assert!(found.is_sound() && found.probed_prefixes == 100, "{found:?}");
         }
         Ok(())
     }

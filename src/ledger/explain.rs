@@ -70,7 +70,7 @@ pub struct BlockFetch {
 pub enum TableStep {
     /// The table's key range does not cover the key.
     RangePruned,
-    /// The table was asked.
+    /// The lookup probed the filter, and read a block unless the filter denied the key.
     Probed {
         /// What its filter answered.
         verdict: Verdict,

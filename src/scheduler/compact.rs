@@ -129,7 +129,7 @@ fn run_compaction(
     let (tables, output_level) = (compaction.ids().collect(), compaction.output_level);
     db.options.listener.notify(&Event::CompactionStarted { tables, output_level });
     let merged = merge(db, &compaction, &version, unwanted);
-    let (tables, mut error) = outcome(&merged);
+    let (tables, mut error) = tables_and_error(&merged);
     if matches!(merged, Err(Error::Closed)) && !db.scheduler.stops() {
         error = Some("it gave way to writers".into());
     }
@@ -198,7 +198,7 @@ pub(super) fn ids(tables: &[OpenTable]) -> Vec<u64> {
 }
 
 /// The tables that a task made, and its error, for an event.
-pub(super) fn outcome(tables: &Result<Vec<u64>>) -> (Vec<u64>, Option<String>) {
+pub(super) fn tables_and_error(tables: &Result<Vec<u64>>) -> (Vec<u64>, Option<String>) {
     match tables {
         Ok(tables) => (tables.clone(), None),
         Err(error) => (Vec::new(), Some(error.to_string())),

@@ -13,7 +13,7 @@ use crate::names::FileName;
 use crate::sstable::Properties;
 use crate::version::Edit;
 
-use super::compact::{discard, ids, outcome, with_merge_context};
+use super::compact::{discard, ids, tables_and_error, with_merge_context};
 use super::filter_tasks::without_pinned;
 
 /// Flushes every sealed memtable on this thread.
@@ -37,7 +37,7 @@ pub(super) fn flush_oldest(db: &DbInner) -> Result<bool> {
     };
     db.options.listener.notify(&Event::FlushStarted {});
     let flushed = flush_memtable(db, &memtable, next_log);
-    let (tables, error) = outcome(&flushed);
+    let (tables, error) = tables_and_error(&flushed);
     db.options.listener.notify(&Event::FlushEnded { tables, error });
     flushed.map(|_| true)
 }

@@ -121,7 +121,7 @@ impl Scheduler {
 
     fn begin_filter_check(&self, state: &mut State) -> Running<'_> {
         state.others += 1;
-        Running { scheduler: self, what: What::Look }
+        Running { scheduler: self, what: What::FilterCheck }
     }
 
     /// Begins to replace a filter; one at a time.
@@ -165,7 +165,7 @@ struct Running<'a> {
 
 enum What {
     Flush,
-    Look,
+    FilterCheck,
     Rebuilding,
     Compaction(Vec<u64>),
 }
@@ -178,7 +178,7 @@ impl Drop for Running<'_> {
                 state.flushing = false;
                 state.others -= 1;
             }
-            What::Look => state.others -= 1,
+            What::FilterCheck => state.others -= 1,
             What::Rebuilding => state.rebuilding = false,
             What::Compaction(tables) => {
                 state.compactions -= 1;

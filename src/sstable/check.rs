@@ -16,28 +16,28 @@ pub(crate) struct Checked {
     pub(crate) blocks: u64,
     pub(crate) entries: u64,
     pub(crate) keys: u64,
-    pub(crate) of_keys: Asked,
+    pub(crate) of_keys: ProbeCount,
     /// The distinct prefixes, if the filter has prefixes.
-    pub(crate) of_prefixes: Asked,
+    pub(crate) of_prefixes: ProbeCount,
 }
 
 /// The number of probes of a filter, and of those that it denied.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Asked {
-    pub(crate) asked: u64,
+pub(crate) struct ProbeCount {
+    pub(crate) probed: u64,
     pub(crate) denied: u64,
 }
 
 /// The probes of one kind, and the first denied one.
 #[derive(Default)]
-struct Questions {
-    counts: Asked,
+struct Probes {
+    counts: ProbeCount,
     first_denied: Option<Vec<u8>>,
 }
 
-impl Questions {
-    fn ask(&mut self, what: &[u8], passes: bool) {
-        self.counts.asked += 1;
+impl Probes {
+    fn count(&mut self, what: &[u8], passes: bool) {
+        self.counts.probed += 1;
         if !passes {
             self.counts.denied += 1;
             self.first_denied.get_or_insert_with(|| what.to_vec());
@@ -46,10 +46,10 @@ impl Questions {
 
     /// What is wrong, if anything was denied.
     fn finding(&self, nouns: &str) -> Option<String> {
-        let Asked { asked, denied } = self.counts;
+        let ProbeCount { probed, denied } = self.counts;
         self.first_denied.as_ref().map(|first| {
             let first = first.escape_ascii().to_string();
-            format!("one that denies {denied} of {asked} {nouns}, first {first:?}")
+            format!("one that denies {denied} of {probed} {nouns}, first {first:?}")
         })
     }
 }
@@ -78,7 +78,7 @@ impl OpenTable {
         let TableEnv { hash_key, prefix_hash_key, .. } = &**self.table.env();
         let mut checked = Checked::default();
         let mut seen = Properties::default();
-        let (mut keys, mut prefixes) = (Questions::default(), Questions::default());
+        let (mut keys, mut prefixes) = (Probes::default(), Probes::default());
         // Scans ask with the extractor of their store, and only if it is the filter's own.
         let extractor = filter.and_then(|filter| filter.header().extractor());
         let mut whole = true;
@@ -101,17 +101,17 @@ impl OpenTable {
                 if seen.entries == 0 || seen.largest != entry.key {
                     if let Some(filter) = filter {
                         let key = LookupHash::new(entry.key, hash_key);
-                        keys.ask(entry.key, filter.may_contain(&key));
+                        keys.count(entry.key, filter.may_contain(&key));
                     }
                     if let (Some(filter), Some(extractor)) = (filter, extractor)
                         && let Some(prefix) = extractor.prefix_of(entry.key)
                         // Keys with one prefix are neighbours.
-                        && (prefixes.counts.asked == 0
+                        && (prefixes.counts.probed == 0
                             || extractor.prefix_of(&seen.largest) != Some(prefix))
                     {
                         let hash = PrefixHash::new(prefix, prefix_hash_key);
                         let passes = filter.may_contain_prefix(extractor, &hash) != Some(false);
-                        prefixes.ask(prefix, passes);
+                        prefixes.count(prefix, passes);
                     }
                     seen.keys += 1;
                     seen.largest.clear();

@@ -139,13 +139,13 @@ impl TableCursor {
             return Ok(bytes);
         }
         let data_left = self.table.index().data_end().saturating_sub(handle.offset);
-        let ask = READAHEAD_BYTES.min(data_left).max(length);
+        let bytes = READAHEAD_BYTES.min(data_left).max(length);
         let ledger = &self.table.env().ledger;
         match self.plan {
-            ReadPlan::Rebuilding => ledger.rebuild_reads.count(ask),
-            _ => ledger.compaction_reads.count(ask),
+            ReadPlan::Rebuilding => ledger.rebuild_reads.count(bytes),
+            _ => ledger.compaction_reads.count(bytes),
         }
-        self.ahead = (handle.offset, self.table.read(handle.offset, ask)?.into());
+        self.ahead = (handle.offset, self.table.read(handle.offset, bytes)?.into());
         Ok(self.ahead.1.slice(..length as usize))
     }
 

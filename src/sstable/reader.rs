@@ -475,8 +475,8 @@ mod tests {
                 writer.add(put(&i.to_be_bytes(), i + 9, b"v")).expect("written");
             }
             let meta = writer.finish(recipe).expect("finished").meta;
-            let told = Table::meta_of_file(&env, id).expect("sound");
-            assert_eq!(told, (meta, STORE));
+            let read = Table::meta_of_file(&env, id).expect("sound");
+            assert_eq!(read, (meta, STORE));
         }
     }
 

@@ -78,7 +78,7 @@ impl LevelCursor {
         filter: &TableFilter,
         start: Bound<&[u8]>,
     ) -> Result<bool> {
-        let verdict = self.prefix.as_ref().map(|prefix| prefix.ask(filter));
+        let verdict = self.prefix.as_ref().map(|prefix| prefix.probe(filter));
         if verdict == Some(Verdict::No) {
             return Ok(false);
         }

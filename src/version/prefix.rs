@@ -39,7 +39,7 @@ impl PrefixProbe {
         Some(Self { extractor, hash, bounds, ignore_filters, ledger })
     }
 
-    pub(super) fn ask(&self, filter: &TableFilter) -> Verdict {
+    pub(super) fn probe(&self, filter: &TableFilter) -> Verdict {
         let verdict = if self.ignore_filters {
             Verdict::Unfiltered
         } else {

@@ -77,7 +77,7 @@ pub fn run(run: &Run) -> Result<()> {
         let findings =
             if prepared.error.is_some() { prepared } else { spawn(&order(Task::Measure), limit) };
         errors += u32::from(findings.error.is_some());
-        tell(at + 1, jobs.len(), job, &findings);
+        print_progress(at + 1, jobs.len(), job, &findings);
         let at = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         results.append(&Line {
             job: job.clone(),
@@ -93,7 +93,7 @@ pub fn run(run: &Run) -> Result<()> {
     Ok(())
 }
 
-fn tell(at: usize, of: usize, job: &Job, findings: &Findings) {
+fn print_progress(at: usize, of: usize, job: &Job, findings: &Findings) {
     let name = full_name(job.store, job.setting);
     print!("{at}/{of} {} {name}, {}:", job.workload, job.repetition);
     if let Some(error) = &findings.error {

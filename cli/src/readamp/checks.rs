@@ -162,9 +162,9 @@ pub fn no_key_missed(present: &[Lookup]) -> Check {
 pub struct PassReads {
     /// The pass.
     pub name: &'static str,
-    /// What the lookups told, summed.
-    pub told: u64,
-    /// What the engine's statistics say.
+    /// The sum of the lookups' explanations.
+    pub explained: u64,
+    /// The engine's statistics.
     pub engine: u64,
     /// Calls of the file layer.
     pub file_layer: u64,
@@ -176,7 +176,7 @@ impl From<&Pass> for PassReads {
     fn from(pass: &Pass) -> Self {
         Self {
             name: pass.name,
-            told: pass.told.disk_reads,
+            explained: pass.explained.disk_reads,
             engine: pass.stats.total().disk_reads,
             file_layer: pass.file_reads,
             kernel: pass.kernel_reads.clone(),
@@ -188,12 +188,12 @@ impl From<&Pass> for PassReads {
 /// lookup.
 pub fn file_layer_agrees(passes: &[PassReads]) -> Check {
     for pass in passes {
-        if pass.engine != pass.file_layer || pass.told != pass.file_layer {
+        if pass.engine != pass.file_layer || pass.explained != pass.file_layer {
             return Check::fails(format!(
-                "pass {}: the engine counts {}, its lookups tell of {}, the file layer counts {}",
+                "pass {}: the engine counts {}, its lookups count {}, the file layer counts {}",
                 pass.name,
                 counted(pass.engine, "disk read"),
-                thousands(pass.told),
+                thousands(pass.explained),
                 thousands(pass.file_layer)
             ));
         }
@@ -327,7 +327,8 @@ mod tests {
 
     #[test]
     fn one_uncounted_read_is_noticed() {
-        let pass = PassReads { name: "absent", told: 7, engine: 7, file_layer: 7, kernel: Ok(7) };
+        let pass =
+            PassReads { name: "absent", explained: 7, engine: 7, file_layer: 7, kernel: Ok(7) };
         let check = |change: fn(&mut PassReads)| {
             let mut passes = vec![pass.clone(); 4];
             change(&mut passes[3]);
@@ -335,7 +336,7 @@ mod tests {
         };
         assert_eq!(check(|_| {}), (Some(true), Some(true)));
         assert_eq!(check(|pass| pass.file_layer += 1), (Some(false), Some(true)));
-        assert_eq!(check(|pass| pass.told -= 1), (Some(false), Some(true)));
+        assert_eq!(check(|pass| pass.explained -= 1), (Some(false), Some(true)));
         assert_eq!(check(|pass| pass.kernel = Ok(8)), (Some(true), Some(false)));
         assert_eq!(check(|pass| pass.kernel = Err("no /proc".into())), (Some(true), None));
     }

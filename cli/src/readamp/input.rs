@@ -193,8 +193,8 @@ mod tests {
         let pair = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
         assert_eq!(input.present, [pair(b"a", b""), pair(b"b", b"2\t3"), pair(b"\xff\\x41", b"")]);
         assert_eq!(input.absent, [&b"x"[..], b"", b"y"]);
-        let told = (input.present_repeated, input.absent_repeated, input.absent_present);
-        assert_eq!(told, (1, 1, 1));
+        let repeats = (input.present_repeated, input.absent_repeated, input.absent_present);
+        assert_eq!(repeats, (1, 1, 1));
         Ok(())
     }
 }

@@ -184,7 +184,7 @@ fn run_pass(
 ) -> Result<Pass> {
     let table_reads = || engine.counting.counts().of(FileKind::Table, Operation::Read).calls;
     let mut lookups = Vec::with_capacity(work.keys.len());
-    let mut told = Counts::default();
+    let mut explained = Counts::default();
     let mut first_tables = db.tables();
     begin(progress, &name.replace('_', ", "), work.keys.len());
 
@@ -193,13 +193,13 @@ fn run_pass(
     let meter = ReadMeter::start();
     let start = since_1970();
     for (number, &(key, loaded)) in work.keys.iter().enumerate() {
-        let explained = db.explain(key)?;
-        let counts = explained.counts();
-        told += counts;
+        let lookup = db.explain(key)?;
+        let counts = lookup.counts();
+        explained += counts;
         lookups.push(Lookup {
             blocks: counts.disk_reads + counts.cache_hits,
             true_negatives: counts.true_negatives,
-            found: Found::new(explained.value, loaded),
+            found: Found::new(lookup.value, loaded),
         });
         if number + 1 == work.first {
             first_tables = db.tables();
@@ -215,7 +215,7 @@ fn run_pass(
     Ok(Pass {
         name,
         lookups,
-        told,
+        explained,
         stats: db.stats() - before,
         first_probes: if work.first > 0 { probes(&first_tables) } else { Vec::new() },
         tables: db.tables(),

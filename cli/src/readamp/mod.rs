@@ -14,7 +14,7 @@ pub mod pass;
 mod print;
 pub mod report;
 pub mod settings;
-mod told;
+mod words;
 
 use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use self::settings::Settings;
 use crate::failure::{Failure, Result};
 use crate::page::output::Output;
 use crate::policy::PolicyArgs;
-use crate::{Answer, tell};
+use crate::{Answer, print_error};
 
 /// Made-up keys are in memory.
 const MOST_KEYS: u64 = 1_000_000_000;
@@ -176,7 +176,7 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
     }
     out.flush()?; // so that the report stands before what follows
     for (name, check) in report.checks.failed() {
-        tell(&format!("{name} does not hold: {}", check.said));
+        print_error(&format!("{name} does not hold: {}", check.said));
     }
     Ok(if report.checks.failed().next().is_none() { Answer::Yes } else { Answer::No })
 }

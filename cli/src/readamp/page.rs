@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::report::{Level, Report};
-use super::told::NONE;
+use super::words::NONE;
 use crate::page::figure::{Axis, Figure, Scale, Series};
 use crate::page::{self, output};
 use crate::text::{counted, percent, ratio};
@@ -81,7 +81,8 @@ fn reads_by_level(report: &Report, keys: &'static str, passes: [usize; 2]) -> Fi
         _ => ("present", "disk reads per present lookup"),
     };
     let total = report.per_lookup(&report.total());
-    let told = |pass: usize| total[pass].map_or("none".to_owned(), |reads| format!("{reads:.4}"));
+    let reads_of =
+        |pass: usize| total[pass].map_or("none".to_owned(), |reads| format!("{reads:.4}"));
     Figure {
         id,
         title: format!("Where lookups of {keys} keys read"),
@@ -100,8 +101,8 @@ fn reads_by_level(report: &Report, keys: &'static str, passes: [usize; 2]) -> Fi
         measured: format!(
             "{} reads a lookup without filters, {} with them, all levels together. A level without \
              a read has no mark.",
-            told(passes[1]),
-            told(passes[0])
+            reads_of(passes[1]),
+            reads_of(passes[0])
         ),
         x: LEVEL_AXIS,
         y: Axis::log(label, ""),
@@ -173,14 +174,14 @@ fn levels(report: &Report) -> Markup {
         "FPR measured",
         "FPR predicted",
     ];
-    let rows = report.named_levels().map(|(name, level)| cells(name, level.told()));
+    let rows = report.named_levels().map(|(name, level)| cells(name, level.as_text()));
     page::table("Tables, filters and probes", &head, &head[1..], rows)
 }
 
 fn reads(report: &Report) -> Markup {
     let head = ["level", "absent, without", "absent, with", "present, without", "present, with"];
     let rows = report.named_levels();
-    let rows = rows.map(|(name, level)| cells(name, report.told_reads(&level)));
+    let rows = rows.map(|(name, level)| cells(name, report.reads_as_text(&level)));
     page::table("Disk reads a lookup, without filters and with them", &head, &head[1..], rows)
 }
 
@@ -202,7 +203,7 @@ fn checks(report: &Report) -> Markup {
 
 fn passes(report: &Report) -> Markup {
     let head = ["pass", "lookups", "cache hits", "by engine", "by files", "by kernel"];
-    let rows = report.passes.iter().map(|pass| cells(pass.title(), pass.told()));
+    let rows = report.passes.iter().map(|pass| cells(pass.title(), pass.as_text()));
     page::table("Disk reads, counted three times", &head, &head[1..], rows)
 }
 

@@ -54,8 +54,8 @@ pub struct Pass {
     pub name: &'static str,
     /// The lookups, in order.
     pub lookups: Vec<Lookup>,
-    /// The sum of what the lookups told.
-    pub told: Counts,
+    /// The sum of the lookups' explanations.
+    pub explained: Counts,
     /// The engine's statistics, at the end.
     pub stats: Stats,
     /// The tables, at the end.

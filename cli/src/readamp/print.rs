@@ -50,7 +50,7 @@ fn print_levels(report: &Report, out: &mut dyn Write) -> Result<()> {
     )?;
     for (name, level) in report.named_levels() {
         let [tables, keys, bits, probes, pruned, negatives, positives, measured, predicted] =
-            level.told();
+            level.as_text();
         writeln!(
             out,
             "{name:<5}  {tables:>6}  {keys:>9}  {bits:>8}  {probes:>10}  {pruned:>8}  \
@@ -82,7 +82,7 @@ fn print_reads(report: &Report, out: &mut dyn Write) -> Result<()> {
     let [a, b, c, d, e, f] = heads;
     writeln!(out, "{:<5}  {a:>12}  {b:>12}  {c:>12}  {d:>12}  {e:>21}  {f:>9}", "level")?;
     for (name, level) in report.named_levels() {
-        let [a, b, c, d] = report.told_reads(&level);
+        let [a, b, c, d] = report.reads_as_text(&level);
         let [absent_reads, present_reads, rest @ ..] = level.pass_reads;
         let without: u64 = rest.iter().sum();
         let avoided = without as i64 - (absent_reads + present_reads) as i64;
@@ -101,7 +101,7 @@ fn print_passes(report: &Report, out: &mut dyn Write) -> Result<()> {
         "reads counted in each pass", "lookups", "cache hits", "by engine", "by files", "by kernel"
     )?;
     for pass in &report.passes {
-        let [lookups, hits, engine, files, kernel] = pass.told();
+        let [lookups, hits, engine, files, kernel] = pass.as_text();
         writeln!(
             out,
             "  {:<29}  {lookups:>10}  {hits:>12}  {engine:>12}  {files:>12}  {kernel:>12}",

@@ -247,8 +247,13 @@ fn check(
     notes.check(Check::exact("k for n = 500,000, p = 1 %", "round(m/n · ln 2)", theory, measured));
     notes.compare("m", "4,799,259", shown(shape.m as f64), "");
     notes.compare("k", "7", shape.k.to_string(), "");
-    let kib = filter.bytes() as f64 / 1000.0;
-    notes.compare("the filter", "about 600 KB", format!("{kib:.1} kB"), "measured: its array");
+    let kilobytes = filter.bytes() as f64 / 1000.0;
+    notes.compare(
+        "the filter",
+        "about 600 KB",
+        format!("{kilobytes:.1} kB"),
+        "measured: its array",
+    );
     notes.correct(
         Source::Paper,
         "500,000 strings at 1 % take m = 4,799,259 bits.",
@@ -263,9 +268,9 @@ fn least(trials: &[Trial], time: OneTime) -> f64 {
 
 fn compare(notes: &mut Notes, n: u64, holders: &[(Holder, Vec<Trial>)]) {
     let (_, set) = &holders[0];
-    let mebi = |bytes: f64| format!("{:.1} MB", bytes / 1e6);
+    let megabytes = |bytes: f64| format!("{:.1} MB", bytes / 1e6);
     let note = "from capacities: slots, and what the strings point to; an allocator counts the same in a test";
-    notes.compare("the hash set", "15–20 MB", mebi(set[0].bytes), note);
+    notes.compare("the hash set", "15–20 MB", megabytes(set[0].bytes), note);
     for (holder, trials) in &holders[1..] {
         let passed: Sample = trials.iter().map(|trial| trial.passed).sum();
         let theirs =

@@ -17,7 +17,7 @@ impl Report {
     }
 
     /// The same in words, of [`READ_PASSES`].
-    pub(super) fn told_reads(&self, level: &Level) -> [String; 4] {
+    pub(super) fn reads_as_text(&self, level: &Level) -> [String; 4] {
         let per_lookup = self.per_lookup(level);
         READ_PASSES.map(|pass| match per_lookup[pass] {
             Some(reads) => format!("{reads:.4}"),
@@ -117,7 +117,7 @@ impl Report {
 impl Level {
     /// Its tables, their keys, bits per key; probes, range-pruned, true negatives, false positives; the
     /// false-positive rate measured, and predicted.
-    pub(super) fn told(&self) -> [String; 9] {
+    pub(super) fn as_text(&self) -> [String; 9] {
         [
             thousands(self.tables),
             thousands(self.keys),
@@ -134,7 +134,7 @@ impl Level {
 
 impl PassReport {
     /// Its lookups, cache hits, and disk reads as engine, file layer and kernel count them.
-    pub(super) fn told(&self) -> [String; 5] {
+    pub(super) fn as_text(&self) -> [String; 5] {
         [
             thousands(self.lookups),
             thousands(self.cache_hits),
