@@ -179,7 +179,7 @@ fn half_the_budget_halves_the_memory_and_growing_restores_the_rate() {
         // The measured rate against the resident columns of each table, from both sides.
         let tables = db.tables();
         let of: Vec<_> = tables.iter().map(columns).collect();
-        // The last table has what was left over of the keys. All of L0 is asked as often, so one with few
+        // The last table has what was left over of the keys. All of L0 is probed as often, so one with few
         // keys is worth its columns the longest.
         let large: Vec<_> = tables.iter().filter(|table| table.keys > 100_000).collect();
         assert!(large.len() + 1 >= tables.len());
@@ -355,8 +355,8 @@ fn no_lookup_ever_misses_a_key_while_filters_come_and_go() {
         write(0..30_000);
         db.flush().unwrap();
         let (written, over) = (AtomicU64::new(30_000), AtomicBool::new(false));
-        let (asked, budgets) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (db, written, over, asked, budgets) = (&db, &written, &over, &asked, &budgets);
+        let (lookups, budgets) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (db, written, over, lookups, budgets) = (&db, &written, &over, &lookups, &budgets);
         scope(|scope| {
             for seed in 0..3 {
                 scope.spawn(move || {
@@ -367,7 +367,7 @@ fn no_lookup_ever_misses_a_key_while_filters_come_and_go() {
                         assert!(found, "{number} was missed");
                         let may = db.may_contain(scattered(number)).unwrap();
                         assert_eq!(may, Membership::Maybe, "{number} was denied");
-                        asked.fetch_add(1, Ordering::Relaxed);
+                        lookups.fetch_add(1, Ordering::Relaxed);
                     }
                 });
             }
@@ -390,8 +390,8 @@ fn no_lookup_ever_misses_a_key_while_filters_come_and_go() {
             }
             over.store(true, Ordering::Release);
         });
-        println!("{policy}: {asked:?} lookups, {budgets:?} budgets, {:?}", db.stats().activity);
-        assert!(asked.load(Ordering::Relaxed) > 1000 && budgets.load(Ordering::Relaxed) > 20);
+        println!("{policy}: {lookups:?} lookups, {budgets:?} budgets, {:?}", db.stats().activity);
+        assert!(lookups.load(Ordering::Relaxed) > 1000 && budgets.load(Ordering::Relaxed) > 20);
         assert!(db.stats().activity.compactions > 0);
         let stored = db.filter_memory().stored;
         db.set_filter_memory(Some(stored / 2)).unwrap();

@@ -56,9 +56,9 @@ fn work(work: &str, keys: &[String], db: &Db) {
 #[test]
 #[ignore = "the test below runs it in its own process"]
 fn the_work_that_is_counted() {
-    let Ok(asked) = std::env::var(WORK) else { return };
-    let [what, times, slower, dir] = asked.split('|').collect::<Vec<_>>()[..] else {
-        panic!("{WORK}: {asked}?");
+    let Ok(work_of_child) = std::env::var(WORK) else { return };
+    let [what, times, slower, dir] = work_of_child.split('|').collect::<Vec<_>>()[..] else {
+        panic!("{WORK}: {work_of_child}?");
     };
     let (times, slower): (u64, f64) = (times.parse().unwrap(), slower.parse().unwrap());
     let absent = if what.starts_with("absent") { KEYS } else { 0 };

@@ -196,7 +196,7 @@ impl Advice {
             return "There are no tables yet, and so nothing to advise.".into();
         }
         if self.estimates.is_empty() {
-            return "These filters have more bits a key than can be asked for, as those of few keys do, \
+            return "These filters have more bits a key than the largest setting, as those of few keys do, \
                     and there is nothing to advise."
                 .into();
         }

@@ -1,7 +1,8 @@
 //! The read view, replaced whole at each change.
 //!
 //! If a reader were the last to drop a replaced view, a lookup would free a memtable and remove files. So
-//! background threads drop replaced views, when no reader holds them.
+//! background threads drop replaced views, when no reader holds them. The flush thread drops only memtables:
+//! writers wait for flushes, and the removal of files takes long.
 
 use std::sync::Arc;
 

@@ -340,9 +340,12 @@ mod tests {
                 for (share, bits) in shares.iter().zip(bits) {
                     let most = MOST_BITS_PER_KEY.max(RARE.1 / share.keys as f64);
                     assert!((0.0..=most).contains(&bits), "{kind} {share:?} {bits}");
-                    let asked = share.load > 0.0;
-                    assert!(asked || bits == 0.0, "{kind}: bits for a table without load");
-                    assert!(!asked || total < u64::MAX || bits > 12.0, "{kind} {share:?} {bits}");
+                    let has_load = share.load > 0.0;
+                    assert!(has_load || bits == 0.0, "{kind}: bits for a table without load");
+                    assert!(
+                        !has_load || total < u64::MAX || bits > 12.0,
+                        "{kind} {share:?} {bits}"
+                    );
                 }
             }
             assert_eq!(balance(kind, &[], 1000), Vec::<f64>::new());

@@ -102,10 +102,7 @@ pub(super) fn shared_bits(m: u64, k: u32) -> SharedBits {
     shared
 }
 
-/// Counts the common terms of two arithmetic progressions of k terms with steps in the ratio p : q, at every
-/// offset: terms i and j are equal if i·p − j·q is the offset, and again q and p terms later. A common factor
-/// g of p, q and m multiplies the relations by φ(g). Steps of opposite signs give as many again: the 2 in
-/// [`rate_at`].
+/// Counts the pairs of a start and a step below m whose k positions are all set.
 pub(super) fn passing_pairs(geometry: &Geometry, bits: &[u8]) -> u64 {
     let m = geometry.m as usize;
     let bit = |i: usize| u64::from(bits[i % m / 8] >> (i % m % 8) & 1);

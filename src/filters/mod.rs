@@ -215,7 +215,7 @@ fn worthwhile_refits(
         FilterState::Degraded(_) => None,
     });
     let mut refits = refits(policy, &standings);
-    // Some kinds cannot always have the size that is asked for; they would get the same again.
+    // Some kinds cannot have every size: a rebuild would give these the same filter again.
     refits.retain(|(id, recipe)| {
         let stored = version.table(*id).and_then(|live| live.filter.sound());
         !stored.zip(*recipe).is_some_and(|(stored, recipe)| stored.follows(&recipe, extractor))

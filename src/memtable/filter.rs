@@ -191,7 +191,7 @@ mod tests {
             let announced: [AtomicU64; WRITERS as usize] =
                 std::array::from_fn(|_| AtomicU64::new(0));
             let hash = |writer: u64, number: u64| mix(run << 50 | writer << 40 | number);
-            let asked = AtomicU64::new(0);
+            let probes = AtomicU64::new(0);
             std::thread::scope(|scope| {
                 for (writer, announced) in (0..).zip(&announced) {
                     let filter = &filter;
@@ -214,7 +214,7 @@ mod tests {
                                 for number in there.saturating_sub(50)..there {
                                     assert!(filter.may_contain_hash(hash(writer, number)));
                                 }
-                                asked.fetch_add(there.min(50), Ordering::Relaxed);
+                                probes.fetch_add(there.min(50), Ordering::Relaxed);
                             }
                         }
                     });
@@ -223,7 +223,7 @@ mod tests {
             for writer in 0..WRITERS {
                 assert!((0..EACH).all(|number| filter.may_contain_hash(hash(writer, number))));
             }
-            println!("run {run}: asked {} times meanwhile", asked.load(Ordering::Relaxed));
+            println!("run {run}: {} probes meanwhile", probes.load(Ordering::Relaxed));
         }
     }
 }

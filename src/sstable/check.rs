@@ -79,7 +79,7 @@ impl OpenTable {
         let mut checked = Checked::default();
         let mut seen = Properties::default();
         let (mut keys, mut prefixes) = (Probes::default(), Probes::default());
-        // Scans ask with the extractor of their store, and only if it is the filter's own.
+        // A scan uses the prefix filter only if the extractor of its store made it.
         let extractor = filter.and_then(|filter| filter.header().extractor());
         let mut whole = true;
         for number in 0..self.table.index().len() {

@@ -17,7 +17,7 @@ const OPERATIONS: usize = Operation::ALL.len();
 pub struct Tally {
     /// Calls, failed ones included.
     pub calls: u64,
-    /// Bytes asked for or given, for operations that move bytes.
+    /// Bytes read or written, as requested.
     pub bytes: u64,
 }
 

@@ -7,7 +7,7 @@ use crate::script::Step;
 
 /// The reports of the store during a call.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Reports {
     /// An event or the list of tables reported a degraded or damaged filter.
     pub(crate) bad_filter: bool,
     /// L0 has enough tables for a compaction, and none took place.
@@ -18,7 +18,11 @@ pub(crate) struct Told {
 }
 
 /// The part that the store goes on without, if a call may succeed despite this fault.
-pub(crate) fn degradation(step: &Step, fault: &Injected, told: &Told) -> Option<&'static str> {
+pub(crate) fn degradation(
+    step: &Step,
+    fault: &Injected,
+    reports: &Reports,
+) -> Option<&'static str> {
     match (step, fault.operation, fault.kind) {
         // It goes when the store is next opened.
         (_, Operation::Remove, _) => Some("a file that nothing refers to stays"),
@@ -30,11 +34,11 @@ pub(crate) fn degradation(step: &Step, fault: &Injected, told: &Told) -> Option<
             _,
             Operation::Open | Operation::Read | Operation::Length,
             FileKind::Filter | FileKind::Table,
-        ) if told.bad_filter => Some("a filter is degraded"),
-        (Step::Open { .. }, ..) if told.compaction_is_due => {
+        ) if reports.bad_filter => Some("a filter is degraded"),
+        (Step::Open { .. }, ..) if reports.compaction_is_due => {
             Some("a compaction at opening is put off")
         }
-        // The checksum is that of the whole filter, which is read anew before it is asked.
+        // The checksum is that of the whole filter, which is read again before it is probed.
         (
             Step::Open { filter_memory: Some(_) },
             Operation::Read,
@@ -43,7 +47,7 @@ pub(crate) fn degradation(step: &Step, fault: &Injected, told: &Told) -> Option<
             Some("the header of a filter is misread")
         }
         (Step::Open { .. }, Operation::Read, FileKind::Wal | FileKind::Manifest)
-            if told.lost_to_rot =>
+            if reports.lost_to_rot =>
         {
             Some("the end of a log is dropped and reported")
         }

@@ -13,7 +13,7 @@ use criba::vfs::{
 use criba::{Batch, Db, Durability, Error, Event, FilterInfo, Options, Snapshot, verify_with};
 
 use crate::common;
-use crate::declared::{Told, degradation};
+use crate::declared::{Reports, degradation};
 use crate::script::{Contents, Script, Step, Write};
 
 const DIR: &str = "/store";
@@ -411,10 +411,10 @@ impl Run<'_> {
             Ok(()) => {
                 let poisoned = self.poisoned.is_some() && writes(step);
                 assert!(!poisoned, "{at}: a write succeeded in spite of the poisoning");
-                let told = self.told(bad_filters);
+                let reports = self.reports(bad_filters);
                 for fault in injected {
-                    let Some(declared) = degradation(step, fault, &told) else {
-                        panic!("{at}: no error or event for {fault:?}; {told:?}")
+                    let Some(declared) = degradation(step, fault, &reports) else {
+                        panic!("{at}: no error or event for {fault:?}; {reports:?}")
                     };
                     *self.tally.degradations.entry(declared).or_default() += 1;
                 }
@@ -457,14 +457,14 @@ impl Run<'_> {
         }
     }
 
-    fn told(&self, bad_filters: usize) -> Told {
-        let Some(db) = &self.db else { return Told::default() };
+    fn reports(&self, bad_filters: usize) -> Reports {
+        let Some(db) = &self.db else { return Reports::default() };
         let l0 = db.tables().iter().filter(|table| table.level == 0).count();
         let damaged = db
             .tables()
             .into_iter()
             .any(|table| matches!(table.filter, FilterInfo::Active { damaged: Some(_), .. }));
-        Told {
+        Reports {
             bad_filter: damaged || self.bad_filters.load(Ordering::Relaxed) > bad_filters,
             compaction_is_due: self.script.auto_compaction && l0 >= L0_TABLES,
             lost_to_rot: self.rot && self.lost(),

@@ -226,7 +226,7 @@ fn only_forged_places_can_deny_keys() {
         }
         println!(
             "{policy}: {} bits of a header forged: {degraded} degraded, {harmless} harmless, \
-             {denying} found by asking for each key",
+             {denying} found by a lookup of each key",
             8 * HEADER
         );
         assert!(degraded > 8 * 24);
@@ -238,7 +238,7 @@ fn only_forged_places_can_deny_keys() {
 /// `verify` probes every key of a table and finds it; a compaction reads the keys themselves and restores
 /// all.
 #[test]
-fn a_filter_forged_in_every_checksum_is_found_by_asking_it_for_its_keys() {
+fn a_filter_forged_in_every_checksum_is_found_by_probing_it_with_its_keys() {
     let [classic, blocked, ribbon] = policies();
     // m of a Bloom filter; the salt; the kind.
     for (policy, offset) in [(classic, 40), (blocked, 16), (ribbon, 16), (blocked, 10)] {
@@ -257,6 +257,6 @@ fn a_filter_forged_in_every_checksum_is_found_by_asking_it_for_its_keys() {
         assert_eq!(denied(&store.tables[1]), Some(0));
         db.compact().unwrap();
         assert_eq!((found(0), found(1)), (KEYS as usize, KEYS as usize));
-        println!("{policy}: {missed} of {KEYS} keys denied, all found by asking, and back after");
+        println!("{policy}: {missed} of {KEYS} keys denied, all found by probing, and back after");
     }
 }

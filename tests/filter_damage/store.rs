@@ -90,10 +90,10 @@ impl Store {
         }
         // The tables are on L0: a lookup probes the newer one first, if its range covers the key.
         let mut expected = [0; 2];
-        let mut count = |asked: &[u8], holder: Option<usize>| {
+        let mut count = |probed: &[u8], holder: Option<usize>| {
             for number in [1, 0] {
                 let range = tables[number].smallest.as_ref()..=tables[number].largest.as_ref();
-                expected[number] += u64::from(range.contains(&asked) && damaged.contains(&number));
+                expected[number] += u64::from(range.contains(&probed) && damaged.contains(&number));
                 if holder == Some(number) {
                     break;
                 }

@@ -84,7 +84,7 @@ fn a_filter_that_no_other_can_follow_does_not_cost_the_store() {
 /// One bit of every byte of header and array. The header is checked, except reserved bytes; the fields that
 /// place a key's bits, and the bits, are believed: `verify` probes every key.
 #[test]
-fn forged_headers_and_arrays_degrade_or_are_found_by_asking_for_every_key() {
+fn forged_headers_and_arrays_degrade_or_are_found_by_a_lookup_of_every_key() {
     let (table, contents) = sound();
     assert_eq!(u64_at(&contents, 0), u64::from_le_bytes(*b"cribaFLT"));
     let mut cases = Vec::new();

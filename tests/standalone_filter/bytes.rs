@@ -27,8 +27,8 @@ fn read_bloom(bytes: &[u8]) -> Result<usize, Error> {
     let memory = filter.bytes();
     let copy = filter.clone();
     filter.union(&copy)?;
-    let told = (filter.current_rate(), filter.estimated_len(), filter.intersection_len(&copy)?);
-    let _ = (told, filter.fullness(), filter.occupancy(), filter.contains("absent"));
+    let numbers = (filter.current_rate(), filter.estimated_len(), filter.intersection_len(&copy)?);
+    let _ = (numbers, filter.fullness(), filter.occupancy(), filter.contains("absent"));
     filter.insert("a key");
     assert!(filter.contains("a key") && Bloom::from_bytes(&filter.to_bytes()).is_ok());
     Ok(memory)
@@ -47,8 +47,8 @@ fn read_static(bytes: &[u8]) -> Result<usize, Error> {
 fn read_scalable(bytes: &[u8]) -> Result<usize, Error> {
     let mut filter = ScalableBloom::from_bytes(bytes)?;
     let memory = filter.bytes();
-    let told = (filter.current_rate(), filter.estimated_len(), filter.fullness());
-    let _ = (told, filter.occupancy());
+    let numbers = (filter.current_rate(), filter.estimated_len(), filter.fullness());
+    let _ = (numbers, filter.occupancy());
     filter.insert("a key"); // which may make it grow
     assert!(filter.contains("a key"));
     assert!(filter.bytes() <= 1000 * bytes.len(), "grown from {memory} to {}", filter.bytes());
@@ -57,8 +57,8 @@ fn read_scalable(bytes: &[u8]) -> Result<usize, Error> {
 
 fn read_sharded(bytes: &[u8]) -> Result<usize, Error> {
     let filter = ShardedBloom::from_bytes(bytes)?;
-    let told = (filter.current_rate(), filter.estimated_len(), filter.fullness());
-    let _ = (told, filter.occupancy());
+    let numbers = (filter.current_rate(), filter.estimated_len(), filter.fullness());
+    let _ = (numbers, filter.occupancy());
     filter.insert("a key");
     assert!(filter.contains("a key"));
     Ok(filter.bytes())
@@ -278,7 +278,7 @@ fn a_form_is_made_of_its_own_parts() {
 #[test]
 fn errors_name_the_offset() {
     let bytes = ShardedBloom::with_rate(3, 100, 0.02).unwrap().to_bytes();
-    let told = |at: usize, field: &[u8]| {
+    let error_offset = |at: usize, field: &[u8]| {
         let mut forged = bytes.clone();
         forged[at..at + field.len()].copy_from_slice(field);
         match ShardedBloom::from_bytes(&with_checksum(forged)) {
@@ -288,8 +288,8 @@ fn errors_name_the_offset() {
     };
     let array = (bytes.len() - 192) / 3;
     for (row, end) in [64, 96, 128].into_iter().zip((192..).step_by(array).skip(1)) {
-        assert_eq!(told(row + 24, &[0; 4]), row, "no probes");
-        assert_eq!(told(end - 1, &[0xff]), end - 8, "bits beyond the last");
+        assert_eq!(error_offset(row + 24, &[0; 4]), row, "no probes");
+        assert_eq!(error_offset(end - 1, &[0xff]), end - 8, "bits beyond the last");
     }
 }
 

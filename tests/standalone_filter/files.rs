@@ -166,7 +166,7 @@ fn two_processes_share_one_map() {
         let seen: Vec<u64> = seen.split(' ').map(|number| number.parse().unwrap()).collect();
         let [digest_there, resident, shared] = seen[..] else { panic!("{seen:?}") };
         println!(
-            "{kind}: {} keys asked in two processes, equal verdicts; {resident} kB resident there, \
+            "{kind}: {} keys probed in two processes, equal verdicts; {resident} kB resident there, \
              {shared} kB of them shared",
             2 * KEYS
         );

@@ -31,18 +31,18 @@ fn a_scalable_filter_keeps_its_rate_with_twice_the_keys() {
     let new = (0..KEYS).filter(|&i| filter.insert(key(i))).count() as u64;
     assert!((0..KEYS).all(|i| filter.contains(key(i))));
     let (rate, deviation) = measured(4_000_000, |key| filter.contains(key));
-    let told = filter.current_rate();
+    let reported = filter.current_rate();
     let least = 1.44 * KEYS as f64 * 1000_f64.log2();
     let bits = 8.0 * filter.bytes() as f64;
     println!(
-        "{} layers, {new} of {KEYS} keys new; rate {rate:.3e} ± {deviation:.0e} of 4,000,000, told \
-         {told:.3e}; {bits} bits, {:.2} times 1.44 n log2(1/p), which one filter made for {KEYS} takes",
+        "{} layers, {new} of {KEYS} keys new; rate {rate:.3e} ± {deviation:.0e} of 4,000,000, reported \
+         {reported:.3e}; {bits} bits, {:.2} times 1.44 n log2(1/p), which one filter made for {KEYS} takes",
         filter.layers(),
         bits / least
     );
     assert_eq!(filter.layers(), 2);
     assert!(rate <= 0.001 + DEVIATIONS * deviation);
-    assert!((rate - told).abs() < DEVIATIONS * deviation + 0.02 * told);
+    assert!((rate - reported).abs() < DEVIATIONS * deviation + 0.02 * reported);
     // Not by much more bits than it takes: the first layer is full, with a quarter of the rate.
     assert!(rate > 0.00025 - DEVIATIONS * deviation);
     assert!(bits < 2.0 * least);
@@ -88,9 +88,9 @@ fn a_sharded_filter_has_the_rate_of_one() {
             }
             assert!((0..capacity).all(|i| filter.contains(key(i))));
             let (found, _) = measured(probes, |key| filter.contains(key));
-            let told = filter.current_rate();
+            let reported = filter.current_rate();
             println!(
-                "{shards} shards: {found:.3e}, told {told:.3e}, one filter {of_one:.3e} ± {deviation:.0e}; \
+                "{shards} shards: {found:.3e}, reported {reported:.3e}, one filter {of_one:.3e} ± {deviation:.0e}; \
                  {:.3} times its bytes",
                 filter.bytes() as f64 / one.bytes() as f64
             );
@@ -98,7 +98,7 @@ fn a_sharded_filter_has_the_rate_of_one() {
             let bound = DEVIATIONS * 2.0_f64.sqrt() * deviation;
             assert!(found < 1.01 * of_one + bound);
             assert!(found > 0.93 * of_one - bound);
-            assert!((found - told).abs() < DEVIATIONS * deviation + 0.01 * rate);
+            assert!((found - reported).abs() < DEVIATIONS * deviation + 0.01 * rate);
             assert!(filter.bytes() as f64 <= 1.06 * one.bytes() as f64);
             assert_eq!(filter.fullness(), Fullness::Within);
             assert!((filter.estimated_len() / capacity as f64 - 1.0).abs() < 0.01);

@@ -46,17 +46,17 @@ fn passed(probes: u64, contains: impl Fn([u8; 9]) -> bool) -> u64 {
 
 /// The standard deviations between the measured and the reported number; `slack` is the share of other
 /// errors than chance.
-fn deviations(found: u64, probes: u64, told: f64, slack: f64) -> f64 {
-    let expected = told * probes as f64;
+fn deviations(found: u64, probes: u64, reported: f64, slack: f64) -> f64 {
+    let expected = reported * probes as f64;
     let beyond = ((found as f64 - expected).abs() - slack * expected).max(0.0);
-    beyond / (expected * (1.0 - told)).sqrt().max(1.0)
+    beyond / (expected * (1.0 - reported)).sqrt().max(1.0)
 }
 
 #[test]
 fn no_key_of_its_own_is_ever_denied() {
-    let (mut geometries, mut asked) = (0, 0);
+    let (mut geometries, mut probed) = (0, 0);
     let mut ask = |filter: &Bloom, keys: std::ops::Range<u64>| {
-        asked += keys.end - keys.start;
+        probed += keys.end - keys.start;
         for i in keys {
             assert!(filter.contains(present(i)), "key {i} of {filter:?}");
         }
@@ -82,7 +82,7 @@ fn no_key_of_its_own_is_ever_denied() {
             }
         }
     }
-    println!("{geometries} filters, {asked} keys asked, 0 denied");
+    println!("{geometries} filters, {probed} keys probed, 0 denied");
     assert!(geometries > 1000);
 }
 
@@ -109,11 +109,11 @@ fn the_rate_is_the_requested_and_the_reported_one() {
             let filters = (5000 / capacity).clamp(1, 1000);
             let wanted = if rate < 0.001 { 1000.0 } else { 5000.0 };
             let each = (wanted / rate / filters as f64) as u64 + 20;
-            let (mut told, mut found, mut geometry) = (0.0, 0, None);
+            let (mut reported, mut found, mut geometry) = (0.0, 0, None);
             for seed in 0..filters {
                 let filter = filled(capacity, rate, seed);
                 assert_eq!(filter.fullness(), Fullness::Within);
-                told += filter.current_rate() / filters as f64;
+                reported += filter.current_rate() / filters as f64;
                 found += passed(each, |key| filter.contains(key));
                 geometry = Some(filter.geometry());
             }
@@ -125,14 +125,14 @@ fn the_rate_is_the_requested_and_the_reported_one() {
                 200..1000 => 0.03,
                 _ => 0.01,
             };
-            let off = deviations(found, probes, told, slack);
+            let off = deviations(found, probes, reported, slack);
             // The bits set vary from filter to filter, by 0.28 √m, and the rate k times as much.
             let spread = f64::from(geometry.k) * 0.55 / (geometry.m as f64 * filters as f64).sqrt();
             let chance = 1.0 / (rate * probes as f64).sqrt();
             let most = rate * (1.0 + DEVIATIONS * spread.hypot(chance));
             let measured = found as f64 / probes as f64;
             println!(
-                "{rate} for {capacity}: {:.2} bits a key, told {told:.3e}, {found} of {probes} passed \
+                "{rate} for {capacity}: {:.2} bits a key, reported {reported:.3e}, {found} of {probes} passed \
                  in {filters} filters: {measured:.3e}, {off:.1} deviations",
                 geometry.m as f64 / capacity as f64
             );
@@ -162,14 +162,14 @@ fn the_rate_of_a_given_geometry_is_reported() {
                     filter.insert(present(i));
                     i += 1;
                 }
-                let told = filter.current_rate();
-                if told < 1e-4 {
+                let reported = filter.current_rate();
+                if reported < 1e-4 {
                     continue;
                 }
-                let probes = (1000.0 / told) as u64 + 10_000;
+                let probes = (1000.0 / reported) as u64 + 10_000;
                 let found = passed(probes, |key| filter.contains(key));
-                let off = deviations(found, probes, told, 0.05);
-                assert!(off < DEVIATIONS, "m {m} k {k}: {found} of {probes}, told {told}");
+                let off = deviations(found, probes, reported, 0.05);
+                assert!(off < DEVIATIONS, "m {m} k {k}: {found} of {probes}, reported {reported}");
                 cells += 1;
             }
         }
@@ -242,7 +242,7 @@ fn filters_that_differ_are_not_united() {
                 Error::Mismatch { what, .. } => assert_eq!(*what, difference, "{error}"),
                 _ => panic!("{error}"),
             }
-            assert!(!error.to_string().contains("1, 0, 0"), "keys are not told: {error}");
+            assert!(!error.to_string().contains("1, 0, 0"), "the error contains no key: {error}");
         }
     }
     assert_eq!(one.to_bytes(), before);
@@ -332,12 +332,12 @@ fn a_static_filter_of_each_kind_has_its_rate() {
                 if n < 5000 {
                     continue;
                 }
-                let told = filter.predicted_rate();
-                let probes = (4000.0 / told) as u64;
+                let reported = filter.predicted_rate();
+                let probes = (4000.0 / reported) as u64;
                 let found = passed(probes, |key| filter.contains(key));
-                let off = deviations(found, probes, told, 0.03);
+                let off = deviations(found, probes, reported, 0.03);
                 println!(
-                    "{kind}, {size:?}, {n} keys: {:.2} bits a key, told {told:.3e}, \
+                    "{kind}, {size:?}, {n} keys: {:.2} bits a key, reported {reported:.3e}, \
                      {found} of {probes} passed, {off:.1} deviations",
                     8.0 * filter.bytes() as f64 / n as f64
                 );
@@ -359,8 +359,11 @@ fn a_static_filter_keeps_its_rate_however_few_its_keys() {
                     let size = FilterSize::Rate(rate);
                     let keys = (0..n).map(present);
                     let filter = StaticFilter::build(kind, size, hashing, keys).unwrap();
-                    let told = filter.predicted_rate();
-                    assert!(told > 0.0 && told <= rate, "{kind}, {n} keys at {rate}: {told}");
+                    let reported = filter.predicted_rate();
+                    assert!(
+                        reported > 0.0 && reported <= rate,
+                        "{kind}, {n} keys at {rate}: {reported}"
+                    );
                 }
             }
         }

@@ -293,14 +293,14 @@ fn a_quiet_store_merges_l0_where_that_writes_not_too_much() {
 fn a_large_merge_that_is_not_due_waits_longer_than_a_small_one() {
     let dir = common::tempdir();
     let starts = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&starts);
+    let events = Arc::clone(&starts);
     let db = common::options()
         .background_threads(1)
         .memtable_bytes(256 << 20)
         .vfs(common::HookVfs::without_syncs())
         .on_event(Arc::new(move |event: &Event| {
             if let Event::CompactionStarted { tables, .. } = event {
-                told.lock().unwrap().push((tables.len(), Instant::now()));
+                events.lock().unwrap().push((tables.len(), Instant::now()));
             }
         }))
         .open(dir.path())

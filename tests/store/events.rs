@@ -10,7 +10,7 @@ use crate::common;
 #[test]
 fn events_mark_the_start_and_the_end_of_tasks() {
     let events: Arc<Mutex<Vec<Event>>> = Arc::default();
-    let told = || std::mem::take(&mut *events.lock().unwrap());
+    let taken = || std::mem::take(&mut *events.lock().unwrap());
     let listener = Arc::clone(&events);
     let db = common::options()
         .vfs(Arc::new(SimVfs::new()))
@@ -20,15 +20,15 @@ fn events_mark_the_start_and_the_end_of_tasks() {
         .open("/store")
         .unwrap();
     let ids = || -> Vec<u64> { db.tables().iter().map(|table| table.id).collect() };
-    assert_eq!(told(), []);
+    assert_eq!(taken(), []);
     db.flush().unwrap();
-    assert_eq!(told(), [], "there was nothing to flush");
+    assert_eq!(taken(), [], "there was nothing to flush");
 
     for round in 0..2 {
         db.put("key", round.to_string()).unwrap();
         db.flush().unwrap();
         let new = ids().into_iter().max().unwrap();
-        match told().as_slice() {
+        match taken().as_slice() {
             [Event::FlushStarted { .. }, Event::FlushEnded { tables, error: None, .. }] => {
                 assert_eq!(*tables, [new]);
             }
@@ -39,7 +39,7 @@ fn events_mark_the_start_and_the_end_of_tasks() {
     let mut before = ids();
     before.sort_unstable();
     db.compact().unwrap();
-    match told().as_slice() {
+    match taken().as_slice() {
         [
             Event::CompactionStarted { tables: inputs, output_level: to, .. },
             Event::CompactionEnded { tables, output_level, error: None, .. },
@@ -54,10 +54,10 @@ fn events_mark_the_start_and_the_end_of_tasks() {
     }
 
     db.rebuild_filters(&FilterPolicy::none()).unwrap();
-    assert!(matches!(told()[..], [Event::FilterRebuilt { .. }]), "no key had to be read");
+    assert!(matches!(taken()[..], [Event::FilterRebuilt { .. }]), "no key had to be read");
     db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
     let [table] = ids()[..] else { panic!("one table") };
-    match told()[..] {
+    match taken()[..] {
         [
             Event::FilterRebuildStarted { table: started, .. },
             Event::FilterRebuilt { table: rebuilt, .. },
@@ -84,8 +84,8 @@ fn a_flush_that_fails_says_why() {
         .unwrap();
     db.put("key", "value").unwrap();
     let error = db.flush().unwrap_err();
-    let told = std::mem::take(&mut *events.lock().unwrap());
-    match told.as_slice() {
+    let taken = std::mem::take(&mut *events.lock().unwrap());
+    match taken.as_slice() {
         [Event::FlushStarted { .. }, Event::FlushEnded { tables, error: Some(said), .. }] => {
             assert!(tables.is_empty());
             assert_eq!(*said, error.to_string());

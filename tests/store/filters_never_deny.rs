@@ -17,7 +17,7 @@ use crate::common;
 type Shape<'a> = &'a dyn Fn(u64, Geometry) -> bool;
 
 #[derive(Debug, Default)]
-struct Asked {
+struct Probed {
     tables: u64,
     keys: u64,
     /// Of these, through the open store: the lookups that came to the table.
@@ -30,7 +30,7 @@ struct Asked {
 }
 
 /// Probes the filter of every table with all its keys, and some absent ones.
-fn ask(dir: &Path, db: &Db, shape: Shape<'_>, asked: &mut Asked) {
+fn ask(dir: &Path, db: &Db, shape: Shape<'_>, probed: &mut Probed) {
     let live: BTreeMap<u64, _> = db.tables().into_iter().map(|table| (table.id, table)).collect();
     let files = common::files_with(dir, "sst");
     assert_eq!(files.len(), live.len(), "a table too many or too few");
@@ -44,7 +44,7 @@ fn ask(dir: &Path, db: &Db, shape: Shape<'_>, asked: &mut Asked) {
             assert_ne!(table.verdict(&entry.key), Verdict::No, "{:?}", entry.key);
             entries += 1;
             tombstones += u64::from(entry.kind == EntryKind::Delete);
-            asked.empty_keys += u64::from(entry.key.is_empty());
+            probed.empty_keys += u64::from(entry.key.is_empty());
             keys.insert(entry.key.to_vec());
         }
         assert_eq!(properties.keys, keys.len() as u64);
@@ -68,17 +68,17 @@ fn ask(dir: &Path, db: &Db, shape: Shape<'_>, asked: &mut Asked) {
             });
             for verdict in verdicts {
                 assert_eq!(verdict, Verdict::Maybe, "table {}: {key:?}", properties.id);
-                asked.through_the_store += 1;
+                probed.through_the_store += 1;
             }
         }
-        asked.tables += 1;
-        asked.keys += properties.keys;
-        asked.tombstones += tombstones;
-        asked.overwritten += entries - properties.keys;
+        probed.tables += 1;
+        probed.keys += properties.keys;
+        probed.tombstones += tombstones;
+        probed.overwritten += entries - properties.keys;
         for number in 0..20_u32 {
-            asked.absent += 1;
+            probed.absent += 1;
             let absent = [b"absent ".to_vec(), number.to_be_bytes().to_vec()].concat();
-            asked.denied += u64::from(table.verdict(absent) == Verdict::No);
+            probed.denied += u64::from(table.verdict(absent) == Verdict::No);
         }
     }
 }
@@ -100,7 +100,7 @@ fn delivers(rate: f64, keys: u64, shape: Geometry) -> bool {
     shape.m >= textbook.m && Geometry { m: textbook.m, ..shape } == textbook
 }
 
-fn churn(policy: FilterPolicy, shape: Shape<'_>, seed: u64) -> Asked {
+fn churn(policy: FilterPolicy, shape: Shape<'_>, seed: u64) -> Probed {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let parent = common::tempdir();
     let dir = parent.path().join("store");
@@ -114,7 +114,7 @@ fn churn(policy: FilterPolicy, shape: Shape<'_>, seed: u64) -> Asked {
         .vfs(common::HookVfs::without_syncs())
         .open(&dir)
         .unwrap();
-    let mut asked = Asked::default();
+    let mut probed = Probed::default();
     let mut snapshots: Vec<Snapshot> = Vec::new();
     for round in 0..25 {
         for _ in 0..120 {
@@ -133,17 +133,17 @@ fn churn(policy: FilterPolicy, shape: Shape<'_>, seed: u64) -> Asked {
             }
         }
         db.flush().unwrap(); // and with it what compactions are due
-        ask(&dir, &db, shape, &mut asked);
+        ask(&dir, &db, shape, &mut probed);
         if round % 6 == 5 {
             snapshots.drain(..snapshots.len() / 2);
             db.compact().unwrap();
-            ask(&dir, &db, shape, &mut asked);
+            ask(&dir, &db, shape, &mut probed);
         }
     }
     let activity = db.stats().activity;
     assert_eq!(activity.tables_written, activity.filters_built);
     assert!(activity.compactions > 5);
-    asked
+    probed
 }
 
 #[test]
@@ -169,14 +169,14 @@ fn no_key_of_any_table_is_ever_denied() {
     let seed = 77;
     let mut keys = 0;
     for (number, (policy, geometry)) in policies.into_iter().enumerate() {
-        let asked = churn(policy, geometry, seed + number as u64);
-        println!("seed {}, {policy:?}: {asked:?}", seed + number as u64);
-        assert!(asked.tombstones > 1000 && asked.overwritten > 50 && asked.empty_keys > 20);
-        assert!(asked.denied > asked.absent / 4, "filters that deny nothing are no filters");
-        assert!(asked.through_the_store > asked.keys / 2, "the store is asked, too");
-        keys += asked.keys;
+        let probed = churn(policy, geometry, seed + number as u64);
+        println!("seed {}, {policy:?}: {probed:?}", seed + number as u64);
+        assert!(probed.tombstones > 1000 && probed.overwritten > 50 && probed.empty_keys > 20);
+        assert!(probed.denied > probed.absent / 4, "filters that deny nothing are no filters");
+        assert!(probed.through_the_store > probed.keys / 2, "the store is probed, too");
+        keys += probed.keys;
     }
-    println!("{keys} keys asked for, none denied");
+    println!("{keys} keys probed for, none denied");
     assert!(keys > 200_000);
 }
 

@@ -125,13 +125,13 @@ impl Compared {
         assert!(list == expected, "{}: the reader sees other entries", path.display());
 
         let held: BTreeSet<&[u8]> = entries.iter().map(|entry| &*entry.key).collect();
-        let mut asked: Vec<Vec<u8>> = held
+        let mut keys: Vec<Vec<u8>> = held
             .iter()
             .step_by((held.len() / 1000).max(1))
             .take(1000)
             .map(|key| key.to_vec())
             .collect();
-        let present = asked.len();
+        let present = keys.len();
         let mut numbers = Numbers(path.to_string_lossy().len() as u64);
         let absent = std::iter::repeat_with(|| {
             let mut key = numbers.key();
@@ -140,11 +140,11 @@ impl Compared {
         });
         let mut met = BTreeSet::new();
         let absent = absent.filter(|key| !held.contains(key.as_slice()) && met.insert(key.clone()));
-        asked.extend(absent.take(absent_keys));
-        let lines: String = asked.iter().map(|key| hex(key) + "\n").collect();
+        keys.extend(absent.take(absent_keys));
+        let lines: String = keys.iter().map(|key| hex(key) + "\n").collect();
         let Some(verdicts) = read("ask", path, &lines) else { return false };
-        assert_eq!(verdicts.lines().count(), asked.len());
-        for (number, (key, verdict)) in asked.iter().zip(verdicts.lines()).enumerate() {
+        assert_eq!(verdicts.lines().count(), keys.len());
+        for (number, (key, verdict)) in keys.iter().zip(verdicts.lines()).enumerate() {
             let expected = if table.verdict(key) == Verdict::No { "0" } else { "1" };
             assert_eq!(verdict, expected, "{}: key {}", path.display(), hex(key));
             assert!(number >= present || verdict == "1", "a key of the table is denied");
@@ -162,7 +162,7 @@ impl Compared {
         self.older_versions += entries.len() - held.len();
         self.blocks += table.index().len();
         self.present += present;
-        self.absent += asked.len() - present;
+        self.absent += keys.len() - present;
         let longest = entries.iter().map(|e| e.value.len()).max().unwrap();
         self.longest_value = self.longest_value.max(longest);
         true
@@ -522,7 +522,7 @@ fn the_intermediate_values_of_the_worked_filters_are_right() {
             let word = segment * columns + segment.min(wide) + j;
             field(ribbon, 128 + 8 * word) >> (row % 64) & 1
         };
-        assert!(start / 64 + 1 >= wide as u64, "it is asked one column more");
+        assert!(start / 64 + 1 >= wide as u64, "the probe reads one column more");
         let parity = |j| (0..64).fold(0, |sum, bit| sum ^ coefficient(bit) & row(start + bit, j));
         let parities = list(&mut (0..columns).map(parity)).replace(',', "");
         says(format!("\n| `{key}` | {start} | {:#018x} | {parities} |\n", g | 1));

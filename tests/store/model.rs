@@ -181,7 +181,7 @@ struct Run {
     snapshots: Vec<Held>,
     scans: Vec<Scan>,
     /// The explained counts of lookups since the last opening, their hits and their misses.
-    told: Counts,
+    counted: Counts,
     hits: u64,
     misses: u64,
     by_memtable: u64,
@@ -207,7 +207,7 @@ impl Run {
             map: Map::new(),
             snapshots: Vec::new(),
             scans: Vec::new(),
-            told: Counts::default(),
+            counted: Counts::default(),
             hits: 0,
             misses: 0,
             by_memtable: 0,
@@ -273,7 +273,7 @@ impl Run {
     }
 
     fn note(&mut self, found: bool, counts: Counts) {
-        self.told += counts;
+        self.counted += counts;
         self.hits += u64::from(found);
         self.misses += u64::from(!found);
         self.tested.lookups += 1;
@@ -382,7 +382,7 @@ impl Run {
         assert_eq!(values, expected, "{keys:?}");
         let found = expected.iter().flatten().count() as u64;
         assert_eq!(spent.activity.lookups, keys.len() as u64);
-        self.told += spent.total();
+        self.counted += spent.total();
         self.hits += found;
         self.misses += keys.len() as u64 - found;
         self.by_memtable += spent.activity.memtable_answers;
@@ -490,7 +490,7 @@ impl Run {
     /// The sum of all lookups' explained counts is in the statistics.
     fn check_ledger(&mut self) {
         let stats = self.db().stats();
-        assert_eq!(stats.total(), self.told);
+        assert_eq!(stats.total(), self.counted);
         assert_eq!(stats.activity.lookups, self.hits + self.misses);
         assert_eq!((stats.activity.hits, stats.activity.misses), (self.hits, self.misses));
         assert_eq!(stats.activity.memtable_answers, self.by_memtable);
@@ -503,7 +503,7 @@ impl Run {
         self.tested.add(&self.db().stats());
         self.snapshots.clear();
         self.scans.clear();
-        (self.told, self.hits, self.misses) = (Counts::default(), 0, 0);
+        (self.counted, self.hits, self.misses) = (Counts::default(), 0, 0);
         self.by_memtable = 0;
     }
 

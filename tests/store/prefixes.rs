@@ -93,15 +93,15 @@ fn empty_prefix_scans_read_what_the_rates_predict() {
             }
         };
         let ((), reads, met) = with.measure(scan);
-        // Each scan asks each table whose keys lie on both sides of the row.
+        // Each scan probes each table whose keys lie on both sides of the row.
         let (mut probes, mut expected) = (0, 0.0);
         for (table, rate) in with.db.tables().iter().zip(predicted(&with.db)) {
-            let asked = (0..10_000).map(|number| row(2 * number + 1)).filter(|row| {
+            let absent_rows = (0..10_000).map(|number| row(2 * number + 1)).filter(|row| {
                 *table.smallest < *row.as_bytes() && *row.as_bytes() < *table.largest
             });
-            let asked = asked.count();
-            probes += asked as u64;
-            expected += asked as f64 * rate;
+            let absent_rows = absent_rows.count();
+            probes += absent_rows as u64;
+            expected += absent_rows as f64 * rate;
         }
         drop(with);
         let without = Counted::open(&dir, of_openings.clone());

@@ -246,7 +246,7 @@ fn another_process_finds_right_what_the_first_one_did() {
         assert_eq!(count(db.rebuild_filters(&policy).unwrap()), (tables, 0, 0, 0), "{policy}");
         db.close().unwrap();
         let db = options().open(&dir).unwrap();
-        // Fewer lookups than tell anything of what was asked before.
+        // Too few lookups to say anything about the earlier ones.
         for number in 0..3000 {
             assert_eq!(db.get(format!("key {number:06}x")).unwrap(), None);
         }
@@ -385,8 +385,8 @@ fn no_key_is_missed_while_filters_change() {
             sum = (sum.0 + rebuilt, sum.1 + right, sum.2 + removed, sum.3 + gone);
             runs += 1;
             let compactions = db.stats().activity.compactions;
-            let asked = lookups.load(Ordering::SeqCst);
-            if sum.0 > 100 && sum.2 > 50 && compactions > 5 && asked > 5000 {
+            let looked_up = lookups.load(Ordering::SeqCst);
+            if sum.0 > 100 && sum.2 > 50 && compactions > 5 && looked_up > 5000 {
                 break;
             }
         }
@@ -614,7 +614,7 @@ fn degraded_filters_are_reported_refused_and_rebuilt() {
         let events = Arc::clone(&events);
         options.on_event(Arc::new(move |event| events.lock().unwrap().push(event.clone())))
     };
-    let told = || std::mem::take(&mut *events.lock().unwrap());
+    let taken = || std::mem::take(&mut *events.lock().unwrap());
     let strict = listening(options().strict_filters(true)).open(&dir);
     match strict {
         Err(Error::Corrupt { path, offset: 0, expected, found }) => {
@@ -632,11 +632,11 @@ fn degraded_filters_are_reported_refused_and_rebuilt() {
         }
         other => panic!("{other:?}"),
     };
-    let paths: Vec<_> = told().into_iter().map(as_degraded).collect();
-    assert_eq!(paths, files[1..3], "strict opening tells of each, too");
+    let paths: Vec<_> = taken().into_iter().map(as_degraded).collect();
+    assert_eq!(paths, files[1..3], "strict opening reports each, too");
 
     let db = listening(options()).open(&dir).unwrap();
-    let paths: Vec<_> = told().into_iter().map(as_degraded).collect();
+    let paths: Vec<_> = taken().into_iter().map(as_degraded).collect();
     assert_eq!(paths, files[1..3]);
     let ids = degraded(&db);
     assert_eq!(ids.len(), 2);
@@ -644,7 +644,7 @@ fn degraded_filters_are_reported_refused_and_rebuilt() {
     assert!(db.stats().total().degraded > 0);
     let report = db.rebuild_filters(&even).unwrap();
     assert_eq!(count(report), (2, tables - 2, 0, 0));
-    let rebuilt: BTreeSet<u64> = told()
+    let rebuilt: BTreeSet<u64> = taken()
         .into_iter()
         .filter_map(|event| match event {
             Event::FilterRebuildStarted { .. } => None,
@@ -659,7 +659,7 @@ fn degraded_filters_are_reported_refused_and_rebuilt() {
     check(&db, "mended");
     db.close().unwrap();
     let db = listening(options().strict_filters(true)).open(&dir).unwrap();
-    assert_eq!(degraded(&db).len() + told().len(), 0);
+    assert_eq!(degraded(&db).len() + taken().len(), 0);
     drop(db);
 
     // Within a table, too; and the next compaction that takes the table mends it as well.
@@ -716,15 +716,15 @@ fn degraded_filters_are_reported_and_refused_within_a_budget() {
         assert!(common::contents(&dir) == before, "what is refused stays as it was");
     }
 
-    let told: Arc<Mutex<Vec<Event>>> = Arc::default();
-    let events = Arc::clone(&told);
+    let seen: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let events = Arc::clone(&seen);
     let callback = Arc::new(move |event: &Event| events.lock().unwrap().push(event.clone()));
     let db = options().on_event(callback).filter_memory(0).open(&dir).unwrap();
-    assert!(told.lock().unwrap().is_empty(), "nothing of it was read yet");
+    assert!(seen.lock().unwrap().is_empty(), "nothing of it was read yet");
     for _ in 0..2 {
         db.set_filter_memory(None).unwrap();
         assert_eq!(degraded(&db).len(), 1);
-        match &told.lock().unwrap()[..] {
+        match &seen.lock().unwrap()[..] {
             [Event::FilterDegraded { path, offset: 0, reason, .. }] => {
                 assert_eq!(*path, files[1]);
                 assert!(reason.contains("checksum"), "{reason}");

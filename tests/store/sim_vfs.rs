@@ -54,7 +54,7 @@ fn each_sector_of_an_unsynced_append_is_lost_or_kept_on_its_own() {
     let (vfs, file) = disk_and_file();
     file.append(&[2; 1000]).unwrap();
     let bytes = |offset, is_new| (offset, 2, is_new);
-    let asked: Vec<_> = vfs
+    let calls: Vec<_> = vfs
         .disk()
         .unsynced(Unit::Sector)
         .into_iter()
@@ -70,7 +70,7 @@ fn each_sector_of_an_unsynced_append_is_lost_or_kept_on_its_own() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(asked, [(0, 2, true), bytes(512, false), bytes(1024, true), bytes(1536, true)]);
+    assert_eq!(calls, [(0, 2, true), bytes(512, false), bytes(1024, true), bytes(1536, true)]);
 
     // The length, then three sectors: of the first one, 488 bytes were synced.
     let (old, new) = (Keep::OLD, Keep::NEW);

@@ -76,8 +76,8 @@ fn a_sound_store_has_no_findings_and_stays_as_it_is() {
     let before = (state(&dir), contents(&dir));
     let counting = CountingVfs::new(Arc::new(RealVfs));
     let vfs: Arc<dyn Vfs> = Arc::new(counting.clone());
-    let mut told = Vec::new();
-    let found = verify_with(&dir, &vfs, |done, left| told.push((done, left))).unwrap();
+    let mut progress = Vec::new();
+    let found = verify_with(&dir, &vfs, |done, left| progress.push((done, left))).unwrap();
     sound(&found);
     assert_eq!((found.tables, found.logs, found.changes), (3, 1, 1));
     // In the first table the tombstone stands for the put that it was written over.
@@ -85,7 +85,7 @@ fn a_sound_store_has_no_findings_and_stays_as_it_is() {
     assert_eq!((found.filters, found.probed_keys, found.denied_keys), (2, 12 + 13, 0));
     assert!(found.blocks > 6);
     let bytes: u64 = files_with(&dir, "sst").iter().map(|p| p.metadata().unwrap().len()).sum();
-    assert_eq!((told.len(), told[0], told[3]), (4, (0, bytes), (bytes, 0)));
+    assert_eq!((progress.len(), progress[0], progress[3]), (4, (0, bytes), (bytes, 0)));
     assert!((state(&dir), contents(&dir)) == before);
     let counts = counting.counts();
     for operation in Operation::ALL {
@@ -151,7 +151,7 @@ fn what_the_engine_writes_is_sound() {
         sound(&verify(&dir).unwrap());
     }
     println!(
-        "seed {seed}: {runs} crashes, {} tables, {} keys in them, {} asked of filters, {} changes in \
+        "seed {seed}: {runs} crashes, {} tables, {} keys in them, {} probed, {} changes in \
          logs; nothing found",
         sum.tables, sum.keys, sum.probed_keys, sum.changes
     );
@@ -186,7 +186,7 @@ fn a_flipped_bit_anywhere_is_found() {
         }
         std::fs::write(&path, &bytes).unwrap();
     }
-    println!("bytes flipped and found: {found_in:?}; told as unsynced ends: {noted_in:?}");
+    println!("bytes flipped and found: {found_in:?}; noted as unsynced ends: {noted_in:?}");
     sound(&verify(&dir).unwrap());
     assert!(found_in["sst"] > 1000 && found_in["flt"] > 128);
     assert!(noted_in.keys().all(|kind| kind == "log" || kind == "MANIFEST"), "{noted_in:?}");
@@ -220,13 +220,13 @@ fn everything_is_found_not_only_the_first() {
     let found = verify(&dir).unwrap();
     let offsets: Vec<_> = of_file(&found, &first).iter().map(|finding| finding.offset).collect();
     assert!(offsets.len() == 2 && offsets[0] == Some(0) && offsets[1] > Some(99), "{offsets:?}");
-    let told = |path: &Path| {
+    let message = |path: &Path| {
         let [finding] = of_file(&found, path)[..] else { panic!("{found:#?}") };
         finding.what.clone()
     };
-    assert!(told(&filter).contains("expected a sound filter"), "{}", told(&filter));
-    assert!(told(&second).contains("named by the manifest"), "{}", told(&second));
-    assert!(told(&third).contains("an index block"), "{}", told(&third));
+    assert!(message(&filter).contains("expected a sound filter"), "{}", message(&filter));
+    assert!(message(&second).contains("named by the manifest"), "{}", message(&second));
+    assert!(message(&third).contains("an index block"), "{}", message(&third));
     assert_eq!(found.findings.len(), 5, "{found:#?}");
     let mut noted: Vec<_> = found.notes.iter().map(|note| note.path.clone()).collect();
     noted.sort();
@@ -266,7 +266,7 @@ fn what_contradicts_itself_is_found() {
         };
         field(32)..field(32) + field(40) + 5
     };
-    let told = |path: &Path, what: &str| {
+    let found_in = |path: &Path, what: &str| {
         let found = verify(&dir).unwrap();
         let [finding] = &found.findings[..] else { panic!("{what}: {found:#?}") };
         assert_eq!(finding.path, path, "{what}");
@@ -276,18 +276,18 @@ fn what_contradicts_itself_is_found() {
     // The first key of a table, and of a later block: at their places they are another's.
     let at_key = |bytes: &[u8]| bytes.windows(4).position(|found| found == b"key ").unwrap();
     forge(&second, block(&second, 0), |bytes| bytes[at_key(bytes)] += 1);
-    told(&second, "belong into this block");
+    found_in(&second, "belong into this block");
     forge(&second, block(&second, 1), |bytes| bytes[at_key(bytes)] -= 1);
-    told(&second, "belong into this block");
+    found_in(&second, "belong into this block");
     // The kind of the first entry: a put becomes a tombstone, or nothing known.
     forge(&third, block(&third, 0), |bytes| bytes[4] ^= 1);
-    told(&third, "");
+    found_in(&third, "");
     // The bytes of all values, which only the properties and the blocks know.
     forge(&first, properties(&first), |bytes| bytes[44] ^= 1);
-    told(&first, "what the properties say");
+    found_in(&first, "what the properties say");
     // The number of keys, which the manifest knows.
     forge(&first, properties(&first), |bytes| bytes[20] ^= 1);
-    told(&first, "the properties that the manifest has");
+    found_in(&first, "the properties that the manifest has");
     sound(&verify(&dir).unwrap());
 }
 

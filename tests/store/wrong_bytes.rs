@@ -98,20 +98,20 @@ fn open_misread(
     let faults = FaultVfs::new(Arc::new(vfs.clone()));
     let wrong = FaultRule::new(Fault::FlippedBit(bit)).operations([Operation::Read]).kinds([kind]);
     faults.add(wrong.skip(skip));
-    let told = Arc::new(AtomicUsize::new(0));
-    let heard = Arc::clone(&told);
+    let events = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&events);
     let options = options().on_event(Arc::new(move |event| {
         assert!(matches!(event, Event::FilterDegraded { .. }));
-        heard.fetch_add(1, Ordering::Relaxed);
+        counter.fetch_add(1, Ordering::Relaxed);
     }));
     let opened = options.vfs(Arc::new(faults.clone())).open(DIR);
-    (opened, Misread { vfs, faults, told })
+    (opened, Misread { vfs, faults, events })
 }
 
 struct Misread {
     vfs: SimVfs,
     faults: FaultVfs,
-    told: Arc<AtomicUsize>,
+    events: Arc<AtomicUsize>,
 }
 
 /// The files of a kind and the lengths of their reads at opening.
@@ -133,7 +133,7 @@ fn misread_at_opening(disk: &SimDisk, expected: &Contents, kind: FileKind) -> Ou
         for byte in 0..bytes {
             let at = format!("{}, read {skip}, byte {byte} of {bytes}", path.display());
             let bit = byte * 8 + byte % 8;
-            let (opened, Misread { vfs, faults, told }) =
+            let (opened, Misread { vfs, faults, events }) =
                 open_misread(disk, kind, skip as u64, bit);
             assert_eq!(faults.injected().len(), 1, "{at}");
             outcomes.flips += 1;
@@ -148,7 +148,7 @@ fn misread_at_opening(disk: &SimDisk, expected: &Contents, kind: FileKind) -> Ou
                 }
                 Ok(db) => {
                     // A filter, which says so; no table misses a key.
-                    assert_eq!(told.load(Ordering::Relaxed), 1, "{at}: no event");
+                    assert_eq!(events.load(Ordering::Relaxed), 1, "{at}: no event");
                     let degraded =
                         |filter: &FilterInfo| matches!(filter, FilterInfo::Degraded { .. });
                     let tables = db.tables();

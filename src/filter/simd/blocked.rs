@@ -34,7 +34,7 @@ pub(in crate::filter) fn unchecked(
     match path {
         Path::Avx512 if check(geometry).is_ok() && bytes == array_bytes(geometry) => {
             let places = geometry.m / BLOCK_BITS;
-            Some(Unchecked { ask, places, ribbon: Shape::default() })
+            Some(Unchecked { probe_one, places, ribbon: Shape::default() })
         }
         _ => None,
     }
@@ -68,7 +68,7 @@ fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
 
 /// Without checks: [`unchecked`] has checked the array.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg,bmi2")]
-fn ask(prober: &Prober, hash: u64) -> bool {
+fn probe_one(prober: &Prober, hash: u64) -> bool {
     let (start, product) = place_among(prober.places, hash);
     // SAFETY: `start` is that of a block below `places`, and the array has all blocks. The load needs no
     // alignment.

@@ -1,10 +1,10 @@
-//! The functions that ask a filter of one kind, for this processor.
+//! The functions that probe a filter of one kind, for this processor.
 
 #![expect(unsafe_code, reason = "calls of functions that need instructions of this processor")]
 
 use super::super::geometry::Geometry;
 
-/// Asks arrays of any length. An array that is too short answers "maybe".
+/// Probes arrays of any length. An array that is too short answers "maybe".
 #[derive(Clone, Copy)]
 pub(in crate::filter) struct Probe {
     /// Both need the instructions of their [`Path`](super::Path).

@@ -18,12 +18,12 @@ use crate::prefetch::prefetch;
 pub(in crate::filter) type Touched = fn(&Geometry, u64) -> [usize; 4];
 
 /// Needs the instructions of its path, and an array that is as long as the geometry says.
-type Ask = unsafe fn(&Prober, u64) -> bool;
+type ProbeOne = unsafe fn(&Prober, u64) -> bool;
 
 /// Code without checks, for one array that is as long as its geometry says.
 #[cfg(target_arch = "x86_64")]
 pub(in crate::filter) struct Unchecked {
-    pub(super) ask: Ask,
+    pub(super) probe_one: ProbeOne,
     /// Blocked: the number of blocks. Ribbon: of start rows.
     pub(super) places: u64,
     pub(super) ribbon: Shape,
@@ -32,7 +32,7 @@ pub(in crate::filter) struct Unchecked {
 /// An immutable array with its geometry, and what follows from the two.
 #[derive(Clone)]
 pub(in crate::filter) struct Prober {
-    ask: Ask,
+    probe_one: ProbeOne,
     pub(super) array: Bytes,
     pub(super) geometry: Geometry,
     probe: Probe,
@@ -57,15 +57,17 @@ impl Prober {
             geometry,
             probe,
             touched,
-            ask: Self::may_contain_checked,
+            probe_one: Self::may_contain_checked,
             #[cfg(target_arch = "x86_64")]
             places: 0,
             #[cfg(target_arch = "x86_64")]
             ribbon: Shape::default(),
         };
         #[cfg(target_arch = "x86_64")]
-        if let Some(Unchecked { ask, places, ribbon }) = unchecked(&geometry, prober.array.len()) {
-            return Self { ask, places, ribbon, ..prober };
+        if let Some(Unchecked { probe_one, places, ribbon }) =
+            unchecked(&geometry, prober.array.len())
+        {
+            return Self { probe_one, places, ribbon, ..prober };
         }
         prober
     }
@@ -83,7 +85,7 @@ impl Prober {
     pub(in crate::filter) fn may_contain(&self, hash: u64) -> bool {
         // SAFETY: the path comes from `Path::best`, so the processor has its instructions. A function
         // without checks was chosen only for an array as long as the geometry says, which never changes.
-        unsafe { (self.ask)(self, hash) }
+        unsafe { (self.probe_one)(self, hash) }
     }
 
     /// Begins to load the memory that [`may_contain`](Self::may_contain) of this hash reads.

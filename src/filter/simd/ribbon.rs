@@ -36,15 +36,15 @@ pub(in crate::filter) fn unchecked(
     geometry: &Geometry,
     bytes: usize,
 ) -> Option<Unchecked> {
-    let ask = match path {
+    let probe_one = match path {
         Path::Scalar => return None,
-        Path::Avx2 => ask_by_fours as unsafe fn(&Prober, u64) -> bool,
-        Path::Avx512 => ask,
+        Path::Avx2 => probe_by_fours as unsafe fn(&Prober, u64) -> bool,
+        Path::Avx512 => probe_by_eights,
     };
     if check(geometry).is_err() || bytes != 8 * words(geometry) {
         return None;
     }
-    Some(Unchecked { ask, places: geometry.m - 63, ribbon: Shape::of(geometry)? })
+    Some(Unchecked { probe_one, places: geometry.m - 63, ribbon: Shape::of(geometry)? })
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq,bmi2")]
@@ -109,7 +109,7 @@ fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
 /// Without checks: [`unchecked`] has checked the array. Whole vectors of both segments need no masks. One
 /// absent key in 256 passes the first eight columns.
 #[target_feature(enable = "avx512f,avx512vbmi2,avx512vpopcntdq,bmi2")]
-fn ask(prober: &Prober, hash: u64) -> bool {
+fn probe_by_eights(prober: &Prober, hash: u64) -> bool {
     let (s, c) = equation_among(prober.places, hash);
     let Some(Place { first, bytes, columns }) = prober.ribbon.place(s) else {
         return prober.may_contain_checked(hash);
@@ -129,7 +129,7 @@ fn ask(prober: &Prober, hash: u64) -> bool {
 
 /// The same, four columns at a time.
 #[target_feature(enable = "avx2,bmi2")]
-fn ask_by_fours(prober: &Prober, hash: u64) -> bool {
+fn probe_by_fours(prober: &Prober, hash: u64) -> bool {
     let (s, c) = equation_among(prober.places, hash);
     let Some(Place { first, bytes, columns }) = prober.ribbon.place(s) else {
         return prober.may_contain_checked(hash);
@@ -137,7 +137,7 @@ fn ask_by_fours(prober: &Prober, hash: u64) -> bool {
     let (low, high) = halves(s, c);
     let (low, high) = (_mm256_set1_epi64x(low as i64), _mm256_set1_epi64x(high as i64));
     let odd = |at: usize| {
-        // SAFETY: as in `ask`; `at` is 0 or 4, of eight words.
+        // SAFETY: as in `probe_by_eights`; `at` is 0 or 4, of eight words.
         let (a, b) = unsafe {
             let a = prober.array.as_ptr().add(first + 8 * at);
             (_mm256_loadu_si256(a.cast()), _mm256_loadu_si256(a.add(bytes).cast()))

@@ -95,8 +95,8 @@ mod tests {
         let places = u128::from(geometry.m - 63);
         // The first hash that falls into the segment's first row.
         let hash = ((u128::from(64 * segment) << 64).div_ceil(places)) as u64;
-        let asked = question(geometry, hash);
-        assert_eq!(asked.first, segment_start(geometry, segment));
-        asked.columns
+        let probe = question(geometry, hash);
+        assert_eq!(probe.first, segment_start(geometry, segment));
+        probe.columns
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn load<T: Saved>(path: &Path) -> Result<T> {
 /// Opens a regular file: reading a device may never end.
 fn open(path: &Path) -> Result<File> {
     let file = File::open(path).context("open", path)?;
-    if !file.metadata().context("ask for the length", path)?.is_file() {
+    if !file.metadata().context("read the length of", path)?.is_file() {
         return Err(Error::corrupt(path, 0, "a file", "a directory or device"));
     }
     Ok(file)
@@ -55,7 +55,7 @@ fn open(path: &Path) -> Result<File> {
 #[expect(unsafe_code, reason = "other processes can change a mapped file: the caller excludes it")]
 pub(super) unsafe fn map<T: Saved>(path: &Path) -> Result<Mapped<T>> {
     let file = open(path)?;
-    if file.metadata().context("ask for the length", path)?.len() == 0 {
+    if file.metadata().context("read the length of", path)?.len() == 0 {
         return Err(Error::corrupt(path, 0, "a filter", "an empty file"));
     }
     // SAFETY: the caller ensures that no process changes or truncates the file.

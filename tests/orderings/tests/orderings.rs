@@ -48,8 +48,8 @@ fn explore(name: &str, interruptions: usize, others: u64, writers: &'static [&'s
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(interruptions);
     builder.max_branches = 100_000;
-    let (executions, asked) = (StdArc::new(Count::new(0)), StdArc::new(Count::new(0)));
-    let counts = (StdArc::clone(&executions), StdArc::clone(&asked));
+    let (executions, probed) = (StdArc::new(Count::new(0)), StdArc::new(Count::new(0)));
+    let counts = (StdArc::clone(&executions), StdArc::clone(&probed));
     builder.check(move || {
         let memtable = Arc::new(Memtable::default());
         for key in 0..others {
@@ -69,8 +69,8 @@ fn explore(name: &str, interruptions: usize, others: u64, writers: &'static [&'s
         memtable.check();
         counts.0.fetch_add(1, SeqCst);
     });
-    println!("{name}: {executions:?} executions, {asked:?} keys asked for meanwhile");
-    assert!(asked.load(SeqCst) > 0);
+    println!("{name}: {executions:?} executions, {probed:?} keys probed for meanwhile");
+    assert!(probed.load(SeqCst) > 0);
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn a_key_in_a_memtable_is_never_seen_before_its_filter_knows_it() {
                 let (db, history) = (&db, &history);
                 scope.spawn(move || {
                     for number in (first..4).chain(0..first) {
-                        // A scan asks no filter of a memtable. What it sees, the filter may not deny.
+                        // A scan probes no filter of a memtable. The filter may not deny what the scan sees.
                         history.check(number, || {
                             let item = db.range(key(number)..=key(number)).unwrap().next();
                             item.map(|item| item.unwrap().1)
