@@ -40,6 +40,7 @@ impl DbInner {
         let mut damaged = None;
         let mut report = RebuildReport::default();
         loop {
+            self.views.drop_replaced();
             let version = Arc::clone(&self.views.load().version);
             let next = version.tables().map(|(_, live)| live).find(|live| {
                 !seen.contains(&live.table.id()) && live.table.meta().min_seq <= newest

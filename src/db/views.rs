@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::memtable::Memtable;
-use crate::sstable::Table;
+use crate::sstable::{Table, TableFilter};
 use crate::sync::{Mutex, sync_point};
 use crate::version::Version;
 
@@ -35,8 +35,9 @@ pub(crate) struct Views {
     current: ArcSwap<ReadView>,
     /// `None` without background threads: the last reader drops a view then.
     replaced: Mutex<Option<Vec<Arc<ReadView>>>>,
-    /// The obsolete ones of views that [`drop_memtables`](Self::drop_memtables) dropped.
-    tables: Mutex<Vec<Arc<Table>>>,
+    /// What [`drop_memtables`](Self::drop_memtables) kept of the views that it dropped: the tables, and the
+    /// filters that have files of their own.
+    kept: Mutex<Vec<(Arc<Table>, Option<Arc<TableFilter>>)>>,
     /// Held while tables are dropped: calls of `drop_replaced` wait for each other.
     dropping: Mutex<()>,
 }
@@ -47,7 +48,7 @@ impl Views {
         Self {
             current: ArcSwap::from_pointee(view),
             replaced: Mutex::new(background.then(Vec::new)),
-            tables: Mutex::default(),
+            kept: Mutex::default(),
             dropping: Mutex::new(()),
         }
     }
@@ -83,25 +84,30 @@ impl Views {
     pub(crate) fn drop_replaced(&self) {
         let _dropping = self.dropping.lock();
         drop(self.take_unused());
-        let tables = std::mem::take(&mut *self.tables.lock());
-        drop(tables);
+        let kept = std::mem::take(&mut *self.kept.lock());
+        drop(kept);
     }
 
-    /// Drops replaced views that no reader holds, but keeps their obsolete tables for `drop_replaced`: removing
-    /// many files takes long, and writers wait for flushes. Returns whether readers hold others.
+    /// Drops replaced views that no reader holds, but keeps for `drop_replaced` all that may have to remove a
+    /// file. Returns whether readers hold other replaced views.
     pub(crate) fn drop_memtables(&self) -> bool {
+        // Locked until `unused` is dropped: otherwise `drop_replaced` could drop what is kept first, and this
+        // thread would be the last holder.
+        let mut kept = self.kept.lock();
         let (unused, left) = self.take_unused();
+        // A table that is not obsolete yet may become so before `unused` is dropped.
         let tables = unused.iter().flat_map(|view| view.version.tables());
-        let obsolete = tables.filter(|(_, live)| live.table.is_obsolete());
-        let mut kept = self.tables.lock(); // until the views are dropped, or they might be the last holders
-        kept.extend(obsolete.map(|(_, live)| Arc::clone(&live.table)));
+        kept.extend(tables.map(|(_, live)| {
+            let has_file = live.filter.meta.file_of(live.table.id()).is_some();
+            (Arc::clone(&live.table), has_file.then(|| Arc::clone(&live.filter)))
+        }));
         drop(unused);
         left
     }
 
-    /// Whether `drop_memtables` has kept tables.
-    pub(crate) fn keeps_tables(&self) -> bool {
-        !self.tables.lock().is_empty()
+    /// Whether `drop_replaced` has something to drop. Does not wait while memtables are dropped.
+    pub(crate) fn has_kept(&self) -> bool {
+        self.kept.try_lock().is_none_or(|kept| !kept.is_empty())
     }
 
     /// The replaced views that no reader holds, and whether there are others.

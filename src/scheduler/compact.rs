@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::filter_tasks::{fit_filters, without_pinned};
+use super::filter_tasks::fit_filters;
 use super::{State, Whole};
 use crate::compaction::{
     Compaction, MergeContext, everything, pick, pick_idle, pick_within_l0, run,
@@ -119,11 +119,12 @@ impl Drop for OneCompact<'_> {
 fn run_compaction(
     db: &DbInner,
     mut compaction: Compaction,
-    version: Arc<Version>,
+    mut version: Arc<Version>,
     unwanted: &dyn Fn() -> bool,
 ) -> Result<()> {
-    let version = without_pinned(db, version);
     if db.env.filter_memory.budget().is_some() {
+        // The compaction would keep filters in memory that are dropped meanwhile.
+        version = Arc::new(version.without_filters());
         compaction.inputs.iter_mut().for_each(|(_, live)| *live = live.without_filter());
     }
     let (tables, output_level) = (compaction.ids().collect(), compaction.output_level);

@@ -15,7 +15,7 @@ use crate::filters::{ResidencyChange, residency_changes};
 use crate::ledger::Activity;
 use crate::sstable::{FilterMeta, FilterState, OpenTable, TableFilter, resident_bytes};
 use crate::sync::{Instant, sleep};
-use crate::version::{LiveTable, Version};
+use crate::version::LiveTable;
 
 /// The longest total wait for readers of replaced filters, so that the memory is free when the call returns.
 /// Lookups are shorter, unless the disk is slow.
@@ -150,14 +150,6 @@ fn wait_for_readers(db: &DbInner, replaced: &Arc<TableFilter>, patience: &mut Du
         sleep(Duration::from_micros(50));
     }
     *patience = patience.saturating_sub(start.elapsed());
-}
-
-/// A version for a long task: within a budget, one without filters. It would keep dropped ones in memory.
-pub(super) fn without_pinned(db: &DbInner, version: Arc<Version>) -> Arc<Version> {
-    match db.env.filter_memory.budget() {
-        Some(_) => Arc::new(version.without_filters()),
-        None => version,
-    }
 }
 
 /// Refits one table; false if none needs it.

@@ -14,7 +14,6 @@ use crate::sstable::Properties;
 use crate::version::Edit;
 
 use super::compact::{discard, ids, tables_and_error, with_merge_context};
-use super::filter_tasks::without_pinned;
 
 /// Flushes every sealed memtable on this thread.
 pub(crate) fn flush_all_sealed(db: &DbInner) -> Result<()> {
@@ -49,15 +48,13 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
     let snapshots = db.visibility.snapshots();
     let start = Bound::Unbounded;
     let mut cursor = MemtableCursor::new(Arc::clone(memtable), Direction::Forward, start);
-    let tables = {
-        // Dropped, with its filters, before the flush is over.
-        let version = without_pinned(db, Arc::clone(&db.views.load().version));
-        let filter_for = |table: &Properties| db.filters.recipe_for_flush(&version, table);
-        let stops = || db.scheduler.stops();
-        with_merge_context(db, snapshots, u64::MAX, &filter_for, &stops, |context| {
-            write_tables(&mut cursor, memtable.len(), |_| false, &context)
-        })?
-    };
+    // Loads the view when it is called: a version held until the end could be the last with some table.
+    let filter_for =
+        |table: &Properties| db.filters.recipe_for_flush(&db.views.load().version, table);
+    let stops = || db.scheduler.stops();
+    let tables = with_merge_context(db, snapshots, u64::MAX, &filter_for, &stops, |context| {
+        write_tables(&mut cursor, memtable.len(), |_| false, &context)
+    })?;
 
     let edit = Edit {
         log: Some(next_log),

@@ -129,7 +129,7 @@ fn flush_in_background(db: &DbInner) {
         let held = db.views.drop_memtables();
         let Some(did) = note(db, done, &mut patience) else { return };
         let state = db.scheduler.state.lock();
-        if db.views.keeps_tables() {
+        if db.views.has_kept() {
             db.scheduler.changed.notify_all();
         }
         if did || state.stop || !db.views.load().sealed.is_empty() {
@@ -165,7 +165,7 @@ fn compact_in_background(db: &DbInner) {
         quiet &= !did_due;
         let state = db.scheduler.state.lock();
         let is_due = picked(db, &state, Due::Now).is_some() || db.filters.budget_is_due();
-        if did || state.stop || is_due || db.views.keeps_tables() {
+        if did || state.stop || is_due || db.views.has_kept() {
             continue;
         }
         let tried = std::mem::take(&mut quiet);

@@ -207,10 +207,6 @@ impl Table {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    pub(crate) fn is_obsolete(&self) -> bool {
-        self.obsolete.load(Ordering::Acquire)
-    }
-
     /// Finds the newest entry of `key` up to `seq` in the one block that may hold it: at most one disk read.
     /// Names the block also on failure.
     pub(crate) fn search(&self, key: &[u8], seq: Seq) -> (Option<BlockFetch>, Result<Found>) {
@@ -299,7 +295,7 @@ impl Table {
 impl Drop for Table {
     fn drop(&mut self) {
         self.env.ledger.retire(self.meta.id);
-        if self.is_obsolete() {
+        if self.obsolete.load(Ordering::Acquire) {
             self.env.remove_table(self.meta.id);
         } else {
             self.env.files.forget(self.meta.id);

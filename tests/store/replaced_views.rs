@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
+use criba::FilterPolicy;
 use criba::vfs::{FileKind, Operation};
 
 use crate::common::{self, HookVfs, files_with, wait_until};
@@ -17,7 +18,8 @@ fn the_last_reader_of_replaced_tables_removes_no_file() {
     let vfs = {
         let removed_by = Arc::clone(&removed_by);
         HookVfs::new(move |kind, operation| {
-            if (kind, operation) == (FileKind::Table, Operation::Remove) {
+            let removes = operation == Operation::Remove;
+            if removes && matches!(kind, FileKind::Table | FileKind::Filter) {
                 let thread = std::thread::current().name().unwrap_or("?").to_owned();
                 removed_by.lock().unwrap().push(thread);
             }
@@ -35,8 +37,10 @@ fn the_last_reader_of_replaced_tables_removes_no_file() {
     };
     put("one");
     put("two");
+    db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
     let mut scan = db.range::<&[u8]>(..).unwrap();
     assert!(scan.next().is_some());
+    db.rebuild_filters(&FilterPolicy::bits_per_key(4.0)).unwrap();
     put("three");
     wait_until("a compaction", || db.tables().iter().all(|table| table.level > 0));
     let live = db.tables().len();
@@ -50,9 +54,10 @@ fn the_last_reader_of_replaced_tables_removes_no_file() {
         .unwrap()
         .join()
         .unwrap();
-    wait_until("the files to go", || files_with(dir.path(), "sst").len() == live);
+    let left = |extension| files_with(dir.path(), extension).len();
+    wait_until("the files to go", || (left("sst"), left("flt")) == (live, 0));
     let removed_by = removed_by.lock().unwrap();
-    assert!(removed_by.len() >= 3, "{removed_by:?}");
+    assert!(removed_by.len() >= 7, "{removed_by:?}");
     assert!(removed_by.iter().all(|thread| thread.starts_with("criba-compact")), "{removed_by:?}");
 }
 
