@@ -72,26 +72,20 @@ impl DbInner {
         })
     }
 
-    /// Installs the result of a flush or compaction. The last reader of a removed table removes its file. A flush
-    /// also drops the oldest sealed memtable. Errors as [`record`](Self::record).
-    pub(crate) fn install(
-        &self,
-        mut edit: Edit,
-        added: &[(usize, OpenTable)],
-        flush: bool,
-    ) -> Result<()> {
+    /// Installs the result of a flush or compaction. A flush, which sets the edit's log, also drops the oldest
+    /// sealed memtable. The file of a removed table goes with the last view that has the table. Errors as
+    /// [`record`](Self::record).
+    pub(crate) fn install(&self, mut edit: Edit, added: &[(usize, OpenTable)]) -> Result<()> {
         let mut manifest = self.manifest.lock();
-        // Tables and stored filters change only under the manifest's lock. Residency changes without it.
-        // A table that moves keeps its present filter, which may be newer than that of the picked table.
-        let added: Vec<(usize, OpenTable)> = {
+        // The stored filter of a table changes only under the manifest's lock. A table that moves keeps its
+        // filter, which may be newer than when the move was planned.
+        edit.added = {
             let view = self.views.load();
             let live = |open: &OpenTable| view.version.table(open.table.id()).map(LiveTable::open);
-            let added = added.iter();
-            added
-                .map(|(level, open)| (*level, live(open).unwrap_or_else(|| open.clone())))
-                .collect()
+            let record = |open| live(open).as_ref().unwrap_or(open).record();
+            added.iter().map(|(level, open)| (*level, record(open))).collect()
         };
-        edit.added = added.iter().map(|(level, open)| (*level, open.record())).collect();
+        let flush = edit.log.is_some();
         let removed = edit.removed.clone();
         let mut obsolete = Vec::new();
         self.record(&mut manifest, edit, |view| {
@@ -105,7 +99,7 @@ impl DbInner {
                 // Counted before a thread that waits for the flush continues.
                 self.env.ledger.count(Activity { flushes: 1, ..Activity::default() });
             }
-            view.version = Arc::new(view.version.with(&removed, &added, &self.env.ledger));
+            view.version = Arc::new(view.version.with(&removed, added, &self.env.ledger));
         })?;
         for open in obsolete {
             open.table.make_obsolete();

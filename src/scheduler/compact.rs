@@ -162,7 +162,7 @@ fn merge(
         ..Edit::default()
     };
     let added: Vec<_> = tables.iter().map(|open| (output_level, open.clone())).collect();
-    let installed = db.install(edit, &added, false);
+    let installed = db.install(edit, &added);
     if compaction.is_trivial_move {
         installed?;
         let tables_moved = tables.len() as u64;

@@ -62,7 +62,7 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
         ..Edit::default()
     };
     let added: Vec<_> = tables.iter().map(|open| (0, open.clone())).collect();
-    db.install(edit, &added, true).inspect_err(|error| discard(&tables, error))?;
+    db.install(edit, &added).inspect_err(|error| discard(&tables, error))?;
     db.remove(FileName::Log(memtable.log()));
     Ok(ids(&tables))
 }

@@ -185,8 +185,8 @@ impl Version {
         next
     }
 
-    /// This version without some tables and with others. A table in both lists moves, with the resident part
-    /// of its filter.
+    /// This version without some tables and with others. A table in both lists moves, and keeps the filter that
+    /// it has in this version: the filter may have changed since the move was planned.
     pub(crate) fn with(
         &self,
         removed: &[(usize, u64)],
@@ -200,12 +200,13 @@ impl Version {
                 moving.insert(id, live.filter);
             }
         }
-        for (level, OpenTable { table, filter }) in added {
-            let counters = ledger.counters(table.id(), *level);
-            // It may have been dropped in part, or come back, since the move was decided.
-            let now = moving.get(&table.id()).filter(|now| now.meta == filter.meta);
-            let (table, filter) = (Arc::clone(table), Arc::clone(now.unwrap_or(filter)));
-            next.levels[*level].push(LiveTable::new(OpenTable { table, filter }, counters));
+        for (level, open) in added {
+            let counters = ledger.counters(open.table.id(), *level);
+            let mut open = open.clone();
+            if let Some(filter) = moving.remove(&open.table.id()) {
+                open.filter = filter;
+            }
+            next.levels[*level].push(LiveTable::new(open, counters));
         }
         let [l0, sorted @ ..] = &mut next.levels;
         l0.sort_by_key(|live| std::cmp::Reverse(live.table.meta().max_seq));
