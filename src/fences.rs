@@ -33,7 +33,7 @@ impl Fences {
         let rest = key.strip_prefix(&*self.common);
         let rest = rest.filter(|_| !self.heads.is_empty() && at <= self.heads.len());
         if let Some(rest) = rest {
-            make_room(&mut self.heads, 1, 4);
+            reserve_quarter(&mut self.heads, 1, 4);
             self.heads.insert(at, head(rest));
         }
         rest.is_some()
@@ -98,7 +98,7 @@ impl Fences {
 
 /// Reserves room for `more` items. A full vector grows by a quarter, not to its double: memtables count their
 /// memory against a budget.
-pub(crate) fn make_room<T>(vec: &mut Vec<T>, more: usize, least: usize) {
+pub(crate) fn reserve_quarter<T>(vec: &mut Vec<T>, more: usize, least: usize) {
     if vec.capacity() - vec.len() < more {
         vec.reserve_exact(more.max(vec.len() / 4).max(least));
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::filter::{
-    FilterHeader, FilterKind, Geometry, HashFunction, HashKey, LookupHash, PrefixExtractor,
+    FilterHeader, FilterKind, Geometry, HashFunction, HashKey, LookupKey, PrefixExtractor,
 };
 use crate::iter::{Cursor, Direction};
 use crate::key::EntryKind;
@@ -277,7 +277,7 @@ impl TableFile {
 
     /// The filter's verdict on a key. Reads nothing.
     pub fn verdict(&self, key: impl AsRef<[u8]>) -> Verdict {
-        self.open.filter.verdict(&LookupHash::new(key.as_ref(), &self.hash_key))
+        self.open.filter.verdict(&LookupKey::new(key.as_ref(), &self.hash_key))
     }
 
     /// Its data blocks, in order. Reads nothing.

@@ -241,7 +241,7 @@ impl Table {
             return Ok(None);
         }
         let found = self.open.table.search(key, seq).1?;
-        Ok(found.version.map(|(kind, value)| (kind, value.to_vec())))
+        Ok(found.entry.map(|(kind, value)| (kind, value.to_vec())))
     }
 
     pub fn entries(&self) -> Result<Vec<Entry>> {

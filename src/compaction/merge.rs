@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Compaction, Survivors};
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{LookupHash, Recipe};
+use crate::filter::{LookupKey, Recipe};
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::Seq;
 use crate::ledger::{Activity, LEVELS, Verdict};
@@ -65,12 +65,12 @@ pub(crate) fn run(
         if compaction.output_level == 0 {
             return false;
         }
-        let hash = LookupHash::new(key, &context.env.hash_key);
+        let lookup_key = LookupKey::new(key, &context.env.hash_key);
         let mut denied = false;
         for candidate in version.candidates_below(compaction.output_level, key) {
             if candidate.covers {
                 let filter = &candidate.live.filter;
-                if context.ignore_filters || filter.verdict(&hash) != Verdict::No {
+                if context.ignore_filters || filter.verdict(&lookup_key) != Verdict::No {
                     return false;
                 }
                 denied = true;

@@ -3,7 +3,7 @@
 use super::inner::DbInner;
 use super::views::ReadView;
 use crate::error::Result;
-use crate::filter::LookupHash;
+use crate::filter::LookupKey;
 use crate::key::{EntryKind, Seq};
 use crate::ledger::{Activity, Explanation, Outcome, Step, TableStep, Verdict};
 use crate::sstable::Table;
@@ -47,9 +47,9 @@ impl Candidate<'_> {
 
 /// Prefetches the filters of L0, if it has several tables.
 #[inline]
-fn prefetch_l0(view: &ReadView, hash: &LookupHash<'_>) {
+fn prefetch_l0(view: &ReadView, key: &LookupKey<'_>) {
     if let l0 @ [_, _, ..] = view.version.level(0) {
-        l0.iter().take(IN_FLIGHT).for_each(|live| live.filter.prefetch(hash));
+        l0.iter().take(IN_FLIGHT).for_each(|live| live.filter.prefetch(key));
     }
 }
 
@@ -62,10 +62,10 @@ impl DbInner {
         trace: &mut impl Trace,
     ) -> Result<Option<Value>> {
         self.at_one_moment(snapshot, |view, seq, done| {
-            let hash = LookupHash::new(key, &self.env.hash_key);
-            prefetch_l0(view, &hash);
-            let tables = view.version.candidates(key);
-            self.answer(view, seq, &hash, tables, trace, done)
+            let key = LookupKey::new(key, &self.env.hash_key);
+            prefetch_l0(view, &key);
+            let tables = view.version.candidates(key.bytes());
+            self.answer(view, seq, &key, tables, trace, done)
         })
     }
 
@@ -75,50 +75,73 @@ impl DbInner {
         Ok(Explanation { value, steps })
     }
 
-    /// The values of many keys as of one moment. Prefetches the filters of several keys at once.
+    /// The values of many keys as of one moment.
     pub(crate) fn lookup_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
         snapshot: Option<Seq>,
     ) -> Result<Vec<Option<Value>>> {
         self.at_one_moment(snapshot, |view, seq, done| {
-            let mut values = Vec::with_capacity(keys.len());
+            // The filters of one key are enough to prefetch at once.
             if view.version.level(0).len() >= IN_FLIGHT / 2 {
-                // The filters of one key are enough to prefetch at once.
-                for key in keys {
-                    let hash = LookupHash::new(key.as_ref(), &self.env.hash_key);
-                    prefetch_l0(view, &hash);
-                    // By reference: so only `lookup` uses `answer` of its type, and the compiler inlines it
-                    // there. That saves a tenth of the time of an absent key.
-                    let mut tables = view.version.candidates(hash.key());
-                    values.push(self.answer(view, seq, &hash, &mut tables, &mut (), done)?);
-                }
-                return Ok(values);
+                self.lookup_one_by_one(view, seq, keys, done)
+            } else {
+                self.lookup_in_groups(view, seq, keys, done)
             }
-            let at_once = keys.len().min(IN_FLIGHT);
-            let mut lookups: Vec<(LookupHash<'_>, usize)> = Vec::with_capacity(at_once);
-            let mut tables: Vec<Candidate<'_>> = Vec::with_capacity(4 * at_once);
-            for keys in keys.chunks(IN_FLIGHT) {
-                lookups.clear();
-                tables.clear();
-                for key in keys {
-                    let hash = LookupHash::new(key.as_ref(), &self.env.hash_key);
-                    let first = tables.len();
-                    tables.extend(view.version.candidates(key.as_ref()));
-                    let reached = tables.iter().skip(first).filter(|candidate| candidate.covers);
-                    reached.for_each(|candidate| candidate.live.filter.prefetch(&hash));
-                    lookups.push((hash, tables.len() - first));
-                }
-                let mut others = tables.as_slice();
-                for (hash, count) in &lookups {
-                    let (own, behind) = others.split_at(*count);
-                    others = behind;
-                    let own = own.iter().copied();
-                    values.push(self.answer(view, seq, hash, own, &mut (), done)?);
-                }
-            }
-            Ok(values)
         })
+    }
+
+    fn lookup_one_by_one<K: AsRef<[u8]>>(
+        &self,
+        view: &ReadView,
+        seq: Seq,
+        keys: &[K],
+        done: &mut Activity,
+    ) -> Result<Vec<Option<Value>>> {
+        let mut values = Vec::with_capacity(keys.len());
+        for key in keys {
+            let key = LookupKey::new(key.as_ref(), &self.env.hash_key);
+            prefetch_l0(view, &key);
+            // `&mut tables` gives `answer` another type than in `lookup`. If both calls had one type, the compiler
+            // would not inline `answer` into `lookup`, and an absent key would take a tenth more time.
+            let mut tables = view.version.candidates(key.bytes());
+            values.push(self.answer(view, seq, &key, &mut tables, &mut (), done)?);
+        }
+        Ok(values)
+    }
+
+    /// Prefetches the filters of several keys, then looks these keys up.
+    fn lookup_in_groups<K: AsRef<[u8]>>(
+        &self,
+        view: &ReadView,
+        seq: Seq,
+        keys: &[K],
+        done: &mut Activity,
+    ) -> Result<Vec<Option<Value>>> {
+        let mut values = Vec::with_capacity(keys.len());
+        let at_once = keys.len().min(IN_FLIGHT);
+        let mut lookups: Vec<(LookupKey<'_>, usize)> = Vec::with_capacity(at_once);
+        let mut tables: Vec<Candidate<'_>> = Vec::with_capacity(4 * at_once);
+        for keys in keys.chunks(IN_FLIGHT) {
+            lookups.clear();
+            tables.clear();
+            for key in keys {
+                let key = LookupKey::new(key.as_ref(), &self.env.hash_key);
+                let first = tables.len();
+                tables.extend(view.version.candidates(key.bytes()));
+                let reached = tables.iter().skip(first).filter(|candidate| candidate.covers);
+                reached.for_each(|candidate| candidate.live.filter.prefetch(&key));
+                lookups.push((key, tables.len() - first));
+            }
+            let mut others = tables.as_slice();
+            for (key, count) in &lookups {
+                let (own, behind) = others.split_at(*count);
+                others = behind;
+                let own = own.iter().copied();
+                values.push(self.answer(view, seq, key, own, &mut (), done)?);
+            }
+        }
+        Ok(values)
     }
 
     /// Calls `read` with one view and sequence number; counts its activity.
@@ -142,15 +165,15 @@ impl DbInner {
         &self,
         view: &ReadView,
         seq: Seq,
-        hash: &LookupHash<'_>,
+        key: &LookupKey<'_>,
         tables: impl Iterator<Item = Candidate<'a>>,
         trace: &mut impl Trace,
         done: &mut Activity,
     ) -> Result<Option<Value>> {
         done.lookups += 1;
-        let found = match self.search_memtables(view, seq, hash, trace, done) {
+        let found = match self.search_memtables(view, seq, key, trace, done) {
             Some(found) => Ok(Some(found)),
-            None => self.search_tables(seq, hash, tables, trace),
+            None => self.search_tables(seq, key, tables, trace),
         };
         let put = |(kind, value): (EntryKind, Value)| (kind == EntryKind::Put).then_some(value);
         let value = found.map(|found| found.and_then(put));
@@ -166,14 +189,14 @@ impl DbInner {
         &self,
         view: &ReadView,
         seq: Seq,
-        hash: &LookupHash<'_>,
+        key: &LookupKey<'_>,
         trace: &mut impl Trace,
         done: &mut Activity,
     ) -> Option<(EntryKind, Value)> {
         for (age, memtable) in view.memtables().enumerate() {
             let filter = if self.options.ignore_filters {
                 Verdict::Unfiltered
-            } else if memtable.may_contain(hash) {
+            } else if memtable.may_contain(key) {
                 Verdict::Maybe
             } else {
                 Verdict::No
@@ -183,7 +206,7 @@ impl DbInner {
                 None
             } else {
                 done.memtables_searched += 1;
-                memtable.get(hash.key(), seq)
+                memtable.get(key.bytes(), seq)
             };
             let kind = found.as_ref().map(|(kind, _)| *kind);
             trace.step(Step::Memtable { age, filter, found: kind });
@@ -198,7 +221,7 @@ impl DbInner {
     fn search_tables<'a>(
         &self,
         seq: Seq,
-        hash: &LookupHash<'_>,
+        key: &LookupKey<'_>,
         tables: impl Iterator<Item = Candidate<'a>>,
         trace: &mut impl Trace,
     ) -> Result<Option<(EntryKind, Value)>> {
@@ -211,13 +234,15 @@ impl DbInner {
             let verdict = if self.options.ignore_filters {
                 Verdict::Unfiltered
             } else {
-                candidate.live.filter.verdict(hash)
+                candidate.live.filter.verdict(key)
             };
             if verdict == Verdict::No {
-                candidate.record(unread(verdict, Outcome::TrueNegative), trace);
+                let outcome = Outcome::TrueNegative;
+                let step = TableStep::Probed { verdict, block: None, outcome, found: None };
+                candidate.record(step, trace);
                 continue;
             }
-            let (step, found) = search_block(&candidate.live.table, verdict, seq, hash);
+            let (step, found) = search_block(&candidate.live.table, verdict, seq, key);
             candidate.record(step, trace);
             if let Some(found) = found? {
                 return Ok(Some(found));
@@ -239,11 +264,15 @@ impl DbInner {
                 Some((EntryKind::Delete, _)) => return Membership::No,
             }
         }
-        let hash = LookupHash::new(key, &self.env.hash_key);
+        let key = LookupKey::new(key, &self.env.hash_key);
         let passes = |Candidate { live, covers, .. }: Candidate<'_>| {
-            covers && (self.options.ignore_filters || live.filter.verdict(&hash) != Verdict::No)
+            covers && (self.options.ignore_filters || live.filter.verdict(&key) != Verdict::No)
         };
-        if view.version.candidates(key).any(passes) { Membership::Maybe } else { Membership::No }
+        if view.version.candidates(key.bytes()).any(passes) {
+            Membership::Maybe
+        } else {
+            Membership::No
+        }
     }
 }
 
@@ -253,19 +282,14 @@ fn search_block(
     table: &Table,
     verdict: Verdict,
     seq: Seq,
-    hash: &LookupHash<'_>,
+    key: &LookupKey<'_>,
 ) -> (TableStep, Result<Option<(EntryKind, Value)>>) {
-    let (block, found) = table.search(hash.key(), seq);
+    let (block, found) = table.search(key.bytes(), seq);
     let outcome = match &found {
         Ok(found) => Outcome::of_read(verdict, found.holds_key),
         Err(_) => Outcome::Failed,
     };
-    let entry = found.map(|found| found.version);
+    let entry = found.map(|found| found.entry);
     let kind = entry.as_ref().ok().and_then(Option::as_ref).map(|(kind, _)| *kind);
     (TableStep::Probed { verdict, block, outcome, found: kind }, entry)
-}
-
-#[inline]
-fn unread(verdict: Verdict, outcome: Outcome) -> TableStep {
-    TableStep::Probed { verdict, block: None, outcome, found: None }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::hash_function::{HashFunction, HashKey};
 use super::header::FilterHeader;
 use super::key_hashes::KeyHashes;
-use super::lookup_hash::{LookupHash, PrefixHash};
+use super::lookup_key::{LookupKey, PrefixHash};
 use super::prefix::PrefixExtractor;
 use super::recipe::Recipe;
 use super::simd::Prober;
@@ -96,14 +96,14 @@ impl Filter {
 
     /// Whether the key of this lookup may be in the table. `false` is certain.
     #[inline]
-    pub(crate) fn may_contain(&self, lookup: &LookupHash<'_>) -> bool {
-        self.may_contain_hash(lookup.get(self.header.hash))
+    pub(crate) fn may_contain(&self, key: &LookupKey<'_>) -> bool {
+        self.may_contain_hash(key.hash(self.header.hash))
     }
 
     /// Prefetches the memory that [`may_contain`](Self::may_contain) reads.
-    pub(crate) fn prefetch(&self, lookup: &LookupHash<'_>) {
+    pub(crate) fn prefetch(&self, key: &LookupKey<'_>) {
         let FilterHeader { hash, salt, .. } = self.header;
-        self.prober.prefetch(hash.salted(lookup.get(hash), salt));
+        self.prober.prefetch(hash.salted(key.hash(hash), salt));
     }
 
     /// Whether a key with this prefix may be in the table. `None` if the filter does not have the prefixes
@@ -202,14 +202,14 @@ mod tests {
             let filter = decode(&bytes, 100).expect("sound");
             assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)));
             let header = filter.header();
-            assert_eq!(LookupHash::new(&[0; 4], &hash_key()).get(header.hash), hashes[0]);
+            assert_eq!(LookupKey::new(&[0; 4], &hash_key()).hash(header.hash), hashes[0]);
             assert_eq!(header.bytes(), bytes.len());
             let recipe = policy.recipe().expect("filters are wanted");
             assert_eq!(recipe.filter_bits(101), 8 * bytes.len() as u64);
-            assert!(filter.may_contain(&LookupHash::new(&[0; 4], &hash_key())));
+            assert!(filter.may_contain(&LookupKey::new(&[0; 4], &hash_key())));
             assert!((0.0005..0.05).contains(&header.predicted_rate), "{filter:?}");
             let absent = (1000..21_000_u32)
-                .filter(|i| filter.may_contain(&LookupHash::new(&i.to_be_bytes(), &hash_key())));
+                .filter(|i| filter.may_contain(&LookupKey::new(&i.to_be_bytes(), &hash_key())));
             let rate = absent.count() as f64 / 20_000.0;
             assert!(rate < 0.05, "{policy}: {rate}");
         }

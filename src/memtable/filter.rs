@@ -14,7 +14,7 @@
 //! A thread that inserts into a layer has made or seen that layer and all before it. So a reader that sees
 //! the key finds an unbroken chain up to its layer.
 
-use crate::filter::{GOLDEN, HashFunction, HashKey, LookupHash, fast_range};
+use crate::filter::{GOLDEN, HashFunction, HashKey, LookupKey, fast_range};
 use crate::sync::{AtomicU64, AtomicUsize, OnceLock, Ordering};
 
 const WORDS: usize = 8;
@@ -115,8 +115,8 @@ impl MemtableFilter {
 
     /// Whether the memtable may hold the key; "no" is certain for all entries that the lookup may see.
     /// Computes the hash if it is not known, unless the memtable is empty.
-    pub(super) fn may_contain(&self, lookup: &LookupHash<'_>) -> bool {
-        self.layers[0].get().is_some() && self.may_contain_hash(lookup.get(self.hash))
+    pub(super) fn may_contain(&self, key: &LookupKey<'_>) -> bool {
+        self.layers[0].get().is_some() && self.may_contain_hash(key.hash(self.hash))
     }
 
     fn may_contain_hash(&self, hash: u64) -> bool {

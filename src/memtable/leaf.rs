@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::place::{Edge, Place};
-use crate::fences::{Fences, make_room};
+use crate::fences::{Fences, reserve_quarter};
 use crate::key::{self, EntryKind, EntryRef, Seq};
 use crate::prefetch::prefetch;
 use crate::sync::Arc;
@@ -158,7 +158,7 @@ impl Leaf {
         let place = if length > LONGEST_WITHIN {
             self.keep_apart([entry.key, entry.value].concat().into())
         } else {
-            make_room(&mut self.bytes, length, 128);
+            reserve_quarter(&mut self.bytes, length, 128);
             self.keep_within(&[entry.key, entry.value])
         };
         let slot = Slot {
@@ -168,9 +168,9 @@ impl Leaf {
             key_length: entry.key.len() as u16,
             kind: entry.kind,
         };
-        make_room(&mut self.order, 1, 4);
+        reserve_quarter(&mut self.order, 1, 4);
         self.order.insert(at, self.slots.len() as u8); // fewer than 256
-        make_room(&mut self.slots, 1, 4);
+        reserve_quarter(&mut self.slots, 1, 4);
         self.slots.push(slot);
         if !self.fences.insert(at, entry.key) {
             self.fences = Fences::new(self.keys());

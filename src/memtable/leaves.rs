@@ -17,7 +17,7 @@ use std::ops::Bound;
 
 use super::leaf::Leaf;
 use super::place::{Edge, Place};
-use crate::fences::{Fences, make_room};
+use crate::fences::{Fences, reserve_quarter};
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::sync::{Arc, RwLock, ShardedLock, sync_point};
 use crate::value::Value;
@@ -62,7 +62,7 @@ impl Directory {
 
     fn insert(&mut self, start: &Edge, cell: LeafCell) {
         let at = self.beginning(&start.place(), Ordering::is_lt);
-        make_room(&mut self.leaves, 1, 4);
+        reserve_quarter(&mut self.leaves, 1, 4);
         self.leaves.insert(at, Arc::new(cell));
         if !self.fences.insert(at, start.place().key) {
             let starts = self.leaves.iter().map(|cell| cell.start.as_ref());

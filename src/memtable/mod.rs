@@ -12,7 +12,7 @@ mod place;
 pub(crate) use cursor::MemtableCursor;
 pub(crate) use filter::MemtableFilter;
 
-use crate::filter::LookupHash;
+use crate::filter::LookupKey;
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::sync::{AtomicUsize, Ordering, sync_point};
 use crate::value::Value;
@@ -51,8 +51,8 @@ impl Memtable {
     }
 
     /// Whether the memtable may hold the key; "no" is certain for all entries that the lookup may see.
-    pub(crate) fn may_contain(&self, lookup: &LookupHash<'_>) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter.may_contain(lookup))
+    pub(crate) fn may_contain(&self, key: &LookupKey<'_>) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain(key))
     }
 
     pub(crate) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {
@@ -128,7 +128,7 @@ mod tests {
                         for i in (0..inserted).step_by(97) {
                             let key = (i as u64).to_be_bytes();
                             assert!(memtable.get(&key, u64::MAX).is_some(), "{i} of {inserted}");
-                            assert!(memtable.may_contain(&LookupHash::new(&key, &SECRET)));
+                            assert!(memtable.may_contain(&LookupKey::new(&key, &SECRET)));
                         }
                         if inserted == 20_000 {
                             return;
@@ -205,7 +205,7 @@ mod tests {
                     return;
                 }
                 looks.set(looks.get() + 1);
-                let denied = !table.may_contain(&LookupHash::new(&key, &SECRET));
+                let denied = !table.may_contain(&LookupKey::new(&key, &SECRET));
                 let found = table.get(&key, u64::MAX).is_some();
                 assert!(!(found && denied), "key {i} is there before its bits");
                 assert!(!denied, "key {i} is about to be there, but denied");

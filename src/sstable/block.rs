@@ -97,7 +97,7 @@ pub(crate) struct Found {
     /// Whether the block holds an entry of the key.
     pub(crate) holds_key: bool,
     /// The newest entry that the search may see.
-    pub(crate) version: Option<(EntryKind, Value)>,
+    pub(crate) entry: Option<(EntryKind, Value)>,
 }
 
 #[derive(Debug, Clone)]
@@ -213,7 +213,7 @@ impl Block {
     /// Most keys are not decoded: an entry that shares more with its predecessor than the predecessor shares
     /// with `key` is less than `key`, as its predecessor is.
     pub(crate) fn search(&self, key: &[u8], seq: Seq) -> BlockResult<Found> {
-        let mut found = Found { holds_key: false, version: None };
+        let mut found = Found { holds_key: false, entry: None };
         let mut at = self.start_for(key)?;
         // Of the entry before, which is not greater than `key`: the length of its key, and how many of
         // its first bytes are those of `key`.
@@ -233,7 +233,7 @@ impl Block {
                     (None, None) => {
                         found.holds_key = true;
                         if entry.seq <= seq {
-                            found.version = Some((entry.kind, self.value(&entry.value)));
+                            found.entry = Some((entry.kind, self.value(&entry.value)));
                             break;
                         }
                     }
@@ -388,7 +388,7 @@ mod tests {
         let block = sample();
         let search = |key: &[u8], seq| {
             let found = block.search(key, seq).expect("sound");
-            (found.holds_key, found.version.map(|(kind, value)| (kind, value.to_vec())))
+            (found.holds_key, found.entry.map(|(kind, value)| (kind, value.to_vec())))
         };
         let put = |value: &[u8]| Some((EntryKind::Put, value.to_vec()));
         assert_eq!(search(b"apple", 100), (true, put(b"new")));
@@ -419,7 +419,7 @@ mod tests {
         let block = Block::new(builder.finish().into()).expect("sound");
         assert_eq!(block.restarts, 6);
         for seq in 1..=5 * RESTART_INTERVAL as u64 {
-            let found = block.search(b"key", seq).expect("sound").version;
+            let found = block.search(b"key", seq).expect("sound").entry;
             assert_eq!(found.expect("a version").1, seq.to_string().as_str());
         }
     }
@@ -456,7 +456,7 @@ mod tests {
                         let newest = number.map(|number| (seq / 10).min(1 + number as u64 % 3));
                         let version = newest.filter(|newest| *newest > 0);
                         let found = block.search(key, seq).expect("sound");
-                        let value = found.version.map(|(_, value)| value.to_vec());
+                        let value = found.entry.map(|(_, value)| value.to_vec());
                         assert_eq!(found.holds_key, number.is_some(), "{key:?} in {held:?}");
                         assert_eq!(value, version.map(|seq| seq.to_be_bytes().to_vec()), "{key:?}");
                         searches += 1;

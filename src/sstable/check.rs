@@ -8,7 +8,7 @@ use super::filter::{FilterState, OpenTable};
 use super::format::{BlockType, Properties, TRAILER_BYTES, check_block};
 use super::reader::Table;
 use crate::error::{Error, Result};
-use crate::filter::{LookupHash, PrefixHash};
+use crate::filter::{LookupKey, PrefixHash};
 use crate::key::EntryKind;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -100,7 +100,7 @@ impl OpenTable {
                 // No key has versions in two blocks: the index keeps the blocks apart.
                 if seen.entries == 0 || seen.largest != entry.key {
                     if let Some(filter) = filter {
-                        let key = LookupHash::new(entry.key, hash_key);
+                        let key = LookupKey::new(entry.key, hash_key);
                         keys.count(entry.key, filter.may_contain(&key));
                     }
                     if let (Some(filter), Some(extractor)) = (filter, extractor)

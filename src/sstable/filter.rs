@@ -17,7 +17,7 @@ use super::reader::Table;
 use crate::codec::u32_at;
 use crate::error::{Error, IoContext, Result};
 use crate::filter::{
-    self, Filter, FilterHeader, FilterPlace, KeyHashes, LookupHash, PrefixExtractor, PrefixHash,
+    self, Filter, FilterHeader, FilterPlace, KeyHashes, LookupKey, PrefixExtractor, PrefixHash,
     Recipe,
 };
 use crate::iter::{Cursor, Direction};
@@ -66,20 +66,20 @@ impl TableFilter {
 
     /// What the filter says. No I/O.
     #[inline]
-    pub(crate) fn verdict(&self, lookup: &LookupHash<'_>) -> Verdict {
+    pub(crate) fn verdict(&self, key: &LookupKey<'_>) -> Verdict {
         match &self.state {
             FilterState::None => Verdict::Unfiltered,
             FilterState::NotResident(_) => Verdict::NotResident,
             FilterState::Degraded(_) => Verdict::Degraded,
-            FilterState::Active(filter) if filter.may_contain(lookup) => Verdict::Maybe,
+            FilterState::Active(filter) if filter.may_contain(key) => Verdict::Maybe,
             FilterState::Active(_) => Verdict::No,
         }
     }
 
     /// Prefetches the memory that [`verdict`](Self::verdict) reads.
-    pub(crate) fn prefetch(&self, lookup: &LookupHash<'_>) {
+    pub(crate) fn prefetch(&self, key: &LookupKey<'_>) {
         if let FilterState::Active(filter) = &self.state {
-            filter.prefetch(lookup);
+            filter.prefetch(key);
         }
     }
 

@@ -21,7 +21,7 @@ mod filter {
     pub(crate) struct HashFunction;
 
     #[derive(Debug)]
-    pub(crate) struct LookupHash<'a>(pub(crate) &'a [u8]);
+    pub(crate) struct LookupKey<'a>(pub(crate) &'a [u8]);
 
     impl HashFunction {
         #[expect(clippy::unused_self, reason = "as the library's")]
@@ -30,9 +30,9 @@ mod filter {
         }
     }
 
-    impl LookupHash<'_> {
-        pub(crate) fn get(&self, hash: HashFunction) -> u64 {
-            hash.of(self.0, &HashKey)
+    impl LookupKey<'_> {
+        pub(crate) fn hash(&self, function: HashFunction) -> u64 {
+            function.of(self.0, &HashKey)
         }
     }
 
@@ -59,6 +59,6 @@ impl Filter {
 
     /// Whether the key may be there.
     pub fn may_contain(&self, key: u64) -> bool {
-        self.0.may_contain(&filter::LookupHash(&key.to_le_bytes()))
+        self.0.may_contain(&filter::LookupKey(&key.to_le_bytes()))
     }
 }

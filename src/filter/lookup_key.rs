@@ -1,43 +1,42 @@
-//! The hashes of one lookup or scan, which probe the filters of all tables.
+//! The hashes with which a lookup or scan probes the filters of all tables.
 
 use std::cell::Cell;
 
 use super::hash_function::{HashFunction, HashKey, PrefixKey};
 
-/// The hash of the key of one lookup, computed when the first filter needs it.
+/// The key of a lookup. Each of its hashes is computed when the first filter needs the hash.
 #[derive(Debug)]
-pub(crate) struct LookupHash<'a> {
-    key: &'a [u8],
+pub(crate) struct LookupKey<'a> {
+    bytes: &'a [u8],
     hash_key: &'a HashKey,
     sip: Cell<Option<u64>>,
     murmur: Cell<Option<u64>>,
 }
 
-impl<'a> LookupHash<'a> {
-    pub(crate) fn new(key: &'a [u8], hash_key: &'a HashKey) -> Self {
-        Self { key, hash_key, sip: Cell::new(None), murmur: Cell::new(None) }
+impl<'a> LookupKey<'a> {
+    pub(crate) fn new(bytes: &'a [u8], hash_key: &'a HashKey) -> Self {
+        Self { bytes, hash_key, sip: Cell::new(None), murmur: Cell::new(None) }
     }
 
-    pub(crate) fn key(&self) -> &'a [u8] {
-        self.key
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
-    /// The hash by this function; computed once.
     #[inline]
-    pub(crate) fn get(&self, hash: HashFunction) -> u64 {
-        let known = match hash {
+    pub(crate) fn hash(&self, function: HashFunction) -> u64 {
+        let known = match function {
             HashFunction::SipHash13 => &self.sip,
             HashFunction::MurmurHash2 => &self.murmur,
         };
         known.get().unwrap_or_else(|| {
-            let value = hash.of(self.key, self.hash_key);
+            let value = function.of(self.bytes, self.hash_key);
             known.set(Some(value));
             value
         })
     }
 }
 
-/// The hashes of the prefix of one scan.
+/// The hashes of the prefix of a scan.
 #[derive(Debug)]
 pub(crate) struct PrefixHash {
     sip: u64,
@@ -65,11 +64,11 @@ mod tests {
     #[test]
     fn a_lookup_has_the_hash_of_each_function() {
         let hash_key = HashKey::new([3; 16]);
-        let lookup = LookupHash::new(b"key", &hash_key);
-        assert_eq!(lookup.key(), b"key");
-        for hash in [HashFunction::SipHash13, HashFunction::MurmurHash2] {
-            assert_eq!(lookup.get(hash), hash.of(b"key", &hash_key));
-            assert_eq!(lookup.get(hash), hash.of(b"key", &hash_key));
+        let key = LookupKey::new(b"key", &hash_key);
+        assert_eq!(key.bytes(), b"key");
+        for function in [HashFunction::SipHash13, HashFunction::MurmurHash2] {
+            assert_eq!(key.hash(function), function.of(b"key", &hash_key));
+            assert_eq!(key.hash(function), function.of(b"key", &hash_key));
         }
     }
 }
