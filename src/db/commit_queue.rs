@@ -1,4 +1,4 @@
-//! The queue of writes: which thread appends to the log, and for which others.
+//! The queue of writes. One thread commits its own write and those of threads that wait.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::key::Seq;
 use crate::sync::{Condvar, Instant, Mutex, MutexGuard, OnceLock, yield_now};
 use crate::wal::LogWriter;
 
-/// What an acknowledged write survives. A write costs no disk read.
+/// What an acknowledged write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// A crash of the process: the operating system has the data.
@@ -19,15 +19,15 @@ pub enum Durability {
     Synced,
 }
 
-/// A group takes no further batches beyond this many bytes.
+/// A group with this many bytes takes no more batches.
 const GROUP_BYTES: usize = 4 << 20;
 /// The longest wait for more requests before a sync: about half the time of a sync.
 const GATHERING: Duration = Duration::from_micros(50);
 
-/// How often a thread yields while another has the writer, before it sleeps.
+/// How often a thread yields while another thread has the writer. Then it sleeps.
 const YIELDS: u32 = 32;
 
-/// The log in use, and the order in which threads write to it.
+/// The log in use, and the requests that wait to be written to it.
 #[derive(Debug)]
 pub(crate) struct CommitQueue {
     writer: Mutex<Writer>,
@@ -40,7 +40,7 @@ pub(crate) struct CommitQueue {
 pub(crate) struct Writer {
     pub(crate) log: LogWriter,
     pub(crate) next_seq: Seq,
-    /// How long writes have still to wait because L0 has grown too far.
+    /// How long the next write must wait because L0 has too many tables.
     pub(crate) owed: Duration,
 }
 
@@ -54,11 +54,11 @@ impl CommitQueue {
         self.writer.lock()
     }
 
-    /// Passes a request to `commit`, alone or in a group with other threads' requests. A group takes one
-    /// append and at most one sync.
+    /// Passes a request to `commit`, alone or in a group with requests of other threads. A group is written by
+    /// one append and at most one sync.
     ///
     /// # Errors
-    /// The error of `commit` for this request.
+    /// The error of `commit`.
     pub(crate) fn submit(
         &self,
         request: Request,
@@ -72,7 +72,7 @@ impl CommitQueue {
 
     /// Flat combining (Hendler, Incze, Shavit, Tzafrir: "Flat Combining and the Synchronization-Parallelism
     /// Tradeoff", 2010). The thread that has the writer also commits the requests of the threads that wait
-    /// for it. These yield: a commit takes less time than to sleep and wake up.
+    /// for the writer. These threads yield: a commit takes less time than to sleep and wake up.
     fn submit_buffered(
         &self,
         request: Request,
@@ -105,7 +105,7 @@ impl CommitQueue {
         next_group(&mut self.buffered.lock())
     }
 
-    /// The first request that waits is committed by its own thread, with those behind it. The other threads
+    /// The thread of the first waiting request commits it together with the requests behind it. The other threads
     /// sleep: a sync takes long.
     fn submit_synced(
         &self,
@@ -142,7 +142,7 @@ fn commit_group(
 
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// Its encoded entries, and their number.
+    /// The encoded entries.
     pub(crate) ops: Vec<u8>,
     pub(crate) entries: u64,
     pub(crate) durability: Durability,
@@ -158,7 +158,6 @@ impl Request {
         let _ = self.done.set(result);
     }
 
-    /// The result; an error if there is none.
     fn result(&self) -> Result<()> {
         self.done.get().cloned().unwrap_or(Err(Error::Closed))
     }
@@ -166,13 +165,13 @@ impl Request {
 
 type Waiting = VecDeque<Arc<Request>>;
 
-/// Requests that one thread commits.
+/// The requests of a group.
 #[derive(Debug)]
 struct Members(Vec<Arc<Request>>);
 
 impl Drop for Members {
     fn drop(&mut self) {
-        // A request without a result: the thread that committed it panicked.
+        // The thread that commits a request gives it a result, unless that thread panics.
         for request in self.0.iter().filter(|request| request.done.get().is_none()) {
             request.finish(Err(Error::Closed));
         }
@@ -201,18 +200,18 @@ struct Requests {
 struct Queue {
     waiting: Waiting,
     writing: bool,
-    /// How many threads wrote or waited when the last group was written.
+    /// The requests of the last group, and those that waited when it ended.
     writers: usize,
 }
 
 enum Turn<'a> {
     Written(Result<()>),
-    /// It is the first of this group, and its thread writes the group.
+    /// The request is the first of this group. The caller writes the group.
     Write(Group<'a>),
 }
 
 impl Requests {
-    /// Waits until another thread has written the request, or until it is the first in the queue.
+    /// Waits until another thread has written the request, or until this thread may write it.
     fn wait_for_turn(&self, request: Request) -> Turn<'_> {
         let request = Arc::new(request);
         let mut queue = self.queue.lock();
@@ -224,9 +223,7 @@ impl Requests {
             let first = queue.waiting.front().is_some_and(|first| Arc::ptr_eq(first, &request));
             if first && !queue.writing {
                 queue.writing = true;
-                if request.durability == Durability::Synced {
-                    queue = self.gather(queue);
-                }
+                queue = self.gather(queue);
                 return Turn::Write(Group {
                     requests: self,
                     members: next_group(&mut queue.waiting),
@@ -236,8 +233,8 @@ impl Requests {
         }
     }
 
-    /// Waits a moment for the next requests of the last group's threads. Without it the first of these threads
-    /// syncs alone and the others together, again and again: two syncs where one is enough.
+    /// Waits a moment for the next requests of the last group's threads. Otherwise the first of these threads
+    /// would sync alone, and the others together: two syncs where one is enough.
     fn gather<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
         if queue.waiting.len() < queue.writers {
             let start = Instant::now();
@@ -251,7 +248,7 @@ impl Requests {
     }
 }
 
-/// Requests that one thread commits. Dropping it wakes their threads and lets the next group begin.
+/// The group that a thread writes. Dropping it wakes the threads of its requests, and the next group begins.
 struct Group<'a> {
     requests: &'a Requests,
     members: Members,
@@ -283,7 +280,7 @@ mod tests {
     use crate::wal::LogKind;
 
     fn request(bytes: usize) -> Request {
-        Request::new(vec![0; bytes], 1, Durability::Buffered)
+        Request::new(vec![0; bytes], 1, Durability::Synced)
     }
 
     fn first(requests: &Requests) -> Group<'_> {
@@ -330,14 +327,14 @@ mod tests {
         CommitQueue::new(log.expect("a sound disk"), 1)
     }
 
-    /// Three buffered requests that wait for the writer at the same time; the sizes of the groups that are
-    /// committed, and the results. A thread that panics has none.
+    /// Submits three buffered requests, which wait for the writer at the same time. Returns the sizes of the
+    /// committed groups, and the results; a thread that panics has no result.
     fn three_wait(
         commit: impl Fn(usize) -> Result<()> + Sync,
     ) -> (Vec<usize>, Vec<Option<Result<()>>>) {
         let (queue, sizes) = (queue(), Mutex::new(Vec::new()));
         let submit = || {
-            queue.submit(request(1), |_, group| {
+            queue.submit(Request::new(vec![0; 1], 1, Durability::Buffered), |_, group| {
                 sizes.lock().push(group.len());
                 commit(group.len())
             })
@@ -401,9 +398,8 @@ mod tests {
     fn a_sync_waits_a_moment_for_the_threads_of_the_last_group() {
         let requests = Requests::default();
         requests.queue.lock().writers = 3;
-        let synced = || Request::new(vec![0; 1], 1, Durability::Synced);
         let start = Instant::now();
-        let Turn::Write(group) = requests.wait_for_turn(synced()) else {
+        let Turn::Write(group) = requests.wait_for_turn(request(1)) else {
             panic!("no other thread writes")
         };
         assert!(start.elapsed() >= GATHERING);
