@@ -10,13 +10,13 @@ use crate::key::{self, EntryKind, EntryRef, Seq};
 
 const MAX_BATCH_BYTES: u64 = u32::MAX as u64;
 
-/// The most bytes of an entry's kind and two lengths.
+/// The greatest number of bytes of an entry's kind and two lengths.
 const MAX_OVERHEAD: usize = 1 + 3 + 5;
 
-/// Changes that become visible, and survive a crash, all or none. A later change of a key hides an earlier one.
+/// Changes that are written together: after a crash, as for readers, there are all or none. Of two changes of
+/// a key the later one counts.
 ///
-/// A change with a key or value that is too long is counted, but writing the batch then fails with
-/// [`Error::TooLong`].
+/// If a key or value is too long, the write of the whole batch fails with [`Error::TooLong`].
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -31,7 +31,7 @@ pub struct Batch {
     /// The encoded entries; see format.md, "Batch".
     ops: Vec<u8>,
     count: u64,
-    /// The first refusal.
+    /// The error of the first change that is too long.
     refused: Option<Error>,
 }
 
@@ -51,12 +51,12 @@ impl Batch {
         Self::default()
     }
 
-    /// Sets a key's value. Reads nothing.
+    /// Sets a key's value.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         self.push(EntryKind::Put, key.as_ref(), value.as_ref())
     }
 
-    /// Deletes a key. Reads nothing.
+    /// Deletes a key.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         self.push(EntryKind::Delete, key.as_ref(), &[])
     }
@@ -76,12 +76,12 @@ impl Batch {
         self
     }
 
-    /// The number of changes, refused ones included.
+    /// The number of changes. Includes changes that are too long.
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there are no changes, refused ones included.
+    /// Whether there are no changes, as counted by [`len`](Self::len).
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -99,8 +99,8 @@ impl Batch {
     }
 }
 
-/// Passes each entry of an encoded batch to `apply`, the first with sequence number `seq`. Returns their number;
-/// `None` if the bytes are no batch.
+/// Passes each entry of an encoded batch to `apply`. The first entry has the sequence number `seq`. Returns
+/// the number of entries; `None` if the bytes are no batch.
 pub(crate) fn for_each_entry<'a>(
     ops: &'a [u8],
     seq: Seq,

@@ -4,7 +4,7 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
-/// CRC-32 (IEEE) over the file's id, the offset and the bytes: bytes in another place fail.
+/// CRC-32 (IEEE) over the file's id, the offset and the bytes. It detects bytes in a wrong place.
 pub(crate) fn checksum_at(file_id: u64, offset: u64, parts: &[&[u8]]) -> u32 {
     let mut checksum = ChecksumAt::new(file_id, offset);
     for part in parts {
@@ -80,7 +80,8 @@ impl PutFields for Vec<u8> {
     }
 }
 
-/// Takes fields off the front of a slice. A method returns `None`, and takes nothing, if the bytes are too few.
+/// Takes fields off the front of a slice. A method returns `None`, and takes nothing, if the bytes are too
+/// few.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],

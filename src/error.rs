@@ -1,4 +1,4 @@
-//! Errors. They name the file, the offset, and what was expected.
+//! Errors. Each names what it concerns: the file, the offset, what was expected.
 
 use std::fmt::Display;
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of the store. Cheap to clone: many callers may wait for one failure.
+/// An error of the store. Cheap to clone: one failure may be the error of many calls.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,11 +27,11 @@ pub enum Error {
     Corrupt {
         /// The damaged file.
         path: PathBuf,
-        /// Where the damage was noticed, in bytes.
+        /// The offset at which the damage was noticed.
         offset: u64,
-        /// What a sound file has there.
+        /// What a sound file has at the offset.
         expected: String,
-        /// What is there.
+        /// What the file has at the offset.
         found: String,
     },
     /// A file of the store is missing.
@@ -39,7 +39,7 @@ pub enum Error {
     Missing {
         /// The file.
         path: PathBuf,
-        /// What names it.
+        /// The file, or the fact, that implies the missing file.
         named_by: String,
     },
     /// A file needs a newer version of criba.
@@ -47,7 +47,7 @@ pub enum Error {
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// What this version reads.
+        /// What this version of criba reads.
         supported: String,
         /// What the file needs.
         found: String,
@@ -57,10 +57,10 @@ pub enum Error {
     NotAStore {
         /// The directory.
         path: PathBuf,
-        /// What it holds.
+        /// What the directory holds.
         found: String,
     },
-    /// The store is open, here or in another process, a [`Range`](crate::Range) or
+    /// The store is in use, in this process or another: it is open, a [`Range`](crate::Range) or
     /// [`Snapshot`](crate::Snapshot) of it is alive, or [`verify`](crate::verify) reads it.
     #[error(
         "{}: the store is locked: it is open in this or another process, or a scan or snapshot of a closed handle is still alive",
@@ -78,9 +78,9 @@ pub enum Error {
     TooLong {
         /// "key", "value" or "batch".
         what: &'static str,
-        /// Its length in bytes.
+        /// The length in bytes.
         length: u64,
-        /// The greatest length, in bytes.
+        /// The greatest allowed length, in bytes.
         limit: u64,
     },
     /// The value of an option is invalid. Nothing was changed.
@@ -88,17 +88,18 @@ pub enum Error {
     InvalidOption {
         /// The option's name.
         option: &'static str,
-        /// Why.
+        /// Why the value is invalid.
         reason: String,
     },
-    /// A failure left a log or the manifest in doubt: the store refuses writes. Opening it again recovers
-    /// everything synced.
+    /// After a failure, the content of a log or of the manifest is in doubt: the store refuses writes. The
+    /// next open recovers all synced writes.
     #[error("no more writes until the store is opened again, because: {cause}")]
     Poisoned {
         /// The first failure.
         cause: Arc<Error>,
     },
-    /// A flush or compaction that this call needs fails, on a full disk for example. It is tried again.
+    /// A flush or compaction that this call waits for failed, on a full disk for example. The store tries
+    /// again.
     #[error("background work is failing: {cause}")]
     Background {
         /// The newest failure.

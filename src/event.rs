@@ -1,4 +1,4 @@
-//! Events of an open store, and the callback that gets them.
+//! Events of an open store, and the callback for them.
 
 use std::cell::Cell;
 use std::fmt;
@@ -20,12 +20,12 @@ pub enum Event {
         table: u64,
         /// The file of the filter: the table, or a filter file.
         path: PathBuf,
-        /// Where the filter starts in the file.
+        /// The offset of the filter in the file.
         offset: u64,
-        /// What is wrong.
+        /// What is wrong with the filter.
         reason: String,
     },
-    /// A table has a new filter, or none any more.
+    /// A table has a new filter, or its filter was removed.
     #[non_exhaustive]
     FilterRebuilt {
         /// The table's id.
@@ -33,7 +33,7 @@ pub enum Event {
         /// The new filter.
         filter: FilterInfo,
     },
-    /// A table's keys are read, to build a new filter.
+    /// The keys of a table are now read, to build a new filter.
     #[non_exhaustive]
     FilterRebuildStarted {
         /// The table's id.
@@ -45,33 +45,33 @@ pub enum Event {
     /// A flush ended.
     #[non_exhaustive]
     FlushEnded {
-        /// The ids of the new tables; none if no entry was left to write, or on an error.
+        /// The ids of the new tables. Empty on an error, or if there was no entry to write.
         tables: Vec<u64>,
-        /// Why it failed; the memtable is flushed again later.
+        /// Why the flush failed. It is tried again.
         error: Option<String>,
     },
     /// A compaction began.
     #[non_exhaustive]
     CompactionStarted {
-        /// The ids of its inputs.
+        /// The ids of the inputs.
         tables: Vec<u64>,
-        /// The level of its outputs.
+        /// The level of the outputs.
         output_level: usize,
     },
     /// A compaction ended.
     #[non_exhaustive]
     CompactionEnded {
-        /// The ids of its outputs, moved tables included; none on an error.
+        /// The ids of the outputs, moved tables included. Empty on an error.
         tables: Vec<u64>,
-        /// Their level.
+        /// The level of the outputs.
         output_level: usize,
-        /// Why it failed; its inputs stay.
+        /// Why the compaction failed. The inputs stay live.
         error: Option<String>,
     },
 }
 
 impl fmt::Display for Event {
-    /// One line, for a log.
+    /// Writes one line, for a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FilterDegraded { table, path, offset, reason } => {
@@ -116,16 +116,16 @@ impl Listener {
 }
 
 thread_local! {
-    /// How many callbacks run on this thread, one inside another.
+    /// The number of nested callbacks on this thread.
     static CALLBACKS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether this thread runs a callback; work of a store waits for its return.
+/// Whether this thread runs a callback. The task that caused the event waits for the callback to return.
 pub(crate) fn in_callback() -> bool {
     CALLBACKS.with(|callbacks| callbacks.get() > 0)
 }
 
-/// A callback that runs on this thread, until this is dropped.
+/// Guard: while it lives, a callback runs on this thread.
 struct Running;
 
 impl Running {

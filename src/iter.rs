@@ -9,7 +9,8 @@ use crate::error::Result;
 use crate::key::{self, EntryRef};
 use crate::value::Value;
 
-/// The direction of a cursor. Backward is the exact reverse: the entries of a key come oldest first.
+/// The direction of a cursor. Backward is the exact reverse of forward: the entries of a key come oldest
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Forward,
@@ -17,7 +18,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// One of two values.
+    /// The value for this direction.
     #[inline]
     pub(crate) fn pick<T>(self, forward: T, backward: T) -> T {
         match self {
@@ -27,18 +28,18 @@ impl Direction {
     }
 }
 
-/// A position in sorted entries. Undefined after an error.
+/// A position in sorted entries. After an error it must not be used.
 pub(crate) trait Cursor: Debug + Send {
     /// The current entry; `None` at the end.
     fn entry(&self) -> Option<EntryRef<'_>>;
 
-    /// The current entry's value. It may share the memory of its block.
+    /// The value of the current entry. It may share the memory of its block.
     fn value(&self) -> Value;
 
     fn advance(&mut self) -> Result<()>;
 }
 
-/// A cursor to be merged. The greatest has the next entry.
+/// A cursor to be merged. The greatest cursor in the heap has the next entry.
 #[derive(Debug)]
 struct Source {
     cursor: Box<dyn Cursor>,
@@ -69,7 +70,7 @@ impl PartialEq for Source {
 
 impl Eq for Source {}
 
-/// Several cursors of one direction, merged.
+/// Merges several cursors of one direction.
 #[derive(Debug)]
 pub(crate) struct MergeCursor(BinaryHeap<Source>);
 

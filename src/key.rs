@@ -1,4 +1,4 @@
-//! Internal keys: user key, sequence number and kind of an entry. Ordered by user key; for one key, newest first.
+//! Entries, and their order: by user key; the entries of one key, newest first.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ pub const MAX_KEY_BYTES: usize = u16::MAX as usize;
 /// The longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
 
-/// A sequence number. Each entry takes the next one, from 1 on, without gaps; 0 is before all.
+/// A sequence number. Entries are numbered from 1, without gaps. 0 is less than the number of any entry.
 pub(crate) type Seq = u64;
 
 /// What an entry does to its key.
@@ -45,7 +45,8 @@ pub(crate) fn compare(a: (&[u8], Seq), b: (&[u8], Seq)) -> Ordering {
     a.0.cmp(b.0).then_with(|| b.1.cmp(&a.1))
 }
 
-/// A key's first eight bytes, padded with zeros, big-endian. Unless equal, they order keys.
+/// The first eight bytes of a key, padded with zeros, as a big-endian number. Keys with different heads are
+/// in the order of their heads.
 #[inline]
 pub(crate) fn head(key: &[u8]) -> u64 {
     if let Some(head) = key.first_chunk() {

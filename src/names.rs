@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::vfs::FileKind;
 
-/// The greatest file number and sequence number. No store reaches it, and counters below it do not overflow.
+/// The greatest file number and sequence number. No store reaches it, and a counter below it does not
+/// overflow.
 pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 
-/// The greatest number accepted in a manifest: what the open store then counts stays readable.
+/// The greatest number accepted in a manifest, so that the larger numbers of the open store are accepted,
+/// too.
 pub(crate) const MAX_FOUND_NUMBER: u64 = MAX_NUMBER / 2;
 
-/// How far a file number may be ahead of the manifest's counter, so that a stray file cannot exhaust it.
+/// A file number may be ahead of the manifest's counter by this much. So a stray file cannot exhaust the
+/// counter.
 const MAX_AHEAD: u64 = 1 << 40;
 
 /// Refuses file numbers too far ahead of the manifest's counter.
@@ -28,7 +31,7 @@ pub(crate) fn check_numbers(dir: &Path, names: &[FileName], next_file: u64) -> R
     }
 }
 
-/// A file of the store. Numbers come from one counter. A filter has its table's number.
+/// A file of the store. One counter numbers all files, but a filter file has the number of its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FileName {
     /// `NNNNNN.sst`: an SSTable.
@@ -70,7 +73,7 @@ impl FileName {
                 },
             },
         };
-        // Only the spelling of `Display`: "1.sst" and "+00001.sst" are not the store's.
+        // Only the spelling of `Display`: "1.sst" and "+00001.sst" are foreign files.
         let ours = parsed.number() <= Some(MAX_NUMBER) && parsed.to_string() == name;
         ours.then_some(parsed)
     }

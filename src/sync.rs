@@ -1,4 +1,4 @@
-//! Locks, atomics, threads and clocks. `tests/schedules` replaces them by those of shuttle (`criba_shuttle`),
+//! Locks, atomics, threads and clocks. In `tests/schedules` (`criba_shuttle`) they are those of shuttle,
 //! which schedules the threads. Locks ignore poisoning by a panic.
 
 #[cfg(criba_shuttle)]
@@ -17,7 +17,7 @@ pub(crate) use std::thread_local;
 #[cfg(criba_shuttle)]
 pub(crate) use scheduled::{Instant, OnceLock, available_parallelism, sleep, thread_number};
 pub(crate) use std::sync::Arc;
-/// A counter that orders nothing, so shuttle does not schedule its operations.
+/// A counter that orders no other operations, so shuttle need not switch threads at its operations.
 pub(crate) use std::sync::atomic::AtomicU64 as Tally;
 #[cfg(not(criba_shuttle))]
 pub(crate) use std::{
@@ -44,7 +44,7 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock, if it is free.
+    /// The lock; `None` if it is taken.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
@@ -71,8 +71,8 @@ impl<T> RwLock<T> {
     }
 }
 
-/// A lock for data that seldom changes: readers on different processors mostly take different locks, and a
-/// writer takes all, about eight.
+/// A lock for data that seldom changes. It has about eight shards: readers on different processors mostly
+/// lock different shards, and a writer locks all.
 #[cfg(not(criba_shuttle))]
 #[derive(Debug, Default)]
 pub(crate) struct ShardedLock<T>(crossbeam_utils::sync::ShardedLock<T>);
@@ -99,7 +99,7 @@ impl Condvar {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `timeout` at most. The lock is not taken again.
+    /// Waits for at most `timeout`. Drops the lock.
     #[cfg_attr(
         criba_shuttle,
         expect(clippy::unused_self, reason = "every timeout is over at once")
@@ -126,7 +126,8 @@ pub(crate) fn spawn(
     thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// The lowest number that no other live thread had at this thread's first call; `None` while the thread ends.
+/// The number of this thread: at its first call, the lowest that no other live thread had. `None` while the
+/// thread ends.
 #[cfg(not(criba_shuttle))]
 #[inline]
 pub(crate) fn thread_number() -> Option<usize> {
@@ -139,8 +140,8 @@ mod numbers {
 
     use super::Mutex;
 
-    /// Numbers of ended threads, and the next unused one. The lock orders the work of threads with the same
-    /// number.
+    /// The numbers of ended threads, and the next unused number. The lock orders the work of threads that
+    /// have the same number one after another.
     static FREE: Mutex<(BTreeSet<usize>, usize)> = Mutex::new((BTreeSet::new(), 0));
 
     pub(super) struct Number(pub(super) usize);
@@ -167,7 +168,7 @@ mod numbers {
     }
 }
 
-/// A place where tests call a hook or switch threads; nothing in other builds.
+/// A place at which tests call a hook or switch threads. Other builds do nothing.
 #[inline]
 pub(crate) fn sync_point(place: &str) {
     #[cfg(test)]
@@ -191,7 +192,7 @@ mod hook {
         static HOOK: RefCell<Option<(Hook, usize)>> = const { RefCell::new(None) };
     }
 
-    /// Runs `action` with a hook for each place on this thread; returns the number of calls.
+    /// Runs `action`, and calls `hook` at each place that this thread reaches. Returns the number of calls.
     pub(crate) fn with_hook(hook: impl Fn(&str) + 'static, action: impl FnOnce()) -> usize {
         HOOK.set(Some((Rc::new(hook), 0)));
         action();

@@ -1,4 +1,4 @@
-//! Bytes returned to the caller.
+//! The bytes of a key or value, as calls return them.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -7,8 +7,8 @@ use std::ops::Deref;
 
 use bytes::Bytes;
 
-/// Bytes of a key or value; dereferences to `[u8]`. Cloning costs a reference count. It may share memory with
-/// a whole block, so keep a copy (`to_vec`) of what must live long.
+/// The bytes of a key or value; dereferences to `[u8]`. A clone shares the bytes. A value may keep a whole
+/// block in memory: to keep it long, copy it with `to_vec`.
 #[derive(Clone, Eq, PartialOrd, Ord, Default)]
 pub struct Value(Bytes);
 

@@ -1,4 +1,4 @@
-//! Estimates of what other filters would do for the present tables. Nothing is read.
+//! Estimates of what other filters would cost and avoid for the present tables. No I/O.
 
 use super::inner::DbInner;
 use crate::filter::{Allocation, FilterHeader, FilterKind, FilterPolicy, Share};
@@ -7,42 +7,44 @@ use crate::ledger::LEVELS;
 use crate::sstable::FilterState;
 use crate::version::{LiveTable, Version, keys_within};
 
-/// What the filters of a store cost and avoid, and what others would: see [`Db::advise`](crate::Db::advise).
+/// What the filters of a store cost and avoid, and what other filters would: see
+/// [`Db::advise`](crate::Db::advise).
 ///
-/// An *absent lookup* is of a key that no table holds, not even as a tombstone:
+/// An *absent lookup* is a lookup of a key that no table holds, not even as a tombstone:
 ///
 /// ```text
 /// reads per absent lookup = Σ over tables of  load × rate
 /// ```
 ///
-/// The *load* of a table is its probes per absent lookup, from the counts of the ledger and the part of all keys
-/// in the table's range. The *rate* is the false-positive rate of its filter: from the bits of a resident one,
-/// the mean of an estimated one, 1 without one. Filters of less than a hundred keys vary widely. Hits of caches
-/// are not subtracted.
+/// The *load* of a table is its probes per absent lookup, estimated from the counts so far and from the share
+/// of all keys that its range covers. The *rate* is the false-positive rate of its filter. For a resident
+/// filter it is computed from the bits; for an estimated filter it is the mean; without a filter it is 1.
+/// Filters of less than a hundred keys vary widely. Cache hits are not subtracted.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Advice {
     /// Live tables.
     pub tables: u64,
-    /// Distinct keys of each table, added up.
+    /// The sum of the distinct keys of each table.
     pub keys: u64,
     /// Tables whose filter is degraded.
     pub degraded: u64,
-    /// Counted absent probes; with 0, loads are from key ranges alone.
+    /// Absent probes counted so far. If 0, the loads come from key ranges alone.
     pub absent_probes: u64,
     /// Resident bytes of filters, headers included.
     pub filter_bytes: u64,
-    /// The same in bits per key, without headers and degraded filters, to two decimals.
+    /// Resident bits per key, without headers and degraded filters, to two decimals.
     pub bits_per_key: f64,
-    /// The same with headers.
+    /// Resident bits per key, with headers.
     pub bits_per_key_with_headers: f64,
     /// Expected disk reads per absent lookup, with the present filters.
     pub reads_per_absent_lookup: f64,
-    /// The same without filters.
+    /// Expected disk reads per absent lookup, without filters.
     pub reads_without_filters: f64,
-    /// Other filters: each kind and allocation, with the present bits per key, and 1, 2 and 4 more and fewer.
+    /// Estimates for each kind and allocation, with the present bits per key, and with 1, 2 and 4 more and
+    /// fewer.
     pub estimates: Vec<Estimate>,
-    /// One sentence, with a command for the present tables. Later ones follow
+    /// One sentence, with a command that rebuilds the filters of the present tables. Later tables follow
     /// [`Options::filter`](crate::Options::filter).
     pub recommendation: String,
 }
@@ -51,11 +53,11 @@ pub struct Advice {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Estimate {
-    /// Bits per key more than present.
+    /// The bits per key, less those of the present filters.
     pub change: i32,
-    /// The kind.
+    /// The kind of the filters.
     pub kind: FilterKind,
-    /// The allocation.
+    /// The allocation of the filters.
     pub allocation: Allocation,
     /// The average bits per key, without headers.
     pub bits_per_key: f64,
@@ -67,21 +69,21 @@ pub struct Estimate {
 
 const CHANGES: [i32; 7] = [-4, -2, -1, 0, 1, 2, 4];
 
-/// Other filters of the same size are recommended if they save this part of the present reads, …
+/// Other filters of the same size are recommended if they save at least this part of the present reads, …
 const WORTHWHILE: f64 = 0.1;
-/// … and this many reads per absent lookup.
+/// … and at least this many reads per absent lookup.
 const NOTICEABLE: f64 = 1e-5;
-/// Filters that take this part more are of the same size.
+/// Filters that are larger by at most this part have the same size.
 const SAME_SIZE: f64 = 0.02;
 
-/// The weight of the load expected from key ranges, in counted absent probes.
+/// The load expected from key ranges weighs as much as this many counted absent probes.
 const PRIOR_PROBES: f64 = 16.0;
 
 struct TableLoad {
     share: Share,
     load: f64,
     hashes: u64,
-    /// Resident bytes of its filter.
+    /// Resident bytes of the filter.
     bytes: u64,
     rate: f64,
     degraded: bool,
@@ -242,7 +244,8 @@ impl Advice {
             .min_by(|a, b| a.reads_per_absent_lookup.total_cmp(&b.reads_per_absent_lookup))
     }
 
-    /// Whether an estimate saves enough, in no more memory. A degraded filter counts as a sound one.
+    /// Whether an estimate saves enough reads in no more memory. Degraded filters count as if they were
+    /// sound.
     fn is_better(&self, other: &Estimate) -> bool {
         let bytes = self.bits_per_key_with_headers * self.keys as f64 / 8.0;
         let saved = self.reads_per_absent_lookup - other.reads_per_absent_lookup;
@@ -253,7 +256,7 @@ impl Advice {
 }
 
 impl Estimate {
-    /// Name ("ribbon filters, balanced,"), reads, bytes, and command.
+    /// The name ("ribbon filters, balanced,"), reads, bytes, and command.
     fn texts(&self) -> (String, String, String, String) {
         let Self { kind, bits_per_key, .. } = self;
         let allocation = match self.allocation {
@@ -273,7 +276,7 @@ fn capitalized(text: &str) -> String {
     first.to_ascii_uppercase() + rest
 }
 
-/// As printed, so that the estimate is for the bits of the command.
+/// Rounds to two decimals, as the command is printed, so that the estimate has the same bits per key.
 fn to_hundredths(bits: f64) -> f64 {
     (bits * 100.0).round() / 100.0
 }
@@ -284,7 +287,6 @@ fn significant(number: f64) -> String {
     format!("{number:.0$}", decimals as usize)
 }
 
-/// With a comma between thousands.
 fn thousands(number: u64) -> String {
     match number / 1000 {
         0 => number.to_string(),
@@ -348,8 +350,8 @@ mod tests {
         Ok(())
     }
 
-    /// Four lookups in five are of present keys, and all are in one tenth of the range. The estimate is of the
-    /// reads of absent lookups alone.
+    /// Four lookups in five are of present keys, and all are in one tenth of the range. The estimate is of
+    /// the reads of absent lookups alone.
     #[test]
     fn lookups_of_present_keys_do_not_change_the_estimate() -> Result<()> {
         let dir = crate::tempdir::tempdir();

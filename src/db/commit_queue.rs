@@ -54,8 +54,8 @@ impl CommitQueue {
         self.writer.lock()
     }
 
-    /// Passes a request to `commit`, alone or in a group with requests of other threads. A group is written by
-    /// one append and at most one sync.
+    /// Passes a request to `commit`, alone or in a group with requests of other threads. A group is written
+    /// by one append and at most one sync.
     ///
     /// # Errors
     /// The error of `commit`.
@@ -105,8 +105,8 @@ impl CommitQueue {
         next_group(&mut self.buffered.lock())
     }
 
-    /// The thread of the first waiting request commits it together with the requests behind it. The other threads
-    /// sleep: a sync takes long.
+    /// The thread of the first waiting request commits it together with the requests behind it. The other
+    /// threads sleep: a sync takes long.
     fn submit_synced(
         &self,
         request: Request,

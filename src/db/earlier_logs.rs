@@ -1,4 +1,4 @@
-//! Logs that get no more writes, and whose end record is not synced yet.
+//! Logs that get no more writes, and whose end frame is not synced yet.
 
 use std::collections::VecDeque;
 
@@ -10,16 +10,16 @@ use crate::wal::LogWriter;
 #[derive(Debug)]
 struct EarlierLog {
     log: LogWriter,
-    /// The number of the log after it.
+    /// The number of the next log.
     next: u64,
     next_seq: Seq,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct EarlierLogs {
-    /// Held while logs are closed: a second call of `close_all` waits.
+    /// Locked by `close_all`: a second call waits for the first.
     closing: Mutex<()>,
-    /// Oldest first. Not held during a sync: a writer that seals its memtable does not wait for one.
+    /// Oldest first. Not locked during a sync, so that a writer can seal its memtable without waiting.
     logs: Mutex<VecDeque<EarlierLog>>,
     count: AtomicUsize,
 }
@@ -30,12 +30,12 @@ impl EarlierLogs {
         self.logs.lock().push_back(EarlierLog { log, next, next_seq });
     }
 
-    /// Whether the end record of every earlier log is synced.
+    /// Whether the end frame of every earlier log is synced.
     pub(crate) fn are_closed(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Calls `close` for each log, oldest first, to write and sync its end record. After that, a sync of the
+    /// Calls `close` for each log, oldest first, to write and sync its end frame. After that, a sync of the
     /// log in use makes all earlier writes durable.
     pub(crate) fn close_all(
         &self,

@@ -9,7 +9,7 @@ use crate::vfs::FileLock;
 pub(crate) struct Health {
     closed: AtomicBool,
     poison: OnceLock<Arc<Error>>,
-    /// Until the store is closed. Snapshots and scans hold the lock longer.
+    /// `None` after the store is closed. Snapshots and scans have their own references to the lock.
     directory_lock: Mutex<Option<Arc<dyn FileLock>>>,
 }
 
@@ -47,12 +47,12 @@ impl Health {
     /// Refuses all calls from now on.
     ///
     /// # Errors
-    /// [`Error::Closed`] if it was closed before.
+    /// [`Error::Closed`] if the store was closed before.
     pub(crate) fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Unlocks the directory, when snapshots and scans have dropped the lock.
+    /// Drops the directory lock. The directory stays locked until all snapshots and scans are dropped.
     pub(crate) fn unlock(&self) {
         self.directory_lock.lock().take();
     }

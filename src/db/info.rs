@@ -1,4 +1,4 @@
-//! Facts about the tables and filters of a store.
+//! Information about the tables and filters of a store.
 
 use super::inner::DbInner;
 use crate::filter::Portion;
@@ -11,11 +11,11 @@ use crate::value::Value;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TableInfo {
-    /// The number of its file.
+    /// The number of the file.
     pub id: u64,
-    /// Its level.
+    /// The level.
     pub level: usize,
-    /// Its file's length in bytes.
+    /// The length of the file in bytes.
     pub file_bytes: u64,
     /// Entries, tombstones included.
     pub entries: u64,
@@ -27,9 +27,9 @@ pub struct TableInfo {
     pub smallest: Value,
     /// The last user key.
     pub largest: Value,
-    /// The state of its filter.
+    /// The state of the filter.
     pub filter: FilterInfo,
-    /// Its counts since the store was opened.
+    /// The counts of the table since the store was opened.
     pub counts: Counts,
 }
 
@@ -37,11 +37,11 @@ pub struct TableInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterMemory {
-    /// The limit of resident filters; `None` for no budget.
+    /// The limit of resident bytes; `None` for no budget.
     pub budget: Option<u64>,
-    /// Resident now: filters of live tables, of tables that are written, and old ones that readers hold.
+    /// Resident bytes: filters of live tables, of tables being written, and replaced filters not yet freed.
     pub resident: u64,
-    /// All filters of live tables, if they were resident whole; without degraded ones.
+    /// The bytes of all filters of live tables if each were resident whole. Without degraded filters.
     pub stored: u64,
 }
 

@@ -20,7 +20,7 @@ use crate::sync::{Mutex, spawn};
 use crate::version::{Edit, LiveTable, Manifest};
 use crate::wal::LogError;
 
-/// An open store. ARCHITECTURE.md has the order of its locks.
+/// An open store. ARCHITECTURE.md has its lock order.
 pub(crate) struct DbInner {
     pub(crate) options: Options,
     pub(crate) env: Arc<TableEnv>,
@@ -72,9 +72,9 @@ impl DbInner {
         })
     }
 
-    /// Installs the result of a flush or compaction. A flush, which sets the edit's log, also drops the oldest
-    /// sealed memtable. The file of a removed table goes with the last view that has the table. Errors as
-    /// [`record`](Self::record).
+    /// Installs the result of a flush or compaction. A flush, which sets the edit's log, also drops the
+    /// oldest sealed memtable. The file of a removed table goes with the last view that has the table. Errors
+    /// as [`record`](Self::record).
     pub(crate) fn install(&self, mut edit: Edit, added: &[(usize, OpenTable)]) -> Result<()> {
         let mut manifest = self.manifest.lock();
         // The stored filter of a table changes only under the manifest's lock. A table that moves keeps its
@@ -89,14 +89,14 @@ impl DbInner {
         let removed = edit.removed.clone();
         let mut obsolete = Vec::new();
         self.record(&mut manifest, edit, |view| {
-            // From this view: the budget may have changed the residency of their filters meanwhile.
+            // From this view: the budget may have replaced filters meanwhile.
             let stays = |id| added.iter().any(|(_, open)| open.table.id() == id);
             let leaving = removed.iter().map(|&(_, id)| id).filter(|&id| !stays(id));
             obsolete =
                 leaving.filter_map(|id| view.version.table(id).map(LiveTable::open)).collect();
             if flush {
                 view.sealed.pop();
-                // Counted before a thread that waits for the flush continues.
+                // Counted before a thread that waits for the flush sees the new view.
                 self.env.ledger.count(Activity { flushes: 1, ..Activity::default() });
             }
             view.version = Arc::new(view.version.with(&removed, added, &self.env.ledger));
@@ -108,7 +108,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// Installs a new filter of a table; false if the table is not live. Errors as [`record`](Self::record).
+    /// Installs a new filter of a table. Returns false if the table is not live. Errors as
+    /// [`record`](Self::record).
     pub(crate) fn install_filter(&self, id: u64, filter: &Arc<TableFilter>) -> Result<bool> {
         let mut manifest = self.manifest.lock();
         if self.views.load().version.table(id).is_none() {
@@ -117,7 +118,7 @@ impl DbInner {
         let edit = Edit { filters: vec![(id, filter.meta)], ..Edit::default() };
         let mut replaced = None;
         self.record(&mut manifest, edit, |view| {
-            // From this view: the budget may have changed the residency of the old filter meanwhile.
+            // From this view: the budget may have replaced the old filter meanwhile.
             replaced = view.version.table(id).map(|live| Arc::clone(&live.filter));
             let filters = HashMap::from([(id, Arc::clone(filter))]);
             view.version = Arc::new(view.version.with_filters(&filters));
@@ -131,8 +132,8 @@ impl DbInner {
     /// Makes an edit durable in the manifest, then changes the view.
     ///
     /// # Errors
-    /// After [`Error::Poisoned`] the manifest may hold the edit, so its files must stay; after any other error
-    /// it does not.
+    /// After [`Error::Poisoned`] the manifest may hold the edit, so the files that the edit adds must stay.
+    /// After any other error the manifest does not hold the edit.
     fn record(
         &self,
         manifest: &mut Manifest,
@@ -160,12 +161,13 @@ impl DbInner {
         Ok(())
     }
 
-    /// Removes a file that nothing refers to; if that fails, the next open does.
+    /// Removes a file that nothing refers to. After a failure the next open removes it.
     pub(crate) fn remove(&self, name: FileName) {
         let _ = self.env.vfs.remove(&name.path(&self.env.dir), name.kind());
     }
 
-    /// Ends all tasks and closes the logs; in a callback, which a task waits for, on a new thread.
+    /// Ends all tasks and closes the logs. In a callback a new thread does this: a task waits for the
+    /// callback.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         self.health.close()?;
         self.scheduler.stop();
@@ -173,8 +175,8 @@ impl DbInner {
             return self.end_tasks();
         }
         let inner = Arc::clone(self);
-        // If the thread does not start, the last reference to the store unlocks it, and the next open
-        // recovers its logs.
+        // If the thread does not start, the drop of the last reference unlocks the store, and the next open
+        // recovers the logs.
         let _ = spawn("criba-close", move || drop(inner.end_tasks()));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The handle of a store: opening, writes, reads, scans, snapshots. [`inner::DbInner`] owns all shared state.
+//! The public handle of a store. [`inner::DbInner`] owns the state that all handles share.
 
 mod advise;
 mod commit_queue;
@@ -41,8 +41,9 @@ use crate::options::Options;
 use crate::scheduler;
 use crate::value::Value;
 
-/// A handle of an open store. Clones share the store, across threads. A read sees the store as of its beginning.
-/// [`close`](Self::close), or the drop of the last handle, closes the store.
+/// A handle of an open store. All clones, also in other threads, are handles of the same store. A read sees
+/// the store as it was when the read began. [`close`](Self::close), or the drop of the last handle, closes
+/// the store.
 #[derive(Clone)]
 pub struct Db(Arc<Handle>);
 
@@ -65,13 +66,13 @@ impl Drop for Handle {
     }
 }
 
-/// A handle that does not keep the store open, from [`Db::downgrade`]; for callbacks of
-/// [`Options::on_event`], in which a [`Db`] would keep the store open for ever.
+/// A handle that does not keep the store open, from [`Db::downgrade`]. A callback of [`Options::on_event`]
+/// needs it: with a [`Db`] the callback would keep the store open for ever.
 #[derive(Debug, Clone)]
 pub struct WeakDb(Weak<Handle>);
 
 impl WeakDb {
-    /// A handle of the store; `None` after its last [`Db`] is dropped.
+    /// A handle of the store; `None` after the last [`Db`] of the store is dropped.
     pub fn upgrade(&self) -> Option<Db> {
         self.0.upgrade().map(Db)
     }
@@ -96,7 +97,7 @@ impl Db {
         WeakDb(Arc::downgrade(&self.0))
     }
 
-    /// Sets a key's value, [buffered](Durability::Buffered). Reads nothing.
+    /// Sets a key's value, [buffered](Durability::Buffered).
     ///
     /// # Errors
     /// As [`write_with`](Self::write_with).
@@ -106,7 +107,7 @@ impl Db {
         self.write(batch)
     }
 
-    /// Deletes a key, if it is present, [buffered](Durability::Buffered). Reads nothing.
+    /// Deletes a key, [buffered](Durability::Buffered). The key may be absent.
     ///
     /// # Errors
     /// As [`write_with`](Self::write_with).
@@ -116,7 +117,7 @@ impl Db {
         self.write(batch)
     }
 
-    /// Makes all changes of a batch, or none, [buffered](Durability::Buffered). Reads nothing.
+    /// Makes all changes of a batch, or none, [buffered](Durability::Buffered).
     ///
     /// # Errors
     /// As [`write_with`](Self::write_with).
@@ -124,12 +125,15 @@ impl Db {
         self.write_with(batch, Durability::Buffered)
     }
 
-    /// Makes all changes of a batch, or none, with this durability. Reads nothing.
+    /// Makes all changes of a batch, or none, with this durability.
+    ///
+    /// Cost: no disk read. Without [background threads](Options::background_threads), a write to a full
+    /// memtable first flushes and compacts.
     ///
     /// # Errors
-    /// [`TooLong`](crate::Error::TooLong); [`Io`](crate::Error::Io): this write alone failed;
-    /// [`Poisoned`](crate::Error::Poisoned): later writes fail too; [`Background`](crate::Error::Background): a
-    /// flush or compaction that the write needs fails; [`Closed`](crate::Error::Closed).
+    /// [`TooLong`](crate::Error::TooLong); [`Io`](crate::Error::Io): later writes may succeed;
+    /// [`Poisoned`](crate::Error::Poisoned): later writes fail too; [`Background`](crate::Error::Background):
+    /// a flush or compaction that the write needs fails; [`Closed`](crate::Error::Closed).
     pub fn write_with(&self, batch: Batch, durability: Durability) -> Result<()> {
         self.inner()?.write(batch, durability)
     }
@@ -144,8 +148,8 @@ impl Db {
 
     /// The value of a key; `None` if it is absent.
     ///
-    /// Cost: at most one disk read in each table whose range covers the key and whose filter says "maybe", up
-    /// to the table that holds it; none for a cached block.
+    /// Cost: at most one disk read in each table whose range covers the key and whose filter says "maybe".
+    /// The lookup ends at the newest table that holds the key. A cached block costs no disk read.
     ///
     /// # Errors
     /// [`Corrupt`](crate::Error::Corrupt); [`Io`](crate::Error::Io); [`Closed`](crate::Error::Closed).
@@ -155,7 +159,8 @@ impl Db {
 
     /// The values of many keys as of one moment, in their order; `None` for absent keys.
     ///
-    /// Cost: the disk reads of [`get`](Self::get) for each key. Prefetches the filters of several keys at once.
+    /// Cost: the disk reads of [`get`](Self::get) for each key. The filters of several keys are fetched from
+    /// memory at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -168,7 +173,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`get`](Self::get), of the first key that fails; later keys are not looked up.
+    /// As [`get`](Self::get). The first error ends the call.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.inner()?.lookup_many(keys, None)
     }
@@ -181,7 +186,7 @@ impl Db {
         Ok(self.get(key)?.is_some())
     }
 
-    /// As [`get`](Self::get), with the same reads and counts, and with every step of the lookup.
+    /// The value of a key, and every step of the lookup. Reads and counts the same as [`get`](Self::get).
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -190,8 +195,8 @@ impl Db {
     }
 
     /// Whether a key may have a value: [`Membership::No`] is certain. **Never reads the disk**: searches the
-    /// memtables, then probes filters. One that is degraded, ignored or not resident answers "maybe". The
-    /// statistics do not count it.
+    /// memtables, then probes filters. A filter that is degraded, ignored or not resident answers "maybe".
+    /// The statistics do not count these probes.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -212,8 +217,8 @@ impl Db {
 
     /// The keys within bounds, with their values, in order from either end.
     ///
-    /// Cost: the first item reads one block of each L0 table and of each level below that has keys within the
-    /// bounds; later items, one block at a time.
+    /// Cost: the first item reads one block of each L0 table and of each lower level that has keys within the
+    /// bounds. A later item reads a block when the one before it has no more entries.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -227,14 +232,16 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Closed`](crate::Error::Closed); of items, [`Corrupt`](crate::Error::Corrupt), [`Io`](crate::Error::Io).
+    /// [`Closed`](crate::Error::Closed). An item: [`Corrupt`](crate::Error::Corrupt),
+    /// [`Io`](crate::Error::Io).
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Range> {
         let inner = self.inner()?;
         Ok(Range::new(inner, None, &bounds, inner.health.directory_lock()?))
     }
 
-    /// The keys that start with `prefix`, with their values. With [`Options::prefix`], this and a
-    /// [`range`](Self::range) within one prefix skip tables by their filters. Costs as much as `range`.
+    /// The keys that start with `prefix`, with their values. With [`Options::prefix`], this scan, and a
+    /// [`range`](Self::range) within one prefix, skip tables whose filters exclude the prefix. Costs at most
+    /// as much as `range`.
     ///
     /// # Errors
     /// As [`range`](Self::range).
@@ -242,7 +249,7 @@ impl Db {
         self.range(scan::prefix_bounds(prefix.as_ref()))
     }
 
-    /// A view of the store as it is now. Reads nothing.
+    /// A view of the store as it is now. No I/O.
     ///
     /// # Errors
     /// [`Closed`](crate::Error::Closed).
@@ -250,7 +257,7 @@ impl Db {
         Snapshot::new(Arc::clone(self.inner()?))
     }
 
-    /// Writes all memtables to tables; returns when these are synced.
+    /// Writes all memtables to tables, and syncs the tables.
     ///
     /// # Errors
     /// [`Background`](crate::Error::Background); [`Io`](crate::Error::Io);
@@ -259,8 +266,9 @@ impl Db {
         scheduler::flush(self.inner()?)
     }
 
-    /// Flushes, then waits until all work is done, idle work included: L0 is merged into the level below if that
-    /// writes at most twenty times its bytes, and filters are refitted ([`Allocation`](crate::Allocation)).
+    /// Flushes, then waits until all work is done. This includes idle work: L0 is merged into the level below
+    /// if the merge writes at most twenty times the bytes of L0, and filters are refitted
+    /// ([`Allocation`](crate::Allocation)).
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -268,10 +276,11 @@ impl Db {
         scheduler::wait_until_settled(self.inner()?)
     }
 
-    /// Flushes, then merges all tables into one run on the last level, with new filters, and without entries
-    /// that no reader can see. Such a run with sound filters stays as it is.
+    /// Flushes, then merges all tables into one run on the last level. The run has new filters, and no
+    /// entries that readers cannot see. If the store is such a run already and its filters are sound, nothing
+    /// is merged.
     ///
-    /// Cost: reads and writes all data once; needs room for a second copy.
+    /// Cost: reads and writes all data once; needs disk space for a second copy.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -282,32 +291,36 @@ impl Db {
     /// Gives every table the filter that `policy` plans for it, in files beside the tables, and rebuilds
     /// degraded filters. Until the store is closed, later tables follow this policy too.
     ///
-    /// Runs on this thread; all other work goes on. A table keeps its filter until the new one is synced, probed
-    /// with every key, and recorded. After an error finished filters stay; another call continues.
+    /// Runs on this thread; all other work goes on. A table keeps its filter until the new one is synced,
+    /// probed with every key, and recorded. After an error the finished filters stay, and another call
+    /// continues.
     ///
-    /// Cost: reads each table without the right filter once, writes its filter and reads it back. Memory: 8
-    /// bytes for each key of one table, and its filter twice.
+    /// Cost: reads each table that needs another filter once, writes the filter, and reads the filter back.
+    /// Memory: 8 bytes for each key of one table, and twice the bytes of its filter.
     ///
     /// # Errors
-    /// [`InvalidOption`](crate::Error::InvalidOption); [`Corrupt`](crate::Error::Corrupt), after all other
-    /// tables, for one with a damaged block; [`Io`](crate::Error::Io); [`FilterLies`](crate::Error::FilterLies);
-    /// [`Poisoned`](crate::Error::Poisoned); [`Closed`](crate::Error::Closed).
+    /// [`InvalidOption`](crate::Error::InvalidOption); [`Corrupt`](crate::Error::Corrupt): a table has a
+    /// damaged block, and all others are done; [`Io`](crate::Error::Io);
+    /// [`FilterLies`](crate::Error::FilterLies); [`Poisoned`](crate::Error::Poisoned);
+    /// [`Closed`](crate::Error::Closed).
     pub fn rebuild_filters(&self, policy: &FilterPolicy) -> Result<RebuildReport> {
         self.inner()?.rebuild_filters(policy)
     }
 
     /// Sets the budget of resident filters, in bytes of whole pages; `None` for no budget.
     ///
-    /// To meet it, a ribbon filter is reduced to its first columns, each of which halves its rate; other filters
-    /// are dropped whole. Portions that avoid the fewest reads per byte, as counted, go first.
+    /// A ribbon filter is reduced to its first columns, each of which halves the rate; other filters are
+    /// dropped whole. First go the portions that avoid the fewest reads per byte, by the counts so far.
     /// [`FilterInfo`](crate::FilterInfo) shows each filter's state.
     ///
     /// Filters are reduced before this returns. A lookup or scan in progress keeps its filters, and so does a
     /// compaction that began without a budget. Each flush and compaction holds one new filter in addition.
+    /// Under a budget, compactions probe no filters: a tombstone stays while a lower table's range covers its
+    /// key.
     ///
-    /// Within a larger budget filters are read and verified again, by a background thread or, without
+    /// When the budget grows, filters are read and verified again, by a background thread or, without
     /// [threads](Options::background_threads), by this call; [`wait_until_settled`](Self::wait_until_settled)
-    /// waits for it. A damaged filter keeps its resident portion; without one it is degraded.
+    /// waits for them. A damaged filter keeps its resident portion; if it has none, it is degraded.
     ///
     /// # Errors
     /// [`Closed`](crate::Error::Closed).
@@ -316,22 +329,22 @@ impl Db {
         Ok(())
     }
 
-    /// The memory of filters, and its budget. Reads nothing.
+    /// The memory of filters, and its budget. No I/O.
     pub fn filter_memory(&self) -> FilterMemory {
         info::filter_memory(&self.0.inner)
     }
 
-    /// The counts since the store was opened. Reads nothing.
+    /// The counts since the store was opened. No I/O.
     pub fn stats(&self) -> Stats {
         self.0.inner.env.ledger.stats()
     }
 
-    /// The live tables, L0 first. Reads nothing.
+    /// The live tables, L0 first. No I/O.
     pub fn tables(&self) -> Vec<TableInfo> {
         info::tables(&self.0.inner)
     }
 
-    /// What other filters would cost and avoid, and which to choose: see [`Advice`]. Reads nothing.
+    /// What other filters would cost and avoid, and which to choose: see [`Advice`]. No I/O.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -355,12 +368,12 @@ impl Db {
         &self.0.recovery
     }
 
-    /// Ends background work, syncs all writes, and closes the store for all handles. Live snapshots and scans go
-    /// on, and keep the directory locked. In a callback of [`Options::on_event`] it returns at once, and another
-    /// thread closes the store.
+    /// Ends background work, syncs all writes, and closes the store for all handles. Live snapshots and scans
+    /// keep the directory locked. In a callback of [`Options::on_event`] this call returns at once, and
+    /// another thread closes the store.
     ///
     /// # Errors
-    /// [`Closed`](crate::Error::Closed) if it was closed before; else the error of the last sync.
+    /// [`Closed`](crate::Error::Closed) if the store was closed before; the error of the last sync.
     pub fn close(self) -> Result<()> {
         self.0.inner.close()
     }
@@ -369,11 +382,11 @@ impl Db {
 impl Options {
     /// Opens the store in a directory, or makes one there, and recovers it after a crash.
     ///
-    /// Cost: two reads for each table, one of them its filter; each log once.
+    /// Cost: two reads for each table, one of them for its filter. Each log is read once.
     ///
     /// # Errors
-    /// [`InvalidOption`](crate::Error::InvalidOption) and [`NotAStore`](crate::Error::NotAStore) change nothing;
-    /// [`Locked`](crate::Error::Locked); [`Corrupt`](crate::Error::Corrupt);
+    /// [`InvalidOption`](crate::Error::InvalidOption) and [`NotAStore`](crate::Error::NotAStore), without a
+    /// change; [`Locked`](crate::Error::Locked); [`Corrupt`](crate::Error::Corrupt);
     /// [`Missing`](crate::Error::Missing); [`Unsupported`](crate::Error::Unsupported);
     /// [`Io`](crate::Error::Io).
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {

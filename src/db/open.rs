@@ -30,7 +30,7 @@ use crate::vfs::Vfs;
 use crate::wal::{LogError, LogKind, LogReader, LogWriter, LostTail, replay};
 
 const OPENING_THREADS: usize = 8;
-/// How many tables are announced to the operating system in advance, to keep the disk busy.
+/// The number of tables that the operating system reads in advance.
 const ANNOUNCED: usize = 16;
 
 /// What opening a store found and repaired.
@@ -39,11 +39,11 @@ const ANNOUNCED: usize = 16;
 pub struct RecoveryReport {
     /// Logs read.
     pub logs: usize,
-    /// Entries replayed from them, now in tables.
+    /// Entries replayed from logs into tables.
     pub changes: u64,
-    /// Unsynced writes that a crash cut short, at the end of the logs.
+    /// Unsynced writes at the end of the logs that a crash cut short.
     pub lost_tail: Option<LostTail>,
-    /// The same for the manifest: the edit of a flush or compaction.
+    /// An edit at the end of the manifest that a crash cut short.
     pub lost_edit: Option<LostTail>,
     /// Removed files that nothing referred to.
     pub removed_files: usize,
@@ -53,7 +53,7 @@ struct Recovered {
     env: Arc<TableEnv>,
     set: TableSet,
     tables: Vec<(usize, OpenTable)>,
-    /// How many of the tables were opened. The others were written from logs.
+    /// The first `opened` tables were opened. The others were written from logs.
     opened: usize,
     report: RecoveryReport,
 }
@@ -86,8 +86,8 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
     let (log, manifest) = in_force
         .inspect_err(|error| {
             if let LogError::Refused(_) = error {
-                // The old manifest is in force. The new files would only take room, which may be what is
-                // missing. The next open removes one that cannot be removed now.
+                // The old manifest is in force. The new files would only take space, which a full disk lacks.
+                // The next open removes what cannot be removed now.
                 for name in [FileName::Log(number), FileName::Manifest(manifest_number)] {
                     let _ = vfs.remove(&name.path(dir), name.kind());
                 }
@@ -102,7 +102,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
     report.removed_files = remove_unreferenced(vfs.as_ref(), dir, set, manifest_number);
     let next_seq = set.flushed_seq + 1;
     let version = Version::default().with(&[], &tables, &env.ledger);
-    // Only the view holds the filters then: the budget waits for other holders.
+    // So that only the view holds the filters: the budget waits for other holders.
     drop(tables);
     let filter = MemtableFilter::new(options.filter.hash_function(), env.hash_key);
     let view = ReadView {
@@ -123,7 +123,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
         options,
     });
     load_filters_within_budget(&inner);
-    // Threads that did start hold the store and its lock; `close` ends them.
+    // On an error, some threads may have started, which hold the store and its lock. `close` ends them.
     start_threads(&inner).inspect_err(|_| drop(inner.close()))?;
     if inner.is_inline() {
         // A compaction that fails here fails again when it is next due, and returns the error there.
@@ -171,7 +171,7 @@ fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered
     Ok(recovered)
 }
 
-/// Refuses a directory with foreign files, or with a store whose `CURRENT` is missing.
+/// Refuses a directory that has foreign files, or a store without `CURRENT`.
 fn check_directory(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -182,15 +182,15 @@ fn check_directory(
         |found| if options.create_if_missing { Ok(()) } else { Err(not_a_store(dir, found)) };
     let Some(listing) = listing else { return may_create("nothing") };
     if listing.ours.contains(&FileName::Current) {
-        // Other engines have a file of this name, too. `read_current` refuses theirs, before a lock file is
-        // made in their directory.
+        // Other engines have a `CURRENT`, too. `read_current` refuses their directory before a lock file is
+        // made in it.
         return read_current(vfs, dir).map(|_| ());
     }
     if let Some(foreign) = listing.foreign.first() {
         let found = format!("no CURRENT, but something else: {}", foreign.display());
         return Err(not_a_store(dir, found));
     }
-    // A crash while the store was made leaves no table, and a log without records.
+    // A crash during the creation of a store leaves no table, and only a log without records.
     for name in &listing.ours {
         let holds_data = match name {
             FileName::Table(_) | FileName::Filter { .. } => true,
@@ -263,7 +263,7 @@ fn open_tables(
     Ok(tables)
 }
 
-/// Reports every degraded filter; with strict filters, fails with the first.
+/// Reports every degraded filter. With `strict_filters`, the first one is the error.
 fn check_filters(tables: &[(usize, OpenTable)], options: &Options) -> Result<()> {
     let mut refused = None;
     for (_, open) in tables {
@@ -348,11 +348,11 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
     Ok(())
 }
 
-/// Removes files that the manifest does not name; returns how many.
+/// Removes files that the manifest does not name. Returns their number.
 fn remove_unreferenced(vfs: &dyn Vfs, dir: &Path, set: &TableSet, manifest: u64) -> usize {
     let Ok(Some(listing)) = Listing::read(vfs, dir) else { return 0 };
     let unreferenced = listing.ours.into_iter().filter(|&name| !set.refers_to(name, manifest));
-    // The next open removes one that cannot be removed now.
+    // The next open removes what cannot be removed now.
     unreferenced.filter(|name| vfs.remove(&name.path(dir), name.kind()).is_ok()).count()
 }
 

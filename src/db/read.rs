@@ -24,15 +24,15 @@ impl Trace for Vec<Step> {
     }
 }
 
-/// How many filters are prefetched at once. A processor has a dozen or two cache misses in flight.
+/// The number of filters that are prefetched at once. A processor can wait for about this many cache misses.
 const IN_FLIGHT: usize = 16;
 
-/// Whether a key may have a value.
+/// Whether a key may have a value: the answer of [`Db::may_contain`](crate::Db::may_contain).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Membership {
-    /// It has none; certain.
+    /// The key certainly has no value.
     No,
-    /// It may have one.
+    /// The key may have a value.
     Maybe,
 }
 
@@ -54,7 +54,7 @@ fn prefetch_l0(view: &ReadView, key: &LookupKey<'_>) {
 }
 
 impl DbInner {
-    /// The newest value of `key`, now or in a snapshot.
+    /// The value of `key`, now or in a snapshot.
     pub(crate) fn lookup(
         &self,
         key: &[u8],
@@ -82,7 +82,7 @@ impl DbInner {
         snapshot: Option<Seq>,
     ) -> Result<Vec<Option<Value>>> {
         self.at_one_moment(snapshot, |view, seq, done| {
-            // The filters of one key are enough to prefetch at once.
+            // With a large L0, one key alone has enough filters to prefetch.
             if view.version.level(0).len() >= IN_FLIGHT / 2 {
                 self.lookup_one_by_one(view, seq, keys, done)
             } else {
@@ -102,8 +102,9 @@ impl DbInner {
         for key in keys {
             let key = LookupKey::new(key.as_ref(), &self.env.hash_key);
             prefetch_l0(view, &key);
-            // `&mut tables` gives `answer` another type than in `lookup`. If both calls had one type, the compiler
-            // would not inline `answer` into `lookup`, and an absent key would take a tenth more time.
+            // `&mut tables` gives `answer` another type than in `lookup`. If both calls had one type, the
+            // compiler would not inline `answer` into `lookup`, and an absent key would take a tenth more
+            // time.
             let mut tables = view.version.candidates(key.bytes());
             values.push(self.answer(view, seq, &key, &mut tables, &mut (), done)?);
         }
@@ -144,7 +145,7 @@ impl DbInner {
         Ok(values)
     }
 
-    /// Calls `read` with one view and sequence number; counts its activity.
+    /// Calls `read` with one view and one sequence number, and counts its activity.
     fn at_one_moment<T>(
         &self,
         snapshot: Option<Seq>,
@@ -160,7 +161,6 @@ impl DbInner {
         found
     }
 
-    /// Searches the memtables, then these tables.
     fn answer<'a>(
         &self,
         view: &ReadView,
@@ -226,7 +226,7 @@ impl DbInner {
         trace: &mut impl Trace,
     ) -> Result<Option<(EntryKind, Value)>> {
         for candidate in tables {
-            // One branch for each outcome, so that its counter is a constant.
+            // Each outcome has its own branch, so that the compiler knows which counter to change.
             if !candidate.covers {
                 candidate.record(TableStep::RangePruned, trace);
                 continue;
@@ -251,10 +251,10 @@ impl DbInner {
         Ok(None)
     }
 
-    /// See [`Db::may_contain`](crate::Db::may_contain). A tombstone in a memtable is a "no"; filters contain the
-    /// keys of tombstones, too.
+    /// See [`Db::may_contain`](crate::Db::may_contain). A tombstone in a memtable is a "no". A tombstone in a
+    /// table is a "maybe": filters contain the keys of tombstones.
     pub(crate) fn may_contain(&self, key: &[u8]) -> Membership {
-        // In this order for the reason given in `at_one_moment`.
+        // The order matters, as in `at_one_moment`.
         let view = self.views.load();
         let seq = self.visibility.newest();
         for memtable in view.memtables() {
@@ -276,7 +276,7 @@ impl DbInner {
     }
 }
 
-/// Searches the one block that may hold the key. A failed read has a step, too.
+/// Searches the one block that may hold the key. A failed read also returns a step.
 #[inline(never)]
 fn search_block(
     table: &Table,

@@ -8,22 +8,22 @@ use crate::error::{Error, Result};
 use crate::filter::FilterPolicy;
 use crate::scheduler::{Rebuilt, rebuild_filter};
 
-/// The result of [`Db::rebuild_filters`](crate::Db::rebuild_filters), in tables.
+/// The result of [`Db::rebuild_filters`](crate::Db::rebuild_filters): numbers of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct RebuildReport {
-    /// Tables with a new filter.
+    /// Tables that got a new filter.
     pub rebuilt: u64,
     /// Tables that had the planned filter, up to small differences in size.
     pub already_right: u64,
     /// Tables whose filter was removed, as planned.
     pub removed: u64,
-    /// Tables that a compaction replaced before their filter was built. Their successors count too.
+    /// Tables that a compaction replaced before their filter was built. The new tables are counted, too.
     pub gone: u64,
 }
 
 impl DbInner {
-    /// Gives each table with an entry flushed before this call the filter that the policy plans for it.
+    /// Gives each table that holds an entry flushed before this call the filter that the policy plans for it.
     pub(crate) fn rebuild_filters(&self, policy: &FilterPolicy) -> Result<RebuildReport> {
         if let Err(reason) = policy.check() {
             return Err(Error::InvalidOption { option: "filter", reason });
@@ -33,8 +33,8 @@ impl DbInner {
         // Tasks that began under the old policy may install its filters: wait for them.
         self.scheduler.wait_for_busy(|| self.check_writable())?;
         let (mut recipes, mut fitted) = (HashMap::new(), HashSet::new());
-        // Tables flushed from now on follow the policy already. Without this limit, fast writes would keep
-        // this loop running for ever.
+        // Tables flushed from now on follow the policy. If the loop included them, fast writes could keep it
+        // running for ever.
         let newest = self.manifest.lock().set().flushed_seq;
         let mut seen = HashSet::new();
         let mut damaged = None;
@@ -62,7 +62,7 @@ impl DbInner {
                 Ok(Rebuilt::AlreadyRight) => report.already_right += 1,
                 Ok(Rebuilt::Removed) => report.removed += 1,
                 Ok(Rebuilt::Gone) => report.gone += 1,
-                // A damaged table keeps its filter; the others go on.
+                // A damaged table keeps its filter. The loop continues with the other tables.
                 Err(error @ Error::Corrupt { .. }) => {
                     damaged.get_or_insert(error);
                 }

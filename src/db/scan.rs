@@ -1,4 +1,4 @@
-//! Scans: the keys of a range as of one moment, from either end or both.
+//! Scans: the keys of a range as of one moment, forward, backward, or both.
 
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -15,8 +15,9 @@ use crate::value::Value;
 use crate::version::{KeyBounds, LevelCursor, PrefixProbe, borrowed};
 use crate::vfs::FileLock;
 
-/// A double-ended iterator over keys and values, from [`Db::range`](crate::Db::range). It sees the store as of
-/// its creation, keeps the directory locked, reads nothing before the first item, and ends after an error.
+/// A double-ended iterator over keys and values, from [`Db::range`](crate::Db::range). It sees the store as
+/// of its creation, and keeps the directory locked. It reads nothing before the first item, and ends after an
+/// error.
 pub struct Range {
     view: Arc<ReadView>,
     seq: Seq,
@@ -69,13 +70,13 @@ impl Range {
         };
         let next = next_visible(cursor, self.seq, direction)?;
         let Some((key, value)) = next else { return Ok(None) };
-        // The cursor began at one bound. The other bound ends it.
+        // The cursor began at one bound, and must stop at the other.
         let (start, end) = borrowed(&self.bounds);
         let rest = direction.pick((Bound::Unbounded, end), (start, Bound::Unbounded));
         if !RangeBounds::<[u8]>::contains(&rest, key.as_ref()) {
             return Ok(None);
         }
-        // The other end stops at this key.
+        // The cursor in the other direction must stop before this key.
         match direction.pick(&mut self.bounds.0, &mut self.bounds.1) {
             Bound::Excluded(bound) => {
                 bound.clear();
@@ -91,7 +92,7 @@ impl Range {
             return None;
         }
         let item = self.step(direction);
-        // Where one end has no more items, the other has none either.
+        // If one direction has no more items, the other has none either.
         self.ended = !matches!(item, Ok(Some(_)));
         item.transpose()
     }
@@ -126,7 +127,7 @@ fn merge(
 ) -> Result<MergeCursor> {
     let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
     let start = direction.pick(bounds.0, bounds.1);
-    // An empty cursor is not boxed: many scans find nothing.
+    // Many scans find nothing, so an empty cursor is not boxed.
     for memtable in view.memtables() {
         let cursor = MemtableCursor::new(Arc::clone(memtable), direction, start);
         if cursor.entry().is_some() {
@@ -150,7 +151,7 @@ fn next_visible(
     while let Some(entry) = merged.entry() {
         let key = Value::copied(entry.key);
         let mut newest: Option<(EntryKind, Value)> = None;
-        // All entries of the key: the newest visible one comes first, or backward last.
+        // All entries of the key. The newest visible entry comes first; backward, it comes last.
         while let Some(entry) = merged.entry()
             && key == entry.key
         {

@@ -10,8 +10,8 @@ use crate::ledger::Explanation;
 use crate::value::Value;
 use crate::vfs::FileLock;
 
-/// The store at one moment. While it lives, compactions keep the entries that it sees, and the directory stays
-/// locked.
+/// A view of the store at one moment. While it lives, compactions keep the entries that it sees, and the
+/// directory stays locked.
 pub struct Snapshot {
     inner: Arc<DbInner>,
     seq: Seq,
@@ -86,7 +86,7 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         self.inner.visibility.release_snapshot(self.seq);
-        // A compaction of tombstones may be due now.
+        // A compaction that drops tombstones may be due now.
         self.inner.scheduler.announce();
     }
 }

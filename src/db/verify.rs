@@ -1,4 +1,4 @@
-//! Verifying a store that is not open.
+//! Verifies a store that is not open.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use crate::version::{Manifest, TableSet, read_current};
 use crate::vfs::{RealVfs, Vfs};
 use crate::wal::{LostTail, replay};
 
-/// A defect, or a note, of [`verify`].
+/// A defect or a note that [`verify`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
     /// The file or directory.
     pub path: PathBuf,
-    /// Where in the file, in bytes, if known.
+    /// The offset in the file, if known.
     pub offset: Option<u64>,
     /// What was found.
     pub what: String,
@@ -41,29 +41,29 @@ impl fmt::Display for Finding {
 pub struct Verification {
     /// Defects. A sound store has none.
     pub findings: Vec<Finding>,
-    /// Harmless facts: files that nothing refers to, writes that a crash cut short.
+    /// Harmless facts: files that nothing refers to, and writes that a crash cut short.
     pub notes: Vec<Finding>,
-    /// Tables that the manifest names; without a manifest, tables in the directory.
+    /// Tables that the manifest names. Without a sound manifest, tables in the directory.
     pub tables: u64,
     /// Data blocks read.
     pub blocks: u64,
     /// Entries of tables, tombstones included.
     pub entries: u64,
-    /// Distinct user keys of each table, added up.
+    /// The sum of the distinct user keys of each table.
     pub keys: u64,
-    /// Sound filters, probed with every key of their table and its prefix.
+    /// Sound filters. Each was probed with every key of its table and with the prefixes of these keys.
     pub filters: u64,
-    /// Keys that a filter was probed with.
+    /// Keys with which filters were probed.
     pub probed_keys: u64,
-    /// Keys of a table that its filter denies: lookups miss them.
+    /// Keys that the filter of their table denies: lookups miss them.
     pub denied_keys: u64,
-    /// Distinct prefixes that a filter was probed with ([`Options::prefix`](crate::Options::prefix)).
+    /// Distinct prefixes with which filters were probed ([`Options::prefix`](crate::Options::prefix)).
     pub probed_prefixes: u64,
-    /// Prefixes of keys of a table that its filter denies: scans miss these keys.
+    /// Prefixes that the filter of their table denies: scans miss the keys with these prefixes.
     pub denied_prefixes: u64,
     /// Logs read.
     pub logs: u64,
-    /// Entries of logs that are in no table yet.
+    /// Entries in logs that are not in tables yet.
     pub changes: u64,
 }
 
@@ -116,19 +116,19 @@ impl Verification {
     }
 }
 
-/// Verifies a store that is not open, and changes nothing: checksums, filters (with every key and prefix),
-/// indexes, properties, the manifest, the logs. Goes on after a defect.
+/// Verifies a store that is not open: checksums, filters (with every key and prefix), indexes, properties,
+/// the manifest, the logs. Changes nothing. Continues after a defect.
 ///
-/// Cost: every file is read once, block by block; memory for one table's index and filter.
+/// Cost: reads every file once, block by block. Memory: the index and filter of one table.
 ///
 /// # Errors
-/// [`Error::NotAStore`]; [`Error::Locked`]; [`Error::Io`] of the directory. A defect of a file is a finding.
+/// [`Error::NotAStore`]; [`Error::Locked`]; [`Error::Io`] for the directory. A defect of a file is no error.
 pub fn verify(dir: impl AsRef<Path>) -> Result<Verification> {
     verify_with(dir, &(Arc::new(RealVfs) as Arc<dyn Vfs>), |_, _| {})
 }
 
-/// As [`verify`], with any file layer. Before each table and at the end, `progress` gets the bytes of verified
-/// tables and of those left.
+/// As [`verify`], with any file layer. Before each table and at the end, calls `progress` with the bytes of
+/// the verified tables and the bytes of the remaining tables.
 ///
 /// # Errors
 /// As [`verify`].
@@ -143,7 +143,7 @@ pub fn verify_with(
     if !listing.ours.iter().any(of_a_store) {
         return Err(not_a_store(dir, "neither CURRENT nor a table"));
     }
-    // Opening the store made the lock file. It is not made here.
+    // The lock file exists if the store was ever opened. It is not made here.
     let has_lock = listing.ours.contains(&FileName::Lock);
     let _lock = has_lock.then(|| lock(vfs.as_ref(), dir)).transpose()?;
     let mut found = Verification::default();
@@ -193,7 +193,7 @@ fn verify_tables(
     found: &mut Verification,
     progress: &mut dyn FnMut(u64, u64),
 ) {
-    // Of the manifest: the files may have others.
+    // The sizes in the manifest: those of damaged files may differ.
     let sizes = tables.iter().map(|meta| meta.size);
     let (mut done, mut left) = (0_u64, sizes.fold(0_u64, u64::saturating_add));
     for meta in tables {
@@ -247,7 +247,7 @@ fn verify_without_manifest(
         let env = TableEnv::standalone(vfs, dir, 0, HashKey::new([0; HashKey::BYTES]));
         match Table::meta_of_file(&env, id) {
             Ok((meta, store)) => {
-                // Generation 1: the filter block is not read. Without the hash key it cannot be probed.
+                // With generation 1 the filter block is not read: without the hash key it cannot be probed.
                 let filter = FilterMeta { generation: 1, ..FilterMeta::default() };
                 let meta = TableMeta { id, filter, ..meta };
                 let env = TableEnv::standalone(vfs, dir, store, env.hash_key);
@@ -268,8 +268,8 @@ mod tests {
     use crate::sstable::OpenTable;
     use crate::{Db, FilterKind, Options, PrefixExtractor};
 
-    /// Installs a filter without one of the hashes of the store's only table. Its checksum and its record in the
-    /// manifest are right; only a probe with that hash finds the error. Returns the filter's file.
+    /// Installs a filter without one of the hashes of the store's only table. Its checksum and its record in
+    /// the manifest are right; only a probe with that hash finds the error. Returns the filter's file.
     fn install_false_negative(db: &Db, kind: FilterKind, left_out: usize) -> Result<String> {
         let inner = db.inner()?;
         let table = Arc::clone(&inner.views.load().version.level(0)[0].table);

@@ -1,8 +1,8 @@
-//! The read view, replaced whole at each change.
+//! The read view. Each change replaces the whole view.
 //!
 //! If a reader were the last to drop a replaced view, a lookup would free a memtable and remove files. So
-//! background threads drop replaced views, when no reader holds them. The flush thread drops only memtables:
-//! writers wait for flushes, and the removal of files takes long.
+//! background threads drop replaced views, when no reader holds them. The flush thread removes no files of
+//! tables and filters: that takes long, and writers wait for flushes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::sstable::{Table, TableFilter};
 use crate::sync::{Mutex, sync_point};
 use crate::version::Version;
 
-/// What a reader uses. Only its memtable grows.
+/// The memtables and the version that a reader uses. Only `memtable` changes: it grows.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadView {
     pub(crate) memtable: Arc<Memtable>,
@@ -29,16 +29,15 @@ impl ReadView {
     }
 }
 
-/// The current view, and replaced views that readers may hold.
 #[derive(Debug)]
 pub(crate) struct Views {
     current: ArcSwap<ReadView>,
-    /// `None` without background threads: the last reader drops a view then.
+    /// Views that readers may hold. `None` without background threads: then the last holder drops a view.
     replaced: Mutex<Option<Vec<Arc<ReadView>>>>,
     /// What [`drop_memtables`](Self::drop_memtables) kept of the views that it dropped: the tables, and the
     /// filters that have files of their own.
     kept: Mutex<Vec<(Arc<Table>, Option<Arc<TableFilter>>)>>,
-    /// Held while tables are dropped: calls of `drop_replaced` wait for each other.
+    /// Locked by `drop_replaced`: a second call waits for the first.
     dropping: Mutex<()>,
 }
 
@@ -53,7 +52,7 @@ impl Views {
         }
     }
 
-    /// The view, for a short operation; cheaper than `load_full`.
+    /// The current view, for a short operation; cheaper than `load_full`.
     #[inline]
     pub(crate) fn load(&self) -> impl std::ops::Deref<Target = Arc<ReadView>> {
         sync_point("before a view is loaded");
@@ -80,7 +79,7 @@ impl Views {
         }
     }
 
-    /// Drops replaced views that no reader holds, which removes the files of replaced tables.
+    /// Drops replaced views that no reader holds, and with them the files of obsolete tables and filters.
     pub(crate) fn drop_replaced(&self) {
         let _dropping = self.dropping.lock();
         drop(self.take_unused());
@@ -110,7 +109,7 @@ impl Views {
         self.kept.try_lock().is_none_or(|kept| !kept.is_empty())
     }
 
-    /// The replaced views that no reader holds, and whether there are others.
+    /// The replaced views that no reader holds, and whether readers hold others.
     fn take_unused(&self) -> (Vec<Arc<ReadView>>, bool) {
         let mut replaced = self.replaced.lock();
         let Some(views) = &mut *replaced else { return (Vec::new(), false) };
@@ -118,7 +117,7 @@ impl Views {
         (unused, !views.is_empty())
     }
 
-    /// From now on the last reader drops a view.
+    /// From now on the last holder of a view drops it.
     pub(crate) fn close(&self) {
         let replaced = self.replaced.lock().take();
         drop(replaced);

@@ -1,4 +1,4 @@
-//! Which entries readers see: those up to the newest visible sequence number, or up to that of a snapshot.
+//! A reader sees the entries up to the newest visible sequence number, or up to that of its snapshot.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl Visibility {
         self.newest.load(Ordering::Acquire)
     }
 
-    /// Makes all entries up to this one visible. They must be in the memtable.
+    /// Makes all entries up to `seq` visible. They must be in the memtable.
     pub(crate) fn publish(&self, seq: Seq) {
         self.newest.store(seq, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Writes: log, then memtable, then visibility.
+//! Writes: to the log, then into the memtable, then visible.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::scheduler::{Task, compact_while_due, flush_all_sealed, wait_while};
 use crate::sync::sleep;
 use crate::wal::{LogKind, LogWriter};
 
-/// Writers wait at this many sealed memtables.
+/// With this many sealed memtables, a writer with a full memtable waits for a flush.
 const MAX_SEALED: usize = 2;
 /// The rate of writes while L0 has too many tables.
 const SLOW_BYTES_PER_SECOND: u64 = 16 << 20;
-/// Waits are added up until this: a shorter sleep is mostly overhead.
+/// Shorter waits are added up to this before a sleep: a shorter sleep is mostly overhead.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
 impl DbInner {
@@ -67,13 +67,13 @@ impl DbInner {
         Ok(())
     }
 
-    /// Seals a full memtable, and waits if flushes or compactions are behind.
+    /// Seals a full memtable. Waits first if there are too many sealed memtables or L0 tables.
     fn make_room(&self, writer: &mut Writer, bytes: u64) -> Result<()> {
         let limits = &self.options;
         let full = self.views.load().memtable.bytes() >= limits.memtable_bytes;
         if self.is_inline() {
             if full {
-                // First those whose flush failed before.
+                // First the memtables whose flush failed before.
                 flush_all_sealed(self).map_err(as_background)?;
                 self.seal(writer)?;
                 flush_all_sealed(self).map_err(as_background)?;
@@ -101,7 +101,7 @@ impl DbInner {
     pub(crate) fn seal_memtable(&self) -> Result<()> {
         self.check_writable()?;
         let mut writer = self.commits.writer();
-        self.check_writable()?; // again: `close` ends the log under the writer's lock
+        self.check_writable()?; // again: `close` may have ended the log before this thread had the lock
         self.seal(&mut writer)
     }
 
@@ -136,7 +136,7 @@ impl DbInner {
     }
 }
 
-/// The error of a write, when a flush or compaction inside it fails.
+/// The error of a write in which a flush or compaction failed.
 fn as_background(error: Error) -> Error {
     match error {
         Error::Poisoned { .. } | Error::Background { .. } | Error::Closed => error,

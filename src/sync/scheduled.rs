@@ -1,4 +1,4 @@
-//! Replacements under shuttle that shuttle does not have.
+//! Replacements under shuttle of what shuttle does not have.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -10,12 +10,12 @@ pub(super) fn may_switch() {
     shuttle::thread::sleep(Duration::ZERO);
 }
 
-/// Returns at once, but shuttle prefers other threads.
+/// Returns at once, but shuttle runs other threads first.
 pub(crate) fn sleep(_: Duration) {
     shuttle::thread::yield_now();
 }
 
-/// An instant since which, at random, no time or all time has passed.
+/// An instant. The time elapsed since then is, at random, zero or the greatest duration.
 pub(crate) struct Instant;
 
 impl Instant {
@@ -29,18 +29,18 @@ impl Instant {
     }
 }
 
-/// A constant, so that schedules do not depend on the machine.
+/// A constant, so that schedules are the same on all machines.
 pub(crate) fn available_parallelism() -> std::io::Result<NonZeroUsize> {
     NonZeroUsize::new(2).ok_or_else(|| std::io::ErrorKind::Unsupported.into())
 }
 
-/// The number of the shuttle thread: all run on one thread of the system.
+/// The number of the shuttle thread: all shuttle threads run on one thread of the system.
 #[expect(clippy::unnecessary_wraps, reason = "as that of real threads")]
 pub(crate) fn thread_number() -> Option<usize> {
     Some(shuttle::current::me().into())
 }
 
-/// A value that is set once. `make` must not call `may_switch`.
+/// A value that is set once. `make` of `get_or_init` must not call `may_switch`.
 #[derive(Debug)]
 pub(crate) struct OnceLock<T>(std::sync::OnceLock<T>);
 
