@@ -4,13 +4,13 @@
 
 use crate::key::head;
 
-/// Eight bytes of each of some sorted keys, side by side. Mostly these bytes decide a search, which then
-/// follows no pointer; the keys themselves stay with the caller, which compares them where they do not.
+/// Eight bytes of each of some sorted keys, side by side. Mostly these bytes decide a search, without a
+/// pointer to follow. The caller has the keys, and compares those whose eight bytes are equal.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fences {
-    /// The prefix of all keys.
+    /// The common prefix of all keys.
     common: Box<[u8]>,
-    /// The eight bytes of each key behind that prefix; ascending.
+    /// The eight bytes of each key after the common prefix, in order.
     heads: Vec<u64>,
 }
 
@@ -26,8 +26,8 @@ impl Fences {
         Self { common, heads: keys.map(|key| head(key.get(same..).unwrap_or_default())).collect() }
     }
 
-    /// Inserts a key at a position. False, and no change, if the key does not have the common prefix, or if
-    /// there are no keys: the prefix of one key would be the whole key.
+    /// Inserts a key at a position. Returns false, and changes nothing, if the key lacks the common prefix,
+    /// or if there are no keys: the common prefix of one key would be the whole key.
     #[must_use]
     pub(crate) fn insert(&mut self, at: usize, key: &[u8]) -> bool {
         let rest = key.strip_prefix(&*self.common);
@@ -44,19 +44,18 @@ impl Fences {
         self.heads.reserve_exact(keys.saturating_sub(self.heads.len()));
     }
 
-    /// The memory taken, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.common.len() + self.heads.capacity() * size_of::<u64>()
     }
 
-    /// The number of keys less than `key`. `is_below` compares the key of a number with it; it is called
-    /// for keys with an equal head only.
+    /// The number of keys less than `key`. Calls `is_below` only with the numbers of keys that have an equal
+    /// head, to compare them with `key`.
     pub(crate) fn below(&self, key: &[u8], is_below: impl Fn(usize) -> bool) -> usize {
         self.below_prefetching(key, |_| (), is_below)
     }
 
-    /// As [`below`](Self::below). First calls `prefetch` for the keys that `is_below` may compare, unless
-    /// they are many.
+    /// As [`below`](Self::below). First calls `prefetch` for the keys with an equal head, unless they are
+    /// many.
     pub(crate) fn below_prefetching(
         &self,
         key: &[u8],
@@ -96,8 +95,8 @@ impl Fences {
     }
 }
 
-/// Reserves room for `more` items. A full vector grows by a quarter, not to its double: memtables count their
-/// memory against a budget.
+/// Reserves room for `more` items. A full vector grows by a quarter, not to its double: memtables have a
+/// limit of memory.
 pub(crate) fn reserve_quarter<T>(vec: &mut Vec<T>, more: usize, least: usize) {
     if vec.capacity() - vec.len() < more {
         vec.reserve_exact(more.max(vec.len() / 4).max(least));
@@ -114,7 +113,8 @@ mod tests {
 
     use super::*;
 
-    /// The keys have a common prefix, end within or right behind it, have zeros where others end, or are equal.
+    /// The keys have a common prefix, end within or right behind it, have zeros where others end, or are
+    /// equal.
     #[test]
     fn a_search_finds_the_place_that_comparing_all_keys_finds() {
         let mut rng = ChaCha8Rng::seed_from_u64(11);

@@ -25,44 +25,45 @@ use crate::vfs::{RealVfs, Vfs};
 pub enum FilterInfo {
     /// The table has no filter.
     None,
-    /// Resident, whole or in part.
+    /// The filter is resident, whole or in part.
     #[non_exhaustive]
     Active {
-        /// Its kind.
+        /// The kind.
         kind: FilterKind,
-        /// Its hash.
+        /// The hash.
         hash: HashFunction,
-        /// 0 for the filter block of the table, more for filter files.
+        /// 0 for the filter block of the table, greater for a filter file.
         generation: u64,
         /// The shape of the resident part.
         geometry: Geometry,
         /// Bytes of the resident part, header included.
         bytes: usize,
-        /// The false-positive rate of the resident part, from its bits.
+        /// The false-positive rate of the resident part, computed from its bits.
         predicted_rate: f64,
-        /// Distinct prefixes in it.
+        /// Distinct prefixes in the filter.
         prefixes: u64,
-        /// Their rule; `None` without prefixes, or with an unknown rule.
+        /// The rule of the prefixes; `None` without prefixes, or for an unknown rule.
         extractor: Option<PrefixExtractor>,
-        /// The whole filter. Larger than the resident part if a budget leaves only the first columns of a
-        /// ribbon filter in memory.
+        /// The whole filter. It is larger than the resident part if the budget keeps only the first columns
+        /// of a ribbon filter in memory.
         stored: FilterShape,
-        /// The damage found when more of the filter was read. The resident part is sound.
+        /// The damage that was found when more of the filter was read. The resident part is sound.
         damaged: Option<String>,
     },
-    /// Nothing is resident, because of [`Options::filter_memory`](crate::Options::filter_memory). Answers "maybe".
+    /// The budget ([`Options::filter_memory`](crate::Options::filter_memory)) keeps no part of the filter in
+    /// memory. It answers "maybe".
     #[non_exhaustive]
     NotResident {
-        /// Its kind.
+        /// The kind.
         kind: FilterKind,
-        /// Its hash.
+        /// The hash.
         hash: HashFunction,
         /// The filter in the file.
         stored: FilterShape,
     },
-    /// Damaged or unreadable. Answers "maybe".
+    /// The filter is damaged or unreadable. It answers "maybe".
     Degraded {
-        /// What is wrong.
+        /// What is wrong with the filter.
         reason: String,
     },
 }
@@ -71,11 +72,11 @@ pub enum FilterInfo {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct FilterShape {
-    /// Its shape.
+    /// The shape.
     pub geometry: Geometry,
-    /// Its bytes, header included.
+    /// The bytes, header included.
     pub bytes: usize,
-    /// Its false-positive rate, from its bits.
+    /// The false-positive rate, computed from the bits.
     pub predicted_rate: f64,
 }
 
@@ -95,7 +96,7 @@ impl FilterInfo {
         if let Self::Active { bytes, .. } = self { *bytes } else { 0 }
     }
 
-    /// Bytes in its file, header included; 0 for a degraded filter.
+    /// Bytes in the file, header included. 0 for a degraded filter.
     pub fn stored_bytes(&self) -> usize {
         match self {
             Self::Active { stored, .. } | Self::NotResident { stored, .. } => stored.bytes,
@@ -150,7 +151,7 @@ impl From<&TableFilter> for FilterInfo {
     }
 }
 
-/// The properties block of a table, and its length.
+/// The properties block of a table, and the length of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableProperties {
@@ -186,11 +187,11 @@ pub struct TableProperties {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexEntry {
-    /// Where it starts in the file.
+    /// The offset in the file.
     pub offset: u64,
-    /// Its bytes, trailer included.
+    /// The bytes, trailer included.
     pub bytes: u64,
-    /// Not less than the block's last key, and less than the next block's first.
+    /// A key not less than the last key of this block, and less than the first key of the next block.
     pub separator: Value,
 }
 
@@ -202,7 +203,7 @@ pub struct TableEntry {
     pub key: Value,
     /// The sequence number.
     pub seq: u64,
-    /// Put or tombstone.
+    /// Whether the entry is a put or a tombstone.
     pub kind: EntryKind,
     /// The value; empty for a tombstone.
     pub value: Value,
@@ -217,8 +218,9 @@ pub struct TableFile {
 }
 
 impl TableFile {
-    /// Opens a file named `NNNNNN.sst`. Reads its footer, properties, index and filter; takes no lock. The
-    /// manifest beside it has the store's hash key, without which a filter over a keyed hash is degraded.
+    /// Opens a file named `NNNNNN.sst`. Reads the footer, properties, index and filter; takes no lock. A
+    /// filter over a keyed hash is degraded without the store's hash key, which the manifest in the same
+    /// directory has.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Corrupt`]; [`Error::Unsupported`].
@@ -231,7 +233,7 @@ impl TableFile {
             return Err(Error::corrupt(path, 0, expected, "another name"));
         };
         let dir = path.parent().unwrap_or(Path::new(""));
-        // Without a manifest, or with a damaged one, the table is opened all the same.
+        // A missing or damaged manifest is no error.
         let manifest = read_current(vfs.as_ref(), dir).ok().flatten();
         let set = manifest.and_then(|number| Manifest::read(vfs.as_ref(), dir, number).ok());
         let set = set.map(|(set, ..)| set).unwrap_or_default();
@@ -244,7 +246,7 @@ impl TableFile {
         {
             meta.filter = known.filter;
         }
-        meta.id = id; // the footer shows whether the file has another table's name
+        meta.id = id; // the checksum of the footer fails if the file has the name of another table
         let open = Table::open(&env(store), meta)?;
         Ok(Self { open, hash_key, store })
     }
@@ -270,17 +272,17 @@ impl TableFile {
         }
     }
 
-    /// The state of its filter. Reads nothing.
+    /// The state of the filter. No I/O.
     pub fn filter(&self) -> FilterInfo {
         self.open.filter.as_ref().into()
     }
 
-    /// The filter's verdict on a key. Reads nothing.
+    /// The filter's verdict on a key. No I/O.
     pub fn verdict(&self, key: impl AsRef<[u8]>) -> Verdict {
         self.open.filter.verdict(&LookupKey::new(key.as_ref(), &self.hash_key))
     }
 
-    /// Its data blocks, in order. Reads nothing.
+    /// The data blocks, in order. No I/O.
     pub fn index(&self) -> Vec<IndexEntry> {
         let index = self.open.table.index();
         let entry = |number| {
@@ -294,7 +296,7 @@ impl TableFile {
         (0..index.len()).filter_map(entry).collect()
     }
 
-    /// Its entries, in order. Reads each data block once. The iterator ends after an error.
+    /// The entries, in order. Reads each data block once. Ends after an error.
     pub fn entries(&self) -> impl Iterator<Item = Result<TableEntry>> + use<> {
         let table = Arc::clone(&self.open.table);
         let (direction, plan) = (Direction::Forward, ReadPlan::Compaction);

@@ -1,9 +1,10 @@
-//! An embedded key-value store for workloads that mostly ask for keys that are not there.
+//! An embedded key-value store for workloads in which most lookups are of absent keys.
 //!
-//! criba is a small LSM tree. Writes go to a log and a *memtable*, a sorted table in memory. Full memtables
+//! criba is a small LSM tree. Writes go to a log and a *memtable*: entries sorted in memory. Full memtables
 //! become sorted files, *SSTables*, which are merged level by level in the background. Every SSTable has a
-//! filter of its keys, in memory. A lookup probes it first: an absent key costs a disk read only after a false
-//! positive. You choose the rate or the memory of filters, and every read made or avoided is counted.
+//! filter of its keys, in memory. A lookup probes the filter first: an absent key costs a disk read only
+//! after a false positive. You choose the rate or the memory of filters. Every read that is made or avoided
+//! is counted.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -25,8 +26,8 @@
 //!
 //! # Where to begin
 //! * [`Db::open`] opens or makes a store, with [`Options`].
-//! * [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::range`], [`Db::prefix`]; several changes at once with a
-//!   [`Batch`]; reads of a fixed moment with [`Db::snapshot`].
+//! * [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::range`], [`Db::prefix`]. A [`Batch`] makes several changes at
+//!   once; a [`Db::snapshot`] reads the store as it was at one moment.
 //! * [`FilterPolicy`] sets the filters of tables: [kind](FilterKind), [hash](HashFunction), size and
 //!   [allocation](Allocation).
 //! * [`Db::may_contain`] reads no disk; [`Db::set_filter_memory`] limits the memory of filters.
@@ -36,22 +37,22 @@
 //! * [`vfs`] is the file layer, [`TableFile`] opens one SSTable, [`filter`] has filters without a store.
 //!
 //! # What a lookup costs
-//! A lookup searches the memtables. Then, from newest to oldest, it probes the filters of the tables whose range
-//! covers the key: all on L0, at most one on each level below. "No" is certain. After "maybe" the index, in
-//! memory too, gives the one block that can hold the key, from the block cache or by one disk read. So a
-//! present key costs one block, and each false positive one more.
+//! A lookup searches the memtables. Then, from newest to oldest, it probes the filters of the tables whose
+//! range covers the key: all on L0, at most one on each level below. "No" is certain. After "maybe", the
+//! index names the one block that can hold the key. The index is in memory; the block comes from the block
+//! cache or by one disk read. So a present key costs one block, and each false positive one more.
 //!
 //! # What a write survives
-//! An acknowledged write survives a crash of the process; with [`Durability::Synced`], a power failure. After a
-//! crash the store holds a prefix of all batches, with everything synced. A write that the crash cut short is
-//! dropped and reported ([`Db::recovery`]). Damage to synced data makes opening fail.
+//! An acknowledged write survives a crash of the process; with [`Durability::Synced`], a power failure. After
+//! a crash the store holds a prefix of all batches that includes every synced one. A write that the crash cut
+//! short is dropped and reported ([`Db::recovery`]). Damage to synced data makes opening fail.
 //!
 //! # When bytes are damaged
 //! Every block has a checksum, bound to its file and place, and is verified whenever it is read from disk. A
-//! damaged data block is an error for its keys. A damaged filter is *degraded*: it answers "maybe", is counted
-//! ([`Counts::degraded`]) and reported ([`Options::on_event`]); with [`Options::strict_filters`] opening fails.
-//! [`Db::rebuild_filters`] makes it again. [`verify`] checks a store that is not open. No bytes in a file make
-//! the library panic.
+//! damaged data block is an error for its keys. A damaged filter is *degraded*: it answers "maybe", is
+//! counted ([`Counts::degraded`]) and reported ([`Options::on_event`]). [`Db::rebuild_filters`] makes it
+//! again. With [`Options::strict_filters`] opening fails. [`verify`] checks a store that is not open. No
+//! bytes in a file make the library panic.
 
 // tests/schedules compiles these sources as a library; their unit tests run only here.
 #![cfg(not(all(test, criba_shuttle)))]

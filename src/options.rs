@@ -1,4 +1,4 @@
-//! The options of a store. Rooms get plain settings made from these.
+//! The options of a store.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::key::{MAX_KEY_BYTES, Seq};
 use crate::sstable::TableSettings;
 use crate::vfs::{RealVfs, Vfs};
 
-/// The options of an open store. They are not stored: a store written with some opens with any others.
+/// The options of an open store. They are not stored: a store can be opened with other options than before.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -73,7 +73,6 @@ impl Default for Options {
     }
 }
 
-/// A quarter of the process's limit, at most 4,096.
 fn default_max_open_files() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(4096, |limit| (limit / 4).min(4096) as usize)
@@ -91,37 +90,37 @@ impl Options {
         self
     }
 
-    /// The filters of tables written from now on. Default: [`FilterPolicy::default`].
+    /// The policy for the filters of new tables. Default: [`FilterPolicy::default`].
     pub fn filter(mut self, policy: FilterPolicy) -> Self {
         self.filter = policy;
         self
     }
 
     /// Adds the prefixes of keys to filters, so that [`Db::prefix`](crate::Db::prefix), and
-    /// [`Db::range`](crate::Db::range) within one prefix, skip tables. A distinct prefix takes as many bits as a
-    /// key. Prefixes of another extractor are ignored. Default: none.
+    /// [`Db::range`](crate::Db::range) within one prefix, skip tables. A distinct prefix takes as many bits
+    /// as a key. In filters made with another extractor, prefixes are ignored. Default: none.
     pub fn prefix(mut self, extractor: PrefixExtractor) -> Self {
         self.prefix = Some(extractor);
         self
     }
 
-    /// Makes every filter answer "maybe", to measure what filters save; the probes count as unfiltered.
-    /// Default: false.
+    /// Makes every filter answer "maybe", to measure what filters save. Probes count as unfiltered. Default:
+    /// false.
     pub fn ignore_filters(mut self, ignore: bool) -> Self {
         self.ignore_filters = ignore;
         self
     }
 
-    /// Makes opening fail with [`Error::Corrupt`], and change nothing, if a filter is degraded. Without this, it
-    /// answers "maybe". Default: false.
+    /// If a filter is degraded, opening fails with [`Error::Corrupt`], and changes nothing. Otherwise the
+    /// filter answers "maybe". Default: false.
     pub fn strict_filters(mut self, strict: bool) -> Self {
         self.strict_filters = strict;
         self
     }
 
-    /// Calls `callback` for each [event](Event), on the thread that caused it. It must not panic, nor write to
-    /// the store, flush or compact it. To use its store it holds a [`WeakDb`](crate::WeakDb): a
-    /// [`Db`](crate::Db) would keep the store open for ever. Default: none.
+    /// Calls `callback` for each [event](Event), on the thread that caused the event. The callback must not
+    /// panic, nor write to the store, flush or compact it. It may hold a [`WeakDb`](crate::WeakDb) of the
+    /// store; a [`Db`](crate::Db) would keep the store open for ever. Default: none.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -151,62 +150,63 @@ impl Options {
         self
     }
 
-    /// The memory at which a memtable is sealed and flushed, in bytes, overhead included. Up to three
+    /// The bytes of memory, overhead included, at which a memtable is sealed and flushed. Up to three
     /// memtables exist at once. Default: 64 MiB.
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
         self
     }
 
-    /// The size in bytes at which compactions cut their outputs. Default: 64 MiB.
+    /// The size in bytes at which a compaction ends an output table. Default: 64 MiB.
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
         self
     }
 
-    /// A level is used if its target size, a tenth of the level below, is at least this, in bytes. Default:
-    /// 256 MiB.
+    /// The least target size of a level, in bytes. The target size of a level is a tenth of that of the level
+    /// below; a level with a smaller target size is not used. Default: 256 MiB.
     pub fn level_base_bytes(mut self, bytes: u64) -> Self {
         self.level_base_bytes = bytes;
         self
     }
 
-    /// The limit of data blocks in bytes; a larger value has a block of its own. A disk read of a lookup is
-    /// one block. Default: 4,096.
+    /// The greatest size of a data block, in bytes; a larger value has a block of its own. A lookup reads one
+    /// block from a table. Default: 4,096.
     pub fn block_bytes(mut self, bytes: usize) -> Self {
         self.block_bytes = bytes;
         self
     }
 
-    /// The size of the block cache in bytes; with 0, each access to a block is a disk read. Default: 64 MiB.
+    /// The size of the block cache in bytes. With 0, each access to a block is a disk read. Default: 64 MiB.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;
         self
     }
 
-    /// The budget of filters in bytes; see [`Db::set_filter_memory`](crate::Db::set_filter_memory). Opening costs
-    /// one small read more a table, and reads only portions within the budget; with
-    /// [`strict_filters`](Self::strict_filters), each filter whole first. Default: none.
+    /// The budget of filters in bytes; see [`Db::set_filter_memory`](crate::Db::set_filter_memory). Opening
+    /// costs another small read per table, and reads only portions within the budget. With
+    /// [`strict_filters`](Self::strict_filters) it first reads each whole filter. Default: none.
     pub fn filter_memory(mut self, bytes: u64) -> Self {
         self.filter_memory = Some(bytes);
         self
     }
 
-    /// How many table files are kept open. The filter and index of a closed file stay in memory. Default: a
-    /// quarter of the process's limit, at most 4,096.
+    /// The greatest number of table files that are open at once. The filter and index of a closed file stay
+    /// in memory. Default: a quarter of the process's limit, at most 4,096.
     pub fn max_open_files(mut self, files: usize) -> Self {
         self.max_open_files = files;
         self
     }
 
-    /// Whether compactions run by themselves. Without them L0 grows, and does not slow writes. Default: true.
+    /// Whether compactions run by themselves. If not, L0 grows, and its size does not slow writes. Default:
+    /// true.
     pub fn auto_compaction(mut self, on: bool) -> Self {
         self.auto_compaction = on;
         self
     }
 
     /// The number of compaction threads; one more thread flushes. With 0, flushes and compactions run inside
-    /// the calls that make them due, in an order that repeats exactly. Default: 1.
+    /// the calls that make them due: the same calls run the same work. Default: 1.
     pub fn background_threads(mut self, threads: usize) -> Self {
         self.background_threads = threads;
         self
@@ -283,7 +283,7 @@ impl Options {
         }
     }
 
-    /// How far logs are filled ahead of synced writes: at most a quarter of a memtable.
+    /// The bytes by which logs are filled ahead of synced writes: at most a quarter of a memtable.
     pub(crate) fn log_fill(&self) -> u64 {
         (self.memtable_bytes as u64 / 4).min(256 << 10)
     }

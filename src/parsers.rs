@@ -16,7 +16,6 @@ use crate::version::{self, Manifest, TableSet};
 use crate::vfs::Vfs;
 use crate::wal::{Item, LogError, LogKind, LogReader, LostTail, replay};
 
-/// The bytes of a store's hash key.
 pub type HashKeyBytes = [u8; HashKey::BYTES];
 
 /// Key, sequence number, kind and value.
@@ -33,24 +32,23 @@ pub fn batch_entries(bytes: &[u8], seq: u64) -> Option<(Vec<Entry>, u64)> {
     Some((entries, count))
 }
 
-/// An encoded batch.
 pub fn batch_bytes(batch: Batch) -> Result<Vec<u8>> {
     batch.into_parts().map(|(bytes, _)| bytes)
 }
 
-/// What follows the last record of a log.
+/// What follows the last frame of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogEnd {
-    /// An end record; the next writes are in the log `next`.
+    /// An end frame. The next writes are in the log `next`.
     Closed { next: u64 },
-    /// Nothing but zeros.
+    /// Only zeros.
     Eof,
-    /// From here on the log is not whole.
+    /// Damage, or a frame that a crash cut short.
     Damage { offset: u64 },
 }
 
-/// Reads a log: `record` gets the sequence number, offset and payload of each record. Returns the store's id
-/// and what follows the records; `None` if the header is damaged.
+/// Reads a log. Calls `record` with the sequence number, offset and payload of each record. Returns the
+/// store's id and the end; `None` if the header is damaged.
 pub fn read_log(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -74,7 +72,7 @@ pub fn read_log(
     }
 }
 
-/// Replays one log from the sequence number `first` on; `apply` returns how many numbers a record takes.
+/// Replays one log from the sequence number `first` on. `apply` returns the number of entries of a record.
 /// Returns what was dropped.
 pub fn replay_log(
     vfs: &dyn Vfs,
@@ -107,13 +105,12 @@ impl LogWriter {
         self.0.sync().map_err(LogError::into_error)
     }
 
-    /// Closes the log; the log `next` goes on with `seq`.
+    /// Closes the log. The log `next` begins with the sequence number `seq`.
     pub fn finish(&mut self, next: u64, seq: u64) -> Result<()> {
         self.0.finish(next, seq).map_err(LogError::into_error)
     }
 }
 
-/// What a manifest records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
     tables: TableSet,
@@ -121,7 +118,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Reads a manifest; returns also what was dropped of its last edit.
+    /// Also returns what was dropped of the last edit.
     pub fn read(vfs: &dyn Vfs, dir: &Path, manifest: u64) -> Result<(Self, Option<LostTail>)> {
         let (tables, store, lost) = Manifest::read(vfs, dir, manifest)?;
         Ok((Self { tables, store }, lost))
@@ -137,7 +134,6 @@ impl Recorded {
     }
 }
 
-/// An edit of a manifest.
 #[derive(Debug, PartialEq)]
 pub struct Edit(version::Edit);
 
@@ -151,23 +147,21 @@ impl Edit {
     }
 }
 
-/// The number of the manifest in force.
 pub fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Option<u64>> {
     version::read_current(vfs, dir)
 }
 
-/// A filter as the header of its block describes it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FilterHeader(filter::FilterHeader);
 
 impl FilterHeader {
-    /// From a filter block of a table with `keys` keys.
+    /// Decodes a filter block of a table with `keys` keys.
     pub fn decode(bytes: &[u8], keys: u64, key: HashKeyBytes) -> std::result::Result<Self, String> {
         filter::FilterHeader::decode(bytes, bytes.len(), keys, &HashKey::new(key)).map(Self)
     }
 
-    /// The portions of the filter, the least first: the number of columns, unless nothing or all; the bytes;
-    /// the rate.
+    /// The portions of the filter, smallest first: the number of columns (`None` for nothing or all), the
+    /// bytes, the rate.
     pub fn portions(&self) -> impl Iterator<Item = (Option<u32>, usize, f64)> {
         self.0.portions().map(|portion| {
             let columns = match portion {
@@ -179,12 +173,10 @@ impl FilterHeader {
     }
 }
 
-/// A filter in memory.
 #[derive(Debug)]
 pub struct TableFilter(Filter);
 
 impl TableFilter {
-    /// From a filter block of a table with `keys` keys.
     pub fn decode(bytes: &[u8], keys: u64, key: HashKeyBytes) -> std::result::Result<Self, String> {
         let memory = SealedBytes::filled(Seal::System, bytes.len(), |memory| {
             memory.copy_from_slice(bytes);
@@ -207,13 +199,12 @@ impl TableFilter {
         self.0.may_contain_hash(hash)
     }
 
-    /// The first columns of a ribbon filter.
+    /// Reduces a ribbon filter to its first columns.
     pub fn narrowed(&self, columns: u32) -> std::io::Result<Self> {
         self.0.narrowed(columns).map(Self)
     }
 }
 
-/// A table opened without its store.
 #[derive(Debug)]
 pub struct Table {
     env: Arc<TableEnv>,
@@ -230,7 +221,7 @@ impl Table {
         Ok(Self { env, open })
     }
 
-    /// Reads the whole table; `find` gets each error.
+    /// Reads the whole table. Calls `find` with each error.
     pub fn check(&self, find: &mut dyn FnMut(Error)) {
         self.open.check(find);
     }

@@ -1,5 +1,5 @@
-//! Memory that the operating system makes read-only after it is filled: a stray write faults instead of clearing
-//! a filter's bit. It is anonymous: damage to a file cannot end the process.
+//! Memory that the operating system makes read-only when it is filled: a stray write faults, and cannot clear
+//! a bit of a filter. The memory is not mapped from a file: damage to a file cannot end the process.
 
 use std::io;
 use std::ops::Deref;
@@ -12,10 +12,10 @@ use crate::vfs::Vfs;
 /// What prevents writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Seal {
-    /// The operating system; each seal stops the process's other threads for a moment.
+    /// The operating system. Each seal stops the other threads of the process for a moment.
     #[default]
     System,
-    /// The compiler alone, for thousands of simulated stores in tests.
+    /// Only the compiler, for thousands of simulated stores in tests.
     Compiler,
 }
 
@@ -28,7 +28,7 @@ impl Seal {
 #[derive(Debug)]
 pub(crate) struct SealedBytes {
     memory: Memory,
-    /// Dropped after the memory.
+    /// The last field, so that it is dropped after the memory.
     metered: Option<Metered>,
 }
 
@@ -38,7 +38,7 @@ enum Memory {
     Plain(Vec<u8>),
 }
 
-/// Counts the memory of sealed bytes, in whole pages, and says what seals them.
+/// Counts the memory of sealed bytes, in whole pages, and sets how they are sealed.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     bytes: AtomicU64,
@@ -94,7 +94,8 @@ impl SealedBytes {
         Ok(Self { memory, metered: None })
     }
 
-    /// As [`filled`](Self::filled), with the meter's seal. Counted from before the allocation until freed.
+    /// As [`filled`](Self::filled), with the meter's seal. The bytes count from before the allocation until
+    /// freed.
     pub(crate) fn metered(
         length: usize,
         meter: &Arc<Meter>,
@@ -107,7 +108,6 @@ impl SealedBytes {
         Ok(Self { memory, metered })
     }
 
-    /// The meter that counts these bytes.
     pub(crate) fn meter(&self) -> Option<&Arc<Meter>> {
         self.metered.as_ref().map(|metered| &metered.meter)
     }
