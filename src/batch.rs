@@ -1,5 +1,3 @@
-//! Batches, and their encoding in the log.
-
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 use std::fmt;
@@ -86,7 +84,6 @@ impl Batch {
         self.count == 0
     }
 
-    /// The encoded entries and their number, or [`Error::TooLong`].
     pub(crate) fn into_parts(self) -> Result<(Vec<u8>, u64)> {
         let length = self.ops.len() as u64;
         match self.refused {

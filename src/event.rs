@@ -1,5 +1,3 @@
-//! Events of an open store, and the callback for them.
-
 use std::cell::Cell;
 use std::fmt;
 use std::path::PathBuf;
@@ -71,7 +69,6 @@ pub enum Event {
 }
 
 impl fmt::Display for Event {
-    /// Writes one line, for a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FilterDegraded { table, path, offset, reason } => {
@@ -100,7 +97,6 @@ impl fmt::Display for Event {
     }
 }
 
-/// The callback for events, if there is one.
 #[derive(Clone, Default)]
 pub(crate) struct Listener(pub(crate) Option<Arc<Callback>>);
 
@@ -116,7 +112,6 @@ impl Listener {
 }
 
 thread_local! {
-    /// The number of nested callbacks on this thread.
     static CALLBACKS: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -125,7 +120,6 @@ pub(crate) fn in_callback() -> bool {
     CALLBACKS.with(|callbacks| callbacks.get() > 0)
 }
 
-/// Guard: while it lives, a callback runs on this thread.
 struct Running;
 
 impl Running {

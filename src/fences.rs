@@ -39,7 +39,6 @@ impl Fences {
         rest.is_some()
     }
 
-    /// Reserves memory for `keys` keys in all.
     pub(crate) fn reserve(&mut self, keys: usize) {
         self.heads.reserve_exact(keys.saturating_sub(self.heads.len()));
     }

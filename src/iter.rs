@@ -18,7 +18,6 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// The value for this direction.
     #[inline]
     pub(crate) fn pick<T>(self, forward: T, backward: T) -> T {
         match self {
@@ -70,7 +69,6 @@ impl PartialEq for Source {
 
 impl Eq for Source {}
 
-/// Merges several cursors of one direction.
 #[derive(Debug)]
 pub(crate) struct MergeCursor(BinaryHeap<Source>);
 

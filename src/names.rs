@@ -19,7 +19,6 @@ pub(crate) const MAX_FOUND_NUMBER: u64 = MAX_NUMBER / 2;
 /// counter.
 const MAX_AHEAD: u64 = 1 << 40;
 
-/// Refuses file numbers too far ahead of the manifest's counter.
 pub(crate) fn check_numbers(dir: &Path, names: &[FileName], next_file: u64) -> Result<()> {
     let limit = next_file.saturating_add(MAX_AHEAD).min(MAX_FOUND_NUMBER);
     match names.iter().find(|name| name.number() > Some(limit)) {

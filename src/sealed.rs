@@ -67,7 +67,6 @@ impl Drop for Metered {
     }
 }
 
-/// The memory of a mapping of `length` bytes: whole pages.
 pub(crate) fn mapped_bytes(length: usize) -> u64 {
     length.next_multiple_of(rustix::param::page_size()) as u64
 }

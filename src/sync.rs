@@ -44,7 +44,6 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock; `None` if it is taken.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
@@ -192,7 +191,6 @@ mod hook {
         static HOOK: RefCell<Option<(Hook, usize)>> = const { RefCell::new(None) };
     }
 
-    /// Runs `action`, and calls `hook` at each place that this thread reaches. Returns the number of calls.
     pub(crate) fn with_hook(hook: impl Fn(&str) + 'static, action: impl FnOnce()) -> usize {
         HOOK.set(Some((Rc::new(hook), 0)));
         action();

@@ -1,5 +1,3 @@
-//! The bytes of a key or value, as calls return them.
-
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -181,7 +181,6 @@ fn unanswered(inner: &DbInner) -> [f64; LEVELS] {
     })
 }
 
-/// The bytes of filters that follow a policy, and the reads per absent lookup.
 fn cost(policy: &FilterPolicy, tables: &[TableLoad]) -> (u64, f64) {
     let shares: Vec<Share> = tables.iter().map(|table| table.share).collect();
     let (mut bytes, mut reads) = (0, 0.0);
@@ -244,8 +243,7 @@ impl Advice {
             .min_by(|a, b| a.reads_per_absent_lookup.total_cmp(&b.reads_per_absent_lookup))
     }
 
-    /// Whether an estimate saves enough reads in no more memory. Degraded filters count as if they were
-    /// sound.
+    /// Degraded filters count as if they were sound.
     fn is_better(&self, other: &Estimate) -> bool {
         let bytes = self.bits_per_key_with_headers * self.keys as f64 / 8.0;
         let saved = self.reads_per_absent_lookup - other.reads_per_absent_lookup;
@@ -281,7 +279,6 @@ fn to_hundredths(bits: f64) -> f64 {
     (bits * 100.0).round() / 100.0
 }
 
-/// Three significant digits, at most eight decimals.
 fn significant(number: f64) -> String {
     let decimals = if number > 0.0 { (2.0 - number.log10().floor()).clamp(0.0, 8.0) } else { 0.0 };
     format!("{number:.0$}", decimals as usize)

@@ -27,7 +27,6 @@ const GATHERING: Duration = Duration::from_micros(50);
 /// How often a thread yields while another thread has the writer. Then it sleeps.
 const YIELDS: u32 = 32;
 
-/// The log in use, and the requests that wait to be written to it.
 #[derive(Debug)]
 pub(crate) struct CommitQueue {
     writer: Mutex<Writer>,
@@ -35,7 +34,6 @@ pub(crate) struct CommitQueue {
     synced: Requests,
 }
 
-/// State of the thread that holds the writer's lock.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) log: LogWriter,
@@ -56,9 +54,6 @@ impl CommitQueue {
 
     /// Passes a request to `commit`, alone or in a group with requests of other threads. A group is written
     /// by one append and at most one sync.
-    ///
-    /// # Errors
-    /// The error of `commit`.
     pub(crate) fn submit(
         &self,
         request: Request,
@@ -142,7 +137,6 @@ fn commit_group(
 
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// The encoded entries.
     pub(crate) ops: Vec<u8>,
     pub(crate) entries: u64,
     pub(crate) durability: Durability,
@@ -327,8 +321,8 @@ mod tests {
         CommitQueue::new(log.expect("a sound disk"), 1)
     }
 
-    /// Submits three buffered requests, which wait for the writer at the same time. Returns the sizes of the
-    /// committed groups, and the results; a thread that panics has no result.
+    /// Submits three buffered requests while the writer is locked. Returns the sizes of the committed groups
+    /// and the results, `None` for a panic.
     fn three_wait(
         commit: impl Fn(usize) -> Result<()> + Sync,
     ) -> (Vec<usize>, Vec<Option<Result<()>>>) {

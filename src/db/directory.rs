@@ -61,7 +61,6 @@ pub(super) fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Arc<dyn FileLock>> {
     }
 }
 
-/// The store's hash key, which the first edit of the manifest has.
 pub(super) fn hash_key(set: &TableSet, dir: &Path, manifest: u64) -> Result<HashKey> {
     set.hash_key.ok_or_else(|| {
         let path = FileName::Manifest(manifest).path(dir);
@@ -69,7 +68,6 @@ pub(super) fn hash_key(set: &TableSet, dir: &Path, manifest: u64) -> Result<Hash
     })
 }
 
-/// Passes each entry of a log record to `apply`. Returns the number of entries.
 pub(super) fn for_each_logged_entry(
     log: &Path,
     offset: u64,

@@ -30,7 +30,6 @@ impl EarlierLogs {
         self.logs.lock().push_back(EarlierLog { log, next, next_seq });
     }
 
-    /// Whether the end frame of every earlier log is synced.
     pub(crate) fn are_closed(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }

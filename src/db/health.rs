@@ -1,5 +1,3 @@
-//! Whether a store is open and accepts writes.
-
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -45,9 +43,6 @@ impl Health {
     }
 
     /// Refuses all calls from now on.
-    ///
-    /// # Errors
-    /// [`Error::Closed`] if the store was closed before.
     pub(crate) fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) { Err(Error::Closed) } else { Ok(()) }
     }

@@ -1,5 +1,3 @@
-//! Information about the tables and filters of a store.
-
 use super::inner::DbInner;
 use crate::filter::Portion;
 use crate::inspect::FilterInfo;

@@ -108,8 +108,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// Installs a new filter of a table. Returns false if the table is not live. Errors as
-    /// [`record`](Self::record).
+    /// Returns false if the table is not live. Errors as [`record`](Self::record).
     pub(crate) fn install_filter(&self, id: u64, filter: &Arc<TableFilter>) -> Result<bool> {
         let mut manifest = self.manifest.lock();
         if self.views.load().version.table(id).is_none() {
@@ -181,7 +180,6 @@ impl DbInner {
         Ok(())
     }
 
-    /// Waits for all tasks to end, closes the logs, and unlocks the directory.
     fn end_tasks(&self) -> Result<()> {
         self.scheduler.wait_for_end();
         self.views.drop_replaced();

@@ -132,7 +132,6 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
     Ok((inner, report))
 }
 
-/// Reads the files of a store, or begins a new one.
 fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered> {
     let vfs = &options.vfs;
     let current = read_current(vfs.as_ref(), dir)?;
@@ -171,7 +170,6 @@ fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered
     Ok(recovered)
 }
 
-/// Refuses a directory that has foreign files, or a store without `CURRENT`.
 fn check_directory(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -207,7 +205,6 @@ fn check_directory(
     may_create("an empty directory")
 }
 
-/// Opens all tables, on several threads unless the store has no background threads.
 fn open_tables(
     env: &Arc<TableEnv>,
     set: &TableSet,
@@ -356,7 +353,6 @@ fn remove_unreferenced(vfs: &dyn Vfs, dir: &Path, set: &TableSet, manifest: u64)
     unreferenced.filter(|name| vfs.remove(&name.path(dir), name.kind()).is_ok()).count()
 }
 
-/// The id and the hash key of a new store: random, unless a seed sets them.
 fn new_identity(seed: Option<u64>) -> Result<(u64, HashKey)> {
     let random = |number: u64| match seed {
         // SplitMix64: similar seeds give different outputs.

@@ -45,7 +45,6 @@ impl Candidate<'_> {
     }
 }
 
-/// Prefetches the filters of L0, if it has several tables.
 #[inline]
 fn prefetch_l0(view: &ReadView, key: &LookupKey<'_>) {
     if let l0 @ [_, _, ..] = view.version.level(0) {
@@ -54,7 +53,6 @@ fn prefetch_l0(view: &ReadView, key: &LookupKey<'_>) {
 }
 
 impl DbInner {
-    /// The value of `key`, now or in a snapshot.
     pub(crate) fn lookup(
         &self,
         key: &[u8],
@@ -75,7 +73,6 @@ impl DbInner {
         Ok(Explanation { value, steps })
     }
 
-    /// The values of many keys as of one moment.
     pub(crate) fn lookup_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -145,7 +142,6 @@ impl DbInner {
         Ok(values)
     }
 
-    /// Calls `read` with one view and one sequence number, and counts its activity.
     fn at_one_moment<T>(
         &self,
         snapshot: Option<Seq>,

@@ -1,5 +1,3 @@
-//! Rebuilding the filters of all tables.
-
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -46,13 +44,14 @@ impl DbInner {
                 !seen.contains(&live.table.id()) && live.table.meta().min_seq <= newest
             });
             let Some(live) = next else { return damaged.map_or(Ok(report), Err) };
-            seen.insert(live.table.id());
-            if !recipes.contains_key(&live.table.id()) {
+            let id = live.table.id();
+            seen.insert(id);
+            if !recipes.contains_key(&id) {
                 recipes = self.filters.recipes(&version);
                 fitted = self.filters.fitted(&version);
             }
-            let recipe = recipes.get(&live.table.id()).copied().flatten();
-            let rebuilt = if fitted.contains(&live.table.id()) {
+            let recipe = recipes.get(&id).copied().flatten();
+            let rebuilt = if fitted.contains(&id) {
                 Ok(Rebuilt::AlreadyRight)
             } else {
                 rebuild_filter(self, live, recipe.as_ref())

@@ -118,7 +118,6 @@ pub(crate) fn prefix_bounds(prefix: &[u8]) -> KeyBounds {
     (Bound::Included(prefix.to_vec()), end)
 }
 
-/// A cursor over all memtables and tables of a view.
 fn merge(
     view: &ReadView,
     direction: Direction,

@@ -1,5 +1,3 @@
-//! Verifies a store that is not open.
-
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use shuttle::rand::Rng;
 
-/// Shuttle may switch to another thread here.
 pub(super) fn may_switch() {
     shuttle::thread::sleep(Duration::ZERO);
 }
