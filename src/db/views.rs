@@ -29,14 +29,16 @@ impl ReadView {
     }
 }
 
+/// A table, and its filter if that has a file of its own.
+type Kept = (Arc<Table>, Option<Arc<TableFilter>>);
+
 #[derive(Debug)]
 pub(crate) struct Views {
     current: ArcSwap<ReadView>,
     /// Views that readers may hold. `None` without background threads: then the last holder drops a view.
     replaced: Mutex<Option<Vec<Arc<ReadView>>>>,
-    /// What [`drop_memtables`](Self::drop_memtables) kept of the views that it dropped: the tables, and the
-    /// filters that have files of their own.
-    kept: Mutex<Vec<(Arc<Table>, Option<Arc<TableFilter>>)>>,
+    /// What [`drop_memtables`](Self::drop_memtables) kept of the views that it dropped.
+    kept: Mutex<Vec<Kept>>,
     /// Locked by `drop_replaced`: a second call waits for the first.
     dropping: Mutex<()>,
 }
