@@ -11,8 +11,8 @@ const MAX_BATCH_BYTES: u64 = u32::MAX as u64;
 /// The greatest number of bytes of an entry's kind and two lengths.
 const MAX_OVERHEAD: usize = 1 + 3 + 5;
 
-/// Changes that are written together: after a crash, as for readers, there are all or none. Of two changes of
-/// a key the later one counts.
+/// Changes that are written together. Readers see all of them or none, also after a crash. If a batch changes
+/// a key twice, the second change counts.
 ///
 /// If a key or value is too long, the write of the whole batch fails with [`Error::TooLong`].
 ///

@@ -160,7 +160,8 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
     advice
 }
 
-/// The part of all keys in a table's range: its load if absent keys are distributed as present ones.
+/// The share of all keys that lie in a table's range. It is the load of the table if absent keys are
+/// distributed as present ones.
 fn part_of_range(version: &Version, live: &LiveTable) -> f64 {
     let meta = live.table.meta();
     let (smallest, largest) = (&meta.smallest, &meta.largest);
@@ -171,7 +172,7 @@ fn part_of_range(version: &Version, live: &LiveTable) -> f64 {
     within.sum::<f64>() / all.max(1) as f64
 }
 
-/// For each level, the part of all lookups that find nothing there or above.
+/// For each level, the share of lookups that find nothing on this level or above it.
 fn unanswered(inner: &DbInner) -> [f64; LEVELS] {
     let lookups = inner.env.ledger.table_lookups().max(1) as f64;
     let mut found = 0;

@@ -218,7 +218,7 @@ impl Db {
     /// The keys within bounds, with their values, in order from either end.
     ///
     /// Cost: the first item reads one block of each L0 table and of each lower level that has keys within the
-    /// bounds. A later item reads a block when the one before it has no more entries.
+    /// bounds. A later item reads a block only where the block in use ends.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -315,8 +315,8 @@ impl Db {
     ///
     /// Filters are reduced before this returns. A lookup or scan in progress keeps its filters, and so does a
     /// compaction that began without a budget. Each flush and compaction holds one new filter in addition.
-    /// Under a budget, compactions probe no filters: a tombstone stays while a lower table's range covers its
-    /// key.
+    /// Under a budget, compactions probe no filters: a tombstone stays while a table on a lower level has a
+    /// range that covers its key.
     ///
     /// When the budget grows, filters are read and verified again, by a background thread or, without
     /// [threads](Options::background_threads), by this call; [`wait_until_settled`](Self::wait_until_settled)
@@ -369,8 +369,8 @@ impl Db {
     }
 
     /// Ends background work, syncs all writes, and closes the store for all handles. Live snapshots and scans
-    /// keep the directory locked. In a callback of [`Options::on_event`] this call returns at once, and
-    /// another thread closes the store.
+    /// stay usable, and keep the directory locked. In a callback of [`Options::on_event`] this call returns
+    /// at once, and another thread closes the store.
     ///
     /// # Errors
     /// [`Closed`](crate::Error::Closed) if the store was closed before; the error of the last sync.

@@ -29,7 +29,7 @@ impl ReadView {
     }
 }
 
-/// A table, and its filter if that has a file of its own.
+/// A table, and its filter if the filter has a file of its own.
 type Kept = (Arc<Table>, Option<Arc<TableFilter>>);
 
 #[derive(Debug)]
