@@ -76,9 +76,8 @@ impl LevelKeys {
     }
 }
 
-/// The expected share of lookups of absent keys that probe a table.
-pub(crate) fn expected_load(version: &Version, level: usize, live: &LiveTable) -> f64 {
-    let keys = |live: &LiveTable| live.table.meta().keys;
-    let all: u64 = version.level(level).iter().map(keys).sum();
-    if level == 0 { 1.0 } else { keys(live) as f64 / all.max(1) as f64 }
+/// The expected share of lookups of absent keys that probe a table of a version.
+pub(crate) fn expected_load(version: &Version) -> impl Fn(usize, &LiveTable) -> f64 + use<> {
+    let levels = LevelKeys::of(version);
+    move |level, live| levels.load(level, live.table.meta().keys)
 }

@@ -1,9 +1,8 @@
 //! Chooses the portion of each filter that is resident within the memory budget.
 
 use crate::filter::{Choice, Claim, Portion, loss, ration};
-use crate::ledger::Ledger;
 use crate::sstable::{FilterState, TableEnv, resident_bytes};
-use crate::version::{LiveTable, Version};
+use crate::version::Version;
 
 use super::levels::expected_load;
 
@@ -26,6 +25,7 @@ pub(crate) fn residency_changes(
     version: &Version,
     env: &TableEnv,
 ) -> (Vec<ResidencyChange>, Vec<ResidencyChange>) {
+    let expected_load = expected_load(version);
     let mut lives = Vec::new();
     let mut claims = Vec::new();
     let mut has = Vec::new();
@@ -42,7 +42,8 @@ pub(crate) fn residency_changes(
         });
         let choices: Vec<_> = choices.collect();
         has.push(choices.iter().position(|choice| choice.portion == now).unwrap_or(0));
-        let weight = absent_probes(&env.ledger, version, level, live);
+        let met = env.ledger.table_counts(live.table.id()).absent_probes();
+        let weight = met as f64 + expected_load(level, live) * PRIOR_LOOKUPS;
         claims.push(Claim { weight, choices });
         lives.push((live.table.id(), now));
     }
@@ -64,10 +65,4 @@ pub(crate) fn residency_changes(
         })
         .filter(|change| change.from != change.to)
         .partition(|change| change.to < change.from)
-}
-
-/// The absent probes of a table, and those of [`PRIOR_LOOKUPS`] average lookups.
-fn absent_probes(ledger: &Ledger, version: &Version, level: usize, live: &LiveTable) -> f64 {
-    let met = ledger.table_counts(live.table.id()).absent_probes();
-    met as f64 + expected_load(version, level, live) * PRIOR_LOOKUPS
 }
