@@ -1,4 +1,4 @@
-//! The hashes of one lookup or scan, which probe the filters of all tables.
+//! The hashes of one lookup or scan, computed once for the filters of all tables.
 
 use std::cell::Cell;
 
@@ -22,7 +22,7 @@ impl<'a> LookupHash<'a> {
         self.key
     }
 
-    /// The hash by this function; computed once.
+    /// The hash by this function, computed at the first call.
     #[inline]
     pub(crate) fn get(&self, hash: HashFunction) -> u64 {
         let known = match hash {
