@@ -172,8 +172,8 @@ pub(crate) fn pick_idle(
     ((merges || is_large) && pays).then_some(compaction)
 }
 
-/// Merges the newest L0 tables into one L0 table, when busy tables prevent a merge with the level below. Merges
-/// at least `l0_tables` tables; on a crowded L0, at least two.
+/// Merges the newest L0 tables into one L0 table, when busy tables prevent a merge with the level below.
+/// Merges at least `l0_tables` tables; on a crowded L0, at least two.
 ///
 /// To rewrite bytes rarely, a table joins newer ones only if they have half its size together. If that
 /// leaves too few of very many tables, or on a crowded L0, all tables newer than the busy ones are merged.

@@ -8,8 +8,8 @@
 //! pᵢ = min(1, λ · nᵢ / (aᵢ·cᵢ))        with the λ at which the filters take the given bits
 //! ```
 //!
-//! If all levels get equally many absent probes, this is Monkey (Dayan, Athanassoulis and Idreos, *Monkey: Optimal Navigable
-//! Key-Value Store*, SIGMOD 2017).
+//! If all levels get equally many absent probes, this is Monkey (Dayan, Athanassoulis and Idreos, *Monkey:
+//! Optimal Navigable Key-Value Store*, SIGMOD 2017).
 
 use super::hash_function::HashFunction;
 use super::kind::FilterKind;
@@ -152,7 +152,8 @@ pub(super) fn filter_bits(kind: FilterKind, keys: u64, bits_per_key: f64) -> f64
     recipe.filter_bits(keys) as f64
 }
 
-/// The bits per key of a kind by rate, for large filters. Sampled once, because some kinds find them by search.
+/// The bits per key of a kind by rate, for large filters. Sampled once, because some kinds find them by
+/// search.
 struct Curve {
     bits: Vec<f64>,
     /// The number of the sample with the most avoided reads per bit, the smallest filter in use. The bits of
@@ -239,9 +240,9 @@ mod tests {
     }
 
     /// Wasted reads per absent lookup at five levels and 10 bits per key: 0.0410 with uniform Bloom filters;
-    /// 0.0118 with Monkey's, by (T^{T/(T−1)}/(T−1))·e^{−b·ln²2} for infinite levels. Ribbons of r columns take
-    /// r · (1.045 + r/128) bits per key: 0.00288 if columns were fractional; a mix of 8 and 9 columns costs
-    /// 6 % more.
+    /// 0.0118 with Monkey's, by (T^{T/(T−1)}/(T−1))·e^{−b·ln²2} for infinite levels. Ribbons of r columns
+    /// take r · (1.045 + r/128) bits per key: 0.00288 if columns were fractional; a mix of 8 and 9 columns
+    /// costs 6 % more.
     #[test]
     fn equal_loads_give_monkey() {
         let shares = levels(20_000_000);

@@ -56,9 +56,9 @@ fn for_rate(keys: u64, rate: f64) -> Geometry {
     with_blocks(enough)
 }
 
-/// The expected rate of n keys in B blocks. Let q = 63/64. In a block with j keys, the bit of an absent key is
-/// set in one word with probability 1 − q^j, and in all eight with Σ (−1)^i · C(8, i) · q^(ij). j is binomial
-/// in n and 1/B, so the mean of q^(ij) is (1 − (1 − q^i)/B)^n.
+/// The expected rate of n keys in B blocks. Let q = 63/64. In a block with j keys, the bit of an absent key
+/// is set in one word with probability 1 − q^j, and in all eight with Σ (−1)^i · C(8, i) · q^(ij). j is
+/// binomial in n and 1/B, so the mean of q^(ij) is (1 − (1 − q^i)/B)^n.
 fn expected_rate(keys: u64, blocks: u64) -> f64 {
     let (n, b) = (keys as f64, blocks as f64);
     let q = 63.0_f64 / 64.0;

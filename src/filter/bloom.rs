@@ -1,5 +1,5 @@
-//! The standard Bloom filter (Bloom, CACM 1970) with double hashing (Kirsch and Mitzenmacher,
-//! *Less Hashing, Same Performance*, 2006).
+//! The standard Bloom filter (Bloom, CACM 1970) with double hashing (Kirsch and Mitzenmacher, *Less Hashing,
+//! Same Performance*, 2006).
 //!
 //! The positions of a key are (h1 + i·h2) mod m for i = 0 … k−1, in exact arithmetic. Both hashes are
 //! reduced mod m first, so that a step costs one addition and one comparison.

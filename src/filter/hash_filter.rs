@@ -154,7 +154,7 @@ mod tests {
                 for &hash in &absent {
                     let (mut with, mut without) = (vec![0; array.len()], array.to_vec());
                     for byte in filter.prober.touched(hash) {
-                        // There is no segment behind the last one.
+                        // The last segment has no next one.
                         let line = (byte - byte % CACHE_LINE).min(array.len());
                         let line = line..(line + CACHE_LINE).min(array.len());
                         with[line.clone()].copy_from_slice(&array[line.clone()]);

@@ -130,8 +130,8 @@ impl fmt::Debug for HashKey {
 mod tests {
     use super::*;
 
-    /// The verification of SMHasher: hashes {}, {0}, {0,1}, … with seeds 256, 255, …, then hashes the results.
-    /// The low 32 bits identify the algorithm and its byte order.
+    /// The verification of SMHasher: hashes {}, {0}, {0,1}, … with seeds 256, 255, …, then hashes the
+    /// results. The low 32 bits identify the algorithm and its byte order.
     #[test]
     fn murmurhash2_is_murmurhash64a() {
         let keys: Vec<u8> = (0..=255).collect();

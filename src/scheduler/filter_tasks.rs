@@ -151,7 +151,8 @@ fn wait_for_readers(db: &DbInner, replaced: &Arc<TableFilter>, patience: &mut Du
     *patience = patience.saturating_sub(start.elapsed());
 }
 
-/// A version for a long task. Under a budget it has no filters, because it would keep released ones in memory.
+/// A version for a long task. Under a budget it has no filters, because it would keep released ones in
+/// memory.
 pub(super) fn without_pinned(db: &DbInner, version: Arc<Version>) -> Arc<Version> {
     match db.env.filter_memory.budget() {
         Some(_) => Arc::new(version.without_filters()),

@@ -1,7 +1,7 @@
 //! The scheduler: decides which background task may run, and keeps the newest error of each kind of task.
 //!
-//! It knows the busy tables, the running tasks, and whether the store is closing. No task runs under its lock.
-//! `threads` runs tasks in the background; `settle` runs them in calls that wait for them.
+//! It knows the busy tables, the running tasks, and whether the store is closing. No task runs under its
+//! lock. `threads` runs tasks in the background; `settle` runs them in calls that wait for them.
 
 mod compact;
 mod filter_tasks;

@@ -39,7 +39,7 @@ impl Array {
         Ok(Self::Shared(Bytes::from_owner(sealed)))
     }
 
-    /// The bytes for writing; copied first if they are read-only.
+    /// The bytes for writing. Read-only bytes are copied first.
     pub(super) fn to_mut(&mut self) -> &mut Vec<u8> {
         if let Self::Shared(bytes) = self {
             *self = Self::Owned(bytes.to_vec());
@@ -67,7 +67,7 @@ impl Deref for Array {
 pub(super) struct Part {
     pub(super) kind: FilterKind,
     pub(super) geometry: Geometry,
-    /// Mixed into each hash; 0 for none.
+    /// Mixed into each hash; 0 for no salt.
     pub(super) salt: u64,
     pub(super) array: Array,
     probe: Probe,
