@@ -16,7 +16,6 @@ use crate::sstable::{
 };
 use crate::version::{LevelCursor, LiveTable, Version};
 
-/// The parts of a store, and the settings, that a merge or flush needs.
 pub(crate) struct MergeContext<'a> {
     pub(crate) env: &'a Arc<TableEnv>,
     pub(crate) settings: &'a TableSettings,
@@ -113,7 +112,6 @@ pub(crate) fn write_tables(
 
 struct Outputs<'a> {
     context: &'a MergeContext<'a>,
-    /// The ids of all tables begun.
     begun: Vec<u64>,
     tables: Vec<OpenTable>,
 }

@@ -11,7 +11,6 @@ use crate::ledger::LEVELS;
 use crate::sstable::FilterState;
 use crate::version::{LiveTable, Version, keys_within};
 
-/// The size ratio of adjacent levels.
 const LEVEL_RATIO: u64 = 10;
 const LAST: usize = LEVELS - 1;
 /// A table is small if it has less than `table_bytes` divided by this.
@@ -33,19 +32,16 @@ pub(crate) struct PickSettings {
     pub(crate) l0_crowded: usize,
     /// The least target: a level with a lower one is not used.
     pub(crate) level_base_bytes: u64,
-    /// The size at which outputs end.
     pub(crate) table_bytes: u64,
     pub(crate) oldest_snapshot: Option<Seq>,
 }
 
 impl PickSettings {
-    /// The size below which a table is small.
     fn small(&self) -> u64 {
         self.table_bytes / SMALL_FRACTION
     }
 }
 
-/// Tables to merge, and the output level.
 #[derive(Debug)]
 pub(crate) struct Compaction {
     /// The tables with their levels; with all overlapping tables of the output level.

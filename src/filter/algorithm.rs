@@ -23,12 +23,10 @@ pub(super) struct Algorithm {
     /// Takes microseconds.
     pub(super) expected_rate: fn(u64, &Geometry) -> f64,
     pub(super) roomier: fn(&Geometry) -> Geometry,
-    /// Fails with the fault of an invalid geometry.
     pub(super) check: fn(&Geometry) -> Result<(), String>,
     /// For a checked geometry.
     pub(super) array_bytes: fn(&Geometry) -> usize,
     pub(super) build: fn(&Geometry, Vec<u64>) -> Built,
-    /// Selects the fastest code for this processor.
     pub(super) probe: fn() -> Probe,
     pub(super) touched: Touched,
     /// Selects code without checks for a geometry and an array of this length, or `None`.

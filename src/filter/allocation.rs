@@ -30,7 +30,6 @@ pub(crate) struct Share {
     pub(crate) load: f64,
 }
 
-/// A number of tables with the same share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Alike {
     pub(crate) share: Share,
@@ -64,7 +63,6 @@ impl Balance {
         Self { kind, log2_lambda: bisect(kind, tables, total_bits).1 }
     }
 
-    /// The bits per key for a table; 0 for no filter.
     pub(crate) fn bits_per_key(&self, share: &Share) -> f64 {
         self.bits_per_key_at(share.position(), share.keys)
     }
@@ -239,10 +237,9 @@ mod tests {
         taken(kind, shares, &vec![bits; shares.len()]) as u64
     }
 
-    /// Wasted reads per absent lookup at five levels and 10 bits per key: 0.0410 with uniform Bloom filters;
-    /// 0.0118 with Monkey's, by (T^{T/(T−1)}/(T−1))·e^{−b·ln²2} for infinite levels. Ribbons of r columns
-    /// take r · (1.045 + r/128) bits per key: 0.00288 if columns were fractional; a mix of 8 and 9 columns
-    /// costs 6 % more.
+    /// Monkey's formula is for infinite levels. Ribbons of r columns take r · (1.045 + r/128) bits per key. With
+    /// fractional columns they would waste 0.00288 reads per absent lookup; a mix of 8 and 9 columns costs 6 %
+    /// more.
     #[test]
     fn equal_loads_give_monkey() {
         let shares = levels(20_000_000);

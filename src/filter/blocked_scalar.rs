@@ -8,7 +8,6 @@ use super::mix::{GOLDEN, fast_range};
 
 pub(super) const BLOCK_BITS: u64 = 512;
 pub(super) const BLOCK_BYTES: usize = 64;
-/// The words of a block.
 pub(super) const WORDS: u32 = 8;
 pub(super) const MAX_BITS: u64 = 1 << 43;
 

@@ -59,7 +59,6 @@ fn for_rate(keys: u64, rate: f64) -> Geometry {
     geometry
 }
 
-/// m = ⌈n · bits⌉, k = max(1, round(m/n · ln 2)).
 fn for_bits(keys: u64, bits_per_key: f64) -> Geometry {
     with_best_k(keys, (keys as f64 * bits_per_key).ceil())
 }
@@ -212,7 +211,6 @@ mod tests {
         assert_eq!(positions(&geometry, (h1, h2)).collect::<Vec<_>>(), expected);
     }
 
-    /// Compares the count with brute force over all pairs, and the formula with the count.
     #[test]
     fn the_predicted_rate_is_the_rate() {
         for (keys, m, k) in [(1, 10, 7), (5, 48, 7), (7, 64, 4), (50, 480, 7), (90, 901, 3)] {

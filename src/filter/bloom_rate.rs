@@ -6,7 +6,6 @@ use super::geometry::Geometry;
 
 pub(super) const MAX_PROBES: u32 = 64;
 
-/// The textbook's number of bits for a rate: m = ⌈−n ln p / (ln 2)²⌉.
 pub(super) fn textbook_bits(keys: f64, rate: f64) -> f64 {
     (-keys * rate.ln() / (LN_2 * LN_2)).ceil()
 }
@@ -146,7 +145,6 @@ fn gcd(a: u32, b: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Compares with the exact rate of an array of random bits, and with the binomial sum over the keys.
     #[test]
     fn the_rate_has_the_excess_of_short_orbits_and_of_shared_bits() {
         for (m, k, ones) in [(420_u64, 7_u32, 210_u64), (840, 9, 500), (1001, 5, 400)] {

@@ -22,7 +22,6 @@ pub(crate) struct FilterPlace {
 }
 
 impl Recipe {
-    /// The bits of the filter block for `keys` distinct keys.
     pub(crate) fn filter_bits(&self, keys: u64) -> u64 {
         let array = (self.kind.algorithm().array_bytes)(&self.geometry(keys));
         8 * (FilterHeader::BYTES + array) as u64
@@ -100,7 +99,6 @@ impl Filter {
         self.may_contain_hash(lookup.get(self.header.hash))
     }
 
-    /// Prefetches the memory that [`may_contain`](Self::may_contain) reads.
     pub(crate) fn prefetch(&self, lookup: &LookupHash<'_>) {
         let FilterHeader { hash, salt, .. } = self.header;
         self.prober.prefetch(hash.salted(lookup.get(hash), salt));
@@ -138,7 +136,6 @@ impl Filter {
         let _ = self.damage.set(reason);
     }
 
-    /// Why the stored filter is damaged, if it is.
     pub(crate) fn damage(&self) -> Option<&str> {
         self.damage.get().map(String::as_str)
     }

@@ -24,7 +24,6 @@ use super::simd::Prober;
 pub struct HashFilter {
     kind: FilterKind,
     keys: u64,
-    /// The array starts on a cache line.
     prober: Prober,
     predicted_rate: f64,
 }

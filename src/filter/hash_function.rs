@@ -50,7 +50,6 @@ impl HashFunction {
         }
     }
 
-    /// The hash that one filter is probed with.
     #[inline]
     pub(super) fn salted(self, hash: u64, salt: u64) -> u64 {
         match self {
@@ -98,7 +97,6 @@ impl HashKey {
         self.hash(b"criba: which key")
     }
 
-    /// The key for prefixes. Costs two hashes.
     pub(crate) fn for_prefixes(&self) -> PrefixKey {
         let halves = [self.hash(b"criba: prefixes, first"), self.hash(b"criba: prefixes, second")];
         let mut derived = [0; Self::BYTES];
@@ -115,7 +113,6 @@ impl HashKey {
     }
 }
 
-/// The key for prefixes, derived from a [`HashKey`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PrefixKey(HashKey);
 

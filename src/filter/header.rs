@@ -23,7 +23,6 @@ pub(crate) struct FilterHeader {
     pub(super) keys: u64,
     pub(crate) geometry: Geometry,
     pub(crate) predicted_rate: f64,
-    /// The id of the extractor of its prefixes; 0 for none.
     pub(super) extractor: u64,
     pub(crate) prefixes: u64,
 }
@@ -152,7 +151,6 @@ impl FilterHeader {
         PrefixExtractor::with_id(self.extractor)
     }
 
-    /// The length of header and array, for a checked geometry.
     pub(crate) fn bytes(&self) -> usize {
         Self::BYTES + (self.kind.algorithm().array_bytes)(&self.geometry)
     }

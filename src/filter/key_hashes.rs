@@ -3,7 +3,6 @@
 use super::hash_function::{HashFunction, HashKey, PrefixKey};
 use super::prefix::PrefixExtractor;
 
-/// Collects the hashes of the distinct keys of a table and of their distinct prefixes.
 #[derive(Debug)]
 pub(crate) struct KeyHashes {
     hash: HashFunction,
@@ -75,7 +74,6 @@ impl KeyHashes {
         self.hash
     }
 
-    /// The id of the extractor; 0 for none.
     pub(super) fn extractor(&self) -> u64 {
         self.extractor.map_or(0, PrefixExtractor::id)
     }

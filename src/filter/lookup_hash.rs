@@ -22,7 +22,6 @@ impl<'a> LookupHash<'a> {
         self.key
     }
 
-    /// The hash by this function, computed at the first call.
     #[inline]
     pub(crate) fn get(&self, hash: HashFunction) -> u64 {
         let known = match hash {
@@ -37,7 +36,6 @@ impl<'a> LookupHash<'a> {
     }
 }
 
-/// The hashes of the prefix of one scan.
 #[derive(Debug)]
 pub(crate) struct PrefixHash {
     sip: u64,

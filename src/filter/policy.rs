@@ -7,7 +7,7 @@ use super::hash_function::HashFunction;
 use super::kind::FilterKind;
 use super::recipe::{Recipe, Size};
 
-/// The policy for the filters of a store: kind, hash, size and allocation of bits. Sizes are for the exact number of
+/// The policy for a store's filters: kind, hash, size and allocation. Sizes are for the exact number of
 /// distinct user keys in a table, tombstones included.
 ///
 /// ```
@@ -44,7 +44,7 @@ pub(super) enum Amount {
 pub enum Allocation {
     /// All tables have the same bits per key.
     Uniform,
-    /// The false-positive rate of a level is proportional to its keys, that of an L0 table to the table's keys:
+    /// The false-positive rate of a level is proportional to its keys, that of an L0 table to its own keys:
     /// bits go where they avoid the most reads (Monkey: Dayan, Athanassoulis and Idreos, SIGMOD 2017). The
     /// total is that of [`Uniform`](Self::Uniform), within 2 %.
     ///

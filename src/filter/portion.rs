@@ -31,7 +31,6 @@ impl FilterHeader {
         std::iter::once(Portion::Nothing).chain(narrower).chain([Portion::Whole])
     }
 
-    /// The memory of a portion in bytes, header included.
     pub(crate) fn bytes_of(&self, portion: Portion) -> usize {
         match portion {
             Portion::Nothing => 0,

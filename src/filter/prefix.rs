@@ -57,7 +57,6 @@ impl PrefixExtractor {
         }
     }
 
-    /// The extractor with this id; `None` for an unknown rule.
     pub(super) fn with_id(id: u64) -> Option<Self> {
         let extractor = match id & 0xff {
             1 if id >> 8 > 0 => Self::fixed((id >> 8) as usize),
@@ -67,7 +66,6 @@ impl PrefixExtractor {
         (extractor.id() == id).then_some(extractor)
     }
 
-    /// Fails with the fault of an invalid rule.
     pub(crate) fn check(self, longest_key: usize) -> Result<(), String> {
         match self.0 {
             Rule::Fixed(length) if length == 0 || length > longest_key => {

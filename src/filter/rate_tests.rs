@@ -32,12 +32,10 @@ fn hash(salt: u64, i: u64) -> u64 {
 }
 const ABSENT: u64 = 1 << 40;
 
-/// The measurement of one kind, number of keys and bits per key.
 struct Cell {
     probes: u64,
     passed: f64,
     expected: f64,
-    /// The sum of (passed − expected)² over the filters.
     spread: f64,
 }
 
@@ -131,7 +129,6 @@ fn header_rate(filter: &[u8]) -> f64 {
     f64::from_le_bytes(filter[56..64].try_into().unwrap())
 }
 
-/// For rates down to the lowest of each kind.
 #[test]
 fn the_predicted_rate_is_at_most_the_requested_rate() {
     let hash_key = HashKey::new([9; 16]);

@@ -4,7 +4,6 @@
 
 use super::portion::Portion;
 
-/// The possible portions of a filter, and its load.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
     /// Absent probes of the filter, in a unit that all claims share.
@@ -27,7 +26,6 @@ pub(crate) fn loss(claims: &[Claim], chosen: &[usize]) -> f64 {
     claims.iter().zip(chosen).map(one).sum()
 }
 
-/// A step from one choice of a claim to a larger one.
 struct Step {
     claim: usize,
     from: usize,

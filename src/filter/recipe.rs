@@ -11,7 +11,6 @@ pub(super) const SALTS: u64 = 6;
 /// The filter of this attempt is always accepted.
 pub(super) const LAST_ATTEMPT: u64 = 23;
 
-/// The kind, hash and size of the filter of one table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Recipe {
     pub(crate) kind: FilterKind,
@@ -27,7 +26,6 @@ pub(crate) enum Size {
 }
 
 impl Recipe {
-    /// Fails with the fault of an invalid size.
     pub(super) fn check(&self) -> Result<(), String> {
         let lowest = self.kind.algorithm().lowest_rate;
         match self.size {

@@ -122,7 +122,6 @@ fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
     Built { array, predicted_rate, unlucky: predicted_rate > UNLUCKY * by_columns }
 }
 
-/// [`RibbonSolver::solve_all`] by the fastest path.
 fn solve(
     solver: &RibbonSolver,
     seed: u64,

@@ -56,7 +56,6 @@ impl<'a> FirstColumns<'a> {
         }
     }
 
-    /// Whether the whole array was pushed.
     pub(super) fn is_full(&self) -> bool {
         self.into.len() == 0 && self.segment == self.from.m / SEGMENT
     }

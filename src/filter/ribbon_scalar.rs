@@ -31,7 +31,6 @@ pub(super) fn segment_start(geometry: &Geometry, segment: u64) -> usize {
     (segment * u64::from(geometry.k) + segment.min(geometry.wide)) as usize
 }
 
-/// The start row and the coefficients of a key.
 #[inline]
 pub(super) fn equation(geometry: &Geometry, hash: u64) -> (usize, u64) {
     equation_among(geometry.m - 63, hash)

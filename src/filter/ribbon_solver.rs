@@ -9,13 +9,11 @@ use super::geometry::Geometry;
 use super::mix::mix;
 use super::ribbon_scalar::equation;
 
-/// The number of columns that back substitution solves at a time.
 pub(super) const COLUMNS_AT_ONCE: usize = 8;
 
 const HAS_PIVOT: u8 = 0x80;
 const WAITING: u8 = 0x7f;
 
-/// The equations in echelon form.
 pub(super) struct RibbonSolver {
     /// For each row with a pivot: the coefficients of its equation, from this row on.
     pub(super) pivots: Vec<u64>,
@@ -137,7 +135,6 @@ impl RibbonSolver {
         self.rows[row] & HAS_PIVOT != 0
     }
 
-    /// Adds the equation of the next lower row to the reduction.
     fn reduce(&self, row: usize, at: &mut usize, ends: &mut Ends) {
         ends.pass(row + 64);
         if self.has_pivot(row) {

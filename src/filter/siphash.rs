@@ -4,7 +4,6 @@
 
 const WORD: usize = 8;
 
-/// The hash of `bytes` under a key of two words.
 #[inline]
 pub(super) fn siphash_1_3([k0, k1]: [u64; 2], bytes: &[u8]) -> u64 {
     let mut state = State([

@@ -21,7 +21,6 @@ pub(super) enum Due {
     Idle,
 }
 
-/// The compaction to make next, if any.
 pub(super) fn picked(db: &DbInner, state: &State, due: Due) -> Option<(Compaction, Arc<Version>)> {
     if !db.options.auto_compaction || state.whole == Some(Whole::Waits) || state.stop {
         return None;

@@ -16,7 +16,6 @@ use crate::version::Edit;
 use super::compact::{discard, ids, tables_and_error};
 use super::filter_tasks::without_pinned;
 
-/// Flushes every sealed memtable on this thread.
 pub(crate) fn flush_all_sealed(db: &DbInner) -> Result<()> {
     while flush_oldest(db)? {}
     Ok(())

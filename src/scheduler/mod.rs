@@ -47,9 +47,7 @@ struct State {
     /// The number of running flushes and filter tasks. A settled store has none: they might hold a replaced
     /// filter.
     others: usize,
-    /// At most one flush runs.
     flushing: bool,
-    /// At most one rebuild of a filter runs.
     rebuilding: bool,
     whole: Option<Whole>,
     /// By [`Task`]: the error of the newest attempt, if it failed.

@@ -16,7 +16,6 @@ use super::super::geometry::Geometry;
 use super::ribbon_shape::Shape;
 use super::{Path, Probe, Prober, Unchecked};
 
-/// `None` if this path has no vector code.
 pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
     match path {
         Path::Scalar => None,
@@ -70,7 +69,7 @@ fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg,bmi2")]
 fn probe_one(prober: &Prober, hash: u64) -> bool {
     let (start, product) = place_among(prober.places, hash);
-    // SAFETY: `start` is the offset of a block below `places`, and the array has all blocks. The load needs no
+    // SAFETY: `start` is that of a block below `places`, and the array has all blocks. The load needs no
     // alignment.
     let block = unsafe { _mm512_loadu_si512(prober.array.as_ptr().add(start).cast()) };
     has_all(block, product)

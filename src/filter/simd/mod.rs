@@ -18,7 +18,6 @@ pub(super) use prober::{Prober, Touched};
 /// A set of instructions that a function uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Path {
-    /// Every processor has these instructions.
     Scalar,
     /// Vectors of 256 bits.
     Avx2,
@@ -55,7 +54,6 @@ impl Path {
         self == Self::Scalar
     }
 
-    /// The fastest path of this processor.
     pub(super) fn best() -> Self {
         #[cfg(test)]
         if let Some(path) = forced::path() {
@@ -80,14 +78,12 @@ pub(super) mod forced {
         FORCED.get()
     }
 
-    /// Calls `f` on the scalar path.
     pub(in crate::filter) fn on_scalar(f: impl FnOnce()) {
         FORCED.set(Some(Path::Scalar));
         f();
         FORCED.set(None);
     }
 
-    /// Calls `f` on each path of this machine, and prints their number.
     pub(in crate::filter) fn on_each_path(mut f: impl FnMut(Path)) {
         let all = [Path::Scalar, Path::Avx2, Path::Avx512];
         let (here, missing): (Vec<_>, Vec<_>) = all.into_iter().partition(|path| path.is_here());

@@ -13,7 +13,6 @@ pub(in crate::filter) struct Probe {
 }
 
 impl Probe {
-    /// A probe that every processor can run.
     pub(in crate::filter) fn scalar(
         one: fn(&Geometry, &[u8], u64) -> bool,
         many: fn(&Geometry, &[u8], &[u64], &mut [bool]),
@@ -33,7 +32,6 @@ impl Probe {
         unsafe { (self.one)(geometry, array, hash) }
     }
 
-    /// `may_contain` for many hashes in one call.
     pub(in crate::filter) fn may_contain_many(
         self,
         geometry: &Geometry,

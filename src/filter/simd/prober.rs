@@ -88,7 +88,6 @@ impl Prober {
         unsafe { (self.probe_one)(self, hash) }
     }
 
-    /// Begins to load the memory that [`may_contain`](Self::may_contain) of this hash reads.
     pub(in crate::filter) fn prefetch(&self, hash: u64) {
         for byte in (self.touched)(&self.geometry, hash) {
             prefetch(&self.array, byte);
@@ -101,7 +100,6 @@ impl Prober {
         (self.touched)(&self.geometry, hash)
     }
 
-    /// As [`may_contain`](Self::may_contain), with checks.
     pub(super) fn may_contain_checked(&self, hash: u64) -> bool {
         self.probe.may_contain(&self.geometry, &self.array, hash)
     }

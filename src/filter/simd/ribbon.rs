@@ -21,7 +21,6 @@ use super::super::ribbon_solver::{COLUMNS_AT_ONCE, RibbonSolver};
 use super::ribbon_shape::{Place, Shape};
 use super::{Path, Probe, Prober, Unchecked};
 
-/// `None` if this path has no vector code.
 pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
     match path {
         Path::Scalar => None,
@@ -127,7 +126,6 @@ fn probe_by_eights(prober: &Prober, hash: u64) -> bool {
     _bzhi_u32(odd.into(), columns) == 0 && (columns <= 8 || prober.may_contain_checked(hash))
 }
 
-/// As [`probe_by_eights`], four columns at a time.
 #[target_feature(enable = "avx2,bmi2")]
 fn probe_by_fours(prober: &Prober, hash: u64) -> bool {
     let (s, c) = equation_among(prober.places, hash);

@@ -18,7 +18,6 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// `None` if `whole` is 0.
     pub(super) fn of(geometry: &Geometry) -> Option<Self> {
         let Geometry { m, k, wide } = *geometry;
         let is_within =
@@ -49,7 +48,6 @@ impl Shape {
     }
 }
 
-/// The place of the words of a start row.
 pub(super) struct Place {
     pub(super) first: usize,
     /// The length of its segment in bytes. The next segment follows.

@@ -82,7 +82,6 @@ fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
     file.sync_all().context("sync", path)
 }
 
-/// A new name in the same directory.
 fn temporary_beside(path: &Path) -> Result<PathBuf> {
     let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file");
     let name = path.file_name().ok_or_else(no_name).context("save", path)?;

@@ -40,7 +40,6 @@ pub(super) trait Saved: Sized {
     }
 }
 
-/// The type of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Bloom = 1,
@@ -176,7 +175,6 @@ pub(super) fn decode<T: Saved>(
     T::assemble(head, parts).map_err(|flaw| flaw.into_error(name))
 }
 
-/// A row, and the range of its array.
 struct Row {
     kind: FilterKind,
     geometry: Geometry,

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// A filter with a higher occupancy is overfull.
 const OVERFULL: f64 = 0.85;
 
 /// How full a filter is, compared to its design.

@@ -48,7 +48,6 @@ impl Hashing {
     }
 }
 
-/// Random bytes from the operating system.
 pub(super) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|e| io::Error::other(e.to_string()))?;

@@ -19,7 +19,6 @@ pub(super) enum Array {
 }
 
 impl Array {
-    /// An array of zeros. Fails if memory is short.
     pub(super) fn zeroed(length: usize) -> Result<Self> {
         let mut bytes = Vec::new();
         bytes
@@ -63,7 +62,6 @@ impl Deref for Array {
     }
 }
 
-/// An array with its kind, geometry and probe.
 pub(super) struct Part {
     pub(super) kind: FilterKind,
     pub(super) geometry: Geometry,

@@ -34,7 +34,6 @@ const TIGHTENING: f64 = 0.75;
 pub struct ScalableBloom {
     head: Head,
     layers: Vec<Layer>,
-    /// Whether no further layer is possible.
     at_its_end: bool,
 }
 

@@ -11,7 +11,6 @@ use crate::filter::kind::FilterKind;
 const MOST_BITS: f64 = (1_u64 << 26) as f64;
 const MOST_BITS_PER_KEY: f64 = 128.0;
 
-/// Fails for a capacity of 0.
 pub(super) fn check_capacity(capacity: u64) -> Result<()> {
     if capacity == 0 {
         return Err(invalid("capacity", "a filter is made for one key at least".into()));
@@ -19,7 +18,6 @@ pub(super) fn check_capacity(capacity: u64) -> Result<()> {
     Ok(())
 }
 
-/// Fails for a rate beyond the limits of a Bloom filter.
 pub(super) fn check_rate(rate: f64) -> Result<()> {
     let lowest = FilterKind::Bloom.algorithm().lowest_rate;
     if rate >= lowest && rate < 1.0 {
@@ -29,7 +27,6 @@ pub(super) fn check_rate(rate: f64) -> Result<()> {
     Err(invalid("rate", reason))
 }
 
-/// Fails for a geometry beyond the limits of a Bloom filter.
 pub(super) fn check_geometry(geometry: &Geometry) -> Result<()> {
     (FilterKind::Bloom.algorithm().check)(geometry).map_err(|reason| invalid("geometry", reason))
 }
@@ -150,7 +147,6 @@ mod tests {
         }
     }
 
-    /// Measures the excess over independent probes, with all steps from all positions.
     #[test]
     fn the_excess_of_double_hashing_is_that_of_small_filters() {
         for (m, k, keys) in [(60, 6, 8), (211, 10, 10)] {

@@ -136,7 +136,6 @@ mapped!(StaticFilter);
 mod tests {
     use super::*;
 
-    /// The salt is mixed into the hashes as format.md defines.
     #[test]
     fn an_unlucky_filter_is_built_again_under_a_salt() {
         let keys = || (0..110_u32).map(u32::to_le_bytes);
