@@ -69,8 +69,7 @@ impl RibbonSolver {
     ///
     /// The equations are reduced further, so that no two end at the same row. Then the d equations within
     /// rows s … s+63 span all dependent equations within these rows: 2^d of 2^64. Half of them start at row
-    /// s, if one of the d does. Only if d is near 64 the sum is significant, so only crowded rows are
-    /// reduced.
+    /// s, if one of the d does. Only d near 64 is significant, so only crowded rows are reduced.
     pub(super) fn dependent(&self, geometry: &Geometry, split: u64) -> [f64; 2] {
         // One 8: the omitted rows add at most 2^−8 of the columns' rate. The other 8 is a margin, because d
         // is estimated.
@@ -143,8 +142,8 @@ impl RibbonSolver {
         }
     }
 
-    /// Solves [`COLUMNS_AT_ONCE`] columns from column `first` on. Calls `take` with each segment and its
-    /// rows of these columns, from the last segment to the first.
+    /// Solves [`COLUMNS_AT_ONCE`] columns from column `first` on. Calls `take` for each segment, the last one
+    /// first, with the rows of these columns.
     ///
     /// `next[j]` has the next 64 rows of column j. A row without a pivot gets pseudorandom bits: with zeros,
     /// the solution would be zero, and every key would pass.

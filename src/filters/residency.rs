@@ -6,21 +6,21 @@ use crate::version::Version;
 
 use super::levels::expected_load;
 
-/// A new table is counted as if it had served this many average lookups.
+/// Added to the lookups counted for each table, so that new tables have a load.
 const PRIOR_LOOKUPS: f64 = 1000.0;
-/// Filters that fit stay as they are until a change saves this factor of wasted reads: loading a filter costs
-/// a disk read.
+/// Filters that fit change only if the wasted reads fall by this factor, because to load a filter costs a
+/// disk read.
 const WORTH: f64 = 1.05;
 
-/// The portion of a filter that should be resident, and the resident one at the decision.
+/// A change of the resident portion of a filter: from the one at the decision to the wanted one.
 pub(crate) struct ResidencyChange {
     pub(crate) table: u64,
     pub(crate) from: Portion,
     pub(crate) to: Portion,
 }
 
-/// The changes that fit the filters into the budget with the fewest wasted reads, releases first. None if the
-/// filters fit and are nearly as good.
+/// The releases and the loads after which the filters are within the budget with the fewest wasted reads.
+/// None if the filters are within it and nearly as good.
 pub(crate) fn residency_changes(
     version: &Version,
     env: &TableEnv,
@@ -33,7 +33,7 @@ pub(crate) fn residency_changes(
         let Some((stored, now)) = live.filter.residency() else { continue };
         let damaged =
             matches!(&live.filter.state, FilterState::Active(filter) if filter.damage().is_some());
-        // What is damaged in its file can be dropped, but not brought back.
+        // A filter that is damaged in its file can be released, but not loaded.
         let portions = stored.portions().take_while(|&portion| !damaged || portion <= now);
         let choices = portions.map(|portion| Choice {
             portion,

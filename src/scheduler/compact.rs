@@ -36,7 +36,7 @@ pub(super) fn picked(db: &DbInner, state: &State, due: Due) -> Option<(Compactio
 
 /// Runs due compactions and filter tasks on this thread until none is left.
 pub(crate) fn compact_while_due(db: &DbInner) -> Result<()> {
-    // Filters last: the caller waits, and each compaction replaces filters.
+    // The budget last, because each compaction replaces filters.
     while compact_once(db, Due::Now)? || apply_filter_budget(db) {}
     Ok(())
 }

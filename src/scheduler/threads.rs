@@ -50,6 +50,7 @@ impl Unchanged {
     }
 }
 
+/// Starts the background threads: one for flushes, the others for all other tasks.
 pub(crate) fn start_threads(db: &Arc<DbInner>) -> Result<()> {
     let mut threads = db.scheduler.threads.lock();
     if db.is_inline() {
