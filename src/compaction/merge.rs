@@ -1,4 +1,4 @@
-//! Merging tables into new ones.
+//! Merges tables into new ones.
 
 use std::cell::Cell;
 use std::ops::Bound;
@@ -21,17 +21,18 @@ pub(crate) struct MergeContext<'a> {
     pub(crate) settings: &'a TableSettings,
     /// The recipe for a table with these properties; `None` for no filter.
     pub(crate) filter_for: &'a dyn Fn(&Properties) -> Option<Recipe>,
-    /// Outputs end at this size, between user keys.
+    /// The data bytes at which an output ends, at the next new user key.
     pub(crate) table_bytes: u64,
-    /// Whether all filters count as "maybe".
+    /// Whether filters are ignored, as if each answered "maybe".
     pub(crate) ignore_filters: bool,
+    /// Ascending.
     pub(crate) snapshots: Vec<Seq>,
-    /// Whether to give up: the store is closing, or the merge is no longer wanted.
+    /// Whether to stop: the store is closing, or the merge is no longer wanted.
     pub(crate) cancelled: &'a dyn Fn() -> bool,
 }
 
-/// Merges the inputs into new tables: complete, synced, proven and open, but not in the manifest.
-pub(crate) fn run(
+/// Merges the inputs into new tables. They are synced, proven and open, but not in the manifest.
+pub(crate) fn merge(
     compaction: &Compaction,
     version: &Version,
     context: &MergeContext<'_>,
@@ -56,11 +57,11 @@ pub(crate) fn run(
             cursors.push(Box::new(LevelCursor::new(&tables, direction, all, plan, None)?));
         }
     }
-    // Whatever is older than the inputs lies below the output level: what overlaps them on that level
-    // is among them. A filter's "no" is certain, so a tombstone of a key that all of them deny hides
-    // nothing; the version is the one that the compaction was picked from.
+    // Entries older than the inputs are below the output level, because the inputs include all overlapping
+    // tables of that level. A filter's "no" is certain: if each table below has no such key or its filter
+    // denies it, a tombstone of the key hides nothing. The compaction was picked from this version.
     let by_filters = Cell::new(0);
-    // Within L0 the older tables lie beside the inputs, not below.
+    // In a merge within L0, older entries may also be in other L0 tables.
     let nothing_older = |key: &[u8]| {
         if compaction.output_level == 0 {
             return false;
@@ -87,7 +88,7 @@ pub(crate) fn run(
     Ok(tables)
 }
 
-/// Writes the surviving entries of a cursor to new tables. After an error none is left.
+/// Writes the surviving entries of a cursor to new tables. After an error no new table is left.
 pub(crate) fn write_tables(
     cursor: &mut dyn Cursor,
     expected_entries: u64,
@@ -95,8 +96,7 @@ pub(crate) fn write_tables(
     context: &MergeContext<'_>,
 ) -> Result<Vec<OpenTable>> {
     let mut outputs = Outputs { context, begun: Vec::new(), tables: Vec::new() };
-    let mut survivors = Survivors::new(context.snapshots.clone());
-    let written = outputs.write(cursor, expected_entries, nothing_older, &mut survivors);
+    let written = outputs.write(cursor, expected_entries, nothing_older);
     let Outputs { begun, tables, .. } = outputs;
     match written {
         Ok(()) => Ok(tables),
@@ -112,7 +112,6 @@ pub(crate) fn write_tables(
 
 struct Outputs<'a> {
     context: &'a MergeContext<'a>,
-    /// The numbers of all files created.
     begun: Vec<u64>,
     tables: Vec<OpenTable>,
 }
@@ -123,9 +122,9 @@ impl Outputs<'_> {
         cursor: &mut dyn Cursor,
         expected_entries: u64,
         nothing_older: impl Fn(&[u8]) -> bool,
-        survivors: &mut Survivors,
     ) -> Result<()> {
         let context = self.context;
+        let mut survivors = Survivors::new(&context.snapshots);
         let mut writer: Option<TableWriter> = None;
         let mut entries = 0;
         while let Some(entry) = cursor.entry() {
@@ -181,7 +180,7 @@ impl Outputs<'_> {
             filters_built: u64::from(with_filter),
             ..Activity::default()
         });
-        open.fit_filter();
+        open.reduce_to_budget();
         self.tables.push(open);
         Ok(())
     }

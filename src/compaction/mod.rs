@@ -1,13 +1,13 @@
-//! Compactions: selection of tables, merge, output.
+//! Compactions: selects tables and merges them into new ones.
 //!
-//! A compaction reads tables of one version and writes new ones. It changes and installs nothing. Invariants:
-//! no reader, snapshot or later compaction sees a difference in answers; each output has a filter that was
+//! A compaction reads tables of one version and writes new tables; the scheduler installs them. Invariants:
+//! every read, also at a snapshot, gets the same answer before and after; the filter of each output was
 //! probed with every key.
 
 mod merge;
 mod pick;
 mod survive;
 
-pub(crate) use merge::{MergeContext, run, write_tables};
+pub(crate) use merge::{MergeContext, merge, write_tables};
 pub(crate) use pick::{Compaction, PickSettings, everything, pick, pick_idle, pick_within_l0};
 pub(crate) use survive::Survivors;

@@ -1,8 +1,8 @@
 //! Selects compactions.
 //!
-//! The last level grows without bound. Each level above has a target of a tenth of the level below; levels
-//! with a target below `level_base_bytes` stay empty. So all levels take about 1.11 times the space of the
-//! last (RocksDB: "dynamic level bytes").
+//! The last level grows without bound. The target of each level above is a tenth of the level below. Levels
+//! with a target below `level_base_bytes` are not used. So all levels together take about 1.11 times the
+//! space of the last level (RocksDB: "dynamic level bytes").
 
 use std::collections::HashSet;
 
@@ -11,46 +11,43 @@ use crate::ledger::LEVELS;
 use crate::sstable::FilterState;
 use crate::version::{LiveTable, Version, keys_within};
 
-/// The size ratio of adjacent levels.
 const LEVEL_RATIO: u64 = 10;
 const LAST: usize = LEVELS - 1;
-/// Tables below this part of the usual size are small.
+/// A table is small if it has less than `table_bytes` divided by this.
 const SMALL_FRACTION: u64 = 8;
-/// Tables with fewer tombstones are never dense: a scan passes them in a fraction of a millisecond.
+/// A table with fewer tombstones is never dense: a scan passes these in a fraction of a millisecond.
 const MANY_TOMBSTONES: u64 = 4096;
-/// A table is dense if tombstones are at least this part of the entries that a scan of its range passes, in
-/// it and below it.
+/// A table is dense if its tombstones, times this, are at least the entries that a scan of its range passes
+/// in the table and below it.
 const DENSE_FRACTION: u64 = 4;
-/// An idle merge writes at most this many bytes per byte of L0, as a store of three levels does anyway.
+/// An idle merge writes at most this many bytes per byte of L0, about as many as a store of three levels
+/// writes.
 const IDLE_RATIO: u64 = 2 * LEVEL_RATIO;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PickSettings {
-    /// This many tables on L0 are too many.
+    /// With this many tables, L0 is due for a compaction.
     pub(crate) l0_tables: usize,
-    /// At this many, writers are about to wait.
+    /// With this many tables on L0, writers are about to wait.
     pub(crate) l0_crowded: usize,
-    /// The least target of a level in use.
+    /// The least target: a level with a lower one is not used.
     pub(crate) level_base_bytes: u64,
-    /// The size at which outputs end.
     pub(crate) table_bytes: u64,
     pub(crate) oldest_snapshot: Option<Seq>,
 }
 
 impl PickSettings {
-    /// The size below which a table is small.
     fn small(&self) -> u64 {
         self.table_bytes / SMALL_FRACTION
     }
 }
 
-/// Tables to merge, and the output level.
 #[derive(Debug)]
 pub(crate) struct Compaction {
-    /// With their levels, including all overlapping tables of the output level.
+    /// The tables with their levels; with all overlapping tables of the output level.
     pub(crate) inputs: Vec<(usize, LiveTable)>,
     pub(crate) output_level: usize,
-    /// The inputs overlap neither each other nor the output level, so they can move without a rewrite.
+    /// Whether the tables only move to the output level, because they overlap neither each other nor it.
     pub(crate) is_trivial_move: bool,
 }
 
@@ -59,13 +56,14 @@ impl Compaction {
         self.inputs.iter().map(|(_, live)| live.table.id())
     }
 
-    /// The bytes of the inputs; about as many are written.
+    /// About the bytes that it writes: those of its inputs, or 0 for a trivial move.
     pub(crate) fn bytes(&self) -> u64 {
-        self.inputs.iter().map(|(_, live)| live.table.meta().size).sum()
+        let rewritten = self.inputs.iter().filter(|_| !self.is_trivial_move);
+        rewritten.map(|(_, live)| live.table.meta().size).sum()
     }
 }
 
-/// The target of each level; 0 for unused levels, none for L0 and the last level.
+/// The target of each level; 0 for L0, the last level, and unused levels.
 fn targets(last_level_bytes: u64, settings: &PickSettings) -> [u64; LEVELS] {
     let mut targets = [0; LEVELS];
     let mut share = last_level_bytes;
@@ -79,12 +77,12 @@ fn targets(last_level_bytes: u64, settings: &PickSettings) -> [u64; LEVELS] {
     targets
 }
 
-/// The output level of L0: the highest level in use or with tables.
+/// The output level of L0: the level nearest to L0 that has a target or tables.
 fn level_below_l0(version: &Version, targets: &[u64; LEVELS]) -> usize {
     (1..LAST).find(|&level| targets[level] > 0 || !version.level(level).is_empty()).unwrap_or(LAST)
 }
 
-/// The most urgent compaction, if one is due. `busy` are the tables of running ones.
+/// The most urgent compaction, if one is due. `busy`: the ids of tables that it may not use.
 pub(crate) fn pick(
     version: &Version,
     settings: &PickSettings,
@@ -99,7 +97,7 @@ pub(crate) fn pick(
     for (level, &target) in targets.iter().enumerate().take(LAST).skip(1) {
         let bytes = version.level_bytes(level);
         if bytes > target {
-            // A level without a share is to be emptied, before anything else.
+            // A level with target 0 must become empty, before any other compaction.
             due.push((bytes as f64 / target as f64, level));
         }
     }
@@ -113,8 +111,8 @@ pub(crate) fn pick(
     regular.or_else(|| pick_dense(version, below_l0, settings, busy))
 }
 
-/// The compaction of a dense table, one level down. On the last level it is rewritten in place, once no
-/// snapshot keeps its tombstones.
+/// Compacts a dense table into the next level. A dense table of the last level is rewritten there, once no
+/// snapshot needs its tombstones.
 fn pick_dense(
     version: &Version,
     below_l0: usize,
@@ -135,8 +133,8 @@ fn pick_dense(
     )
 }
 
-/// Whether a scan of the table's range passes many tombstones and little else. On the last level every
-/// tombstone is a remainder that a snapshot kept.
+/// Whether a scan of the table's range passes many tombstones and few other entries. On the last level many
+/// tombstones suffice: a rewrite drops all that no snapshot needs.
 fn is_dense(version: &Version, level: usize, live: &LiveTable) -> bool {
     let meta = live.table.meta();
     if meta.tombstones < MANY_TOMBSTONES {
@@ -152,9 +150,9 @@ fn is_dense(version: &Version, level: usize, live: &LiveTable) -> bool {
     (DENSE_FRACTION * meta.tombstones) as f64 >= meta.entries as f64 + below.sum::<f64>()
 }
 
-/// An idle merge of L0 with the level below, if it rewrites few enough bytes per byte of L0. Lookups then
-/// probe fewer tables, and hidden entries take no space. A large table, which a merge within L0 leaves, may
-/// move to an empty level; it exceeds the target there, and goes on down.
+/// An idle merge of L0 into its output level, if it writes few enough bytes per byte of L0. Then lookups
+/// probe fewer tables, and hidden entries take no space. L0 tables larger than the target of the output level
+/// may also move there; compactions of that level then take them further down.
 pub(crate) fn pick_idle(
     version: &Version,
     settings: &PickSettings,
@@ -170,11 +168,11 @@ pub(crate) fn pick_idle(
     ((merges || is_large) && pays).then_some(compaction)
 }
 
-/// Merges the newest L0 tables into one on L0 while others are being merged into the level below, so that L0
-/// stays short. Fewer than `l0_tables` are not merged.
+/// Merges the newest L0 tables into one L0 table, when busy tables prevent a merge with the level below.
+/// Merges at least `l0_tables` tables; on a crowded L0, at least two.
 ///
-/// A table joins newer ones only if they have half its size together, so that bytes are rarely rewritten;
-/// unless very many wait. A crowded L0 merges all that it can.
+/// To rewrite bytes rarely, a table joins newer ones only if they have half its size together. If that
+/// leaves too few of very many tables, or on a crowded L0, all tables newer than the busy ones are merged.
 pub(crate) fn pick_within_l0(
     version: &Version,
     settings: &PickSettings,
@@ -199,9 +197,9 @@ pub(crate) fn pick_within_l0(
     (count >= least).then_some(Compaction { inputs, output_level: 0, is_trivial_move: false })
 }
 
-/// All of L0, and the overlapping tables below. Small tables are merged even where they could move, or a
-/// store with rare small writes would fill with them. A small neighbour below is included unless it is much
-/// larger than they are together.
+/// All of L0, and the overlapping tables of the output level. Small L0 tables are merged even if they could
+/// move; otherwise a store with rare writes would collect small tables. If all L0 tables are small, a small
+/// neighbour of their range on the output level joins them, unless it is much larger than L0.
 fn pick_l0(
     version: &Version,
     output_level: usize,
@@ -229,8 +227,8 @@ fn pick_l0(
     Some(compaction)
 }
 
-/// One table of a level and the overlapping tables below: first one with many tombstones, else the one with
-/// the least rewritten bytes per own byte.
+/// One table of a level and the overlapping tables of the next level. Prefers a table with many tombstones,
+/// then the one that overlaps the fewest bytes per byte of its own.
 fn pick_from_level(version: &Version, level: usize, busy: &HashSet<u64>) -> Option<Compaction> {
     let mut choices: Vec<_> = version
         .level(level)
@@ -252,10 +250,11 @@ fn pick_from_level(version: &Version, level: usize, busy: &HashSet<u64>) -> Opti
     })
 }
 
-/// All tables, into the last level; `None` if they are one run with nothing to drop and sound filters.
+/// Merges all tables into the last level; `None` if all are there, without tombstones or hidden entries, and
+/// no filter is damaged.
 pub(crate) fn everything(version: &Version) -> Option<Compaction> {
     let inputs: Vec<_> = version.tables().map(|(level, live)| (level, live.clone())).collect();
-    let compact = inputs.iter().all(|(level, live)| {
+    let nothing_to_do = inputs.iter().all(|(level, live)| {
         let meta = live.table.meta();
         let sound = match &live.filter.state {
             FilterState::Degraded(_) => false,
@@ -264,7 +263,7 @@ pub(crate) fn everything(version: &Version) -> Option<Compaction> {
         };
         *level == LAST && meta.tombstones == 0 && meta.keys == meta.entries && sound
     });
-    (!compact).then_some(Compaction { inputs, output_level: LAST, is_trivial_move: false })
+    (!nothing_to_do).then_some(Compaction { inputs, output_level: LAST, is_trivial_move: false })
 }
 
 fn range_of(tables: &[(usize, LiveTable)]) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -274,8 +273,8 @@ fn range_of(tables: &[(usize, LiveTable)]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((smallest.clone(), largest.clone()))
 }
 
-/// Adds the overlapping tables of the output level, or finds that the inputs can move. `None` if one of them
-/// is busy.
+/// The compaction of these inputs: a trivial move if possible, else with the overlapping tables of the output
+/// level. `None` if a table is busy.
 fn complete(
     version: &Version,
     mut inputs: Vec<(usize, LiveTable)>,
@@ -294,7 +293,7 @@ fn complete(
             metas().filter(|other| other.overlaps(&meta.smallest, &meta.largest)).count() == 1;
         alone && version.overlapping(output_level, &meta.smallest, &meta.largest).is_empty()
     };
-    // Tombstones that reach the bottom are worth a rewriting, which drops them.
+    // A rewrite drops tombstones that have no table below their range.
     let is_trivial_move = may_move
         && metas().all(|meta| apart(meta) && !(meta.tombstones > 0 && nothing_below(meta)));
     if !is_trivial_move {

@@ -1,27 +1,27 @@
-//! Selects the entries of a key that a merge keeps.
+//! Selects the entries that a merge keeps.
 
 use crate::key::{EntryKind, EntryRef, Seq};
 
-/// Follows a merge in internal-key order.
+/// Decides for each entry of a merge, in internal-key order, whether it is kept.
 ///
-/// An entry is needed if the newest state or a snapshot sees it. Of two neighbouring entries of a key,
-/// snapshots from the sequence number of the older up to just before that of the newer see the older.
+/// An entry is needed if it is the newest of its key or a snapshot sees it. A snapshot sees an entry if its
+/// number is at least that of the entry, and below that of the next newer entry of the key.
 #[derive(Debug)]
-pub(crate) struct Survivors {
-    snapshots: Vec<Seq>,
+pub(crate) struct Survivors<'a> {
+    snapshots: &'a [Seq],
     key: Vec<u8>,
-    /// The sequence number of the entry of `key` before the current one.
+    /// The sequence number of the previous entry, which has `key`.
     newer: Option<Seq>,
 }
 
-impl Survivors {
-    pub(crate) fn new(mut snapshots: Vec<Seq>) -> Self {
-        snapshots.sort_unstable();
+impl<'a> Survivors<'a> {
+    /// `snapshots` ascend.
+    pub(crate) fn new(snapshots: &'a [Seq]) -> Self {
         Self { snapshots, key: Vec::new(), newer: None }
     }
 
-    /// Whether the entry must be kept. `nothing_older` says whether no table outside the merge can hold an
-    /// older entry of a key; called for tombstones only.
+    /// Whether the entry must be kept. `nothing_older`, called for tombstones only: whether no table outside
+    /// the merge can hold an older entry of the key.
     pub(crate) fn keeps(
         &mut self,
         entry: EntryRef<'_>,
@@ -39,8 +39,8 @@ impl Survivors {
             (Some(newer), Some(&snapshot)) => snapshot < newer,
             (Some(_), None) => false,
         };
-        // A tombstone that hides nothing is not needed. Older changes within the merge go with it,
-        // since no snapshot is older than it.
+        // A tombstone that hides nothing is not needed. Its older entries within the merge are dropped too,
+        // since no snapshot is older than the tombstone.
         let hides_nothing = entry.kind == EntryKind::Delete
             && self.snapshots.first().is_none_or(|&oldest| entry.seq <= oldest);
         seen && !(hides_nothing && nothing_older(entry.key))
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     fn surviving(snapshots: &[Seq], nothing_older: bool, changes: &[(Seq, bool)]) -> Vec<Seq> {
-        let mut survivors = Survivors::new(snapshots.to_vec());
+        let mut survivors = Survivors::new(snapshots);
         changes
             .iter()
             .filter(|&&(seq, tombstone)| {
@@ -73,16 +73,16 @@ mod tests {
     #[test]
     fn snapshots_keep_what_they_see_and_no_more() {
         let puts = [(9, false), (7, false), (5, false), (3, false), (1, false)];
-        assert_eq!(surviving(&[6, 4], true, &puts), [9, 5, 3]);
+        assert_eq!(surviving(&[4, 6], true, &puts), [9, 5, 3]);
         assert_eq!(surviving(&[9], true, &puts), [9]);
-        assert_eq!(surviving(&[8, 7], true, &puts), [9, 7]);
+        assert_eq!(surviving(&[7, 8], true, &puts), [9, 7]);
         assert_eq!(surviving(&[100], true, &puts), [9]);
     }
 
     #[test]
     fn a_tombstone_stays_while_it_hides_something() {
         let changes = [(9, true), (5, false)];
-        // A snapshot at 6 still sees 5, so 9 must go on hiding it from everyone else.
+        // A snapshot at 6 sees entry 5, so the tombstone 9 must stay and hide it from newer reads.
         assert_eq!(surviving(&[6], true, &changes), [9, 5]);
         assert_eq!(surviving(&[9], true, &changes), [0; 0]);
         assert_eq!(surviving(&[9], false, &changes), [9]);

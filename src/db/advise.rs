@@ -93,6 +93,7 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
     let view = inner.views.load_full();
     let version = &view.version;
     let unanswered = unanswered(inner);
+    let expected_load = expected_load(version);
     let counted = inner.env.ledger.absent_probes();
     let table_load = |(level, live): (usize, &LiveTable)| {
         let keys = live.table.meta().keys;
@@ -107,7 +108,7 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
         let lookups = lookups as f64 * unanswered[level];
         let expected_lookups = PRIOR_PROBES / part_of_range(version, live);
         TableLoad {
-            share: Share { keys, load: expected_load(version, level, live) },
+            share: Share { keys, load: expected_load(level, live) },
             load: (probes as f64 + PRIOR_PROBES) / (lookups + expected_lookups),
             hashes: keys + if inner.options.prefix.is_some() { prefixes } else { 0 },
             bytes,

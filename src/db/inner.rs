@@ -41,7 +41,7 @@ impl DbInner {
 
     pub(crate) fn poison(&self, cause: Error) -> Error {
         let error = self.health.poison(cause);
-        self.scheduler.announce();
+        self.scheduler.wake_waiters();
         error
     }
 
@@ -146,7 +146,7 @@ impl DbInner {
         if self.env.filter_memory.budget().is_some() {
             self.filters.note_budget();
         }
-        self.scheduler.announce();
+        self.scheduler.wake_waiters();
         if manifest.wants_rewriting() {
             let env = &self.env;
             match manifest.rewrite(env.vfs.as_ref(), &env.dir, self.env.new_file_number()) {

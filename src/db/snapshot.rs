@@ -87,6 +87,6 @@ impl Drop for Snapshot {
     fn drop(&mut self) {
         self.inner.visibility.release_snapshot(self.seq);
         // A compaction that drops tombstones may be due now.
-        self.inner.scheduler.announce();
+        self.inner.scheduler.wake_waiters();
     }
 }

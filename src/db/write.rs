@@ -131,7 +131,7 @@ impl DbInner {
             let full = std::mem::replace(&mut view.memtable, fresh);
             view.sealed.insert(0, full);
         });
-        self.scheduler.announce();
+        self.scheduler.wake_waiters();
         Ok(())
     }
 }

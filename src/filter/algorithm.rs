@@ -1,4 +1,4 @@
-//! What each kind of filter provides.
+//! The functions that each kind of filter provides.
 
 use super::geometry::Geometry;
 #[cfg(target_arch = "x86_64")]
@@ -9,36 +9,31 @@ use super::simd::{Probe, Touched};
 pub(super) struct Built {
     pub(super) array: Vec<u8>,
     pub(super) predicted_rate: f64,
-    /// The rate is far above the usual one of the geometry; other hashes may do better.
+    /// Whether the rate is far above the mean for this geometry: a filter of salted hashes may be better.
     pub(super) unlucky: bool,
 }
 
-/// The functions of one kind. Hashes are uniformly distributed; a number of keys is at least 1.
+/// The functions of one kind. Hashes must be uniformly distributed, and numbers of keys at least 1.
 pub(super) struct Algorithm {
     pub(super) id: u8,
     pub(super) name: &'static str,
-    /// The geometry for a number of keys and a rate.
     pub(super) for_rate: fn(u64, f64) -> Geometry,
-    /// The geometry for a number of keys and bits per key.
     pub(super) for_bits: fn(u64, f64) -> Geometry,
     pub(super) lowest_rate: f64,
-    /// The expected rate of a number of keys in a geometry. Takes microseconds.
+    /// Takes microseconds.
     pub(super) expected_rate: fn(u64, &Geometry) -> f64,
     pub(super) roomier: fn(&Geometry) -> Geometry,
-    /// Fails with what is wrong with a geometry.
     pub(super) check: fn(&Geometry) -> Result<(), String>,
-    /// The length of the array in bytes, for a checked geometry.
+    /// For a checked geometry.
     pub(super) array_bytes: fn(&Geometry) -> usize,
     pub(super) build: fn(&Geometry, Vec<u64>) -> Built,
-    /// Selects the fastest code for this processor.
     pub(super) probe: fn() -> Probe,
     pub(super) touched: Touched,
-    /// Selects code without checks for a geometry and an array of this length, if there is any.
+    /// Selects code without checks for a geometry and an array of this length, or `None`.
     #[cfg(target_arch = "x86_64")]
     pub(super) unchecked: fn(&Geometry, usize) -> Option<Unchecked>,
 }
 
-/// Probes one hash after the other.
 #[inline]
 pub(super) fn probe_each(hashes: &[u64], answers: &mut [bool], probe: impl Fn(u64) -> bool) {
     for (&hash, answer) in hashes.iter().zip(answers) {
@@ -46,8 +41,8 @@ pub(super) fn probe_each(hashes: &[u64], answers: &mut [bool], probe: impl Fn(u6
     }
 }
 
-/// The expected rate to aim at for a finished rate of at most `rate`. Finished rates scatter, more with
-/// fewer keys.
+/// A target for the expected rate, so that the rate of the finished filter is rarely above `rate`. Rates of
+/// finished filters scatter, more with fewer keys.
 pub(super) fn below(rate: f64, keys: u64) -> f64 {
     rate * (0.998 - 1.0 / (keys as f64 + 9.0).sqrt())
 }

@@ -1,26 +1,26 @@
 //! Distributes bits over the filters of a store so that they avoid the most disk reads.
 //!
-//! A table of n keys gets a absent probes. A false positive costs c reads. At a false-positive rate p the
-//! table wastes a·c·p reads, and its filter takes about n·ρ·log2(1/p) bits. Σ a·c·p is least for a given
-//! number of bits where one more bit saves as much in every table (Lagrange):
+//! Let a table have n keys and get *a* absent probes, and let a false positive cost c reads. At the
+//! false-positive rate p the table wastes a·c·p reads, and its filter takes about n·ρ·log2(1/p) bits. For a
+//! given number of bits, the sum of a·c·p is least if one more bit saves as much in every table (Lagrange):
 //!
 //! ```text
-//! pᵢ = min(1, λ · nᵢ / (aᵢ·cᵢ))        λ such that the filters take the given bits
+//! pᵢ = min(1, λ · nᵢ / (aᵢ·cᵢ))        with the λ at which the filters take the given bits
 //! ```
 //!
-//! With equal loads on all levels this is Monkey (Dayan, Athanassoulis and Idreos, *Monkey: Optimal Navigable
-//! Key-Value Store*, SIGMOD 2017).
+//! If all levels get equally many absent probes, this is Monkey (Dayan, Athanassoulis and Idreos, *Monkey:
+//! Optimal Navigable Key-Value Store*, SIGMOD 2017).
 
 use super::hash_function::HashFunction;
 use super::kind::FilterKind;
 use super::recipe::{Recipe, Size};
 use crate::sync::OnceLock;
 
-/// No filter takes more bits a key.
+/// The largest size of a filter.
 pub(super) const MOST_BITS_PER_KEY: f64 = 64.0;
 
-/// Below the first, a rate of 2^−10, an array has at least the second in bits. In smaller arrays double
-/// hashing repeats the same bits.
+/// A filter with a rate below 2^−10 has at least 1024 bits: in smaller arrays double hashing often sets the
+/// same bits.
 const RARE: (f64, f64) = (10.0, 1024.0);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,7 +30,6 @@ pub(crate) struct Share {
     pub(crate) load: f64,
 }
 
-/// Tables of which each has this share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Alike {
     pub(crate) share: Share,
@@ -44,14 +43,14 @@ impl From<Share> for Alike {
 }
 
 impl Share {
-    /// log2(n / (a·c)), to which λ adds. Infinite without load.
+    /// log2(n / (a·c)), so that log2 p is this plus log2 λ. Infinite without load.
     fn position(&self) -> f64 {
         let load = if self.load.is_nan() { 0.0 } else { self.load.clamp(0.0, f64::MAX) };
         (self.keys as f64).log2() - load.log2()
     }
 }
 
-/// What one λ gives to any table.
+/// A value of λ, which determines the bits for any table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Balance {
     kind: FilterKind,
@@ -59,13 +58,11 @@ pub(crate) struct Balance {
 }
 
 impl Balance {
-    /// The λ with which the filters of these tables, headers included, take at most `total_bits`, and nearly
-    /// that.
+    /// With the λ at which the filters of these tables, headers included, take nearly `total_bits`, not more.
     pub(crate) fn new(kind: FilterKind, tables: &[Alike], total_bits: u64) -> Self {
         Self { kind, log2_lambda: bisect(kind, tables, total_bits).1 }
     }
 
-    /// The bits per key for a table; 0 for no filter.
     pub(crate) fn bits_per_key(&self, share: &Share) -> f64 {
         self.bits_per_key_at(share.position(), share.keys)
     }
@@ -77,8 +74,7 @@ impl Balance {
     }
 }
 
-/// The bits per key for each table. All filters, headers included, take at most `total_bits`, and nearly
-/// that.
+/// The bits per key for each table. All filters, headers included, take nearly `total_bits`, not more.
 pub(crate) fn balance(kind: FilterKind, shares: &[Share], total_bits: u64) -> Vec<f64> {
     let mut bits = vec![0.0; shares.len()];
     let mut rest: Vec<usize> = (0..shares.len()).collect();
@@ -92,9 +88,8 @@ pub(crate) fn balance(kind: FilterKind, shares: &[Share], total_bits: u64) -> Ve
             bits[i] = at(high, i);
             left -= taken(i, bits[i]);
         }
-        // Sizes come in steps, and the one from no filter to the smallest is a large one. Tables alike
-        // take it at the same λ; as many of them do as there is room for. What is left then goes to
-        // those that have a filter.
+        // Sizes grow in steps. The step from no filter to the smallest is large, and equal tables take it at
+        // the same λ: as many take it as the bits allow. The rest of the bits goes to tables with a filter.
         let before = rest.len();
         rest.retain(|&i| {
             let step = taken(i, at(low, i)) - taken(i, bits[i]);
@@ -110,10 +105,11 @@ pub(crate) fn balance(kind: FilterKind, shares: &[Share], total_bits: u64) -> Ve
     }
 }
 
-/// Values of log2 λ this close are equal: their rates differ by a millionth.
+/// Values of log2 λ that differ by less are equal: their rates differ by about a millionth.
 const ALIKE: f64 = 1e-6;
 
-/// Two [`ALIKE`] values of log2 λ: at the first the filters are too large, at the second they fit.
+/// Two values of log2 λ, at most [`ALIKE`] apart: with the first the filters are too large, with the second
+/// they fit. If all filters fit at their largest size, both values are equal.
 fn bisect(kind: FilterKind, tables: &[Alike], total_bits: u64) -> (f64, f64) {
     let positions: Vec<f64> = tables.iter().map(|alike| alike.share.position()).collect();
     let finite = || positions.iter().copied().filter(|position| position.is_finite());
@@ -131,7 +127,7 @@ fn bisect(kind: FilterKind, tables: &[Alike], total_bits: u64) -> (f64, f64) {
         };
         tables.iter().zip(&positions).map(bits).sum::<f64>() <= total_bits as f64
     };
-    // From "all have the most" to "none has any".
+    // At `low` each filter has the most bits, at `high` none has bits.
     let (mut low, mut high) = (-highest - curve(kind).end(), -lowest);
     if fits(low) {
         return (low, low);
@@ -148,21 +144,22 @@ pub(super) fn filter_bits(kind: FilterKind, keys: u64, bits_per_key: f64) -> f64
     if bits_per_key == 0.0 {
         return 0.0;
     }
-    // The hash has no say in the size.
+    // The size does not depend on the hash.
     let recipe =
         Recipe { kind, hash: HashFunction::SipHash13, size: Size::BitsPerKey(bits_per_key) };
     recipe.filter_bits(keys) as f64
 }
 
-/// The bits per key of a kind by rate, for large filters. Sampled once, because some kinds search for them.
+/// The bits per key of a kind by rate, for large filters. Sampled once, because some kinds find them by
+/// search.
 struct Curve {
     bits: Vec<f64>,
-    /// The sample that avoids the most per bit. A smaller filter is worth less: the same bits avoid more as
-    /// this filter in some tables and none in others.
+    /// The number of the sample with the most avoided reads per bit, the smallest filter in use. The bits of
+    /// smaller filters avoid more reads as filters of this size in fewer tables.
     least: f64,
 }
 
-/// Samples for each halving of the rate.
+/// The number of samples for each halving of the rate.
 const SAMPLES: f64 = 8.0;
 
 impl Curve {
@@ -177,12 +174,12 @@ impl Curve {
         let bits: Vec<f64> = bits.take_while(|&bits| bits <= MOST_BITS_PER_KEY).collect();
         let worth = |(i, bits): (u32, &f64)| (1.0 - rate(i)) / bits;
         let worths = (0..).zip(&bits).map(worth);
-        // The first sample denies nothing.
+        // A filter of the first sample denies almost no key.
         let best = worths.enumerate().skip(1).max_by(|(_, a), (_, b)| a.total_cmp(b));
         Self { bits, least: best.map_or(0.0, |(i, _)| i as f64) }
     }
 
-    /// log2 of 1 / the lowest rate.
+    /// log2(1 / the lowest rate).
     fn end(&self) -> f64 {
         (self.bits.len() - 1) as f64 / SAMPLES
     }
@@ -240,10 +237,9 @@ mod tests {
         taken(kind, shares, &vec![bits; shares.len()]) as u64
     }
 
-    /// Wasted reads per absent lookup at five levels and 10 bits per key: uniform Bloom filters 0.0410,
-    /// Monkey's 0.0118 = (T^{T/(T−1)}/(T−1))·e^{−b·ln²2} with infinite levels. Ribbons of r columns take r ·
-    /// (1.045 + r/128) bits per key. With fractional columns the least is 0.00288; a mix of 8 and 9 columns
-    /// costs 6 %.
+    /// Monkey's formula is for infinite levels. Ribbons of r columns take r · (1.045 + r/128) bits per key. With
+    /// fractional columns they would waste 0.00288 reads per absent lookup; a mix of 8 and 9 columns costs 6 %
+    /// more.
     #[test]
     fn equal_loads_give_monkey() {
         let shares = levels(20_000_000);
@@ -258,7 +254,7 @@ mod tests {
             println!("{kind}: {bits:.3?} bits a key waste {wasted:.5}, expected {expected:.5}");
             assert!((wasted / expected - 1.0).abs() < 0.03, "{kind}: {wasted}, not {expected}");
         }
-        // Tables instead of levels: each of a level's hundred sees a hundredth of the lookups.
+        // A hundred tables per level instead of one: each gets a hundredth of the lookups.
         let tables: Vec<Share> = shares
             .iter()
             .flat_map(|s| vec![Share { keys: s.keys / 100, load: s.load / 100.0 }; 100])
@@ -286,8 +282,8 @@ mod tests {
                 let taken = taken(kind, &shares, &bits);
                 assert!(taken <= total as f64 + 0.5, "{kind}: {taken} of {total}");
                 assert!(bits.iter().all(|bits| (0.0..=MOST_BITS_PER_KEY).contains(bits)));
-                // One table's step from nothing to its smallest filter is what may be left, or
-                // everything beyond what the kind can use.
+                // Fewer bits are left than one table's step to its smallest filter, unless all filters
+                // have their largest size.
                 let largest = shares.iter().map(|share| share.keys).max().unwrap_or(0);
                 let least = curve(kind).least;
                 let step = filter_bits(kind, largest, curve(kind).bits[least as usize]);

@@ -1,6 +1,6 @@
-//! A Bloom filter in blocks of 512 bits, one cache line: a key sets one bit in each of the eight 64-bit
-//! words of one block (a split block Bloom filter, as in Apache Parquet with half the block: Putze,
-//! Sanders and Singler, *Cache-, Hash- and Space-Efficient Bloom Filters*, 2007).
+//! A Bloom filter in blocks of 512 bits, one cache line. A key sets one bit in each of the eight 64-bit words
+//! of one block: a split block Bloom filter (Putze, Sanders and Singler, *Cache-, Hash- and Space-Efficient
+//! Bloom Filters*, 2007). Those of Apache Parquet have blocks of 256 bits.
 
 use super::algorithm::{Algorithm, Built, below, probe_each};
 use super::blocked_scalar::{
@@ -42,7 +42,7 @@ fn roomier(geometry: &Geometry) -> Geometry {
     with_blocks(blocks + blocks.div_ceil(16))
 }
 
-/// The fewest blocks that give the rate, by bisection.
+/// Nearly the fewest blocks that give the rate, by bisection.
 fn for_rate(keys: u64, rate: f64) -> Geometry {
     let rate = below(rate, keys);
     let (mut too_few, mut enough) = (0, 1);
@@ -56,9 +56,9 @@ fn for_rate(keys: u64, rate: f64) -> Geometry {
     with_blocks(enough)
 }
 
-/// The expected rate of n keys in B blocks. With j keys in a block, the bit of an absent key is set in one
-/// word with probability 1 − q^j, q = 63/64, so in all eight with Σ (−1)^i · C(8, i) · q^(ij). The mean
-/// of q^(ij) over j, binomial in n and 1/B, is (1 − (1 − q^i)/B)^n.
+/// The expected rate of n keys in B blocks. Let q = 63/64. In a block with j keys, the bit of an absent key
+/// is set in one word with probability 1 − q^j, and in all eight with Σ (−1)^i · C(8, i) · q^(ij). j is
+/// binomial in n and 1/B, so the mean of q^(ij) is (1 − (1 − q^i)/B)^n.
 fn expected_rate(keys: u64, blocks: u64) -> f64 {
     let (n, b) = (keys as f64, blocks as f64);
     let q = 63.0_f64 / 64.0;
@@ -84,7 +84,7 @@ fn insert(geometry: &Geometry, array: &mut [u8], hashes: &[u64]) {
     insert_all(geometry, array, hashes);
 }
 
-/// The exact rate for uniform hashes: the mean over blocks of the product of their words' fills.
+/// The exact rate for uniform hashes: the mean over the blocks of the product of the fills of eight words.
 fn predicted_rate(array: &[u8]) -> f64 {
     let (blocks, _) = array.as_chunks::<BLOCK_BYTES>();
     let fill = |word: &[u8; 8]| f64::from(u64::from_le_bytes(*word).count_ones()) / 64.0;
@@ -136,7 +136,7 @@ mod tests {
             probe.may_contain_many(&geometry, &plain, &many, &mut answers);
             let singly = many.iter().map(|&hash| may_contain(&geometry, &plain, hash));
             assert!(singly.eq(answers), "{path:?}");
-            // A probe must not read behind the end of an array cut short in its last block.
+            // The array ends within its last block; a probe must not read behind the end.
             assert!(probe.may_contain(&geometry, &plain[..plain.len() - 1], u64::MAX));
             assert!(probe.may_contain(&geometry, &[], 0));
         });

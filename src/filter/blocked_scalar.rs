@@ -1,14 +1,13 @@
-//! Blocked filters in plain Rust: the layout of the bits, and the reference of the vector code.
+//! Blocked filters in plain Rust: the layout of the bits, and the reference for the vector code.
 //!
-//! The high bits of the hash choose the block. Its product with an odd constant gives six bits per word, from
-//! bit 16 up.
+//! The high bits of a hash choose the block. Its product with an odd constant gives the number of a bit in
+//! each word: six bits per word, from bit 16 up.
 
 use super::geometry::Geometry;
 use super::mix::{GOLDEN, fast_range};
 
 pub(super) const BLOCK_BITS: u64 = 512;
 pub(super) const BLOCK_BYTES: usize = 64;
-/// In a block.
 pub(super) const WORDS: u32 = 8;
 pub(super) const MAX_BITS: u64 = 1 << 43;
 
@@ -29,7 +28,7 @@ pub(super) fn array_bytes(geometry: &Geometry) -> usize {
     (geometry.m / 8) as usize
 }
 
-/// The offset of a key's block in the array, and the product that its bits come from.
+/// The offset of a key's block in the array, and the product that gives its bits.
 #[inline]
 pub(super) fn place(geometry: &Geometry, hash: u64) -> (usize, u64) {
     place_among(geometry.m / BLOCK_BITS, hash)
@@ -40,7 +39,7 @@ pub(super) fn place_among(blocks: u64, hash: u64) -> (usize, u64) {
     (fast_range(hash, blocks) as usize * BLOCK_BYTES, hash.wrapping_mul(GOLDEN))
 }
 
-/// The bit of word `j`.
+/// The number of the key's bit in word `j`.
 #[inline]
 fn bit(product: u64, j: usize) -> u64 {
     1 << (product >> (16 + 6 * j) & 63)
@@ -58,7 +57,7 @@ pub(super) fn insert_all(geometry: &Geometry, array: &mut [u8], hashes: &[u64]) 
     }
 }
 
-/// Whether all bits of a key are set. A block behind the end of a short array counts as full.
+/// Whether all bits of a key are set. In a block behind the end of a short array, all bits count as set.
 pub(super) fn may_contain(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     let (start, product) = place(geometry, hash);
     let Some(block) = array.get(start..start + BLOCK_BYTES) else { return true };

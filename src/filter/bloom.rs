@@ -1,8 +1,8 @@
-//! The standard Bloom filter (Bloom, CACM 1970) with double hashing (Kirsch and Mitzenmacher,
-//! *Less Hashing, Same Performance*, 2006).
+//! The standard Bloom filter (Bloom, CACM 1970) with double hashing (Kirsch and Mitzenmacher, *Less Hashing,
+//! Same Performance*, 2006).
 //!
-//! The positions of a key are (h1 + i·h2) mod m for i = 0 … k−1, in exact arithmetic: both hashes
-//! are reduced mod m first, so that a step costs one addition and one comparison.
+//! The positions of a key are (h1 + i·h2) mod m for i = 0 … k−1, in exact arithmetic. Both hashes are
+//! reduced mod m first, so that a step costs one addition and one comparison.
 
 use std::f64::consts::LN_2;
 
@@ -14,9 +14,9 @@ use super::simd::Probe;
 
 /// The most bits: one tebibyte.
 const MAX_BITS: u64 = 1 << 43;
-/// From this number of keys on, the geometry for a rate is the textbook's …
+/// From this number of keys on, a filter for a rate has the textbook's geometry …
 pub(super) const TEXTBOOK_FROM: u64 = 1000;
-/// … unless it misses the rate by more than this fraction. Rounding k costs as much.
+/// … unless its rate is higher by more than this fraction. The rounding of k may cost as much.
 pub(super) const TEXTBOOK_EXCESS: f64 = 0.015;
 
 pub(super) static ALGORITHM: Algorithm = Algorithm {
@@ -42,8 +42,8 @@ pub(super) static ALGORITHM: Algorithm = Algorithm {
     unchecked: |_, _| None,
 };
 
-/// The textbook's m = ⌈−n ln p / (ln 2)²⌉ and k = max(1, round(m/n · ln 2)), and more bits where these
-/// miss the rate: because of double hashing, few keys or low rates need about √(9n/p).
+/// The textbook's m = ⌈−n ln p / (ln 2)²⌉ and k = max(1, round(m/n · ln 2)); more bits if these miss the
+/// rate. Because of double hashing, filters of few keys or low rates need about √(9n/p) bits.
 fn for_rate(keys: u64, rate: f64) -> Geometry {
     let mut geometry = with_best_k(keys, textbook_bits(keys as f64, rate));
     let shared = shared_bits(1, geometry.k);
@@ -59,7 +59,6 @@ fn for_rate(keys: u64, rate: f64) -> Geometry {
     geometry
 }
 
-/// m = ⌈n · bits⌉, k = max(1, round(m/n · ln 2)).
 fn for_bits(keys: u64, bits_per_key: f64) -> Geometry {
     with_best_k(keys, (keys as f64 * bits_per_key).ceil())
 }
@@ -81,12 +80,13 @@ fn check(geometry: &Geometry) -> Result<(), String> {
     Ok(())
 }
 
-/// Whole 64-bit words.
+/// A multiple of 8: the array has whole words.
 fn array_bytes(geometry: &Geometry) -> usize {
     geometry.m.div_ceil(64) as usize * 8
 }
 
-/// The two hashes of double hashing: the hash itself, and the next output of SplitMix64 after it.
+/// The two hashes of double hashing: the hash, and the first output of SplitMix64 with this hash as
+/// its state.
 pub(super) fn two_hashes(hash: u64) -> (u64, u64) {
     (hash, mix(hash.wrapping_add(GOLDEN)))
 }
@@ -108,8 +108,8 @@ pub(super) fn positions(
     })
 }
 
-/// Sets the bits of all keys. Bit `i` of the array is bit `i mod 8` of byte `i / 8`, which is bit
-/// `i mod 64` of the little-endian word `i / 64`.
+/// Bit `i` of the array is bit `i mod 8` of byte `i / 8`; as the words are little-endian, it is also bit
+/// `i mod 64` of word `i / 64`.
 fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
     let mut array = vec![0_u8; array_bytes(geometry)];
     let keys = hashes.len() as u64;
@@ -127,7 +127,7 @@ fn may_contain(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     all_set(geometry, array, two_hashes(hash))
 }
 
-/// The first four positions. In a half-full filter an absent key reads two on average.
+/// The first four positions. In a half-full filter a probe of an absent key reads two on average.
 fn touched(geometry: &Geometry, hash: u64) -> [usize; 4] {
     let mut positions = positions(geometry, two_hashes(hash));
     [(); 4].map(|()| positions.next().map_or(0, |position| position as usize / 8))
@@ -211,7 +211,6 @@ mod tests {
         assert_eq!(positions(&geometry, (h1, h2)).collect::<Vec<_>>(), expected);
     }
 
-    /// The count against brute force over all pairs, and the formula against the count.
     #[test]
     fn the_predicted_rate_is_the_rate() {
         for (keys, m, k) in [(1, 10, 7), (5, 48, 7), (7, 64, 4), (50, 480, 7), (90, 901, 3)] {
@@ -225,7 +224,7 @@ mod tests {
             }
             assert_eq!(passing_pairs(&geometry, &bits), passing, "{geometry:?}");
         }
-        // Within 1 %; within 6 % for small m with many small factors, where relations accumulate.
+        // Within 1 %; within 6 % for small m with many small factors, which have many relations.
         let hard = [(2100, 7, 0.03), (2100, 10, 0.06), (3000, 14, 0.06), (4096, 10, 0.03)];
         let easy =
             [(2049, 7), (2053, 7), (2099, 10), (2100, 3), (8400, 7)].map(|(m, k)| (m, k, 0.01));

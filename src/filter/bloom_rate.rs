@@ -4,10 +4,8 @@ use std::f64::consts::LN_2;
 
 use super::geometry::Geometry;
 
-/// The most probes that a filter may make for a key.
 pub(super) const MAX_PROBES: u32 = 64;
 
-/// The textbook's number of bits for a rate: m = ⌈−n ln p / (ln 2)²⌉.
 pub(super) fn textbook_bits(keys: f64, rate: f64) -> f64 {
     (-keys * rate.ln() / (LN_2 * LN_2)).ceil()
 }
@@ -24,7 +22,8 @@ pub(super) fn words(array: &[u8]) -> impl Iterator<Item = u64> {
     array.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
 }
 
-/// Up to this many bits the rate of a finished filter is counted, in 0.2 ms. Above, it is estimated.
+/// In a finished filter of at most this many bits the rate is counted, in 0.2 ms. In a larger one it is
+/// estimated.
 const COUNTED_UP_TO_BITS: u64 = 2048;
 
 pub(super) fn predicted_rate(geometry: &Geometry, bits: &[u8], keys: u64) -> f64 {
@@ -36,34 +35,34 @@ pub(super) fn predicted_rate(geometry: &Geometry, bits: &[u8], keys: u64) -> f64
     rate_at(geometry, ones as f64 / m, keys, &shared_bits(geometry.m, geometry.k))
 }
 
-/// The rate when the fraction `fill` of the bits is set.
+/// The rate of a filter in which the fraction `fill` of the bits is set.
 ///
-/// Independent probes have the rate fill^k. Double hashing has 12 times that at one key, 1.01 times at 1,000,
-/// because:
+/// With independent positions the rate is fill^k. With double hashing it is 12 times that for one key, and
+/// 1.01 times for 1,000 keys, because:
 ///
-/// * A step of order d < k touches d bits only: [`short_orbits`].
+/// * A step of order d < k reaches only d bits: [`short_orbits`].
 /// * A probe that shares c positions with a key needs only k − c more set bits: [`shared_bits`].
 pub(super) fn rate_at(geometry: &Geometry, fill: f64, keys: u64, shared: &SharedBits) -> f64 {
     let m = geometry.m as f64;
     let k = geometry.k as i32;
     let independent = fill.powi(k);
     let short_orbits = short_orbits(geometry, fill, |d| geometry.m.is_multiple_of(d));
-    // A position known to be set raises the rate by 1/fill = 1 + u. The fill accounts for one and for two
-    // positions of the same key; only the rest of (1 + u)^c is excess.
+    // Each position that is certainly set multiplies the rate by 1/fill = 1 + u. The measured fill contains
+    // the effect of one and of two positions of the same key; only the rest of (1 + u)^c is excess.
     let u = 1.0 / fill - 1.0;
     let choose_two = |c: i32| f64::from(c * (c - 1) / 2);
     let pairs = |c: i32| choose_two(c) * u * u;
     let excess = |c: i32| independent * ((1.0 + u).powi(c) - 1.0 - f64::from(c) * u - pairs(c));
     let per_key: f64 =
         shared.iter().zip(0..=k).map(|(&times, c)| f64::from(times) * excess(c)).sum();
-    // The positions of a probe differ: for the second there is one set bit less.
+    // The positions of a probe differ, so each has one set bit fewer to hit than the one before.
     let without_repetition = -independent * choose_two(k) * u / m;
     let sum = independent + without_repetition + short_orbits;
     (sum + 2.0 * keys as f64 * per_key / (m * m)).clamp(0.0, 1.0)
 }
 
-/// What steps that return to their start within k probes add to fill^k. φ(d) of the m steps have the order d,
-/// for each d that `divides` m.
+/// The rate, beyond fill^k, from steps that return to their start within k positions. φ(d) of the m steps
+/// have the order d, for each d that `divides` m.
 pub(super) fn short_orbits(geometry: &Geometry, fill: f64, divides: impl Fn(u64) -> bool) -> f64 {
     let (m, k) = (geometry.m as f64, geometry.k as i32);
     let independent = fill.powi(k);
@@ -73,13 +72,13 @@ pub(super) fn short_orbits(geometry: &Geometry, fill: f64, divides: impl Fn(u64)
         .sum()
 }
 
-/// At index c: the number of relations between start and step of two keys that share c bits.
+/// At index c: the number of relations between the starts and steps of two keys by which they share c bits.
 pub(super) type SharedBits = [u32; MAX_PROBES as usize + 1];
 
-/// Counts the common terms of two arithmetic progressions of k terms with steps in the ratio p : q, at
-/// every offset. Terms i and j are equal if i·p − j·q is the offset, and again q and p terms later. A
-/// common factor g of p, q and m multiplies the relations by φ(g). One or two common terms make no excess.
-/// Steps of opposite signs give as many again: the 2 in [`rate_at`].
+/// Counts the common terms of two arithmetic progressions of k terms with steps in the ratio p : q, at every
+/// offset. Terms i and j are equal if i·p − j·q is the offset; then so are terms i + q and j + p. A common
+/// factor g of p, q and m multiplies the relations by φ(g). One or two common terms make no excess. Steps of
+/// opposite signs double the count: the 2 in [`rate_at`].
 pub(super) fn shared_bits(m: u64, k: u32) -> SharedBits {
     const LARGEST_RATIO: u32 = 8;
     let mut shared = [0; MAX_PROBES as usize + 1];
@@ -102,11 +101,11 @@ pub(super) fn shared_bits(m: u64, k: u32) -> SharedBits {
     shared
 }
 
-/// Counts the pairs of a start and a step below m whose k positions are all set.
+/// Counts the pairs (start, step), both below m, whose k positions are all set.
 pub(super) fn passing_pairs(geometry: &Geometry, bits: &[u8]) -> u64 {
     let m = geometry.m as usize;
     let bit = |i: usize| u64::from(bits[i % m / 8] >> (i % m % 8) & 1);
-    // The array twice and one word more, so that each rotation is a shifted read.
+    // The bits twice and a word more: each rotation of the bits is then a shifted read.
     let mut doubled = vec![0_u64; 2 * m.div_ceil(64) + 2];
     for i in 0..doubled.len() * 64 {
         doubled[i / 64] |= bit(i) << (i % 64);
@@ -133,7 +132,7 @@ pub(super) fn passing_pairs(geometry: &Geometry, bits: &[u8]) -> u64 {
     total
 }
 
-/// Euler's φ: the count of 1 … n without a common factor with n.
+/// Euler's φ: how many of 1 … n have no common factor with n.
 fn totient(n: u32) -> u32 {
     (1..=n).filter(|&i| gcd(i, n) == 1).count() as u32
 }
@@ -146,7 +145,6 @@ fn gcd(a: u32, b: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Against the exact rate of an array of random bits, and against the binomial sum of what keys add.
     #[test]
     fn the_rate_has_the_excess_of_short_orbits_and_of_shared_bits() {
         for (m, k, ones) in [(420_u64, 7_u32, 210_u64), (840, 9, 500), (1001, 5, 400)] {

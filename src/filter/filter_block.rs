@@ -14,7 +14,7 @@ use super::simd::Prober;
 use crate::sealed::{Meter, SealedBytes};
 use crate::sync::{Arc, OnceLock};
 
-/// The table and the generation of a filter: generation 0 lies within the table, later ones beside it.
+/// The table and the generation of a filter: generation 0 is in the table, later ones have their own files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FilterPlace {
     pub(crate) table: u64,
@@ -22,14 +22,13 @@ pub(crate) struct FilterPlace {
 }
 
 impl Recipe {
-    /// The bits of the filter block for `keys` distinct keys.
     pub(crate) fn filter_bits(&self, keys: u64) -> u64 {
         let array = (self.kind.algorithm().array_bytes)(&self.geometry(keys));
         8 * (FilterHeader::BYTES + array) as u64
     }
 }
 
-/// Builds the filter block of a table. Keys and prefixes together determine its size.
+/// Builds the filter block of a table. Its size follows from the number of keys and prefixes together.
 pub(crate) fn build(
     recipe: &Recipe,
     hash_key: &HashKey,
@@ -63,7 +62,7 @@ pub(crate) fn build(
 
 /// A verified filter in sealed memory: the whole array, or its first columns.
 pub(crate) struct Filter {
-    /// Of what is in memory.
+    /// The header of the portion in memory.
     header: FilterHeader,
     stored: FilterHeader,
     pub(super) prober: Box<Prober>,
@@ -72,8 +71,8 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Decodes the first `length` bytes of `memory`, with a verified checksum, as the filter of a table with
-    /// `keys` distinct keys. Fails with the reason why it cannot be used.
+    /// Decodes the first `length` bytes of `memory`, whose checksum was verified, as the filter of a table
+    /// with `keys` distinct keys. Fails with the reason why it cannot be used.
     pub(crate) fn decode(
         memory: SealedBytes,
         length: usize,
@@ -85,7 +84,7 @@ impl Filter {
         Ok(Self::new(memory, header, header))
     }
 
-    /// The filter of a checked header and array in `memory`.
+    /// `memory` must hold this header, checked, and its array.
     pub(super) fn new(memory: SealedBytes, header: FilterHeader, stored: FilterHeader) -> Self {
         let meter = memory.meter().cloned();
         let memory = Bytes::from_owner(memory);
@@ -100,7 +99,6 @@ impl Filter {
         self.may_contain_hash(key.hash(self.header.hash))
     }
 
-    /// Prefetches the memory that [`may_contain`](Self::may_contain) reads.
     pub(crate) fn prefetch(&self, key: &LookupKey<'_>) {
         let FilterHeader { hash, salt, .. } = self.header;
         self.prober.prefetch(hash.salted(key.hash(hash), salt));
@@ -124,23 +122,20 @@ impl Filter {
         self.prober.may_contain(self.header.hash.salted(hash, self.header.salt))
     }
 
-    /// The header of what is in memory.
     pub(crate) fn header(&self) -> &FilterHeader {
         &self.header
     }
 
-    /// The header of what is stored.
     pub(crate) fn stored(&self) -> &FilterHeader {
         &self.stored
     }
 
-    /// Notes why the stored filter, read again, is damaged; the first reason is kept. The filter in memory was
-    /// verified, and stays in use.
+    /// Notes the reason if a later read finds the stored filter damaged; the first reason is kept. The filter
+    /// in memory was verified, and stays in use.
     pub(crate) fn stored_is_damaged(&self, reason: String) {
         let _ = self.damage.set(reason);
     }
 
-    /// Why the stored filter is damaged, if it is.
     pub(crate) fn damage(&self) -> Option<&str> {
         self.damage.get().map(String::as_str)
     }
@@ -347,7 +342,7 @@ mod tests {
                 forge(64, &wide.to_le_bytes());
             }
             for extractor in [0, u64::MAX] {
-                // 101 prefixes of 100 keys, or any prefixes without an extractor.
+                // Invalid headers: 101 prefixes of 100 keys; prefixes without an extractor.
                 let mut fields = extractor.to_le_bytes().to_vec();
                 fields.extend((1 + 100 * u64::from(extractor > 0)).to_le_bytes());
                 forge(72, &fields);

@@ -24,7 +24,6 @@ use super::simd::Prober;
 pub struct HashFilter {
     kind: FilterKind,
     keys: u64,
-    /// The array starts on a cache line.
     prober: Prober,
     predicted_rate: f64,
 }
@@ -50,19 +49,19 @@ impl HashFilter {
         Self { kind, keys, prober, predicted_rate: rate }
     }
 
-    /// Whether the hash may be in the set. `false` is certain.
+    /// Whether the filter may have the hash. `false` is certain.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.prober.may_contain(hash)
     }
 
-    /// [`may_contain`](Self::may_contain) for many hashes, in a fifth less time. Writes each answer to the
-    /// place of its hash, up to the length of the shorter slice.
+    /// [`may_contain`](Self::may_contain) for many hashes, in a fifth less time. `answers[i]` becomes the
+    /// answer for `hashes[i]`, up to the length of the shorter slice.
     pub fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
         self.prober.may_contain_many(hashes, answers);
     }
 
-    /// The first columns of a ribbon: a filter with a higher rate. `None` for other kinds.
+    /// The filter with only the first columns of this ribbon, and a higher rate. `None` for other kinds.
     #[must_use]
     pub fn narrowed(&self, columns: u32) -> Option<Self> {
         if self.kind != FilterKind::Ribbon {
@@ -139,8 +138,8 @@ mod tests {
         println!("{} filters, {} answers compared", plain.len(), plain.len() * absent.len());
     }
 
-    /// The prefetched bytes decide the answer, except for one absent key in 256 in a ribbon of more than
-    /// eight columns, and for keys that pass a Bloom filter.
+    /// The prefetched bytes decide the answer. Exceptions: keys that pass a Bloom filter, and one absent key
+    /// in 256 in a ribbon of more than eight columns.
     #[test]
     fn a_probe_reads_the_bytes_that_it_prefetches() {
         let absent: Vec<u64> = (0..2000).map(|i| mix(i ^ 1 << 41)).collect();
@@ -154,7 +153,7 @@ mod tests {
                 for &hash in &absent {
                     let (mut with, mut without) = (vec![0; array.len()], array.to_vec());
                     for byte in filter.prober.touched(hash) {
-                        // There is no segment behind the last one.
+                        // The last segment has no next one.
                         let line = (byte - byte % CACHE_LINE).min(array.len());
                         let line = line..(line + CACHE_LINE).min(array.len());
                         with[line.clone()].copy_from_slice(&array[line.clone()]);

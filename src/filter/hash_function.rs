@@ -12,8 +12,8 @@ use super::siphash::siphash_1_3;
 #[non_exhaustive]
 pub enum HashFunction {
     /// SipHash-1-3 (Aumasson and Bernstein, 2012) under the random 128-bit key of the store, with a salt for
-    /// each filter. Without access to the files of the store, absent keys that pass cannot be crafted. A
-    /// false positive of one filter says nothing about the next one, and ends with the next compaction.
+    /// each filter. Without access to the files of the store, absent keys that pass cannot be crafted. False
+    /// positives of different filters are independent, also of the filters before and after a compaction.
     /// Costs about 5 ns more than MurmurHash2 for 16-byte keys.
     SipHash13,
     /// MurmurHash64A, the 64-bit form of MurmurHash2, with seed 0, without key or salt: the hash of the
@@ -23,7 +23,7 @@ pub enum HashFunction {
 }
 
 impl HashFunction {
-    /// The number in filter headers. 1, MurmurHash64A twice, was dropped before the first release.
+    /// The number in filter headers. Number 1 belonged to a hash that was removed before the first release.
     pub(super) fn id(self) -> u8 {
         match self {
             Self::MurmurHash2 => 2,
@@ -50,7 +50,6 @@ impl HashFunction {
         }
     }
 
-    /// The hash that one filter is probed with.
     #[inline]
     pub(super) fn salted(self, hash: u64, salt: u64) -> u64 {
         match self {
@@ -72,7 +71,7 @@ impl fmt::Display for HashFunction {
 /// The seed of MurmurHash2 for prefixes; keys have 0.
 const PREFIX_SEED: u64 = GOLDEN;
 
-/// The random hash key of a store, kept in its manifest.
+/// The random hash key of a store, which its manifest stores.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HashKey([u8; HashKey::BYTES]);
 
@@ -93,12 +92,11 @@ impl HashKey {
         siphash_1_3([first, second], bytes)
     }
 
-    /// Identifies the key in filter headers without revealing it.
+    /// Identifies the hash key in filter headers without revealing it.
     pub(super) fn fingerprint(&self) -> u64 {
         self.hash(b"criba: which key")
     }
 
-    /// The key for prefixes. Costs two hashes.
     pub(crate) fn for_prefixes(&self) -> PrefixKey {
         let halves = [self.hash(b"criba: prefixes, first"), self.hash(b"criba: prefixes, second")];
         let mut derived = [0; Self::BYTES];
@@ -115,11 +113,10 @@ impl HashKey {
     }
 }
 
-/// The key for prefixes, derived from a [`HashKey`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PrefixKey(HashKey);
 
-/// Prints the fingerprint: the key must not get into a log.
+/// Prints the fingerprint only: the hash key is secret.
 impl fmt::Debug for HashKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HashKey({:016x})", self.fingerprint())
@@ -130,8 +127,8 @@ impl fmt::Debug for HashKey {
 mod tests {
     use super::*;
 
-    /// The verification of SMHasher: hash {}, {0}, {0,1}, … with seeds 256, 255, …, then the hashes. The low
-    /// 32 bits identify the algorithm and its byte order.
+    /// The verification of SMHasher: hashes {}, {0}, {0,1}, … with seeds 256, 255, …, then hashes the
+    /// results. The low 32 bits identify the algorithm and its byte order.
     #[test]
     fn murmurhash2_is_murmurhash64a() {
         let keys: Vec<u8> = (0..=255).collect();
@@ -148,8 +145,8 @@ mod tests {
         );
     }
 
-    /// Key 00 01 … 0f, messages {}, {0}, {0,1}, …; values of an implementation of the paper's text that
-    /// reproduces its SipHash-2-4 vector.
+    /// Key 00 01 … 0f, messages {}, {0}, {0,1}, …; the values come from an implementation after the paper
+    /// that reproduces the paper's SipHash-2-4 vector.
     #[test]
     fn siphash_is_siphash_1_3() {
         let hash_key = HashKey::new(std::array::from_fn(|i| i as u8));

@@ -12,8 +12,8 @@ use crate::codec::{Fields, PutFields};
 const MAGIC: &[u8; 8] = b"cribaFLT";
 const VERSION: u16 = 1;
 
-/// What is stored of a filter, without its array. The checksum of the block covers both together, so a
-/// header alone is not verified.
+/// The header of a filter block. The checksum of the block covers header and array together, so a header
+/// alone cannot be verified.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FilterHeader {
     pub(crate) kind: FilterKind,
@@ -23,13 +23,12 @@ pub(crate) struct FilterHeader {
     pub(super) keys: u64,
     pub(crate) geometry: Geometry,
     pub(crate) predicted_rate: f64,
-    /// The id of the extractor of the prefixes in the filter; 0 for none.
     pub(super) extractor: u64,
     pub(crate) prefixes: u64,
 }
 
 impl FilterHeader {
-    /// The length of a header. The array follows, and so starts on a cache line if the block does.
+    /// A multiple of a cache line: the array, which follows, starts on one if the block does.
     pub(crate) const BYTES: usize = 128;
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -127,8 +126,8 @@ impl FilterHeader {
         Ok(header)
     }
 
-    /// Whether this recipe may have made this filter, with the prefixes of this extractor: attempts grow up to
-    /// half as large again.
+    /// Whether this recipe and extractor can have made this filter. Later attempts to build it may have
+    /// enlarged it by up to half.
     pub(crate) fn follows(&self, recipe: &Recipe, extractor: Option<PrefixExtractor>) -> bool {
         let first = recipe.geometry(self.keys + self.prefixes);
         let grows = matches!(recipe.size, Size::Rate(_)) || self.kind == FilterKind::Ribbon;
@@ -142,7 +141,7 @@ impl FilterHeader {
             && geometries.any(|geometry| geometry == self.geometry)
     }
 
-    /// Whether its prefixes are those of this extractor, or it has none for `None`.
+    /// Whether the filter has the prefixes of this extractor; for `None`, whether it has no prefixes.
     pub(crate) fn has_prefixes_of(&self, extractor: Option<PrefixExtractor>) -> bool {
         self.extractor == extractor.map_or(0, PrefixExtractor::id)
     }
@@ -152,7 +151,6 @@ impl FilterHeader {
         PrefixExtractor::with_id(self.extractor)
     }
 
-    /// The length of header and array, for a checked geometry.
     pub(crate) fn bytes(&self) -> usize {
         Self::BYTES + (self.kind.algorithm().array_bytes)(&self.geometry)
     }

@@ -1,9 +1,8 @@
-//! The hashes that a filter is built from.
+//! The hashes of a table's keys, from which its filter is built.
 
 use super::hash_function::{HashFunction, HashKey, PrefixKey};
 use super::prefix::PrefixExtractor;
 
-/// Collects a hash of each distinct key and each distinct prefix of a table from its keys in order.
 #[derive(Debug)]
 pub(crate) struct KeyHashes {
     hash: HashFunction,
@@ -32,7 +31,7 @@ impl KeyHashes {
         }
     }
 
-    /// Adds the next key, also of a tombstone. A repetition of the last key has no effect.
+    /// Adds the next key in order, also of a tombstone. A repetition of the last key has no effect.
     pub(crate) fn add(&mut self, key: &[u8]) {
         let last = self.last.as_deref();
         if last == Some(key) {
@@ -41,7 +40,7 @@ impl KeyHashes {
         self.keys.push(self.hash.of(key, &self.hash_key));
         if let Some(extractor) = self.extractor
             && let Some(prefix) = extractor.prefix_of(key)
-            // Keys with one prefix are neighbours.
+            // Keys with the same prefix follow each other.
             && last.and_then(|last| extractor.prefix_of(last)) != Some(prefix)
         {
             self.prefixes.push(self.hash.of_prefix(prefix, &self.prefix_hash_key));
@@ -56,7 +55,7 @@ impl KeyHashes {
         Self { keys, ..Self::new(hash, hash_key, None) }
     }
 
-    /// Replaces one hash, counted as by [`iter`](Self::iter), and returns it.
+    /// Replaces the hash at this index of [`iter`](Self::iter), and returns the old hash.
     #[cfg(test)]
     pub(crate) fn replace(&mut self, number: usize, hash: u64) -> u64 {
         let mut hashes = self.keys.iter_mut().chain(&mut self.prefixes);
@@ -75,7 +74,6 @@ impl KeyHashes {
         self.hash
     }
 
-    /// The id of the extractor, 0 for none.
     pub(super) fn extractor(&self) -> u64 {
         self.extractor.map_or(0, PrefixExtractor::id)
     }
@@ -99,7 +97,7 @@ mod tests {
                 hashes.add(key.as_bytes());
             }
             assert_eq!((hashes.keys(), hashes.prefixes()), (8, 2));
-            // A key and an equal prefix have different hashes.
+            // A key and a prefix with the same bytes have different hashes.
             let mut all: Vec<u64> = hashes.iter().collect();
             all.sort_unstable();
             all.dedup();

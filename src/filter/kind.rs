@@ -13,13 +13,13 @@ use super::{blocked, bloom, ribbon};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FilterKind {
-    /// The standard Bloom filter, k probes by double hashing: 1 % at 9.585 bits per key.
+    /// The standard Bloom filter, with k probes by double hashing. Its rate is 1 % at 9.585 bits per key.
     Bloom,
-    /// A Bloom filter in 64-byte blocks, one bit in each of eight words: the fastest to build and to
-    /// probe, with one cache line per key; 1.05 % at 10 bits per key.
+    /// A Bloom filter in 64-byte blocks: the fastest to build and to probe. A probe reads one cache line. Its
+    /// rate is 1.05 % at 10 bits per key.
     Blocked,
-    /// A homogeneous ribbon filter: 0.76 % at 7.75 bits per key, 0.20 % at 10. Slower to build, and less
-    /// compact below a thousand keys.
+    /// A homogeneous ribbon filter, slower to build. Its rate is 0.76 % at 7.75 bits per key, 0.20 % at 10,
+    /// and higher below a thousand keys.
     Ribbon,
 }
 
@@ -34,7 +34,6 @@ impl FilterKind {
         }
     }
 
-    /// A prober of this array.
     pub(super) fn prober(self, geometry: Geometry, array: Bytes) -> Prober {
         let algorithm = self.algorithm();
         Prober::new(

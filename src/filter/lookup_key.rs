@@ -1,4 +1,4 @@
-//! The hashes with which a lookup or scan probes the filters of all tables.
+//! The hashes of one lookup or scan, computed once for the filters of all tables.
 
 use std::cell::Cell;
 
@@ -36,7 +36,6 @@ impl<'a> LookupKey<'a> {
     }
 }
 
-/// The hashes of the prefix of a scan.
 #[derive(Debug)]
 pub(crate) struct PrefixHash {
     sip: u64,

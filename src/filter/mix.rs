@@ -1,6 +1,6 @@
 //! Arithmetic on 64-bit hashes.
 
-/// The fraction of the golden ratio as a 64-bit integer: odd, and without a pattern.
+/// 2^64 times the fraction of the golden ratio: an odd number without a pattern.
 pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): a permutation of the 64-bit integers.
@@ -12,8 +12,8 @@ pub(crate) fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Maps a hash to 0 … n−1 by its high bits, without a division (Lemire, *Fast Random Integer
-/// Generation in an Interval*, 2019).
+/// Maps a hash to 0 … n−1 by its high bits, without a division (Lemire, *Fast Random Integer Generation in
+/// an Interval*, 2019).
 #[inline]
 pub(crate) fn fast_range(hash: u64, n: u64) -> u64 {
     ((u128::from(hash) * u128::from(n)) >> 64) as u64

@@ -1,8 +1,8 @@
 //! Standalone filters: sets that answer "no" or "maybe", in a few bits per key.
 //!
-//! For use without a store: in front of a slow lookup, a remote cache or an expensive test. A filter takes
-//! about ten bits per key, whatever the length of the keys. **It never answers "no" to one of its keys.** To
-//! other keys it answers "maybe" at a false-positive rate of your choice.
+//! Use one without a store, to avoid slow lookups, remote requests or expensive tests. A filter takes about
+//! ten bits per key, however long the keys are. **It never answers "no" for one of its keys.** For other keys
+//! it answers "maybe" at a false-positive rate of your choice.
 //!
 //! # A first filter
 //! ```
@@ -19,7 +19,7 @@
 //! ```
 //!
 //! # Which type
-//! | keys | filter |
+//! | your keys come | filter |
 //! |---|---|
 //! | one by one, about this many | [`Bloom`] |
 //! | one by one, any number | [`ScalableBloom`] |
@@ -31,7 +31,7 @@
 //! A Bloom filter takes 1.44 · log2(1/rate) bits per key: 9.6 for 1 %, 14.4 for 0.1 %. A ribbon filter takes
 //! 1.10 · log2(1/rate); the lower bound is log2(1/rate).
 //!
-//! More keys than its capacity raise the rate of a Bloom filter:
+//! The rate of a Bloom filter rises when it has more keys than its capacity:
 //! ```
 //! use criba::filter::{Bloom, Fullness};
 //!
@@ -49,8 +49,8 @@
 //! ```
 //!
 //! # Union and estimates
-//! Filters of one geometry and hash can be united. The number of keys of one, of a union and of an
-//! intersection is estimated from the bits:
+//! Filters with the same geometry and hash can be united. The bits give estimates of the number of keys in a
+//! filter, a union or an intersection:
 //! ```
 //! use criba::filter::Bloom;
 //!
@@ -70,8 +70,8 @@
 //! ```
 //!
 //! # Files, shared between processes
-//! Standalone filters can be saved and loaded. A checksum covers all bytes: damage is an error, never a
-//! filter that rejects a key. Processes that map a [`Bloom`] or [`StaticFilter`] share one copy:
+//! Standalone filters can be saved and loaded. A checksum covers all bytes: a damaged file gives an error,
+//! never a filter that rejects a key. Processes that map a [`Bloom`] or [`StaticFilter`] share one copy:
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let path = dir.path().join("words.filter");
@@ -89,11 +89,11 @@
 //! ```
 //!
 //! # Crafted keys
-//! With a known hash, keys can be crafted that pass. So the default is SipHash-1-3 under a random key, which
-//! the bytes of the filter contain: keep them secret. [`Hashing`] has the alternatives.
+//! An attacker who knows the hash can craft absent keys that pass. So the default is SipHash-1-3 under a
+//! random key. The bytes of the filter contain this key: keep them secret. [`Hashing`] has the alternatives.
 
-// The filters of tables are here too: `filter_block` builds and reads them, from a `recipe`. `algorithm` is
-// what each kind provides.
+// This room also has the filters of tables: `filter_block` builds and reads them. `algorithm` has the
+// functions of each kind.
 
 mod algorithm;
 mod allocation;

@@ -1,4 +1,4 @@
-//! What a policy means for the tables of one store.
+//! Recipes for the tables of one store, by its policy.
 
 use super::allocation::{Alike, Balance, Share, balance, filter_bits};
 use super::policy::{Allocation, Amount, FilterPolicy};
@@ -9,7 +9,7 @@ use super::recipe::{Recipe, Size};
 pub(crate) enum Plan {
     /// The same recipe for every table, or none.
     Fixed(Option<Recipe>),
-    /// By one λ.
+    /// All tables get their bits by one λ.
     Balanced { policy: FilterPolicy, balance: Balance },
 }
 
@@ -45,7 +45,8 @@ impl FilterPolicy {
         Plan::Balanced { policy: *self, balance }
     }
 
-    /// The recipe of each table of a store, exact to the bit; a plan has one λ for tables to come.
+    /// The recipe of each table of a store. Uses the total more exactly than a plan, whose λ is for unknown
+    /// tables.
     pub(crate) fn recipes(&self, shares: &[Share]) -> Vec<Option<Recipe>> {
         if !self.is_shared_out() {
             return vec![self.recipe(); shares.len()];
@@ -56,7 +57,7 @@ impl FilterPolicy {
         bits.into_iter().map(|bits| self.recipe_of(bits)).collect()
     }
 
-    /// The bits of all filters with headers, as with equal bits per key.
+    /// The bits for all filters, headers included: for bits per key, as many as with equal bits per key.
     fn total_bits(&self, tables: &[Alike]) -> u64 {
         match self.amount {
             Amount::TotalBytes(bytes) => bytes.saturating_mul(8),
@@ -68,8 +69,8 @@ impl FilterPolicy {
         }
     }
 
-    /// The share as the allocation counts it. Uniform bits are loads in proportion to keys: λ then gives
-    /// every table the same rate.
+    /// The share with the load that the allocation assumes. For uniform bits it is proportional to the keys;
+    /// λ then gives every table the same rate.
     fn weighed(&self, share: &Share) -> Share {
         match self.allocation {
             Allocation::Balanced => *share,
@@ -143,7 +144,7 @@ mod tests {
                 assert!((0.98..=1.0).contains(&part), "{policy}: {part} planned");
             }
 
-            // Loads in proportion to keys give every table the same.
+            // Loads in proportion to keys give every table the same bits per key.
             let uniform = of_bytes.with_allocation(Allocation::Uniform);
             let recipes = uniform.recipes(&shares);
             let part = bits(&recipes, &shares) / even;

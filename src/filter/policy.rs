@@ -1,4 +1,4 @@
-//! The filters of a store, as its options choose them.
+//! The policy for the filters of a store.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::hash_function::HashFunction;
 use super::kind::FilterKind;
 use super::recipe::{Recipe, Size};
 
-/// Which filters tables get: kind, hash, size and allocation of bits. Sizes are for the exact number of
+/// The policy for a store's filters: kind, hash, size and allocation. Sizes are for the exact number of
 /// distinct user keys in a table, tombstones included.
 ///
 /// ```
@@ -38,13 +38,13 @@ pub(super) enum Amount {
     Geometry(Geometry),
 }
 
-/// How bits per key or total bytes are distributed among tables. (A rate is that of every table.)
+/// How bits per key or total bytes are distributed among tables. (A rate applies to every table.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Allocation {
     /// All tables have the same bits per key.
     Uniform,
-    /// The false-positive rate of a level is proportional to its keys, and on L0 that of a table to its keys:
+    /// The false-positive rate of a level is proportional to its keys, that of an L0 table to its own keys:
     /// bits go where they avoid the most reads (Monkey: Dayan, Athanassoulis and Idreos, SIGMOD 2017). The
     /// total is that of [`Uniform`](Self::Uniform), within 2 %.
     ///
@@ -55,7 +55,7 @@ pub enum Allocation {
 }
 
 impl FilterPolicy {
-    /// The filters of the literature: standard Bloom filters of 1 % in every table over MurmurHash2, which
+    /// The filters of the literature: standard Bloom filters with a rate of 1 % in every table. Their hash
     /// does not protect from crafted keys: see [`HashFunction::MurmurHash2`].
     pub fn classic() -> Self {
         Self {
@@ -66,7 +66,7 @@ impl FilterPolicy {
         }
     }
 
-    /// The default with blocked filters: faster to build, with five times the false positives.
+    /// The default policy with blocked filters: faster to build, with five times the false positives.
     pub fn blocked() -> Self {
         Self::default().with_kind(FilterKind::Blocked)
     }
@@ -76,12 +76,12 @@ impl FilterPolicy {
         Self { amount: Amount::None, ..Self::default() }
     }
 
-    /// The default [with this rate](Self::with_rate).
+    /// The default policy with this [rate](Self::with_rate).
     pub fn rate(rate: f64) -> Self {
         Self::default().with_rate(rate)
     }
 
-    /// The default [with these bits per key](Self::with_bits_per_key).
+    /// The default policy with this [average of bits per key](Self::with_bits_per_key).
     pub fn bits_per_key(bits: f64) -> Self {
         Self::default().with_bits_per_key(bits)
     }
@@ -92,7 +92,7 @@ impl FilterPolicy {
         Self { amount: Amount::Rate(rate), ..self }
     }
 
-    /// Sets the average bits per key of the store, fractions included: from 0 (no filters) to 64.
+    /// Sets the average of bits per key in the store: from 0 (no filters) to 64, also a fraction.
     #[must_use]
     pub fn with_bits_per_key(self, bits: f64) -> Self {
         let amount = if bits == 0.0 { Amount::None } else { Amount::BitsPerKey(bits) };
@@ -106,7 +106,7 @@ impl FilterPolicy {
         Self { amount, ..self }
     }
 
-    /// Sets Bloom filters of m bits and k probes for every table, whatever its number of keys.
+    /// Sets Bloom filters of m bits and k probes for every table, however many keys it has.
     #[must_use]
     pub fn with_geometry(self, m: u64, k: u32) -> Self {
         let amount = Amount::Geometry(Geometry { m, k, wide: 0 });
@@ -131,7 +131,7 @@ impl FilterPolicy {
         Self { allocation, ..self }
     }
 
-    /// Fails with what is wrong with the numbers.
+    /// Fails with the fault of an invalid number.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self.amount {
             Amount::TotalBytes(bytes) if bytes > MOST_TOTAL_BYTES => {
@@ -141,7 +141,7 @@ impl FilterPolicy {
         }
     }
 
-    /// The hash of filters of memtables, and of tables that have one.
+    /// The hash of the filters of memtables and tables.
     pub(crate) fn hash_function(&self) -> HashFunction {
         self.hash
     }

@@ -1,4 +1,4 @@
-//! How much of a stored filter is in memory: a ribbon can be reduced to its first columns.
+//! Portions of filters: a ribbon in memory can be reduced to its first columns.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -12,26 +12,25 @@ use super::ribbon_columns::{FirstColumns, narrowed, narrowed_rate};
 use crate::sealed::{Meter, Seal, SealedBytes};
 use crate::sync::Arc;
 
-/// How much of a stored filter is in memory.
+/// The part of a stored filter that is in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Portion {
     Nothing,
-    /// The first columns of a ribbon: at least one, fewer than are stored.
+    /// This number of first columns of a ribbon: at least one, fewer than are stored.
     Columns(u32),
     Whole,
 }
 
 impl FilterHeader {
-    /// All portions that the filter can have in memory, the smallest first.
+    /// All portions possible for this filter, the smallest first.
     pub(crate) fn portions(&self) -> impl Iterator<Item = Portion> + use<> {
         let Geometry { k, wide, .. } = self.geometry;
-        // With wide segments, k columns are less than the whole.
+        // With wide segments, the first k columns are less than the whole filter.
         let columns = if self.kind == FilterKind::Ribbon { k + u32::from(wide > 0) } else { 1 };
         let narrower = (1..columns).map(Portion::Columns);
         std::iter::once(Portion::Nothing).chain(narrower).chain([Portion::Whole])
     }
 
-    /// The memory of a portion in bytes, header included.
     pub(crate) fn bytes_of(&self, portion: Portion) -> usize {
         match portion {
             Portion::Nothing => 0,
@@ -56,8 +55,8 @@ impl FilterHeader {
         }
     }
 
-    /// Loads the first columns of this filter. `feed` passes its array on in pieces of whole 64-bit words,
-    /// and verifies it, or fails.
+    /// Loads the first columns of this filter. `feed` must pass the array in pieces of whole 64-bit words to
+    /// its argument, and verify it.
     pub(crate) fn first_columns(
         &self,
         columns: u32,
@@ -67,7 +66,7 @@ impl FilterHeader {
         self.first_columns_of(&self.geometry, columns, Some(meter), feed)
     }
 
-    /// The same from an array of geometry `from`.
+    /// As `first_columns`, from an array of geometry `from`.
     fn first_columns_of(
         &self,
         from: &Geometry,
@@ -101,7 +100,7 @@ impl Filter {
         }
     }
 
-    /// Its first columns, fewer than it has, in new memory. No I/O.
+    /// The first columns of this filter, fewer than it has in memory, copied to new memory. No I/O.
     pub(crate) fn narrowed(&self, columns: u32) -> io::Result<Self> {
         let (from, meter) = (&self.header().geometry, self.meter.as_ref());
         self.stored().first_columns_of(from, columns, meter, |take| {
@@ -144,7 +143,7 @@ mod tests {
     fn the_first_columns_reject_no_key_and_have_their_predicted_rate() {
         let (keys, probes) = (3000, 200_000);
         let mut cells = 0;
-        // Bits per key, the columns they give, and whether there are wide segments.
+        // Bits per key; the number of columns; whether some segments are wide.
         for (bits, columns, fraction) in
             [(6.6, 6, true), (7.7, 7, false), (8.0, 7, true), (9.35, 8, true), (13.2, 11, true)]
         {
@@ -167,7 +166,7 @@ mod tests {
                 let rate = narrow.header().predicted_rate;
                 assert_eq!(rate.to_bits(), stored.rate_of(portion).to_bits());
                 assert!((rate / (-f64::from(columns)).exp2() - 1.0).abs() < 0.02, "{rate}");
-                // 200,000 probes; four standard deviations, and a fiftieth for the span.
+                // 200,000 probes: four standard deviations, and 2 % for the scatter of filters.
                 let (expected, found) = (rate * probes as f64, passing(&narrow, probes) as f64);
                 let bound = 4.0 * expected.sqrt() + expected / 50.0;
                 assert!((found - expected).abs() < bound, "{columns}: {found} of {expected}");

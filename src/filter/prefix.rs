@@ -1,4 +1,4 @@
-//! Prefixes of keys: a filter that has them can reject ranges of keys.
+//! Prefixes of keys: a filter that has prefixes can reject ranges of keys.
 
 use std::fmt;
 use std::ops::Bound;
@@ -38,7 +38,7 @@ impl PrefixExtractor {
         Self(Rule::Until(delimiter))
     }
 
-    /// The prefix of a key, if it has one.
+    /// The prefix of a key; `None` if it has none.
     pub fn prefix_of<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         match self.0 {
             Rule::Fixed(length) => key.get(..length),
@@ -49,7 +49,7 @@ impl PrefixExtractor {
         }
     }
 
-    /// The number in headers: the rule in the lowest byte, its parameter above; never 0.
+    /// The id in filter headers, never 0: the rule in the lowest byte, its parameter above.
     pub(super) fn id(self) -> u64 {
         match self.0 {
             Rule::Fixed(length) => 1 | (length as u64) << 8,
@@ -57,7 +57,6 @@ impl PrefixExtractor {
         }
     }
 
-    /// The extractor of this number; `None` for an unknown rule.
     pub(super) fn with_id(id: u64) -> Option<Self> {
         let extractor = match id & 0xff {
             1 if id >> 8 > 0 => Self::fixed((id >> 8) as usize),
@@ -67,7 +66,6 @@ impl PrefixExtractor {
         (extractor.id() == id).then_some(extractor)
     }
 
-    /// Fails with what is wrong with the rule.
     pub(crate) fn check(self, longest_key: usize) -> Result<(), String> {
         match self.0 {
             Rule::Fixed(length) if length == 0 || length > longest_key => {
@@ -77,12 +75,12 @@ impl PrefixExtractor {
         }
     }
 
-    /// The prefix that all keys within these bounds have, if there is one.
+    /// The common prefix of all keys within these bounds, if there is one.
     pub(crate) fn common<'k>(&self, bounds: (Bound<&'k [u8]>, Bound<&[u8]>)) -> Option<&'k [u8]> {
         let (Bound::Included(start) | Bound::Excluded(start)) = bounds.0 else { return None };
         let prefix = self.prefix_of(start)?;
-        // All keys from `start` to the successor of the prefix begin with it. It is their prefix, because
-        // extraction does not depend on later bytes.
+        // All keys from `start` to the successor of the prefix begin with it, so it is their prefix: the
+        // extracted prefix does not depend on later bytes.
         let within = match (bounds.1, successor(prefix)) {
             (_, None) => true,
             (Bound::Included(end), Some(successor)) => end < successor.as_slice(),
@@ -140,11 +138,11 @@ mod tests {
         assert_eq!(rows.prefix_of(b"row7"), None);
     }
 
-    /// Against the definition, with all bounds of short strings of few letters. The bounds of a scan by
-    /// prefix give the prefix whenever there is one.
+    /// Compares with the definition, for all bounds of short strings of few letters. The bounds of a scan by
+    /// prefix always give the prefix.
     #[test]
     fn all_keys_within_the_bounds_have_the_common_prefix() {
-        // Include the successors of prefixes.
+        // Also the successors of prefixes.
         let letters = [0, b'/', b'/' + 1, 0xff];
         let mut strings = vec![vec![]];
         for length in 0..3 {

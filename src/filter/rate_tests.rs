@@ -1,6 +1,7 @@
-//! Measured rates against predicted rates, two-sided: all kinds, one key to millions, 2 to 20 bits per key.
+//! Compares measured with predicted rates, above and below: all kinds, one key to a million, 2 to 20 bits per
+//! key.
 //!
-//! The full form on 2026-11-20 (`cargo test --lib filter::rate_tests -- --ignored --nocapture`):
+//! Results of the full test on 2026-11-20 (`cargo test --lib filter::rate_tests -- --ignored --nocapture`):
 //!
 //! | kind | cells | rare cells | absent probes | worst, of 4.9 allowed |
 //! |---|---|---|---|---|
@@ -8,7 +9,7 @@
 //! | blocked | 209 | 76 | 15,222,184,667 | 1.94 σ |
 //! | ribbon | 209 | 0 | 355,214,599 | −2.23 σ |
 //!
-//! Rare cells are small blocked filters with a rate below 1e-7: the number of probes bounds it only from above.
+//! Rare cells are small blocked filters with rates below 1e-7: for these the test gives an upper bound only.
 
 use super::filter_block::{FilterPlace, build};
 use super::hash_filter::HashFilter;
@@ -19,10 +20,10 @@ use super::mix::mix;
 use super::policy::FilterPolicy;
 
 const SIZES: [u64; 10] = [1, 2, 5, 10, 50, 100, 1_000, 10_000, 100_000, 1_000_000];
-/// The rates of filters with fewer keys scatter: many are averaged.
+/// The rates of filters with fewer keys scatter, so the test averages many filters.
 const AVERAGED_BELOW: u64 = 10_000;
 const SALTS: u64 = 1_000;
-/// 99.9 % for all cells of a test together: for 300 cells 1 in 600,000 for each side.
+/// The allowed deviations: a correct filter passes all 300 cells of a test in 99.9 % of runs.
 const DEVIATIONS: f64 = 4.9;
 
 /// The i-th of a sequence of distinct hashes; the first 2^40 are keys.
@@ -31,17 +32,15 @@ fn hash(salt: u64, i: u64) -> u64 {
 }
 const ABSENT: u64 = 1 << 40;
 
-/// The measurement of one kind, number of keys and bits per key.
 struct Cell {
     probes: u64,
     passed: f64,
     expected: f64,
-    /// The sum over filters of (passed − expected)².
     spread: f64,
 }
 
 impl Cell {
-    /// Makes at least `100/p` absent probes, but not more than `most`.
+    /// Makes at least 100/rate absent probes, but not many more than `most`.
     fn measure(kind: FilterKind, keys: u64, bits: f64, most: u64) -> Self {
         let salts = if keys < AVERAGED_BELOW { SALTS } else { 1 };
         let filter_of = |salt| {
@@ -64,8 +63,8 @@ impl Cell {
         cell
     }
 
-    /// The error in standard deviations: the signed root of the deviance of a Poisson count, right for small
-    /// counts too, over the spread between filters where that is larger.
+    /// The error in standard deviations: the signed root of the deviance of a Poisson count, which is right
+    /// for small counts too; divided by the spread between filters where that is larger.
     fn deviations(&self) -> f64 {
         let (x, mean) = (self.passed, self.expected);
         let log = if x > 0.0 { x * (x / mean).ln() } else { 0.0 };
@@ -130,7 +129,6 @@ fn header_rate(filter: &[u8]) -> f64 {
     f64::from_le_bytes(filter[56..64].try_into().unwrap())
 }
 
-/// Down to the lowest rate of the kind.
 #[test]
 fn the_predicted_rate_is_at_most_the_requested_rate() {
     let hash_key = HashKey::new([9; 16]);
@@ -155,14 +153,14 @@ fn the_predicted_rate_is_at_most_the_requested_rate() {
                             (FilterKind::Bloom, HashFunction::SipHash13) if keys >= 1000 => {
                                 1.015 * rate
                             }
-                            // The textbook's m and k, built once.
+                            // The textbook's m and k without a second attempt.
                             (FilterKind::Bloom, HashFunction::MurmurHash2) if keys >= 1000 => {
                                 1.15 * rate
                             }
                             _ => rate,
                         };
                         assert!(predicted <= limit, "{policy}, {keys} keys: {predicted:e}");
-                        // With few bits, unless double hashing needs more.
+                        // The filter has few bits, unless double hashing needs more.
                         let bits = 8.0 * filter.len() as f64 / keys as f64;
                         let fewest = (-rate.log2()).max(1.0);
                         let plain = kind == FilterKind::Ribbon
@@ -200,7 +198,7 @@ fn the_first_columns_of_a_ribbon_are_a_filter_of_their_predicted_rate() {
                 "{keys} keys, {columns} columns: {passed}, {expected:.0} predicted"
             );
         }
-        // With all columns only the wide segments change.
+        // With all k columns, only wide segments lose a column.
         let same = whole.narrowed(u32::MAX).unwrap();
         assert!(same.predicted_rate() >= whole.predicted_rate());
     }

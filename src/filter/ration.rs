@@ -1,14 +1,14 @@
-//! Distributes memory over filters so that they avoid the most disk reads: each filter gets a portion with
-//! its bytes and rate, and the wasted reads, Σ weight · rate, are least within the budget.
+//! Distributes memory over filters so that they avoid the most disk reads. Each portion of a filter has its
+//! bytes and rate. The chosen portions have nearly the least sum of weight · rate, the wasted reads, of all
+//! within the budget.
 
 use super::portion::Portion;
 
-/// A filter's possible portions and its load.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
     /// Absent probes of the filter, in a unit that all claims share.
     pub(crate) weight: f64,
-    /// From nothing to the whole filter: ascending bytes, falling rate.
+    /// From nothing to the whole filter, with ascending bytes and falling rates.
     pub(crate) choices: Vec<Choice>,
 }
 
@@ -26,7 +26,6 @@ pub(crate) fn loss(claims: &[Claim], chosen: &[usize]) -> f64 {
     claims.iter().zip(chosen).map(one).sum()
 }
 
-/// A step from one choice of a claim to a larger one.
 struct Step {
     claim: usize,
     from: usize,
@@ -35,11 +34,11 @@ struct Step {
     saved_per_byte: f64,
 }
 
-/// The number of a choice for each claim, of at most `budget` bytes together.
+/// The index of the choice for each claim; together they take at most `budget` bytes.
 ///
-/// Steps are taken by what they save per byte. The steps of a claim lie on the lower convex hull of its
-/// choices, so each saves less per byte than the one before. The rest of the budget goes to any claim with
-/// room.
+/// Takes the steps in the order of saved reads per byte. The steps of a claim lie on the lower convex hull of
+/// its choices, so each saves less per byte than the one before. The rest of the budget goes to larger
+/// choices that fit, those of the most wasted reads first.
 pub(crate) fn ration(claims: &[Claim], budget: u64) -> Vec<usize> {
     let mut steps: Vec<Step> =
         claims.iter().enumerate().flat_map(|(number, claim)| hull_steps(number, claim)).collect();
@@ -72,7 +71,7 @@ fn hull_steps(number: usize, claim: &Claim) -> Vec<Step> {
         let (a, b) = (&claim.choices[from], &claim.choices[to]);
         let bytes = b.bytes - a.bytes;
         let saved = claim.weight * (a.rate - b.rate);
-        // Steps within the memory's last page are free.
+        // Memory comes in pages, so a step within the last page is free.
         let saved_per_byte = if bytes == 0 { f64::INFINITY } else { saved / bytes as f64 };
         Step { claim: number, from, to, bytes, saved_per_byte }
     };
@@ -120,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_column_more_goes_where_it_avoids_the_most() {
-        // Twice the keys, four times the probes: one column more is right.
+        // With twice the keys and four times the probes, one column more is right.
         let claims = [columns(1.0, 100, 9), columns(4.0, 200, 9)];
         assert_eq!(ration(&claims, 0), [0, 0]);
         assert_eq!(ration(&claims, 200), [0, 1]);
@@ -156,7 +155,7 @@ mod tests {
                     let weight = random(4 * i, 50) as f64;
                     match random(4 * i + 1, 3) {
                         0 => claim(weight, [(100 + random(4 * i + 2, 900), 0.01)]),
-                        // A page's worth of columns costs nothing.
+                        // Columns within one page of memory cost nothing.
                         1 => claim(weight, [(100, 0.5), (100, 0.25), (100, 0.125), (200, 0.0625)]),
                         _ => columns(weight, 20 + random(4 * i + 2, 100), 6),
                     }
@@ -169,7 +168,7 @@ mod tests {
                 assert!(taken(&claims, &chosen) <= budget, "seed {seed}, {part} tenths");
                 let (found, best) = (loss(&claims, &chosen), best(&claims, budget));
                 assert!(found >= best - 1e-9);
-                // Greedy misses the best by one claim's last step at most.
+                // The greedy result wastes more than the best by at most one step of one claim.
                 let largest = claims.iter().map(|claim| claim.weight).fold(0.0, f64::max);
                 assert!(found <= best + largest, "seed {seed}, {part} tenths: {found} {best}");
                 if best > 0.0 {

@@ -1,4 +1,4 @@
-//! What filter one table gets, and the attempts to build it.
+//! The recipe for the filter of one table, and the attempts to build it.
 
 use super::algorithm::Built;
 use super::bloom::{TEXTBOOK_EXCESS, TEXTBOOK_FROM};
@@ -6,12 +6,11 @@ use super::geometry::Geometry;
 use super::hash_function::HashFunction;
 use super::kind::FilterKind;
 
-/// The number of salts to try before the geometry grows.
+/// The number of salts tried before the geometry grows.
 pub(super) const SALTS: u64 = 6;
-/// The filter of this attempt is accepted as it is.
+/// The filter of this attempt is always accepted.
 pub(super) const LAST_ATTEMPT: u64 = 23;
 
-/// The kind, hash and size of the filter of one table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Recipe {
     pub(crate) kind: FilterKind,
@@ -27,7 +26,6 @@ pub(crate) enum Size {
 }
 
 impl Recipe {
-    /// Fails with what is wrong with the size.
     pub(super) fn check(&self) -> Result<(), String> {
         let lowest = self.kind.algorithm().lowest_rate;
         match self.size {
@@ -47,7 +45,7 @@ impl Recipe {
         }
     }
 
-    /// The geometry of the filter for `keys` distinct keys, at least one.
+    /// The geometry of the filter for this number of distinct keys, at least one.
     pub(crate) fn geometry(&self, keys: u64) -> Geometry {
         let algorithm = self.kind.algorithm();
         match self.size {
@@ -61,8 +59,8 @@ impl Recipe {
         (self.kind.algorithm().expected_rate)(keys, &self.geometry(keys))
     }
 
-    /// Whether a finished filter has the requested rate. The textbook's Bloom filters may miss it by
-    /// [`TEXTBOOK_EXCESS`], or by any factor if there is no salt for another attempt.
+    /// Whether a finished filter has the requested rate. The rate of the textbook's Bloom filters may be
+    /// higher by [`TEXTBOOK_EXCESS`]; by any factor if the hash takes no salt, which another attempt needs.
     fn accepts(&self, predicted_rate: f64, keys: u64) -> bool {
         let Size::Rate(requested) = self.size else { return true };
         let textbook = self.kind == FilterKind::Bloom && keys >= TEXTBOOK_FROM;
@@ -75,9 +73,9 @@ impl Recipe {
         }
     }
 
-    /// Builds the filter from the `hashes` of an attempt. Returns the accepted attempt, its geometry and the
-    /// filter. An unlucky filter, or one above the requested rate, is built again with another salt, later
-    /// with a larger geometry.
+    /// Builds the filter from the `hashes` of an attempt. Returns the number of the accepted attempt, the
+    /// geometry and the filter. If a filter is unlucky or above the requested rate, the next attempt has
+    /// another salt; after [`SALTS`] attempts also a larger geometry.
     pub(super) fn build(
         &self,
         keys: u64,

@@ -1,8 +1,8 @@
-//! Selects the tables that should get another filter because tables moved, came or went.
+//! Selects the tables for refits: those whose allocated bits changed because tables came, moved or went.
 //!
-//! A small difference is not worth reading a table. But many may add up, and the total of the store is
-//! promised, so the largest ones are mended if the total is off. After applying the result there is nothing
-//! left to select for the same tables and loads.
+//! A small difference does not pay for reading a table. But many may add up, and the policy promises the
+//! total of the store. So if the total is wrong, the largest small differences are mended too. After all
+//! selected refits, nothing is selected for the same tables and loads.
 
 use std::collections::VecDeque;
 
@@ -10,13 +10,13 @@ use super::allocation::Share;
 use super::policy::FilterPolicy;
 use super::recipe::Recipe;
 
-/// A difference counts from this many bits per key, …
+/// A difference counts if it is larger than this many bits per key, …
 const BITS_PER_KEY: f64 = 0.5;
 /// … this part of the filter, …
 const FRACTION: f64 = 0.05;
-/// … and this many bits, a cache line: the largest limit holds.
+/// … and this many bits, a cache line.
 const BITS: f64 = 512.0;
-/// If the total is off by the first part, it is brought to the second.
+/// If the total is wrong by more than the first part, refits reduce the error to the second.
 const TOTAL_OFF: (f64, f64) = (0.015, 0.005);
 
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ pub(crate) struct Standing {
     pub(crate) filter_bits: Option<u64>,
 }
 
-/// One that may be replaced.
+/// The difference between the bits of a filter that may be replaced and the wanted bits.
 struct Difference {
     id: u64,
     keys: f64,
@@ -42,7 +42,7 @@ impl Difference {
         self.now - self.wanted
     }
 
-    /// The same per key that must be read.
+    /// The saved bits per key, since a refit reads all keys.
     fn worth(&self) -> f64 {
         self.too_many() / self.keys
     }
@@ -53,8 +53,8 @@ impl Difference {
     }
 }
 
-/// The tables that should get another filter, or none. Those that give bits back come first, so that the
-/// total stays low.
+/// The tables to refit, with their recipes; `None` for no filter. Refits that free the most bits come first,
+/// so that the total stays low.
 pub(crate) fn refits(policy: &FilterPolicy, tables: &[Standing]) -> Vec<(u64, Option<Recipe>)> {
     if !policy.is_shared_out() {
         return Vec::new();
@@ -72,7 +72,7 @@ pub(crate) fn refits(policy: &FilterPolicy, tables: &[Standing]) -> Vec<(u64, Op
     let total: f64 = chosen.iter().chain(&rest).map(|table| table.wanted).sum();
     let mut off: f64 = rest.iter().map(Difference::too_many).sum();
     if off.abs() > TOTAL_OFF.0 * total {
-        // From both ends, so that the fewest keys are read for the bits that are moved.
+        // The most bits per key first, so that the fewest keys are read.
         rest.sort_by(|a, b| b.worth().total_cmp(&a.worth()).then(a.id.cmp(&b.id)));
         let mut rest = VecDeque::from(rest);
         while off.abs() > TOTAL_OFF.1 * total {
@@ -158,7 +158,7 @@ mod tests {
         let mut tables = levels(&policy, |_| Some(10.0));
         let right = refits(&policy, &tables);
         apply(&mut tables, &right);
-        // One of the lowest level still has what it had at the top.
+        // A table of the lowest level still has the bits that it had on the top level.
         tables[5].filter_bits = tables[110].filter_bits;
         let refits = refits(&policy, &tables);
         assert_eq!(refits.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [5]);
@@ -189,7 +189,7 @@ mod tests {
         let policy = FilterPolicy::default().with_kind(FilterKind::Bloom).with_total_bytes(1 << 20);
         let policy = policy.with_allocation(Allocation::Uniform);
         for sign in [-1.0, 1.0] {
-            // Two large tables are off by more bits than any other, but by few a key.
+            // Two large tables differ by more bits than any other, but by few bits per key.
             let is_large = |id: u64| [3, 11].contains(&id);
             let mut tables: Vec<Standing> = (0..22)
                 .map(|id| {

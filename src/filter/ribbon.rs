@@ -1,14 +1,15 @@
-//! A homogeneous ribbon filter (Dillinger, Hübschle-Schneider, Sanders and Walzer, *Fast Succinct
-//! Retrieval and Approximate Membership using Ribbon*, 2022) of width 64, stored by columns.
+//! A homogeneous ribbon filter (Dillinger, Hübschle-Schneider, Sanders and Walzer, *Fast Succinct Retrieval
+//! and Approximate Membership using Ribbon*, 2022) of width 64, stored by columns.
 //!
-//! A hash gives a start row s and 64 coefficients c, the first of them 1. The table Z of m rows and r
-//! columns is a random solution of c · Z[s … s+63] = 0 for every key; one always exists. For an absent
-//! key each column gives 0 with probability 1/2, so all of them do with 2^−r.
+//! A hash gives a start row s and 64 coefficients c; the first coefficient is 1. The matrix Z of m rows and r
+//! columns is a random solution of c · Z[s … s+63] = 0 for every key; a solution always exists. For an absent
+//! key a column gives 0 with probability 1/2, so all columns give 0 with probability 2^−r.
 //!
 //! # Rate and rows
-//! A fraction f of all absent hashes have equations that depend on those of the keys, and pass any number of
-//! columns: the rate is f + (1 − f) · 2^−r. f halves with each 0.015 more rows per key. [`rows_per_key`]
-//! grows with r to keep f at a few per cent of 2^−r. The predicted rate contains the exact f.
+//! Let f be the fraction of absent hashes whose equations depend linearly on those of the keys. They pass any
+//! number of columns, so the rate is f + (1 − f) · 2^−r. f halves with each 0.015 more rows per key.
+//! [`rows_per_key`] grows with r, so that f stays at a few per cent of 2^−r. The predicted rate contains the
+//! exact f.
 
 use super::algorithm::{Algorithm, Built, below, probe_each};
 use super::geometry::Geometry;
@@ -21,7 +22,7 @@ use super::ribbon_solver::{COLUMNS_AT_ONCE, RibbonSolver};
 use super::simd;
 use super::simd::{Path, Probe};
 
-/// A filter whose rate exceeds that of its columns by this factor is built again.
+/// A filter is built again if its rate is more than this factor times the rate of its columns alone.
 const UNLUCKY: f64 = 1.125;
 
 pub(super) static ALGORITHM: Algorithm = Algorithm {
@@ -41,13 +42,13 @@ pub(super) static ALGORITHM: Algorithm = Algorithm {
     unchecked: |geometry, bytes| simd::ribbon::unchecked(Path::best(), geometry, bytes),
 };
 
-/// Rows per key by columns. Measured means over filters of a million keys:
+/// Rows per key for a number of columns. Measured means of filters with a million keys:
 ///
 /// | rows per key | 1.04 | 1.06 | 1.08 | 1.10 | 1.12 | 1.14 | 1.16 | 1.20 |
 /// |---|---|---|---|---|---|---|---|---|
 /// | −log2 f | 4.9 | 7.4 | 10.2 | 13.1 | 15.1 | 22.9 | 26.2 | 32.3 |
 ///
-/// Single filters scatter by factors of ten, small ones by hundreds.
+/// In single filters f differs from the mean by factors of ten, in small ones by factors of hundreds.
 fn rows_per_key(columns: f64) -> f64 {
     1.045 + columns / 128.0
 }
@@ -65,7 +66,7 @@ fn with_wide(m: u64, k: u32, wide: u64) -> Geometry {
     }
 }
 
-/// Bits per key are rows per key times columns; at least one column.
+/// Solves bits per key = rows per key · columns; at least one column.
 fn for_bits(keys: u64, bits_per_key: f64) -> Geometry {
     let base = rows_per_key(0.0);
     let columns = 64.0 * ((base * base + bits_per_key / 32.0).sqrt() - base);
@@ -74,7 +75,7 @@ fn for_bits(keys: u64, bits_per_key: f64) -> Geometry {
     with_wide(m, columns as u32, (columns.fract() * (m / SEGMENT) as f64) as u64)
 }
 
-/// The mean of 2^−r over start rows is the rate, with a margin for f.
+/// Chooses the columns so that the mean of 2^−r over the start rows is the rate, less a margin for f.
 fn for_rate(keys: u64, rate: f64) -> Geometry {
     let aim = below(rate, keys) / 1.03;
     let k = (-aim.log2()).floor().clamp(1.0, f64::from(MAX_COLUMNS));
@@ -92,7 +93,7 @@ fn roomier(geometry: &Geometry) -> Geometry {
     with_wide(m.min(MAX_ROWS), geometry.k, wide)
 }
 
-/// The first start row whose probe tests k columns; before it, k + 1.
+/// The start row from which on probes test k columns. Probes of earlier rows test k + 1.
 fn narrow_from(geometry: &Geometry) -> u64 {
     SEGMENT * geometry.wide.saturating_sub(1)
 }
@@ -121,7 +122,6 @@ fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
     Built { array, predicted_rate, unlucky: predicted_rate > UNLUCKY * by_columns }
 }
 
-/// [`RibbonSolver::solve_all`] by the fastest path.
 fn solve(
     solver: &RibbonSolver,
     seed: u64,
@@ -136,14 +136,14 @@ fn solve(
     solver.solve_all(seed, first, take);
 }
 
-/// The mean of 2^−r over start rows.
+/// The mean of 2^−r over the start rows: the rate without f.
 pub(super) fn columns_alone(geometry: &Geometry) -> f64 {
     let wide_part = narrow_from(geometry) as f64 / (geometry.m - 63) as f64;
     (-f64::from(geometry.k)).exp2() * (1.0 - wide_part / 2.0)
 }
 
-/// The rate of the columns, and f by a line through the table of [`rows_per_key`], at most what [`UNLUCKY`]
-/// allows.
+/// The rate of the columns and f. log2 f is interpolated from the table of [`rows_per_key`]; [`UNLUCKY`]
+/// limits f.
 fn expected_rate(keys: u64, geometry: &Geometry) -> f64 {
     let by_columns = columns_alone(geometry);
     let rows_per_key = geometry.m as f64 / keys as f64;
@@ -161,7 +161,7 @@ fn probe() -> Probe {
     })
 }
 
-/// Eight columns of each segment; one in 256 absent keys passes these.
+/// Eight columns of both segments of a probe. One in 256 absent keys passes these columns.
 fn touched(geometry: &Geometry, hash: u64) -> [usize; 4] {
     let (s, _) = equation(geometry, hash);
     let segment = (s / 64) as u64;
@@ -216,7 +216,7 @@ mod tests {
                 let mut many = vec![false; absent.len()];
                 probe.may_contain_many(geometry, array, &absent, &mut many);
                 assert!(many == *answers, "{path:?} {geometry:?}");
-                // The last start row has no second segment, and a short array ends early.
+                // The last start row has no second segment. A short array ends early.
                 assert_eq!(
                     probe.may_contain(geometry, array, u64::MAX),
                     may_contain(geometry, array, u64::MAX)
@@ -310,7 +310,7 @@ mod tests {
         assert!(is_unlucky(1000, 1024) && !is_unlucky(1000, 1280));
     }
 
-    /// f is 2^−13.12 at 1.1 rows per key, and at low rates what [`UNLUCKY`] allows.
+    /// f is 2^−13.12 at 1.1 rows per key; at low rates [`UNLUCKY`] limits it.
     #[test]
     fn the_expected_rate_is_that_of_the_columns_and_f() {
         let expected = |k| expected_rate(64_000, &Geometry { m: 70_400, k, wide: 0 });

@@ -1,19 +1,18 @@
-//! The first columns of a ribbon filter are a filter.
+//! The first columns of a ribbon filter are a filter too.
 //!
-//! Columns do not depend on one another: each is 0 for every key, and 0 for an absent key with
-//! probability 1/2.
+//! The columns are independent: each gives 0 for every key, and for an absent key with probability 1/2.
 
 use super::geometry::Geometry;
 use super::ribbon::columns_alone;
 use super::ribbon_scalar::{SEGMENT, words};
 
-/// The geometry of the first columns of a filter: at least 1, at most `k`.
+/// The geometry of the first columns of a filter. `columns` is clamped to 1 … `k`.
 pub(super) fn narrowed(geometry: &Geometry, columns: u32) -> Geometry {
     Geometry { k: columns.clamp(1, geometry.k), wide: 0, ..*geometry }
 }
 
-/// The rate of the first columns of a filter. The part of its rate that comes from dependent equations
-/// is the same with any number of columns.
+/// The rate of the first columns of a filter. The fraction with dependent equations is the same for any
+/// number of columns.
 pub(super) fn narrowed_rate(geometry: &Geometry, predicted_rate: f64, columns: u32) -> f64 {
     let all = columns_alone(geometry);
     let dependent = ((predicted_rate - all) / (1.0 - all)).max(0.0);
@@ -21,7 +20,6 @@ pub(super) fn narrowed_rate(geometry: &Geometry, predicted_rate: f64, columns: u
     dependent + (1.0 - dependent) * kept
 }
 
-/// The first columns of an array of this geometry.
 pub(super) fn first_columns(from: &Geometry, array: &[u8], columns: u32) -> Vec<u8> {
     let narrow = narrowed(from, columns);
     let mut kept = vec![0; 8 * words(&narrow)];
@@ -29,7 +27,7 @@ pub(super) fn first_columns(from: &Geometry, array: &[u8], columns: u32) -> Vec<
     kept
 }
 
-/// Copies the first columns of an array that comes in pieces of whole words.
+/// Copies the first columns of an array, which is pushed in pieces of whole words.
 pub(super) struct FirstColumns<'a> {
     from: Geometry,
     columns: u32,
@@ -58,7 +56,6 @@ impl<'a> FirstColumns<'a> {
         }
     }
 
-    /// Whether the whole array was pushed.
     pub(super) fn is_full(&self) -> bool {
         self.into.len() == 0 && self.segment == self.from.m / SEGMENT
     }
@@ -70,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_rate_of_fewer_columns_keeps_the_part_of_dependent_equations() {
-        // Four in ten start rows test eleven columns.
+        // Four tenths of the start rows test eleven columns.
         let geometry = Geometry { m: 63 + 10 * SEGMENT, k: 10, wide: 5 };
         let ideal = 0.8 * (-10_f64).exp2();
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");

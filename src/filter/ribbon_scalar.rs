@@ -1,7 +1,7 @@
-//! Ribbon filters in plain Rust: the layout of the array, and the reference of the vector code.
+//! Ribbon filters in plain Rust: the layout of the array, and the reference for the vector code.
 //!
-//! A *segment* is 64 rows, stored as one little-endian word per column: bit i of word j is row i of column j.
-//! The first `wide` segments have one more column. A probe reads two neighbouring segments and tests the
+//! A *segment* has 64 rows, stored as one little-endian word per column: bit i of word j is row i of column
+//! j. The first `wide` segments have one more column. A probe reads two neighbouring segments, and tests the
 //! columns that both have.
 
 use super::geometry::Geometry;
@@ -31,7 +31,6 @@ pub(super) fn segment_start(geometry: &Geometry, segment: u64) -> usize {
     (segment * u64::from(geometry.k) + segment.min(geometry.wide)) as usize
 }
 
-/// The start row and the coefficients of a key.
 #[inline]
 pub(super) fn equation(geometry: &Geometry, hash: u64) -> (usize, u64) {
     equation_among(geometry.m - 63, hash)
@@ -42,15 +41,15 @@ pub(super) fn equation_among(start_rows: u64, hash: u64) -> (usize, u64) {
     (fast_range(hash, start_rows) as usize, hash.wrapping_mul(GOLDEN) | 1)
 }
 
-/// The coefficients aligned to the segment of their start row, and to the next one.
+/// The coefficients of rows in the segment of the start row, and those of rows in the next segment.
 #[inline]
 pub(super) fn halves(s: usize, c: u64) -> (u64, u64) {
-    // Shifts take their counts mod 64: these are s and 63 − s.
+    // Shift counts are taken mod 64: `!s` is 63 − s.
     (c.wrapping_shl(s as u32), (c >> 1).wrapping_shr(!s as u32))
 }
 
-/// What a probe reads: `columns` words from each of two places. Shifted coefficients instead of shifted
-/// rows serve all columns.
+/// The reads of a probe: `columns` words at each of two places. The coefficients are shifted once for all
+/// columns, instead of the rows of each column.
 pub(super) struct Question {
     pub(super) first: usize,
     pub(super) second: usize,
@@ -74,8 +73,8 @@ pub(super) fn question(geometry: &Geometry, hash: u64) -> Question {
     }
 }
 
-/// Whether all columns are 0 for a key. Columns behind the end of a short array count as 0. The last
-/// start row has no second segment, and no coefficients for one.
+/// Whether all columns give 0 for a key. Columns behind the end of a short array count as 0. The last start
+/// row has no second segment, and no coefficients for one.
 pub(super) fn may_contain(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     let Question { first, second, columns, low, high } = question(geometry, hash);
     let at = |start: usize| array.get(8 * start..8 * (start + columns));

@@ -1,30 +1,29 @@
-//! Solves the equations of a ribbon: one elimination for all columns, then back substitution for some
-//! columns at a time.
+//! Solves the equations of a ribbon: one elimination for all columns, then back substitution for
+//! [`COLUMNS_AT_ONCE`] columns at a time.
 //!
-//! Memory: the hashes, sorted in place and overwritten by the pivots (8 bytes per key), and one byte per
-//! row (1.1 to 1.4 per key). In the order of start rows a ring of 64 rows is enough.
+//! Memory: 8 bytes per key for the hashes, which are sorted in place and overwritten by the pivots, and a
+//! byte per row. As the equations are sorted by start row, elimination holds only 64 rows at a time, in a
+//! ring.
 
 use super::geometry::Geometry;
 use super::mix::mix;
 use super::ribbon_scalar::equation;
 
-/// The number of columns that back substitution solves at a time.
 pub(super) const COLUMNS_AT_ONCE: usize = 8;
 
 const HAS_PIVOT: u8 = 0x80;
 const WAITING: u8 = 0x7f;
 
-/// The equations in echelon form.
 pub(super) struct RibbonSolver {
-    /// For each row with a pivot, the coefficients of its equation, from this row on.
+    /// For each row with a pivot: the coefficients of its equation, from this row on.
     pub(super) pivots: Vec<u64>,
-    /// For each row [`HAS_PIVOT`], and in [`WAITING`] the number of equations that start at or before it and
-    /// have pivots at or behind it.
+    /// For each row: [`HAS_PIVOT`]; and in [`WAITING`] the number of equations that start at or before this
+    /// row and have their pivots at or after it.
     pub(super) rows: Vec<u8>,
 }
 
 impl RibbonSolver {
-    /// Gaussian elimination. Dependent equations leave no trace.
+    /// Gaussian elimination. Dependent equations are dropped.
     pub(super) fn eliminate(geometry: &Geometry, mut hashes: Vec<u64>) -> Self {
         hashes.sort_unstable(); // in the order of their start rows
         let mut rows = vec![0; geometry.m as usize];
@@ -36,7 +35,7 @@ impl RibbonSolver {
                 None => (rows.len(), 0),
             };
             while done < start {
-                // No later equation reaches this row. The pivot overwrites a used hash.
+                // No later equation has this row. Its pivot overwrites a hash that was used.
                 let pivot = std::mem::take(&mut ring[done % 64]);
                 let is_one = pivot != 0;
                 rows[done] = waiting | if is_one { HAS_PIVOT } else { 0 };
@@ -65,14 +64,15 @@ impl RibbonSolver {
         Self { pivots: hashes, rows }
     }
 
-    /// The fractions of hashes with dependent equations, which pass any number of columns: over the start
-    /// rows before `split`, and over the others.
+    /// Sums of the fractions of hashes with dependent equations, which pass any number of columns: over the
+    /// start rows before `split`, and over the other start rows.
     ///
-    /// Reduce the equations so that no two end at the same row either. The d equations within rows s … s+63
-    /// then span all dependent ones there: 2^d of 2^64, half of them with start row s if one of the d has it.
-    /// Only d near 64 is significant, so only crowded rows are reduced.
+    /// The equations are reduced further, so that no two end at the same row. Then the d equations within
+    /// rows s … s+63 span all dependent equations within these rows: 2^d of 2^64. Half of them start at row
+    /// s, if one of the d does. Only d near 64 is significant, so only crowded rows are reduced.
     pub(super) fn dependent(&self, geometry: &Geometry, split: u64) -> [f64; 2] {
-        // Omits at most 2^−8 of the columns' rate; the other 8 is a margin for the estimate of d.
+        // One 8: the omitted rows add at most 2^−8 of the columns' rate. The other 8 is a margin, because d
+        // is estimated.
         let crowded = 64 - (i32::from(geometry.k as u8) + 1 + 8 + 8);
         self.dependent_where(geometry, split, crowded)
     }
@@ -81,8 +81,8 @@ impl RibbonSolver {
         let mut sums = [0.0; 2];
         let last_start = geometry.m as usize - 64;
         let mut at = self.pivots.len();
-        // A reduction can begin where nothing is displaced. `quiet` is such a row with the end of its
-        // pivots, `quieter` one at least 128 rows behind.
+        // A reduction can begin at a row where no equation is displaced. `quiet` is such a row, with the end
+        // of its pivots; `quieter` is another one, at least 128 rows after it.
         let (mut displaced, mut quiet, mut quieter) = (0_i32, (usize::MAX, at), (usize::MAX, at));
         let mut ends: Option<(Ends, usize)> = None;
         for s in (0..self.rows.len()).rev() {
@@ -114,7 +114,7 @@ impl RibbonSolver {
                     at -= usize::from(has_pivot);
                 }
             }
-            // A row takes one equation and displaces the others.
+            // One equation ends at a row; further ones are displaced to other rows.
             displaced = (displaced + self.starting(s) - 1).max(0);
         }
         sums
@@ -134,7 +134,6 @@ impl RibbonSolver {
         self.rows[row] & HAS_PIVOT != 0
     }
 
-    /// Adds the next lower row to the reduction.
     fn reduce(&self, row: usize, at: &mut usize, ends: &mut Ends) {
         ends.pass(row + 64);
         if self.has_pivot(row) {
@@ -143,11 +142,11 @@ impl RibbonSolver {
         }
     }
 
-    /// Solves [`COLUMNS_AT_ONCE`] columns from column `first` on. Calls `take` with each segment and its
-    /// rows of these columns, from the last segment to the first.
+    /// Solves [`COLUMNS_AT_ONCE`] columns from column `first` on. Calls `take` for each segment, the last one
+    /// first, with the rows of these columns.
     ///
-    /// `next[j]` has the next 64 rows of column j. A row without a pivot takes pseudorandom bits: the zero
-    /// solution would pass every key.
+    /// `next[j]` has the next 64 rows of column j. A row without a pivot gets pseudorandom bits: with zeros,
+    /// the solution would be zero, and every key would pass.
     #[expect(clippy::inline_always, reason = "compiled anew for each processor's instructions")]
     #[inline(always)]
     pub(super) fn solve_all(
@@ -178,7 +177,7 @@ impl RibbonSolver {
     }
 }
 
-/// Equations by the row of their last coefficient, at most one each. Their start rows fall.
+/// Reduced equations, at most one per row of the last coefficient. They are inserted by falling start rows.
 struct Ends {
     /// Bit 63 is the last coefficient.
     ring: [u64; 64],
@@ -196,7 +195,7 @@ impl Ends {
         self.count -= i32::from(std::mem::take(&mut self.ring[row % 64]) != 0);
     }
 
-    /// Adding equations from here, which start later, does not change the start row of the new one.
+    /// The equations in the ring start later, so their addition does not change the start row of the new one.
     fn insert(&mut self, start: usize, pivot: u64) {
         let mut end = start + 63;
         let mut c = pivot;

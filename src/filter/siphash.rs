@@ -1,10 +1,9 @@
 //! SipHash-1-3 (Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012): one round for each word,
-//! three at the end. With the crate `siphasher`, the reference of the test below, the lookup of an absent
-//! key of 16 bytes takes 5 % more instructions.
+//! three rounds at the end. With the crate `siphasher`, the reference in the test below, the lookup of an
+//! absent key of 16 bytes takes 5 % more instructions.
 
 const WORD: usize = 8;
 
-/// The hash of `bytes` under a key of two words.
 #[inline]
 pub(super) fn siphash_1_3([k0, k1]: [u64; 2], bytes: &[u8]) -> u64 {
     let mut state = State([
@@ -66,7 +65,7 @@ mod tests {
             let key = [mix(3 * seed), mix(3 * seed + 1)];
             let other = SipHasher13::new_with_keys(key[0], key[1]);
             let bytes: Vec<u8> = (0..1000).map(|i| mix(seed << 10 | i) as u8).collect();
-            // The hash covers one byte of the length.
+            // The hash contains only the lowest byte of the length.
             for length in (0..=100).chain(250..=270).chain([512, 999, 1000]) {
                 let bytes = &bytes[..length];
                 assert_eq!(siphash_1_3(key, bytes), other.hash(bytes), "{length} bytes");

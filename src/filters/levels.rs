@@ -1,8 +1,8 @@
 //! The load of each table, which the allocation of filter bits needs.
 //!
-//! A lookup of an absent key probes every table of L0, and one table of each level below, each in proportion
-//! to its keys (the assumption of Monkey, see `filter/allocation.rs`). So a plan needs only the keys of each
-//! level and of each L0 table.
+//! A lookup of an absent key probes every table of L0. On each level below it probes one table, with a
+//! probability proportional to the keys of the table (the assumption of Monkey, see `filter/allocation.rs`).
+//! So a plan needs only the keys of each L0 table and of each level.
 
 use crate::filter::{Alike, Share};
 use crate::ledger::LEVELS;
@@ -12,7 +12,7 @@ use crate::version::{LiveTable, Version};
 #[derive(Debug, Clone)]
 pub(super) struct LevelKeys {
     l0: Vec<u64>,
-    /// By level, without L0: number of keys, number of tables.
+    /// For each level except L0: the number of keys and the number of tables.
     below: [(u64, u64); LEVELS],
 }
 
@@ -56,7 +56,7 @@ impl LevelKeys {
         self
     }
 
-    /// The share of lookups of absent keys that probe a table of a level.
+    /// The share of lookups of absent keys that probe a table with these `keys`.
     pub(super) fn load(&self, level: usize, keys: u64) -> f64 {
         match self.below[level].0 {
             all if level > 0 && all > 0 => keys as f64 / all as f64,
@@ -64,7 +64,7 @@ impl LevelKeys {
         }
     }
 
-    /// All tables; those of a level below L0 as equal tables.
+    /// All tables; the tables of a level below L0 count as equal.
     pub(super) fn tables(&self) -> Vec<Alike> {
         let l0 = self.l0.iter().map(|&keys| Share { keys, load: 1.0 }.into());
         let levels = self.below.iter().filter(|(_, tables)| *tables > 0);
@@ -76,9 +76,8 @@ impl LevelKeys {
     }
 }
 
-/// The expected share of lookups of absent keys that probe a table.
-pub(crate) fn expected_load(version: &Version, level: usize, live: &LiveTable) -> f64 {
-    let keys = |live: &LiveTable| live.table.meta().keys;
-    let all: u64 = version.level(level).iter().map(keys).sum();
-    if level == 0 { 1.0 } else { keys(live) as f64 / all.max(1) as f64 }
+/// The expected share of lookups of absent keys that probe a table of a version.
+pub(crate) fn expected_load(version: &Version) -> impl Fn(usize, &LiveTable) -> f64 + use<> {
+    let levels = LevelKeys::of(version);
+    move |level, live| levels.load(level, live.table.meta().keys)
 }

@@ -41,7 +41,7 @@ struct State {
 struct Refits {
     queue: VecDeque<(u64, Option<Recipe>)>,
     version: Weak<Version>,
-    /// Damaged tables, which keep their filters.
+    /// The ids of tables that a refit found damaged; they are not refitted again.
     damaged: HashSet<u64>,
 }
 
@@ -75,7 +75,7 @@ impl FilterManager {
         self.policy().plan(&keys.tables()).recipe(&Share { keys: table.keys, load: 1.0 })
     }
 
-    /// The recipes for the outputs of a compaction: one λ for all, fixed before it begins.
+    /// The recipes for the outputs of a compaction: one plan for all, fixed before it begins.
     pub(crate) fn recipes_for_outputs(
         &self,
         version: &Version,
@@ -100,7 +100,7 @@ impl FilterManager {
     pub(crate) fn fitted(&self, version: &Version) -> HashSet<u64> {
         let policy = self.policy();
         if !policy.is_shared_out() {
-            return HashSet::new(); // sizes are what they are, to the bit
+            return HashSet::new(); // the policy gives exact sizes
         }
         let recipes = self.recipes(version);
         let mut fitted = HashSet::new();
@@ -112,7 +112,7 @@ impl FilterManager {
                 fitted.insert(live.table.id());
                 return Some(8 * live.filter.meta.bytes);
             }
-            // It will have what it should.
+            // A rebuild will give it the planned filter.
             let recipe = recipes.get(&live.table.id()).copied().flatten();
             Some(recipe.map_or(0, |recipe| recipe.filter_bits(share.keys)))
         });
@@ -137,7 +137,7 @@ impl FilterManager {
                     return Some((live.clone(), recipe, *policy));
                 }
             }
-            // Also when all in the queue are gone: those that came in their place were not looked at.
+            // Also if all queued tables are gone: the tables that replaced them were not examined.
             if refits.are_of(version) {
                 return None;
             }
@@ -153,7 +153,7 @@ impl FilterManager {
         refits.queue.is_empty() && refits.are_of(version)
     }
 
-    /// Notes a failed refit: the table is damaged, or the cause may pass.
+    /// Notes a failed refit. Unless the table is damaged, all refits are planned again.
     pub(crate) fn note_failed_refit(&self, table: u64, damaged: bool) {
         let State { refits, .. } = &mut *self.state.lock();
         if damaged {
@@ -173,7 +173,7 @@ impl FilterManager {
         self.state.lock().budget_is_due
     }
 
-    /// As `budget_is_due`; resets it.
+    /// As `budget_is_due`, and resets it to false.
     pub(crate) fn take_budget_due(&self) -> bool {
         std::mem::take(&mut self.state.lock().budget_is_due)
     }

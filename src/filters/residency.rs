@@ -1,31 +1,31 @@
 //! Chooses the portion of each filter that is resident within the memory budget.
 
 use crate::filter::{Choice, Claim, Portion, loss, ration};
-use crate::ledger::Ledger;
 use crate::sstable::{FilterState, TableEnv, resident_bytes};
-use crate::version::{LiveTable, Version};
+use crate::version::Version;
 
 use super::levels::expected_load;
 
-/// A new table is counted as if it had served this many average lookups.
+/// Added to the lookups counted for each table, so that new tables have a load.
 const PRIOR_LOOKUPS: f64 = 1000.0;
-/// Filters that fit stay as they are until a change saves this factor of wasted reads: loading a filter costs
-/// a disk read.
+/// Filters that fit change only if the wasted reads fall by this factor, because to load a filter costs a
+/// disk read.
 const WORTH: f64 = 1.05;
 
-/// The portion of a filter that should be resident, and the resident one at the decision.
+/// A change of the resident portion of a filter: from the one at the decision to the wanted one.
 pub(crate) struct ResidencyChange {
     pub(crate) table: u64,
     pub(crate) from: Portion,
     pub(crate) to: Portion,
 }
 
-/// The changes that fit the filters into the budget with the fewest wasted reads, releases first. None if the
-/// filters fit and are nearly as good.
+/// The releases and the loads after which the filters are within the budget with the fewest wasted reads.
+/// None if the filters are within it and nearly as good.
 pub(crate) fn residency_changes(
     version: &Version,
     env: &TableEnv,
 ) -> (Vec<ResidencyChange>, Vec<ResidencyChange>) {
+    let expected_load = expected_load(version);
     let mut lives = Vec::new();
     let mut claims = Vec::new();
     let mut has = Vec::new();
@@ -33,7 +33,7 @@ pub(crate) fn residency_changes(
         let Some((stored, now)) = live.filter.residency() else { continue };
         let damaged =
             matches!(&live.filter.state, FilterState::Active(filter) if filter.damage().is_some());
-        // What is damaged in its file can be dropped, but not brought back.
+        // A filter that is damaged in its file can be released, but not loaded.
         let portions = stored.portions().take_while(|&portion| !damaged || portion <= now);
         let choices = portions.map(|portion| Choice {
             portion,
@@ -42,7 +42,8 @@ pub(crate) fn residency_changes(
         });
         let choices: Vec<_> = choices.collect();
         has.push(choices.iter().position(|choice| choice.portion == now).unwrap_or(0));
-        let weight = absent_probes(&env.ledger, version, level, live);
+        let met = env.ledger.table_counts(live.table.id()).absent_probes();
+        let weight = met as f64 + expected_load(level, live) * PRIOR_LOOKUPS;
         claims.push(Claim { weight, choices });
         lives.push((live.table.id(), now));
     }
@@ -64,10 +65,4 @@ pub(crate) fn residency_changes(
         })
         .filter(|change| change.from != change.to)
         .partition(|change| change.to < change.from)
-}
-
-/// The absent probes of a table, and those of [`PRIOR_LOOKUPS`] average lookups.
-fn absent_probes(ledger: &Ledger, version: &Version, level: usize, live: &LiveTable) -> f64 {
-    let met = ledger.table_counts(live.table.id()).absent_probes();
-    met as f64 + expected_load(version, level, live) * PRIOR_LOOKUPS
 }

@@ -1,29 +1,26 @@
-//! Compactions: due ones, idle ones, and `compact`.
+//! Runs compactions: those that are due, those of a quiet store, and `compact`.
 
 use std::sync::Arc;
 
-use super::filter_tasks::fit_filters;
+use super::filter_tasks::apply_filter_budget;
 use super::{State, Whole};
 use crate::compaction::{
-    Compaction, MergeContext, everything, pick, pick_idle, pick_within_l0, run,
+    Compaction, MergeContext, everything, merge, pick, pick_idle, pick_within_l0,
 };
 use crate::db::inner::DbInner;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::filter::Recipe;
-use crate::key::Seq;
 use crate::ledger::Activity;
-use crate::sstable::{OpenTable, Properties};
+use crate::sstable::OpenTable;
 use crate::version::{Edit, Version};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     Now,
-    /// Worth doing while the store is quiet.
+    /// Worth doing when the store is quiet.
     Idle,
 }
 
-/// The compaction to make next, if any.
 pub(super) fn picked(db: &DbInner, state: &State, due: Due) -> Option<(Compaction, Arc<Version>)> {
     if !db.options.auto_compaction || state.whole == Some(Whole::Waits) || state.stop {
         return None;
@@ -39,18 +36,19 @@ pub(super) fn picked(db: &DbInner, state: &State, due: Due) -> Option<(Compactio
 
 /// Runs due compactions and filter tasks on this thread until none is left.
 pub(crate) fn compact_while_due(db: &DbInner) -> Result<()> {
-    while compact_once(db, Due::Now)? || fit_filters(db) {}
+    // The budget last, because each compaction replaces filters.
+    while compact_once(db, Due::Now)? || apply_filter_budget(db) {}
     Ok(())
 }
 
 pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
     let mut state = db.scheduler.state.lock();
     let Some((compaction, version)) = picked(db, &state, due) else { return Ok(false) };
-    let _running = db.scheduler.begin_compaction(&mut state, compaction.ids());
+    let _running = db.scheduler.begin_table_task(&mut state, compaction.ids());
     drop(state);
     let l0 = |version: &Version| version.level(0).len();
     let limit = l0(&version) + db.options.l0_compaction_trigger;
-    // Writers are back, and would wait for the merge.
+    // Writers have filled L0 again, and would wait for this merge.
     let unwanted = || due == Due::Idle && l0(&db.views.load().version) >= limit;
     match run_compaction(db, compaction, version, &unwanted) {
         Err(Error::Closed) if !db.scheduler.stops() => Ok(true),
@@ -62,16 +60,16 @@ pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
 pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     let compact = OneCompact::begin(db)?;
     let mut state = db.scheduler.state.lock();
-    while state.compactions > 0 {
+    while state.table_tasks > 0 {
         db.check_writable()?;
-        // No other thread begins a merge meanwhile.
+        // Other threads begin no merge while this one waits, so L0 could fill up.
         let version = Arc::clone(&db.views.load().version);
         let settings = db.options.pick_settings(None);
         let Some(compaction) = pick_within_l0(&version, &settings, &state.busy) else {
             state = db.scheduler.changed.wait(state);
             continue;
         };
-        let running = db.scheduler.begin_compaction(&mut state, compaction.ids());
+        let running = db.scheduler.begin_table_task(&mut state, compaction.ids());
         drop(state);
         run_compaction(db, compaction, version, &|| false)?;
         drop(running);
@@ -80,14 +78,13 @@ pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     db.check_writable()?;
     let version = Arc::clone(&db.views.load().version);
     let Some(compaction) = everything(&version) else { return Ok(()) };
-    let _running = db.scheduler.begin_compaction(&mut state, compaction.ids());
+    let _running = db.scheduler.begin_table_task(&mut state, compaction.ids());
     drop(state);
     compact.has_begun();
     run_compaction(db, compaction, version, &|| false)
 }
 
-/// Guard: one `compact` at a time. It reserves all tables: running compactions end, and no other begins
-/// before it.
+/// Guard: the only `compact` that runs. Until its tables are busy, no background compaction begins.
 struct OneCompact<'a>(&'a DbInner);
 
 impl<'a> OneCompact<'a> {
@@ -101,7 +98,7 @@ impl<'a> OneCompact<'a> {
         Ok(Self(db))
     }
 
-    /// Its tables are busy from here on; later L0 tables may be compacted.
+    /// Call this once its tables are busy: background compactions of later L0 tables may begin.
     fn has_begun(&self) {
         self.0.scheduler.state.lock().whole = Some(Whole::Merges);
         self.0.scheduler.changed.notify_all();
@@ -115,7 +112,7 @@ impl Drop for OneCompact<'_> {
     }
 }
 
-/// Runs a compaction, and gives up when it is `unwanted`.
+/// Runs a compaction and notifies the listener. Fails with [`Error::Closed`] when it is `unwanted`.
 fn run_compaction(
     db: &DbInner,
     mut compaction: Compaction,
@@ -129,7 +126,7 @@ fn run_compaction(
     }
     let (tables, output_level) = (compaction.ids().collect(), compaction.output_level);
     db.options.listener.notify(&Event::CompactionStarted { tables, output_level });
-    let merged = merge(db, &compaction, &version, unwanted);
+    let merged = compact_and_install(db, &compaction, &version, unwanted);
     let (tables, mut error) = tables_and_error(&merged);
     if matches!(merged, Err(Error::Closed)) && !db.scheduler.stops() {
         error = Some("it gave way to writers".into());
@@ -138,7 +135,7 @@ fn run_compaction(
     merged.map(|_| ())
 }
 
-fn merge(
+fn compact_and_install(
     db: &DbInner,
     compaction: &Compaction,
     version: &Version,
@@ -148,14 +145,20 @@ fn merge(
     let tables: Vec<_> = if compaction.is_trivial_move {
         compaction.inputs.iter().map(|(_, live)| live.open()).collect()
     } else {
-        let snapshots = db.visibility.snapshots();
         let filter_for = db.filters.recipes_for_outputs(version, &compaction.inputs, output_level);
-        // Sequence numbers of L0 tables do not interleave, so a merge within L0 has one output.
+        // Ranges of sequence numbers of L0 tables do not overlap, so a merge within L0 has one output.
         let table_bytes = if output_level == 0 { u64::MAX } else { db.options.table_bytes };
         let cancelled = || db.scheduler.stops() || unwanted();
-        with_merge_context(db, snapshots, table_bytes, &filter_for, &cancelled, |context| {
-            run(compaction, version, &context)
-        })?
+        let context = MergeContext {
+            env: &db.env,
+            settings: &db.table_settings(),
+            filter_for: &filter_for,
+            table_bytes,
+            ignore_filters: db.options.ignore_filters,
+            snapshots: db.visibility.snapshots(),
+            cancelled: &cancelled,
+        };
+        merge(compaction, version, &context)?
     };
     let edit = Edit {
         removed: compaction.inputs.iter().map(|(at, live)| (*at, live.table.id())).collect(),
@@ -174,31 +177,11 @@ fn merge(
     Ok(ids(&tables))
 }
 
-/// Calls a function with the part of the store that a compaction needs.
-pub(super) fn with_merge_context<T>(
-    db: &DbInner,
-    snapshots: Vec<Seq>,
-    table_bytes: u64,
-    filter_for: &dyn Fn(&Properties) -> Option<Recipe>,
-    cancelled: &dyn Fn() -> bool,
-    merge: impl FnOnce(MergeContext<'_>) -> Result<T>,
-) -> Result<T> {
-    merge(MergeContext {
-        env: &db.env,
-        settings: &db.table_settings(),
-        filter_for,
-        table_bytes,
-        ignore_filters: db.options.ignore_filters,
-        snapshots,
-        cancelled,
-    })
-}
-
 pub(super) fn ids(tables: &[OpenTable]) -> Vec<u64> {
     tables.iter().map(|open| open.table.id()).collect()
 }
 
-/// The tables that a task made, and its error, for an event.
+/// The tables that a task wrote, and the text of its error, for an event.
 pub(super) fn tables_and_error(tables: &Result<Vec<u64>>) -> (Vec<u64>, Option<String>) {
     match tables {
         Ok(tables) => (tables.clone(), None),
@@ -206,7 +189,8 @@ pub(super) fn tables_and_error(tables: &Result<Vec<u64>>) -> (Vec<u64>, Option<S
     }
 }
 
-/// Removes tables that were not installed. They stay where the manifest may name them; the next open decides.
+/// Removes tables whose installation failed. After [`Error::Poisoned`] they stay, because the manifest may
+/// name them; the next open decides.
 pub(super) fn discard(tables: &[OpenTable], error: &Error) {
     if !matches!(error, Error::Poisoned { .. }) {
         for open in tables {

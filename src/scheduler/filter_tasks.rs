@@ -1,7 +1,7 @@
 //! Filter tasks: residency of filters, and rebuilds.
 //!
-//! Residency is not in the manifest. A change replaces the version in the view by one that differs in that
-//! filter; readers keep the version that they began with.
+//! The manifest does not record residency. A change of it installs a version that differs in one filter;
+//! readers keep the version that they began with.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,36 +17,35 @@ use crate::sstable::{FilterMeta, FilterState, OpenTable, TableFilter, resident_b
 use crate::sync::{Instant, sleep};
 use crate::version::LiveTable;
 
-/// The longest total wait for readers of replaced filters, so that the memory is free when the call returns.
-/// Lookups are shorter, unless the disk is slow.
+/// The longest total wait for readers that hold replaced filters. Most lookups are shorter, so the memory is
+/// usually free when the call returns.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Sets the memory budget. Returns when resident filters are within it, but for filters that readers hold.
+/// Sets the memory budget, and releases filters until the filters of the current version are within it.
 pub(crate) fn set_filter_memory(db: &DbInner, budget: Option<u64>) {
     let memory = &db.env.filter_memory;
     memory.set_budget(budget);
     let mut patience = PATIENCE;
-    // Again, should another thread have brought a filter back between the plan and now. The budget in force
-    // counts: another caller's may have taken the place of this one.
+    // Another thread may load a filter again meanwhile, or set another budget; the current budget counts.
     while memory.budget().is_some_and(|budget| live_filter_bytes(db) > budget) {
-        // A statement of its own: within the loop the view would be held, and with it the filters.
+        // In the head of the `for` loop, the view would live during the loop, and keep the filters.
         let (less, _) = residency_changes(&db.views.load().version, &db.env);
         for change in less {
             change_residency(db, &change, &mut patience);
         }
     }
     db.filters.note_budget();
-    db.scheduler.announce();
+    db.scheduler.wake_waiters();
     if db.is_inline() {
-        while fit_filters(db) {}
+        while apply_filter_budget(db) {}
     }
 }
 
-/// Loads the filters that the budget has room for, if the tables were opened without them.
+/// With a budget, loads the filters that it has room for: an open left them on the disk.
 pub(crate) fn load_filters_within_budget(db: &DbInner) {
     if db.options.filter_memory.is_some() {
         db.filters.note_budget();
-        fit_filters(db);
+        apply_filter_budget(db);
     }
 }
 
@@ -56,14 +55,14 @@ fn live_filter_bytes(db: &DbInner) -> u64 {
     residencies.map(|(stored, portion)| resident_bytes(stored, portion)).sum()
 }
 
-/// Releases and loads filters as the budget demands; false if nothing was due.
-pub(super) fn fit_filters(db: &DbInner) -> bool {
+/// Releases and loads filters as the budget requires; false if the budget was not due.
+pub(super) fn apply_filter_budget(db: &DbInner) -> bool {
     let _running = {
         let mut state = db.scheduler.state.lock();
         if state.stop || !db.filters.take_budget_due() {
             return false;
         }
-        db.scheduler.begin_filter_check(&mut state)
+        db.scheduler.begin_filter_task(&mut state)
     };
     let (less, more) = residency_changes(&db.views.load().version, &db.env);
     let mut patience = PATIENCE;
@@ -76,15 +75,15 @@ pub(super) fn fit_filters(db: &DbInner) -> bool {
     true
 }
 
-/// Makes a change, unless the table is gone or its filter changed, or there is no room.
+/// Makes a change, unless the table is gone, its filter changed, or the budget has no room.
 fn change_residency(db: &DbInner, change: &ResidencyChange, patience: &mut Duration) {
-    // With no lock held.
+    // `try_change` has released its locks.
     if let Some(degraded) = try_change(db, change, patience) {
         db.options.listener.notify(&degraded);
     }
 }
 
-/// As `change_residency`. Returns the event if the filter is damaged.
+/// As `change_residency`. Returns an event if the stored filter is damaged.
 fn try_change(db: &DbInner, change: &ResidencyChange, patience: &mut Duration) -> Option<Event> {
     let memory = &db.env.filter_memory;
     let _taking = memory.taking();
@@ -124,7 +123,7 @@ fn try_change(db: &DbInner, change: &ResidencyChange, patience: &mut Duration) -
     degraded
 }
 
-/// Replaces a filter, if it is still the one of its table.
+/// Replaces `old` by `new`, if `old` is still the filter of the table.
 fn replace_filter(db: &DbInner, table: u64, old: &Arc<TableFilter>, new: TableFilter) -> bool {
     let new = HashMap::from([(table, Arc::new(new))]);
     let mut replaced = false;
@@ -135,11 +134,11 @@ fn replace_filter(db: &DbInner, table: u64, old: &Arc<TableFilter>, new: TableFi
             view.version = Arc::new(view.version.with_filters(&new));
         }
     });
-    db.scheduler.announce();
+    db.scheduler.wake_waiters();
     replaced
 }
 
-/// Waits until no reader holds a replaced filter, or the patience ends.
+/// Waits until no reader holds a replaced filter, at most for `patience`, and subtracts the wait from it.
 fn wait_for_readers(db: &DbInner, replaced: &Arc<TableFilter>, patience: &mut Duration) {
     let start = Instant::now();
     loop {
@@ -152,33 +151,33 @@ fn wait_for_readers(db: &DbInner, replaced: &Arc<TableFilter>, patience: &mut Du
     *patience = patience.saturating_sub(start.elapsed());
 }
 
-/// Refits one table; false if none needs it.
+/// Refits one table; false if no refit is left.
 pub(super) fn refit_once(db: &DbInner) -> Result<bool> {
     if !db.options.auto_compaction {
         return Ok(false);
     }
-    // From before a table is taken from the queue: a thread that finds it empty waits for this one.
-    let _running = db.scheduler.begin_filter_check(&mut db.scheduler.state.lock());
+    // Begun before a table leaves the queue, so that a thread that finds the queue empty waits for this task.
+    let _running = db.scheduler.begin_filter_task(&mut db.scheduler.state.lock());
     let next = db.filters.next_refit(&db.views.load().version);
     let Some((live, recipe, policy)) = next else { return Ok(false) };
     let id = live.table.id();
-    let table_is_busy = {
+    let running = {
         let mut state = db.scheduler.state.lock();
         if state.stop || state.whole.is_some() {
             return Ok(false);
         }
-        // A table that is busy is being rewritten. From here on, a change of the policy waits for this.
+        // A task rewrites a busy table anyway. From here on, `rebuild_filters` waits for this refit.
         if state.busy.contains(&id) || db.filters.policy() != policy {
             return Ok(true);
         }
-        db.scheduler.begin_compaction(&mut state, [id])
+        db.scheduler.begin_table_task(&mut state, [id])
     };
     let done = rebuild_filter(db, &live, recipe.as_ref());
-    // The filter that was replaced is dropped before a thread sees that this is over.
+    // The replaced filter is dropped before another thread sees that this task has ended.
     drop(live);
-    drop(table_is_busy);
+    drop(running);
     done.map(|_| true).inspect_err(|error| {
-        // A damaged table is no reason to leave others without theirs.
+        // If a table is damaged, the refits of other tables go on.
         db.filters.note_failed_refit(id, matches!(error, Error::Corrupt { .. }));
     })
 }
@@ -191,8 +190,8 @@ pub(crate) enum Rebuilt {
     Gone,
 }
 
-/// Gives a table the filter of a recipe, or none, unless it has that already. Reads the table without a lock.
-/// The old filter stays in use until the new one is proven and recorded.
+/// Replaces the filter of a table by one of this recipe, or by none; does nothing if the filter is right
+/// already. The old filter stays in use until the new one is proven and in the manifest.
 pub(crate) fn rebuild_filter(
     db: &DbInner,
     live: &LiveTable,
@@ -201,7 +200,7 @@ pub(crate) fn rebuild_filter(
     let running = db.scheduler.begin_rebuilding();
     db.check_writable()?;
     let id = live.table.id();
-    // As it is now that no other thread can change it.
+    // Read now, when no other thread can replace its filter.
     let current = db.views.load().version.table(id).map(LiveTable::open);
     let Some(current) = current else { return Ok(Rebuilt::Gone) };
     let filter = match (current.filter.sound(), recipe) {
@@ -222,7 +221,7 @@ pub(crate) fn rebuild_filter(
             filter.make_obsolete();
             return Ok(Rebuilt::Gone);
         }
-        // Whether the manifest names the new file is in doubt: it stays, and the next open decides.
+        // The manifest may name the new file: it stays, and the next open decides.
         Err(error @ Error::Poisoned { .. }) => return Err(error),
         Err(error) => {
             filter.make_obsolete();
@@ -238,7 +237,7 @@ pub(crate) fn rebuild_filter(
     Ok(rebuilt)
 }
 
-/// Builds a filter of all keys of a table, syncs it, reads it back and probes it with every key.
+/// Builds a filter of all keys of a table, syncs it, reads it back, and probes it with every key.
 fn new_filter(db: &DbInner, open: &OpenTable, recipe: &Recipe) -> Result<Arc<TableFilter>> {
     let table = Arc::clone(&open.table);
     db.options.listener.notify(&Event::FilterRebuildStarted { table: table.id() });
@@ -246,6 +245,6 @@ fn new_filter(db: &DbInner, open: &OpenTable, recipe: &Recipe) -> Result<Arc<Tab
     let meta = table.write_filter(recipe, &hashes, open.filter.meta.generation)?;
     let mut open = OpenTable { filter: Arc::new(table.load_filter(meta)), table };
     open.prove(&hashes).inspect_err(|_| open.filter.make_obsolete())?;
-    open.fit_filter();
+    open.reduce_to_budget();
     Ok(open.filter)
 }

@@ -1,9 +1,9 @@
-//! Flushes: the oldest sealed memtable becomes a table on L0.
+//! Flushes: each turns the oldest sealed memtable into an L0 table.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::compaction::write_tables;
+use crate::compaction::{MergeContext, write_tables};
 use crate::db::inner::DbInner;
 use crate::error::Result;
 use crate::event::Event;
@@ -13,9 +13,8 @@ use crate::names::FileName;
 use crate::sstable::Properties;
 use crate::version::Edit;
 
-use super::compact::{discard, ids, tables_and_error, with_merge_context};
+use super::compact::{discard, ids, tables_and_error};
 
-/// Flushes every sealed memtable on this thread.
 pub(crate) fn flush_all_sealed(db: &DbInner) -> Result<()> {
     while flush_oldest(db)? {}
     Ok(())
@@ -28,7 +27,7 @@ pub(super) fn flush_oldest(db: &DbInner) -> Result<bool> {
     }
     let _running = db.scheduler.begin_flush()?;
     let (memtable, next_log) = {
-        // Not held any longer: it would keep every filter in memory that is dropped meanwhile.
+        // Dropped at once: a view keeps filters in memory that the budget releases later.
         let view = db.views.load();
         let Some(memtable) = view.sealed.last() else { return Ok(false) };
         let next = view.sealed.iter().rev().nth(1).unwrap_or(&view.memtable);
@@ -42,19 +41,25 @@ pub(super) fn flush_oldest(db: &DbInner) -> Result<bool> {
 }
 
 fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Result<Vec<u64>> {
-    // Its log is not written to any more. Once its end is synced, a sync of a later log covers
-    // everything before, and the log itself can go as soon as the table is there.
+    // Logs before the current one are complete. Once they are synced, a sync of a later log makes all
+    // earlier entries durable, and the log of this memtable can go when its table is installed.
     db.close_earlier_logs()?;
-    let snapshots = db.visibility.snapshots();
     let start = Bound::Unbounded;
     let mut cursor = MemtableCursor::new(Arc::clone(memtable), Direction::Forward, start);
     // Loads the view when it is called: a version held until the end could be the last with some table.
     let filter_for =
         |table: &Properties| db.filters.recipe_for_flush(&db.views.load().version, table);
     let stops = || db.scheduler.stops();
-    let tables = with_merge_context(db, snapshots, u64::MAX, &filter_for, &stops, |context| {
-        write_tables(&mut cursor, memtable.len(), |_| false, &context)
-    })?;
+    let context = MergeContext {
+        env: &db.env,
+        settings: &db.table_settings(),
+        filter_for: &filter_for,
+        table_bytes: u64::MAX,
+        ignore_filters: db.options.ignore_filters,
+        snapshots: db.visibility.snapshots(),
+        cancelled: &stops,
+    };
+    let tables = write_tables(&mut cursor, memtable.len(), |_| false, &context)?;
 
     let edit = Edit {
         log: Some(next_log),

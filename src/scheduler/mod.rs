@@ -1,7 +1,7 @@
-//! The scheduler: decides which background task may run, and keeps the result of the last one of each kind.
+//! The scheduler: decides which background task may run, and keeps the newest error of each kind of task.
 //!
-//! It alone knows which tables are busy, what runs, what failed, and whether the store is closing. No task
-//! runs under its lock. `threads` runs tasks in the background, `settle` inside the calls that wait for them.
+//! It knows the busy tables, the running tasks, and whether the store is closing. No task runs under its
+//! lock. `threads` runs tasks in the background; `settle` runs them in calls that wait for them.
 
 mod compact;
 mod filter_tasks;
@@ -22,50 +22,50 @@ pub(crate) use self::threads::start_threads;
 use crate::error::{Error, Result};
 use crate::sync::{Condvar, JoinHandle, Mutex};
 
-/// A kind of background task, with its own threads and its own failure.
+/// A kind of background task. The scheduler keeps one failure per kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     Flush,
     Compaction,
-    /// Another filter for a table that exists.
     Refit,
 }
 
-/// How far a `compact` has got.
+/// The stage of a call of `compact`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whole {
-    /// It waits for running compactions, and no other begins before it.
+    /// It waits for running compactions. Background compactions do not begin.
     Waits,
-    /// Its tables are busy.
+    /// It merges, and its tables are busy.
     Merges,
 }
 
 #[derive(Debug, Default)]
 struct State {
     busy: HashSet<u64>,
-    compactions: usize,
-    /// Running flushes and filter checks. A settled store has none: they might hold a replaced filter.
+    /// The number of running compactions and refits, which have busy tables.
+    table_tasks: usize,
+    /// The number of running flushes and filter tasks. A settled store has none: they might hold a replaced
+    /// filter.
     others: usize,
-    /// Flushes and filter replacements run one at a time.
     flushing: bool,
     rebuilding: bool,
     whole: Option<Whole>,
-    /// The error of the newest attempt, by [`Task`].
+    /// By [`Task`]: the error of the newest attempt, if it failed.
     failures: [Option<Arc<Error>>; 3],
-    /// Whether tasks must end because the store is closing.
+    /// Whether the store is closing, so that tasks must end.
     stop: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Scheduler {
     state: Mutex<State>,
-    /// Notified at each change of the state or the view.
+    /// Notified when the state or the view changes.
     changed: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Scheduler {
-    pub(crate) fn announce(&self) {
+    pub(crate) fn wake_waiters(&self) {
         let _state = self.state.lock();
         self.changed.notify_all();
     }
@@ -74,26 +74,26 @@ impl Scheduler {
         self.state.lock().stop
     }
 
-    /// Has all tasks end.
+    /// Makes all tasks end early.
     pub(crate) fn stop(&self) {
         self.state.lock().stop = true;
         self.changed.notify_all();
     }
 
-    /// Waits until no task runs, after [`stop`](Self::stop).
+    /// Waits until all running tasks have ended. Call [`stop`](Self::stop) first.
     pub(crate) fn wait_for_end(&self) {
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // A panic in a thread has poisoned the store already.
             let _ = thread.join();
         }
-        // What runs on the threads of callers sees `stop` too, and ends soon.
+        // Tasks on the threads of callers see `stop` too, and end soon.
         let mut state = self.state.lock();
-        while state.compactions > 0 || state.others > 0 || state.rebuilding {
+        while state.table_tasks > 0 || state.others > 0 || state.rebuilding {
             state = self.changed.wait(state);
         }
     }
 
-    /// Waits for the tasks that have tables now, not for later ones.
+    /// Waits until the tables that are busy now are free.
     pub(crate) fn wait_for_busy(&self, check: impl Fn() -> Result<()>) -> Result<()> {
         let mut state = self.state.lock();
         let mut begun = state.busy.clone();
@@ -119,12 +119,12 @@ impl Scheduler {
         Ok(Running { scheduler: self, what: What::Flush })
     }
 
-    fn begin_filter_check(&self, state: &mut State) -> Running<'_> {
+    fn begin_filter_task(&self, state: &mut State) -> Running<'_> {
         state.others += 1;
-        Running { scheduler: self, what: What::FilterCheck }
+        Running { scheduler: self, what: What::FilterTask }
     }
 
-    /// Begins to replace a filter; one at a time.
+    /// Waits until no rebuild of a filter runs, then begins one.
     fn begin_rebuilding(&self) -> Running<'_> {
         let mut state = self.state.lock();
         while state.rebuilding {
@@ -135,20 +135,20 @@ impl Scheduler {
     }
 
     /// Begins a compaction or refit of these tables.
-    fn begin_compaction(
+    fn begin_table_task(
         &self,
         state: &mut State,
         tables: impl IntoIterator<Item = u64>,
     ) -> Running<'_> {
         let tables: Vec<u64> = tables.into_iter().collect();
         state.busy.extend(&tables);
-        state.compactions += 1;
-        Running { scheduler: self, what: What::Compaction(tables) }
+        state.table_tasks += 1;
+        Running { scheduler: self, what: What::TableTask(tables) }
     }
 }
 
 impl State {
-    /// Fails if the newest attempt at this kind of task failed.
+    /// Fails if the newest attempt at a task of this kind failed.
     fn check(&self, task: Task) -> Result<()> {
         match &self.failures[task as usize] {
             Some(cause) => Err(Error::Background { cause: Arc::clone(cause) }),
@@ -157,7 +157,7 @@ impl State {
     }
 }
 
-/// Guard: a running task. Dropping it frees its tables and lets the next one begin.
+/// Guard: a running task. When it is dropped, the tables of the task are free.
 struct Running<'a> {
     scheduler: &'a Scheduler,
     what: What,
@@ -165,9 +165,9 @@ struct Running<'a> {
 
 enum What {
     Flush,
-    FilterCheck,
+    FilterTask,
     Rebuilding,
-    Compaction(Vec<u64>),
+    TableTask(Vec<u64>),
 }
 
 impl Drop for Running<'_> {
@@ -178,10 +178,10 @@ impl Drop for Running<'_> {
                 state.flushing = false;
                 state.others -= 1;
             }
-            What::FilterCheck => state.others -= 1,
+            What::FilterTask => state.others -= 1,
             What::Rebuilding => state.rebuilding = false,
-            What::Compaction(tables) => {
-                state.compactions -= 1;
+            What::TableTask(tables) => {
+                state.table_tasks -= 1;
                 for id in tables {
                     state.busy.remove(id);
                 }

@@ -1,4 +1,4 @@
-//! Calls that wait for background tasks and run idle work themselves.
+//! Calls that wait for background tasks. Some run tasks on their own thread.
 
 use super::Task;
 use super::compact::{Due, compact_everything, compact_once, compact_while_due, picked};
@@ -8,7 +8,7 @@ use crate::db::inner::DbInner;
 use crate::db::views::ReadView;
 use crate::error::Result;
 
-/// Waits while a view is `behind`. Fails if the task to wait for failed.
+/// Waits while the current view is `behind`. Fails if the newest task of this kind failed.
 pub(crate) fn wait_while(
     db: &DbInner,
     task: Task,
@@ -34,15 +34,14 @@ pub(crate) fn flush(db: &DbInner) -> Result<()> {
     wait_while(db, Task::Flush, |view| view.sealed.iter().any(|m| m.log() <= newest))
 }
 
-/// Flushes, and merges everything into one run, on this thread.
+/// Flushes; then merges all tables into one run, on this thread.
 pub(crate) fn compact(db: &DbInner) -> Result<()> {
     let done = flush(db).and_then(|()| compact_everything(db));
     db.views.drop_replaced();
     done
 }
 
-/// Flushes, waits until no task is due or running, and does the idle work on this thread: compactions and
-/// refits.
+/// Flushes; waits until no task is due or running; then does idle compactions and refits on this thread.
 pub(crate) fn wait_until_settled(db: &DbInner) -> Result<()> {
     flush(db)?;
     while !is_settled(db)? {
@@ -61,12 +60,12 @@ fn is_settled(db: &DbInner) -> Result<bool> {
     loop {
         db.check_writable()?;
         let due = picked(db, &state, Due::Now).is_some() || db.filters.budget_is_due();
-        if !due && state.compactions == 0 && state.others == 0 {
+        if !due && state.table_tasks == 0 && state.others == 0 {
             let idle = picked(db, &state, Due::Idle).is_some();
             return Ok(!idle && db.all_refitted());
         }
         if due && db.is_inline() {
-            // Due only now, because another caller's compaction was in the way before.
+            // A compaction of another caller had these tables before.
             drop(state);
             compact_while_due(db)?;
             state = scheduler.state.lock();

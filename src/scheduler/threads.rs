@@ -5,38 +5,38 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::compact::{Due, compact_once, picked};
-use super::filter_tasks::{fit_filters, refit_once};
+use super::filter_tasks::{apply_filter_budget, refit_once};
 use super::flush::flush_oldest;
 use super::{State, Task};
 use crate::db::inner::DbInner;
 use crate::error::{Error, Result};
-use crate::sync::{Instant, spawn};
+use crate::sync::{Instant, MutexGuard, spawn};
 use crate::version::Version;
 
 /// The wait before a failed task is tried again: the first value, doubled each time up to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// The interval at which the background checks whether readers still hold replaced views.
+/// The interval of checks whether readers still hold replaced memtables.
 const REPLACED: Duration = Duration::from_millis(100);
 
-/// Idle work begins when the tables have not changed for this long: what a filter should be changes with
-/// them.
+/// Idle work begins when the tables have not changed for this long. A change of tables may change the size
+/// that a filter should have.
 const QUIET: Duration = Duration::from_secs(1);
-/// An idle merge waits a second longer for this many bytes. So a store with few writes spends less than half
-/// of its time on merges.
+/// An idle merge waits at least a second per this many bytes that it writes. So a store with few writes
+/// spends less than half of its time on merges.
 const IDLE_BYTES_PER_SECOND: u64 = 64 << 20;
 
-/// The quiet time before an idle merge of this many bytes.
+/// The quiet time before an idle merge that writes this many bytes.
 fn quiet_before(bytes: u64) -> Duration {
     QUIET.max(Duration::from_secs(bytes / IDLE_BYTES_PER_SECOND))
 }
 
-/// The version, and the start of its time as the current one.
+/// The current version, and since when it is current.
 #[derive(Default)]
 struct Unchanged(Option<(Weak<Version>, Instant)>);
 
 impl Unchanged {
-    /// The time since this version was first passed here; zero for a new one.
+    /// The time since the first call with this version; zero if the previous call had another one.
     fn lasts(&mut self, version: &Arc<Version>) -> Duration {
         match &self.0 {
             Some((same, since)) if std::ptr::eq(same.as_ptr(), Arc::as_ptr(version)) => {
@@ -50,7 +50,7 @@ impl Unchanged {
     }
 }
 
-/// Starts the threads of the options: one flushes, the others do everything else.
+/// Starts the background threads: one for flushes, the others for all other tasks.
 pub(crate) fn start_threads(db: &Arc<DbInner>) -> Result<()> {
     let mut threads = db.scheduler.threads.lock();
     if db.is_inline() {
@@ -72,21 +72,20 @@ pub(crate) fn start_threads(db: &Arc<DbInner>) -> Result<()> {
 }
 
 /// Runs one task. A panic in it poisons the store.
-fn attempt(db: &DbInner, task: Task, run: impl FnOnce() -> Result<bool>) -> (Task, Result<bool>) {
-    let done = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-        // Half-done work is not installed, but what it held is in doubt.
+fn attempt(db: &DbInner, run: impl FnOnce() -> Result<bool>) -> Result<bool> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        // Its result is not installed, but the data that it changed may be inconsistent.
         Err(db.poison(Error::corrupt(&db.env.dir, 0, "sound background work", "a panic")))
-    });
-    (task, done)
+    })
 }
 
-/// Records the result of a task, and waits after a failure. `None` once the store is closing.
-fn note(db: &DbInner, (task, done): (Task, Result<bool>), patience: &mut Duration) -> Option<bool> {
+/// Records the result of a task, and pauses after a failure. True if more may be due at once.
+fn record(db: &DbInner, task: Task, done: Result<bool>, patience: &mut Duration) -> bool {
     let mut state = db.scheduler.state.lock();
     if state.stop {
-        return None;
+        return false;
     }
-    let did = match done {
+    match done {
         Ok(did) => {
             state.failures[task as usize] = None;
             if did {
@@ -103,12 +102,11 @@ fn note(db: &DbInner, (task, done): (Task, Result<bool>), patience: &mut Duratio
             *patience = (*patience * 2).min(RETRY.1);
             true
         }
-    };
-    Some(did)
+    }
 }
 
-/// Waits, at most until the store closes. Other changes do not end it, or the failures of two threads would
-/// wake each other.
+/// Waits for this time, or until the store closes. Other notifications do not end the wait; otherwise the
+/// failures of two threads would wake each other.
 fn pause(db: &DbInner, time: Duration) {
     let start = Instant::now();
     loop {
@@ -125,18 +123,21 @@ fn pause(db: &DbInner, time: Duration) {
 fn flush_in_background(db: &DbInner) {
     let mut patience = RETRY.0;
     loop {
-        let done = attempt(db, Task::Flush, || flush_oldest(db));
+        let done = attempt(db, || flush_oldest(db));
         let held = db.views.drop_memtables();
-        let Some(did) = note(db, done, &mut patience) else { return };
+        let did = record(db, Task::Flush, done, &mut patience);
         let state = db.scheduler.state.lock();
+        if state.stop {
+            return;
+        }
         if db.views.has_kept() {
             db.scheduler.changed.notify_all();
         }
-        if did || state.stop || !db.views.load().sealed.is_empty() {
+        if did || !db.views.load().sealed.is_empty() {
             continue;
         }
         if held {
-            // The readers that hold them say nothing when they end.
+            // A reader that ends notifies no thread.
             db.scheduler.changed.wait_timeout(state, REPLACED);
         } else {
             drop(db.scheduler.changed.wait(state));
@@ -149,41 +150,56 @@ fn compact_in_background(db: &DbInner) {
     let mut patience = RETRY.0;
     let (mut unchanged, mut quiet) = (Unchanged::default(), false);
     loop {
-        let due = || Ok(fit_filters(db) | compact_once(db, Due::Now)?);
-        let mut done = attempt(db, Task::Compaction, due);
-        let did_due = matches!(done.1, Ok(true));
-        if quiet && matches!(done.1, Ok(false)) {
-            done = attempt(db, Task::Compaction, || compact_once(db, Due::Idle));
-        }
-        if quiet && matches!(done.1, Ok(false)) {
-            // Compactions are as they should be, whatever comes of the filters.
-            note(db, done, &mut patience);
-            done = attempt(db, Task::Refit, || refit_once(db));
+        let mut task = Task::Compaction;
+        let mut done = attempt(db, || {
+            // Filters first: lookups need them while a compaction runs.
+            if apply_filter_budget(db) | compact_once(db, Due::Now)? {
+                quiet = false;
+                return Ok(true);
+            }
+            Ok(quiet && compact_once(db, Due::Idle)?)
+        });
+        if quiet && matches!(done, Ok(false)) {
+            // The compactions succeeded, even if the refit fails.
+            record(db, task, done, &mut patience);
+            task = Task::Refit;
+            done = attempt(db, || refit_once(db));
         }
         db.views.drop_replaced();
-        let Some(did) = note(db, done, &mut patience) else { return };
-        quiet &= !did_due;
+        let did = record(db, task, done, &mut patience);
         let state = db.scheduler.state.lock();
-        let is_due = picked(db, &state, Due::Now).is_some() || db.filters.budget_is_due();
-        if did || state.stop || is_due || db.views.has_kept() {
-            continue;
+        if state.stop {
+            return;
         }
-        let tried = std::mem::take(&mut quiet);
-        match quiet_wanted(db, &state) {
-            Some(long_enough) => {
-                let lasts = unchanged.lasts(&db.views.load().version);
-                quiet = !tried && lasts >= long_enough;
-                if !quiet {
-                    let left = long_enough.saturating_sub(lasts).max(QUIET);
-                    db.scheduler.changed.wait_timeout(state, left);
-                }
-            }
-            None => drop(db.scheduler.changed.wait(state)),
+        let is_due = picked(db, &state, Due::Now).is_some() || db.filters.budget_is_due();
+        if !did && !is_due && !db.views.has_kept() {
+            quiet = wait_for_work(db, state, &mut unchanged, quiet);
         }
     }
 }
 
-/// The quiet time before the next idle work, if there will be any.
+/// Waits until the state or the view changes, or idle work may begin. True, without a wait, if it may begin
+/// now; it may not if it was just `tried`.
+fn wait_for_work(
+    db: &DbInner,
+    state: MutexGuard<'_, State>,
+    unchanged: &mut Unchanged,
+    tried: bool,
+) -> bool {
+    let Some(long_enough) = quiet_wanted(db, &state) else {
+        drop(db.scheduler.changed.wait(state));
+        return false;
+    };
+    let lasts = unchanged.lasts(&db.views.load().version);
+    let quiet = !tried && lasts >= long_enough;
+    if !quiet {
+        let left = long_enough.saturating_sub(lasts).max(QUIET);
+        db.scheduler.changed.wait_timeout(state, left);
+    }
+    quiet
+}
+
+/// The quiet time before the next idle work, if any is left.
 fn quiet_wanted(db: &DbInner, state: &State) -> Option<Duration> {
     match picked(db, state, Due::Idle) {
         Some((merge, _)) => Some(quiet_before(merge.bytes())),

@@ -60,7 +60,7 @@ impl TableFilter {
 
 impl OpenTable {
     /// Releases the part of a new table's filter that exceeds the budget. The proof needed all of it.
-    pub(crate) fn fit_filter(&mut self) {
+    pub(crate) fn reduce_to_budget(&mut self) {
         let memory = &self.table.env().filter_memory;
         let _taking = memory.taking();
         let Some((stored, has)) = self.filter.residency() else { return };
@@ -193,11 +193,11 @@ mod tests {
         let whole = resident_bytes(&stored, Portion::Whole);
         assert_eq!(memory.resident(), whole);
         memory.set_budget(Some(whole));
-        open.fit_filter();
+        open.reduce_to_budget();
         assert_eq!(open.filter.residency(), Some((&stored, Portion::Whole)));
 
         memory.set_budget(Some(whole / 2));
-        open.fit_filter();
+        open.reduce_to_budget();
         let kept = open.filter.residency().expect("a filter").1;
         let next = stored.portions().find(|portion| *portion > kept).expect("more than is kept");
         assert!(matches!(kept, Portion::Columns(_)), "{kept:?}");
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(open.filter.sound(), None);
 
         memory.set_budget(Some(0));
-        open.fit_filter();
+        open.reduce_to_budget();
         assert_eq!(open.filter.residency(), Some((&stored, Portion::Nothing)));
         assert_eq!(memory.resident(), 0);
     }

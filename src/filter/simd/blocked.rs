@@ -1,4 +1,4 @@
-//! Blocked filters: one block at a time.
+//! Vector code for blocked filters: one block at a time.
 
 #![expect(unsafe_code, reason = "vector loads, and calls of functions for this processor")]
 
@@ -16,7 +16,6 @@ use super::super::geometry::Geometry;
 use super::ribbon_shape::Shape;
 use super::{Path, Probe, Prober, Unchecked};
 
-/// `None` if this path has no code of its own.
 pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
     match path {
         Path::Scalar => None,
@@ -25,7 +24,7 @@ pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
     }
 }
 
-/// `None` if this path has no such code, or geometry or length are unsound.
+/// `None` if this path has no such code, or the array does not fit the geometry.
 pub(in crate::filter) fn unchecked(
     path: Path,
     geometry: &Geometry,
@@ -66,7 +65,7 @@ fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     has_all(block, product)
 }
 
-/// Without checks: [`unchecked`] has checked the array.
+/// Makes no checks: [`unchecked`] has checked the array.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg,bmi2")]
 fn probe_one(prober: &Prober, hash: u64) -> bool {
     let (start, product) = place_among(prober.places, hash);
@@ -118,7 +117,7 @@ fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     _mm256_testc_si256(low, bits_of(first)) & _mm256_testc_si256(high, bits_of(second)) == 1
 }
 
-/// Sets the bits of keys; `false` if this path has no code of its own.
+/// Sets the bits of keys; `false` if this path has no vector code.
 pub(in crate::filter) fn insert(
     path: Path,
     geometry: &Geometry,

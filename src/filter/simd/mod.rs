@@ -1,5 +1,5 @@
 //! Vector code for the filters, selected at run time. The scalar code is its reference. A [`Probe`] takes any
-//! array, a [`Prober`] one that it has checked.
+//! array; a [`Prober`] has one array, which it has checked.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod blocked;
@@ -15,10 +15,9 @@ pub(super) use probe::Probe;
 pub(super) use prober::Unchecked;
 pub(super) use prober::{Prober, Touched};
 
-/// The instructions that a function uses.
+/// A set of instructions that a function uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Path {
-    /// Those of every processor.
     Scalar,
     /// Vectors of 256 bits.
     Avx2,
@@ -55,7 +54,6 @@ impl Path {
         self == Self::Scalar
     }
 
-    /// The fastest of this processor.
     pub(super) fn best() -> Self {
         #[cfg(test)]
         if let Some(path) = forced::path() {
@@ -65,7 +63,7 @@ impl Path {
     }
 }
 
-/// For tests: a path that is not the best one.
+/// For tests: forces another path than the best.
 #[cfg(test)]
 pub(super) mod forced {
     use std::cell::Cell;
@@ -80,14 +78,12 @@ pub(super) mod forced {
         FORCED.get()
     }
 
-    /// Calls `f` on the scalar path.
     pub(in crate::filter) fn on_scalar(f: impl FnOnce()) {
         FORCED.set(Some(Path::Scalar));
         f();
         FORCED.set(None);
     }
 
-    /// Calls `f` on each path of this machine, and prints how many there are.
     pub(in crate::filter) fn on_each_path(mut f: impl FnMut(Path)) {
         let all = [Path::Scalar, Path::Avx2, Path::Avx512];
         let (here, missing): (Vec<_>, Vec<_>) = all.into_iter().partition(|path| path.is_here());

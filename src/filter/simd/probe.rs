@@ -7,13 +7,12 @@ use super::super::geometry::Geometry;
 /// Probes arrays of any length. An array that is too short answers "maybe".
 #[derive(Clone, Copy)]
 pub(in crate::filter) struct Probe {
-    /// Both need the instructions of their [`Path`](super::Path).
+    /// `one` and `many` need the instructions of their [`Path`](super::Path).
     pub(super) one: unsafe fn(&Geometry, &[u8], u64) -> bool,
     pub(super) many: unsafe fn(&Geometry, &[u8], &[u64], &mut [bool]),
 }
 
 impl Probe {
-    /// For every processor.
     pub(in crate::filter) fn scalar(
         one: fn(&Geometry, &[u8], u64) -> bool,
         many: fn(&Geometry, &[u8], &[u64], &mut [bool]),
@@ -21,7 +20,7 @@ impl Probe {
         Self { one, many }
     }
 
-    /// Whether a filter of this shape and array may contain the key of a hash; "no" is certain.
+    /// Whether a filter of this geometry and array may have the hash. `false` is certain.
     #[inline]
     pub(in crate::filter) fn may_contain(
         self,
@@ -33,7 +32,6 @@ impl Probe {
         unsafe { (self.one)(geometry, array, hash) }
     }
 
-    /// The same for many hashes, without a call for each.
     pub(in crate::filter) fn may_contain_many(
         self,
         geometry: &Geometry,

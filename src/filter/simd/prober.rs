@@ -1,7 +1,7 @@
 //! A finished array, checked once.
 //!
-//! Checks, and numbers that depend on the shape alone, would double the two to four nanoseconds of a
-//! probe.
+//! A probe takes two to four nanoseconds. Checks, and calculations that depend on the geometry alone, would
+//! double this.
 
 #![expect(unsafe_code, reason = "calls of functions that check neither processor nor array")]
 
@@ -13,23 +13,23 @@ use super::Probe;
 use super::ribbon_shape::Shape;
 use crate::prefetch::prefetch;
 
-/// Offsets into the cache lines that usually decide a probe of a hash. They may repeat, or lie behind the end
-/// of the array.
+/// Offsets of bytes in the array; their cache lines usually decide a probe of the hash. Offsets may repeat,
+/// or lie behind the end of the array.
 pub(in crate::filter) type Touched = fn(&Geometry, u64) -> [usize; 4];
 
-/// Needs the instructions of its path, and an array that is as long as the geometry says.
+/// Needs the instructions of its path, and an array of the length that the geometry requires.
 type ProbeOne = unsafe fn(&Prober, u64) -> bool;
 
-/// Code without checks, for one array that is as long as its geometry says.
+/// Code without checks, for one array of the length that its geometry requires.
 #[cfg(target_arch = "x86_64")]
 pub(in crate::filter) struct Unchecked {
     pub(super) probe_one: ProbeOne,
-    /// Blocked: the number of blocks. Ribbon: of start rows.
+    /// Blocked: the number of blocks. Ribbon: the number of start rows.
     pub(super) places: u64,
     pub(super) ribbon: Shape,
 }
 
-/// An immutable array with its geometry, and what follows from the two.
+/// An immutable array with its geometry, and numbers that follow from both.
 #[derive(Clone)]
 pub(in crate::filter) struct Prober {
     probe_one: ProbeOne,
@@ -44,7 +44,7 @@ pub(in crate::filter) struct Prober {
 }
 
 impl Prober {
-    /// `unchecked` gives code for this geometry and an array of this length, if there is any.
+    /// `unchecked` gives code without checks for this geometry and an array of this length, or `None`.
     pub(in crate::filter) fn new(
         geometry: Geometry,
         array: Bytes,
@@ -80,7 +80,7 @@ impl Prober {
         &self.geometry
     }
 
-    /// Whether the key of this hash may be in; "no" is certain.
+    /// Whether the filter may have the hash. `false` is certain.
     #[inline]
     pub(in crate::filter) fn may_contain(&self, hash: u64) -> bool {
         // SAFETY: the path comes from `Path::best`, so the processor has its instructions. A function
@@ -88,20 +88,18 @@ impl Prober {
         unsafe { (self.probe_one)(self, hash) }
     }
 
-    /// Begins to load the memory that [`may_contain`](Self::may_contain) of this hash reads.
     pub(in crate::filter) fn prefetch(&self, hash: u64) {
         for byte in (self.touched)(&self.geometry, hash) {
             prefetch(&self.array, byte);
         }
     }
 
-    /// Bytes of the array, whose cache lines [`prefetch`](Self::prefetch) loads.
+    /// The offsets whose cache lines [`prefetch`](Self::prefetch) loads.
     #[cfg(test)]
     pub(in crate::filter) fn touched(&self, hash: u64) -> [usize; 4] {
         (self.touched)(&self.geometry, hash)
     }
 
-    /// The same, with checks.
     pub(super) fn may_contain_checked(&self, hash: u64) -> bool {
         self.probe.may_contain(&self.geometry, &self.array, hash)
     }

@@ -1,4 +1,4 @@
-//! Ribbons: eight or four columns at a time.
+//! Vector code for ribbons: eight or four columns at a time.
 
 #![expect(unsafe_code, reason = "vector loads, and calls of functions for this processor")]
 #![expect(clippy::cast_ptr_alignment, reason = "the loads need no alignment")]
@@ -21,7 +21,6 @@ use super::super::ribbon_solver::{COLUMNS_AT_ONCE, RibbonSolver};
 use super::ribbon_shape::{Place, Shape};
 use super::{Path, Probe, Prober, Unchecked};
 
-/// `None` if this path has no code of its own.
 pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
     match path {
         Path::Scalar => None,
@@ -30,7 +29,7 @@ pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
     }
 }
 
-/// `None` if this path has no such code, or geometry or length are unsound.
+/// `None` if this path has no such code, or the array does not fit the geometry.
 pub(in crate::filter) fn unchecked(
     path: Path,
     geometry: &Geometry,
@@ -106,7 +105,7 @@ fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     }
 }
 
-/// Without checks: [`unchecked`] has checked the array. Whole vectors of both segments need no masks. One
+/// Makes no checks: [`unchecked`] has checked the array. Whole vectors of both segments need no masks. One
 /// absent key in 256 passes the first eight columns.
 #[target_feature(enable = "avx512f,avx512vbmi2,avx512vpopcntdq,bmi2")]
 fn probe_by_eights(prober: &Prober, hash: u64) -> bool {
@@ -127,7 +126,6 @@ fn probe_by_eights(prober: &Prober, hash: u64) -> bool {
     _bzhi_u32(odd.into(), columns) == 0 && (columns <= 8 || prober.may_contain_checked(hash))
 }
 
-/// The same, four columns at a time.
 #[target_feature(enable = "avx2,bmi2")]
 fn probe_by_fours(prober: &Prober, hash: u64) -> bool {
     let (s, c) = equation_among(prober.places, hash);
@@ -143,7 +141,7 @@ fn probe_by_fours(prober: &Prober, hash: u64) -> bool {
             (_mm256_loadu_si256(a.cast()), _mm256_loadu_si256(a.add(bytes).cast()))
         };
         let both = _mm256_xor_si256(_mm256_and_si256(a, low), _mm256_and_si256(b, high));
-        // The lowest bit of each lane becomes its sign.
+        // Moves the lowest bit of each lane to its sign bit.
         let signs = _mm256_castsi256_pd(_mm256_slli_epi64::<63>(parities(both)));
         _mm256_movemask_pd(signs) as u32
     };
@@ -183,7 +181,7 @@ fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     _mm256_testz_si256(odd, _mm256_set1_epi64x(1)) == 1
 }
 
-/// The parity of each lane in its bit 0: the sum over its bytes, by a table.
+/// Bit 0 of each lane of the result is the parity of the lane: a table gives the parities of bytes.
 #[target_feature(enable = "avx2")]
 fn parities(lanes: __m256i) -> __m256i {
     let table = _mm256_setr_epi8(
@@ -195,7 +193,7 @@ fn parities(lanes: __m256i) -> __m256i {
     _mm256_sad_epu8(_mm256_shuffle_epi8(table, halves), _mm256_setzero_si256())
 }
 
-/// Back substitution; returns `take` if this path has no code of its own.
+/// Back substitution; returns `take` if this path has no vector code.
 pub(in crate::filter) fn solve<F: FnMut(u64, &[u64; COLUMNS_AT_ONCE])>(
     path: Path,
     band: &RibbonSolver,

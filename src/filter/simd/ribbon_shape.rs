@@ -1,4 +1,4 @@
-//! Where the words of a ribbon are, computed once for each filter.
+//! The places of the words of a ribbon, computed once for each filter.
 
 use super::super::geometry::Geometry;
 use super::super::ribbon_scalar::{segment_start, words};
@@ -12,12 +12,12 @@ pub(super) struct Shape {
     /// Below this start row, both segments have one column more.
     wide_rows: u64,
     wide_segments: u64,
-    /// Of narrow and of wide segments: where segment 0 would start, and its length, in bytes.
+    /// For narrow segments, then for wide ones: the offset at which segment 0 would start, and the length of
+    /// a segment, in bytes.
     runs: [(usize, usize); 2],
 }
 
 impl Shape {
-    /// `None` if `whole` would be 0.
     pub(super) fn of(geometry: &Geometry) -> Option<Self> {
         let Geometry { m, k, wide } = *geometry;
         let is_within =
@@ -48,10 +48,9 @@ impl Shape {
     }
 }
 
-/// Where the words of a start row are.
 pub(super) struct Place {
     pub(super) first: usize,
-    /// The bytes of that segment. The next one follows.
+    /// The length of its segment in bytes. The next segment follows.
     pub(super) bytes: usize,
     pub(super) columns: u32,
 }

@@ -1,4 +1,4 @@
-//! The bits of a Bloom filter that takes inserts.
+//! The bits of a Bloom filter with inserts.
 
 use super::fullness::Fullness;
 use super::part::{Array, Part};
@@ -25,13 +25,13 @@ impl Bits {
         Ok(Self { part: Part::new(kind, geometry, 0, array), ones: 0 })
     }
 
-    /// The part must be of kind Bloom, without bits behind its m.
+    /// The part must be of kind Bloom, with no bit set behind its m bits.
     pub(super) fn of(part: Part) -> Self {
         let ones = ones(words(&part.array));
         Self { part, ones }
     }
 
-    /// Sets the bits of a hash. Whether one of them was not set before.
+    /// Sets the bits of a hash. Returns whether one of them was not set before.
     pub(super) fn insert(&mut self, hash: u64) -> bool {
         let array = self.part.array.to_mut();
         let before = self.ones;
@@ -48,7 +48,7 @@ impl Bits {
         self.part.may_contain(hash)
     }
 
-    /// Sets the bits that are set in `other`, of the same geometry.
+    /// Sets the bits that are set in `other`, which must have the same geometry.
     pub(super) fn unite(&mut self, other: &Self) {
         let mine = self.part.array.to_mut();
         for (mine, other) in mine.iter_mut().zip(other.part.array.iter()) {
@@ -57,7 +57,7 @@ impl Bits {
         self.ones = ones(words(mine));
     }
 
-    /// The ones of the union with bits of the same geometry.
+    /// The number of ones in the union with `other`, which must have the same geometry.
     pub(super) fn ones_united(&self, other: &Self) -> u64 {
         let (mine, other) = (words(&self.part.array), words(&other.part.array));
         ones(mine.zip(other).map(|(mine, other)| mine | other))

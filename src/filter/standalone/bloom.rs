@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::filter::geometry::Geometry;
 use crate::filter::kind::FilterKind;
 
-/// The standard Bloom filter (Bloom, CACM 1970), for an approximate number of keys. Filters of one geometry
-/// and hash can be united.
+/// The standard Bloom filter (Bloom, CACM 1970), for an approximate number of keys. Filters with the same
+/// geometry and hash can be united.
 ///
 /// ```
 /// use criba::filter::{Bloom, Fullness};
@@ -40,7 +40,7 @@ impl Bloom {
     /// `capacity` distinct keys. Takes about 1.44 · log2(1/rate) bits per key.
     ///
     /// # Errors
-    /// If the capacity is 0, the rate below 1e-6 or not below 1, both together take more than 128 bits per
+    /// If the capacity is 0, the rate below 1e-6 or not below 1, the filter would take more than 128 bits per
     /// key (at rates far below 1/capacity), or memory is short.
     pub fn with_rate(capacity: u64, rate: f64) -> crate::Result<Self> {
         sizing::check_capacity(capacity)?;
@@ -49,7 +49,7 @@ impl Bloom {
     }
 
     /// Makes an empty filter of `m` bits and `k` probes, with a random hash key. Its capacity is m/k · ln 2
-    /// keys, which set half of the bits.
+    /// keys; with these, half of the bits are set.
     ///
     /// # Errors
     /// If m is not 1 to 2^43, k not 1 to 64, or memory is short.
@@ -74,7 +74,7 @@ impl Bloom {
         Ok(Self { head: self.head, bits: Bits::empty(self.geometry())? })
     }
 
-    /// Inserts a key. Returns whether it was certainly new: `false` if it passed before.
+    /// Inserts a key. `true`: it was new. `false`: the filter already answered "maybe" for it.
     pub fn insert(&mut self, key: impl AsRef<[u8]>) -> bool {
         self.bits.insert(self.head.hashing.of(key.as_ref()))
     }
@@ -85,19 +85,19 @@ impl Bloom {
         self.bits.may_contain(self.head.hashing.of(key.as_ref()))
     }
 
-    /// Adds all keys of another filter, with the same result as inserts.
+    /// Adds all keys of another filter, with the same result as if they were inserted.
     ///
     /// # Errors
-    /// If the other filter has another geometry or hash. Nothing is changed then.
+    /// If the other filter has another geometry or hash. This filter is then unchanged.
     pub fn union(&mut self, other: &Self) -> crate::Result<()> {
         self.check_alike(other)?;
         self.bits.unite(&other.bits);
         Ok(())
     }
 
-    /// The estimated number of keys in both filters: the estimates of the two less that of their union. The
-    /// error is that of the larger sets, too large for small intersections. Infinite if the union has all
-    /// bits set.
+    /// The estimated number of keys that both filters have: the sum of their estimates less the estimate of
+    /// their union. The errors of the three estimates add up, so do not use it for small intersections.
+    /// Infinite if the union has all bits set.
     ///
     /// # Errors
     /// If the other filter has another geometry or hash.
@@ -127,12 +127,12 @@ impl Bloom {
         Ok(())
     }
 
-    /// The design number of keys.
+    /// The number of keys that it is designed for.
     pub fn capacity(&self) -> u64 {
         self.head.capacity
     }
 
-    /// The bits and probes.
+    /// The number of bits and probes.
     pub fn geometry(&self) -> Geometry {
         self.bits.geometry()
     }
@@ -153,14 +153,14 @@ impl Bloom {
         self.bits.fullness(self.head.capacity as f64)
     }
 
-    /// The current false-positive rate: occupancy^k, and an excess by double hashing in small filters and at
-    /// rates below 1/capacity. With a few keys the error is up to a quarter.
+    /// The current false-positive rate: occupancy^k, plus the effect of double hashing in small filters and
+    /// at rates below 1/capacity. With a few keys the error is up to a quarter.
     pub fn current_rate(&self) -> f64 {
         self.bits.rate()
     }
 
     /// The estimated number of distinct keys: −(m/k) · ln(1 − X/m) for X bits set (Swamidass and Baldi,
-    /// 2007). Infinite if all are set.
+    /// 2007). Infinite if all bits are set.
     pub fn estimated_len(&self) -> f64 {
         self.bits.estimated_len()
     }

@@ -14,8 +14,8 @@ use super::hashing::random_bytes;
 use super::part::Array;
 use crate::error::{Error, IoContext, Result};
 
-/// A read-only filter in a mapped file, shared by all processes that map it. A clone of the filter is in
-/// memory of its own.
+/// A read-only filter in a mapped file, shared by all processes that map it. A clone of the filter has its
+/// own memory.
 #[derive(Debug)]
 pub struct Mapped<T>(T);
 
@@ -41,7 +41,7 @@ pub(super) fn load<T: Saved>(path: &Path) -> Result<T> {
     parse(path, &bytes)
 }
 
-/// Opens a regular file: reading a device may never end.
+/// Opens a regular file. Fails for a device, from which reads may never end.
 fn open(path: &Path) -> Result<File> {
     let file = File::open(path).context("open", path)?;
     if !file.metadata().context("read the length of", path)?.is_file() {
@@ -82,7 +82,6 @@ fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
     file.sync_all().context("sync", path)
 }
 
-/// A new name in the same directory.
 fn temporary_beside(path: &Path) -> Result<PathBuf> {
     let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file");
     let name = path.file_name().ok_or_else(no_name).context("save", path)?;

@@ -1,5 +1,5 @@
-//! The bytes of a standalone filter: a head, a row for each part, the arrays of the parts; see format.md,
-//! "A filter on its own".
+//! The bytes of a standalone filter: a head, a row per part, the arrays of the parts; see format.md, "A
+//! filter on its own".
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
@@ -24,13 +24,13 @@ const HEAD_BYTES: usize = 64;
 const ROW_BYTES: usize = 32;
 const ALIGNMENT: usize = 64;
 
-/// A filter as the format has it: a head and parts.
+/// A filter that consists of a head and parts, as in the format.
 pub(super) trait Saved: Sized {
     const FORM: Form;
 
     fn encode(&self) -> Vec<u8>;
 
-    /// Makes a filter of what was read, or fails if these are not the parts of this form.
+    /// Makes a filter of a head and parts. Fails if a filter of this form has other parts.
     fn assemble(head: Head, parts: Vec<Part>) -> Result<Self, Flaw>;
 
     fn array(bytes: &[u8]) -> crate::Result<Array> {
@@ -40,7 +40,6 @@ pub(super) trait Saved: Sized {
     }
 }
 
-/// The type of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Bloom = 1,
@@ -79,7 +78,7 @@ impl Head {
     }
 }
 
-/// Where bytes are not those of a filter.
+/// The fault of bytes that are no filter.
 #[derive(Debug)]
 pub(super) struct Flaw {
     offset: usize,
@@ -113,7 +112,7 @@ pub(super) fn encode(head: &Head, parts: &[&Part]) -> Vec<u8> {
     bytes.put_u16(VERSION);
     bytes.put_u8(head.form as u8);
     bytes.put_u8(head.hashing.hash.id());
-    bytes.put_u32(0); // the checksum's place
+    bytes.put_u32(0); // replaced by the checksum below
     bytes.extend_from_slice(head.hashing.key.bytes());
     bytes.put_u64(head.capacity);
     bytes.put_f64(head.rate);
@@ -150,13 +149,13 @@ fn checksum(bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Decodes bytes; `array` gives the array at a range. Allocates no more than the length of the bytes.
+/// Decodes a filter; `array` gives the array at a range. Allocates no more than the length of the bytes.
 pub(super) fn decode<T: Saved>(
     name: &Path,
     bytes: &[u8],
     array: impl FnMut(Range<usize>) -> crate::Result<Array>,
 ) -> crate::Result<T> {
-    // Before the checksum: another version is not damage.
+    // Checked before the checksum: another version is no damage.
     if bytes.starts_with(MAGIC)
         && let Some(version) = Fields::new(bytes.get(MAGIC.len()..).unwrap_or_default()).u16()
         && version != VERSION
@@ -176,7 +175,6 @@ pub(super) fn decode<T: Saved>(
     T::assemble(head, parts).map_err(|flaw| flaw.into_error(name))
 }
 
-/// A row, and the range of its array.
 struct Row {
     kind: FilterKind,
     geometry: Geometry,
@@ -184,7 +182,7 @@ struct Row {
     range: Range<usize>,
 }
 
-/// Reads and checks all that does not depend on the form.
+/// Reads head and rows, and makes all checks that do not depend on the form.
 fn read(bytes: &[u8], form: Form) -> Result<(Head, Vec<Row>), Flaw> {
     let short = || Flaw::new(0, format!("{HEAD_BYTES} bytes or more"), bytes.len().to_string());
     let mut fields = Fields::new(bytes.get(..HEAD_BYTES).ok_or_else(short)?);
@@ -276,7 +274,7 @@ fn read_row(row: &[u8], start: usize) -> Result<Row, String> {
     Ok(Row { kind, geometry, salt, range: start..end })
 }
 
-/// Whether bits behind the last one are set in the last word of a Bloom filter.
+/// Whether the last word of a Bloom filter has bits set behind its m bits.
 fn has_spare_bits(row: &Row, array: &[u8]) -> bool {
     let used = row.geometry.m % 64;
     let last = array.last_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));

@@ -1,27 +1,25 @@
-//! How full a filter that takes inserts is.
+//! How full a filter with inserts is.
 
 use std::fmt;
 
-/// A filter with a higher occupancy is overfull.
 const OVERFULL: f64 = 0.85;
 
 /// How full a filter is, compared to its design.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fullness {
-    /// At most half of the bits are set: the filter has its design rate, or a lower one.
+    /// At most half of the bits are set: the rate is at most the design rate.
     Within,
-    /// More than half of the bits are set, the design point where a bit carries most information; the
-    /// rate rises.
+    /// More than half of the bits are set: the rate is above the design rate.
     PastDesign,
-    /// More than 85 % of the bits are set: with seven probes one absent key in three passes.
+    /// More than 85 % of the bits are set: with seven probes, one absent key in three passes.
     Overfull,
 }
 
 impl Fullness {
-    /// The fullness at an occupancy of m bits, for an occupancy of `design` at the capacity.
+    /// The fullness of a filter with m bits, whose occupancy at the capacity is `design`.
     ///
-    /// A whole number of probes makes `design` differ from one half. The standard deviation of the number
-    /// of ones is about 0.28 √m; four of them are tolerated.
+    /// `design` differs from one half, because the number of probes is rounded. The standard deviation of the
+    /// number of ones is about 0.28 √m; the limit is four of them above.
     pub(super) fn of(occupancy: f64, design: f64, m: u64) -> Self {
         let half = design.max(0.5) + 1.2 / (m as f64).sqrt();
         if occupancy > OVERFULL {
@@ -52,7 +50,7 @@ mod tests {
 
     #[test]
     fn fullness_changes_just_above_its_limits() {
-        let half: f64 = 0.5 + 1.2 / 1024.0; // with the scatter of 2^20 bits
+        let half: f64 = 0.5 + 1.2 / 1024.0; // the limit for 2^20 bits
         for (occupancy, fullness) in [
             (half, Fullness::Within),
             (half.next_up(), Fullness::PastDesign),

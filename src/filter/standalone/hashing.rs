@@ -8,8 +8,9 @@ use crate::filter::hash_function::{HashFunction, HashKey};
 
 /// The hash function and the hash key of a standalone filter.
 ///
-/// A filter has a random key unless another is set; its bytes contain the key. To unite two filters, set one
-/// `Hashing` for both, or make the second with [`Bloom::empty_like`](super::Bloom::empty_like).
+/// A filter has a random key unless you set one. The bytes of the filter contain the key. To unite two
+/// filters, set one `Hashing` for both, or make the second by
+/// [`Bloom::empty_like`](super::Bloom::empty_like).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hashing {
     pub(super) hash: HashFunction,
@@ -17,8 +18,8 @@ pub struct Hashing {
 }
 
 impl Hashing {
-    /// SipHash-1-3 under a random key. Without access to the bytes of the filter no keys can be crafted that
-    /// pass it.
+    /// SipHash-1-3 under a random key. Without access to the bytes of the filter, absent keys that pass
+    /// cannot be crafted.
     ///
     /// # Errors
     /// If the operating system provides no random bytes.
@@ -27,7 +28,7 @@ impl Hashing {
         Ok(Self::keyed(key))
     }
 
-    /// SipHash-1-3 under this key, for filters to unite or to reproduce.
+    /// SipHash-1-3 under this key, to unite or reproduce filters.
     pub fn keyed(key: [u8; 16]) -> Self {
         Self { hash: HashFunction::SipHash13, key: HashKey::new(key) }
     }
@@ -47,7 +48,6 @@ impl Hashing {
     }
 }
 
-/// Random bytes from the operating system.
 pub(super) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|e| io::Error::other(e.to_string()))?;

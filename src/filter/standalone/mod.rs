@@ -1,7 +1,7 @@
 //! Standalone filters, the public types of [`filter`](super).
 //!
-//! They consist of `part::Part`s, arrays with their geometry, and share one format (`format`). Those with
-//! inserts consist of `bits::Bits`, Bloom parts that count their ones. Only `file` does I/O.
+//! A standalone filter consists of `part::Part`s, arrays with their geometry. A filter with inserts consists
+//! of `bits::Bits`, Bloom parts that count their ones. All have one format (`format`). Only `file` does I/O.
 
 mod bits;
 mod bloom;

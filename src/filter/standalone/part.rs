@@ -19,7 +19,6 @@ pub(super) enum Array {
 }
 
 impl Array {
-    /// An array of zeros. Fails if memory is short.
     pub(super) fn zeroed(length: usize) -> Result<Self> {
         let mut bytes = Vec::new();
         bytes
@@ -39,7 +38,7 @@ impl Array {
         Ok(Self::Shared(Bytes::from_owner(sealed)))
     }
 
-    /// The bytes for writing; copied first if they are read-only.
+    /// The bytes for writing. Read-only bytes are copied first.
     pub(super) fn to_mut(&mut self) -> &mut Vec<u8> {
         if let Self::Shared(bytes) = self {
             *self = Self::Owned(bytes.to_vec());
@@ -63,11 +62,10 @@ impl Deref for Array {
     }
 }
 
-/// An array with its kind, geometry and probe.
 pub(super) struct Part {
     pub(super) kind: FilterKind,
     pub(super) geometry: Geometry,
-    /// Mixed into each hash; 0 for none.
+    /// Mixed into each hash; 0 for no salt.
     pub(super) salt: u64,
     pub(super) array: Array,
     probe: Probe,

@@ -10,16 +10,16 @@ use super::sizing;
 use crate::filter::bloom_rate::expected_fill;
 use crate::filter::kind::FilterKind;
 
-/// The rate of a layer divided by that of the layer before. The paper recommends 0.8 to 0.9 for growth by
+/// The rate of a layer divided by the rate of the layer before. The paper recommends 0.8 to 0.9 for growth by
 /// orders of magnitude; a lower value saves bits in the first layers.
 const TIGHTENING: f64 = 0.75;
 
-/// A series of Bloom filters that grows with its keys (Almeida, Baquero, Preguiça and Hutchison,
-/// *Scalable Bloom Filters*, 2007). After a full layer comes one of twice the capacity and three quarters of
-/// the rate, so that all layers together keep the design rate.
+/// A series of Bloom filters, its layers, that grows with its keys (Almeida, Baquero, Preguiça and Hutchison,
+/// *Scalable Bloom Filters*, 2007). When a layer is full, it adds one with twice the capacity and three
+/// quarters of the rate, so that all layers together keep the design rate.
 ///
-/// It costs memory (for twice the keys of the first layer 1.85 times the bits of one filter) and time (an
-/// absent key probes each layer). A [`Bloom`](super::Bloom) of about the right size is better.
+/// It costs memory: for twice the keys of the first layer, 1.85 times the bits of one filter. It costs time:
+/// a lookup of an absent key probes each layer. A [`Bloom`](super::Bloom) of about the right size is better.
 ///
 /// ```
 /// let mut seen = criba::filter::ScalableBloom::with_rate(1000, 0.01)?;
@@ -34,7 +34,6 @@ const TIGHTENING: f64 = 0.75;
 pub struct ScalableBloom {
     head: Head,
     layers: Vec<Layer>,
-    /// No further layer is possible.
     at_its_end: bool,
 }
 
@@ -42,7 +41,7 @@ pub struct ScalableBloom {
 struct Layer {
     bits: Bits,
     capacity: f64,
-    /// In ones.
+    /// The number of ones at which the layer is full.
     limit: u64,
 }
 
@@ -64,14 +63,14 @@ fn capacity_of(head: &Head, i: usize) -> f64 {
     head.capacity as f64 * (i as f64).exp2()
 }
 
-/// The rates of infinitely many layers add up to the design rate: (1 − r) · Σ rⁱ = 1.
+/// Infinitely many layers would have the design rate in sum, because (1 − r) · Σ rⁱ = 1.
 fn rate_of(head: &Head, i: usize) -> f64 {
     head.rate * (1.0 - TIGHTENING) * TIGHTENING.powf(i as f64)
 }
 
 impl ScalableBloom {
-    /// Makes an empty filter with a first layer for `capacity` distinct keys, and a false-positive rate of
-    /// at most `rate` with any number.
+    /// Makes an empty filter with a first layer for `capacity` distinct keys. Its false-positive rate is at
+    /// most `rate` with any number of keys.
     ///
     /// # Errors
     /// As [`Bloom::with_rate`](super::Bloom::with_rate).
@@ -82,9 +81,9 @@ impl ScalableBloom {
         Ok(Self { head, layers: vec![Layer::make(&head, 0)?], at_its_end: false })
     }
 
-    /// Inserts a key. Returns whether it was certainly new; a key that passes is not inserted again.
+    /// Inserts a key. `true`: it was new. `false`: the filter already answered "maybe" for it.
     ///
-    /// Without memory for a further layer the last one takes the key, as [`fullness`](Self::fullness) shows.
+    /// If a further layer is impossible, the last one takes the key, and [`fullness`](Self::fullness) rises.
     pub fn insert(&mut self, key: impl AsRef<[u8]>) -> bool {
         let hash = self.head.hashing.of(key.as_ref());
         if self.may_contain(hash) {
@@ -120,7 +119,7 @@ impl ScalableBloom {
         1.0 - self.layers.iter().map(|layer| 1.0 - layer.bits.rate()).product::<f64>()
     }
 
-    /// The estimated number of distinct keys: the sum over the layers, which share none.
+    /// The estimated number of distinct keys: the sum over the layers, which have different keys.
     pub fn estimated_len(&self) -> f64 {
         self.layers.iter().map(|layer| layer.bits.estimated_len()).sum()
     }
@@ -130,7 +129,7 @@ impl ScalableBloom {
         self.layers.iter().map(|layer| layer.bits.ones()).sum()
     }
 
-    /// The fraction of bits set in the newest layer; the others are full.
+    /// The fraction of bits set in the newest layer; the older layers are full.
     pub fn occupancy(&self) -> f64 {
         self.layers.last().map_or(0.0, |layer| layer.bits.occupancy())
     }
@@ -169,8 +168,8 @@ impl Saved for ScalableBloom {
         if parts.iter().any(|part| part.kind != FilterKind::Bloom) {
             return Err(Flaw::parts("parts of kind bloom"));
         }
-        // A forged capacity is harmless: a layer that is too small for it has all bits set before it is
-        // full, so that every key passes and none adds a layer.
+        // A forged capacity is harmless: in a layer too small for it, all bits are set before the layer is
+        // full. Then every key passes, and no key adds a layer.
         let layers = parts.into_iter().enumerate();
         let layers =
             layers.map(|(i, part)| Layer::of(Bits::of(part), capacity_of(&head, i))).collect();

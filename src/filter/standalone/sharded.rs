@@ -14,8 +14,8 @@ use crate::sync::{Mutex, MutexGuard};
 
 const MOST_SHARDS: usize = 1 << 16;
 
-/// A Bloom filter in shards, each behind its own lock, for concurrent inserts. Its rate is that of one filter
-/// of the same capacity, within 1 %.
+/// A Bloom filter in shards, each behind its own lock, for concurrent inserts. Its rate is within 1 % of the
+/// rate of one filter with the same capacity.
 ///
 /// A few shards per thread avoid contention; a shard should have a thousand keys or more.
 ///
@@ -41,7 +41,7 @@ pub struct ShardedBloom {
     shards: Vec<Shard>,
 }
 
-/// Aligned against false sharing of cache lines between neighbours.
+/// Aligned, so that two shards never share a cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard(Mutex<Bits>);
@@ -51,7 +51,7 @@ impl ShardedBloom {
     /// all shards together.
     ///
     /// # Errors
-    /// If the shards are not 1 to 65,536, or as [`Bloom::with_rate`](super::Bloom::with_rate).
+    /// If the shards are not 1 to 65,536; else as [`Bloom::with_rate`](super::Bloom::with_rate).
     pub fn with_rate(shards: usize, capacity: u64, rate: f64) -> crate::Result<Self> {
         if !(1..=MOST_SHARDS).contains(&shards) {
             let reason = format!("there are 1 to {MOST_SHARDS} of them, not {shards}");
@@ -66,21 +66,20 @@ impl ShardedBloom {
         Ok(Self { head, shards: shards? })
     }
 
-    /// Inserts a key under the lock of its shard. Returns whether it was certainly new: of threads that
-    /// insert one key at the same time, for only one.
+    /// Inserts a key under the lock of its shard. `true`: it was new; of threads that insert one key at the
+    /// same time, only one gets `true`. `false`: the filter already answered "maybe" for it.
     pub fn insert(&self, key: impl AsRef<[u8]>) -> bool {
         let hash = self.head.hashing.of(key.as_ref());
         self.shard(hash).insert(hash)
     }
 
-    /// Whether the key may have been inserted. `false` is certain for inserts that have returned.
+    /// Whether the key may have been inserted. `false` is certain, except for inserts that have not returned.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> bool {
         let hash = self.head.hashing.of(key.as_ref());
         self.shard(hash).may_contain(hash)
     }
 
-    /// Selects a shard by the third output of SplitMix64, independent of the first two, the position and
-    /// step within the shard.
+    /// Selects a shard by a third hash, independent of the position and step within the shard.
     fn shard(&self, hash: u64) -> MutexGuard<'_, Bits> {
         let place = mix(hash.wrapping_add(GOLDEN.wrapping_mul(2)));
         self.shards[fast_range(place, self.shards.len() as u64) as usize].0.lock()
@@ -95,7 +94,7 @@ impl ShardedBloom {
         self.shards.len()
     }
 
-    /// The design number of keys.
+    /// The number of keys that it is designed for.
     pub fn capacity(&self) -> u64 {
         self.head.capacity
     }
@@ -136,9 +135,9 @@ impl ShardedBloom {
     }
 }
 
-/// The capacity of a shard: its part λ of the keys, and ½ ln(1/p) more. Its keys are Poisson-distributed
-/// around λ. With (1 + x) λ keys ln p is about −ln(1/p) · (1 − x), so that the mean of p grows by
-/// exp(ln²(1/p) / 2λ).
+/// The capacity of a shard: its part λ of the keys, and ½ ln(1/p) more. The number of keys in a shard is
+/// Poisson-distributed with mean λ. With (1 + x) λ keys, ln p is about −ln(1/p) · (1 − x), so the mean of p
+/// is larger by the factor exp(ln²(1/p) / 2λ).
 fn keys_of_shard(shards: usize, capacity: u64, rate: f64) -> f64 {
     capacity as f64 / shards as f64 - rate.ln() / 2.0
 }
@@ -146,7 +145,7 @@ fn keys_of_shard(shards: usize, capacity: u64, rate: f64) -> f64 {
 impl Saved for ShardedBloom {
     const FORM: Form = Form::Sharded;
 
-    /// Locks all shards together, so that the bytes are the filter at one time.
+    /// Locks all shards together, so that the bytes show the filter at one moment.
     fn encode(&self) -> Vec<u8> {
         let shards: Vec<_> = self.shards.iter().map(|shard| shard.0.lock()).collect();
         let parts: Vec<&Part> = shards.iter().map(|bits| &bits.part).collect();

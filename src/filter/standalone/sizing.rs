@@ -1,4 +1,4 @@
-//! The geometry of a Bloom filter for a capacity and a rate, and estimates from its ones.
+//! The geometry of a Bloom filter for a capacity and a rate, and estimates from the number of its ones.
 
 use std::f64::consts::LN_2;
 
@@ -7,11 +7,10 @@ use crate::filter::bloom_rate::{MAX_PROBES, expected_fill, short_orbits, textboo
 use crate::filter::geometry::Geometry;
 use crate::filter::kind::FilterKind;
 
-/// No filter is larger than the greater of these two.
+/// The largest filter for a rate: the greater of both limits.
 const MOST_BITS: f64 = (1_u64 << 26) as f64;
 const MOST_BITS_PER_KEY: f64 = 128.0;
 
-/// Fails for a capacity of 0.
 pub(super) fn check_capacity(capacity: u64) -> Result<()> {
     if capacity == 0 {
         return Err(invalid("capacity", "a filter is made for one key at least".into()));
@@ -19,7 +18,6 @@ pub(super) fn check_capacity(capacity: u64) -> Result<()> {
     Ok(())
 }
 
-/// Fails for a rate beyond the limits of a Bloom filter.
 pub(super) fn check_rate(rate: f64) -> Result<()> {
     let lowest = FilterKind::Bloom.algorithm().lowest_rate;
     if rate >= lowest && rate < 1.0 {
@@ -29,7 +27,6 @@ pub(super) fn check_rate(rate: f64) -> Result<()> {
     Err(invalid("rate", reason))
 }
 
-/// Fails for a geometry beyond the limits of a Bloom filter.
 pub(super) fn check_geometry(geometry: &Geometry) -> Result<()> {
     (FilterKind::Bloom.algorithm().check)(geometry).map_err(|reason| invalid("geometry", reason))
 }
@@ -38,10 +35,10 @@ pub(super) fn invalid(option: &'static str, reason: String) -> Error {
     Error::InvalidOption { option, reason }
 }
 
-/// The geometry with at most this rate for a checked, possibly fractional number of keys.
+/// The geometry with at most this rate for a number of keys, which may be a fraction. Both must be checked.
 ///
-/// The textbook's m = −n ln p / (ln 2)² and k = m/n · ln 2, and more bits for the rounding of k and for double
-/// hashing: 0.1 % for a million keys at 1 %, 7 % at a rate of 1/(10 n), 60 % at 1/(50 n).
+/// The textbook's m = −n ln p / (ln 2)² and k = m/n · ln 2. The rounding of k and double hashing need more
+/// bits: 0.1 % more for a million keys at 1 %, 7 % at a rate of 1/(10 n), 60 % at 1/(50 n).
 pub(super) fn for_rate(keys: f64, rate: f64) -> Result<Geometry> {
     let check = |geometry: &Geometry| {
         (FilterKind::Bloom.algorithm().check)(geometry)
@@ -55,7 +52,7 @@ pub(super) fn for_rate(keys: f64, rate: f64) -> Result<Geometry> {
     let enough = |m: f64| {
         let geometry = shape(m);
         let fill = expected_fill(&geometry, keys);
-        // A quarter more for rarer coincidences.
+        // The factor 1.25 is for rarer coincidences.
         fill.powi(k as i32) + 1.25 * by_double_hashing(&geometry, fill, keys, |d| d == 1) <= rate
     };
     let most = MOST_BITS.max(MOST_BITS_PER_KEY * keys);
@@ -72,7 +69,7 @@ pub(super) fn for_rate(keys: f64, rate: f64) -> Result<Geometry> {
         if enough(middle) { high = middle } else { low = middle }
     }
     let mut geometry = shape(high);
-    // The next m without a divisor below k: then only the step 0 has a short orbit.
+    // The next m without a divisor from 2 to k − 1: then only the step 0 has a short orbit.
     while (2..u64::from(k)).any(|d| geometry.m.is_multiple_of(d)) {
         geometry.m += 1;
     }
@@ -87,8 +84,8 @@ pub(super) fn estimated_len(geometry: &Geometry, ones: u64) -> f64 {
     -m / f64::from(geometry.k) * (-(ones as f64) / m).ln_1p()
 }
 
-/// The estimated rate of a filter with these ones. The error is up to a quarter with a few keys, below 1 %
-/// with a thousand.
+/// The estimated rate of a filter with this number of ones. The error is up to a quarter with a few keys,
+/// below 1 % with a thousand.
 pub(super) fn rate_at(geometry: &Geometry, ones: u64) -> f64 {
     if ones >= geometry.m {
         return 1.0;
@@ -99,10 +96,10 @@ pub(super) fn rate_at(geometry: &Geometry, ones: u64) -> f64 {
     (fill.powi(geometry.k as i32) + more).min(1.0)
 }
 
-/// What double hashing adds to fill^k: [`short_orbits`], and absent keys with the step of one of the n keys
-/// or its opposite, which share k − |j| bits if they start j steps away.
+/// The rate that double hashing adds to fill^k: by [`short_orbits`], and by absent keys with the step of a
+/// key or its opposite. Such an absent key shares k − |j| bits with the key if it starts j steps away.
 ///
-/// Never changes, because geometries depend on it; `bloom_rate` is more exact.
+/// This function must not change, because geometries depend on it; `bloom_rate` is more exact.
 fn by_double_hashing(
     geometry: &Geometry,
     fill: f64,
@@ -150,7 +147,6 @@ mod tests {
         }
     }
 
-    /// The measured excess is that of all steps from all positions over independent probes.
     #[test]
     fn the_excess_of_double_hashing_is_that_of_small_filters() {
         for (m, k, keys) in [(60, 6, 8), (211, 10, 10)] {

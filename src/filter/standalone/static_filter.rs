@@ -22,8 +22,9 @@ pub enum FilterSize {
 
 /// An immutable filter of any [`FilterKind`], sized for the exact number of its keys.
 ///
-/// For keys that are all known. `Ribbon` has the fewest bits, a quarter less than `Bloom`. `Blocked` is the
-/// fastest to build and to probe, for a few more bits. `Bloom` is the one that other implementations can read.
+/// Use it if all keys are known. `Ribbon` has the fewest bits, a quarter less than `Bloom`. `Blocked` is the
+/// fastest to build and to probe, for a few more bits. `Bloom` is the one that other implementations can
+/// read.
 ///
 /// ```
 /// use criba::FilterKind;
@@ -42,8 +43,8 @@ pub struct StaticFilter {
 }
 
 impl StaticFilter {
-    /// Builds a filter of these keys. A repeated key counts once. Needs 8 bytes per key, and what the kind
-    /// needs to build.
+    /// Builds a filter of these keys. A repeated key counts once. Takes 8 bytes of memory per key, besides
+    /// the memory for building a filter of this kind.
     ///
     /// # Errors
     /// If the size is beyond the limits of the kind, or memory is short.
@@ -63,7 +64,7 @@ impl StaticFilter {
         hashes.sort_unstable();
         hashes.dedup();
         let keys = hashes.len() as u64;
-        // No salt at the first attempt, nor with a hash that takes none.
+        // The first attempt has no salt, since `mix(0)` is 0.
         let salt_of =
             |attempt| if recipe.hash == HashFunction::SipHash13 { mix(attempt) } else { 0 };
         let (attempt, geometry, built) = recipe.build(keys.max(1), |attempt| {
@@ -86,7 +87,7 @@ impl StaticFilter {
         self.head.rate
     }
 
-    /// The number of keys with distinct hashes.
+    /// The number of distinct hashes of keys.
     pub fn keys(&self) -> u64 {
         self.head.capacity
     }
@@ -135,7 +136,6 @@ mapped!(StaticFilter);
 mod tests {
     use super::*;
 
-    /// The salt is mixed into hashes as in format.md.
     #[test]
     fn an_unlucky_filter_is_built_again_under_a_salt() {
         let keys = || (0..110_u32).map(u32::to_le_bytes);
