@@ -1,4 +1,4 @@
-//! The options of a store. Rooms get plain settings made from these.
+//! The options of a store. Modules get plain settings made from these.
 
 use std::sync::Arc;
 
