@@ -1,4 +1,4 @@
-//! A filter without a store: built from all its keys, saved, mapped, asked.
+//! A filter without a store: built from all its keys, saved, mapped, probed.
 //!
 //! `cargo run --release --example standalone_filter [KEYS]` prints the size and the rate of each kind, made
 //! for 1 %.

@@ -16,11 +16,11 @@ pub enum Failure {
     /// A file outside the store failed.
     #[error("{}: cannot {action}: {source}", path.display())]
     File {
-        /// What was attempted, as a verb.
+        /// The operation, as a verb.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A file or directory has the wrong content.
@@ -28,9 +28,9 @@ pub enum Failure {
     Unfit {
         /// The file or directory.
         path: PathBuf,
-        /// What would do.
+        /// The expected content.
         expected: String,
-        /// What is there.
+        /// The actual content.
         found: String,
     },
     /// An impossible command line.

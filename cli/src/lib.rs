@@ -112,14 +112,14 @@ pub fn run_as<C: Parser>(
     let parsed = match C::try_parse_from(args) {
         Ok(parsed) => parsed,
         Err(refusal) => {
-            // Help and version come this way too. A failed print cannot be reported.
+            // Help and version are errors of the parser, too. A failed print cannot be reported.
             let _ = refusal.print();
             return refusal.exit_code() as u8;
         }
     };
     let mut out = BufWriter::new(io::stdout().lock());
     let done = command(&parsed, &mut out);
-    // What was printed before an error is worth having.
+    // Output before an error is useful.
     let flushed = out.flush().map_err(Failure::from);
     match done.and_then(|answer| flushed.map(|()| answer)) {
         Ok(Answer::Yes) => 0,

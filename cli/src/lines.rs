@@ -16,7 +16,7 @@ pub(crate) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Opens a file: gzipped if its name ends in `.gz`, standard input for `-`.
+    /// Opens a file, or standard input for `-`. A file whose name ends in `.gz` is gzipped.
     pub(crate) fn open(path: &'a Path) -> Result<Self> {
         let gzipped = path.extension().is_some_and(|extension| extension == "gz");
         let file: Box<dyn Read> = if path == Path::new("-") {

@@ -15,7 +15,7 @@ fn prefixes_of(dir: &Path) -> Option<PrefixExtractor> {
         names.filter(|path| path.extension().is_some_and(|ending| ending == "sst")).collect();
     // By number: the newest last, also where numbers have outgrown their six digits.
     tables.sort_unstable_by_key(|path| (path.as_os_str().len(), path.clone()));
-    // What cannot be looked at is the opening's to complain of.
+    // A table that cannot be opened is skipped: opening the store reports its error.
     let mut filters =
         tables.iter().rev().filter_map(|path| Some(TableFile::open(path).ok()?.filter()));
     filters.find_map(|filter| match filter {

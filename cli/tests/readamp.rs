@@ -226,7 +226,7 @@ fn files_that_do_not_fit() {
     assert!(told.contains("empty: expected at least one key"), "{told}");
     let told = run(&line(&key, &dir.path().join("none"))).error(3);
     assert!(told.contains("none: cannot open"), "{told}");
-    // Nothing absent is no error, unless absent keys are asked for.
+    // An empty set of absent keys is an error only with `--lookups`.
     run(&line(&key, &key)).well();
     run(&(line(&key, &key) + " --lookups 3")).error(2);
 }

@@ -1,7 +1,7 @@
 //! SSTables: sorted entries in data blocks, then filter, index, properties and footer; and filters rebuilt
 //! beside them. format.md describes the bytes.
 //!
-//! This room uses the file layer, the block cache and the pool of open files. It knows no levels or versions.
+//! This module uses the file layer, the block cache and the pool of open files. It knows no levels or versions.
 //! Invariants:
 //!
 //! * every block is verified, at its place in its file, each time it is read from disk;

@@ -1,4 +1,4 @@
-//! Tables for the tests of this room.
+//! Tables for the tests of this module.
 
 use std::path::Path;
 use std::sync::Arc;

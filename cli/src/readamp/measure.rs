@@ -169,7 +169,7 @@ fn load(
             db.get(key)?;
             progress.inc(1);
         }
-        db.wait_until_settled()?; // filters may be due that the history asks for
+        db.wait_until_settled()?; // the history may make refits due
     }
     db.close()?;
     Ok(())

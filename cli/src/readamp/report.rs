@@ -49,7 +49,7 @@ pub struct Report {
     pub disk_reads_unfiltered: u64,
     /// The difference.
     pub reads_avoided: i64,
-    /// Read system calls, if the kernel tells.
+    /// Read system calls, if the kernel counts them.
     pub kernel_reads: Option<u64>,
     /// False positives as a share of the absent probes.
     pub fpr_measured: Option<f64>,
@@ -125,7 +125,7 @@ pub struct PassReport {
     pub disk_reads: u64,
     /// Disk reads, as the file layer counts.
     pub file_reads: u64,
-    /// Read system calls, if the kernel tells.
+    /// Read system calls, if the kernel counts them.
     pub kernel_reads: Option<u64>,
 }
 
@@ -143,7 +143,7 @@ pub struct Setup {
     pub absent_present: u64,
     /// The seed.
     pub seed: u64,
-    /// The filters asked for.
+    /// The requested filters.
     pub filter: String,
     /// The block cache.
     pub cache_bytes: u64,

@@ -123,7 +123,7 @@ impl Reader for LmdbReader<'_> {
     }
 
     fn scan(&self, from: &[u8], limit: usize) -> Result<(usize, usize)> {
-        // It has no empty key, and none is to be asked for.
+        // LMDB has no empty key, and no workload uses one.
         let from = if from.is_empty() { Bound::Unbounded } else { Bound::Included(from) };
         let range = (from, Bound::Unbounded);
         walk(self.store.keys.range(&self.transaction, &range)?, limit)

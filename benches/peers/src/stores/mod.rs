@@ -116,7 +116,7 @@ pub struct Built {
     pub filter_bytes: Option<u64>,
 }
 
-/// What the workloads ask of a store.
+/// The operations that workloads need.
 pub trait Store: Sized + Send + Sync {
     type Reader<'s>: Reader
     where
