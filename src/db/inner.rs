@@ -10,6 +10,7 @@ use super::views::{ReadView, Views};
 use super::visibility::Visibility;
 use crate::error::{Error, Result};
 use crate::event::in_callback;
+use crate::filter::{FilterPolicy, FilterSettings};
 use crate::filters::FilterManager;
 use crate::ledger::Activity;
 use crate::names::FileName;
@@ -53,7 +54,7 @@ impl DbInner {
     }
 
     pub(crate) fn table_settings(&self) -> TableSettings {
-        self.options.table_settings(&self.filters.policy())
+        self.options.table_settings(&self.filters.settings())
     }
 
     pub(crate) fn is_inline(&self) -> bool {
@@ -126,6 +127,22 @@ impl DbInner {
             replaced.make_obsolete();
         }
         Ok(true)
+    }
+
+    /// Sets the policy for all later filters, durably.
+    pub(crate) fn set_policy(&self, policy: FilterPolicy) -> Result<()> {
+        if let Err(reason) = policy.check() {
+            return Err(Error::InvalidOption { option: "filter", reason });
+        }
+        self.check_writable()?;
+        let mut manifest = self.manifest.lock();
+        let settings = FilterSettings { policy, ..self.filters.settings() };
+        if manifest.set().filter_settings != Some(settings) {
+            let edit = Edit { filter_settings: Some(settings), ..Edit::default() };
+            self.record(&mut manifest, edit, |_| ())?;
+        }
+        self.filters.set_policy(policy);
+        Ok(())
     }
 
     /// Makes an edit durable in the manifest, then changes the view.

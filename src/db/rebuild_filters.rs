@@ -23,11 +23,7 @@ pub struct RebuildReport {
 impl DbInner {
     /// Gives each table that holds an entry flushed before this call the filter that the policy plans for it.
     pub(crate) fn rebuild_filters(&self, policy: &FilterPolicy) -> Result<RebuildReport> {
-        if let Err(reason) = policy.check() {
-            return Err(Error::InvalidOption { option: "filter", reason });
-        }
-        self.check_writable()?;
-        self.filters.set_policy(*policy);
+        self.set_policy(*policy)?;
         // Tasks that began under the old policy may install its filters: wait for them.
         self.scheduler.wait_for_busy(|| self.check_writable())?;
         let (mut recipes, mut fitted) = (HashMap::new(), HashSet::new());

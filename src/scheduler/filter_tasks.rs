@@ -205,7 +205,7 @@ pub(crate) fn rebuild_filter(
     let Some(current) = current else { return Ok(Rebuilt::Gone) };
     let filter = match (current.filter.sound(), recipe) {
         (_, None) if current.filter.meta.bytes == 0 => return Ok(Rebuilt::AlreadyRight),
-        (Some(stored), Some(recipe)) if stored.follows(recipe, db.options.prefix) => {
+        (Some(stored), Some(recipe)) if stored.follows(recipe, db.filters.extractor()) => {
             return Ok(Rebuilt::AlreadyRight);
         }
         (_, None) => {
@@ -241,7 +241,7 @@ pub(crate) fn rebuild_filter(
 fn new_filter(db: &DbInner, open: &OpenTable, recipe: &Recipe) -> Result<Arc<TableFilter>> {
     let table = Arc::clone(&open.table);
     db.options.listener.notify(&Event::FilterRebuildStarted { table: table.id() });
-    let hashes = table.key_hashes(recipe, db.options.prefix, &|| db.scheduler.stops())?;
+    let hashes = table.key_hashes(recipe, db.filters.extractor(), &|| db.scheduler.stops())?;
     let meta = table.write_filter(recipe, &hashes, open.filter.meta.generation)?;
     let mut open = OpenTable { filter: Arc::new(table.load_filter(meta)), table };
     open.prove(&hashes).inspect_err(|_| open.filter.make_obsolete())?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::frame::{
-    BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Frame, FrameKind, HeaderError,
+    BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FileHeader, Frame, FrameKind, HeaderError,
     LEAST_ROOM_BYTES, LogKind, decode_file_header, decode_frame,
 };
 use crate::error::{Error, IoContext, Result};
@@ -52,15 +52,18 @@ impl LogReader {
         Ok(Self { file, path, number, length, block: Vec::new(), block_start: None, at })
     }
 
-    /// Checks the header and returns the store's id, or what is there instead. A newer version is an error.
-    pub(crate) fn header(&mut self, kind: LogKind) -> Result<std::result::Result<u64, String>> {
+    /// Checks and returns the header, or what is there instead. A newer version is an error.
+    pub(crate) fn header(
+        &mut self,
+        kind: LogKind,
+    ) -> Result<std::result::Result<FileHeader, String>> {
         self.load_block(0)?;
         match decode_file_header(&self.block, kind, self.number) {
-            Ok(store) => Ok(Ok(store)),
+            Ok(header) => Ok(Ok(header)),
             Err(HeaderError::Damaged(found)) => Ok(Err(found)),
             Err(HeaderError::Unsupported(found)) => Err(Error::Unsupported {
                 path: self.path.clone(),
-                supported: "version 1 without required features".into(),
+                supported: "version 1 without other features".into(),
                 found,
             }),
         }
@@ -232,7 +235,7 @@ mod tests {
 
     fn read(path: &Path) -> Result<Vec<Item>> {
         let mut reader = LogReader::open(&RealVfs, path, LogKind::Wal, 4)?;
-        assert_eq!(reader.header(LogKind::Wal)?, Ok(77));
+        assert_eq!(reader.header(LogKind::Wal)?, Ok(FileHeader { store: 77, features: 0 }));
         let mut items = Vec::new();
         loop {
             let item = reader.next()?;

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::frame::{FILE_HEADER_BYTES, LogKind};
+use super::frame::{FILE_HEADER_BYTES, FileHeader, LogKind};
 use super::reader::{Item, LogReader};
 use crate::error::{Error, Result};
 use crate::key::Seq;
@@ -87,8 +87,8 @@ pub(crate) fn replay(
                 break; // its promised predecessor is missing
             }
             match reader.header(LogKind::Wal)? {
-                Ok(found) if found == store => {}
-                Ok(found) => {
+                Ok(FileHeader { store: found, .. }) if found == store => {}
+                Ok(FileHeader { store: found, .. }) => {
                     let expected = format!("a log of store {store:016x}");
                     return Err(Error::corrupt(&path, 0, expected, format!("store {found:016x}")));
                 }

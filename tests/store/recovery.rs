@@ -472,7 +472,7 @@ fn a_directory_of_another_program_is_refused_unchanged() {
 }
 
 /// The checksum of the format: bound to a file number and an offset.
-fn checksum(number: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
+pub(crate) fn checksum(number: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&number.to_le_bytes());
     hasher.update(&offset.to_le_bytes());
