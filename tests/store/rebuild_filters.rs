@@ -430,7 +430,7 @@ fn a_compaction_in_between_wins() {
     let db = options.vfs(vfs).open(&dir).unwrap();
     cell.set(db.clone()).unwrap();
     compacted.store(false, Ordering::SeqCst);
-    let report = db.rebuild_filters(&FilterPolicy::default()).unwrap();
+    let report = db.rebuild_filters(&FilterPolicy::ribbon()).unwrap();
     let now = db.tables();
     println!("{tables} tables, then {}: {report:?}", now.len());
     // What it wrote has the filters of the new policy already.
@@ -776,6 +776,6 @@ fn a_new_filter_that_cannot_be_read_back_is_not_installed() {
         other => panic!("{other:?}"),
     }
     assert!(files_with(&dir, "flt").is_empty());
-    assert!(db.tables().iter().all(|table| has_kind(&table.filter, FilterKind::Ribbon)));
+    assert!(db.tables().iter().all(|table| has_kind(&table.filter, FilterKind::Bloom)));
     check(&db, "the filters before");
 }
