@@ -539,7 +539,7 @@ fn a_full_disk_fails_writers_and_lets_them_go_on_when_there_is_room_again() {
             assert!(matches!(db.flush(), Err(Error::Background { .. } | Error::Io { .. })));
             assert_eq!(db.tables().len(), 0);
             // A flush that is being tried again has half a table for a moment; none stays.
-            wait_until("no half table", || common::files_with(&dir, "sst").is_empty());
+            wait_until("no half table", || files_with(&dir, "sst").is_empty());
             vfs.clear();
             wait_until("room", || db.flush().is_ok());
             for number in 1000..1100 {
