@@ -21,11 +21,14 @@ pub struct RebuildReport {
 }
 
 impl DbInner {
-    /// Gives each table that holds an entry flushed before this call the filter that the policy plans for it.
+    /// Gives tables the filters that the policy plans for them: all tables that hold an entry flushed before
+    /// this call.
     pub(crate) fn rebuild_filters(&self, policy: &FilterPolicy) -> Result<RebuildReport> {
         self.set_policy(*policy)?;
         // Tasks that began under the old policy may install its filters: wait for them.
-        self.scheduler.wait_for_busy(|| self.check_writable())?;
+        self.scheduler.wait_for_busy();
+        self.scheduler.wait_for_flush()?;
+        self.check_writable()?;
         let (mut recipes, mut fitted) = (HashMap::new(), HashSet::new());
         // Tables flushed from now on follow the policy. If the loop included them, fast writes could keep it
         // running for ever.
