@@ -142,6 +142,8 @@ impl DbInner {
             self.record(&mut manifest, edit, |_| ())?;
         }
         self.filters.set_policy(policy);
+        drop(manifest);
+        self.scheduler.wake_waiters(); // refits may be due
         Ok(())
     }
 
