@@ -276,6 +276,21 @@ mod tests {
     }
 
     #[test]
+    fn an_edit_says_one_thing_of_the_store_once() {
+        let eight = [&[7; 8][..], &[9; 8]];
+        let sixteen = [&[7; 16][..], &[9; 16]];
+        for (tag, [one, other]) in
+            [(LOG, eight), (FLUSHED_SEQ, eight), (NEXT_FILE, eight), (HASH_KEY, sixteen)]
+        {
+            let edit = |parts: &[&[u8]]| Edit::decode(&parts.concat());
+            assert!(edit(&[&[tag], one]).is_some());
+            assert_eq!(edit(&[&[tag], one, &[tag], other]), None, "field {tag}, ascending");
+            assert_eq!(edit(&[&[tag], other, &[tag], one]), None, "field {tag}, going back");
+            assert_eq!(edit(&[&[tag], one, &[tag], one]), None, "field {tag}, repeated");
+        }
+    }
+
+    #[test]
     fn a_set_is_rebuilt_from_its_own_edit() {
         let mut set = TableSet::default();
         let edit = Edit { removed: vec![], ..sample() };

@@ -725,6 +725,14 @@ impl Log {
         self.bytes[at] ^= 1;
         self
     }
+
+    /// With another byte in its header, under the checksum for log `number`.
+    fn with_header(mut self, at: usize, byte: u8, number: u64) -> Self {
+        self.bytes[at] = byte;
+        let sum = Self::checksum(number, 0, &self.bytes[..36]);
+        self.bytes[36..40].copy_from_slice(&sum.to_le_bytes());
+        self
+    }
 }
 
 /// The outcome of the example's store with these logs: the keys, and the place of a dropped tail.
@@ -790,6 +798,39 @@ fn sequence_numbers_and_end_frames_join_the_logs() {
     missing(&[ended(), Log::new(6).put(2, 40, b'b')]);
     // Behind an End frame nothing is read.
     recovers(&[log().frame(END, 2, 71, &next(0)).put(2, 71, b'b')], "a", None);
+}
+
+/// Byte 8 is in the version, byte 12 in the features, byte 24 in the store's id.
+#[test]
+fn the_header_of_every_log_is_checked_in_one_order() {
+    fn log() -> Log {
+        Log::new(1).put(1, 40, b'a')
+    }
+    fn damaged() -> Log {
+        log().put(2, 71, b'b').flip(80)
+    }
+    let unsupported = |logs: &[Log]| {
+        let error = recover(logs).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    };
+    let third = || Log::new(3).put(2, 0, b'b');
+    for (at, byte) in [(8, 2), (12, 1)] {
+        unsupported(&[log(), third().with_header(at, byte, 3)]);
+        // The checksum takes the number of the name: this is log 1 of a later version, misplaced.
+        let misplaced = Log { number: 3, ..Log::new(1).with_header(at, byte, 1) };
+        refused(&[log().frame(END, 2, 71, &3_u64.to_le_bytes()), misplaced]);
+    }
+    // Also behind damage, and before the log that must come.
+    let ended = || log().frame(END, 2, 71, &5_u64.to_le_bytes());
+    for first in [log, damaged] {
+        refused(&[first(), third().with_header(24, 7, 3)]);
+        refused(&[first(), third().flip(24)]);
+        unsupported(&[first(), third().with_header(8, 2, 3)]);
+    }
+    refused(&[ended(), Log::new(3).with_header(24, 7, 3), Log::new(5).put(2, 40, b'b')]);
+    // A log whose making failed has no frame, and perhaps no header.
+    recovers(&[damaged(), Log::new(3).flip(24)], "a", Some(71));
+    recovers(&[ended(), Log::new(3).flip(24), Log::new(5).put(2, 40, b'b')], "ab", None);
 }
 
 /// Padding reserves the place of an end frame: up to 34 bytes before it may stay unused.
