@@ -79,12 +79,12 @@ impl Edit {
             match fields.u8()? {
                 ADDED => edit.added.push((level(&mut fields)?, TableMeta::decode(&mut fields)?)),
                 REMOVED => edit.removed.push((level(&mut fields)?, fields.u64()?)),
-                LOG => edit.log = Some(fields.u64()?),
-                FLUSHED_SEQ => edit.flushed_seq = Some(fields.u64()?),
-                NEXT_FILE => edit.next_file = Some(fields.u64()?),
+                LOG => once(&mut edit.log, fields.u64()?)?,
+                FLUSHED_SEQ => once(&mut edit.flushed_seq, fields.u64()?)?,
+                NEXT_FILE => once(&mut edit.next_file, fields.u64()?)?,
                 HASH_KEY => {
                     let key = fields.bytes(HashKey::BYTES)?;
-                    edit.hash_key = Some(HashKey::new(key.try_into().ok()?));
+                    once(&mut edit.hash_key, HashKey::new(key.try_into().ok()?))?;
                 }
                 FILTER => edit.filters.push((fields.u64()?, FilterMeta::decode(&mut fields)?)),
                 _ => return None,
@@ -92,6 +92,11 @@ impl Edit {
         }
         Some(edit)
     }
+}
+
+/// Takes a field that an edit has at most once.
+fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
+    field.replace(value).is_none().then_some(())
 }
 
 /// What the manifest amounts to.
