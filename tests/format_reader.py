@@ -9,7 +9,7 @@ reads commands, one a line, and prints the answer to each, with an empty line be
     tables          what the manifest says of each live SSTable
     entries ID      every entry of an SSTable, verified: key, sequence number, kind, value
     ask ID KEY      the verdict of an SSTable's filter, 0 or 1
-    try NAME flip OFFSET MASK, try NAME cut LENGTH
+    try NAME flip OFFSET MASK, try NAME cut LENGTH, try NAME put BYTES
                     what a scan of the store with such a file comes to: "refused", or the number of keys,
                     the CRC-32 of the listing, the bytes dropped from the logs, and the SSTables with
                     degraded filters
@@ -722,10 +722,12 @@ class Store:
 
 def outcome(files, name, what, at, mask=0):
     data = bytearray(files[name])
-    if what == "cut":
+    if what == "flip":
+        data[int(at)] ^= int(mask)
+    elif what == "cut":
         del data[int(at) :]
     else:
-        data[int(at)] ^= int(mask)
+        data = bytes.fromhex(at.rstrip("."))
     try:
         store = Store({**files, name: bytes(data)})
         listing = store.listing()

@@ -1,9 +1,10 @@
 //! Whole stores as the library reads them against a reader that was written from `format.md` alone:
 //! `format_reader.py`, in Python.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -422,7 +423,7 @@ fn key(number: u64) -> String {
 }
 
 /// Makes changes until `enough` says stop: puts, deletions, and batches; some are synced.
-fn change(db: &Db, numbers: std::ops::Range<u64>, mut after: impl FnMut(u64)) {
+fn change(db: &Db, numbers: Range<u64>, mut after: impl FnMut(u64)) {
     for number in numbers {
         let mut batch = Batch::new();
         batch.put(key(number), vec![number as u8; (number * 31 % 70) as usize]);
@@ -435,9 +436,8 @@ fn change(db: &Db, numbers: std::ops::Range<u64>, mut after: impl FnMut(u64)) {
     }
 }
 
-/// Several levels with a filter beside each table, then tables on L0 that keep what snapshots see; all
-/// filters have prefixes.
-fn layered(dir: &Path, background_threads: usize) -> Db {
+/// A store of so many changes, on several levels with a filter beside each table. All filters have prefixes.
+fn layered(dir: &Path, changes: u64, background_threads: usize) -> Db {
     let options = |seed| {
         let policy = policies()[2].with_bits_per_key(6.0);
         let options = options(seed).filter(policy).prefix(PrefixExtractor::until(b'/'));
@@ -449,7 +449,7 @@ fn layered(dir: &Path, background_threads: usize) -> Db {
         .memtable_bytes(6 << 10)
         .open(dir)
         .unwrap();
-    change(&db, 0..600, |_| {});
+    change(&db, 0..changes, |_| {});
     db.flush().unwrap();
     db.close().unwrap();
     let db = options(12).background_threads(background_threads).open(dir).unwrap();
@@ -467,7 +467,7 @@ fn a_process_to_kill() {
         let mut out = std::io::stdout().lock();
         out.write_all(format!("{line}\n").as_bytes()).unwrap();
     };
-    let db = layered(dir.as_ref(), 1);
+    let db = layered(dir.as_ref(), 600, 1);
     let mut snapshots = Vec::new();
     say("");
     let line = format!("{WRITTEN}{:1000}", "");
@@ -536,6 +536,11 @@ fn outcome(disk: SimDisk) -> String {
     format!("{keys} {} {dropped} [{}]", digest.finalize(), degraded.join(","))
 }
 
+/// `CRIBA_FORMAT_FAULTS=50` for a long run.
+fn longer() -> u64 {
+    std::env::var("CRIBA_FORMAT_FAULTS").map_or(1, |factor| factor.parse().unwrap())
+}
+
 /// A fault without effect.
 const NONE: &str = "try CURRENT flip 0 0";
 
@@ -550,64 +555,265 @@ pub(crate) fn assert_same_outcome(dir: &Path) {
     }
 }
 
-/// Bytes flipped and files cut in a store with several logs, the last of them synced in part.
-#[test]
-fn the_reader_and_the_library_agree_on_faults() {
-    let dir = common::tempdir();
-    let db = layered(dir.path(), 0);
+/// The files of a small store with snapshots, and of its open database: several levels, and a log of which
+/// a part is synced. `None` without python3.
+fn files_of_open_store(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let db = layered(dir, 150, 0);
     let snapshot = db.snapshot().unwrap();
-    change(&db, 600..660, |_| {});
+    change(&db, 150..180, |_| {});
     db.flush().unwrap();
-    change(&db, 660..690, |_| {});
-    let files = common::contents(dir.path());
+    change(&db, 180..200, |_| {});
+    let files = common::contents(dir);
     drop((snapshot, db));
-    common::restore(dir.path(), &files);
+    common::restore(dir, &files);
+    files
+}
 
-    let mut numbers = Numbers(14);
-    let mut faults = vec![NONE.to_owned()];
-    for (name, bytes) in files.iter().filter(|(_, bytes)| !bytes.is_empty()) {
-        let written = common::written(bytes).len() as u64;
-        let many = if name.ends_with("log") || name.starts_with('M') { 60 } else { 16 };
-        for _ in 0..many {
-            let mask = numbers.below(255) + 1;
-            faults.push(format!("try {name} flip {} {mask}", numbers.below(written)));
-        }
-        for _ in 0..many / 4 {
-            faults.push(format!("try {name} cut {}", numbers.below(written + 1)));
-        }
-    }
-    let outcomes = faults.iter().map(|fault| {
-        let words: Vec<&str> = fault.split(' ').collect();
-        let number = |at: usize| words[at].parse::<usize>().unwrap();
+/// A file, the reader's words for what replaces it, and this.
+type Fault = (String, String, Vec<u8>);
+
+/// Compares what the library and the reader make of a store with one fault at a time. Returns that of the
+/// sound store, and of each fault; `None` without python3.
+fn compare_faults(
+    dir: &Path,
+    files: &BTreeMap<String, Vec<u8>>,
+    faults: &[Fault],
+) -> Option<(String, Vec<String>)> {
+    let outcome_with = |name: &str, bytes: &[u8]| {
         let mut disk = SimDisk::default();
-        for (name, bytes) in &files {
-            let mut bytes = bytes.clone();
-            if name == words[1] {
-                match words[2] {
-                    "cut" => bytes.truncate(number(3)),
-                    _ => bytes[number(3)] ^= number(4) as u8,
-                }
-            }
-            disk.write(Path::new(DIR).join(name), bytes);
+        for (at, file) in files {
+            disk.write(Path::new(DIR).join(at), if at == name { bytes } else { file.as_slice() });
         }
         outcome(disk)
-    });
-    let outcomes: Vec<String> = outcomes.collect();
-    let Some(answers) = ask(dir.path(), &faults) else { return };
-    let (mut refused, mut degraded, mut torn, mut right) = (0, 0, 0, 0);
-    for ((fault, outcome), answer) in faults.iter().zip(&outcomes).zip(&answers) {
-        assert_eq!(answer, outcome, "{fault}");
-        match outcome.as_str() {
-            "refused" => refused += 1,
-            same if *same == outcomes[0] => right += 1,
-            other if !other.ends_with("[]") => degraded += 1,
-            _ => torn += 1,
+    };
+    let commands: Vec<String> =
+        faults.iter().map(|(name, fault, _)| format!("try {name} {fault}")).collect();
+    let answers = ask(dir, &commands)?;
+    let outcomes = faults.iter().map(|(name, _, bytes)| outcome_with(name, bytes)).collect();
+    for ((command, outcome), answer) in commands.iter().zip(&outcomes).zip(answers) {
+        let outcome: &String = outcome;
+        assert_eq!(answer, *outcome, "{command:.200}");
+    }
+    Some((outcome_with("", &[]), outcomes))
+}
+
+/// How many were refused, accepted with a filter degraded, with another listing or a shorter log, and as if
+/// nothing had happened.
+fn tally((sound, outcomes): &(String, Vec<String>)) -> [usize; 4] {
+    let mut tally = [0; 4];
+    for outcome in outcomes {
+        tally[match outcome.as_str() {
+            "refused" => 0,
+            same if same == sound => 3,
+            degraded if !degraded.ends_with("[]") => 1,
+            _ => 2,
+        }] += 1;
+    }
+    tally
+}
+
+#[test]
+fn the_reader_and_the_library_agree_on_flipped_bytes_and_cut_files() {
+    let dir = common::tempdir();
+    let files = files_of_open_store(dir.path());
+    let (mut numbers, mut faults) = (Numbers(14), Vec::new());
+    for (name, bytes) in files.iter().filter(|(_, bytes)| !bytes.is_empty()) {
+        let written = common::written(bytes).len() as u64;
+        let many = if name.ends_with("log") || name.starts_with('M') { 60 } else { 24 } * longer();
+        for _ in 0..many {
+            let (at, mask) = (numbers.below(written) as usize, numbers.below(255) as u8 + 1);
+            let mut flipped = bytes.clone();
+            flipped[at] ^= mask;
+            faults.push((name.clone(), format!("flip {at} {mask}"), flipped));
+        }
+        for _ in 0..many / 4 {
+            let length = numbers.below(written + 1) as usize;
+            faults.push((name.clone(), format!("cut {length}"), bytes[..length].to_vec()));
         }
     }
+    let Some(outcomes) = compare_faults(dir.path(), &files, &faults) else { return };
+    let [refused, degraded, other, right] = tally(&outcomes);
     println!(
-        "{} faults: {refused} refused, {degraded} with a filter degraded, {torn} with another end of \
-         the log, {right} without effect",
+        "{} faults: {refused} refused, {degraded} with a filter degraded, {other} with a shorter log, \
+         {right} without effect",
         faults.len()
     );
-    assert!(refused > 150 && degraded > 20 && torn > 10 && right > 5);
+    assert!(refused > 100 && degraded > 40 && other > 10 && right > 0);
+}
+
+/// A part of a file under one checksum.
+struct Part {
+    covered: Range<usize>,
+    /// Where the checksum is.
+    sum: usize,
+    /// The offset that it takes.
+    offset: usize,
+}
+
+fn number(bytes: &[u8], at: usize, width: usize) -> usize {
+    bytes[at..at + width].iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte))
+}
+
+/// The parts of a log or manifest of one block, or of a table but for its filter.
+fn parts(path: &Path, bytes: &[u8]) -> Vec<Part> {
+    if path.extension().is_some_and(|extension| extension == "sst") {
+        let footer = bytes.len() - 128;
+        let [index, properties] = [16, 32].map(|at| number(bytes, footer + at, 8));
+        let table = TableFile::open(path).unwrap();
+        let blocks = table.index().into_iter().map(|block| (block.offset, block.bytes));
+        let blocks = blocks.map(|(start, length)| (start as usize, (start + length) as usize));
+        let block = |(start, end)| Part { covered: start..end - 4, sum: end - 4, offset: start };
+        let footer_part = Part { covered: footer..footer + 116, sum: footer + 116, offset: footer };
+        let blocks = blocks.chain([(index, properties), (properties, footer)]).map(block);
+        return blocks.chain([footer_part]).collect();
+    }
+    let mut parts = vec![Part { covered: 0..36, sum: 36, offset: 0 }];
+    let mut start = 40;
+    while start < common::written(bytes).len() {
+        let end = start + 27 + number(bytes, start + 4, 2);
+        parts.push(Part { covered: start + 4..end, sum: start, offset: start });
+        start = end;
+    }
+    parts
+}
+
+/// Bytes changed under right checksums, in files of each kind: only the rules can refuse them.
+#[test]
+fn the_reader_and_the_library_agree_on_forged_bytes() {
+    let dir = common::tempdir();
+    let files = files_of_open_store(dir.path());
+    let (mut numbers, mut faults) = (Numbers(15), Vec::new());
+    let mut tables = 0;
+    for (name, bytes) in &files {
+        tables += u32::from(name.ends_with("sst"));
+        let is_log = name.ends_with("log") || name.starts_with('M');
+        if !is_log && (!name.ends_with("sst") || tables % 3 != 1) {
+            continue;
+        }
+        let digits: String = name.chars().filter(char::is_ascii_digit).collect();
+        let id: u64 = digits.parse().unwrap();
+        for Part { covered, sum, offset } in parts(&dir.path().join(name), bytes) {
+            let many = if is_log { 8 } else { 16 } * longer();
+            for _ in 0..many {
+                let at = covered.start + numbers.below(covered.len() as u64) as usize;
+                // Often by one bit or to zero, as numbers near the sound one get furthest.
+                let mask = match numbers.below(3) {
+                    0 => 1 << numbers.below(8),
+                    1 if bytes[at] > 0 => bytes[at],
+                    _ => numbers.below(255) as u8 + 1,
+                };
+                let mut forged = bytes.clone();
+                forged[at] ^= mask;
+                let mut covered = covered.clone();
+                if is_log && sum == offset {
+                    // The frame ends where it now says.
+                    covered.end = bytes.len().min(offset + 27 + number(&forged, offset + 4, 2));
+                }
+                let place = [id.to_le_bytes(), (offset as u64).to_le_bytes()].concat();
+                let checksum = crc32fast::hash(&[&place, &forged[covered]].concat());
+                forged[sum..sum + 4].copy_from_slice(&checksum.to_le_bytes());
+                let written = common::written(&forged).len();
+                forged.truncate(written.max(if is_log { written } else { bytes.len() }));
+                faults.push((name.clone(), format!("put {}", hex(&forged)), forged));
+            }
+        }
+    }
+    let Some(outcomes) = compare_faults(dir.path(), &files, &faults) else { return };
+    let [refused, degraded, other, right] = tally(&outcomes);
+    println!(
+        "{} forgeries: {refused} refused, {degraded} with a filter degraded, {other} with another \
+         listing, {right} without effect",
+        faults.len()
+    );
+    assert!(refused > 150 && other > 150 && right > 3);
+}
+
+/// Edits of every field that can follow those of a store, and that cannot.
+#[test]
+fn the_reader_and_the_library_agree_on_one_more_edit() {
+    let dir = common::tempdir();
+    let files = files_of_open_store(dir.path());
+    let (name, manifest) = files.iter().find(|(name, _)| name.starts_with('M')).unwrap();
+    let manifest_number: u64 = name["MANIFEST-".len()..].parse().unwrap();
+    let frames = &parts(&dir.path().join(name), manifest)[1..];
+    let put = |fields: &[(u8, u64)]| -> Vec<u8> {
+        let field = |(tag, value): &(u8, u64)| [&[*tag][..], &value.to_le_bytes()].concat();
+        fields.iter().flat_map(field).collect()
+    };
+    let filter = |id: u64, generation: u64| {
+        [put(&[(7, id)]), put(&[(0, generation)])[1..].to_vec(), vec![0; 12]].concat()
+    };
+    // The record of the first table of edit 0, which stands first: on a level below L0.
+    let first = &manifest[frames[0].offset + 27..];
+    assert_eq!(first[0], 1);
+    let (level, id) = (first[1], number(first, 2, 8) as u64);
+    let smallest = 90 + 1 + usize::from(first[90]);
+    let table = first[2..smallest + 1 + usize::from(first[smallest])].to_vec();
+    let added = |level: u8| [&[1, level][..], &table].concat();
+    let removed = |level: u8| [&[2, level][..], &id.to_le_bytes()].concat();
+    let key = |byte: u8| [&[6][..], &[byte; 16]].concat();
+    let policy_numbers = [67_u64, 7].map(u64::to_le_bytes).concat();
+    let cases: Vec<(bool, &str, Vec<u8>)> = vec![
+        (true, "nothing", vec![]),
+        (false, "an unknown field", put(&[(10, 0)])),
+        (false, "a field cut short", vec![3, 0]),
+        (false, "log 0", put(&[(3, 0)])),
+        (false, "a log that is not there", put(&[(3, 1 << 40)])),
+        (false, "sequence number 0", put(&[(4, 0)])),
+        (false, "a sequence number beyond the logs", put(&[(4, 1 << 40)])),
+        (false, "the last sequence number", put(&[(4, 1 << 61)])),
+        (false, "one more", put(&[(4, (1 << 61) + 1)])),
+        (false, "next file number 0", put(&[(5, 0)])),
+        (true, "a great one", put(&[(5, 1 << 50)])),
+        (false, "too great a one", put(&[(5, (1 << 61) + 1)])),
+        (false, "a great one twice", put(&[(5, 1 << 50), (5, 1 << 50)])),
+        (false, "another hash key", key(3)),
+        (false, "a filter of a table that is not there", filter(id + 1_000_000, 9)),
+        (true, "no filter", filter(id, 9)),
+        (false, "a filter of the generation in force", filter(id, 1)),
+        (true, "two filters, ascending", [filter(id, 9), filter(id, 10)].concat()),
+        (false, "two filters, descending", [filter(id, 10), filter(id, 9)].concat()),
+        (true, "the last generation", filter(id, 1 << 61)),
+        (false, "one more generation", filter(id, (1 << 61) + 1)),
+        (true, "a table gone", removed(level)),
+        (false, "a table gone from elsewhere", removed(level - 1)),
+        (false, "gone twice", [removed(level), removed(level)].concat()),
+        (false, "a table twice", added(level)),
+        (false, "a table on two levels", added(level - 1)),
+        (true, "a table moved up", [added(level - 1), removed(level)].concat()),
+        (true, "a table moved to L0", [removed(level), added(0)].concat()),
+        (false, "a table moved to level 7", [removed(level), added(7)].concat()),
+        (false, "a policy", [vec![8, 1, 2, 0, 4], policy_numbers.clone()].concat()),
+        (
+            false,
+            "a policy of an unknown kind",
+            [vec![8, 4, 2, 0, 4], policy_numbers.clone()].concat(),
+        ),
+        (
+            false,
+            "a policy of more numbers than it has",
+            [vec![8, 1, 2, 0, 3], policy_numbers].concat(),
+        ),
+        (false, "an extractor", put(&[(9, 0x201)])),
+    ];
+    let faults: Vec<_> = cases
+        .iter()
+        .map(|(_, _, edit)| {
+            let (offset, mut bytes) = (manifest.len(), manifest.clone());
+            let mut covered = (edit.len() as u16).to_le_bytes().to_vec();
+            covered.push(1);
+            covered.extend((manifest_number as u32).to_le_bytes());
+            covered.extend((frames.len() as u64).to_le_bytes());
+            covered.extend((offset as u64).to_le_bytes());
+            covered.extend(edit);
+            let place = [manifest_number.to_le_bytes(), (offset as u64).to_le_bytes()].concat();
+            bytes.extend(crc32fast::hash(&[&place, &covered[..]].concat()).to_le_bytes());
+            bytes.extend(covered);
+            (name.clone(), format!("put {}", hex(&bytes)), bytes)
+        })
+        .collect();
+    let Some((_, outcomes)) = compare_faults(dir.path(), &files, &faults) else { return };
+    for ((follows, what, _), outcome) in cases.iter().zip(outcomes) {
+        assert_eq!(outcome != "refused", *follows, "{what}");
+    }
 }
