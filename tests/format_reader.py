@@ -317,29 +317,28 @@ def replay(files, manifest):
         used = log.witness(0) is not None
         try:
             store, _ = log.header(b"cribaWAL", 0)
-            sound = True
         except Damage:
             need(not used and due != number, f"the header of log {number}")
-            sound = False
-        need(not sound or store == manifest.store, "a log of this store")
-        at, limit = 0, 0
+            store = None
+        need(store in (None, manifest.store), "a log of this store")
+        start, limit = 0, 0
         if not damaged:
-            if not sound or due not in (None, number):
+            if store is None or due not in (None, number):
                 need(not used, f"log {due}")
-                continue
+                continue  # its making failed halfway
             for seq, at, batch in log.records():
                 if seq != expected:
                     # What is missing before the first record was in an earlier log.
-                    log.damage, limit = at, at if at > FILE_HEADER else 0
+                    log.damage, limit = at, 0 if at == FILE_HEADER else at
                     break
                 changes += changes_of(seq, batch)
                 expected = manifest.flushed + 1 + len(changes)
             else:
                 limit = log.damage
-            damaged, at, due = log.damage is not None, log.damage, log.next or None
+            damaged, start, due = log.damage is not None, log.damage, log.next or None
         if damaged:
-            need((log.witness(at) or 0) <= limit, f"log {number} without rot")
-            dropped += max(0, len(log.data.rstrip(b"\0")) - at)
+            need((log.witness(start) or 0) <= limit, f"log {number} without rot")
+            dropped += max(0, len(log.data.rstrip(b"\0")) - start)
     need(damaged or due is None, f"log {due}")
     return changes, dropped
 
