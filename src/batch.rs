@@ -26,7 +26,7 @@ const MAX_OVERHEAD: usize = 1 + 3 + 5;
 /// ```
 #[derive(Clone, Default)]
 pub struct Batch {
-    /// The encoded entries; see format.md, "Batch".
+    /// The encoded entries; see format.md, "Write-ahead log".
     ops: Vec<u8>,
     count: u64,
     /// The error of the first change that is too long.

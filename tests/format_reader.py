@@ -1,32 +1,57 @@
-"""An independent reader of criba's SSTables and manifests, written from format.md alone.
+"""A reader of criba's stores, written from format.md alone, in its order.
 
-    format_reader.py tables DIR   what the manifest in force says of each live table, one a line
-    format_reader.py list FILE    every entry: key, sequence number, kind, value; keys and values in hex
-    format_reader.py ask FILE     reads keys in hex, one a line; prints the filter's verdicts, 0 or 1
+    format_reader.py DIR
 
-The key of the store's hash comes from the manifest beside a table; where there is none, a filter over
-the keyed hash can only answer 1. Every checksum is verified, and every rule of format.md that a table
-and its manifest can be held to. Anything that breaks one ends the program with a message and exit
-code 1; so does a damaged last edit of a manifest, which a store would drop.
+reads commands, one a line, and prints the answer to each, with an empty line behind:
+
+    scan            key and value of every key, in order
+    get KEY         the value, or "absent"
+    tables          what the manifest says of each live SSTable
+    entries ID      every entry of an SSTable, verified: key, sequence number, kind, value
+    ask ID KEY      the verdict of an SSTable's filter, 0 or 1
+    try NAME flip OFFSET MASK, try NAME cut LENGTH, try NAME put BYTES
+                    what a scan of the store with such a file comes to: "refused", or the number of keys,
+                    the CRC-32 of the listing, the bytes dropped from the logs, and the SSTables with
+                    degraded filters
+
+Keys and values are in hexadecimal, with a full stop behind. A store or SSTable that is refused ends the
+program with a message and exit code 1.
 """
 
+import bisect
 import os
 import struct
 import sys
 import zlib
 
-DATA, FILTER, INDEX, PROPERTIES = 1, 2, 3, 4
-MAX_KEY = 2**16 - 1
-MAX_VALUE = 2**30
+MAX_KEY, MAX_VALUE, MAX_NUMBER = 2**16 - 1, 2**30, 2**61
+BLOCK, FILE_HEADER, FRAME_HEADER, END_FRAME = 32768, 40, 27, 35
+
+
+class Damage(ValueError):
+    pass
+
+
+class Unsupported(ValueError):
+    pass
 
 
 def need(condition, what):
     if not condition:
-        raise ValueError(what)
+        raise Damage(what)
+
+
+def supported(condition, what):
+    if not condition:
+        raise Unsupported(what)
 
 
 def checksum(file_id, offset, data):
     return zlib.crc32(data, zlib.crc32(struct.pack("<QQ", file_id, offset)))
+
+
+def ascending(items):
+    return all(a < b for a, b in zip(items, items[1:]))
 
 
 class Fields:
@@ -35,8 +60,11 @@ class Fields:
     def __init__(self, data):
         self.data, self.at = data, 0
 
+    def more(self):
+        return self.at < len(self.data)
+
     def bytes(self, length):
-        need(self.at + length <= len(self.data), "a field that is cut short")
+        need(self.at + length <= len(self.data), "a field that is not cut short")
         self.at += length
         return self.data[self.at - length : self.at]
 
@@ -47,7 +75,7 @@ class Fields:
         value = 0
         for i in range(10):
             byte = self.number(1)
-            need(i < 9 or byte <= 1, "a varint of more than 64 bits")
+            need(i < 9 or byte <= 1, "a varint of at most 64 bits")
             value |= (byte & 0x7F) << (7 * i)
             if byte < 0x80:
                 return value
@@ -56,87 +84,119 @@ class Fields:
         return self.bytes(self.varint())
 
 
-class Manifest:
-    """The set of live tables that the manifest in force amounts to, and the key of the hash."""
+# Names and CURRENT
 
-    def __init__(self, directory):
-        with open(os.path.join(directory, "CURRENT"), "rb") as file:
-            current = file.read()
-        lines = current.split(b"\n")
-        need(len(lines) == 4 and lines[3] == b"", "a CURRENT of three lines")
-        need(lines[2] == b"%08x" % zlib.crc32(current[:-9]), "the checksum of CURRENT")
-        need(lines[0] == b"criba 1", "a layout of version 1")
-        self.tables, self.key = {}, None
-        counters = {3: 0, 4: 0, 5: 0}
-        for number, edit in enumerate(self.edits(directory, lines[1].decode())):
-            self.apply(Fields(edit), counters)
-            need(number > 0 or self.key is not None, "a hash key in the first edit")
-        need(self.key is not None, "a whole edit")
 
-    def edits(self, directory, name):
-        number = int(name.removeprefix("MANIFEST-"))
-        with open(os.path.join(directory, name), "rb") as file:
-            data = file.read()
-        need(data[:8] == b"cribaMAN", "a manifest")
-        version, _, features, log, self.store, _, stored = struct.unpack("<HHIQQII", data[8:40])
-        need(checksum(number, 0, data[:36]) == stored and log == number, "the manifest's header")
-        need(version == 1 and features == 0, "a manifest of version 1 without features")
-        at, expected, parts = 40, 0, None
+def parse_name(name):
+    """The kind, number and generation of a file of the store; None for other names."""
+    if name.startswith("MANIFEST-"):
+        kind, numbers = "MANIFEST", [name.removeprefix("MANIFEST-")]
+    else:
+        numbers, _, kind = name.partition(".")
+        numbers = numbers.split("-")
+    digits = all(n.isascii() and n.isdecimal() for n in numbers)
+    if not digits or kind not in ("MANIFEST", "log", "sst", "flt"):
+        return None
+    number, generation = int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else 0
+    spelled = {"MANIFEST": f"MANIFEST-{number:06}", "flt": f"{number:06}-{generation:04}.flt"}
+    known = spelled.get(kind, f"{number:06}.{kind}") == name and max(number, generation) <= 2**62
+    return (kind, number) if known and (generation > 0) == (kind == "flt") else None
+
+
+def read_current(files):
+    need("CURRENT" in files, "a CURRENT")
+    current = files["CURRENT"]
+    lines = current.split(b"\n")
+    need(len(current) <= 256 and len(lines) == 4 and lines[3] == b"", "a CURRENT of three lines")
+    need(lines[2] == b"%08x" % zlib.crc32(current[:-9]), "the checksum of CURRENT")
+    supported(lines[0] == b"criba 1", "a layout of version 1")
+    name = lines[1].decode()
+    need((parse_name(name) or [""])[0] == "MANIFEST", "the name of a manifest")
+    return name
+
+
+def check_names(files, next_file):
+    limit = min(next_file + 2**40, MAX_NUMBER)
+    for known in filter(None, map(parse_name, files)):
+        need(known[1] <= limit, f"file numbers up to {limit}")
+
+
+# Frames
+
+
+class Log:
+    """The frames of a manifest or log."""
+
+    def __init__(self, data, number):
+        self.data, self.number = data, number
+        # How the records ended, once they are read: the log that an End frame names, or the damage's offset.
+        self.next, self.damage = 0, None
+
+    def header(self, magic, known_features):
+        """The store id and the features."""
+        header = self.data[:FILE_HEADER]
+        need(len(header) == FILE_HEADER and header[:8] == magic, "the magic of a log")
+        version, _, features, number, store, _, stored = struct.unpack("<HHIQQII", header[8:])
+        need(checksum(self.number, 0, header[:36]) == stored, "the header's checksum")
+        supported(version == 1 and features & ~known_features == 0, "a known version and features")
+        need(number == self.number, "the number of the file's name")
+        return store, features
+
+    def frame(self, at):
+        """Kind, sequence number, synced and payload of the whole frame at an offset; None without one."""
+        end = min(len(self.data), at - at % BLOCK + BLOCK)
+        if at + FRAME_HEADER > end:
+            return None
+        stored, length, kind, low, seq, synced = struct.unpack_from("<IHBIQQ", self.data, at)
+        whole = self.data[at + 4 : at + FRAME_HEADER + length]
+        fits = 1 <= kind <= 5 and low == self.number % 2**32 and at + FRAME_HEADER + length <= end
+        if not fits or checksum(self.number, at, whole) != stored:
+            return None
+        return kind, seq, synced, whole[FRAME_HEADER - 4 :]
+
+    def records(self):
+        """Sequence number, offset and payload of each record."""
+        at, parts = FILE_HEADER, None
         while True:
-            left = 32768 - at % 32768
-            if left < 35:
+            left = BLOCK - at % BLOCK
+            if left < END_FRAME:
                 at += left
-                continue
-            if not data[at:].strip(b"\0"):
-                need(parts is None, "a record that ends")
+            frame = self.frame(at)
+            if frame is None:
+                if parts is not None or self.data[at:].strip(b"\0"):
+                    self.damage = at if parts is None else start
                 return
-            need(at + 27 <= len(data), "a whole frame header")
-            stored, length, kind, log, seq, _ = struct.unpack("<IHBIQQ", data[at : at + 27])
-            frame = data[at + 4 : at + 27 + length]
-            need(27 + length <= left and len(frame) == 23 + length, "a frame within its block")
-            need(checksum(number, at, frame) == stored, f"the checksum of the frame at {at}")
-            need(log == number & 0xFFFFFFFF and kind in (1, 2, 3, 4, 5), "a frame of this log")
-            need((kind in (3, 4)) == (parts is not None), "parts of records in order")
+            kind, seq, _, payload = frame
+            in_order = kind in (3, 4) and seq == first_seq if parts is not None else kind in (1, 2, 5)
+            if not in_order or (kind == 5 and len(payload) != 8):
+                self.damage = at if parts is None else start
+                return
             if kind == 5:
+                self.next = int.from_bytes(payload, "little")
                 return
-            need(seq == expected, "edits numbered one by one")
-            parts = (parts or b"") + frame[23:]
+            if parts is None:
+                start, first_seq, parts = at, seq, b""
+            parts += payload
             if kind in (1, 4):
-                yield parts
-                expected, parts = expected + 1, None
-            at += 27 + length
+                yield seq, start, parts
+                parts = None
+            at += FRAME_HEADER + len(payload)
 
-    def apply(self, fields, counters):
-        added, removed, filters = [], [], []
-        while fields.at < len(fields.data):
-            kind = fields.number(1)
-            if kind == 1:
-                added.append((fields.number(1), TableRecord(fields)))
-            elif kind == 2:
-                removed.append((fields.number(1), fields.number(8)))
-            elif kind in counters:
-                value = fields.number(8)
-                need(value >= counters[kind], "counters that never go back")
-                counters[kind] = value
-            elif kind == 6:
-                key = fields.bytes(16)
-                need(self.key in (None, key), "one hash key")
-                self.key = key
-            elif kind == 7:
-                filters.append((fields.number(8), FilterRecord(fields)))
-            else:
-                need(False, f"no field {kind}")
-        for level, table in removed:
-            need(table in self.tables and self.tables[table][0] == level, "a table to remove")
-            del self.tables[table]
-        for level, record in added:
-            need(level <= 6 and record.id not in self.tables, "a table to add")
-            self.tables[record.id] = (level, record)
-        for table, record in filters:
-            need(table in self.tables, "a table that gets a filter")
-            old, new = self.tables[table][1].filter.generation, record.generation
-            need(old < new <= 2**61, "generations that ascend")
-            self.tables[table][1].filter = record
+    def witness(self, at):
+        """The greatest `synced` of all whole frames from an offset on; None without a frame."""
+        found, low = None, struct.pack("<I", self.number % 2**32)
+        while True:
+            # Wherever a frame may be, its log number is 7 bytes further on.
+            at = self.data.find(low, at + 7) - 7
+            if at < 0:
+                return found
+            frame = self.frame(at)
+            if frame is not None:
+                found = max(found or 0, frame[2])
+            at += 1 if frame is None else FRAME_HEADER + len(frame[3])
+
+
+# Manifest
 
 
 class FilterRecord:
@@ -154,8 +214,347 @@ class TableRecord:
         self.smallest, self.largest = fields.prefixed(), fields.prefixed()
 
 
+class Manifest:
+    """What the manifest in force comes to: the live tables, the hash key, and the counters by field."""
+
+    def __init__(self, files):
+        name = read_current(files)
+        need(name in files, f"the manifest {name}")
+        log = Log(files[name], parse_name(name)[1])
+        self.store, self.features = log.header(b"cribaMAN", 1)
+        self.tables, self.key, self.counters = {}, None, {3: 0, 4: 0, 5: 0}
+        edits = 0
+        for seq, _, edit in log.records():
+            need(seq == edits, "edits numbered one by one")
+            self.apply(Fields(edit))
+            edits += 1
+        need(edits > 0, "a whole edit")
+        need(log.damage is None or (log.witness(log.damage) or 0) <= log.damage, "edits without rot")
+        need(self.key is not None, "a hash key")
+        self.oldest_log, self.flushed, self.next_file = self.counters.values()
+        self.check()
+
+    def apply(self, fields):
+        added, removed, filters, once = [], [], [], set()
+        while fields.more():
+            kind = fields.number(1)
+            need(kind in (1, 2, 7) or kind not in once, f"field {kind} at most once")
+            once.add(kind)
+            if kind in (1, 2):
+                level = fields.number(1)
+                need(level <= 6, "a level up to 6")
+                if kind == 1:
+                    added.append((level, TableRecord(fields)))
+                else:
+                    removed.append((level, fields.number(8)))
+            elif kind in (3, 4, 5):
+                value = fields.number(8)
+                need(value >= self.counters[kind], "counters that never go back")
+                self.counters[kind] = value
+            elif kind == 6:
+                key = fields.bytes(16)
+                need(self.key in (None, key), "one hash key")
+                self.key = key
+            elif kind == 7:
+                filters.append((fields.number(8), FilterRecord(fields)))
+            else:
+                need(kind == 8 and self.features == 1, f"no field {kind}")
+                self.check_settings(fields)
+        for level, table in removed:
+            need(table in self.tables and self.tables[table][0] == level, "a table to remove")
+            del self.tables[table]
+        for level, record in added:
+            need(record.id not in self.tables, "a table to add")
+            self.tables[record.id] = (level, record)
+        for table, record in filters:
+            need(table in self.tables, "a table that gets a filter")
+            need(self.tables[table][1].filter.generation < record.generation, "ascending generations")
+            self.tables[table][1].filter = record
+
+    @staticmethod
+    def check_settings(fields):
+        kind, hash_number, allocation, amount = (fields.number(1) for _ in range(4))
+        a, b, extractor = (fields.number(8) for _ in range(3))
+        need(kind in (1, 2, 3) and hash_number in (2, 3) and allocation <= 1, "filter settings")
+        as_float = struct.unpack("<d", struct.pack("<Q", a))[0]
+        need(amount == 0 and a == 0 or amount == 1 and 1e-6 <= as_float < 1 or amount == 2 and 0 < as_float <= 64
+             or amount == 3 and a <= 1 << 50 or amount == 4 and kind == 1 and 1 <= a <= 1 << 43 and 1 <= b <= 64,
+             "an amount of filters")
+        need(b == 0 or amount == 4, "a zero in filter settings")
+        need(extractor == 0 or extractor & 255 == 1 and 1 <= extractor >> 8 <= 65535
+             or extractor & 255 == 2 and extractor >> 8 <= 255, "a prefix extractor")
+
+    def check(self):
+        need(max(self.counters.values()) <= MAX_NUMBER, "counters up to 2^61")
+        levels = [[r for at, r in self.tables.values() if at == level] for level in range(7)]
+        for tables in levels[1:]:
+            tables.sort(key=lambda r: r.smallest)
+            need(all(a.largest < b.smallest for a, b in zip(tables, tables[1:])), "disjoint tables")
+        levels[0].sort(key=lambda r: r.newest)
+        need(all(a.newest < b.oldest for a, b in zip(levels[0], levels[0][1:])), "L0 in order")
+        for _, r in self.tables.values():
+            need(r.smallest <= r.largest and r.oldest <= r.newest <= self.flushed, "ranges in order")
+            need(1 <= r.keys <= r.entries <= r.file_length > r.index_offset, "a table of sound size")
+            need(r.filter.generation <= MAX_NUMBER and r.id < self.next_file, "numbers in use")
+
+
+# Write-ahead log
+
+
+def changes_of(seq, batch):
+    """Key, sequence number, kind and value of each change."""
+    fields, changes = Fields(batch), []
+    while fields.more():
+        kind = fields.number(1)
+        need(kind in (0, 1), "a Put or Delete")
+        key, value = fields.prefixed(), fields.prefixed() if kind == 1 else b""
+        need(len(key) <= MAX_KEY and len(value) <= MAX_VALUE, "a key and value of sound length")
+        changes.append((key, seq + len(changes), kind, value))
+    return changes
+
+
+def replay(files, manifest):
+    """All changes of the logs, and the number of bytes dropped from their end."""
+    numbers = sorted(n for kind, n in filter(None, map(parse_name, files)) if kind == "log")
+    changes, expected, due = [], manifest.flushed + 1, manifest.oldest_log
+    damaged, dropped = False, 0
+    for number in (n for n in numbers if n >= manifest.oldest_log):
+        log = Log(files[f"{number:06}.log"], number)
+        used = log.witness(0) is not None
+        try:
+            store, _ = log.header(b"cribaWAL", 0)
+        except Damage:
+            need(not used and due != number, f"the header of log {number}")
+            store = None
+        need(store in (None, manifest.store), "a log of this store")
+        start, limit = 0, 0
+        if not damaged:
+            if store is None or due not in (None, number):
+                need(not used, f"log {due}")
+                continue  # its making failed halfway
+            for seq, at, batch in log.records():
+                if seq != expected:
+                    # What is missing before the first record was in an earlier log.
+                    log.damage, limit = at, 0 if at == FILE_HEADER else at
+                    break
+                changes += changes_of(seq, batch)
+                expected = manifest.flushed + 1 + len(changes)
+            else:
+                limit = log.damage
+            damaged, start, due = log.damage is not None, log.damage, log.next or None
+        if damaged:
+            need((log.witness(start) or 0) <= limit, f"log {number} without rot")
+            dropped += max(0, len(log.data.rstrip(b"\0")) - start)
+    need(damaged or due is None, f"log {due}")
+    return changes, dropped
+
+
+# SSTable
+
+DATA, FILTER, INDEX, PROPERTIES = 1, 2, 3, 4
+
+
+def open_block(block, file_id, offset, block_type):
+    """The contents of a block; `offset` is the generation for a filter beside its table."""
+    need(len(block) >= 5, "a whole block")
+    need(checksum(file_id, offset, block[:-4]) == int.from_bytes(block[-4:], "little"), "a block's checksum")
+    need(block[-5] == block_type, f"a block of type {block_type}")
+    return block[:-5]
+
+
+class DataBlock:
+    def __init__(self, contents):
+        need(len(contents) >= 4, "restart points")
+        count = int.from_bytes(contents[-4:], "little")
+        end = len(contents) - 4 - 4 * count
+        need(count >= 1 and end > 0, "restart points behind entries")
+        self.restarts = struct.unpack(f"<{count}I", contents[end:-4])
+        need(self.restarts[0] == 0, "a first restart point at 0")
+        self.entries, self.length = contents[:end], len(contents)
+
+    def walk(self, start):
+        """Offset, bytes shared, key, sequence number, kind and value of each entry."""
+        fields, key = Fields(self.entries), b""
+        fields.at = start
+        while fields.more():
+            offset = fields.at
+            shared, suffix, value, seq = (fields.varint() for _ in range(4))
+            kind = fields.number(1)
+            need(kind in (0, 1), "a Put or Delete")
+            need(shared <= len(key) and shared + suffix <= MAX_KEY, "a key of sound length")
+            need(value <= (MAX_VALUE if kind == 1 else 0), "a value of sound length")
+            key = key[:shared] + fields.bytes(suffix)
+            yield offset, shared, key, seq, kind, fields.bytes(value)
+
+    def listing(self):
+        whole, before, expanded = set(), None, 0
+        for offset, shared, key, seq, kind, value in self.walk(0):
+            need(before is None or before < (key, -seq), "entries in order")
+            if before is None or before[0] != key:
+                expanded += len(key)
+            if shared == 0:
+                whole.add(offset)
+            before = key, -seq
+            yield key, seq, kind, value
+        need(ascending(self.restarts) and whole.issuperset(self.restarts), "whole keys at restart points")
+        need(expanded <= 32 * self.length, "keys in proportion to the block")
+
+    def find(self, key):
+        """Sequence number, kind and value of the newest entry of a key; None without one."""
+        start = 0
+        for restart in self.restarts:
+            need(restart < len(self.entries), "a restart point within the entries")
+            _, _, first, *_ = next(self.walk(restart))
+            if first >= key:
+                break
+            start = restart
+        for _, _, found, *entry in self.walk(start):
+            if found >= key:
+                return entry if found == key else None
+        return None
+
+
+class Table:
+    def __init__(self, files, manifest, level, record):
+        self.level, self.record = level, record
+        name = f"{record.id:06}.sst"
+        need(name in files and len(files[name]) == record.file_length, f"{name} of the right length")
+        self.file = files[name]
+        self.read_footer(manifest.store)
+        self.read_properties()
+        self.read_index()
+        self.filter, self.degraded = None, False
+        try:
+            block, place = self.filter_block(files)
+            if block is not None:
+                need(block[-4:] == record.filter.checksum.to_bytes(4, "little"), "the manifest's filter")
+                contents = open_block(block, record.id, place, FILTER)
+                self.filter = Filter(contents, record.keys, manifest.key)
+        except ValueError:
+            self.degraded = True
+
+    def read_footer(self, store):
+        at = len(self.file) - 128
+        need(at >= 0 and self.file[-8:] == b"cribaSST", "a footer with its magic")
+        footer, r = self.file[at:], self.record
+        handles = struct.unpack("<8Q", footer[:64])
+        number, found = struct.unpack("<QQ", footer[64:80])
+        version, _, stored = struct.unpack("<HHI", footer[112:120])
+        need(checksum(number, at, footer[:116]) == stored, "the footer's checksum")
+        supported(version == 1, "SSTables of version 1")
+        self.within, self.index, self.properties, ranges = (handles[i : i + 2] for i in (0, 2, 4, 6))
+        need((found, number, stored) == (store, r.id, r.footer_checksum), "the footer that was promised")
+        supported(ranges[1] == 0, "no range tombstones")
+        need(self.index[0] == r.index_offset, "the index where it was promised")
+        need(r.filter.generation > 0 or self.within[1] == r.filter.length, "a filter as promised")
+        need(self.within[1] == 0 or sum(self.within) + 5 == self.index[0], "a filter up to the index")
+        need(sum(self.index) + 5 == self.properties[0], "an index up to the properties")
+        need(sum(self.properties) + 5 == at, "properties up to the footer")
+
+    def block(self, handle):
+        return self.file[handle[0] : sum(handle) + 5]
+
+    def contents(self, handle, block_type):
+        return open_block(self.block(handle), self.record.id, handle[0], block_type)
+
+    def read_properties(self):
+        fields = Fields(self.contents(self.properties, PROPERTIES))
+        need(fields.number(4) == 0, "keyspace 0")
+        entries, tombstones, keys, self.blocks, key_bytes, value_bytes, oldest, newest = (
+            fields.number(8) for _ in range(8)
+        )
+        smallest, largest = fields.prefixed(), fields.prefixed()
+        need(1 <= keys <= entries >= tombstones and oldest <= newest, "sound numbers")
+        need(smallest <= largest and len(smallest) <= MAX_KEY >= len(largest), "a sound range of keys")
+        r = self.record
+        promised = r.entries, r.tombstones, r.keys, r.oldest, r.newest, r.smallest, r.largest
+        found = entries, tombstones, keys, oldest, newest, smallest, largest
+        need(found == promised, "properties as in the manifest")
+        self.totals = [entries, tombstones, keys, key_bytes, value_bytes]
+
+    def read_index(self):
+        contents = self.contents(self.index, INDEX)
+        need(len(contents) >= 12, "an index with an end")
+        data_end, count = struct.unpack("<QI", contents[-12:])
+        end = len(contents) - 12 - 4 * count
+        need(end >= 0 and count == self.blocks >= 1, "as many blocks as the properties say")
+        entry_offsets = struct.unpack(f"<{count}I", contents[end:-12])
+        fields, offsets, self.separators = Fields(contents[:end]), [], []
+        for at in entry_offsets:
+            need(at == fields.at, "index entries one behind the other")
+            offsets.append(fields.number(8))
+            self.separators.append(fields.bytes(fields.number(2)))
+        need(not fields.more(), "index entries up to their offsets")
+        ends = offsets[1:] + [data_end]
+        self.data = [(start, end - start - 5) for start, end in zip(offsets, ends)]
+        need(offsets[0] == 0 and all(length >= 1 for _, length in self.data), "blocks with contents from 0 on")
+        need(ascending(self.separators), "ascending separators")
+        need(self.separators[-1] == self.record.largest, "a last separator that is the largest key")
+        behind = -(-data_end // 64) * 64 if self.within[1] else data_end
+        need(behind == (self.within if self.within[1] else self.index)[0], "no gap behind the data")
+
+    def filter_block(self, files):
+        """The block of the filter in force, and the place in its checksum; (None, 0) without one."""
+        r = self.record.filter
+        if r.generation == 0:
+            return (self.block(self.within), self.within[0]) if self.within[1] else (None, 0)
+        if r.length == 0:
+            return None, 0
+        name = f"{self.record.id:06}-{r.generation:04}.flt"
+        need(name in files and len(files[name]) == r.length + 5, f"{name} of the right length")
+        return files[name], r.generation
+
+    def find(self, key):
+        if not self.record.smallest <= key <= self.record.largest:
+            return None
+        if self.filter is not None and not self.filter.may_contain(key):
+            return None
+        handle = self.data[bisect.bisect_left(self.separators, key)]
+        return DataBlock(self.contents(handle, DATA)).find(key)
+
+    def entries(self):
+        r, first = self.record, True
+        for number, handle in enumerate(self.data):
+            block, key = DataBlock(self.contents(handle, DATA)), None
+            for key, seq, kind, value in block.listing():
+                if first:
+                    need(key == r.smallest, "the smallest key first")
+                first = False
+                need(number == 0 or self.separators[number - 1] < key, "a key of this block")
+                need(r.oldest <= seq <= r.newest, "the sequence numbers promised")
+                yield key, seq, kind, value
+            need(key <= self.separators[number], "a separator not less than the last key")
+
+    def verified_entries(self, key_of_hash):
+        """The entries, of which the properties and each filter must be true."""
+        filters = [self.filter] if self.filter else []
+        if self.within[1]:
+            filters.append(Filter(self.contents(self.within, FILTER), self.record.keys, key_of_hash))
+        prefixes, totals, seqs, last = [set() for _ in filters], [0] * 5, [], None
+        for key, seq, kind, value in self.entries():
+            seqs.append(seq)
+            for i, more in enumerate((1, kind == 0, key != last, len(key), len(value))):
+                totals[i] += more
+            for known, held in zip(filters, prefixes):
+                need(key == last or known.may_contain(key), "a filter that knows its keys")
+                prefix = known.prefix_of(key)
+                if prefix is not None and prefix not in held:
+                    need(known.may_contain_prefix(prefix), "a filter that knows its prefixes")
+                    held.add(prefix)
+            last = key
+            yield key, seq, kind, value
+        r = self.record
+        need(totals == self.totals and last == r.largest, f"properties {totals}, not {self.totals}")
+        need((min(seqs), max(seqs)) == (r.oldest, r.newest), "the sequence numbers promised")
+        for known, held in zip(filters, prefixes):
+            need(not known.knows_prefixes() or len(held) == known.prefixes, "as many prefixes as promised")
+
+
+# Filter
+
+
 class Filter:
-    """The contents of a filter block. `key` is the store's, or None if it is not known."""
+    """The contents of a filter block, under the store's hash key."""
 
     def __init__(self, contents, keys, key):
         need(len(contents) >= 128 and contents[:8] == b"cribaFLT", "a filter header")
@@ -172,8 +571,7 @@ class Filter:
             need((self.salt, fingerprint) == (0, 0), "no salt and no key for MurmurHash2")
         else:
             need(self.hash == 3, "a hash that is known")
-            if key is not None:
-                need(fingerprint == sip_hash_1_3(key, b"criba: which key"), "a filter under this key")
+            need(fingerprint == sip_hash_1_3(key, b"criba: which key"), "a filter under this key")
         m, k, wide = self.m, self.k, self.wide
         if self.kind == 1:
             need(1 <= m <= 2**43 and 1 <= k <= 64 and wide == 0, "a sound geometry")
@@ -191,22 +589,24 @@ class Filter:
     def may_contain(self, key):
         if self.hash == 2:
             return self.holds(murmur_hash_64a(key, 0))
-        return self.key is None or self.holds(mix64(sip_hash_1_3(self.key, key) ^ self.salt))
+        return self.holds(mix64(sip_hash_1_3(self.key, key) ^ self.salt))
+
+    def knows_prefixes(self):
+        rule, parameter = self.extractor % 256, self.extractor >> 8
+        return (rule == 1 and parameter > 0) or (rule == 2 and parameter < 256)
 
     def prefix_of(self, key):
         """The prefix of a key under the filter's extractor; None if it has none, or that is unknown."""
-        rule, parameter = self.extractor % 256, self.extractor >> 8
-        if rule == 1:
+        parameter = self.extractor >> 8
+        if not self.knows_prefixes():
+            return None
+        if self.extractor % 256 == 1:
             return key[:parameter] if len(key) >= parameter else None
-        if rule == 2 and bytes([parameter]) in key:
-            return key[: key.index(parameter) + 1]
-        return None
+        return key[: key.index(parameter) + 1] if parameter in key else None
 
     def may_contain_prefix(self, prefix):
         if self.hash == 2:
             return self.holds(murmur_hash_64a(prefix, GOLDEN))
-        if self.key is None:
-            return True
         halves = (sip_hash_1_3(self.key, b"criba: prefixes, " + n) for n in (b"first", b"second"))
         key = struct.pack("<QQ", *halves)
         return self.holds(mix64(sip_hash_1_3(key, prefix) ^ self.salt))
@@ -238,202 +638,6 @@ class Filter:
             if bin(rows >> offset & coefficients).count("1") % 2 == 1:
                 return False
         return True
-
-
-class Table:
-    def __init__(self, path):
-        with open(path, "rb") as file:
-            self.file = file.read()
-        directory, self.record = os.path.dirname(path), None
-        in_store = os.path.exists(os.path.join(directory, "CURRENT"))
-        manifest = Manifest(directory) if in_store else None
-        self.read_footer(path)
-        self.read_properties()
-        self.read_index()
-        if manifest is not None:
-            need(self.store == manifest.store, "a table of this store")
-            if self.id in manifest.tables:
-                self.compare(manifest.tables[self.id][1])
-        self.key = manifest.key if manifest is not None else None
-        self.read_filter(directory)
-
-    def compare(self, record):
-        """Everything in the manifest's record of the table against the table."""
-        self.record = record
-        need(record.file_length == len(self.file), "the length in the manifest")
-        need(record.index_offset == self.index[0], "the index offset in the manifest")
-        need(record.footer_checksum == self.footer_checksum, "the footer in the manifest")
-        names = "entries tombstones keys oldest newest smallest largest".split()
-        for name in names:
-            need(getattr(record, name) == getattr(self, name), f"{name} as in the manifest")
-
-    def read_footer(self, path):
-        at = self.footer_offset = len(self.file) - 128
-        need(at >= 0, "a file shorter than a footer")
-        footer = self.file[at:]
-        need(footer[120:] == b"cribaSST", "no magic at the end")
-        handles = struct.unpack("<8Q", footer[:64])
-        self.id, self.store = struct.unpack("<QQ", footer[64:80])
-        version, _, stored = struct.unpack("<HHI", footer[112:120])
-        need(checksum(self.id, at, footer[:116]) == stored, "the footer's checksum")
-        self.footer_checksum = stored
-        need(version == 1, f"version {version} is not supported")
-        self.filter, self.index, self.properties, ranges = (
-            handles[i : i + 2] for i in range(0, 8, 2)
-        )
-        need(ranges[1] == 0, "range tombstones are not supported")
-        need(os.path.basename(path) == f"{self.id:06}.sst", f"the name of table {self.id}")
-        offset, length = self.filter
-        if length > 0:
-            need(offset % 64 == 0, "a filter at a multiple of 64")
-            need(offset + length + 5 == self.index[0], "a filter that ends at the index")
-        need(sum(self.index) + 5 == self.properties[0], "an index that ends at the properties")
-        need(sum(self.properties) + 5 == at, "properties that end at the footer")
-
-    def block(self, handle, block_type):
-        offset, length = handle
-        data = self.file[offset : offset + length + 5]
-        need(len(data) == length + 5, "a block within the file")
-        stored = int.from_bytes(data[-4:], "little")
-        need(checksum(self.id, offset, data[:-4]) == stored, f"the checksum of the block at {offset}")
-        need(data[-5] == block_type, f"a block of type {block_type} at {offset}")
-        return data[:-5]
-
-    def read_properties(self):
-        fields = Fields(self.block(self.properties, PROPERTIES))
-        need(fields.number(4) == 0, "keyspace 0")
-        self.entries, self.tombstones, self.keys, self.blocks = (fields.number(8) for _ in range(4))
-        self.key_bytes, self.value_bytes = fields.number(8), fields.number(8)
-        self.oldest, self.newest = fields.number(8), fields.number(8)
-        self.smallest, self.largest = fields.prefixed(), fields.prefixed()
-        need(1 <= self.keys <= self.entries, "a sound number of keys")
-        need(self.tombstones <= self.entries, "a sound number of tombstones")
-        need(self.oldest <= self.newest, "sequence numbers in order")
-        need(self.smallest <= self.largest, "a range of keys in order")
-
-    def read_index(self):
-        contents = self.block(self.index, INDEX)
-        need(len(contents) >= 12, "an index with an end")
-        data_end, count = struct.unpack("<QI", contents[-12:])
-        entries_end = len(contents) - 12 - 4 * count
-        need(entries_end >= 0 and count == self.blocks >= 1, "as many blocks as the properties say")
-        entry_offsets = struct.unpack(f"<{count}I", contents[entries_end:-12])
-        offsets, self.separators = [], []
-        expected = 0
-        for at in entry_offsets:
-            need(at == expected, "index entries one behind the other")
-            fields = Fields(contents[at:entries_end])
-            offsets.append(fields.number(8))
-            self.separators.append(fields.bytes(fields.number(2)))
-            expected = at + 10 + len(self.separators[-1])
-        need(expected == entries_end, "index entries up to their offsets")
-        ends = offsets[1:] + [data_end]
-        self.data = [(start, end - start - 5) for start, end in zip(offsets, ends)]
-        need(offsets[0] == 0, "a first block at 0")
-        need(all(length >= 1 for _, length in self.data), "blocks with contents")
-        need(ascending(self.separators), "ascending separators")
-        need(self.separators[-1] == self.largest, "a last separator that is the largest key")
-        rest = (data_end + 63) // 64 * 64 if self.filter[1] else data_end
-        need(rest == (self.filter[0] if self.filter[1] else self.index[0]), "no gap behind the data")
-
-    def read_filter(self, directory):
-        """The filters that the table has: the one within it, and the one beside it if that is in force."""
-        self.filters = []
-        within = None
-        if self.filter[1] > 0:
-            self.filters.append(Filter(self.block(self.filter, FILTER), self.keys, self.key))
-            within = self.file[self.index[0] - 4 : self.index[0]]
-        record = self.record.filter if self.record is not None else None
-        self.in_force = self.filters[-1] if self.filters else None
-        if record is None:
-            return
-        if record.generation > 0 and record.length == 0:
-            self.in_force = None
-        elif record.generation > 0:
-            name = f"{self.id:06}-{record.generation:04}.flt"
-            with open(os.path.join(directory, name), "rb") as file:
-                block = file.read()
-            need(block[-5] == FILTER, "a filter block beside the table")
-            need(checksum(self.id, record.generation, block[:-4]) == record.checksum, f"a sound {name}")
-            need(block[-4:] == record.checksum.to_bytes(4, "little"), f"the checksum of {name}")
-            need(len(block) == record.length + 5, f"the length of {name}")
-            self.in_force = Filter(block[:-5], self.keys, self.key)
-            self.filters.append(self.in_force)
-        elif within is None:
-            need((record.length, record.checksum) == (0, 0), "no filter, as in the manifest")
-        else:
-            need(record.length == self.filter[1], "a filter as long as in the manifest")
-            need(record.checksum == int.from_bytes(within, "little"), "the filter in the manifest")
-
-    def may_contain(self, key):
-        """The verdict of the filter in force."""
-        return self.in_force is None or self.in_force.may_contain(key)
-
-    def block_entries(self, handle):
-        """The entries of one data block: key, sequence number, kind, value."""
-        contents = self.block(handle, DATA)
-        need(len(contents) >= 4, "restart points")
-        count = int.from_bytes(contents[-4:], "little")
-        end = len(contents) - 4 - 4 * count
-        need(count >= 1 and end > 0, "restart points behind entries")
-        restarts = struct.unpack(f"<{count}I", contents[end:-4])
-        need(restarts[0] == 0 and ascending(restarts), "ascending restart points")
-        fields, key, whole_keys = Fields(contents[:end]), b"", set()
-        while fields.at < end:
-            offset = fields.at
-            shared, suffix, value, seq = (fields.varint() for _ in range(4))
-            kind = fields.number(1)
-            need(kind in (0, 1), f"an entry of kind {kind}")
-            need(shared <= len(key) and shared + suffix <= MAX_KEY, "a key of sound length")
-            need(value <= MAX_VALUE and (kind == 1 or value == 0), "a value of sound length")
-            if shared == 0:
-                whole_keys.add(offset)
-            key = key[:shared] + fields.bytes(suffix)
-            yield key, seq, kind, fields.bytes(value)
-        need(whole_keys.issuperset(restarts), "whole keys at restart points")
-
-    def all_entries(self):
-        """Every entry, with all that the index and the properties say of them verified."""
-        before, last_key, total = None, None, [0] * 5
-        prefixes = [set() for _ in self.filters]
-        seqs = []
-        for number, handle in enumerate(self.data):
-            first = True
-            for key, seq, kind, value in self.block_entries(handle):
-                # Keys ascend; the versions of one key descend, and are all in one block.
-                need(before is None or before < (key, -seq), "entries in order")
-                if first and number > 0:
-                    need(self.separators[number - 1] < key, "a separator less than the next key")
-                need(key <= self.separators[number], "a separator not less than the last key")
-                first, before = False, (key, -seq)
-                total[0] += 1
-                total[1] += kind == 0
-                total[2] += key != last_key
-                total[3] += len(key)
-                total[4] += len(value)
-                seqs.append(seq)
-                if last_key is None:
-                    need(key == self.smallest, "the smallest key first")
-                if key != last_key:
-                    for known, held in zip(self.filters, prefixes):
-                        need(known.may_contain(key), "a filter that knows its keys")
-                        prefix = known.prefix_of(key)
-                        if prefix is not None and prefix not in held:
-                            need(known.may_contain_prefix(prefix), "a filter that knows its prefixes")
-                            held.add(prefix)
-                last_key = key
-                yield key, seq, kind, value
-        said = [self.entries, self.tombstones, self.keys, self.key_bytes, self.value_bytes]
-        need(total == said, f"properties {said}, not {total}")
-        need((min(seqs), max(seqs)) == (self.oldest, self.newest), "the sequence numbers promised")
-        need(last_key == self.largest, "the largest key last")
-        for known, held in zip(self.filters, prefixes):
-            if known.extractor % 256 in (0, 1, 2):
-                need(len(held) == known.prefixes, "as many prefixes as the filter says")
-
-
-def ascending(items):
-    return all(a < b for a, b in zip(items, items[1:]))
 
 
 GOLDEN = 0x9E3779B97F4A7C15
@@ -492,26 +696,96 @@ def murmur_hash_64a(key, seed):
     return h ^ h >> 47
 
 
-def main():
-    modes = ("tables", "list", "ask")
-    need(len(sys.argv) == 3 and sys.argv[1] in modes, "tables DIR, list FILE or ask FILE")
-    mode, path = sys.argv[1:]
-    if mode == "tables":
-        for _, (level, r) in sorted(Manifest(path).tables.items()):
-            numbers = (level, r.id, r.file_length, r.entries, r.tombstones, r.keys, r.filter.length)
-            row = [*map(str, numbers), r.smallest.hex() + ".", r.largest.hex() + "."]
-            sys.stdout.write(" ".join(row) + "\n")
-    elif mode == "list":
-        for key, seq, kind, value in Table(path).all_entries():
-            sys.stdout.write(f"{key.hex()} {seq} {kind} {value.hex()}\n")
+# The store
+
+
+class Store:
+    def __init__(self, files):
+        self.manifest = Manifest(files)
+        check_names(files, self.manifest.next_file)
+        live = self.manifest.tables.items()
+        self.tables = {id: Table(files, self.manifest, *entry) for id, entry in sorted(live)}
+        self.changes, self.dropped = replay(files, self.manifest)
+        self.memtable = {key: entry for key, *entry in self.changes}  # the newest of each key
+        # L0 by newest sequence number, descending; below, one table a level has a key.
+        self.in_order = sorted(self.tables.values(), key=lambda t: (t.level, -t.record.newest))
+
+    def listing(self):
+        newest = {}
+        sources = [self.changes] + [table.entries() for table in self.tables.values()]
+        for key, *entry in (change for source in sources for change in source):
+            if key not in newest or newest[key][0] < entry[0]:
+                newest[key] = entry
+        return [(key, value) for key, (_, kind, value) in sorted(newest.items()) if kind == 1]
+
+    def get(self, key):
+        found = self.memtable.get(key)
+        for table in self.in_order:
+            found = found or table.find(key)
+        return found[2] if found and found[1] == 1 else None
+
+
+def outcome(files, name, what, at, mask=0):
+    data = bytearray(files[name])
+    if what == "flip":
+        data[int(at)] ^= int(mask)
+    elif what == "cut":
+        del data[int(at) :]
     else:
-        table = Table(path)
-        for line in sys.stdin:
-            sys.stdout.write(f"{int(table.may_contain(bytes.fromhex(line)))}\n")
+        data = bytes.fromhex(at.rstrip("."))
+    try:
+        store = Store({**files, name: bytes(data)})
+        listing = store.listing()
+    except ValueError:
+        return "refused"
+    digest = zlib.crc32(b"".join(struct.pack("<II", len(k), len(v)) + k + v for k, v in listing))
+    degraded = [str(id) for id, table in store.tables.items() if table.degraded]
+    return f"{len(listing)} {digest} {store.dropped} [{','.join(degraded)}]"
+
+
+def text(*fields):
+    return " ".join(f"{f.hex()}." if isinstance(f, bytes) else str(f) for f in fields)
+
+
+def answers(store, command, *words):
+    """The lines of the answer to a command."""
+    if command == "scan":
+        return [text(*item) for item in store.listing()]
+    if command == "tables":
+        rows = [(table.level, table.record) for table in store.tables.values()]
+        numbers = lambda r: (r.id, r.file_length, r.entries, r.tombstones, r.keys, r.filter.length)
+        return [text(level, *numbers(r), r.smallest, r.largest) for level, r in rows]
+    if command == "get":
+        value = store.get(bytes.fromhex(words[0].rstrip(".")))
+        return ["absent" if value is None else text(value)]
+    table = store.tables[int(words[0])]
+    if command == "entries":
+        need(not table.degraded, "a sound filter")
+        entries = table.verified_entries(store.manifest.key)
+        return [text(key, seq, kind, value) for key, seq, kind, value in entries]
+    need(command == "ask", "a command that is known")
+    key = bytes.fromhex(words[1].rstrip("."))
+    return [int(table.filter is None or table.filter.may_contain(key))]
+
+
+def main():
+    (directory,) = sys.argv[1:]
+    files, store = {}, None
+    for name in os.listdir(directory):
+        with open(os.path.join(directory, name), "rb") as file:
+            files[name] = file.read()
+    for line in sys.stdin:
+        command, *words = line.split()
+        if command == "try":
+            lines = [outcome(files, *words)]
+        else:
+            store = store or Store(files)
+            lines = answers(store, command, *words)
+        print(*lines, sep="\n", end="\n\n")
 
 
 if __name__ == "__main__":
     try:
         main()
     except (ValueError, OSError) as error:
-        sys.exit(f"{sys.argv[-1]}: {error}")
+        sys.exit(f"{error}")

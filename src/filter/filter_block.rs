@@ -1,4 +1,4 @@
-//! The filter block of a table: a header, then the array; see format.md, "Filter block".
+//! The filter block of a table: a header, then the array; see format.md, "Filter".
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 

@@ -1,4 +1,4 @@
-//! The header of a filter block; see format.md, "Filter block".
+//! The header of a filter block; see format.md, "Filter".
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 

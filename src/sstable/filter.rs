@@ -1,5 +1,5 @@
 //! The filter of a table: read as the manifest describes it, verified, resident; or rebuilt into a file
-//! beside the table. See format.md, "Filter block" and "Filter file".
+//! beside the table. See format.md, "Filter".
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 

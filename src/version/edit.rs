@@ -86,22 +86,27 @@ impl Edit {
             match fields.u8()? {
                 ADDED => edit.added.push((level(&mut fields)?, TableMeta::decode(&mut fields)?)),
                 REMOVED => edit.removed.push((level(&mut fields)?, fields.u64()?)),
-                LOG => edit.log = Some(fields.u64()?),
-                FLUSHED_SEQ => edit.flushed_seq = Some(fields.u64()?),
-                NEXT_FILE => edit.next_file = Some(fields.u64()?),
+                LOG => once(&mut edit.log, fields.u64()?)?,
+                FLUSHED_SEQ => once(&mut edit.flushed_seq, fields.u64()?)?,
+                NEXT_FILE => once(&mut edit.next_file, fields.u64()?)?,
                 HASH_KEY => {
                     let key = fields.bytes(HashKey::BYTES)?;
-                    edit.hash_key = Some(HashKey::new(key.try_into().ok()?));
+                    once(&mut edit.hash_key, HashKey::new(key.try_into().ok()?))?;
                 }
                 FILTER => edit.filters.push((fields.u64()?, FilterMeta::decode(&mut fields)?)),
                 FILTER_SETTINGS => {
-                    edit.filter_settings = Some(FilterSettings::decode(&mut fields)?)
+                    once(&mut edit.filter_settings, FilterSettings::decode(&mut fields)?)?
                 }
                 _ => return None,
             }
         }
         Some(edit)
     }
+}
+
+/// Takes a field that an edit has at most once.
+fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
+    field.replace(value).is_none().then_some(())
 }
 
 /// What the manifest amounts to.
@@ -292,6 +297,21 @@ mod tests {
         }
         assert_eq!(Edit::decode(&[99]), None);
         assert_eq!(Edit::decode(&[REMOVED, 7, 0, 0, 0, 0, 0, 0, 0, 0]), None, "level 7");
+    }
+
+    #[test]
+    fn an_edit_says_one_thing_of_the_store_once() {
+        let eight = [&[7; 8][..], &[9; 8]];
+        let sixteen = [&[7; 16][..], &[9; 16]];
+        for (tag, [one, other]) in
+            [(LOG, eight), (FLUSHED_SEQ, eight), (NEXT_FILE, eight), (HASH_KEY, sixteen)]
+        {
+            let edit = |parts: &[&[u8]]| Edit::decode(&parts.concat());
+            assert!(edit(&[&[tag], one]).is_some());
+            assert_eq!(edit(&[&[tag], one, &[tag], other]), None, "field {tag}, ascending");
+            assert_eq!(edit(&[&[tag], other, &[tag], one]), None, "field {tag}, going back");
+            assert_eq!(edit(&[&[tag], one, &[tag], one]), None, "field {tag}, repeated");
+        }
     }
 
     #[test]

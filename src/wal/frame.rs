@@ -101,8 +101,8 @@ pub(crate) fn decode_file_header(
     let store = fields.u64().ok_or_else(short)?;
     fields.u32().ok_or_else(short)?;
     let checksum = fields.u32().ok_or_else(short)?;
-    if checksum_at(found_number, 0, &[covered]) != checksum {
-        return Err(damaged("a header with another checksum"));
+    if checksum_at(number, 0, &[covered]) != checksum {
+        return Err(damaged(&format!("a header of log {found_number} with another checksum")));
     }
     if version != VERSION {
         return Err(HeaderError::Unsupported(format!("version {version}")));
@@ -112,7 +112,7 @@ pub(crate) fn decode_file_header(
         return Err(HeaderError::Unsupported(format!("required features {unknown:#x}")));
     }
     if found_number != number {
-        return Err(damaged(&format!("the header of log {found_number}")));
+        return Err(damaged(&format!("log number {found_number}")));
     }
     Ok(FileHeader { store, features })
 }

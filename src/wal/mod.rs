@@ -4,7 +4,7 @@
 //! **a reader gets the records that were written, in order, up to the first damaged one, and can tell whether
 //! anything from there on was known to be synced.**
 //!
-//! See format.md, "Log files".
+//! See format.md, "Frames" and "Write-ahead log".
 
 mod frame;
 mod reader;

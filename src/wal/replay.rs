@@ -78,29 +78,26 @@ pub(crate) fn replay(
     for &number in logs {
         let path = FileName::Log(number).path(dir);
         let mut reader = LogReader::open(vfs, &path, LogKind::Wal, number)?;
-        if hole.is_none() {
-            if promised.is_some_and(|promised| promised != number) {
-                // A log that was made and never written to, because making it failed halfway.
-                if reader.furthest_synced_from(0)?.is_none() {
-                    continue;
-                }
-                break; // its promised predecessor is missing
+        match reader.header(LogKind::Wal)? {
+            Ok(FileHeader { store: found, .. }) if found == store => {}
+            Ok(FileHeader { store: found, .. }) => {
+                let expected = format!("a log of store {store:016x}");
+                return Err(Error::corrupt(&path, 0, expected, format!("store {found:016x}")));
             }
-            match reader.header(LogKind::Wal)? {
-                Ok(FileHeader { store: found, .. }) if found == store => {}
-                Ok(FileHeader { store: found, .. }) => {
-                    let expected = format!("a log of store {store:016x}");
-                    return Err(Error::corrupt(&path, 0, expected, format!("store {found:016x}")));
-                }
-                Err(found) => {
-                    // A header is synced before anything refers to the log or is put into it. So
-                    // this is a log whose creation the crash cut short, or damage.
-                    if promised == Some(number) || reader.furthest_synced_from(0)?.is_some() {
-                        return Err(Error::corrupt(&path, 0, "a log header", found));
-                    }
-                    continue;
-                }
+            // A header is synced before anything refers to the log or is put into it. So this is damage, or
+            // a log whose creation the crash cut short.
+            Err(found) if promised == Some(number) || reader.furthest_synced_from(0)?.is_some() => {
+                return Err(Error::corrupt(&path, 0, "a log header", found));
             }
+            Err(_) if hole.is_none() => continue,
+            Err(_) => {}
+        }
+        if promised.is_some_and(|promised| promised != number) {
+            // A log that was made and never written to, because making it failed halfway.
+            if reader.furthest_synced_from(0)?.is_none() {
+                continue;
+            }
+            break; // its promised predecessor is missing
         }
         if hole.is_none() {
             promised = None;

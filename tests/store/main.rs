@@ -12,6 +12,7 @@ mod events;
 mod filters_never_deny;
 mod fixture_store;
 mod format;
+mod format_stores;
 mod get_many;
 mod handles;
 mod locking;

@@ -1,5 +1,5 @@
-//! The bytes of a standalone filter: a head, a row per part, the arrays of the parts; see format.md, "A
-//! filter on its own".
+//! The bytes of a standalone filter: a head, a row per part, the arrays of the parts; see
+//! docs/filter-format.md.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 

@@ -1,0 +1,819 @@
+//! Whole stores as the library reads them against a reader that was written from `format.md` alone:
+//! `format_reader.py`, in Python.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
+use std::ops::Range;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use criba::vfs::{SimDisk, SimVfs};
+use criba::{
+    Batch, Db, Durability, EntryKind, FilterInfo, FilterKind, FilterPolicy, HashFunction, Options,
+    PrefixExtractor, TableEntry, TableFile, Verdict,
+};
+
+use crate::common;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    });
+    text.push('.');
+    text
+}
+
+/// A fixed sequence of numbers: SplitMix64.
+pub(crate) struct Numbers(pub(crate) u64);
+
+impl Numbers {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// Keys of every length up to 40: some random, some with long common prefixes.
+    fn key(&mut self) -> Vec<u8> {
+        match self.below(3) {
+            0 => (0..self.below(41)).map(|_| self.next() as u8).collect(),
+            1 => format!("a long prefix shared by many keys/{}", self.below(5000)).into_bytes(),
+            _ => format!("{}", self.below(100_000)).into_bytes(),
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// The Python reader
+
+/// The reader's answers to commands about the store in a directory; `None` without python3.
+fn ask(dir: &Path, commands: &[String]) -> Option<Vec<String>> {
+    let child = Command::new("python3")
+        .args(["-I", "-S"]) // nothing but the standard library, whatever is installed here
+        .arg(root().join("tests/format_reader.py"))
+        .arg(dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match child {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            common::skip("no python3");
+            return None;
+        }
+        other => other.unwrap(),
+    };
+    let mut stdin = child.stdin.take().unwrap();
+    let lines = commands.join("\n");
+    // From a thread of its own, so that neither side waits for the other's full pipe.
+    let feeder = std::thread::spawn(move || drop(stdin.write_all(lines.as_bytes())));
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    feeder.join().unwrap();
+    assert!(status.success(), "{}: {}", dir.display(), String::from_utf8_lossy(&stderr));
+    // An empty line ends each answer.
+    let answers = String::from_utf8(stdout).unwrap();
+    let answers: Vec<String> = answers.split_terminator("\n\n").map(str::to_owned).collect();
+    assert_eq!(answers.len(), commands.len());
+    Some(answers)
+}
+
+/// The comparisons of all tables and stores.
+#[derive(Debug, Default)]
+pub(crate) struct Compared {
+    tables: usize,
+    entries: usize,
+    tombstones: usize,
+    older_versions: usize,
+    blocks: usize,
+    present: usize,
+    absent: usize,
+    passed: usize,
+    /// The expected number of false positives.
+    predicted: f64,
+    longest_value: usize,
+    /// The level of each table in the manifest.
+    levels: Vec<usize>,
+    filters_beside: usize,
+    with_prefixes: usize,
+    /// The keys that both list and get, and the changes that came from logs.
+    listed: usize,
+    replayed: u64,
+}
+
+impl Compared {
+    /// Compares a store that is not open: its manifest; of each table all entries, and the filter's verdicts
+    /// of up to 1,000 present keys and some absent ones; the listing of all keys, and the lookup of each, of
+    /// deleted keys and of absent ones. False without python3.
+    pub(crate) fn store(&mut self, dir: &Path, absent_keys: usize) -> bool {
+        let copy = common::tempdir();
+        common::copy_dir(dir, copy.path());
+        let db = options(0).open(copy.path()).unwrap(); // which turns the logs into new tables
+        let mut expected = Vec::new();
+        let mut expect = |command: String, answer: String| expected.push((command, answer));
+        let path = |id: u64| dir.join(format!("{id:06}.sst"));
+        let mut live: Vec<_> = db.tables().into_iter().filter(|t| path(t.id).exists()).collect();
+        live.sort_unstable_by_key(|table| table.id);
+        let (mut rows, mut deleted) = (Vec::new(), BTreeSet::new());
+        for at in &live {
+            let table = TableFile::open(path(at.id)).unwrap();
+            let (p, filter) = (table.properties(), table.filter().bytes());
+            let (level, smallest, largest) = (at.level, hex(&p.smallest), hex(&p.largest));
+            rows.push(format!(
+                "{level} {} {} {} {} {} {filter} {smallest} {largest}",
+                p.id, p.file_bytes, p.entries, p.tombstones, p.keys,
+            ));
+            self.levels.push(level);
+            self.table(&table, absent_keys, &mut deleted, &mut expect);
+        }
+        expect("tables".to_owned(), rows.join("\n"));
+
+        let items: Vec<_> = db.range::<&[u8]>(..).unwrap().map(Result::unwrap).collect();
+        let lines: Vec<_> = items.iter().map(|(k, v)| format!("{} {}", hex(k), hex(v))).collect();
+        expect("scan".to_owned(), lines.join("\n"));
+        let held: BTreeSet<&[u8]> = items.iter().map(|(key, _)| &**key).collect();
+        let mut keys: Vec<Vec<u8>> = held.iter().map(|key| key.to_vec()).collect();
+        keys.extend(absent(7, absent_keys.min(100), |key| held.contains(key)));
+        keys.extend(deleted);
+        for key in keys {
+            let value = db.get(&key).unwrap();
+            expect(format!("get {}", hex(&key)), value.map_or("absent".to_owned(), |v| hex(&v)));
+        }
+        self.listed += items.len();
+        self.replayed += db.recovery().changes;
+
+        let (commands, expected): (Vec<String>, Vec<String>) = expected.into_iter().unzip();
+        let Some(answers) = ask(dir, &commands) else { return false };
+        for ((command, expected), answer) in commands.iter().zip(expected).zip(answers) {
+            assert!(answer == expected, "{}: {command:.80}", dir.display());
+        }
+        true
+    }
+
+    fn table(
+        &mut self,
+        table: &TableFile,
+        absent_keys: usize,
+        deleted: &mut BTreeSet<Vec<u8>>,
+        expect: &mut impl FnMut(String, String),
+    ) {
+        let id = table.properties().id;
+        let entries: Vec<TableEntry> = table.entries().map(Result::unwrap).collect();
+        let lines = entries.iter().map(|TableEntry { key, seq, kind, value, .. }| {
+            format!("{} {seq} {} {}", hex(key), u8::from(*kind == EntryKind::Put), hex(value))
+        });
+        expect(format!("entries {id}"), lines.collect::<Vec<_>>().join("\n"));
+
+        let held: BTreeSet<&[u8]> = entries.iter().map(|entry| &*entry.key).collect();
+        let present = held.iter().step_by((held.len() / 1000).max(1)).take(1000);
+        let present: Vec<Vec<u8>> = present.map(|key| key.to_vec()).collect();
+        let absent = absent(id, absent_keys, |key| held.contains(key));
+        let passes = |key: &Vec<u8>| table.verdict(key) != Verdict::No;
+        assert!(present.iter().all(passes), "a key of table {id} is denied");
+        for key in present.iter().chain(&absent) {
+            expect(format!("ask {id} {}", hex(key)), u8::from(passes(key)).to_string());
+        }
+        self.passed += absent.iter().filter(|key| passes(key)).count();
+        self.predicted += match table.filter() {
+            FilterInfo::Active { predicted_rate, generation, prefixes, .. } => {
+                self.filters_beside += usize::from(generation > 0);
+                self.with_prefixes += usize::from(prefixes > 0);
+                predicted_rate * absent_keys as f64
+            }
+            FilterInfo::None => absent_keys as f64,
+            other => panic!("table {id}: {other:?}"),
+        };
+        let tombstones = entries.iter().filter(|entry| entry.kind == EntryKind::Delete);
+        deleted.extend(tombstones.clone().map(|entry| entry.key.to_vec()));
+        self.tables += 1;
+        self.entries += entries.len();
+        self.tombstones += tombstones.count();
+        self.older_versions += entries.len() - held.len();
+        self.blocks += table.index().len();
+        self.present += present.len();
+        self.absent += absent.len();
+        let longest = entries.iter().map(|e| e.value.len()).max().unwrap();
+        self.longest_value = self.longest_value.max(longest);
+    }
+
+    /// The false positives are as many as the filters predict: within four standard deviations, and 5 % for
+    /// the error of the prediction.
+    fn assert_predicted(&self) {
+        let (passed, predicted) = (self.passed as f64, self.predicted);
+        let margin = 4.0 * predicted.sqrt() + predicted / 20.0;
+        assert!((passed - predicted).abs() < margin, "{passed} passed, {predicted} predicted");
+    }
+}
+
+/// So many different keys that are not held.
+fn absent(seed: u64, count: usize, held: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+    let (mut numbers, mut met) = (Numbers(seed), BTreeSet::new());
+    let keys = std::iter::repeat_with(|| [numbers.key(), b"?".to_vec()].concat());
+    keys.filter(|key| !held(key) && met.insert(key.clone())).take(count).collect()
+}
+
+fn options(seed: u64) -> Options {
+    Options::new().seed(seed).background_threads(0).auto_compaction(false)
+}
+
+/// All kinds of changes.
+fn fill(db: &Db, numbers: &mut Numbers, changes: usize) {
+    let keys: Vec<Vec<u8>> = (0..changes / 2).map(|_| numbers.key()).collect();
+    db.put("", "the empty key").unwrap();
+    for number in 0..changes {
+        let key = &keys[numbers.below(keys.len() as u64) as usize];
+        let length = if number % 500 == 0 { 9000 } else { numbers.below(60) };
+        match numbers.below(5) {
+            0 => db.delete(key).unwrap(),
+            _ => db.put(key, vec![number as u8; length as usize]).unwrap(),
+        }
+    }
+}
+
+/// A policy of each kind.
+fn policies() -> [FilterPolicy; 3] {
+    let keyed = FilterPolicy::bits_per_key(10.0);
+    let [ribbon, blocked] = [FilterKind::Ribbon, FilterKind::Blocked].map(|k| keyed.with_kind(k));
+    [FilterPolicy::classic(), ribbon, blocked]
+}
+
+// ---------------------------------------------------------------------------------------------
+// Tables of every kind
+
+#[test]
+fn the_reader_and_the_library_agree_on_flushed_tables() {
+    for policy in policies() {
+        let dir = common::tempdir();
+        let db = options(1).filter(policy).open(dir.path()).unwrap();
+        let mut numbers = Numbers(1);
+        for _ in 0..2 {
+            fill(&db, &mut numbers, 3000);
+            let snapshot = db.snapshot().unwrap();
+            fill(&db, &mut numbers, 1500);
+            db.put("deleted after the snapshot", "").unwrap();
+            db.flush().unwrap();
+            drop(snapshot);
+        }
+        db.close().unwrap();
+        let mut compared = Compared::default();
+        if compared.store(dir.path(), 4000) {
+            println!("{policy}: {compared:?}");
+            assert_eq!((compared.tables, compared.present, compared.absent), (2, 2000, 8000));
+            assert!(compared.tombstones > 100 && compared.blocks > 40);
+            assert_eq!(compared.longest_value, 9000);
+            compared.assert_predicted();
+        }
+    }
+}
+
+#[test]
+fn the_reader_and_the_library_agree_on_compacted_tables_with_old_versions() {
+    for policy in policies() {
+        let dir = common::tempdir();
+        let policy = policy.with_bits_per_key(4.5);
+        let db = options(2).filter(policy).table_bytes(20 << 10).open(dir.path()).unwrap();
+        let mut numbers = Numbers(2);
+        fill(&db, &mut numbers, 3000);
+        let early = db.snapshot().unwrap();
+        let mut rewritten = Vec::new();
+        for item in db.range::<&str>(..).unwrap().step_by(2) {
+            rewritten.push(item.unwrap().0);
+        }
+        for (number, key) in rewritten.iter().enumerate() {
+            if number % 2 == 0 {
+                db.delete(key).unwrap();
+            } else {
+                db.put(key, "rewritten").unwrap();
+            }
+        }
+        let late = db.snapshot().unwrap();
+        for key in rewritten.iter().step_by(5) {
+            db.put(key, "again").unwrap();
+        }
+        db.compact().unwrap();
+        drop((early, late));
+        let levels: Vec<usize> = db.tables().iter().map(|table| table.level).collect();
+        assert!(levels.len() >= 3 && levels.iter().all(|&level| level == 6), "{levels:?}");
+        db.close().unwrap();
+        let mut compared = Compared::default();
+        if compared.store(dir.path(), 1500) {
+            println!("{policy}: {compared:?}");
+            assert_eq!(compared.levels, levels);
+            assert!(compared.older_versions > 500 && compared.tombstones > 100);
+            compared.assert_predicted();
+        }
+    }
+}
+
+#[test]
+fn the_reader_and_the_library_agree_on_odd_tables() {
+    let longest_key = vec![b'k'; 65_535];
+    let mut compared = Compared::default();
+    let [classic, ribbon, blocked] = policies();
+    let mut odd = vec![
+        options(3).filter(FilterPolicy::none()).block_bytes(64),
+        options(4).filter(blocked.with_kind(FilterKind::Bloom).with_geometry(1, 64)),
+    ];
+    let other_hash =
+        [HashFunction::SipHash13, HashFunction::MurmurHash2, HashFunction::MurmurHash2];
+    for (policy, hash) in [classic, ribbon, blocked].into_iter().zip(other_hash) {
+        odd.push(options(5).filter(policy.with_bits_per_key(64.0)).block_bytes(1 << 20));
+        odd.push(options(6).filter(policy.with_bits_per_key(0.3)));
+        // Each kind over the hash that it does not have by default.
+        odd.push(options(7).filter(policy.with_bits_per_key(9.7).with_hash(hash)));
+    }
+    let stores = odd.len();
+    for options in odd {
+        let dir = common::tempdir();
+        let db = options.open(dir.path()).unwrap();
+        db.put("", vec![1; 100_000]).unwrap();
+        db.flush().unwrap(); // a table of the empty key
+        db.put("between", "").unwrap();
+        db.put(&longest_key, "the longest key").unwrap();
+        db.put(&longest_key[1..], "its neighbour").unwrap();
+        db.delete("between").unwrap();
+        for number in 0..200_u64 {
+            db.put(number.to_be_bytes(), vec![0xff; number as usize]).unwrap();
+        }
+        db.flush().unwrap();
+        db.close().unwrap();
+        if !compared.store(dir.path(), 300) {
+            return;
+        }
+    }
+    assert_eq!((compared.tables, compared.longest_value), (2 * stores, 100_000));
+    println!("{compared:?}");
+}
+
+#[test]
+fn the_reader_and_the_library_agree_on_the_fixture() {
+    let mut compared = Compared::default();
+    if compared.store(&root().join("tests/fixtures/store-v1"), 300) {
+        println!("{compared:?}");
+        assert!(compared.tables > 3 && compared.replayed > 20);
+    }
+}
+
+/// Rebuilt repeatedly, so that each table has a filter within and another beside it.
+#[test]
+fn the_reader_and_the_library_agree_on_filters_beside_their_tables() {
+    let dir = common::tempdir();
+    let db = options(8).open(dir.path()).unwrap();
+    let mut numbers = Numbers(8);
+    for _ in 0..2 {
+        fill(&db, &mut numbers, 1000);
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    for (round, policy) in policies().into_iter().chain([FilterPolicy::none()]).enumerate() {
+        let db = options(8).open(dir.path()).unwrap();
+        db.rebuild_filters(&policy.with_bits_per_key(if round == 3 { 0.0 } else { 6.0 })).unwrap();
+        db.close().unwrap();
+        let mut compared = Compared::default();
+        if compared.store(dir.path(), 1000) {
+            println!("{policy}: {compared:?}");
+            assert_eq!(compared.tables, 2);
+            compared.assert_predicted();
+        }
+    }
+}
+
+#[test]
+fn the_reader_and_the_library_agree_on_filters_with_prefixes() {
+    let extractors = [
+        PrefixExtractor::until(b'/'),
+        PrefixExtractor::fixed(3),
+        PrefixExtractor::fixed(300), // longer than any key
+    ];
+    for (policy, extractor) in policies().into_iter().zip(extractors) {
+        let dir = common::tempdir();
+        let db = options(9).filter(policy).prefix(extractor).open(dir.path()).unwrap();
+        fill(&db, &mut Numbers(9), 2000);
+        db.flush().unwrap();
+        db.close().unwrap();
+        let mut compared = Compared::default();
+        if compared.store(dir.path(), 1000) {
+            println!("{policy}, {extractor}: {compared:?}");
+            assert_eq!(compared.tables, 1);
+            compared.assert_predicted();
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// The store of a killed process
+
+const KILLED: &str = "CRIBA_TEST_FORMAT_DIR";
+const WRITTEN: &str = "written";
+
+fn key(number: u64) -> String {
+    format!("row {:02}/column {}", number * 7 % 31, number * 13 % 97)
+}
+
+/// Makes changes until `enough` says stop: puts, deletions, and batches; some are synced.
+fn change(db: &Db, numbers: Range<u64>, mut after: impl FnMut(u64)) {
+    for number in numbers {
+        let mut batch = Batch::new();
+        batch.put(key(number), vec![number as u8; (number * 31 % 70) as usize]);
+        batch.delete(key(number + 11));
+        batch.put(format!("single {number:05}"), "");
+        let durability =
+            if number.is_multiple_of(9) { Durability::Synced } else { Durability::Buffered };
+        db.write_with(batch, durability).unwrap();
+        after(number);
+    }
+}
+
+/// A store of so many changes, on several levels with a filter beside each table. All filters have prefixes.
+fn layered(dir: &Path, changes: u64, background_threads: usize) -> Db {
+    let options = |seed| {
+        let policy = policies()[2].with_bits_per_key(6.0);
+        let options = options(seed).filter(policy).prefix(PrefixExtractor::until(b'/'));
+        options.table_bytes(4 << 10).level_base_bytes(1 << 10).block_bytes(512)
+    };
+    let db = options(12)
+        .auto_compaction(true)
+        .l0_compaction_trigger(2)
+        .memtable_bytes(6 << 10)
+        .open(dir)
+        .unwrap();
+    change(&db, 0..changes, |_| {});
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = options(12).background_threads(background_threads).open(dir).unwrap();
+    db.rebuild_filters(&policies()[1].with_bits_per_key(5.0)).unwrap();
+    db
+}
+
+/// Not a test: the process to kill. It prints a line for each acknowledged write, so long that it cannot be
+/// many writes ahead of its reader.
+#[test]
+#[ignore = "run by the test that kills it"]
+fn a_process_to_kill() {
+    let dir = std::env::var_os(KILLED).expect("run by the test that kills it");
+    let say = |line: &str| {
+        let mut out = std::io::stdout().lock();
+        out.write_all(format!("{line}\n").as_bytes()).unwrap();
+    };
+    let db = layered(dir.as_ref(), 600, 1);
+    let mut snapshots = Vec::new();
+    say("");
+    let line = format!("{WRITTEN}{:1000}", "");
+    change(&db, 600..u64::MAX, |number| {
+        if number.is_multiple_of(50) {
+            snapshots.push(db.snapshot().unwrap());
+        }
+        if number == 700 || number == 800 {
+            db.flush().unwrap();
+        }
+        say(&line);
+    });
+}
+
+#[test]
+fn the_reader_and_the_library_agree_on_the_store_of_a_killed_process() {
+    let dir = common::tempdir();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "format_stores::a_process_to_kill", "--ignored", "--nocapture"])
+        .env(KILLED, dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let written = lines.filter(|line| line.as_ref().unwrap().starts_with(WRITTEN));
+    assert!(written.take(300).count() == 300, "nothing else ends the process");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut compared = Compared::default();
+    if compared.store(dir.path(), 100) {
+        println!("{compared:?}");
+        let levels: BTreeSet<_> = compared.levels.iter().collect();
+        assert!(levels.len() >= 3 && compared.levels.contains(&0), "{levels:?}");
+        assert!(compared.replayed >= 100 && compared.listed > 400);
+        assert!(compared.tombstones > 20 && compared.older_versions > 20);
+        assert!(compared.filters_beside > 2 && compared.with_prefixes > 8);
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Faults
+
+const DIR: &str = "/store";
+
+/// What the library makes of a store, in the words of the reader.
+fn outcome(disk: SimDisk) -> String {
+    let refused = "refused".to_owned();
+    let Ok(db) = options(0).vfs(Arc::new(SimVfs::on(disk))).open(DIR) else { return refused };
+    let (mut keys, mut digest) = (0, crc32fast::Hasher::new());
+    for item in db.range::<&[u8]>(..).unwrap() {
+        let Ok((key, value)) = item else { return refused };
+        keys += 1;
+        for length in [key.len(), value.len()] {
+            digest.update(&(length as u32).to_le_bytes());
+        }
+        digest.update(&key);
+        digest.update(&value);
+    }
+    let tables = db.tables().into_iter();
+    let degraded = tables.filter(|table| matches!(table.filter, FilterInfo::Degraded { .. }));
+    let mut degraded: Vec<u64> = degraded.map(|table| table.id).collect();
+    degraded.sort_unstable();
+    let degraded: Vec<String> = degraded.iter().map(u64::to_string).collect();
+    let dropped = db.recovery().lost_tail.as_ref().map_or(0, |lost| lost.bytes);
+    format!("{keys} {} {dropped} [{}]", digest.finalize(), degraded.join(","))
+}
+
+/// `CRIBA_FORMAT_FAULTS=50` for a long run.
+fn longer() -> u64 {
+    std::env::var("CRIBA_FORMAT_FAULTS").map_or(1, |factor| factor.parse().unwrap())
+}
+
+/// A fault without effect.
+const NONE: &str = "try CURRENT flip 0 0";
+
+/// Compares what the library and the reader make of a store, which both may refuse.
+pub(crate) fn assert_same_outcome(dir: &Path) {
+    let mut disk = SimDisk::default();
+    for (name, bytes) in common::contents(dir) {
+        disk.write(Path::new(DIR).join(name), bytes);
+    }
+    if let Some(answers) = ask(dir, &[NONE.to_owned()]) {
+        assert_eq!(answers, [outcome(disk)], "{}", dir.display());
+    }
+}
+
+/// The files of a small store with snapshots, and of its open database: several levels, and a log of which
+/// a part is synced. `None` without python3.
+fn files_of_open_store(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let db = layered(dir, 150, 0);
+    let snapshot = db.snapshot().unwrap();
+    change(&db, 150..180, |_| {});
+    db.flush().unwrap();
+    change(&db, 180..200, |_| {});
+    let files = common::contents(dir);
+    drop((snapshot, db));
+    common::restore(dir, &files);
+    files
+}
+
+/// A file, the reader's words for what replaces it, and this.
+type Fault = (String, String, Vec<u8>);
+
+/// Compares what the library and the reader make of a store with one fault at a time. Returns that of the
+/// sound store, and of each fault; `None` without python3.
+fn compare_faults(
+    dir: &Path,
+    files: &BTreeMap<String, Vec<u8>>,
+    faults: &[Fault],
+) -> Option<(String, Vec<String>)> {
+    let outcome_with = |name: &str, bytes: &[u8]| {
+        let mut disk = SimDisk::default();
+        for (at, file) in files {
+            disk.write(Path::new(DIR).join(at), if at == name { bytes } else { file.as_slice() });
+        }
+        outcome(disk)
+    };
+    let commands: Vec<String> =
+        faults.iter().map(|(name, fault, _)| format!("try {name} {fault}")).collect();
+    let answers = ask(dir, &commands)?;
+    let outcomes = faults.iter().map(|(name, _, bytes)| outcome_with(name, bytes)).collect();
+    for ((command, outcome), answer) in commands.iter().zip(&outcomes).zip(answers) {
+        let outcome: &String = outcome;
+        assert_eq!(answer, *outcome, "{command:.200}");
+    }
+    Some((outcome_with("", &[]), outcomes))
+}
+
+/// How many were refused, accepted with a filter degraded, with another listing or a shorter log, and as if
+/// nothing had happened.
+fn tally((sound, outcomes): &(String, Vec<String>)) -> [usize; 4] {
+    let mut tally = [0; 4];
+    for outcome in outcomes {
+        tally[match outcome.as_str() {
+            "refused" => 0,
+            same if same == sound => 3,
+            degraded if !degraded.ends_with("[]") => 1,
+            _ => 2,
+        }] += 1;
+    }
+    tally
+}
+
+#[test]
+fn the_reader_and_the_library_agree_on_flipped_bytes_and_cut_files() {
+    let dir = common::tempdir();
+    let files = files_of_open_store(dir.path());
+    let (mut numbers, mut faults) = (Numbers(14), Vec::new());
+    for (name, bytes) in files.iter().filter(|(_, bytes)| !bytes.is_empty()) {
+        let written = common::written(bytes).len() as u64;
+        let many = if name.ends_with("log") || name.starts_with('M') { 60 } else { 24 } * longer();
+        for _ in 0..many {
+            let (at, mask) = (numbers.below(written) as usize, numbers.below(255) as u8 + 1);
+            let mut flipped = bytes.clone();
+            flipped[at] ^= mask;
+            faults.push((name.clone(), format!("flip {at} {mask}"), flipped));
+        }
+        for _ in 0..many / 4 {
+            let length = numbers.below(written + 1) as usize;
+            faults.push((name.clone(), format!("cut {length}"), bytes[..length].to_vec()));
+        }
+    }
+    let Some(outcomes) = compare_faults(dir.path(), &files, &faults) else { return };
+    let [refused, degraded, other, right] = tally(&outcomes);
+    println!(
+        "{} faults: {refused} refused, {degraded} with a filter degraded, {other} with a shorter log, \
+         {right} without effect",
+        faults.len()
+    );
+    assert!(refused > 100 && degraded > 40 && other > 10 && right > 0);
+}
+
+/// A part of a file under one checksum.
+struct Part {
+    covered: Range<usize>,
+    /// Where the checksum is.
+    sum: usize,
+    /// The offset that it takes.
+    offset: usize,
+}
+
+fn number(bytes: &[u8], at: usize, width: usize) -> usize {
+    bytes[at..at + width].iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte))
+}
+
+/// The parts of a log or manifest of one block, or of a table but for its filter.
+fn parts(path: &Path, bytes: &[u8]) -> Vec<Part> {
+    if path.extension().is_some_and(|extension| extension == "sst") {
+        let footer = bytes.len() - 128;
+        let [index, properties] = [16, 32].map(|at| number(bytes, footer + at, 8));
+        let table = TableFile::open(path).unwrap();
+        let blocks = table.index().into_iter().map(|block| (block.offset, block.bytes));
+        let blocks = blocks.map(|(start, length)| (start as usize, (start + length) as usize));
+        let block = |(start, end)| Part { covered: start..end - 4, sum: end - 4, offset: start };
+        let footer_part = Part { covered: footer..footer + 116, sum: footer + 116, offset: footer };
+        let blocks = blocks.chain([(index, properties), (properties, footer)]).map(block);
+        return blocks.chain([footer_part]).collect();
+    }
+    let mut parts = vec![Part { covered: 0..36, sum: 36, offset: 0 }];
+    let mut start = 40;
+    while start < common::written(bytes).len() {
+        let end = start + 27 + number(bytes, start + 4, 2);
+        parts.push(Part { covered: start + 4..end, sum: start, offset: start });
+        start = end;
+    }
+    parts
+}
+
+/// Bytes changed under right checksums, in files of each kind: only the rules can refuse them.
+#[test]
+fn the_reader_and_the_library_agree_on_forged_bytes() {
+    let dir = common::tempdir();
+    let files = files_of_open_store(dir.path());
+    let (mut numbers, mut faults) = (Numbers(15), Vec::new());
+    let mut tables = 0;
+    for (name, bytes) in &files {
+        tables += u32::from(name.ends_with("sst"));
+        let is_log = name.ends_with("log") || name.starts_with('M');
+        if !is_log && (!name.ends_with("sst") || tables % 3 != 1) {
+            continue;
+        }
+        let digits: String = name.chars().filter(char::is_ascii_digit).collect();
+        let id: u64 = digits.parse().unwrap();
+        for Part { covered, sum, offset } in parts(&dir.path().join(name), bytes) {
+            let many = if is_log { 8 } else { 16 } * longer();
+            for _ in 0..many {
+                let at = covered.start + numbers.below(covered.len() as u64) as usize;
+                // Often by one bit or to zero, as numbers near the sound one get furthest.
+                let mask = match numbers.below(3) {
+                    0 => 1 << numbers.below(8),
+                    1 if bytes[at] > 0 => bytes[at],
+                    _ => numbers.below(255) as u8 + 1,
+                };
+                let mut forged = bytes.clone();
+                forged[at] ^= mask;
+                let mut covered = covered.clone();
+                if is_log && sum == offset {
+                    // The frame ends where it now says.
+                    covered.end = bytes.len().min(offset + 27 + number(&forged, offset + 4, 2));
+                }
+                let place = [id.to_le_bytes(), (offset as u64).to_le_bytes()].concat();
+                let checksum = crc32fast::hash(&[&place, &forged[covered]].concat());
+                forged[sum..sum + 4].copy_from_slice(&checksum.to_le_bytes());
+                let written = common::written(&forged).len();
+                forged.truncate(written.max(if is_log { written } else { bytes.len() }));
+                faults.push((name.clone(), format!("put {}", hex(&forged)), forged));
+            }
+        }
+    }
+    let Some(outcomes) = compare_faults(dir.path(), &files, &faults) else { return };
+    let [refused, degraded, other, right] = tally(&outcomes);
+    println!(
+        "{} forgeries: {refused} refused, {degraded} with a filter degraded, {other} with another \
+         listing, {right} without effect",
+        faults.len()
+    );
+    assert!(refused > 150 && other > 150 && right > 3);
+}
+
+/// Edits of every field that can follow those of a store, and that cannot.
+#[test]
+fn the_reader_and_the_library_agree_on_one_more_edit() {
+    let dir = common::tempdir();
+    let files = files_of_open_store(dir.path());
+    let (name, manifest) = files.iter().find(|(name, _)| name.starts_with('M')).unwrap();
+    let manifest_number: u64 = name["MANIFEST-".len()..].parse().unwrap();
+    let frames = &parts(&dir.path().join(name), manifest)[1..];
+    let put = |fields: &[(u8, u64)]| -> Vec<u8> {
+        let field = |(tag, value): &(u8, u64)| [&[*tag][..], &value.to_le_bytes()].concat();
+        fields.iter().flat_map(field).collect()
+    };
+    let filter = |id: u64, generation: u64| {
+        [put(&[(7, id)]), put(&[(0, generation)])[1..].to_vec(), vec![0; 12]].concat()
+    };
+    // The record of the first table of edit 0, which stands first: on a level below L0.
+    let first = &manifest[frames[0].offset + 27..];
+    assert_eq!(first[0], 1);
+    let (level, id) = (first[1], number(first, 2, 8) as u64);
+    let smallest = 90 + 1 + usize::from(first[90]);
+    let table = first[2..smallest + 1 + usize::from(first[smallest])].to_vec();
+    let added = |level: u8| [&[1, level][..], &table].concat();
+    let removed = |level: u8| [&[2, level][..], &id.to_le_bytes()].concat();
+    let key = |byte: u8| [&[6][..], &[byte; 16]].concat();
+    let policy_numbers = [67_u64, 7].map(u64::to_le_bytes).concat();
+    let cases: Vec<(bool, &str, Vec<u8>)> = vec![
+        (true, "nothing", vec![]),
+        (false, "an unknown field", put(&[(10, 0)])),
+        (false, "a field cut short", vec![3, 0]),
+        (false, "log 0", put(&[(3, 0)])),
+        (false, "a log that is not there", put(&[(3, 1 << 40)])),
+        (false, "sequence number 0", put(&[(4, 0)])),
+        (false, "a sequence number beyond the logs", put(&[(4, 1 << 40)])),
+        (false, "the last sequence number", put(&[(4, 1 << 61)])),
+        (false, "one more", put(&[(4, (1 << 61) + 1)])),
+        (false, "next file number 0", put(&[(5, 0)])),
+        (true, "a great one", put(&[(5, 1 << 50)])),
+        (false, "too great a one", put(&[(5, (1 << 61) + 1)])),
+        (false, "a great one twice", put(&[(5, 1 << 50), (5, 1 << 50)])),
+        (false, "another hash key", key(3)),
+        (false, "a filter of a table that is not there", filter(id + 1_000_000, 9)),
+        (true, "no filter", filter(id, 9)),
+        (false, "a filter of the generation in force", filter(id, 1)),
+        (true, "two filters, ascending", [filter(id, 9), filter(id, 10)].concat()),
+        (false, "two filters, descending", [filter(id, 10), filter(id, 9)].concat()),
+        (true, "the last generation", filter(id, 1 << 61)),
+        (false, "one more generation", filter(id, (1 << 61) + 1)),
+        (true, "a table gone", removed(level)),
+        (false, "a table gone from elsewhere", removed(level - 1)),
+        (false, "gone twice", [removed(level), removed(level)].concat()),
+        (false, "a table twice", added(level)),
+        (false, "a table on two levels", added(level - 1)),
+        (true, "a table moved up", [added(level - 1), removed(level)].concat()),
+        (true, "a table moved to L0", [removed(level), added(0)].concat()),
+        (false, "a table moved to level 7", [removed(level), added(7)].concat()),
+        (false, "a policy", [vec![8, 1, 2, 0, 4], policy_numbers.clone()].concat()),
+        (
+            false,
+            "a policy of an unknown kind",
+            [vec![8, 4, 2, 0, 4], policy_numbers.clone()].concat(),
+        ),
+        (
+            false,
+            "a policy of more numbers than it has",
+            [vec![8, 1, 2, 0, 3], policy_numbers].concat(),
+        ),
+        (false, "an extractor", put(&[(9, 0x201)])),
+    ];
+    let faults: Vec<_> = cases
+        .iter()
+        .map(|(_, _, edit)| {
+            let (offset, mut bytes) = (manifest.len(), manifest.clone());
+            let mut covered = (edit.len() as u16).to_le_bytes().to_vec();
+            covered.push(1);
+            covered.extend((manifest_number as u32).to_le_bytes());
+            covered.extend((frames.len() as u64).to_le_bytes());
+            covered.extend((offset as u64).to_le_bytes());
+            covered.extend(edit);
+            let place = [manifest_number.to_le_bytes(), (offset as u64).to_le_bytes()].concat();
+            bytes.extend(crc32fast::hash(&[&place, &covered[..]].concat()).to_le_bytes());
+            bytes.extend(covered);
+            (name.clone(), format!("put {}", hex(&bytes)), bytes)
+        })
+        .collect();
+    let Some((_, outcomes)) = compare_faults(dir.path(), &files, &faults) else { return };
+    for ((follows, what, _), outcome) in cases.iter().zip(outcomes) {
+        assert_eq!(outcome != "refused", *follows, "{what}");
+    }
+}
