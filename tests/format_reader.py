@@ -277,7 +277,7 @@ class Manifest:
         a, b, extractor = (fields.number(8) for _ in range(3))
         need(kind in (1, 2, 3) and hash_number in (2, 3) and allocation <= 1, "filter settings")
         as_float = struct.unpack("<d", struct.pack("<Q", a))[0]
-        need(amount == 0 and a == 0 or amount == 1 and 1e-6 <= as_float < 1 or amount == 2 and 0 < as_float <= 64
+        need(amount == 0 and a == 0 or amount == 1 and (1e-12 if kind == 3 else 1e-6) <= as_float < 1 or amount == 2 and 0 < as_float <= 64
              or amount == 3 and a <= 1 << 50 or amount == 4 and kind == 1 and 1 <= a <= 1 << 43 and 1 <= b <= 64,
              "an amount of filters")
         need(b == 0 or amount == 4, "a zero in filter settings")

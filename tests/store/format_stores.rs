@@ -752,10 +752,12 @@ fn the_reader_and_the_library_agree_on_one_more_edit() {
     let added = |level: u8| [&[1, level][..], &table].concat();
     let removed = |level: u8| [&[2, level][..], &id.to_le_bytes()].concat();
     let key = |byte: u8| [&[6][..], &[byte; 16]].concat();
-    let policy_numbers = [67_u64, 7].map(u64::to_le_bytes).concat();
+    let settings = |kind: u8, hash: u8, amount: u8, a: u64, b: u64, extractor: u64| {
+        [vec![8, kind, hash, 0, amount], [a, b, extractor].map(u64::to_le_bytes).concat()].concat()
+    };
     let cases: Vec<(bool, &str, Vec<u8>)> = vec![
         (true, "nothing", vec![]),
-        (false, "an unknown field", put(&[(10, 0)])),
+        (false, "an unknown field", put(&[(9, 0)])),
         (false, "a field cut short", vec![3, 0]),
         (false, "log 0", put(&[(3, 0)])),
         (false, "a log that is not there", put(&[(3, 1 << 40)])),
@@ -783,18 +785,16 @@ fn the_reader_and_the_library_agree_on_one_more_edit() {
         (true, "a table moved up", [added(level - 1), removed(level)].concat()),
         (true, "a table moved to L0", [removed(level), added(0)].concat()),
         (false, "a table moved to level 7", [removed(level), added(7)].concat()),
-        (false, "a policy", [vec![8, 1, 2, 0, 4], policy_numbers.clone()].concat()),
-        (
-            false,
-            "a policy of an unknown kind",
-            [vec![8, 4, 2, 0, 4], policy_numbers.clone()].concat(),
-        ),
-        (
-            false,
-            "a policy of more numbers than it has",
-            [vec![8, 1, 2, 0, 3], policy_numbers].concat(),
-        ),
-        (false, "an extractor", put(&[(9, 0x201)])),
+        (true, "settings", settings(1, 2, 4, 67, 7, 0x201)),
+        (true, "settings of a rate", settings(3, 3, 1, 1e-9_f64.to_bits(), 0, 0)),
+        (false, "too low a rate", settings(1, 3, 1, 1e-9_f64.to_bits(), 0, 0)),
+        (true, "settings of bits", settings(2, 3, 2, 64_f64.to_bits(), 0, 0x2f02)),
+        (false, "too many bits", settings(2, 3, 2, 65_f64.to_bits(), 0, 0)),
+        (false, "settings of an unknown kind", settings(4, 3, 0, 0, 0, 0)),
+        (false, "settings of more numbers than they have", settings(1, 3, 3, 9, 1, 0)),
+        (false, "m and k of a ribbon", settings(3, 3, 4, 67, 7, 0)),
+        (false, "an unknown extractor", settings(1, 3, 0, 0, 0, 1)),
+        (false, "settings twice", settings(1, 3, 0, 0, 0, 0).repeat(2)),
     ];
     let faults: Vec<_> = cases
         .iter()
