@@ -5,7 +5,7 @@ use std::time::Duration;
 use criba::{Counts, LEVELS, TableInfo};
 use serde::Serialize;
 
-use super::checks::Checks;
+use super::checks::{Checks, FalsePositives};
 use super::input::Input;
 use super::pass::{Pass, TableProbes, probes};
 use super::settings::Settings;
@@ -63,6 +63,8 @@ pub struct Report {
     pub levels: Vec<Level>,
     /// The four passes.
     pub passes: Vec<PassReport>,
+    /// The false positives of keys looked up for the first time, which the check of the rate covers.
+    pub first_probes: FalsePositives,
     /// The checks: true, false, or null.
     pub checks: Checks,
     /// Why a check is false or null, by its name.
@@ -208,7 +210,8 @@ impl Report {
         let sum = |of: fn(&Level) -> u64| levels.iter().map(of).sum::<u64>();
         let (filter_bytes, table_keys) = (sum(|l| l.filter_bytes), sum(|l| l.keys));
         let kernel_reads = filtered.iter().map(|pass| pass.kernel_reads.as_ref().ok());
-        let checks = Checks::new(passes);
+        let first_probes = FalsePositives::of(filtered);
+        let checks = Checks::new(passes, &first_probes);
         Self {
             keys: input.present.len() as u64,
             lookups: (absent.lookups.len() + present.lookups.len()) as u64,
@@ -240,6 +243,7 @@ impl Report {
                 .filter(|(_, check)| check.holds != Some(true))
                 .map(|(name, check)| ((*name).to_owned(), check.said.clone().into()))
                 .collect(),
+            first_probes,
             checks,
             setup: Setup::new(input, settings),
             load_ns: loading.as_nanos() as u64,
