@@ -26,7 +26,7 @@ fn number(report: &Value, name: &str) -> u64 {
     report[name].as_u64().unwrap_or_else(|| panic!("{name} is {}", report[name]))
 }
 
-/// Asserts what holds for every report: all checks, but that of the kernel where it has no count.
+/// Asserts what holds for every report.
 #[track_caller]
 fn assert_sound(report: &Value) {
     let of = |name| number(report, name);
@@ -51,12 +51,26 @@ fn assert_sound(report: &Value) {
         assert_eq!(levels.iter().map(|level| number(level, sum)).sum::<u64>(), of(sum), "{sum}");
     }
     let passes = report["passes"].as_array().expect("a list");
-    let names: Vec<_> = passes.iter().map(|pass| pass["name"].as_str().expect("a name")).collect();
-    assert_eq!(names, ["absent", "present", "absent_unfiltered", "present_unfiltered"]);
     assert_eq!(
         passes[..2].iter().map(|pass| number(pass, "disk_reads")).sum::<u64>(),
         of("disk_reads")
     );
+    assert_state_is_sound(report, 6);
+    if let act @ Value::Object(_) = &report["compaction"] {
+        assert_state_is_sound(&act["before"], 6);
+        assert_state_is_sound(&act["after"], 7);
+    }
+    if let act @ Value::Object(_) = &report["other_filters"] {
+        assert_state_is_sound(&act["state"], 7);
+    }
+}
+
+/// The four passes, and all checks; but that of the kernel where it has no count.
+#[track_caller]
+fn assert_state_is_sound(state: &Value, checks: usize) {
+    let passes = state["passes"].as_array().expect("a list");
+    let names: Vec<_> = passes.iter().map(|pass| pass["name"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["absent", "present", "absent_unfiltered", "present_unfiltered"]);
     for pass in passes {
         assert!(number(pass, "start_ns") <= number(pass, "end_ns"));
         assert_eq!(pass["disk_reads"], pass["file_reads"]);
@@ -64,11 +78,11 @@ fn assert_sound(report: &Value) {
             assert_eq!(pass["disk_reads"], pass["kernel_reads"]);
         }
     }
-    let checks = report["checks"].as_object().expect("a map");
-    assert_eq!(checks.len(), 6);
-    for (name, holds) in checks {
+    let made = state["checks"].as_object().expect("a map");
+    assert_eq!(made.len(), checks);
+    for (name, holds) in made {
         if name == "kernel_agrees" && holds.is_null() {
-            common::skip(report["check_reasons"][name].as_str().expect("a reason"));
+            common::skip("the kernel has no count of read calls");
         } else {
             assert_eq!(holds.as_bool(), Some(true), "{name}");
         }
@@ -89,9 +103,12 @@ fn without_a_cache_each_true_negative_is_a_read_avoided() {
 
 /// All fields but the times.
 fn counts(mut report: Value) -> Value {
-    for pass in report["passes"].as_array_mut().expect("a list") {
-        for time in ["start_ns", "end_ns"] {
-            pass[time].take();
+    for state in ["", "/compaction/before", "/compaction/after", "/other_filters/state"] {
+        let passes = report.pointer_mut(&format!("{state}/passes"));
+        for pass in passes.and_then(Value::as_array_mut).expect("a list") {
+            for time in ["start_ns", "end_ns"] {
+                pass[time].take();
+            }
         }
     }
     report["load_ns"].take();
@@ -232,7 +249,7 @@ fn a_directory_in_use_is_refused_and_a_requested_one_is_kept() {
     let line = format!("readamp --n 50 --dir {}", store.display());
     run(&line).well();
     let scanned = run(&format!("scan {}", store.display())).well();
-    assert_eq!(scanned.lines().count(), 50);
+    assert_eq!(scanned.lines().count(), 48, "two of fifty were deleted");
     let error = run(&line).error(3);
     assert_eq!(
         error,
@@ -243,17 +260,16 @@ fn a_directory_in_use_is_refused_and_a_requested_one_is_kept() {
 }
 
 #[test]
-fn the_table_fits_in_100_columns() {
+fn the_output_fits_in_80_columns_and_begins_with_the_answer() {
     let told = run(&format!("readamp --n 3000 {SMALL} --cache-bytes 100000")).well();
     for line in told.lines() {
-        assert!(line.chars().count() <= 100 && line.trim_end() == line, "{line}");
+        assert!(line.chars().count() <= 80 && line.trim_end() == line, "{line}");
     }
+    let names: Vec<_> = told.lines().take(5).map(|line| line[..12].trim_end()).collect();
+    assert_eq!(names, ["Absent key", "Present key", "Compaction", "Ribbon", "Checks"]);
     assert!(told.contains("\ntotal "), "{told}");
-    assert_eq!(
-        told.matches("  holds  ").count() + told.matches("kernel_agrees       NOT CHECKED").count(),
-        6,
-        "{told}"
-    );
+    let made = |verdict: &str| told.matches(&format!("  {verdict}")).count();
+    assert_eq!(made("holds") + made("NOT CHECKED"), 26, "{told}");
 }
 
 #[test]
@@ -269,13 +285,13 @@ fn the_page_has_what_was_printed_and_its_figures() {
         let words: Vec<&str> = page.descendants().filter_map(|node| node.text()).collect();
         let said = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let words: Vec<String> = words.into_iter().map(said).collect();
-        for line in printed.lines().take(3) {
+        for line in printed.lines().take(5).filter(|line| !line.is_empty()) {
             assert!(words.contains(&said(line)), "{line}");
         }
         let figures: Vec<_> =
             page.descendants().filter(|node| node.has_tag_name("figure")).collect();
         // Without filters there are no rates.
-        assert_eq!(figures.len(), if filters.is_empty() { 3 } else { 2 });
+        assert_eq!(figures.len(), if filters.is_empty() { 4 } else { 3 });
         for figure in figures {
             let stem = figure.attribute("id").expect("a name");
             with_id(&page, stem);
@@ -284,7 +300,8 @@ fn the_page_has_what_was_printed_and_its_figures() {
             }
         }
         let checks = fs::read_to_string(dir.join("checks.csv")).expect("a table");
-        assert_eq!(checks.lines().count(), 7, "{checks}");
+        let all = if filters.is_empty() { 26 } else { 19 }; // there are no other filters without filters
+        assert_eq!(checks.lines().count(), 1 + all, "{checks}");
     }
     // What an earlier run left, and this one has no points for, is gone.
     assert!(!dir.join("readamp-rates.svg").exists());
@@ -348,4 +365,59 @@ fn the_rate_is_checked_with_every_distinct_absent_key() {
     let probes = number(&drawn["first_probes"], "probes");
     assert!((37_500..38_300).contains(&probes), "{probes}");
     assert!(number(&drawn, "false_positives") > number(&drawn["first_probes"], "found"));
+}
+
+#[test]
+fn a_compaction_rebuilds_filters_of_the_keys_that_are_left() {
+    let report = report(&format!("--n 8000 {SMALL}"));
+    assert_sound(&report);
+    let act = &report["compaction"];
+    let (before, after) = (&act["before"], &act["after"]);
+    assert_eq!((number(act, "overwritten"), number(act, "deleted")), (800, 400));
+    // The changes are one table more.
+    assert_eq!(number(act, "tables_in"), number(&report, "tables") + 1);
+    assert_eq!(number(act, "tables_in"), number(before, "tables"));
+    assert_eq!(number(act, "tables_out"), number(after, "tables"));
+    assert_eq!(number(act, "filters_rebuilt"), number(after, "tables"));
+    let keys = [before, after].map(|state| number(state, "filter_keys"));
+    assert_eq!(keys, [8000 + 800 + 400, 8000 - 400]);
+    // Each tombstone costs a read; after the compaction, only a mistake does.
+    assert_eq!(number(before, "absent"), 8400);
+    assert_eq!(number(before, "found_in_tables"), 400);
+    assert_eq!(number(after, "found_in_tables"), 0);
+    assert!(number(before, "deleted_blocks") >= 400);
+    assert!(number(after, "deleted_blocks") < 20, "{after:#}");
+    assert!(number(before, "disk_reads") > number(after, "disk_reads") + 300);
+}
+
+#[test]
+fn other_filters_take_the_same_bytes_and_touch_no_table() {
+    for (filter, other) in [("bloom", "ribbon"), ("ribbon", "bloom")] {
+        // In tables of some thousand keys each, as the default is.
+        let report = report(&format!("--n 40000 --filter {filter} --level-base-bytes 100000"));
+        assert_sound(&report);
+        let (act, own) = (&report["other_filters"], &report["compaction"]["after"]);
+        assert_eq!(act["kind"].as_str(), Some(other));
+        assert_eq!(number(act, "rebuilt"), number(own, "tables"));
+        assert_eq!(number(act, "table_files"), number(own, "tables"));
+        let [bytes, before] =
+            [number(&act["state"], "filter_bytes"), number(act, "filter_bytes_before")];
+        assert_eq!(before, number(own, "filter_bytes"));
+        assert!(bytes.abs_diff(before) * 100 <= before, "{bytes}, {before}");
+        let reads = |state: &Value| number(state, "disk_reads");
+        let (ribbon, bloom) =
+            if other == "ribbon" { (&act["state"], own) } else { (own, &act["state"]) };
+        assert!(3 * reads(ribbon) < 2 * reads(bloom), "{} and {}", reads(ribbon), reads(bloom));
+    }
+}
+
+#[test]
+fn only_lookups_is_the_first_act() {
+    let [all, only] =
+        ["", "--only-lookups"].map(|more| report(&format!("--n 3000 {SMALL} {more}")));
+    assert_sound(&only);
+    assert!(only["compaction"].is_null() && only["other_filters"].is_null());
+    for field in ["levels", "disk_reads", "false_positives", "first_probes", "checks", "setup"] {
+        assert_eq!(all[field], only[field], "{field}");
+    }
 }

@@ -17,11 +17,11 @@ pub struct Check {
 }
 
 impl Check {
-    fn holds(said: impl Into<String>) -> Self {
+    pub(super) fn holds(said: impl Into<String>) -> Self {
         Self { holds: Some(true), said: said.into() }
     }
 
-    fn fails(said: impl Into<String>) -> Self {
+    pub(super) fn fails(said: impl Into<String>) -> Self {
         Self { holds: Some(false), said: said.into() }
     }
 
@@ -65,7 +65,12 @@ impl Checks {
         self.0.iter().find(|(other, _)| *other == name).map(|(_, check)| check)
     }
 
-    /// Those that do not hold.
+    /// Whether none fails and none was left out.
+    pub(super) fn all_hold(&self) -> bool {
+        self.0.iter().all(|(_, check)| check.holds == Some(true))
+    }
+
+    /// Those that fail.
     pub fn failed(&self) -> impl Iterator<Item = &(&'static str, Check)> {
         self.0.iter().filter(|(_, check)| check.holds == Some(false))
     }

@@ -10,8 +10,10 @@ use indicatif::ProgressBar;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
+use super::compaction::{Changes, compact};
 use super::input::{Input, Stream, random};
 use super::kernel::ReadMeter;
+use super::other_filters::rebuild;
 use super::pass::{Found, Lookup, Pass, probes_among};
 use super::report::Report;
 use super::settings::Settings;
@@ -126,7 +128,16 @@ pub fn measure(
     let loading = Instant::now();
     load(&bench, input)?;
     let loading = loading.elapsed();
-    Ok(Report::new(input, settings, loading, &bench.passes(settings.filter, &work)?))
+    let mut report = Report::new(input, settings, loading, &bench.passes(settings.filter, &work)?);
+    if !settings.only_lookups {
+        let changes = Changes::new(input, settings.seed);
+        let work = changes.work(input, settings)?;
+        let compaction = compact(&bench, &changes, &work)?;
+        let filter_bytes = compaction.after.filter_bytes;
+        report.other_filters = rebuild(&bench, &changes, filter_bytes, &work)?;
+        report.compaction = Some(compaction);
+    }
+    Ok(report)
 }
 
 /// The store under measurement.
@@ -178,6 +189,10 @@ impl Bench<'_> {
             }
         }
         Ok(passes)
+    }
+
+    pub(super) fn begin(&self, what: &str, length: usize) {
+        begin(self.progress, what, length);
     }
 }
 
