@@ -29,7 +29,9 @@ impl DbInner {
         self.check_writable()?;
         self.filters.set_policy(*policy);
         // Tasks that began under the old policy may install its filters: wait for them.
-        self.scheduler.wait_for_busy(|| self.check_writable())?;
+        self.scheduler.wait_for_busy();
+        self.scheduler.wait_for_flush()?;
+        self.check_writable()?;
         let (mut recipes, mut fitted) = (HashMap::new(), HashSet::new());
         // Tables flushed from now on follow the policy. If the loop included them, fast writes could keep it
         // running for ever.

@@ -44,10 +44,12 @@ pub(crate) fn compact_while_due(db: &DbInner) -> Result<()> {
 pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
     let mut state = db.scheduler.state.lock();
     let Some((compaction, version)) = picked(db, &state, due) else { return Ok(false) };
+    db.health.check_poison()?; // as for a flush
     let _running = db.scheduler.begin_table_task(&mut state, compaction.ids());
     drop(state);
     let l0 = |version: &Version| version.level(0).len();
     let limit = l0(&version) + db.options.l0_compaction_trigger;
+    let limit = limit.min(db.options.l0_stop_trigger);
     // Writers have filled L0 again, and would wait for this merge.
     let unwanted = || due == Due::Idle && l0(&db.views.load().version) >= limit;
     match run_compaction(db, compaction, version, &unwanted) {

@@ -157,13 +157,20 @@ pub(super) fn refit_once(db: &DbInner) -> Result<bool> {
         return Ok(false);
     }
     // Begun before a table leaves the queue, so that a thread that finds the queue empty waits for this task.
-    let _running = db.scheduler.begin_filter_task(&mut db.scheduler.state.lock());
+    let _running = {
+        let mut state = db.scheduler.state.lock();
+        if state.stop || state.whole.is_some() {
+            return Ok(false);
+        }
+        db.scheduler.begin_filter_task(&mut state)
+    };
     let next = db.filters.next_refit(&db.views.load().version);
     let Some((live, recipe, policy)) = next else { return Ok(false) };
     let id = live.table.id();
     let running = {
         let mut state = db.scheduler.state.lock();
         if state.stop || state.whole.is_some() {
+            db.filters.note_failed_refit(id, false); // so that it is planned again
             return Ok(false);
         }
         // A task rewrites a busy table anyway. From here on, `rebuild_filters` waits for this refit.

@@ -25,6 +25,8 @@ pub(super) fn flush_oldest(db: &DbInner) -> Result<bool> {
     if db.views.load().sealed.is_empty() {
         return Ok(false);
     }
+    // Its table could not be installed, and each attempt would leave one.
+    db.health.check_poison()?;
     let _running = db.scheduler.begin_flush()?;
     let (memtable, next_log) = {
         // Dropped at once: a view keeps filters in memory that the budget releases later.

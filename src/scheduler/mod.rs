@@ -94,16 +94,21 @@ impl Scheduler {
     }
 
     /// Waits until the tables that are busy now are free.
-    pub(crate) fn wait_for_busy(&self, check: impl Fn() -> Result<()>) -> Result<()> {
+    pub(crate) fn wait_for_busy(&self) {
         let mut state = self.state.lock();
         let mut begun = state.busy.clone();
         loop {
             begun.retain(|table| state.busy.contains(table));
             if begun.is_empty() {
-                return check();
+                return;
             }
             state = self.changed.wait(state);
         }
+    }
+
+    /// Waits until the flush that runs now has ended.
+    pub(crate) fn wait_for_flush(&self) -> Result<()> {
+        self.begin_flush().map(drop)
     }
 
     fn begin_flush(&self) -> Result<Running<'_>> {

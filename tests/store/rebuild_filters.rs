@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::common::{self, HookVfs, files_with};
+use crate::common::{self, HookVfs, files_with, wait_until};
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
 use criba::{
     Allocation, Db, Error, Event, FilterInfo, FilterKind, FilterPolicy, HashFunction, Options,
@@ -472,6 +472,34 @@ fn a_compaction_under_way_leaves_no_filter_of_another_policy() {
         assert!(has_kind(&table.filter, FilterKind::Blocked), "{:?}", table.filter);
     }
     check(&db, "after both");
+}
+
+/// A flush that began under another policy would install its filter after this call, which therefore waits.
+#[test]
+fn a_flush_under_way_leaves_no_filter_of_another_policy() {
+    let dir = common::tempdir();
+    let (reached, rebuilt) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (hook_reached, hook_rebuilt) = (Arc::clone(&reached), Arc::clone(&rebuilt));
+    let vfs = HookVfs::new(move |kind, operation| {
+        if (kind, operation) == (FileKind::Table, Operation::Sync) {
+            hook_reached.store(true, Ordering::SeqCst);
+            let start = std::time::Instant::now();
+            while !hook_rebuilt.load(Ordering::SeqCst) && start.elapsed().as_millis() < 500 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    });
+    let db = options().vfs(vfs).open(dir.path()).unwrap();
+    db.put("key", "value").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| db.flush().unwrap());
+        wait_until("the flush", || reached.load(Ordering::SeqCst));
+        db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
+        rebuilt.store(true, Ordering::SeqCst);
+    });
+    let [table] = &db.tables()[..] else { panic!("one table") };
+    assert!(has_kind(&table.filter, FilterKind::Blocked), "{:?}", table.filter);
 }
 
 fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
