@@ -40,7 +40,7 @@ fn page(report: &Report, figures: &[Figure]) -> String {
                 "The disk reads of lookups in one store, with its filters and with every filter \
                  answering “maybe”."
             }
-            ul { @for (name, line) in report.headlines() { li { (name) " " (line) } } }
+            ul { @for (name, line) in report.headlines() { li { (name) ": " (line) } } }
             @if report.failed().next().is_none() {
                 p { strong.good { "No check fails." } }
             } @else {

@@ -21,7 +21,7 @@ pub(super) fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
 
 fn print_setup(report: &Report, out: &mut dyn Write) -> Result<()> {
     for (name, line) in report.headlines() {
-        writeln!(out, "{name:<12} {line}")?;
+        writeln!(out, "{:<13}{line}", format!("{name}:"))?;
     }
     writeln!(out)?;
     for (name, text) in report.setup_lines() {

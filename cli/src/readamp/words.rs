@@ -134,11 +134,11 @@ impl Report {
             row("keys in their filters", &|state| thousands(state.filter_keys)),
             row("bytes of filters", &|state| thousands(state.filter_bytes)),
             row("false-positive rate, predicted", &|state| percent(state.fpr_predicted)),
-            row("  measured", &|state| percent(state.fpr_measured)),
-            row("disk reads a lookup, without", &|state| {
+            row("false-positive rate, measured", &|state| percent(state.fpr_measured)),
+            row("reads a lookup, without filters", &|state| {
                 per_lookup(state.disk_reads_unfiltered, state)
             }),
-            row("  with filters", &|state| per_lookup(state.disk_reads, state)),
+            row("reads a lookup, with filters", &|state| per_lookup(state.disk_reads, state)),
             row("reads avoided", &|state| {
                 let sign = if state.reads_avoided < 0 { "-" } else { "" };
                 format!("{sign}{}", thousands(state.reads_avoided.unsigned_abs()))
@@ -169,8 +169,8 @@ impl Report {
                     rows.push((name, states.iter().map(cell).collect()));
                 };
                 row("  false positives", |of| of.found);
-                row("  99.9 %: at least", |of| of.low);
-                row("  and at most", |of| of.high);
+                row("  99.9 % lower bound", |of| of.low);
+                row("  99.9 % upper bound", |of| of.high);
             }
         }
         rows
