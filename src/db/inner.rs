@@ -131,7 +131,8 @@ impl DbInner {
     /// Makes an edit durable in the manifest, then changes the view.
     ///
     /// # Errors
-    /// After [`Error::Poisoned`] the manifest may hold the edit, so the files that the edit adds must stay.
+    /// After [`Error::Poisoned`] the manifest may hold the edit, so the files that the edit adds must stay. (If
+    /// the store was poisoned before, it does not; tasks therefore do not begin in a poisoned store.)
     /// After any other error the manifest does not hold the edit.
     fn record(
         &self,

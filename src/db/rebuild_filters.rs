@@ -21,7 +21,8 @@ pub struct RebuildReport {
 }
 
 impl DbInner {
-    /// Gives each table that holds an entry flushed before this call the filter that the policy plans for it.
+    /// Gives tables the filters that the policy plans for them: all tables that hold an entry flushed before
+    /// this call.
     pub(crate) fn rebuild_filters(&self, policy: &FilterPolicy) -> Result<RebuildReport> {
         if let Err(reason) = policy.check() {
             return Err(Error::InvalidOption { option: "filter", reason });

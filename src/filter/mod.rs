@@ -92,7 +92,7 @@
 //! An attacker who knows the hash can craft absent keys that pass. So the default is SipHash-1-3 under a
 //! random key. The bytes of the filter contain this key: keep them secret. [`Hashing`] has the alternatives.
 
-// This room also has the filters of tables: `filter_block` builds and reads them. `algorithm` has the
+// This module also has the filters of tables: `filter_block` builds and reads them. `algorithm` has the
 // functions of each kind.
 
 mod algorithm;

@@ -166,7 +166,7 @@ impl LogReader {
                 (FrameKind::End, None) => {
                     return match payload.try_into() {
                         Ok(next) => Ok(Item::End { next: u64::from_le_bytes(next) }),
-                        Err(_) => damage("an end record of other than a log number".into(), None),
+                        Err(_) => damage("an end frame of other than a log number".into(), None),
                     };
                 }
                 (_, record) => return damage(format!("a {kind:?} frame out of order"), record),
@@ -248,7 +248,7 @@ mod tests {
     fn records_of_every_size_come_back() -> Result<()> {
         let dir = crate::tempdir::tempdir();
         let path = dir.path().join("000004.log");
-        // Around the block's end in every way, alone (so that an end record comes there) and before
+        // Around the block's end in every way, alone (so that an end frame comes there) and before
         // records of several blocks.
         let near_block = BLOCK_BYTES - FILE_HEADER_BYTES - FRAME_HEADER_BYTES;
         for first in near_block - 60..=near_block + 5 {

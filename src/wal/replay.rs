@@ -73,7 +73,7 @@ pub(crate) fn replay(
     mut apply: impl FnMut(&Path, u64, Seq, &[u8]) -> Result<u64>,
 ) -> Result<Replay> {
     let mut hole: Option<Hole> = None;
-    // The log that an end record, or to begin with the manifest, says must come next.
+    // The log that an end frame, or to begin with the manifest, says must come next.
     let mut promised = Some(first);
     for &number in logs {
         let path = FileName::Log(number).path(dir);
