@@ -64,7 +64,7 @@ impl Report {
             let [own, other] = [own, &act.state].map(|state| or_none(reads(state), 4));
             let size = act.state.filter_bytes as f64 / act.filter_bytes_before as f64;
             let line = format!(
-                "same tables, {:.1} % of the bytes: {other} disk reads, not {own}",
+                "same tables and bytes ({:.1} %): {other} reads an absent key, not {own}",
                 100.0 * size
             );
             let (first, rest) = act.kind.split_at(1);
