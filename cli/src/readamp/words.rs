@@ -48,10 +48,9 @@ impl Report {
         if let Some(act) = &self.compaction {
             let (before, after) = (act.before.filter_keys, act.after.filter_keys);
             let line = format!(
-                "{} became {}; {} rebuilt, of {}, not {}",
+                "{} became {}; filters rebuilt of {}, not {}",
                 counted(act.tables_in, "table"),
                 thousands(act.tables_out),
-                counted(act.filters_rebuilt, "filter"),
                 counted(after, "key"),
                 thousands(before),
             );
@@ -64,7 +63,7 @@ impl Report {
             let [own, other] = [own, &act.state].map(|state| or_none(reads(state), 4));
             let size = act.state.filter_bytes as f64 / act.filter_bytes_before as f64;
             let line = format!(
-                "same tables and bytes ({:.1} %): {other} reads an absent key, not {own}",
+                "in as many bytes ({:.1} %), {other} reads an absent key, not {own}",
                 100.0 * size
             );
             let (first, rest) = act.kind.split_at(1);
