@@ -8,13 +8,11 @@ use std::f64::consts::LN_2;
 
 use super::algorithm::{Algorithm, Built, below, probe_each};
 use super::bloom_rate::{MAX_PROBES, expected_rate, predicted_rate, shared_bits, textbook_bits};
+use super::bloom_scalar::{MAX_BITS, array_bytes, check, may_contain, positions, second_hash};
 use super::geometry::Geometry;
-use super::mix::{GOLDEN, mix};
 use super::modulus::Modulus;
 use super::simd::{self, Probe, Prober};
 
-/// The most bits: one tebibyte.
-const MAX_BITS: u64 = 1 << 43;
 /// From this number of keys on, a filter for a rate has the textbook's geometry …
 pub(super) const TEXTBOOK_FROM: u64 = 1000;
 /// … unless its rate is higher by more than this fraction. The rounding of k may cost as much.
@@ -69,43 +67,6 @@ fn with_best_k(keys: u64, m: f64) -> Geometry {
     Geometry { m, k: k.clamp(1, MAX_PROBES), wide: 0 }
 }
 
-pub(super) fn check(geometry: &Geometry) -> Result<(), String> {
-    let Geometry { m, k, wide } = *geometry;
-    if m == 0 || m > MAX_BITS {
-        return Err(format!("a bloom filter has 1 to {MAX_BITS} bits, not {m}"));
-    }
-    if k == 0 || k > MAX_PROBES || wide != 0 {
-        return Err(format!("a bloom filter has 1 to {MAX_PROBES} probes a key, not {k}"));
-    }
-    Ok(())
-}
-
-/// A multiple of 8: the array has whole words.
-pub(super) fn array_bytes(geometry: &Geometry) -> usize {
-    geometry.m.div_ceil(64) as usize * 8
-}
-
-/// The second hash of double hashing: the first output of SplitMix64 with the first hash as its state.
-#[inline]
-pub(super) fn second_hash(hash: u64) -> u64 {
-    mix(hash.wrapping_add(GOLDEN))
-}
-
-/// The positions of a key in a filter of m bits and k probes a key.
-pub(super) fn positions(
-    modulus: Modulus,
-    k: u32,
-    (h1, h2): (u64, u64),
-) -> impl Iterator<Item = u64> + use<> {
-    let step = modulus.remainder(h2);
-    let mut next = modulus.remainder(h1);
-    (0..k).map(move |_| {
-        let position = next;
-        next = modulus.sum(next, step);
-        position
-    })
-}
-
 /// Bit `i` of the array is bit `i mod 8` of byte `i / 8`; as the words are little-endian, it is also bit
 /// `i mod 64` of word `i / 64`.
 fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
@@ -121,26 +82,17 @@ fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
     Built { array, predicted_rate, unlucky: false }
 }
 
-/// Whether all bits of a key are set. Bits behind the end of a short array count as set.
-fn may_contain(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
-    all_set(geometry, array, (hash, second_hash(hash)))
-}
-
 /// The first four positions. In a half-full filter a probe of an absent key reads two on average.
 fn touched(prober: &Prober, hash: u64) -> [usize; 4] {
     let mut positions = positions(prober.modulus, prober.geometry().k, (hash, second_hash(hash)));
     [(); 4].map(|()| positions.next().map_or(0, |position| position as usize / 8))
 }
 
-fn all_set(geometry: &Geometry, array: &[u8], hashes: (u64, u64)) -> bool {
-    positions(Modulus::of(geometry.m), geometry.k, hashes).all(|position| {
-        array.get((position / 8) as usize).is_none_or(|byte| byte >> (position % 8) & 1 == 1)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::bloom_rate::{passing_pairs, rate_at};
+    use super::super::bloom_scalar::all_set;
+    use super::super::mix::{GOLDEN, mix};
     use super::*;
 
     fn hashes(keys: u64, salt: u64) -> Vec<u64> {

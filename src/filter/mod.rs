@@ -101,6 +101,7 @@ mod blocked;
 mod blocked_scalar;
 mod bloom;
 mod bloom_rate;
+mod bloom_scalar;
 mod filter_block;
 mod geometry;
 mod hash_filter;

@@ -95,7 +95,7 @@ impl Edit {
                 }
                 FILTER => edit.filters.push((fields.u64()?, FilterMeta::decode(&mut fields)?)),
                 FILTER_SETTINGS => {
-                    once(&mut edit.filter_settings, FilterSettings::decode(&mut fields)?)?
+                    once(&mut edit.filter_settings, FilterSettings::decode(&mut fields)?)?;
                 }
                 _ => return None,
             }

@@ -3,7 +3,7 @@
 
 #![expect(unsafe_code, reason = "reads of an array whose length was checked")]
 
-use super::super::bloom::{array_bytes, check, second_hash};
+use super::super::bloom_scalar::{array_bytes, check, second_hash};
 use super::super::geometry::Geometry;
 use super::{Prober, Unchecked};
 

@@ -115,7 +115,7 @@ fn by_double_hashing(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::bloom::{positions, second_hash};
+    use crate::filter::bloom_scalar::{positions, second_hash};
     use crate::filter::mix::mix;
     use crate::filter::modulus::Modulus;
 
