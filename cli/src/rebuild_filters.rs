@@ -24,13 +24,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let db = store::to_read(&args.dir)?;
     let policy = args.filters.applied_to(db.policy());
+    db.set_policy(policy)?; // fails on a wrong number, before anything is printed
     writeln!(out, "before: {}", size(&db))?;
     let report = db.rebuild_filters(&policy)?;
     writeln!(out, "after:  {}", size(&db))?;
     db.close()?;
     writeln!(
         out,
-        "{} rebuilt, {} as asked already, {} removed",
+        "{} rebuilt, {} already right, {} removed",
         counted(report.rebuilt, "filter"),
         thousands(report.already_right),
         thousands(report.removed),

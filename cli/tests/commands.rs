@@ -184,7 +184,7 @@ fn inspect_a_table() {
     run(&format!("get {store} ada")).well(); // replays the log of the delete
     let newest = tables(&store).pop().expect("a table").display().to_string();
     let told = run(&format!("inspect {newest}")).well();
-    for part in ["properties\n", "distinct keys", "\nfilter\n", "columns", "\nindex\n"] {
+    for part in ["properties\n", "distinct keys", "\nfilter\n", "bits (m)", "\nindex\n"] {
         assert!(told.contains(part), "{part}: {told}");
     }
     assert!(!told.contains("\nentries\n"));
@@ -254,7 +254,7 @@ fn stats_prints_the_filter_bytes_in_memory() {
     let lines: Vec<_> = (0..20_000).map(|i| format!("key{i:06}\tvalue\n")).collect();
     let file = dir.path().join("lines");
     fs::write(&file, lines.concat()).expect("a file");
-    run(&format!("load {store} {}", file.display())).well();
+    run(&format!("load {store} {} --filter ribbon", file.display())).well();
     run(&format!("compact {store}")).well();
     let stats = |options: &str| run(&format!("stats {store} {options}")).well();
     let title = "filters in memory in part or not at all: ";
@@ -283,9 +283,9 @@ fn rebuild_filters_leaves_the_tables_alone() {
     let lines: Vec<_> = told.lines().collect();
     assert!(lines[0].starts_with("before: 1 table, "), "{told}");
     assert!(lines[1].starts_with("after:  1 table, "), "{told}");
-    assert_eq!(lines[2], "1 filter rebuilt, 0 as asked already, 0 removed");
+    assert_eq!(lines[2], "1 filter rebuilt, 0 already right, 0 removed");
     let again = run(&format!("{command} --kind blocked --bits-per-key 12.5")).well();
-    assert!(again.ends_with("\n0 filters rebuilt, 1 as asked already, 0 removed\n"), "{again}");
+    assert!(again.ends_with("\n0 filters rebuilt, 1 already right, 0 removed\n"), "{again}");
     let told = run(&format!("inspect {}", table.display())).well();
     assert!(told.contains("blocked, over SipHash-1-3") && told.contains("-0001.flt"), "{told}");
 
@@ -295,14 +295,60 @@ fn rebuild_filters_leaves_the_tables_alone() {
     assert!(told.contains("bloom, over MurmurHash2") && told.contains("-0002.flt"), "{told}");
     let none = run(&format!("{command} --bits-per-key 0")).well();
     assert!(none.contains("after:  1 table, 0 bytes of filters in use, 0.00 bits a key"), "{none}");
-    assert!(none.ends_with("0 filters rebuilt, 0 as asked already, 1 removed\n"), "{none}");
+    assert!(none.ends_with("0 filters rebuilt, 0 already right, 1 removed\n"), "{none}");
     let told = run(&format!("inspect {}", table.display())).well();
     assert!(told.contains("\nfilter\n  none is wanted\n"), "{told}");
     assert_eq!(fs::read(&table).expect("a table"), before);
     assert_eq!(run(&format!("get {store} ada")).well(), "ada@example.org \n");
 
     let told = run(&format!("{command} --fpr 2")).error(2);
-    assert!(told.contains("the rate of a ribbon filter"), "{told}");
+    assert!(told.contains("the rate of a bloom filter"), "{told}");
+}
+
+/// The kind of the newest table's filter, as `inspect` prints it.
+fn newest_kind(store: &str) -> String {
+    let table = tables(store).pop().expect("a table");
+    let printed = run(&format!("inspect {}", table.display())).well();
+    let kinds = ["bloom", "blocked", "ribbon"].into_iter();
+    let mut found = kinds.filter(|kind| printed.contains(&format!("{kind}, over ")));
+    found.next().unwrap_or("none").to_owned()
+}
+
+#[test]
+fn the_filters_of_a_store_change_only_by_an_option() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let [fresh, ribbon] =
+        ["fresh", "ribbon"].map(|name| dir.path().join(name).display().to_string());
+    let file = dir.path().join("lines");
+    fs::write(&file, "a\tone\nb\ttwo\n").expect("a file");
+    run(&format!("load {fresh} {}", file.display())).well();
+    run(&format!("compact {fresh}")).well();
+    assert_eq!(newest_kind(&fresh), "bloom");
+
+    run(&format!("load {ribbon} {} --filter ribbon --fpr 0.001", file.display())).well();
+    for command in ["put", "compact", "delete", "compact"] {
+        let arguments = if command == "put" { "c three" } else { "" };
+        let arguments = if command == "delete" { "a" } else { arguments };
+        run(&format!("{command} {ribbon} {arguments}")).well();
+        let policy = "\npolicy: ribbon filters at a rate of 0.001, SipHash-1-3, keyed\n";
+        let stats = run(&format!("stats {ribbon}")).well();
+        assert!(stats.contains(policy), "after {command}: {stats}");
+        assert_eq!(newest_kind(&ribbon), "ribbon", "after {command}");
+    }
+    run(&format!("delete {ribbon} b --filter blocked")).well();
+    run(&format!("put {ribbon} d four --bits-per-key 12")).well();
+    run(&format!("compact {ribbon}")).well();
+    let stats = run(&format!("stats {ribbon}")).well();
+    assert!(stats.contains("\npolicy: blocked filters of 12 bits a key, balanced"), "{stats}");
+    assert_eq!(newest_kind(&ribbon), "blocked");
+    run(&format!("put {ribbon} e five")).well();
+    run(&format!("compact {ribbon} --filter bloom")).well();
+    assert_eq!(newest_kind(&ribbon), "bloom");
+
+    // A wrong number makes no store.
+    let none = dir.path().join("none");
+    run(&format!("put {} a one --fpr 2", none.display())).error(2);
+    assert!(!none.exists());
 }
 
 #[test]
