@@ -74,7 +74,7 @@ fn the_options_change_the_policy_before_open_returns_and_rebuild_nothing() {
 }
 
 #[test]
-fn a_policy_that_is_set_or_rebuilt_by_is_the_store_s() {
+fn a_policy_that_is_set_or_rebuilt_by_is_the_stores() {
     let dir = tempdir();
     let db = options().open(dir.path()).unwrap();
     fill(&db, 0);
