@@ -5,12 +5,12 @@ use std::path::Path;
 use criba::FilterPolicy;
 use serde::Serialize;
 
+use super::bench::Bench;
+use super::changes::Changes;
 use super::checks::{Checks, FalsePositives};
-use super::compaction::Changes;
-use super::measure::{Bench, Work};
-use super::pass::{Pass, probes};
-use super::report::{PassReport, predicted};
+use super::pass::{Pass, PassReport, predicted, probes};
 use super::table_files;
+use super::work::Work;
 use crate::failure::Result;
 
 /// The counts of one state: of the lookups of absent keys with filters, unless the name says otherwise.
