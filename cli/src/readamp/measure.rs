@@ -16,13 +16,13 @@ use super::other_filters::rebuild;
 use super::report::Report;
 use super::settings::Settings;
 use super::work::Work;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 
 /// Loads the input into an empty directory, looks keys up, and compares; then the other acts, if the settings
 /// ask for them.
 ///
 /// # Errors
-/// The errors of the store; [`Failure::Usage`] for absent lookups without absent keys.
+/// The errors of the store; [`Failure::Usage`](crate::Failure::Usage) for absent lookups without absent keys.
 pub fn measure(
     dir: &Path,
     input: &Input,
