@@ -75,7 +75,14 @@ impl DbInner {
     /// Installs the result of a flush or compaction. A flush, which sets the edit's log, also drops the
     /// oldest sealed memtable. The file of a removed table goes with the last view that has the table. Errors
     /// as [`record`](Self::record).
-    pub(crate) fn install(&self, mut edit: Edit, added: &[(usize, OpenTable)]) -> Result<()> {
+    ///
+    /// Empties `added`, before a compaction can replace these tables: a flush that still had one would be the
+    /// last to drop it, and remove its file while writers wait for flushes.
+    pub(crate) fn install(
+        &self,
+        mut edit: Edit,
+        added: &mut Vec<(usize, OpenTable)>,
+    ) -> Result<()> {
         let mut manifest = self.manifest.lock();
         // The stored filter of a table changes only under the manifest's lock. A table that moves keeps its
         // filter, which may be newer than when the move was planned.
@@ -105,6 +112,7 @@ impl DbInner {
             open.table.make_obsolete();
             open.filter.make_obsolete();
         }
+        added.clear();
         Ok(())
     }
 

@@ -166,17 +166,18 @@ fn compact_and_install(
         removed: compaction.inputs.iter().map(|(at, live)| (*at, live.table.id())).collect(),
         ..Edit::default()
     };
-    let added: Vec<_> = tables.iter().map(|open| (output_level, open.clone())).collect();
-    let installed = db.install(edit, &added);
+    let ids = ids(&tables);
+    let mut added: Vec<_> = tables.into_iter().map(|open| (output_level, open)).collect();
+    let installed = db.install(edit, &mut added);
     if compaction.is_trivial_move {
         installed?;
-        let tables_moved = tables.len() as u64;
+        let tables_moved = ids.len() as u64;
         db.env.ledger.count(Activity { tables_moved, ..Activity::default() });
     } else {
-        installed.inspect_err(|error| discard(&tables, error))?;
+        installed.inspect_err(|error| discard(&added, error))?;
         db.env.ledger.count(Activity { compactions: 1, ..Activity::default() });
     }
-    Ok(ids(&tables))
+    Ok(ids)
 }
 
 pub(super) fn ids(tables: &[OpenTable]) -> Vec<u64> {
@@ -193,9 +194,9 @@ pub(super) fn tables_and_error(tables: &Result<Vec<u64>>) -> (Vec<u64>, Option<S
 
 /// Removes tables whose installation failed. After [`Error::Poisoned`] they stay, because the manifest may
 /// name them; the next open decides.
-pub(super) fn discard(tables: &[OpenTable], error: &Error) {
+pub(super) fn discard(tables: &[(usize, OpenTable)], error: &Error) {
     if !matches!(error, Error::Poisoned { .. }) {
-        for open in tables {
+        for (_, open) in tables {
             open.table.make_obsolete();
         }
     }

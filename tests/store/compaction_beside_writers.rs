@@ -44,9 +44,10 @@ fn compact_begins_under_a_load_that_keeps_all_threads_busy() {
     let listener = {
         let (waits, begun) = (Arc::clone(&waits), Arc::clone(&begun_before));
         move |event: &Event| {
-            if matches!(event, Event::CompactionStarted { .. }) {
+            if let Event::CompactionStarted { output_level, .. } = event {
                 if std::thread::current().id() == caller {
-                    waits.store(false, Ordering::SeqCst);
+                    // While it waits, it merges within level 0.
+                    waits.fetch_and(*output_level == 0, Ordering::SeqCst);
                 } else if waits.load(Ordering::SeqCst) {
                     begun.fetch_add(1, Ordering::SeqCst);
                 }
@@ -68,7 +69,7 @@ fn compact_begins_under_a_load_that_keeps_all_threads_busy() {
             });
         }
         wait_until("compactions", || db.stats().activity.compactions > 20);
-        for _ in 0..3 {
+        for _ in 0..12 {
             // The flush that `compact` begins with has compactions begin; so has the time until its
             // thread goes on.
             db.flush().unwrap();
@@ -78,8 +79,8 @@ fn compact_begins_under_a_load_that_keeps_all_threads_busy() {
         done.store(true, Ordering::SeqCst);
     });
     let begun = begun_before.load(Ordering::SeqCst);
-    println!("{begun} compactions began while compact waited three times");
-    assert!(begun <= 60, "{begun} compactions began while compact waited");
+    println!("{begun} compactions began while compact waited twelve times");
+    assert!(begun <= 200, "{begun} compactions began while compact waited");
 }
 
 /// Records the number of tables on level 0.
