@@ -1,9 +1,11 @@
 //! `criba readamp`: loads keys into a new store, looks up present and absent ones, and counts what the
 //! filters avoided: per lookup, in the engine, in the file layer and in the kernel.
 //!
-//! [`input`] has the keys, [`measure`] runs the four [passes](pass), [`checks`] compares the counts,
-//! [`report`] combines them, `print` and `page` show them. [`mod@compare`] compares policies.
+//! [`input`] has the keys, [`measure`] makes the acts, each of four [passes](pass), [`checks`] compares the
+//! counts, [`report`] combines them, `print` and `page` show them. [`mod@compare`] compares policies.
 
+mod bench;
+mod changes;
 pub mod checks;
 pub mod compaction;
 pub mod compare;
@@ -20,6 +22,7 @@ pub mod state;
 mod table_files;
 mod unsynced;
 mod words;
+mod work;
 
 use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use criba::FilterKind;
 use serde::Serialize;
 
+use super::bench::Bench;
+use super::changes::Changes;
 use super::checks::Check;
-use super::compaction::Changes;
-use super::measure::{Bench, Work};
 use super::state::State;
 use super::table_files;
+use super::work::Work;
 use crate::failure::Result;
 use crate::text::counted;
 

@@ -9,7 +9,7 @@ use super::checks::{Check, Checks, FalsePositives};
 use super::compaction::Compaction;
 use super::input::Input;
 use super::other_filters::OtherFilters;
-use super::pass::{Pass, TableProbes, probes};
+use super::pass::{Pass, PassReport, predicted, probes};
 use super::settings::Settings;
 use super::state::State;
 use crate::text::ratio;
@@ -114,28 +114,6 @@ pub struct Level {
     pub disk_reads: u64,
     /// Disk reads of each pass, in the order of [`Report::passes`].
     pub pass_reads: [u64; 4],
-}
-
-/// One pass.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct PassReport {
-    /// "absent", "present", "absent_unfiltered" or "present_unfiltered".
-    pub name: &'static str,
-    /// Lookups.
-    pub lookups: u64,
-    /// The start of the first lookup, in nanoseconds since 1970.
-    pub start_ns: u64,
-    /// When the last had ended.
-    pub end_ns: u64,
-    /// Blocks found in the cache.
-    pub cache_hits: u64,
-    /// Disk reads, as the engine counts.
-    pub disk_reads: u64,
-    /// Disk reads, as the file layer counts.
-    pub file_reads: u64,
-    /// Read system calls, if the kernel counts them.
-    pub kernel_reads: Option<u64>,
 }
 
 /// What the figures depend on.
@@ -336,26 +314,4 @@ impl Level {
             pass_reads: all_passes.each_ref().map(|pass| pass.stats.levels[level].disk_reads),
         })
     }
-}
-
-impl From<&Pass> for PassReport {
-    fn from(pass: &Pass) -> Self {
-        let counts = pass.stats.total();
-        Self {
-            name: pass.name,
-            lookups: pass.lookups.len() as u64,
-            start_ns: pass.start.as_nanos() as u64,
-            end_ns: pass.end.as_nanos() as u64,
-            cache_hits: counts.cache_hits,
-            disk_reads: counts.disk_reads,
-            file_reads: pass.file_reads,
-            kernel_reads: pass.kernel_reads.as_ref().ok().copied(),
-        }
-    }
-}
-
-/// The rate that filters predict, weighted by their absent probes.
-pub(super) fn predicted(tables: &[TableProbes]) -> Option<f64> {
-    let expected = tables.iter().map(|table| table.absent as f64 * table.predicted_rate).sum();
-    ratio(expected, tables.iter().map(|table| table.absent).sum())
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use criba::FilterPolicy;
 use serde::Serialize;
 
+use super::bench::Bench;
+use super::changes::Changes;
 use super::checks::{Checks, FalsePositives};
-use super::compaction::Changes;
-use super::measure::{Bench, Work};
-use super::pass::{Pass, probes};
-use super::report::{PassReport, predicted};
+use super::pass::{Pass, PassReport, predicted, probes};
 use super::table_files;
+use super::work::Work;
 use crate::failure::Result;
 
 /// The counts of one state: of the lookups of absent keys with filters, unless the name says otherwise.
@@ -19,6 +19,8 @@ use crate::failure::Result;
 pub struct State {
     /// Tables.
     pub tables: u64,
+    /// Distinct keys of each table, summed.
+    pub keys: u64,
     /// The keys of which filters were built, by the filters' headers in the files.
     pub filter_keys: u64,
     /// Bytes of all filters in the files, headers included.
@@ -64,6 +66,7 @@ impl State {
         let lookups = work[0].0.iter().zip(&absent.lookups);
         Ok(Self {
             tables: absent.tables.len() as u64,
+            keys: absent.tables.iter().map(|table| table.keys).sum(),
             filter_keys: keys_in_filters(bench.dir)?,
             filter_bytes: filter_bytes(absent),
             absent: absent.lookups.len() as u64,

@@ -2,7 +2,8 @@
 
 use super::checks::{Check, Checks, FalsePositives};
 use super::compaction::Compaction;
-use super::report::{Level, PassReport, Report};
+use super::pass::PassReport;
+use super::report::{Level, Report};
 use super::state::State;
 use crate::text::{counted, percent, ratio, thousands};
 
