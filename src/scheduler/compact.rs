@@ -8,6 +8,7 @@ use crate::compaction::{
     Compaction, MergeContext, everything, merge, pick, pick_idle, pick_within_l0,
 };
 use crate::db::inner::DbInner;
+use crate::db::views::ReadView;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::ledger::Activity;
@@ -21,17 +22,17 @@ pub(super) enum Due {
     Idle,
 }
 
-pub(super) fn picked(db: &DbInner, state: &State, due: Due) -> Option<(Compaction, Arc<Version>)> {
+/// The next compaction of the current version. Callers keep the view: dropping the last reference to a
+/// version removes files, for which writers would wait under the scheduler's lock.
+pub(super) fn picked(db: &DbInner, view: &ReadView, state: &State, due: Due) -> Option<Compaction> {
     if !db.options.auto_compaction || state.whole == Some(Whole::Waits) || state.stop {
         return None;
     }
-    let version = Arc::clone(&db.views.load().version);
     let settings = db.options.pick_settings(db.visibility.oldest_snapshot());
-    let compaction = match due {
-        Due::Now => pick(&version, &settings, &state.busy),
-        Due::Idle => pick_idle(&version, &settings, &state.busy),
-    }?;
-    Some((compaction, version))
+    match due {
+        Due::Now => pick(&view.version, &settings, &state.busy),
+        Due::Idle => pick_idle(&view.version, &settings, &state.busy),
+    }
 }
 
 /// Runs due compactions and filter tasks on this thread until none is left.
@@ -43,7 +44,10 @@ pub(crate) fn compact_while_due(db: &DbInner) -> Result<()> {
 
 pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
     let mut state = db.scheduler.state.lock();
-    let Some((compaction, version)) = picked(db, &state, due) else { return Ok(false) };
+    let view = db.views.load();
+    let Some(compaction) = picked(db, &view, &state, due) else { return Ok(false) };
+    let version = Arc::clone(&view.version);
+    drop(view);
     db.health.check_poison()?; // as for a flush
     let _running = db.scheduler.begin_table_task(&mut state, compaction.ids());
     drop(state);

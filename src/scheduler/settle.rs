@@ -59,9 +59,10 @@ fn is_settled(db: &DbInner) -> Result<bool> {
     let mut state = scheduler.state.lock();
     loop {
         db.check_writable()?;
-        let due = picked(db, &state, Due::Now).is_some() || db.filters.budget_is_due();
+        let due =
+            picked(db, &db.views.load(), &state, Due::Now).is_some() || db.filters.budget_is_due();
         if !due && state.table_tasks == 0 && state.other_tasks == 0 {
-            let idle = picked(db, &state, Due::Idle).is_some();
+            let idle = picked(db, &db.views.load(), &state, Due::Idle).is_some();
             return Ok(!idle && db.all_refitted());
         }
         if due && db.is_inline() {

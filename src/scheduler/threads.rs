@@ -171,7 +171,8 @@ fn compact_in_background(db: &DbInner) {
         if state.stop {
             return;
         }
-        let is_due = picked(db, &state, Due::Now).is_some() || db.filters.budget_is_due();
+        let is_due =
+            picked(db, &db.views.load(), &state, Due::Now).is_some() || db.filters.budget_is_due();
         if !did && !is_due && !db.views.has_kept() {
             quiet = wait_for_work(db, state, &mut unchanged, quiet);
         }
@@ -201,8 +202,8 @@ fn wait_for_work(
 
 /// The quiet time before the next idle work, if any is left.
 fn quiet_wanted(db: &DbInner, state: &State) -> Option<Duration> {
-    match picked(db, state, Due::Idle) {
-        Some((merge, _)) => Some(quiet_before(merge.bytes())),
+    match picked(db, &db.views.load(), state, Due::Idle) {
+        Some(merge) => Some(quiet_before(merge.bytes())),
         None => (!db.all_refitted()).then_some(QUIET),
     }
 }
