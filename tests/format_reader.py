@@ -9,10 +9,9 @@ reads commands, one a line, and prints the answer to each, with an empty line be
     tables          what the manifest says of each live SSTable
     entries ID      every entry of an SSTable, verified: key, sequence number, kind, value
     ask ID KEY      the verdict of an SSTable's filter, 0 or 1
-    try NAME flip OFFSET MASK, try NAME cut LENGTH, try NAME put BYTES
-                    what a scan of the store with such a file comes to: "refused", or the number of keys,
+    try FAULT...    what a scan of the store with these faults comes to: "refused", or the number of keys,
                     the CRC-32 of the listing, the bytes dropped from the logs, and the SSTables with
-                    degraded filters
+                    degraded filters. A fault is NAME and "flip OFFSET MASK", "cut LENGTH" or "put BYTES"
 
 Keys and values are in hexadecimal, with a full stop behind. A store or SSTable that is refused ends the
 program with a message and exit code 1.
@@ -719,16 +718,19 @@ class Store:
         return found[2] if found and found[1] == 1 else None
 
 
-def outcome(files, name, what, at, mask=0):
-    data = bytearray(files[name])
-    if what == "flip":
-        data[int(at)] ^= int(mask)
-    elif what == "cut":
-        del data[int(at) :]
-    else:
-        data = bytes.fromhex(at.rstrip("."))
+def outcome(files, *words):
+    files, words = dict(files), iter(words)
+    for name, what, argument in zip(words, words, words):
+        data = bytearray(files.get(name, b""))
+        if what == "flip":
+            data[int(argument)] ^= int(next(words))
+        elif what == "cut":
+            del data[int(argument) :]
+        else:
+            data = bytes.fromhex(argument.rstrip("."))
+        files[name] = bytes(data)
     try:
-        store = Store({**files, name: bytes(data)})
+        store = Store(files)
         listing = store.listing()
     except ValueError:
         return "refused"

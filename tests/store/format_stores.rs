@@ -569,8 +569,22 @@ fn files_of_open_store(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// A file, the reader's words for what replaces it, and this.
-type Fault = (String, String, Vec<u8>);
+/// Files that replace those of a store, and the reader's words for it.
+struct Fault {
+    command: String,
+    files: Vec<(String, Vec<u8>)>,
+}
+
+impl Fault {
+    fn of(name: &str, words: &str, bytes: Vec<u8>) -> Self {
+        Self { command: format!("try {name} {words}"), files: vec![(name.to_owned(), bytes)] }
+    }
+
+    fn put(files: Vec<(String, Vec<u8>)>) -> Self {
+        let words = files.iter().map(|(name, bytes)| format!(" {name} put {}", hex(bytes)));
+        Self { command: format!("try{}", words.collect::<Vec<_>>().concat()), files }
+    }
+}
 
 /// Compares what the library and the reader make of a store with one fault at a time. Returns that of the
 /// sound store, and of each fault; `None` without python3.
@@ -579,22 +593,20 @@ fn compare_faults(
     files: &BTreeMap<String, Vec<u8>>,
     faults: &[Fault],
 ) -> Option<(String, Vec<String>)> {
-    let outcome_with = |name: &str, bytes: &[u8]| {
+    let outcome_with = |others: &[(String, Vec<u8>)]| {
         let mut disk = SimDisk::default();
-        for (at, file) in files {
-            disk.write(Path::new(DIR).join(at), if at == name { bytes } else { file.as_slice() });
+        for (name, bytes) in files.iter().chain(others.iter().map(|(name, bytes)| (name, bytes))) {
+            disk.write(Path::new(DIR).join(name), bytes.as_slice());
         }
         outcome(disk)
     };
-    let commands: Vec<String> =
-        faults.iter().map(|(name, fault, _)| format!("try {name} {fault}")).collect();
+    let commands: Vec<String> = faults.iter().map(|fault| fault.command.clone()).collect();
     let answers = ask(dir, &commands)?;
-    let outcomes = faults.iter().map(|(name, _, bytes)| outcome_with(name, bytes)).collect();
+    let outcomes: Vec<_> = faults.iter().map(|fault| outcome_with(&fault.files)).collect();
     for ((command, outcome), answer) in commands.iter().zip(&outcomes).zip(answers) {
-        let outcome: &String = outcome;
         assert_eq!(answer, *outcome, "{command:.200}");
     }
-    Some((outcome_with("", &[]), outcomes))
+    Some((outcome_with(&[]), outcomes))
 }
 
 /// How many were refused, accepted with a filter degraded, with another listing or a shorter log, and as if
@@ -624,11 +636,11 @@ fn the_reader_and_the_library_agree_on_flipped_bytes_and_cut_files() {
             let (at, mask) = (numbers.below(written) as usize, numbers.below(255) as u8 + 1);
             let mut flipped = bytes.clone();
             flipped[at] ^= mask;
-            faults.push((name.clone(), format!("flip {at} {mask}"), flipped));
+            faults.push(Fault::of(name, &format!("flip {at} {mask}"), flipped));
         }
         for _ in 0..many / 4 {
             let length = numbers.below(written + 1) as usize;
-            faults.push((name.clone(), format!("cut {length}"), bytes[..length].to_vec()));
+            faults.push(Fault::of(name, &format!("cut {length}"), bytes[..length].to_vec()));
         }
     }
     let Some(outcomes) = compare_faults(dir.path(), &files, &faults) else { return };
@@ -714,7 +726,7 @@ fn the_reader_and_the_library_agree_on_forged_bytes() {
                 forged[sum..sum + 4].copy_from_slice(&checksum.to_le_bytes());
                 let written = common::written(&forged).len();
                 forged.truncate(written.max(if is_log { written } else { bytes.len() }));
-                faults.push((name.clone(), format!("put {}", hex(&forged)), forged));
+                faults.push(Fault::put(vec![(name.clone(), forged)]));
             }
         }
     }
@@ -728,23 +740,89 @@ fn the_reader_and_the_library_agree_on_forged_bytes() {
     assert!(refused > 150 && other > 150 && right > 3);
 }
 
+/// A manifest with one more edit.
+fn with_edit(name: &str, manifest: &[u8], edit: &[u8]) -> Vec<u8> {
+    let id: u64 = name["MANIFEST-".len()..].parse().unwrap();
+    let edits = parts(Path::new(name), manifest).len() as u64 - 1; // without the header
+    let (offset, mut covered) = (manifest.len() as u64, (edit.len() as u16).to_le_bytes().to_vec());
+    covered.push(1);
+    covered.extend((id as u32).to_le_bytes());
+    covered.extend([edits, offset].map(u64::to_le_bytes).concat());
+    covered.extend(edit);
+    let place = [id, offset].map(u64::to_le_bytes).concat();
+    let checksum = crc32fast::hash(&[&place, &covered[..]].concat());
+    [manifest, &checksum.to_le_bytes()[..], &covered].concat()
+}
+
+/// Field 7 of an edit.
+fn filter_record(id: u64, generation: u64, length: u64, checksum: u32) -> Vec<u8> {
+    let numbers = [id, generation, length].map(u64::to_le_bytes).concat();
+    [&[7][..], &numbers, &checksum.to_le_bytes()].concat()
+}
+
+/// Headers forged in filters of each kind and hash, under the right checksums in file and manifest.
+#[test]
+fn the_reader_and_the_library_agree_on_forged_filters() {
+    let dir = common::tempdir();
+    let db = options(16).prefix(PrefixExtractor::fixed(2)).open(dir.path()).unwrap();
+    fill(&db, &mut Numbers(16), 60);
+    db.flush().unwrap();
+    let (mut numbers, mut faults) = (Numbers(17), Vec::new());
+    let id = db.tables()[0].id;
+    let mut files = BTreeMap::new();
+    for (generation, policy) in (1..).zip(policies()) {
+        db.rebuild_filters(&policy).unwrap();
+        files = common::contents(dir.path());
+        let (name, manifest) = files.iter().find(|(name, _)| name.starts_with('M')).unwrap();
+        let filter = &files[&format!("{id:06}-{generation:04}.flt")];
+        for case in 0..150 * longer() {
+            // Fields and their bits are met alike, and now and then the end of the array.
+            let mut contents = filter[..filter.len() - 5].to_vec();
+            match case % 30 {
+                0 => contents.truncate(contents.len() - 8),
+                1 => contents.extend([0; 8]),
+                2 => contents.truncate(numbers.below(130) as usize),
+                _ => {
+                    let at = numbers.below(88) as usize;
+                    let low = contents[at] ^ numbers.below(4) as u8;
+                    contents[at] = if case % 2 == 0 { low } else { numbers.next() as u8 };
+                }
+            }
+            let length = contents.len() as u64;
+            contents.push(2);
+            let place = [id, 9].map(u64::to_le_bytes).concat();
+            let checksum = crc32fast::hash(&[&place, &contents[..]].concat());
+            contents.extend(checksum.to_le_bytes());
+            let edit = filter_record(id, 9, length, checksum);
+            faults.push(Fault::put(vec![
+                (format!("{id:06}-0009.flt"), contents),
+                (name.clone(), with_edit(name, manifest, &edit)),
+            ]));
+        }
+    }
+    drop(db);
+    let files = files;
+    common::restore(dir.path(), &files);
+    let Some(outcomes) = compare_faults(dir.path(), &files, &faults) else { return };
+    let [refused, degraded, other, right] = tally(&outcomes);
+    println!("{} filters forged: {degraded} degraded, {right} taken", faults.len());
+    assert_eq!((refused, other), (0, 0));
+    assert!(degraded > 200 && right > 50);
+}
+
 /// Edits of every field that can follow those of a store, and that cannot.
 #[test]
 fn the_reader_and_the_library_agree_on_one_more_edit() {
     let dir = common::tempdir();
     let files = files_of_open_store(dir.path());
     let (name, manifest) = files.iter().find(|(name, _)| name.starts_with('M')).unwrap();
-    let manifest_number: u64 = name["MANIFEST-".len()..].parse().unwrap();
-    let frames = &parts(&dir.path().join(name), manifest)[1..];
     let put = |fields: &[(u8, u64)]| -> Vec<u8> {
         let field = |(tag, value): &(u8, u64)| [&[*tag][..], &value.to_le_bytes()].concat();
         fields.iter().flat_map(field).collect()
     };
-    let filter = |id: u64, generation: u64| {
-        [put(&[(7, id)]), put(&[(0, generation)])[1..].to_vec(), vec![0; 12]].concat()
-    };
+    let filter = |id: u64, generation: u64| filter_record(id, generation, 0, 0);
     // The record of the first table of edit 0, which stands first: on a level below L0.
-    let first = &manifest[frames[0].offset + 27..];
+    let first = &manifest[40 + 27..];
     assert_eq!(first[0], 1);
     let (level, id) = (first[1], number(first, 2, 8) as u64);
     let smallest = 90 + 1 + usize::from(first[90]);
@@ -752,6 +830,7 @@ fn the_reader_and_the_library_agree_on_one_more_edit() {
     let added = |level: u8| [&[1, level][..], &table].concat();
     let removed = |level: u8| [&[2, level][..], &id.to_le_bytes()].concat();
     let key = |byte: u8| [&[6][..], &[byte; 16]].concat();
+    let with_policy = manifest[12] == 1; // the required feature
     let policy_numbers = [67_u64, 7].map(u64::to_le_bytes).concat();
     let cases: Vec<(bool, &str, Vec<u8>)> = vec![
         (true, "nothing", vec![]),
@@ -783,7 +862,7 @@ fn the_reader_and_the_library_agree_on_one_more_edit() {
         (true, "a table moved up", [added(level - 1), removed(level)].concat()),
         (true, "a table moved to L0", [removed(level), added(0)].concat()),
         (false, "a table moved to level 7", [removed(level), added(7)].concat()),
-        (false, "a policy", [vec![8, 1, 2, 0, 4], policy_numbers.clone()].concat()),
+        (with_policy, "a policy", [vec![8, 1, 2, 0, 4], policy_numbers.clone()].concat()),
         (
             false,
             "a policy of an unknown kind",
@@ -794,24 +873,10 @@ fn the_reader_and_the_library_agree_on_one_more_edit() {
             "a policy of more numbers than it has",
             [vec![8, 1, 2, 0, 3], policy_numbers].concat(),
         ),
-        (false, "an extractor", put(&[(9, 0x201)])),
+        (with_policy, "an extractor", put(&[(9, 0x201)])),
     ];
-    let faults: Vec<_> = cases
-        .iter()
-        .map(|(_, _, edit)| {
-            let (offset, mut bytes) = (manifest.len(), manifest.clone());
-            let mut covered = (edit.len() as u16).to_le_bytes().to_vec();
-            covered.push(1);
-            covered.extend((manifest_number as u32).to_le_bytes());
-            covered.extend((frames.len() as u64).to_le_bytes());
-            covered.extend((offset as u64).to_le_bytes());
-            covered.extend(edit);
-            let place = [manifest_number.to_le_bytes(), (offset as u64).to_le_bytes()].concat();
-            bytes.extend(crc32fast::hash(&[&place, &covered[..]].concat()).to_le_bytes());
-            bytes.extend(covered);
-            (name.clone(), format!("put {}", hex(&bytes)), bytes)
-        })
-        .collect();
+    let faults = cases.iter().map(|(_, _, edit)| with_edit(name, manifest, edit));
+    let faults: Vec<_> = faults.map(|bytes| Fault::put(vec![(name.clone(), bytes)])).collect();
     let Some((_, outcomes)) = compare_faults(dir.path(), &files, &faults) else { return };
     for ((follows, what, _), outcome) in cases.iter().zip(outcomes) {
         assert_eq!(outcome != "refused", *follows, "{what}");
