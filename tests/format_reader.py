@@ -19,6 +19,7 @@ program with a message and exit code 1.
 
 import bisect
 import os
+import re
 import struct
 import sys
 import zlib
@@ -86,20 +87,24 @@ class Fields:
 # Names and CURRENT
 
 
+NAMES = {
+    "manifest": r"MANIFEST-([0-9]+)",
+    "log": r"([0-9]+)\.log",
+    "sst": r"([0-9]+)\.sst",
+    "flt": r"([0-9]+)-([0-9]+)\.flt",
+}
+
+
 def parse_name(name):
-    """The kind, number and generation of a file of the store; None for other names."""
-    if name.startswith("MANIFEST-"):
-        kind, numbers = "MANIFEST", [name.removeprefix("MANIFEST-")]
-    else:
-        numbers, _, kind = name.partition(".")
-        numbers = numbers.split("-")
-    digits = all(n.isascii() and n.isdecimal() for n in numbers)
-    if not digits or kind not in ("MANIFEST", "log", "sst", "flt"):
-        return None
-    number, generation = int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else 0
-    spelled = {"MANIFEST": f"MANIFEST-{number:06}", "flt": f"{number:06}-{generation:04}.flt"}
-    known = spelled.get(kind, f"{number:06}.{kind}") == name and max(number, generation) <= 2**62
-    return (kind, number) if known and (generation > 0) == (kind == "flt") else None
+    """The kind and number of a file of the store; (None, None) for another name."""
+    for kind, pattern in NAMES.items():
+        match = re.fullmatch(pattern, name)
+        if match:
+            numbers = [int(digits) for digits in match.groups()]
+            spelled = [str(n).zfill(width) for n, width in zip(numbers, (6, 4))]
+            if spelled == list(match.groups()) and max(numbers) <= 2**62 and numbers[1:] != [0]:
+                return kind, numbers[0]
+    return None, None
 
 
 def read_current(files):
@@ -110,14 +115,14 @@ def read_current(files):
     need(lines[2] == b"%08x" % zlib.crc32(current[:-9]), "the checksum of CURRENT")
     supported(lines[0] == b"criba 1", "a layout of version 1")
     name = lines[1].decode()
-    need((parse_name(name) or [""])[0] == "MANIFEST", "the name of a manifest")
+    need(parse_name(name)[0] == "manifest", "the name of a manifest")
     return name
 
 
 def check_names(files, next_file):
     limit = min(next_file + 2**40, MAX_NUMBER)
-    for known in filter(None, map(parse_name, files)):
-        need(known[1] <= limit, f"file numbers up to {limit}")
+    for kind, number in map(parse_name, files):
+        need(kind is None or number <= limit, f"file numbers up to {limit}")
 
 
 # Frames
@@ -308,7 +313,7 @@ def changes_of(seq, batch):
 
 def replay(files, manifest):
     """All changes of the logs, and the number of bytes dropped from their end."""
-    numbers = sorted(n for kind, n in filter(None, map(parse_name, files)) if kind == "log")
+    numbers = sorted(number for kind, number in map(parse_name, files) if kind == "log")
     changes, expected, due = [], manifest.flushed + 1, manifest.oldest_log
     damaged, dropped = False, 0
     for number in (n for n in numbers if n >= manifest.oldest_log):

@@ -760,6 +760,41 @@ fn filter_record(id: u64, generation: u64, length: u64, checksum: u32) -> Vec<u8
     [&[7][..], &numbers, &checksum.to_le_bytes()].concat()
 }
 
+/// Files with other names, and with numbers that no store gets to.
+#[test]
+fn the_reader_and_the_library_agree_on_names() {
+    let dir = common::tempdir();
+    let files = files_of_open_store(dir.path());
+    let cases = [
+        ("notes.txt", true),
+        ("CURRENT.tmp", true),
+        ("7.sst", true),
+        ("+000007.sst", true),
+        ("0000007.sst", true),
+        ("000007.SST", true),
+        ("000007-0000.flt", true),
+        ("000007-00001.flt", true),
+        ("000007-0001.flt", true),
+        ("000007-4611686018427387905.flt", true),
+        ("900000.sst", true),
+        ("900000.log", true),
+        ("MANIFEST-900000", true),
+        ("1099511627776.sst", true),
+        ("2199023255552.sst", false),
+        ("2199023255552-0001.flt", false),
+        ("2199023255552.log", false),
+        ("MANIFEST-2199023255552", false),
+        ("4611686018427387904.sst", false),
+        ("4611686018427387905.sst", true),
+        ("99999999999999999999999.sst", true),
+    ];
+    let faults = cases.map(|(name, _)| Fault::put(vec![(name.to_owned(), vec![])]));
+    let Some((sound, outcomes)) = compare_faults(dir.path(), &files, &faults) else { return };
+    for ((name, accepted), outcome) in cases.iter().zip(outcomes) {
+        assert_eq!(outcome, if *accepted { &sound } else { "refused" }, "{name}");
+    }
+}
+
 /// Headers forged in filters of each kind and hash, under the right checksums in file and manifest.
 #[test]
 fn the_reader_and_the_library_agree_on_forged_filters() {
