@@ -218,6 +218,23 @@ class TableRecord:
         self.smallest, self.largest = fields.prefixed(), fields.prefixed()
 
 
+def check_settings(fields):
+    kind, hash_number, allocation, amount = (fields.number(1) for _ in range(4))
+    a, b, extractor = (fields.number(8) for _ in range(3))
+    (real,) = struct.unpack("<d", struct.pack("<Q", a))
+    need(kind in (1, 2, 3) and hash_number in (2, 3) and allocation <= 1, "settings that are known")
+    sound = {
+        0: a == 0,
+        1: (1e-12 if kind == 3 else 1e-6) <= real < 1,
+        2: 0 < real <= 64,
+        3: a <= 2**50,
+        4: kind == 1 and 1 <= a <= 2**43 and 1 <= b <= 64,
+    }
+    need(sound.get(amount) and (amount == 4 or b == 0), "a sound amount")
+    length = extractor >> 8 if extractor % 256 == 1 else 0
+    need(extractor == 0 or (knows_prefixes(extractor) and length <= MAX_KEY), "a sound extractor")
+
+
 class Manifest:
     """What the manifest in force comes to: the live tables, the hash key, and the counters by field."""
 
@@ -262,8 +279,8 @@ class Manifest:
             elif kind == 7:
                 filters.append((fields.number(8), FilterRecord(fields)))
             else:
-                need(kind in (8, 9) and self.features == 1, f"no field {kind}")
-                self.check_policy(fields) if kind == 8 else fields.number(8)
+                need(kind == 8 and self.features == 1, f"no field {kind}")
+                check_settings(fields)
         for level, table in removed:
             need(table in self.tables and self.tables[table][0] == level, "a table to remove")
             del self.tables[table]
@@ -274,13 +291,6 @@ class Manifest:
             need(table in self.tables, "a table that gets a filter")
             need(self.tables[table][1].filter.generation < record.generation, "ascending generations")
             self.tables[table][1].filter = record
-
-    @staticmethod
-    def check_policy(fields):
-        kind, hash_number, allocation, amount = (fields.number(1) for _ in range(4))
-        a, b = fields.number(8), fields.number(8)
-        need(kind in (1, 2, 3) and hash_number in (2, 3) and allocation <= 1 and amount <= 4, "a policy")
-        need((a == 0 or amount > 0) and (b == 0 or amount == 4), "zeros in a policy")
 
     def check(self):
         need(max(self.counters.values()) <= MAX_NUMBER, "counters up to 2^61")
@@ -545,10 +555,16 @@ class Table:
         need(totals == self.totals and last == r.largest, f"properties {totals}, not {self.totals}")
         need((min(seqs), max(seqs)) == (r.oldest, r.newest), "the sequence numbers promised")
         for known, held in zip(filters, prefixes):
-            need(not known.knows_prefixes() or len(held) == known.prefixes, "as many prefixes as promised")
+            expected = known.prefixes if knows_prefixes(known.extractor) else len(held)
+            need(len(held) == expected, "as many prefixes as promised")
 
 
 # Filter
+
+
+def knows_prefixes(extractor):
+    rule, parameter = extractor % 256, extractor >> 8
+    return (rule == 1 and parameter > 0) or (rule == 2 and parameter < 256)
 
 
 class Filter:
@@ -589,14 +605,10 @@ class Filter:
             return self.holds(murmur_hash_64a(key, 0))
         return self.holds(mix64(sip_hash_1_3(self.key, key) ^ self.salt))
 
-    def knows_prefixes(self):
-        rule, parameter = self.extractor % 256, self.extractor >> 8
-        return (rule == 1 and parameter > 0) or (rule == 2 and parameter < 256)
-
     def prefix_of(self, key):
         """The prefix of a key under the filter's extractor; None if it has none, or that is unknown."""
         parameter = self.extractor >> 8
-        if not self.knows_prefixes():
+        if not knows_prefixes(self.extractor):
             return None
         if self.extractor % 256 == 1:
             return key[:parameter] if len(key) >= parameter else None

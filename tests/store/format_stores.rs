@@ -865,8 +865,10 @@ fn the_reader_and_the_library_agree_on_one_more_edit() {
     let added = |level: u8| [&[1, level][..], &table].concat();
     let removed = |level: u8| [&[2, level][..], &id.to_le_bytes()].concat();
     let key = |byte: u8| [&[6][..], &[byte; 16]].concat();
-    let with_policy = manifest[12] == 1; // the required feature
-    let policy_numbers = [67_u64, 7].map(u64::to_le_bytes).concat();
+    let with_settings = manifest[12] == 1; // the required feature
+    let settings = |kinds: &[u8], a: u64, b: u64, extractor: u64| {
+        [&[8][..], kinds, &[a, b, extractor].map(u64::to_le_bytes).concat()].concat()
+    };
     let cases: Vec<(bool, &str, Vec<u8>)> = vec![
         (true, "nothing", vec![]),
         (false, "an unknown field", put(&[(10, 0)])),
@@ -897,18 +899,25 @@ fn the_reader_and_the_library_agree_on_one_more_edit() {
         (true, "a table moved up", [added(level - 1), removed(level)].concat()),
         (true, "a table moved to L0", [removed(level), added(0)].concat()),
         (false, "a table moved to level 7", [removed(level), added(7)].concat()),
-        (with_policy, "a policy", [vec![8, 1, 2, 0, 4], policy_numbers.clone()].concat()),
-        (
-            false,
-            "a policy of an unknown kind",
-            [vec![8, 4, 2, 0, 4], policy_numbers.clone()].concat(),
-        ),
-        (
-            false,
-            "a policy of more numbers than it has",
-            [vec![8, 1, 2, 0, 3], policy_numbers].concat(),
-        ),
-        (with_policy, "an extractor", put(&[(9, 0x201)])),
+        (with_settings, "a geometry", settings(&[1, 2, 0, 4], 67, 7, 0x201)),
+        (with_settings, "a rate", settings(&[3, 3, 1, 1], 0.001_f64.to_bits(), 0, 0xff02)),
+        (with_settings, "bits a key", settings(&[2, 3, 1, 2], 64_f64.to_bits(), 0, 0)),
+        (with_settings, "no filters", settings(&[2, 3, 1, 0], 0, 0, 0)),
+        (with_settings, "the most bytes", settings(&[2, 3, 1, 3], 1 << 50, 0, 0xffff01)),
+        (false, "too many bytes", settings(&[2, 3, 1, 3], (1 << 50) + 1, 0, 0)),
+        (false, "too many bits a key", settings(&[2, 3, 1, 2], 64.1_f64.to_bits(), 0, 0)),
+        (false, "no bits a key", settings(&[2, 3, 1, 2], 0, 0, 0)),
+        (false, "too low a rate", settings(&[1, 3, 1, 1], 9e-7_f64.to_bits(), 0, 0)),
+        (false, "a rate of 1", settings(&[1, 3, 1, 1], 1_f64.to_bits(), 0, 0)),
+        (false, "an unknown kind", settings(&[4, 2, 0, 4], 67, 7, 0)),
+        (false, "an unknown hash", settings(&[1, 1, 0, 4], 67, 7, 0)),
+        (false, "an unknown allocation", settings(&[1, 2, 2, 4], 67, 7, 0)),
+        (false, "an unknown amount", settings(&[1, 2, 0, 5], 67, 7, 0)),
+        (false, "a ribbon of a fixed geometry", settings(&[3, 2, 0, 4], 128, 7, 0)),
+        (false, "a second number", settings(&[1, 2, 0, 3], 67, 7, 0)),
+        (false, "a prefix of no bytes", settings(&[1, 2, 0, 4], 67, 7, 1)),
+        (false, "a prefix longer than a key", settings(&[1, 2, 0, 4], 67, 7, 0x100_0001)),
+        (false, "an unknown extractor", settings(&[1, 2, 0, 4], 67, 7, 3)),
     ];
     let faults = cases.iter().map(|(_, _, edit)| with_edit(name, manifest, edit));
     let faults: Vec<_> = faults.map(|bytes| Fault::put(vec![(name.clone(), bytes)])).collect();
