@@ -16,7 +16,7 @@ pub enum Event {
     FilterDegraded {
         /// The table's id.
         table: u64,
-        /// The file of the filter: the table, or a filter file.
+        /// The file that holds the filter: the table's own file, or a filter file.
         path: PathBuf,
         /// The offset of the filter in the file.
         offset: u64,

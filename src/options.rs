@@ -5,12 +5,13 @@ use std::sync::Arc;
 use crate::compaction::PickSettings;
 use crate::error::{Error, Result};
 use crate::event::{Event, Listener};
-use crate::filter::{FilterPolicy, PrefixExtractor};
+use crate::filter::{FilterPolicy, FilterSettings, PrefixExtractor};
 use crate::key::{MAX_KEY_BYTES, Seq};
 use crate::sstable::TableSettings;
 use crate::vfs::{RealVfs, Vfs};
 
-/// The options of an open store. They are not stored: a store can be opened with other options than before.
+/// The options of an open store. The store keeps [`filter`](Self::filter) and [`prefix`](Self::prefix); the
+/// others hold until it is closed.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -22,11 +23,14 @@ use crate::vfs::{RealVfs, Vfs};
 /// ```
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[expect(clippy::option_option, reason = "an extractor can be kept, replaced or removed")]
 #[must_use = "options do nothing until a store is opened with them"]
 pub struct Options {
     pub(crate) create_if_missing: bool,
-    pub(crate) filter: FilterPolicy,
-    pub(crate) prefix: Option<PrefixExtractor>,
+    /// `None`: as the store has it.
+    pub(crate) filter: Option<FilterPolicy>,
+    /// `None`: as the store has it.
+    pub(crate) prefix: Option<Option<PrefixExtractor>>,
     pub(crate) ignore_filters: bool,
     pub(crate) strict_filters: bool,
     pub(crate) listener: Listener,
@@ -50,7 +54,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             create_if_missing: true,
-            filter: FilterPolicy::default(),
+            filter: None,
             prefix: None,
             ignore_filters: false,
             strict_filters: false,
@@ -90,17 +94,25 @@ impl Options {
         self
     }
 
-    /// The policy for the filters of new tables. Default: [`FilterPolicy::default`].
+    /// The policy for the filters of new tables. It belongs to the store: this is durable before `open`
+    /// returns, and later opens without it keep the policy. Existing filters stay; see
+    /// [`Db::rebuild_filters`](crate::Db::rebuild_filters). Default: the store's policy, for a new store
+    /// [`FilterPolicy::default`].
+    ///
+    /// A store of an older criba, which recorded no policy, gets the kind, hash and prefixes of its newest
+    /// filter, at 10 bits per key.
     pub fn filter(mut self, policy: FilterPolicy) -> Self {
-        self.filter = policy;
+        self.filter = Some(policy);
         self
     }
 
     /// Adds the prefixes of keys to filters, so that [`Db::prefix`](crate::Db::prefix), and
     /// [`Db::range`](crate::Db::range) within one prefix, skip tables. A distinct prefix takes as many bits
-    /// as a key. In filters made with another extractor, prefixes are ignored. Default: none.
-    pub fn prefix(mut self, extractor: PrefixExtractor) -> Self {
-        self.prefix = Some(extractor);
+    /// as a key. In filters made with another extractor, prefixes are ignored. The extractor belongs to the
+    /// store, as the [policy](Self::filter) does; `None` removes it. Default: the store's; none in a new
+    /// store.
+    pub fn prefix(mut self, extractor: impl Into<Option<PrefixExtractor>>) -> Self {
+        self.prefix = Some(extractor.into());
         self
     }
 
@@ -246,10 +258,10 @@ impl Options {
 
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |option, reason: String| Err(Error::InvalidOption { option, reason });
-        if let Err(reason) = self.filter.check() {
+        if let Some(Err(reason)) = self.filter.map(|policy| policy.check()) {
             return refuse("filter", reason);
         }
-        if let Some(Err(reason)) = self.prefix.map(|prefix| prefix.check(MAX_KEY_BYTES)) {
+        if let Some(Err(reason)) = self.prefix.flatten().map(|prefix| prefix.check(MAX_KEY_BYTES)) {
             return refuse("prefix", reason);
         }
         for (option, value, least) in [
@@ -275,11 +287,19 @@ impl Options {
         Ok(())
     }
 
-    pub(crate) fn table_settings(&self, policy: &FilterPolicy) -> TableSettings {
+    /// The settings of a store that has `stored`.
+    pub(crate) fn filter_settings(&self, stored: FilterSettings) -> FilterSettings {
+        FilterSettings {
+            policy: self.filter.unwrap_or(stored.policy),
+            extractor: self.prefix.unwrap_or(stored.extractor),
+        }
+    }
+
+    pub(crate) fn table_settings(&self, filters: &FilterSettings) -> TableSettings {
         TableSettings {
             block_bytes: self.block_bytes,
-            filter_hash: policy.hash(),
-            prefix: self.prefix,
+            filter_hash: filters.policy.hash(),
+            prefix: filters.extractor,
         }
     }
 

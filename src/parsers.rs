@@ -57,7 +57,7 @@ pub fn read_log(
 ) -> Result<Option<(u64, LogEnd)>> {
     let path = FileName::Log(number).path(dir);
     let mut reader = LogReader::open(vfs, &path, LogKind::Wal, number)?;
-    let Ok(store) = reader.header(LogKind::Wal)? else { return Ok(None) };
+    let Ok(header) = reader.header(LogKind::Wal)? else { return Ok(None) };
     loop {
         let end = match reader.next()? {
             Item::Record { seq, offset, payload } => {
@@ -68,7 +68,7 @@ pub fn read_log(
             Item::Eof => LogEnd::Eof,
             Item::Damage { offset, .. } => LogEnd::Damage { offset },
         };
-        return Ok(Some((store, end)));
+        return Ok(Some((header.store, end)));
     }
 }
 

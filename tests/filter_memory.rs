@@ -35,7 +35,7 @@ fn options() -> Options {
 /// Ribbons of `r` columns in every table: 1.045 + r/128 rows per key.
 fn ribbon(columns: f64) -> FilterPolicy {
     let bits = columns * (1.045 + columns / 128.0) + 1e-9;
-    FilterPolicy::bits_per_key(bits).with_allocation(Allocation::Uniform)
+    FilterPolicy::ribbon().with_bits_per_key(bits).with_allocation(Allocation::Uniform)
 }
 
 /// Present keys are even, absent ones odd; loaded in order, so that tables do not overlap.
@@ -332,7 +332,7 @@ fn filters_without_columns_are_dropped_whole_and_come_back() {
 #[test]
 fn no_lookup_ever_misses_a_key_while_filters_come_and_go() {
     let _alone = alone();
-    for policy in [ribbon(10.0), FilterPolicy::default()] {
+    for policy in [ribbon(10.0), FilterPolicy::ribbon()] {
         let parent = tempfile::tempdir().unwrap();
         let db = Options::new()
             .background_threads(2)

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use criba::Db;
 
 use crate::failure::Result;
+use crate::policy::FilterArgs;
 use crate::{Answer, store, text};
 
 /// Merge all tables into one run, without tombstones and overwritten values
@@ -11,10 +12,12 @@ use crate::{Answer, store, text};
 pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
+    #[command(flatten)]
+    filters: FilterArgs,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let db = store::to_change(&args.dir)?;
+    let db = store::to_change(&args.dir, &args.filters)?;
     writeln!(out, "before: {}", size(&db))?;
     db.compact()?;
     writeln!(out, "after:  {}", size(&db))?;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::failure::Result;
+use crate::policy::FilterArgs;
 use crate::{Answer, store, text};
 
 /// Make a key absent; one that is absent already is no error
@@ -14,10 +15,12 @@ pub(crate) struct Args {
     /// The key; \xNN stands for a byte
     #[arg(allow_hyphen_values = true)]
     key: OsString,
+    #[command(flatten)]
+    filters: FilterArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let db = store::to_change(&args.dir)?;
+    let db = store::to_change(&args.dir, &args.filters)?;
     db.delete(text::of_argument(&args.key))?;
     db.close()?; // which syncs
     Ok(Answer::Yes)

@@ -5,6 +5,7 @@ use criba::Batch;
 
 use crate::failure::{Failure, Result};
 use crate::lines::{Lines, check_lengths, split_at_tab};
+use crate::policy::FilterArgs;
 use crate::{Answer, store, text};
 
 /// Write the keys and values of a file, key TAB value a line; makes the store if there is none
@@ -16,6 +17,8 @@ pub(crate) struct Args {
     dir: PathBuf,
     /// The file, gzipped if its name ends in .gz; - is standard input. \xNN stands for a byte
     file: PathBuf,
+    #[command(flatten)]
+    filters: FilterArgs,
 }
 
 /// The size of a batch: a system call per write would cost more than the write.
@@ -23,7 +26,7 @@ const BATCH_BYTES: usize = 64 << 10;
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let lines = Lines::open(&args.file)?; // first: a mistyped name makes no store
-    let db = store::to_fill(&args.dir)?;
+    let db = store::to_fill(&args.dir, &args.filters)?;
     let (mut batch, mut bytes, mut count) = (Batch::new(), 0, 0);
     lines.for_each(|number, line| {
         let (key, value) = split_at_tab(line);

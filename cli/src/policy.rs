@@ -3,12 +3,9 @@
 use clap::ValueEnum;
 use criba::{Allocation, FilterKind, FilterPolicy, HashFunction};
 
+/// The options that change the filters of later tables.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub(crate) struct PolicyArgs {
-    /// Which filters to begin with: classic (bloom, MurmurHash2, uniform, 1 %), default (ribbon,
-    /// keyed, balanced, 10 bits a key) or blocked (the same with blocked ones)
-    #[arg(long, value_name = "NAME", value_enum)]
-    policy: Option<Named>,
+pub(crate) struct FilterArgs {
     /// The kind of filter, or none
     #[arg(long, value_name = "KIND", value_enum, alias = "kind")]
     filter: Option<Kind>,
@@ -16,20 +13,49 @@ pub(crate) struct PolicyArgs {
     #[arg(
         long,
         value_name = "RATE",
-        conflicts_with_all = ["bits_per_key", "filter_bytes"],
+        conflicts_with = "bits_per_key",
         allow_negative_numbers = true
     )]
     fpr: Option<f64>,
     /// Bits per key, in the average of the store; 0 for no filters
-    #[arg(
-        long,
-        value_name = "BITS",
-        conflicts_with = "filter_bytes",
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "BITS", allow_negative_numbers = true)]
     bits_per_key: Option<f64>,
+}
+
+impl FilterArgs {
+    /// The policy with these options; `None` if there are none.
+    pub(crate) fn change(&self, policy: FilterPolicy) -> Option<FilterPolicy> {
+        if self.filter.is_none() && self.fpr.is_none() && self.bits_per_key.is_none() {
+            return None;
+        }
+        let none = policy.with_bits_per_key(0.0);
+        let sized = if policy == none { policy.with_bits_per_key(10.0) } else { policy };
+        let policy = match self.filter {
+            Some(Kind::Bloom) => sized.with_kind(FilterKind::Bloom),
+            Some(Kind::Blocked) => sized.with_kind(FilterKind::Blocked),
+            Some(Kind::Ribbon) => sized.with_kind(FilterKind::Ribbon),
+            Some(Kind::None) => return Some(none),
+            None => policy,
+        };
+        Some(match (self.fpr, self.bits_per_key) {
+            (Some(rate), _) => policy.with_rate(rate),
+            (_, Some(bits)) => policy.with_bits_per_key(bits),
+            _ => policy,
+        })
+    }
+}
+
+/// All options for filters.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct PolicyArgs {
+    /// Which filters to begin with: bloom, ribbon and blocked are keyed and balanced, with 10 bits a key;
+    /// classic is bloom with MurmurHash2, uniform, 1 % in every table
+    #[arg(long, value_name = "NAME", value_enum)]
+    policy: Option<Named>,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Bytes for all filters of the store
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["fpr", "bits_per_key"])]
     filter_bytes: Option<u64>,
     /// Where the bits go: as many for each key, or where they avoid the most reads
     #[arg(long, value_name = "HOW", value_enum)]
@@ -41,9 +67,11 @@ pub(crate) struct PolicyArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Named {
-    Classic,
-    Default,
+    #[value(alias = "default")]
+    Bloom,
+    Ribbon,
     Blocked,
+    Classic,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -67,40 +95,42 @@ enum Hash {
 }
 
 impl PolicyArgs {
-    pub(crate) fn policy(&self) -> FilterPolicy {
-        let mut policy = match self.policy {
-            Some(Named::Classic) => FilterPolicy::classic(),
+    /// The policy that these options make from `policy`.
+    pub(crate) fn applied_to(&self, policy: FilterPolicy) -> FilterPolicy {
+        let begun = match self.policy {
+            Some(Named::Bloom) => FilterPolicy::bloom(),
+            Some(Named::Ribbon) => FilterPolicy::ribbon(),
             Some(Named::Blocked) => FilterPolicy::blocked(),
-            Some(Named::Default) | None => FilterPolicy::default(),
-        };
-        policy = match self.filter {
-            Some(Kind::Bloom) => policy.with_kind(FilterKind::Bloom),
-            Some(Kind::Blocked) => policy.with_kind(FilterKind::Blocked),
-            Some(Kind::Ribbon) => policy.with_kind(FilterKind::Ribbon),
-            Some(Kind::None) => return FilterPolicy::none(),
+            Some(Named::Classic) => FilterPolicy::classic(),
             None => policy,
         };
-        policy = match (self.fpr, self.bits_per_key, self.filter_bytes) {
-            (Some(rate), ..) => policy.with_rate(rate),
-            (_, Some(bits), _) => policy.with_bits_per_key(bits),
-            (.., Some(bytes)) => policy.with_total_bytes(bytes),
-            _ => policy,
-        };
-        policy = match self.allocation {
-            Some(Share::Uniform) => policy.with_allocation(Allocation::Uniform),
-            Some(Share::Balanced) => policy.with_allocation(Allocation::Balanced),
-            None => policy,
-        };
-        match self.hash {
-            Some(Hash::Siphash13) => policy.with_hash(HashFunction::SipHash13),
-            Some(Hash::Murmurhash2) => policy.with_hash(HashFunction::MurmurHash2),
-            None => policy,
+        let mut policy = self.filter.change(begun).unwrap_or(begun);
+        if let Some(bytes) = self.filter_bytes {
+            policy = policy.with_total_bytes(bytes);
         }
+        if let Some(share) = self.allocation {
+            policy = policy.with_allocation(match share {
+                Share::Uniform => Allocation::Uniform,
+                Share::Balanced => Allocation::Balanced,
+            });
+        }
+        if let Some(hash) = self.hash {
+            policy = policy.with_hash(match hash {
+                Hash::Siphash13 => HashFunction::SipHash13,
+                Hash::Murmurhash2 => HashFunction::MurmurHash2,
+            });
+        }
+        policy
+    }
+
+    /// As [`applied_to`](Self::applied_to) the default policy.
+    pub(crate) fn policy(&self) -> FilterPolicy {
+        self.applied_to(FilterPolicy::default())
     }
 
     /// The requested bits per key, if the size was given so.
     pub(crate) fn bits(&self) -> Option<f64> {
-        self.bits_per_key
+        self.filter.bits_per_key
     }
 }
 
@@ -124,6 +154,8 @@ mod tests {
         assert_eq!(policy(""), FilterPolicy::default());
         assert_eq!(policy("--policy classic"), FilterPolicy::classic());
         assert_eq!(policy("--filter blocked"), FilterPolicy::blocked());
+        assert_eq!(policy("--policy default"), FilterPolicy::bloom());
+        assert_eq!(policy("--policy ribbon"), FilterPolicy::ribbon());
         assert_eq!(policy("--kind none --bits-per-key 3"), FilterPolicy::none());
         assert_eq!(
             policy("--fpr 0.02 --filter bloom").to_string(),
@@ -134,5 +166,16 @@ mod tests {
             FilterPolicy::default().with_kind(FilterKind::Bloom).with_bits_per_key(12.0)
         );
         assert_eq!(policy("--filter-bytes 5000"), FilterPolicy::default().with_total_bytes(5000));
+    }
+    #[test]
+    fn options_that_are_not_given_change_nothing() {
+        let ribbon = FilterPolicy::ribbon().with_rate(0.001);
+        let bits = FilterArgs { bits_per_key: Some(7.0), ..FilterArgs::default() };
+        let bloom = FilterArgs { filter: Some(Kind::Bloom), ..FilterArgs::default() };
+        assert_eq!(FilterArgs::default().change(ribbon), None);
+        assert_eq!(bits.change(ribbon), Some(ribbon.with_bits_per_key(7.0)));
+        assert_eq!(bloom.change(ribbon), Some(FilterPolicy::bloom().with_rate(0.001)));
+        assert_eq!(bloom.change(FilterPolicy::none()), Some(FilterPolicy::bloom()));
+        assert_eq!(PolicyArgs::default().applied_to(ribbon), ribbon);
     }
 }

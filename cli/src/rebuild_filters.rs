@@ -11,8 +11,8 @@ use crate::{Answer, store};
 /// Build new filters beside the tables of a store, without rewriting its data
 ///
 /// Tables that have the filter already are skipped, so another run continues an interrupted one. Degraded
-/// filters are rebuilt. Prefixes stay those of the newest table. Tables written later by other commands have
-/// the default filters.
+/// filters are rebuilt. Without options the filters are those of the store's policy; with options the policy
+/// changes too, so that later tables have such filters.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
@@ -22,8 +22,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let policy = args.filters.policy();
-    let db = store::to_refilter(&args.dir, policy)?;
+    let db = store::to_read(&args.dir)?;
+    let policy = args.filters.applied_to(db.policy());
     writeln!(out, "before: {}", size(&db))?;
     let report = db.rebuild_filters(&policy)?;
     writeln!(out, "after:  {}", size(&db))?;

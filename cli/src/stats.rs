@@ -50,6 +50,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
          without\na filter in memory passes every absent key."
     )?;
     writeln!(out)?;
+    writeln!(out, "policy: {}", db.policy())?;
     print_prefixes(&tables, out)?;
     print_resident(&tables, out)?;
     print_degraded(&tables, out)?;

@@ -86,7 +86,7 @@ fn make() -> Result<Fixture> {
     let db = open(FilterPolicy::default())?;
     write(&db, 30)?;
     db.sync()?;
-    let disk = vfs.disk(); // with the store open: no end record is in the log
+    let disk = vfs.disk(); // with the store open: no end frame is in the log
     drop(db);
 
     let vfs = SimVfs::on(disk.clone());

@@ -125,8 +125,9 @@ fn pick_dense(
             LAST => {
                 let max_seq = live.table.meta().max_seq;
                 let kept = settings.oldest_snapshot.is_some_and(|oldest| oldest < max_seq);
+                let free = !kept && !busy.contains(&live.table.id());
                 let inputs = vec![(LAST, live.clone())];
-                (!kept).then_some(Compaction { inputs, output_level: LAST, is_trivial_move: false })
+                free.then_some(Compaction { inputs, output_level: LAST, is_trivial_move: false })
             }
             level => complete(version, vec![(level, live.clone())], level + 1, busy, true),
         },

@@ -110,7 +110,7 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
         TableLoad {
             share: Share { keys, load: expected_load(level, live) },
             load: (probes as f64 + PRIOR_PROBES) / (lookups + expected_lookups),
-            hashes: keys + if inner.options.prefix.is_some() { prefixes } else { 0 },
+            hashes: keys + if inner.filters.extractor().is_some() { prefixes } else { 0 },
             bytes,
             rate,
             degraded: matches!(live.filter.state, FilterState::Degraded(_)),
@@ -393,7 +393,8 @@ mod tests {
     #[test]
     fn recommendations() -> Result<()> {
         let dir = crate::tempdir::tempdir();
-        let db = Options::new().background_threads(0).open(dir.path().join("empty"))?;
+        let options = Options::new().background_threads(0).filter(FilterPolicy::blocked());
+        let db = options.open(dir.path().join("empty"))?;
         let nothing = db.advise();
         assert_eq!(nothing.recommendation, "There are no tables yet, and so nothing to advise.");
         assert_eq!((nothing.tables, nothing.estimates.len()), (0, 0));
@@ -413,7 +414,7 @@ mod tests {
         );
         // After following the recommendation, nothing is recommended at this size.
         let bits = db.advise().bits_per_key;
-        db.rebuild_filters(&FilterPolicy::bits_per_key(bits))?;
+        db.rebuild_filters(&FilterPolicy::ribbon().with_bits_per_key(bits))?;
         let advised = db.advise().recommendation;
         assert!(
             advised.starts_with("These filters are right for their memory: they waste"),

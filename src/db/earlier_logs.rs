@@ -41,8 +41,8 @@ impl EarlierLogs {
         close: impl Fn(&mut LogWriter, u64, Seq) -> Result<()>,
     ) -> Result<()> {
         let _closing = self.closing.lock();
-        let next = || self.logs.lock().pop_front();
-        while let Some(mut earlier) = next() {
+        let oldest = || self.logs.lock().pop_front();
+        while let Some(mut earlier) = oldest() {
             let EarlierLog { log, next, next_seq } = &mut earlier;
             if let Err(error) = close(log, *next, *next_seq) {
                 self.logs.lock().push_front(earlier);

@@ -10,6 +10,7 @@ use super::views::{ReadView, Views};
 use super::visibility::Visibility;
 use crate::error::{Error, Result};
 use crate::event::in_callback;
+use crate::filter::{FilterPolicy, FilterSettings};
 use crate::filters::FilterManager;
 use crate::ledger::Activity;
 use crate::names::FileName;
@@ -53,7 +54,7 @@ impl DbInner {
     }
 
     pub(crate) fn table_settings(&self) -> TableSettings {
-        self.options.table_settings(&self.filters.policy())
+        self.options.table_settings(&self.filters.settings())
     }
 
     pub(crate) fn is_inline(&self) -> bool {
@@ -75,7 +76,14 @@ impl DbInner {
     /// Installs the result of a flush or compaction. A flush, which sets the edit's log, also drops the
     /// oldest sealed memtable. The file of a removed table goes with the last view that has the table. Errors
     /// as [`record`](Self::record).
-    pub(crate) fn install(&self, mut edit: Edit, added: &[(usize, OpenTable)]) -> Result<()> {
+    ///
+    /// Empties `added`, before a compaction can replace these tables: a flush that still had one would be the
+    /// last to drop it, and remove its file while writers wait for flushes.
+    pub(crate) fn install(
+        &self,
+        mut edit: Edit,
+        added: &mut Vec<(usize, OpenTable)>,
+    ) -> Result<()> {
         let mut manifest = self.manifest.lock();
         // The stored filter of a table changes only under the manifest's lock. A table that moves keeps its
         // filter, which may be newer than when the move was planned.
@@ -105,6 +113,7 @@ impl DbInner {
             open.table.make_obsolete();
             open.filter.make_obsolete();
         }
+        added.clear();
         Ok(())
     }
 
@@ -128,10 +137,29 @@ impl DbInner {
         Ok(true)
     }
 
+    /// Sets the policy for all later filters, durably.
+    pub(crate) fn set_policy(&self, policy: FilterPolicy) -> Result<()> {
+        if let Err(reason) = policy.check() {
+            return Err(Error::InvalidOption { option: "filter", reason });
+        }
+        self.check_writable()?;
+        let mut manifest = self.manifest.lock();
+        let settings = FilterSettings { policy, ..self.filters.settings() };
+        if manifest.set().filter_settings != Some(settings) {
+            let edit = Edit { filter_settings: Some(settings), ..Edit::default() };
+            self.record(&mut manifest, edit, |_| ())?;
+        }
+        self.filters.set_policy(policy);
+        drop(manifest);
+        self.scheduler.wake_waiters(); // refits may be due
+        Ok(())
+    }
+
     /// Makes an edit durable in the manifest, then changes the view.
     ///
     /// # Errors
-    /// After [`Error::Poisoned`] the manifest may hold the edit, so the files that the edit adds must stay.
+    /// After [`Error::Poisoned`] the manifest may hold the edit, so the files that the edit adds must stay. (If
+    /// the store was poisoned before, it does not; tasks therefore do not begin in a poisoned store.)
     /// After any other error the manifest does not hold the edit.
     fn record(
         &self,

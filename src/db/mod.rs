@@ -288,8 +288,25 @@ impl Db {
         scheduler::compact(self.inner()?)
     }
 
+    /// The policy for the filters of new tables. No I/O.
+    pub fn policy(&self) -> FilterPolicy {
+        self.0.inner.filters.policy()
+    }
+
+    /// Sets the policy for the filters of tables written from now on; the store keeps it. Existing filters
+    /// stay: [`rebuild_filters`](Self::rebuild_filters) replaces them too.
+    ///
+    /// Cost: one synced write to the manifest. Waits for another edit of the manifest that is under way.
+    ///
+    /// # Errors
+    /// [`InvalidOption`](crate::Error::InvalidOption); [`Io`](crate::Error::Io): the old policy stays;
+    /// [`Poisoned`](crate::Error::Poisoned); [`Closed`](crate::Error::Closed).
+    pub fn set_policy(&self, policy: FilterPolicy) -> Result<()> {
+        self.inner()?.set_policy(policy)
+    }
+
     /// Gives every table the filter that `policy` plans for it, in files beside the tables, and rebuilds
-    /// degraded filters. Until the store is closed, later tables follow this policy too.
+    /// degraded filters. The policy becomes the store's, as by [`set_policy`](Self::set_policy).
     ///
     /// Runs on this thread; all other work goes on. A table keeps its filter until the new one is synced,
     /// probed with every key, and recorded. After an error the finished filters stay, and another call

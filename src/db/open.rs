@@ -14,7 +14,7 @@ use super::visibility::Visibility;
 use crate::compaction::{MergeContext, write_tables};
 use crate::error::{Error, IoContext, Result};
 use crate::event::Event;
-use crate::filter::{HashKey, mix};
+use crate::filter::{FilterPolicy, FilterSettings, HashKey, mix};
 use crate::filters::FilterManager;
 use crate::iter::Direction;
 use crate::ledger::Ledger;
@@ -23,7 +23,9 @@ use crate::names::{FileName, check_numbers};
 use crate::options::Options;
 use crate::scheduler::{Scheduler, compact_while_due, load_filters_within_budget, start_threads};
 use crate::sealed::Seal;
-use crate::sstable::{BlockCache, FilePool, FilterMemory, FilterState, OpenTable, Table, TableEnv};
+use crate::sstable::{
+    BlockCache, FilePool, FilterMemory, FilterState, OpenTable, Table, TableEnv, TableFilter,
+};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, available_parallelism, scope};
 use crate::version::{Manifest, TableSet, Version, read_current, set_current};
 use crate::vfs::Vfs;
@@ -52,6 +54,7 @@ pub struct RecoveryReport {
 struct Recovered {
     env: Arc<TableEnv>,
     set: TableSet,
+    filters: FilterSettings,
     tables: Vec<(usize, OpenTable)>,
     /// The first `opened` tables were opened. The others were written from logs.
     opened: usize,
@@ -68,7 +71,8 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
     let listing = Listing::read(vfs.as_ref(), dir)?.unwrap_or_default();
     check_directory(vfs.as_ref(), dir, Some(&listing), &options)?;
 
-    let Recovered { env, mut set, tables, opened, mut report } = recover(dir, &listing, &options)?;
+    let Recovered { env, mut set, filters, tables, opened, mut report } =
+        recover(dir, &listing, &options)?;
 
     // A new log, then a new manifest that names all tables, then `CURRENT` in one step. Before that, no
     // existing file is changed.
@@ -76,6 +80,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
     let manifest_number = env.new_file_number();
     set.log = number;
     set.next_file = env.next_file();
+    set.filter_settings = Some(filters);
     let path = FileName::Log(number).path(dir);
     let in_force = LogWriter::create(vfs.as_ref(), &path, LogKind::Wal, number, env.store, true)
         .and_then(|log| {
@@ -104,14 +109,14 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
     let version = Version::default().with(&[], &tables, &env.ledger);
     // So that only the view holds the filters: the budget waits for other holders.
     drop(tables);
-    let filter = MemtableFilter::new(options.filter.hash_function(), env.hash_key);
+    let filter = MemtableFilter::new(filters.policy.hash_function(), env.hash_key);
     let view = ReadView {
         memtable: Arc::new(Memtable::new(number, Some(filter))),
         sealed: vec![],
         version: Arc::new(version),
     };
     let inner = Arc::new(DbInner {
-        filters: FilterManager::new(options.filter, options.prefix),
+        filters: FilterManager::new(filters),
         env,
         health: Health::new(lock),
         views: Views::new(view, options.background_threads > 0),
@@ -163,11 +168,26 @@ fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered
     let tables = open_tables(&env, &set, options)?;
     let report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
     let opened = tables.len();
-    let mut recovered = Recovered { env, set, tables, opened, report };
+    let stored = set.filter_settings.unwrap_or_else(|| settings_of_newest(&tables));
+    let filters = options.filter_settings(stored);
+    let mut recovered = Recovered { env, set, filters, tables, opened, report };
     if current.is_some() {
         replay_logs(listing, options, &mut recovered)?;
     }
     Ok(recovered)
+}
+
+/// The settings that follow from the tables of a store whose manifest records none.
+fn settings_of_newest(tables: &[(usize, OpenTable)]) -> FilterSettings {
+    let mut newest = tables.iter().rev().map(|(_, open)| &open.filter);
+    let without = |filter: &Arc<TableFilter>| matches!(filter.state, FilterState::None);
+    match newest.clone().find_map(|filter| filter.sound()) {
+        Some(header) => FilterSettings::of_filter(header),
+        None if !tables.is_empty() && newest.all(without) => {
+            FilterSettings { policy: FilterPolicy::none(), extractor: None }
+        }
+        None => FilterSettings::default(),
+    }
 }
 
 fn check_directory(
@@ -278,14 +298,14 @@ fn check_filters(tables: &[(usize, OpenTable)], options: &Options) -> Result<()>
 }
 
 fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) -> Result<()> {
-    let Recovered { env, set, tables, report, .. } = recovered;
+    let Recovered { env, set, filters, tables, report, .. } = recovered;
     let env = &*env;
     let logs = listing.logs_from(set.log);
     let mut written: Vec<OpenTable> = Vec::new();
     let mut memtable = Arc::new(Memtable::new(0, None));
-    let settings = options.table_settings(&options.filter);
+    let settings = options.table_settings(filters);
     let mut version = Version::default().with(&[], tables, &env.ledger);
-    let filters = FilterManager::new(options.filter, options.prefix);
+    let filters = FilterManager::new(*filters);
     let mut flush = |memtable: &Arc<Memtable>| {
         let context = MergeContext {
             env,

@@ -39,7 +39,7 @@ pub enum Membership {
 impl Candidate<'_> {
     #[expect(clippy::inline_always, reason = "most callers pass a constant step")]
     #[inline(always)]
-    fn record(&self, step: TableStep, trace: &mut impl Trace) {
+    fn count_step(&self, step: TableStep, trace: &mut impl Trace) {
         self.live.counters.count(step);
         trace.step(Step::Table { id: self.live.table.id(), level: self.level, step });
     }
@@ -224,7 +224,7 @@ impl DbInner {
         for candidate in tables {
             // Each outcome has its own branch, so that the compiler knows which counter to change.
             if !candidate.covers {
-                candidate.record(TableStep::RangePruned, trace);
+                candidate.count_step(TableStep::RangePruned, trace);
                 continue;
             }
             let verdict = if self.options.ignore_filters {
@@ -235,11 +235,11 @@ impl DbInner {
             if verdict == Verdict::No {
                 let outcome = Outcome::TrueNegative;
                 let step = TableStep::Probed { verdict, block: None, outcome, found: None };
-                candidate.record(step, trace);
+                candidate.count_step(step, trace);
                 continue;
             }
             let (step, found) = search_block(&candidate.live.table, verdict, seq, key);
-            candidate.record(step, trace);
+            candidate.count_step(step, trace);
             if let Some(found) = found? {
                 return Ok(Some(found));
             }

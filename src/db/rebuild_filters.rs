@@ -21,15 +21,14 @@ pub struct RebuildReport {
 }
 
 impl DbInner {
-    /// Gives each table that holds an entry flushed before this call the filter that the policy plans for it.
+    /// Gives tables the filters that the policy plans for them: all tables that hold an entry flushed before
+    /// this call.
     pub(crate) fn rebuild_filters(&self, policy: &FilterPolicy) -> Result<RebuildReport> {
-        if let Err(reason) = policy.check() {
-            return Err(Error::InvalidOption { option: "filter", reason });
-        }
-        self.check_writable()?;
-        self.filters.set_policy(*policy);
+        self.set_policy(*policy)?;
         // Tasks that began under the old policy may install its filters: wait for them.
-        self.scheduler.wait_for_busy(|| self.check_writable())?;
+        self.scheduler.wait_for_busy();
+        self.scheduler.wait_for_flush()?;
+        self.check_writable()?;
         let (mut recipes, mut fitted) = (HashMap::new(), HashSet::new());
         // Tables flushed from now on follow the policy. If the loop included them, fast writes could keep it
         // running for ever.
@@ -90,7 +89,7 @@ mod tests {
         assert_eq!(rebuild_filter(inner, &picked, recipe.as_ref())?, Rebuilt::New);
         assert_eq!(rebuild_filter(inner, &picked, recipe.as_ref())?, Rebuilt::AlreadyRight);
         let edit = Edit { removed: vec![(0, picked.table.id())], ..Edit::default() };
-        inner.install(edit, &[(3, picked.open())])?;
+        inner.install(edit, &mut vec![(3, picked.open())])?;
         drop(picked);
         let check = |db: &crate::Db| {
             let [table] = db.tables().try_into().expect("one table");

@@ -52,7 +52,7 @@ impl Range {
         let seq = snapshot.unwrap_or_else(|| inner.visibility.newest());
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let bounds = (owned(bounds.start_bound()), owned(bounds.end_bound()));
-        let prefix = inner.options.prefix.and_then(|extractor| {
+        let prefix = inner.filters.extractor().and_then(|extractor| {
             let (env, ignore) = (&inner.env, inner.options.ignore_filters);
             PrefixProbe::new(extractor, &bounds, &env.prefix_hash_key, ignore, &env.ledger)
                 .map(Arc::new)

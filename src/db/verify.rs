@@ -272,7 +272,7 @@ mod tests {
         let inner = db.inner()?;
         let table = Arc::clone(&inner.views.load().version.level(0)[0].table);
         let recipe = FilterPolicy::bits_per_key(20.0).with_kind(kind).recipe().expect("one");
-        let mut hashes = table.key_hashes(&recipe, inner.options.prefix, &|| false)?;
+        let mut hashes = table.key_hashes(&recipe, inner.filters.extractor(), &|| false)?;
         let right = hashes.replace(left_out, 7); // the number of hashes stays right
         let meta = table.write_filter(&recipe, &hashes, 0)?;
         let filter = Arc::new(table.load_filter(meta));

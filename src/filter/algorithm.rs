@@ -1,9 +1,7 @@
 //! The functions that each kind of filter provides.
 
 use super::geometry::Geometry;
-#[cfg(target_arch = "x86_64")]
-use super::simd::Unchecked;
-use super::simd::{Probe, Touched};
+use super::simd::{Probe, Touched, Unchecked};
 
 #[derive(Debug)]
 pub(super) struct Built {
@@ -30,7 +28,6 @@ pub(super) struct Algorithm {
     pub(super) probe: fn() -> Probe,
     pub(super) touched: Touched,
     /// Selects code without checks for a geometry and an array of this length, or `None`.
-    #[cfg(target_arch = "x86_64")]
     pub(super) unchecked: fn(&Geometry, usize) -> Option<Unchecked>,
 }
 

@@ -105,7 +105,7 @@ pub(crate) fn balance(kind: FilterKind, shares: &[Share], total_bits: u64) -> Ve
     }
 }
 
-/// Values of log2 λ that differ by less are equal: their rates differ by about a millionth.
+/// Two values of log2 λ that differ by less than this count as equal: the rates differ by about a millionth.
 const ALIKE: f64 = 1e-6;
 
 /// Two values of log2 λ, at most [`ALIKE`] apart: with the first the filters are too large, with the second

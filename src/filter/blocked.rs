@@ -9,7 +9,7 @@ use super::blocked_scalar::{
 use super::geometry::Geometry;
 #[cfg(target_arch = "x86_64")]
 use super::simd;
-use super::simd::{Path, Probe};
+use super::simd::{Path, Probe, Prober};
 
 pub(super) static ALGORITHM: Algorithm = Algorithm {
     id: 2,
@@ -26,6 +26,8 @@ pub(super) static ALGORITHM: Algorithm = Algorithm {
     touched,
     #[cfg(target_arch = "x86_64")]
     unchecked: |geometry, bytes| simd::blocked::unchecked(Path::best(), geometry, bytes),
+    #[cfg(not(target_arch = "x86_64"))]
+    unchecked: |_, _| None,
 };
 
 fn with_blocks(blocks: u64) -> Geometry {
@@ -102,8 +104,8 @@ fn probe() -> Probe {
     })
 }
 
-fn touched(geometry: &Geometry, hash: u64) -> [usize; 4] {
-    [place(geometry, hash).0; 4]
+fn touched(prober: &Prober, hash: u64) -> [usize; 4] {
+    [place(prober.geometry(), hash).0; 4]
 }
 
 #[cfg(test)]

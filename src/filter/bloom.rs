@@ -10,7 +10,8 @@ use super::algorithm::{Algorithm, Built, below, probe_each};
 use super::bloom_rate::{MAX_PROBES, expected_rate, predicted_rate, shared_bits, textbook_bits};
 use super::geometry::Geometry;
 use super::mix::{GOLDEN, mix};
-use super::simd::Probe;
+use super::modulus::Modulus;
+use super::simd::{self, Probe, Prober};
 
 /// The most bits: one tebibyte.
 const MAX_BITS: u64 = 1 << 43;
@@ -38,8 +39,7 @@ pub(super) static ALGORITHM: Algorithm = Algorithm {
         })
     },
     touched,
-    #[cfg(target_arch = "x86_64")]
-    unchecked: |_, _| None,
+    unchecked: simd::bloom::unchecked,
 };
 
 /// The textbook's m = ⌈−n ln p / (ln 2)²⌉ and k = max(1, round(m/n · ln 2)); more bits if these miss the
@@ -69,7 +69,7 @@ fn with_best_k(keys: u64, m: f64) -> Geometry {
     Geometry { m, k: k.clamp(1, MAX_PROBES), wide: 0 }
 }
 
-fn check(geometry: &Geometry) -> Result<(), String> {
+pub(super) fn check(geometry: &Geometry) -> Result<(), String> {
     let Geometry { m, k, wide } = *geometry;
     if m == 0 || m > MAX_BITS {
         return Err(format!("a bloom filter has 1 to {MAX_BITS} bits, not {m}"));
@@ -81,29 +81,27 @@ fn check(geometry: &Geometry) -> Result<(), String> {
 }
 
 /// A multiple of 8: the array has whole words.
-fn array_bytes(geometry: &Geometry) -> usize {
+pub(super) fn array_bytes(geometry: &Geometry) -> usize {
     geometry.m.div_ceil(64) as usize * 8
 }
 
-/// The two hashes of double hashing: the hash, and the first output of SplitMix64 with this hash as
-/// its state.
-pub(super) fn two_hashes(hash: u64) -> (u64, u64) {
-    (hash, mix(hash.wrapping_add(GOLDEN)))
+/// The second hash of double hashing: the first output of SplitMix64 with the first hash as its state.
+#[inline]
+pub(super) fn second_hash(hash: u64) -> u64 {
+    mix(hash.wrapping_add(GOLDEN))
 }
 
+/// The positions of a key in a filter of m bits and k probes a key.
 pub(super) fn positions(
-    geometry: &Geometry,
+    modulus: Modulus,
+    k: u32,
     (h1, h2): (u64, u64),
 ) -> impl Iterator<Item = u64> + use<> {
-    let Geometry { m, k, .. } = *geometry;
-    let step = h2 % m;
-    let mut next = h1 % m;
+    let step = modulus.remainder(h2);
+    let mut next = modulus.remainder(h1);
     (0..k).map(move |_| {
         let position = next;
-        next += step;
-        if next >= m {
-            next -= m;
-        }
+        next = modulus.sum(next, step);
         position
     })
 }
@@ -113,8 +111,9 @@ pub(super) fn positions(
 fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
     let mut array = vec![0_u8; array_bytes(geometry)];
     let keys = hashes.len() as u64;
+    let modulus = Modulus::of(geometry.m);
     for hash in hashes {
-        for position in positions(geometry, two_hashes(hash)) {
+        for position in positions(modulus, geometry.k, (hash, second_hash(hash))) {
             array[(position / 8) as usize] |= 1 << (position % 8);
         }
     }
@@ -124,17 +123,17 @@ fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
 
 /// Whether all bits of a key are set. Bits behind the end of a short array count as set.
 fn may_contain(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
-    all_set(geometry, array, two_hashes(hash))
+    all_set(geometry, array, (hash, second_hash(hash)))
 }
 
 /// The first four positions. In a half-full filter a probe of an absent key reads two on average.
-fn touched(geometry: &Geometry, hash: u64) -> [usize; 4] {
-    let mut positions = positions(geometry, two_hashes(hash));
+fn touched(prober: &Prober, hash: u64) -> [usize; 4] {
+    let mut positions = positions(prober.modulus, prober.geometry().k, (hash, second_hash(hash)));
     [(); 4].map(|()| positions.next().map_or(0, |position| position as usize / 8))
 }
 
 fn all_set(geometry: &Geometry, array: &[u8], hashes: (u64, u64)) -> bool {
-    positions(geometry, hashes).all(|position| {
+    positions(Modulus::of(geometry.m), geometry.k, hashes).all(|position| {
         array.get((position / 8) as usize).is_none_or(|byte| byte >> (position % 8) & 1 == 1)
     })
 }
@@ -204,11 +203,15 @@ mod tests {
     #[test]
     fn positions_follow_the_formula() {
         let geometry = bits_and_probes(1_000_003, 9);
-        let (h1, h2) = two_hashes(0xC81B_A000_0000_0007);
-        assert_eq!((h1, h2), (0xC81B_A000_0000_0007, mix(h1.wrapping_add(GOLDEN))));
+        let h1 = 0xC81B_A000_0000_0007;
+        let h2 = second_hash(h1);
+        assert_eq!(h2, mix(h1.wrapping_add(GOLDEN)));
         let expected: Vec<u64> =
             (0..9).map(|i| ((u128::from(h1) + i * u128::from(h2)) % 1_000_003) as u64).collect();
-        assert_eq!(positions(&geometry, (h1, h2)).collect::<Vec<_>>(), expected);
+        assert_eq!(
+            positions(Modulus::of(geometry.m), geometry.k, (h1, h2)).collect::<Vec<_>>(),
+            expected
+        );
     }
 
     #[test]

@@ -36,14 +36,7 @@ impl FilterKind {
 
     pub(super) fn prober(self, geometry: Geometry, array: Bytes) -> Prober {
         let algorithm = self.algorithm();
-        Prober::new(
-            geometry,
-            array,
-            (algorithm.probe)(),
-            algorithm.touched,
-            #[cfg(target_arch = "x86_64")]
-            algorithm.unchecked,
-        )
+        Prober::new(geometry, array, (algorithm.probe)(), algorithm.touched, algorithm.unchecked)
     }
 
     pub(super) fn with_id(id: u8) -> Option<Self> {

@@ -92,7 +92,7 @@
 //! An attacker who knows the hash can craft absent keys that pass. So the default is SipHash-1-3 under a
 //! random key. The bytes of the filter contain this key: keep them secret. [`Hashing`] has the alternatives.
 
-// This room also has the filters of tables: `filter_block` builds and reads them. `algorithm` has the
+// This module also has the filters of tables: `filter_block` builds and reads them. `algorithm` has the
 // functions of each kind.
 
 mod algorithm;
@@ -110,6 +110,7 @@ mod key_hashes;
 mod kind;
 mod lookup_key;
 mod mix;
+mod modulus;
 mod plan;
 mod policy;
 mod portion;
@@ -123,6 +124,7 @@ mod ribbon;
 mod ribbon_columns;
 mod ribbon_scalar;
 mod ribbon_solver;
+mod settings;
 mod simd;
 mod siphash;
 mod standalone;
@@ -148,3 +150,4 @@ pub(crate) use portion::Portion;
 pub(crate) use ration::{Choice, Claim, loss, ration};
 pub(crate) use recipe::Recipe;
 pub(crate) use refit::{Standing, refits};
+pub(crate) use settings::FilterSettings;

@@ -66,7 +66,22 @@ impl FilterPolicy {
         }
     }
 
-    /// The default policy with blocked filters: faster to build, with five times the false positives.
+    /// The default: standard Bloom filters over SipHash-1-3, 10 bits per key on average, balanced.
+    pub fn bloom() -> Self {
+        Self {
+            kind: FilterKind::Bloom,
+            hash: HashFunction::SipHash13,
+            amount: Amount::BitsPerKey(10.0),
+            allocation: Allocation::Balanced,
+        }
+    }
+
+    /// The default policy with ribbon filters: a quarter of the false positives, slower to build.
+    pub fn ribbon() -> Self {
+        Self::default().with_kind(FilterKind::Ribbon)
+    }
+
+    /// The default policy with blocked filters: faster to build, with more false positives.
     pub fn blocked() -> Self {
         Self::default().with_kind(FilterKind::Blocked)
     }
@@ -170,14 +185,9 @@ impl FilterPolicy {
 }
 
 impl Default for FilterPolicy {
-    /// Ribbon filters over SipHash-1-3, 10 bits per key on average, balanced.
+    /// [`FilterPolicy::bloom`].
     fn default() -> Self {
-        Self {
-            kind: FilterKind::Ribbon,
-            hash: HashFunction::SipHash13,
-            amount: Amount::BitsPerKey(10.0),
-            allocation: Allocation::Balanced,
-        }
+        Self::bloom()
     }
 }
 
@@ -268,12 +278,12 @@ mod tests {
     fn a_policy_prints_its_settings() {
         let policy = FilterPolicy::default();
         for (policy, printed) in [
-            (policy, "ribbon filters of 10 bits a key, balanced, SipHash-1-3, keyed"),
+            (policy, "bloom filters of 10 bits a key, balanced, SipHash-1-3, keyed"),
             (FilterPolicy::none(), "no filters"),
             (FilterPolicy::classic(), "bloom filters at a rate of 0.01, MurmurHash2"),
             (
                 policy.with_total_bytes(99).with_allocation(Allocation::Uniform),
-                "ribbon filters of 99 bytes in all, uniform, SipHash-1-3, keyed",
+                "bloom filters of 99 bytes in all, uniform, SipHash-1-3, keyed",
             ),
             (
                 policy.with_geometry(1000, 7),
@@ -286,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_policy_makes_filters_of_its_kind_and_hash() {
-        let policy = FilterPolicy::default();
+        let policy = FilterPolicy::ribbon();
         assert!(policy.makes(FilterKind::Ribbon, HashFunction::SipHash13));
         assert!(!policy.makes(FilterKind::Ribbon, HashFunction::MurmurHash2));
         assert!(!policy.makes(FilterKind::Blocked, HashFunction::SipHash13));

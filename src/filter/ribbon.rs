@@ -20,7 +20,7 @@ use super::ribbon_scalar::{
 use super::ribbon_solver::{COLUMNS_AT_ONCE, RibbonSolver};
 #[cfg(target_arch = "x86_64")]
 use super::simd;
-use super::simd::{Path, Probe};
+use super::simd::{Path, Probe, Prober};
 
 /// A filter is built again if its rate is more than this factor times the rate of its columns alone.
 const UNLUCKY: f64 = 1.125;
@@ -40,6 +40,8 @@ pub(super) static ALGORITHM: Algorithm = Algorithm {
     touched,
     #[cfg(target_arch = "x86_64")]
     unchecked: |geometry, bytes| simd::ribbon::unchecked(Path::best(), geometry, bytes),
+    #[cfg(not(target_arch = "x86_64"))]
+    unchecked: |_, _| None,
 };
 
 /// Rows per key for a number of columns. Measured means of filters with a million keys:
@@ -162,7 +164,8 @@ fn probe() -> Probe {
 }
 
 /// Eight columns of both segments of a probe. One in 256 absent keys passes these columns.
-fn touched(geometry: &Geometry, hash: u64) -> [usize; 4] {
+fn touched(prober: &Prober, hash: u64) -> [usize; 4] {
+    let geometry = prober.geometry();
     let (s, _) = equation(geometry, hash);
     let segment = (s / 64) as u64;
     let [first, second] =

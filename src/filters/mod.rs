@@ -12,7 +12,9 @@ use std::sync::{Arc, Weak};
 use self::levels::LevelKeys;
 pub(crate) use self::levels::expected_load;
 pub(crate) use self::residency::{ResidencyChange, residency_changes};
-use crate::filter::{FilterPolicy, PrefixExtractor, Recipe, Share, Standing, refits};
+use crate::filter::{
+    FilterPolicy, FilterSettings, PrefixExtractor, Recipe, Share, Standing, refits,
+};
 use crate::sstable::{FilterState, Properties};
 use crate::sync::Mutex;
 use crate::version::{LiveTable, Version};
@@ -30,7 +32,6 @@ pub(crate) struct FilterManager {
 
 #[derive(Debug)]
 struct State {
-    /// The policy of the options, until `rebuild_filters` sets another.
     policy: FilterPolicy,
     /// Whether the memory budget must be applied again.
     budget_is_due: bool,
@@ -52,13 +53,22 @@ impl Refits {
 }
 
 impl FilterManager {
-    pub(crate) fn new(policy: FilterPolicy, extractor: Option<PrefixExtractor>) -> Self {
+    pub(crate) fn new(settings: FilterSettings) -> Self {
+        let FilterSettings { policy, extractor } = settings;
         let state = State { policy, budget_is_due: false, refits: Refits::default() };
         Self { extractor, state: Mutex::new(state) }
     }
 
     pub(crate) fn policy(&self) -> FilterPolicy {
         self.state.lock().policy
+    }
+
+    pub(crate) fn extractor(&self) -> Option<PrefixExtractor> {
+        self.extractor
+    }
+
+    pub(crate) fn settings(&self) -> FilterSettings {
+        FilterSettings { policy: self.policy(), extractor: self.extractor }
     }
 
     /// Sets the policy for all later filters.

@@ -26,7 +26,7 @@ impl MemtableCursor {
     /// A cursor at the first entry, in `direction`, whose user key lies within `start`.
     pub(crate) fn new(memtable: Arc<Memtable>, direction: Direction, start: Bound<&[u8]>) -> Self {
         sync_point("before a memtable is read");
-        // In internal-key order a key's changes run from (key, MAX) to (key, 0), and none is there.
+        // In internal-key order a key's entries run from (key, MAX) to (key, 0), and none is there.
         let place = match (direction, start) {
             (_, Bound::Unbounded) => None,
             (Direction::Forward, Bound::Included(key))

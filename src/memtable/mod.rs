@@ -26,7 +26,7 @@ pub(crate) struct Memtable {
     /// `None` for a memtable that is only flushed.
     filter: Option<MemtableFilter>,
     bytes: AtomicUsize,
-    /// The log that holds its changes.
+    /// The log that holds its entries.
     log: u64,
 }
 

@@ -44,10 +44,12 @@ pub(crate) fn compact_while_due(db: &DbInner) -> Result<()> {
 pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
     let mut state = db.scheduler.state.lock();
     let Some((compaction, version)) = picked(db, &state, due) else { return Ok(false) };
+    db.health.check_poison()?; // as for a flush
     let _running = db.scheduler.begin_table_task(&mut state, compaction.ids());
     drop(state);
     let l0 = |version: &Version| version.level(0).len();
     let limit = l0(&version) + db.options.l0_compaction_trigger;
+    let limit = limit.min(db.options.l0_stop_trigger);
     // Writers have filled L0 again, and would wait for this merge.
     let unwanted = || due == Due::Idle && l0(&db.views.load().version) >= limit;
     match run_compaction(db, compaction, version, &unwanted) {
@@ -164,17 +166,18 @@ fn compact_and_install(
         removed: compaction.inputs.iter().map(|(at, live)| (*at, live.table.id())).collect(),
         ..Edit::default()
     };
-    let added: Vec<_> = tables.iter().map(|open| (output_level, open.clone())).collect();
-    let installed = db.install(edit, &added);
+    let ids = ids(&tables);
+    let mut added: Vec<_> = tables.into_iter().map(|open| (output_level, open)).collect();
+    let installed = db.install(edit, &mut added);
     if compaction.is_trivial_move {
         installed?;
-        let tables_moved = tables.len() as u64;
+        let tables_moved = ids.len() as u64;
         db.env.ledger.count(Activity { tables_moved, ..Activity::default() });
     } else {
-        installed.inspect_err(|error| discard(&tables, error))?;
+        installed.inspect_err(|error| discard(&added, error))?;
         db.env.ledger.count(Activity { compactions: 1, ..Activity::default() });
     }
-    Ok(ids(&tables))
+    Ok(ids)
 }
 
 pub(super) fn ids(tables: &[OpenTable]) -> Vec<u64> {
@@ -191,9 +194,9 @@ pub(super) fn tables_and_error(tables: &Result<Vec<u64>>) -> (Vec<u64>, Option<S
 
 /// Removes tables whose installation failed. After [`Error::Poisoned`] they stay, because the manifest may
 /// name them; the next open decides.
-pub(super) fn discard(tables: &[OpenTable], error: &Error) {
+pub(super) fn discard(tables: &[(usize, OpenTable)], error: &Error) {
     if !matches!(error, Error::Poisoned { .. }) {
-        for open in tables {
+        for (_, open) in tables {
             open.table.make_obsolete();
         }
     }

@@ -157,13 +157,20 @@ pub(super) fn refit_once(db: &DbInner) -> Result<bool> {
         return Ok(false);
     }
     // Begun before a table leaves the queue, so that a thread that finds the queue empty waits for this task.
-    let _running = db.scheduler.begin_filter_task(&mut db.scheduler.state.lock());
+    let _running = {
+        let mut state = db.scheduler.state.lock();
+        if state.stop || state.whole.is_some() {
+            return Ok(false);
+        }
+        db.scheduler.begin_filter_task(&mut state)
+    };
     let next = db.filters.next_refit(&db.views.load().version);
     let Some((live, recipe, policy)) = next else { return Ok(false) };
     let id = live.table.id();
     let running = {
         let mut state = db.scheduler.state.lock();
         if state.stop || state.whole.is_some() {
+            db.filters.note_failed_refit(id, false); // so that it is planned again
             return Ok(false);
         }
         // A task rewrites a busy table anyway. From here on, `rebuild_filters` waits for this refit.
@@ -205,7 +212,7 @@ pub(crate) fn rebuild_filter(
     let Some(current) = current else { return Ok(Rebuilt::Gone) };
     let filter = match (current.filter.sound(), recipe) {
         (_, None) if current.filter.meta.bytes == 0 => return Ok(Rebuilt::AlreadyRight),
-        (Some(stored), Some(recipe)) if stored.follows(recipe, db.options.prefix) => {
+        (Some(stored), Some(recipe)) if stored.follows(recipe, db.filters.extractor()) => {
             return Ok(Rebuilt::AlreadyRight);
         }
         (_, None) => {
@@ -241,7 +248,7 @@ pub(crate) fn rebuild_filter(
 fn new_filter(db: &DbInner, open: &OpenTable, recipe: &Recipe) -> Result<Arc<TableFilter>> {
     let table = Arc::clone(&open.table);
     db.options.listener.notify(&Event::FilterRebuildStarted { table: table.id() });
-    let hashes = table.key_hashes(recipe, db.options.prefix, &|| db.scheduler.stops())?;
+    let hashes = table.key_hashes(recipe, db.filters.extractor(), &|| db.scheduler.stops())?;
     let meta = table.write_filter(recipe, &hashes, open.filter.meta.generation)?;
     let mut open = OpenTable { filter: Arc::new(table.load_filter(meta)), table };
     open.prove(&hashes).inspect_err(|_| open.filter.make_obsolete())?;

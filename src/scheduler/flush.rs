@@ -25,6 +25,8 @@ pub(super) fn flush_oldest(db: &DbInner) -> Result<bool> {
     if db.views.load().sealed.is_empty() {
         return Ok(false);
     }
+    // Its table could not be installed, and each attempt would leave one.
+    db.health.check_poison()?;
     let _running = db.scheduler.begin_flush()?;
     let (memtable, next_log) = {
         // Dropped at once: a view keeps filters in memory that the budget releases later.
@@ -66,8 +68,9 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
         flushed_seq: tables.iter().map(|open| open.table.meta().max_seq).max(),
         ..Edit::default()
     };
-    let added: Vec<_> = tables.iter().map(|open| (0, open.clone())).collect();
-    db.install(edit, &added).inspect_err(|error| discard(&tables, error))?;
+    let ids = ids(&tables);
+    let mut added: Vec<_> = tables.into_iter().map(|open| (0, open)).collect();
+    db.install(edit, &mut added).inspect_err(|error| discard(&added, error))?;
     db.remove(FileName::Log(memtable.log()));
-    Ok(ids(&tables))
+    Ok(ids)
 }

@@ -46,7 +46,7 @@ struct State {
     table_tasks: usize,
     /// The number of running flushes and filter tasks. A settled store has none: they might hold a replaced
     /// filter.
-    others: usize,
+    other_tasks: usize,
     flushing: bool,
     rebuilding: bool,
     whole: Option<Whole>,
@@ -88,22 +88,27 @@ impl Scheduler {
         }
         // Tasks on the threads of callers see `stop` too, and end soon.
         let mut state = self.state.lock();
-        while state.table_tasks > 0 || state.others > 0 || state.rebuilding {
+        while state.table_tasks > 0 || state.other_tasks > 0 || state.rebuilding {
             state = self.changed.wait(state);
         }
     }
 
     /// Waits until the tables that are busy now are free.
-    pub(crate) fn wait_for_busy(&self, check: impl Fn() -> Result<()>) -> Result<()> {
+    pub(crate) fn wait_for_busy(&self) {
         let mut state = self.state.lock();
         let mut begun = state.busy.clone();
         loop {
             begun.retain(|table| state.busy.contains(table));
             if begun.is_empty() {
-                return check();
+                return;
             }
             state = self.changed.wait(state);
         }
+    }
+
+    /// Waits until the flush that runs now has ended.
+    pub(crate) fn wait_for_flush(&self) -> Result<()> {
+        self.begin_flush().map(drop)
     }
 
     fn begin_flush(&self) -> Result<Running<'_>> {
@@ -115,12 +120,12 @@ impl Scheduler {
             return Err(Error::Closed);
         }
         state.flushing = true;
-        state.others += 1;
+        state.other_tasks += 1;
         Ok(Running { scheduler: self, what: What::Flush })
     }
 
     fn begin_filter_task(&self, state: &mut State) -> Running<'_> {
-        state.others += 1;
+        state.other_tasks += 1;
         Running { scheduler: self, what: What::FilterTask }
     }
 
@@ -176,9 +181,9 @@ impl Drop for Running<'_> {
         match &self.what {
             What::Flush => {
                 state.flushing = false;
-                state.others -= 1;
+                state.other_tasks -= 1;
             }
-            What::FilterTask => state.others -= 1,
+            What::FilterTask => state.other_tasks -= 1,
             What::Rebuilding => state.rebuilding = false,
             What::TableTask(tables) => {
                 state.table_tasks -= 1;

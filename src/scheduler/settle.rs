@@ -60,7 +60,7 @@ fn is_settled(db: &DbInner) -> Result<bool> {
     loop {
         db.check_writable()?;
         let due = picked(db, &state, Due::Now).is_some() || db.filters.budget_is_due();
-        if !due && state.table_tasks == 0 && state.others == 0 {
+        if !due && state.table_tasks == 0 && state.other_tasks == 0 {
             let idle = picked(db, &state, Due::Idle).is_some();
             return Ok(!idle && db.all_refitted());
         }

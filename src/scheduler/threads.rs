@@ -79,8 +79,8 @@ fn attempt(db: &DbInner, run: impl FnOnce() -> Result<bool>) -> Result<bool> {
     })
 }
 
-/// Records the result of a task, and pauses after a failure. True if more may be due at once.
-fn record(db: &DbInner, task: Task, done: Result<bool>, patience: &mut Duration) -> bool {
+/// Notes the result of a task, and pauses after a failure. True if more may be due at once.
+fn note_result(db: &DbInner, task: Task, done: Result<bool>, patience: &mut Duration) -> bool {
     let mut state = db.scheduler.state.lock();
     if state.stop {
         return false;
@@ -125,7 +125,7 @@ fn flush_in_background(db: &DbInner) {
     loop {
         let done = attempt(db, || flush_oldest(db));
         let held = db.views.drop_memtables();
-        let did = record(db, Task::Flush, done, &mut patience);
+        let did = note_result(db, Task::Flush, done, &mut patience);
         let state = db.scheduler.state.lock();
         if state.stop {
             return;
@@ -161,12 +161,12 @@ fn compact_in_background(db: &DbInner) {
         });
         if quiet && matches!(done, Ok(false)) {
             // The compactions succeeded, even if the refit fails.
-            record(db, task, done, &mut patience);
+            note_result(db, task, done, &mut patience);
             task = Task::Refit;
             done = attempt(db, || refit_once(db));
         }
         db.views.drop_replaced();
-        let did = record(db, task, done, &mut patience);
+        let did = note_result(db, task, done, &mut patience);
         let state = db.scheduler.state.lock();
         if state.stop {
             return;

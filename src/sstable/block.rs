@@ -36,7 +36,7 @@ impl BlockBuilder {
 
     pub(crate) fn add(&mut self, entry: EntryRef<'_>) {
         // Restart points let a search begin there. They only speed it up, so the rare block that
-        // outgrows a u32 (versions of one huge value) does without the later ones.
+        // outgrows a u32 (entries of one key with huge values) does without the later ones.
         let offset = u32::try_from(self.bytes.len());
         let shared = match offset {
             Ok(offset) if self.is_empty() || self.since_restart == RESTART_INTERVAL => {
@@ -268,7 +268,7 @@ impl Block {
             let key = match entries.last() {
                 Some(before) if keys.get(before.key.clone()) == Some(&current) => {
                     if before.seq <= entry.seq {
-                        return damage(at, "the versions of a key newest first");
+                        return damage(at, "the entries of a key newest first");
                     }
                     before.key.clone()
                 }

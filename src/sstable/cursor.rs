@@ -93,7 +93,7 @@ impl TableCursor {
         Ok(cursor)
     }
 
-    /// Loads a block and moves to its first entry in the direction.
+    /// Loads a block and moves to its first entry; backward, to its last.
     fn load(&mut self, number: usize) -> Result<()> {
         self.current = None;
         let handle = self.table.handle(number)?;

@@ -98,7 +98,7 @@ impl TableWriter {
         let new_key = self.is_empty() || entry.key != self.last_key();
         debug_assert!(self.is_empty() || entry.key >= self.last_key(), "entries come in order");
         if new_key {
-            // Blocks are cut between user keys only, so that one read finds every version.
+            // Blocks are cut between user keys only, so that one read finds every entry of a key.
             let size = self.block.size() + entry.key.len() + entry.value.len() + 16;
             if !self.block.is_empty() && size > self.settings.block_bytes {
                 let separator = separator(self.last_key(), entry.key);

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::codec::{Fields, PutFields};
-use crate::filter::HashKey;
+use crate::filter::{FilterSettings, HashKey};
 use crate::key::Seq;
 use crate::ledger::LEVELS;
 use crate::names::{FileName, MAX_FOUND_NUMBER};
@@ -18,9 +18,10 @@ const FLUSHED_SEQ: u8 = 4;
 const NEXT_FILE: u8 = 5;
 const HASH_KEY: u8 = 6;
 const FILTER: u8 = 7;
+const FILTER_SETTINGS: u8 = 8;
 
 /// The changes of one flush, compaction or rebuild.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Edit {
     pub(crate) added: Vec<(usize, TableMeta)>,
     /// Level and id.
@@ -35,6 +36,8 @@ pub(crate) struct Edit {
     pub(crate) hash_key: Option<HashKey>,
     /// By table id: its new filter.
     pub(crate) filters: Vec<(u64, FilterMeta)>,
+    /// For filters made from now on. Only in manifests with the feature `FILTER_SETTINGS`.
+    pub(crate) filter_settings: Option<FilterSettings>,
 }
 
 impl Edit {
@@ -67,6 +70,10 @@ impl Edit {
             bytes.put_u64(*id);
             filter.encode(&mut bytes);
         }
+        if let Some(settings) = &self.filter_settings {
+            bytes.put_u8(FILTER_SETTINGS);
+            settings.encode(&mut bytes);
+        }
         bytes
     }
 
@@ -87,6 +94,9 @@ impl Edit {
                     once(&mut edit.hash_key, HashKey::new(key.try_into().ok()?))?;
                 }
                 FILTER => edit.filters.push((fields.u64()?, FilterMeta::decode(&mut fields)?)),
+                FILTER_SETTINGS => {
+                    once(&mut edit.filter_settings, FilterSettings::decode(&mut fields)?)?
+                }
                 _ => return None,
             }
         }
@@ -100,7 +110,7 @@ fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
 }
 
 /// What the manifest amounts to.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct TableSet {
     /// By id: the level and the record of a table.
     pub(crate) tables: BTreeMap<u64, (usize, TableMeta)>,
@@ -108,6 +118,8 @@ pub(crate) struct TableSet {
     pub(crate) flushed_seq: Seq,
     pub(crate) next_file: u64,
     pub(crate) hash_key: Option<HashKey>,
+    /// `None` in a store of an older criba.
+    pub(crate) filter_settings: Option<FilterSettings>,
 }
 
 impl TableSet {
@@ -155,6 +167,7 @@ impl TableSet {
             (None, key) => self.hash_key = key,
             _ => {}
         }
+        self.filter_settings = edit.filter_settings.or(self.filter_settings);
         Ok(())
     }
 
@@ -168,6 +181,7 @@ impl TableSet {
             next_file: Some(self.next_file),
             hash_key: self.hash_key,
             filters: Vec::new(),
+            filter_settings: self.filter_settings,
         }
     }
 
@@ -238,6 +252,7 @@ impl TableSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::{FilterPolicy, PrefixExtractor};
 
     fn meta(id: u64, smallest: &[u8], largest: &[u8]) -> TableMeta {
         TableMeta {
@@ -265,6 +280,10 @@ mod tests {
             next_file: Some(8),
             hash_key: Some(HashKey::new([9; 16])),
             filters: vec![(5, FilterMeta { generation: 4, bytes: 0, checksum: 0 })],
+            filter_settings: Some(FilterSettings {
+                policy: FilterPolicy::classic(),
+                extractor: Some(PrefixExtractor::fixed(3)),
+            }),
         }
     }
 

@@ -8,7 +8,7 @@ use super::edit::{Edit, TableSet};
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
 use crate::vfs::{FileKind, Vfs};
-use crate::wal::{Item, LogError, LogKind, LogReader, LogWriter, LostTail};
+use crate::wal::{FILTER_SETTINGS, Item, LogError, LogKind, LogReader, LogWriter, LostTail};
 
 /// The manifest is rewritten when it has this many times the bytes of its content …
 const REWRITE_FACTOR: u64 = 4;
@@ -113,7 +113,7 @@ impl Manifest {
             }
             other => other?,
         };
-        let store = reader
+        let header = reader
             .header(LogKind::Manifest)?
             .map_err(|found| Error::corrupt(&path, 0, "a manifest header", found))?;
         let mut set = TableSet::default();
@@ -128,6 +128,9 @@ impl Manifest {
                     }
                     let edit = Edit::decode(&payload)
                         .ok_or_else(|| corrupt("fields unknown to this criba".into()))?;
+                    if edit.filter_settings.is_some() && header.features & FILTER_SETTINGS == 0 {
+                        return Err(corrupt("filter settings, without the feature".into()));
+                    }
                     set.apply(&edit).map_err(corrupt)?;
                     edits += 1;
                 }
@@ -146,7 +149,7 @@ impl Manifest {
             return Err(Error::corrupt(&path, reader.length(), "a version edit", "none"));
         }
         set.check().map_err(|found| Error::corrupt(&path, 0, "a sound set of tables", found))?;
-        Ok((set, store, lost))
+        Ok((set, header.store, lost))
     }
 }
 

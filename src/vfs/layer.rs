@@ -192,5 +192,5 @@ pub trait VfsFile: Debug + Send + Sync {
     }
 }
 
-/// A held lock; dropping it lets go.
+/// A held lock. Dropping it releases the lock.
 pub trait FileLock: Debug + Send + Sync {}

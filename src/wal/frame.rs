@@ -18,6 +18,8 @@ const END_PAYLOAD_BYTES: u64 = 8;
 /// start of the next frame.
 pub(crate) const LEAST_ROOM_BYTES: u64 = FRAME_HEADER_BYTES + END_PAYLOAD_BYTES;
 const VERSION: u16 = 1;
+/// A feature of manifests: edits may have the filter settings.
+pub(crate) const FILTER_SETTINGS: u32 = 1;
 
 /// What a log file is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +33,14 @@ impl LogKind {
         match self {
             Self::Wal => b"cribaWAL",
             Self::Manifest => b"cribaMAN",
+        }
+    }
+
+    /// The required features of this file, which an older criba refuses if it does not know them.
+    fn features(self) -> u32 {
+        match self {
+            Self::Wal => 0,
+            Self::Manifest => FILTER_SETTINGS,
         }
     }
 
@@ -48,7 +58,7 @@ pub(crate) fn encode_file_header(kind: LogKind, number: u64, store: u64) -> Vec<
     bytes.extend_from_slice(kind.magic());
     bytes.put_u16(VERSION);
     bytes.put_u16(0); // reserved
-    bytes.put_u32(0); // required features: none yet
+    bytes.put_u32(kind.features());
     bytes.put_u64(number);
     bytes.put_u64(store);
     bytes.put_u32(0); // reserved
@@ -64,12 +74,19 @@ pub(crate) enum HeaderError {
     Unsupported(String),
 }
 
-/// Checks a file header and returns the store's id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileHeader {
+    pub(crate) store: u64,
+    /// The required features of the file.
+    pub(crate) features: u32,
+}
+
+/// Checks a file header.
 pub(crate) fn decode_file_header(
     bytes: &[u8],
     kind: LogKind,
     number: u64,
-) -> Result<u64, HeaderError> {
+) -> Result<FileHeader, HeaderError> {
     let damaged = |what: &str| HeaderError::Damaged(what.to_owned());
     let short = || damaged("a shorter file");
     let covered = bytes.get(..FILE_HEADER_BYTES as usize - 4).ok_or_else(short)?;
@@ -90,13 +107,14 @@ pub(crate) fn decode_file_header(
     if version != VERSION {
         return Err(HeaderError::Unsupported(format!("version {version}")));
     }
-    if features != 0 {
-        return Err(HeaderError::Unsupported(format!("required features {features:#x}")));
+    let unknown = features & !kind.features();
+    if unknown != 0 {
+        return Err(HeaderError::Unsupported(format!("required features {unknown:#x}")));
     }
     if found_number != number {
         return Err(damaged(&format!("log number {found_number}")));
     }
-    Ok(store)
+    Ok(FileHeader { store, features })
 }
 
 /// The part of a record in a frame.
@@ -219,7 +237,8 @@ mod tests {
     fn a_newer_header_is_no_damage() {
         let bytes = encode_file_header(LogKind::Wal, 5, 77);
         assert_eq!(bytes.len() as u64, FILE_HEADER_BYTES);
-        assert_eq!(decode_file_header(&bytes, LogKind::Wal, 5), Ok(77));
+        let header = FileHeader { store: 77, features: 0 };
+        assert_eq!(decode_file_header(&bytes, LogKind::Wal, 5), Ok(header));
         assert!(decode_file_header(&bytes, LogKind::Manifest, 5).is_err());
         assert!(decode_file_header(&bytes, LogKind::Wal, 6).is_err());
         for bit in 0..bytes.len() * 8 {

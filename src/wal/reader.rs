@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::frame::{
-    BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Frame, FrameKind, HeaderError,
+    BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FileHeader, Frame, FrameKind, HeaderError,
     LEAST_ROOM_BYTES, LogKind, decode_file_header, decode_frame,
 };
 use crate::error::{Error, IoContext, Result};
@@ -52,15 +52,18 @@ impl LogReader {
         Ok(Self { file, path, number, length, block: Vec::new(), block_start: None, at })
     }
 
-    /// Checks the header and returns the store's id, or what is there instead. A newer version is an error.
-    pub(crate) fn header(&mut self, kind: LogKind) -> Result<std::result::Result<u64, String>> {
+    /// Checks and returns the header, or what is there instead. A newer version is an error.
+    pub(crate) fn header(
+        &mut self,
+        kind: LogKind,
+    ) -> Result<std::result::Result<FileHeader, String>> {
         self.load_block(0)?;
         match decode_file_header(&self.block, kind, self.number) {
-            Ok(store) => Ok(Ok(store)),
+            Ok(header) => Ok(Ok(header)),
             Err(HeaderError::Damaged(found)) => Ok(Err(found)),
             Err(HeaderError::Unsupported(found)) => Err(Error::Unsupported {
                 path: self.path.clone(),
-                supported: "version 1 without required features".into(),
+                supported: "version 1 without other features".into(),
                 found,
             }),
         }
@@ -166,7 +169,7 @@ impl LogReader {
                 (FrameKind::End, None) => {
                     return match payload.try_into() {
                         Ok(next) => Ok(Item::End { next: u64::from_le_bytes(next) }),
-                        Err(_) => damage("an end record of other than a log number".into(), None),
+                        Err(_) => damage("an end frame of other than a log number".into(), None),
                     };
                 }
                 (_, record) => return damage(format!("a {kind:?} frame out of order"), record),
@@ -232,7 +235,7 @@ mod tests {
 
     fn read(path: &Path) -> Result<Vec<Item>> {
         let mut reader = LogReader::open(&RealVfs, path, LogKind::Wal, 4)?;
-        assert_eq!(reader.header(LogKind::Wal)?, Ok(77));
+        assert_eq!(reader.header(LogKind::Wal)?, Ok(FileHeader { store: 77, features: 0 }));
         let mut items = Vec::new();
         loop {
             let item = reader.next()?;
@@ -248,7 +251,7 @@ mod tests {
     fn records_of_every_size_come_back() -> Result<()> {
         let dir = crate::tempdir::tempdir();
         let path = dir.path().join("000004.log");
-        // Around the block's end in every way, alone (so that an end record comes there) and before
+        // Around the block's end in every way, alone (so that an end frame comes there) and before
         // records of several blocks.
         let near_block = BLOCK_BYTES - FILE_HEADER_BYTES - FRAME_HEADER_BYTES;
         for first in near_block - 60..=near_block + 5 {

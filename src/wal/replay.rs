@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::frame::{FILE_HEADER_BYTES, LogKind};
+use super::frame::{FILE_HEADER_BYTES, FileHeader, LogKind};
 use super::reader::{Item, LogReader};
 use crate::error::{Error, Result};
 use crate::key::Seq;
@@ -73,14 +73,14 @@ pub(crate) fn replay(
     mut apply: impl FnMut(&Path, u64, Seq, &[u8]) -> Result<u64>,
 ) -> Result<Replay> {
     let mut hole: Option<Hole> = None;
-    // The log that an end record, or to begin with the manifest, says must come next.
+    // The log that an end frame, or to begin with the manifest, says must come next.
     let mut promised = Some(first);
     for &number in logs {
         let path = FileName::Log(number).path(dir);
         let mut reader = LogReader::open(vfs, &path, LogKind::Wal, number)?;
         match reader.header(LogKind::Wal)? {
-            Ok(found) if found == store => {}
-            Ok(found) => {
+            Ok(FileHeader { store: found, .. }) if found == store => {}
+            Ok(FileHeader { store: found, .. }) => {
                 let expected = format!("a log of store {store:016x}");
                 return Err(Error::corrupt(&path, 0, expected, format!("store {found:016x}")));
             }

@@ -27,17 +27,18 @@ pub(crate) const POLICY: &str = "CRIBA_TEST_POLICY";
 /// The filter policy of this run of the tests.
 pub(crate) fn policy() -> FilterPolicy {
     match std::env::var_os(POLICY) {
-        None => FilterPolicy::default(),
+        None => FilterPolicy::bloom(),
         Some(name) => named(&name.to_string_lossy()),
     }
 }
 
 pub(crate) fn named(policy: &str) -> FilterPolicy {
     match policy {
-        "classic" => FilterPolicy::classic(),
-        "default" => FilterPolicy::default(),
+        "bloom" => FilterPolicy::bloom(),
+        "ribbon" => FilterPolicy::ribbon(),
         "blocked" => FilterPolicy::blocked(),
-        other => panic!("{POLICY} is classic, default or blocked, not {other:?}"),
+        "classic" => FilterPolicy::classic(),
+        other => panic!("{POLICY} is bloom, ribbon, blocked or classic, not {other:?}"),
     }
 }
 

@@ -91,6 +91,7 @@ pub(crate) fn manifest_naming(manifest: &[u8], table: &[u8]) -> Vec<u8> {
                 2 => 10,
                 3..=5 => 9,
                 6 => 17,
+                8 => 29,
                 other => panic!("a field {other} in the manifest"),
             };
         }

@@ -104,7 +104,7 @@ pub(crate) fn table_records(edit: &[u8]) -> Vec<usize> {
             2 => 10,
             3..=5 => 9,
             6 => 17,
-            7 => 29,
+            7 | 8 => 29,
             other => panic!("a field {other}"),
         };
     }

@@ -92,7 +92,7 @@ fn forged_batches_are_refused_or_what_they_say() {
     assert!(tally[&Outcome::Refused] > 100, "{tally:?}");
 }
 
-/// An end record must name the next log, and no other.
+/// An end frame must name the next log, and no other.
 #[test]
 fn forged_ends_are_refused_unless_they_are_ends() {
     let sound = Log::of(Kind::Log);

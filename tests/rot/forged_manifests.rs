@@ -194,6 +194,22 @@ fn forged_counters_are_refused_or_leave_numbers_to_go_on_with() {
     crate::sweep::sweep("counters forged", cases.len(), |n| cases[n].2.clone(), expect);
 }
 
+/// Each bit of filter settings: what no options can give is refused, the rest is followed.
+#[test]
+fn forged_filter_settings_are_refused_or_followed() {
+    let sound = [&[8, 1, 3, 1, 2][..], &10_f64.to_le_bytes(), &[0; 16]].concat();
+    let mut cases = vec![case("sound filter settings", &with_edit(&sound))];
+    for bit in 8..8 * sound.len() {
+        let mut forged = sound.clone();
+        forged[bit / 8] ^= 1 << (bit % 8);
+        cases.push(case(format!("filter settings with bit {bit} flipped"), &with_edit(&forged)));
+    }
+    let tally = sweep_all("filter settings forged", &cases, |_, outcome| {
+        matches!(outcome, Outcome::Right | Outcome::Refused)
+    });
+    assert!(tally[&Outcome::Right] > 30 && tally[&Outcome::Refused] > 100, "{tally:?}");
+}
+
 #[test]
 fn edits_that_cannot_follow_are_refused() {
     let sound = Log::of(Kind::Manifest);
@@ -220,10 +236,10 @@ fn edits_that_cannot_follow_are_refused() {
         cases.push(case("removed twice", &edit(&[&[2, at], id, &[2, at], id])));
     }
     cases.push(case("another key of the hash", &edit(&[&[6], &[7; 16]])));
-    for tag in (0..=255_u8).filter(|tag| !(1..=7).contains(tag)) {
+    for tag in (0..=255_u8).filter(|tag| !(1..=8).contains(tag)) {
         cases.push(case(format!("a field {tag}"), &edit(&[&[tag], &[0; 40]])));
     }
-    for tag in 1..=7_u8 {
+    for tag in 1..=8_u8 {
         cases.push(case(format!("a field {tag} cut short"), &edit(&[&[tag], &[0; 5]])));
     }
     // Numbers of edits.

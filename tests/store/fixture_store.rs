@@ -187,7 +187,7 @@ fn make_fixture() {
     for (name, length, sum) in files_of(&fixture()) {
         println!("    ({name:?}, {length}, {sum:#010x}),");
     }
-    // Never closed: the log keeps what is not in tables, without an end record.
+    // Never closed: the log keeps what is not in tables, without an end frame.
     std::mem::forget(db);
 }
 

@@ -27,6 +27,7 @@ mod rebuild_filters;
 mod recovery;
 mod replaced_views;
 mod sim_vfs;
+mod stored_policy;
 mod tombstones;
 mod verify;
 mod writers;

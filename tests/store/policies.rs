@@ -1,4 +1,4 @@
-//! The whole suite runs under three policies; this test shows that a run uses the requested one.
+//! The suite runs under several policies; this test shows that a run uses the requested one.
 
 use criba::{FilterInfo, FilterKind, HashFunction, Options};
 
@@ -20,18 +20,19 @@ fn a_run_of_the_tests_is_under_the_policy_that_it_names() {
     let expected = |policy: &str| match policy {
         "classic" => (FilterKind::Bloom, HashFunction::MurmurHash2),
         "blocked" => (FilterKind::Blocked, HashFunction::SipHash13),
-        _ => (FilterKind::Ribbon, HashFunction::SipHash13),
+        "ribbon" => (FilterKind::Ribbon, HashFunction::SipHash13),
+        _ => (FilterKind::Bloom, HashFunction::SipHash13),
     };
-    for name in ["classic", "default", "blocked"] {
+    for name in ["bloom", "ribbon", "blocked", "classic"] {
         assert_eq!(first_filter(Options::new().filter(common::named(name))), expected(name));
     }
-    let this = std::env::var(common::POLICY).unwrap_or_else(|_| "default".to_owned());
+    let this = std::env::var(common::POLICY).unwrap_or_else(|_| "bloom".to_owned());
     assert_eq!(first_filter(common::options()), expected(&this));
     println!("this run is under the {this} policy");
 }
 
 #[test]
-#[should_panic(expected = "CRIBA_TEST_POLICY is classic, default or blocked, not \"clasic\"")]
+#[should_panic(expected = "CRIBA_TEST_POLICY is bloom, ribbon, blocked or classic, not \"clasic\"")]
 fn an_unknown_policy_fails() {
     common::named("clasic");
 }

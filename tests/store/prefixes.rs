@@ -80,7 +80,7 @@ fn even_rows(dir: &Path, options: Options) {
 
 #[test]
 fn empty_prefix_scans_read_what_the_rates_predict() {
-    for policy in [FilterPolicy::classic(), FilterPolicy::default(), FilterPolicy::blocked()] {
+    for policy in [FilterPolicy::classic(), FilterPolicy::ribbon(), FilterPolicy::blocked()] {
         let parent = common::tempdir();
         let dir = parent.path().join("store");
         even_rows(&dir, options().filter(policy).prefix(ROWS));
@@ -104,7 +104,7 @@ fn empty_prefix_scans_read_what_the_rates_predict() {
             expected += absent_rows as f64 * rate;
         }
         drop(with);
-        let without = Counted::open(&dir, of_openings.clone());
+        let without = Counted::open(&dir, of_openings.clone().prefix(None));
         let ((), reads_without, met_without) = without.measure(scan);
         drop(without);
         let ignoring = Counted::open(&dir, of_openings.prefix(ROWS).ignore_filters(true));

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::common::{self, HookVfs, files_with};
+use crate::common::{self, HookVfs, files_with, wait_until};
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
 use criba::{
     Allocation, Db, Error, Event, FilterInfo, FilterKind, FilterPolicy, HashFunction, Options,
@@ -430,7 +430,7 @@ fn a_compaction_in_between_wins() {
     let db = options.vfs(vfs).open(&dir).unwrap();
     cell.set(db.clone()).unwrap();
     compacted.store(false, Ordering::SeqCst);
-    let report = db.rebuild_filters(&FilterPolicy::default()).unwrap();
+    let report = db.rebuild_filters(&FilterPolicy::ribbon()).unwrap();
     let now = db.tables();
     println!("{tables} tables, then {}: {report:?}", now.len());
     // What it wrote has the filters of the new policy already.
@@ -472,6 +472,34 @@ fn a_compaction_under_way_leaves_no_filter_of_another_policy() {
         assert!(has_kind(&table.filter, FilterKind::Blocked), "{:?}", table.filter);
     }
     check(&db, "after both");
+}
+
+/// A flush that began under another policy would install its filter after this call, which therefore waits.
+#[test]
+fn a_flush_under_way_leaves_no_filter_of_another_policy() {
+    let dir = common::tempdir();
+    let (reached, rebuilt) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (hook_reached, hook_rebuilt) = (Arc::clone(&reached), Arc::clone(&rebuilt));
+    let vfs = HookVfs::new(move |kind, operation| {
+        if (kind, operation) == (FileKind::Table, Operation::Sync) {
+            hook_reached.store(true, Ordering::SeqCst);
+            let start = std::time::Instant::now();
+            while !hook_rebuilt.load(Ordering::SeqCst) && start.elapsed().as_millis() < 500 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    });
+    let db = options().vfs(vfs).open(dir.path()).unwrap();
+    db.put("key", "value").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| db.flush().unwrap());
+        wait_until("the flush", || reached.load(Ordering::SeqCst));
+        db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
+        rebuilt.store(true, Ordering::SeqCst);
+    });
+    let [table] = &db.tables()[..] else { panic!("one table") };
+    assert!(has_kind(&table.filter, FilterKind::Blocked), "{:?}", table.filter);
 }
 
 fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
@@ -776,6 +804,6 @@ fn a_new_filter_that_cannot_be_read_back_is_not_installed() {
         other => panic!("{other:?}"),
     }
     assert!(files_with(&dir, "flt").is_empty());
-    assert!(db.tables().iter().all(|table| has_kind(&table.filter, FilterKind::Ribbon)));
+    assert!(db.tables().iter().all(|table| has_kind(&table.filter, FilterKind::Bloom)));
     check(&db, "the filters before");
 }

@@ -161,7 +161,7 @@ fn a_log_cut_anywhere_gives_a_prefix_and_goes_on() {
 }
 
 /// A store without room for tables on its disk: two full logs and one in use, whose paths it returns in
-/// order. `closed`: whether the first two have their end records, so that the last one declares them
+/// order. `closed`: whether the first two have their end frames, so that the last one declares them
 /// synced.
 fn three_logs(dir: &Path, closed: bool) -> (History, Vec<PathBuf>, Vec<usize>) {
     let flusher_may_append = closed;
@@ -277,7 +277,7 @@ fn a_missing_log_is_a_hole_too() {
             restore(&dir, &files);
             std::fs::remove_file(&logs[missing]).unwrap();
             if missing == 0 || closed {
-                // Named by the manifest, or by the end record of the log before it.
+                // Named by the manifest, or by the end frame of the log before it.
                 match refused(small(), &dir) {
                     Error::Missing { path, .. } => assert_eq!(path, logs[missing]),
                     other => panic!("log {missing} missing: {other}"),
@@ -472,7 +472,7 @@ fn a_directory_of_another_program_is_refused_unchanged() {
 }
 
 /// The checksum of the format: bound to a file number and an offset.
-fn checksum(number: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
+pub(crate) fn checksum(number: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&number.to_le_bytes());
     hasher.update(&offset.to_le_bytes());

@@ -3,7 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::{scope, sleep};
+use std::time::Duration;
 
+use criba::vfs::{FileKind, Operation};
 use criba::{Db, FilterInfo, FilterKind, FilterPolicy, HashFunction, Options, Snapshot, TableInfo};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -284,6 +289,45 @@ fn tombstones_kept_for_a_snapshot_go_after_it() {
     assert_eq!(tombstones(&db), 6000);
     assert_eq!(snapshot.range::<&[u8]>(..).unwrap().next().unwrap().unwrap().0, key(0));
     drop(snapshot);
+    db.wait_until_settled().unwrap();
+    assert_eq!(tombstones(&db), 0);
+}
+
+/// A snapshot ends while `compact` rewrites the table whose tombstones it kept.
+#[test]
+fn no_other_compaction_takes_a_table_that_compact_has() {
+    let dir = common::tempdir();
+    let (held, holds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let vfs = {
+        let (held, holds) = (Arc::clone(&held), Arc::clone(&holds));
+        common::HookVfs::new(move |kind, operation| {
+            let in_background =
+                std::thread::current().name().is_some_and(|name| name.starts_with("criba"));
+            let create = (kind, operation) == (FileKind::Table, Operation::Create);
+            while create && !in_background && holds.load(SeqCst) {
+                held.store(true, SeqCst);
+                sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        })
+    };
+    let db = common::options().background_threads(1).vfs(vfs).open(dir.path()).unwrap();
+    (0..6000).for_each(|number| db.put(key(number), "value").unwrap());
+    let snapshot = db.snapshot().unwrap();
+    (0..6000).for_each(|number| db.delete(key(number)).unwrap());
+    db.compact().unwrap();
+    assert_eq!((db.tables().len(), tombstones(&db)), (1, 6000));
+    db.put("so that compact", "has something to do").unwrap();
+    db.flush().unwrap();
+    holds.store(true, SeqCst);
+    scope(|scope| {
+        let compact = scope.spawn(|| db.compact());
+        common::wait_until("compact to begin", || held.load(SeqCst));
+        drop(snapshot);
+        sleep(Duration::from_millis(300)); // in which another compaction would take the table
+        holds.store(false, SeqCst);
+        compact.join().unwrap().unwrap();
+    });
     db.wait_until_settled().unwrap();
     assert_eq!(tombstones(&db), 0);
 }

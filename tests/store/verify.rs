@@ -37,7 +37,7 @@ fn three_tables(dir: &Path) {
     let db = options().filter(FilterPolicy::none()).open(dir).unwrap();
     fill(&db, 1);
     db.close().unwrap();
-    let db = options().open(dir).unwrap();
+    let db = options().filter(FilterPolicy::bloom()).open(dir).unwrap();
     fill(&db, 2);
     db.put("in the log", "only").unwrap();
     db.close().unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::common::{self, HookVfs, contents, no_space, restore, wait_until};
+use crate::common::{self, HookVfs, contents, files_with, no_space, restore, wait_until};
 use criba::vfs::{CountingVfs, Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
 use criba::{Batch, Db, Durability, Error};
 use rand::{RngExt, SeedableRng};
@@ -487,6 +487,29 @@ fn a_failed_sync_of_the_manifest_loses_nothing() {
     }
 }
 
+/// Each attempt would leave a table, which no manifest names, until the disk is full.
+#[test]
+fn a_poisoned_store_writes_no_more_tables() {
+    for compacting in [false, true] {
+        let dir = common::tempdir();
+        let vfs = real();
+        let options = common::options().background_threads(1).l0_compaction_trigger(2);
+        let options = options.auto_compaction(compacting);
+        let db = options.vfs(Arc::new(vfs.clone())).open(dir.path()).unwrap();
+        db.put("a", "value").unwrap();
+        db.flush().unwrap();
+        db.put("b", "value").unwrap();
+        vfs.add(full(FileKind::Manifest, Operation::Sync).skip(u64::from(compacting)));
+        // With compactions the flush succeeds, and the compaction of both tables fails.
+        let _ = db.flush();
+        let poisoned = || matches!(db.put("c", "value"), Err(Error::Poisoned { .. }));
+        wait_until("the failed sync", poisoned);
+        std::thread::sleep(std::time::Duration::from_millis(500)); // attempts after 50, 100, 200 ms
+        let tables = files_with(dir.path(), "sst").len();
+        assert!(tables <= 2 + usize::from(compacting), "{tables} tables");
+    }
+}
+
 #[test]
 fn a_full_disk_fails_writers_and_lets_them_go_on_when_there_is_room_again() {
     for threads in [0, 1, 2] {
@@ -516,7 +539,7 @@ fn a_full_disk_fails_writers_and_lets_them_go_on_when_there_is_room_again() {
             assert!(matches!(db.flush(), Err(Error::Background { .. } | Error::Io { .. })));
             assert_eq!(db.tables().len(), 0);
             // A flush that is being tried again has half a table for a moment; none stays.
-            wait_until("no half table", || common::files_with(&dir, "sst").is_empty());
+            wait_until("no half table", || files_with(&dir, "sst").is_empty());
             vfs.clear();
             wait_until("room", || db.flush().is_ok());
             for number in 1000..1100 {

@@ -81,8 +81,9 @@ const ROWS: &[Row] = &[
 ];
 
 /// Stores, in the order of the columns.
-const COLUMNS: [Name; 9] = [
+const COLUMNS: [Name; 10] = [
     Name::Criba,
+    Name::CribaRibbon,
     Name::CribaClassic,
     Name::CribaBlocked,
     Name::RocksDb,

@@ -1,26 +1,27 @@
 //! The checks of `readamp`: each compares two independent counts.
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use super::pass::{Found, Lookup, Pass, TableProbes};
-use crate::text::{counted, thousands};
+use crate::text::{counted, ratio, thousands};
 
 /// What became of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// Whether it holds; `None` if unknown.
+    /// Whether it holds; `None` if the kernel has no count, which is the only reason.
     pub holds: Option<bool>,
     /// What was compared, what is wrong, or why it is unknown.
     pub said: String,
 }
 
 impl Check {
-    fn holds(said: impl Into<String>) -> Self {
+    pub(super) fn holds(said: impl Into<String>) -> Self {
         Self { holds: Some(true), said: said.into() }
     }
 
-    fn fails(said: impl Into<String>) -> Self {
+    pub(super) fn fails(said: impl Into<String>) -> Self {
         Self { holds: Some(false), said: said.into() }
     }
 
@@ -33,7 +34,7 @@ impl Check {
         match self.holds {
             Some(true) => "holds",
             Some(false) => "FAILS",
-            None => "unknown",
+            None => "NOT CHECKED",
         }
     }
 }
@@ -44,20 +45,18 @@ pub struct Checks(pub Vec<(&'static str, Check)>);
 
 impl Checks {
     /// Checks four passes: absent, present, and both without filters.
-    pub fn new(passes: &[Pass; 4]) -> Self {
+    pub fn new(passes: &[Pass; 4], first_probes: &FalsePositives) -> Self {
         let [absent, present, absent_unfiltered, present_unfiltered] = passes;
         let pairs = [(absent, absent_unfiltered), (present, present_unfiltered)]
             .map(|(with, without)| (&with.lookups[..], &without.lookups[..]));
         let reads = passes.each_ref().map(PassReads::from);
-        let probes: Vec<_> =
-            [absent, present].iter().flat_map(|pass| pass.first_probes.iter().copied()).collect();
         Self(vec![
             ("answers_equal", answers_equal(pairs)),
             ("no_key_missed", no_key_missed(&present.lookups)),
             ("avoided_per_lookup", avoided_per_lookup(pairs)),
             ("file_layer_agrees", file_layer_agrees(&reads)),
             ("kernel_agrees", kernel_agrees(&reads)),
-            ("fpr_within_bounds", fpr_within_bounds(&probes)),
+            ("fpr_within_bounds", fpr_within_bounds(first_probes)),
         ])
     }
 
@@ -66,7 +65,12 @@ impl Checks {
         self.0.iter().find(|(other, _)| *other == name).map(|(_, check)| check)
     }
 
-    /// Those that do not hold.
+    /// Whether none fails and none was left out.
+    pub(super) fn all_hold(&self) -> bool {
+        self.0.iter().all(|(_, check)| check.holds == Some(true))
+    }
+
+    /// Those that fail.
     pub fn failed(&self) -> impl Iterator<Item = &(&'static str, Check)> {
         self.0.iter().filter(|(_, check)| check.holds == Some(false))
     }
@@ -88,8 +92,7 @@ pub type Pair<'a> = (&'a [Lookup], &'a [Lookup]);
 
 /// Every lookup had the same answer with filters and without.
 pub fn answers_equal(pairs: [Pair; 2]) -> Check {
-    let what = "with filters and without, all lookups gave the same answers";
-    lookup_by_lookup(pairs, what, |with, without| {
+    lookup_by_lookup(pairs, "gave the same answer with filters and without", |with, without| {
         (with.found != without.found)
             .then(|| format!("{:?} with filters, {:?} without", with.found, without.found))
     })
@@ -97,8 +100,7 @@ pub fn answers_equal(pairs: [Pair; 2]) -> Check {
 
 /// Each lookup saved a block per true negative.
 pub fn avoided_per_lookup(pairs: [Pair; 2]) -> Check {
-    let what = "each lookup saved a block a filter that said no";
-    lookup_by_lookup(pairs, what, |with, without| {
+    lookup_by_lookup(pairs, "saved a block for each filter that said no", |with, without| {
         (without.blocks != with.blocks + with.true_negatives).then(|| {
             format!(
                 "{} without filters, {} and {} with them",
@@ -117,9 +119,6 @@ fn lookup_by_lookup(
     differs: impl Fn(&Lookup, &Lookup) -> Option<String>,
 ) -> Check {
     let lookups: usize = pairs.iter().map(|(with, _)| with.len()).sum();
-    if lookups == 0 {
-        return Check::unknown("no lookup was made");
-    }
     let mut wrong = 0;
     let mut first = String::new();
     for (kind, (with, without)) in ["absent", "present"].into_iter().zip(pairs) {
@@ -136,7 +135,7 @@ fn lookup_by_lookup(
         }
     }
     match wrong {
-        0 => Check::holds(what),
+        0 => Check::holds(format!("{} {what}", counted(lookups as u64, "lookup"))),
         _ => {
             Check::fails(format!("it fails for {}; the first is {first}", counted(wrong, "lookup")))
         }
@@ -146,13 +145,12 @@ fn lookup_by_lookup(
 /// Every present key was found with its value.
 pub fn no_key_missed(present: &[Lookup]) -> Check {
     let missed = present.iter().filter(|lookup| lookup.found != Found::AsLoaded).count() as u64;
-    match (present.len(), missed) {
-        (0, _) => Check::unknown("no present key was looked up"),
-        (_, 0) => Check::holds("every present key was found with its value"),
-        (all, missed) => Check::fails(format!(
-            "{} of {} present keys were not found with their values",
-            thousands(missed),
-            thousands(all as u64)
+    let all = counted(present.len() as u64, "lookup");
+    match missed {
+        0 => Check::holds(format!("{all} of present keys found the values that were written")),
+        _ => Check::fails(format!(
+            "{} of {all} of present keys did not find the values that were written",
+            thousands(missed)
         )),
     }
 }
@@ -223,35 +221,59 @@ pub fn kernel_agrees(passes: &[PassReads]) -> Check {
 /// The probability that a sound measurement exceeds the bounds, both sides together.
 const DOUBT: f64 = 0.001;
 
+/// The false positives of keys looked up for the first time, and what their filters promise. A filter gives a
+/// key the same answer every time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FalsePositives {
+    /// Probes with keys that the table does not hold.
+    pub probes: u64,
+    /// Those that the filter passed.
+    pub found: u64,
+    /// How many the filters' headers predict.
+    pub predicted: f64,
+    /// The lower 99.9 % bound of the prediction.
+    pub low: u64,
+    /// The upper one.
+    pub high: u64,
+}
+
+impl FalsePositives {
+    /// Their number is a sum of independent draws with a chance p per table. Its tails are not heavier than
+    /// those of as many draws at the mean chance (Hoeffding, *On the distribution of the number of successes
+    /// in independent trials*, 1956), so the bounds of that binomial distribution are safe, and tight for
+    /// similar rates.
+    pub fn of<'a>(passes: impl IntoIterator<Item = &'a Pass>) -> Self {
+        Self::new(passes.into_iter().flat_map(|pass| &pass.first_probes))
+    }
+
+    fn new<'a>(tables: impl IntoIterator<Item = &'a TableProbes>) -> Self {
+        let (mut probes, mut found, mut predicted) = (0, 0, 0.0);
+        for table in tables {
+            probes += table.absent;
+            found += table.false_positives;
+            predicted += table.absent as f64 * table.predicted_rate;
+        }
+        let (low, high) = bounds(probes, ratio(predicted, probes).unwrap_or(0.0));
+        Self { probes, found, predicted, low, high }
+    }
+}
+
 /// The false positives lie within the 99.9 % bounds, two-sided, of what the filters' stored rates predict for
 /// the probes.
-///
-/// Their number is a sum of independent draws with a chance p per table. Its tails are not heavier than those
-/// of as many draws at the mean chance (Hoeffding, *On the distribution of the number of successes in
-/// independent trials*, 1956), so the bounds of that binomial distribution are safe, and tight for similar
-/// rates.
-pub fn fpr_within_bounds(tables: &[TableProbes]) -> Check {
-    let probes: u64 = tables.iter().map(|table| table.absent).sum();
-    let found: u64 = tables.iter().map(|table| table.false_positives).sum();
-    let expected: f64 = tables.iter().map(|table| table.absent as f64 * table.predicted_rate).sum();
-    if probes == 0 {
-        return Check::unknown(
-            "no filter was asked, for a first time, for a key that its table does not hold",
-        );
-    }
-    let (low, high) = bounds(probes, expected / probes as f64);
+pub fn fpr_within_bounds(of: &FalsePositives) -> Check {
     let said = format!(
-        "{} false positives, {} predicted; 99.9 % bounds {} to {}",
-        thousands(found),
-        if expected < 100.0 {
-            format!("{expected:.1}")
+        "{} false in {}, {} predicted; 99.9 % bounds {} to {}",
+        thousands(of.found),
+        counted(of.probes, "probe"),
+        if of.predicted < 100.0 {
+            format!("{:.1}", of.predicted)
         } else {
-            thousands(expected.round() as u64)
+            thousands(of.predicted.round() as u64)
         },
-        thousands(low),
-        thousands(high)
+        thousands(of.low),
+        thousands(of.high)
     );
-    if (low..=high).contains(&found) { Check::holds(said) } else { Check::fails(said) }
+    if (of.low..=of.high).contains(&of.found) { Check::holds(said) } else { Check::fails(said) }
 }
 
 /// The interval with at most half of [`DOUBT`] on either side, for `draws` draws with chance `p`.
@@ -322,7 +344,6 @@ mod tests {
             lookups[1].found = wrong;
             assert_eq!(no_key_missed(&lookups).holds, Some(false));
         }
-        assert_eq!(no_key_missed(&[]).holds, None);
     }
 
     #[test]
@@ -346,7 +367,7 @@ mod tests {
         let check = |found: u64, predicted_rate| {
             let half = TableProbes { absent: 100_000, false_positives: found / 2, predicted_rate };
             let rest = TableProbes { false_positives: found - found / 2, ..half };
-            fpr_within_bounds(&[half, rest]).holds
+            fpr_within_bounds(&FalsePositives::new(&[half, rest])).holds
         };
         for (found, holds) in
             [(1854, false), (1855, true), (2000, true), (2148, true), (2149, false)]
@@ -358,7 +379,7 @@ mod tests {
         assert_eq!(check(0, 0.0), Some(true));
         assert_eq!(check(1, 0.0), Some(false));
         assert_eq!(check(200_000, 1.0), Some(true));
-        assert_eq!(fpr_within_bounds(&[]).holds, None);
+        assert_eq!(fpr_within_bounds(&FalsePositives::new([])).holds, Some(true));
     }
 
     /// The expected values are sums of single probabilities, from another program.

@@ -19,11 +19,11 @@ pub(super) fn policies(bits_per_key: f64, asked: FilterPolicy) -> Vec<(String, F
     let classic = FilterPolicy::classic().with_bits_per_key(bits_per_key);
     let mut policies = vec![("classic".to_owned(), classic)];
     for (kind, allocation, named) in [
-        (FilterKind::Bloom, Allocation::Balanced, ""),
+        (FilterKind::Bloom, Allocation::Balanced, " (default)"),
         (FilterKind::Blocked, Allocation::Uniform, ""),
         (FilterKind::Blocked, Allocation::Balanced, ""),
         (FilterKind::Ribbon, Allocation::Uniform, ""),
-        (FilterKind::Ribbon, Allocation::Balanced, " (default)"),
+        (FilterKind::Ribbon, Allocation::Balanced, ""),
     ] {
         let policy = FilterPolicy::bits_per_key(bits_per_key).with_kind(kind);
         let place = if allocation == Allocation::Uniform { "uniform" } else { "balanced" };
@@ -105,12 +105,12 @@ impl Comparison {
     pub(super) fn print(&self, out: &mut dyn Write) -> Result<()> {
         writeln!(
             out,
-            "{:<26}  {:>12}  {:>8}  {:>13}  {:>10}  {:>7}",
+            "{:<24}  {:>11}  {:>8}  {:>12}  {:>9}  {:>6}",
             "", "bytes of", "bits per", "wasted reads", "for each", "times"
         )?;
         writeln!(
             out,
-            "{:<26}  {:>12}  {:>8}  {:>13}  {:>10}  {:>7}",
+            "{:<24}  {:>11}  {:>8}  {:>12}  {:>9}  {:>6}",
             "policy", "filters", "key", "in all", "lookup", "fewer"
         )?;
         for row in &self.rows {
@@ -119,7 +119,7 @@ impl Comparison {
             };
             writeln!(
                 out,
-                "{:<26}  {:>12}  {:>8}  {:>13}  {:>10}  {:>7}",
+                "{:<24}  {:>11}  {:>8}  {:>12}  {:>9}  {:>6}",
                 row.name,
                 thousands(row.filter_bytes),
                 or_dash(row.bits_per_key, 2),
@@ -131,15 +131,14 @@ impl Comparison {
         if let Some(row) = self.rows.first() {
             writeln!(
                 out,
-                "\nThe same {} lookups of absent keys each time, over {}. A read for an absent key \
-                 is wasted.",
+                "\n{} lookups of absent keys a policy, on {}. Each read is wasted.",
                 thousands(row.absent),
                 counted(row.levels, "level")
             )?;
         }
         writeln!(out, "\nbits per key by level, headers included")?;
         for row in &self.rows {
-            write!(out, "  {:<26}", row.name)?;
+            write!(out, "  {:<24}", row.name)?;
             for (level, bits) in &row.level_bits {
                 let bits = bits.map_or("–".to_owned(), |bits| format!("{bits:.2}"));
                 write!(out, "  L{level} {bits:>6}")?;

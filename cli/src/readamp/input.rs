@@ -38,6 +38,7 @@ pub(super) enum Stream {
     Present,
     History,
     Ranks,
+    Changes,
 }
 
 pub(super) fn random(seed: u64, stream: Stream) -> ChaCha8Rng {

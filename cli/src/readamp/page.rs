@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::report::{Level, Report};
+use super::state::State;
 use super::words::NONE;
 use crate::page::figure::{Axis, Figure, Scale, Series};
 use crate::page::{self, output};
@@ -22,10 +23,12 @@ pub(super) fn files(report: &Report) -> Vec<(String, Vec<u8>)> {
 }
 
 fn checks_csv(report: &Report) -> Vec<u8> {
-    let rows = report.checks.0.iter();
-    let rows = rows
-        .map(|(name, check)| [(*name).to_owned(), check.verdict().to_owned(), check.said.clone()]);
-    output::csv(["check", "verdict", "what was compared"], rows)
+    let rows = report.states().into_iter().flat_map(|(state, _, checks)| {
+        checks.0.iter().map(move |(name, check)| {
+            [*name, state, check.verdict(), &check.said].map(str::to_owned)
+        })
+    });
+    output::csv(["check", "state", "verdict", "what was compared"], rows)
 }
 
 fn page(report: &Report, figures: &[Figure]) -> String {
@@ -37,8 +40,8 @@ fn page(report: &Report, figures: &[Figure]) -> String {
                 "The disk reads of lookups in one store, with its filters and with every filter \
                  answering “maybe”."
             }
-            ul { @for line in report.headlines() { li { (line) } } }
-            @if report.checks.failed().next().is_none() {
+            ul { @for (name, line) in report.headlines() { li { (name) ": " (line) } } }
+            @if report.failed().next().is_none() {
                 p { strong.good { "No check fails." } }
             } @else {
                 p { strong.bad { "A check does not hold." } }
@@ -53,6 +56,7 @@ fn page(report: &Report, figures: &[Figure]) -> String {
                 }
             }
             section { h2 { "Levels" } (levels(report)) (reads(report)) }
+            (acts(report))
             section { h2 { "Checks" } (checks(report)) (passes(report)) }
             section { h2 { "Times" } (times(report)) }
         }
@@ -66,6 +70,7 @@ fn figures(report: &Report) -> Vec<Figure> {
         reads_by_level(report, "absent", [0, 2]),
         reads_by_level(report, "present", [1, 3]),
         rates_by_level(report),
+        reads_by_state(report),
     ];
     figures.into_iter().filter(|figure| !figure.series.is_empty()).collect()
 }
@@ -141,6 +146,39 @@ fn rates_by_level(report: &Report) -> Figure {
     }
 }
 
+/// The reads of absent lookups as the store was loaded, changed and compacted, and with other filters.
+fn reads_by_state(report: &Report) -> Figure {
+    let states = report.compaction.iter().flat_map(|act| [&act.before, &act.after]);
+    let states = states.chain(report.other_filters.iter().map(|act| &act.state));
+    let per_lookup = |reads: fn(&State) -> u64, loaded: usize| -> Vec<(f64, f64)> {
+        let states = states.clone().map(|state| ratio(reads(state) as f64, state.absent));
+        let loaded = report.per_lookup(&report.total())[loaded];
+        let places = (1..).map(f64::from).zip([loaded].into_iter().chain(states));
+        // Without the second act there is nothing to compare.
+        let places = places.filter(|_| report.compaction.is_some());
+        places
+            .filter_map(|(place, reads)| Some((place, reads.filter(|reads| *reads > 0.0)?)))
+            .collect()
+    };
+    Figure {
+        id: "states",
+        title: "What compaction and other filters change".to_owned(),
+        asked: "What does a lookup of an absent key read before and after a compaction, and with filters \
+                of another kind in the same bytes?"
+            .to_owned(),
+        theory: "A deleted key passes the filter of each table that holds it or its tombstone. The \
+                 compaction builds filters of the keys that are left, so it passes by mistake only."
+            .to_owned(),
+        measured: report.act_lines().join("; "),
+        x: Axis::named("state of the store", &["loaded", "changed", "compacted", "other filters"]),
+        y: Axis::log("disk reads per absent lookup", ""),
+        series: plotted([
+            Series::marks("without filters", 1, per_lookup(|s| s.disk_reads_unfiltered, 2)),
+            Series::marks("with filters", 0, per_lookup(|s| s.disk_reads, 0)),
+        ]),
+    }
+}
+
 const LEVEL_AXIS: Axis = Axis {
     label: "level",
     unit: "",
@@ -185,20 +223,42 @@ fn reads(report: &Report) -> Markup {
     page::table("Disk reads a lookup, without filters and with them", &head, &head[1..], rows)
 }
 
+/// The second and the third act.
+fn acts(report: &Report) -> Markup {
+    let mut rows = report.state_rows().into_iter();
+    let Some((caption, states)) = rows.next() else { return html! {} };
+    let head: Vec<&str> = [""].into_iter().chain(states.iter().map(String::as_str)).collect();
+    let rows = rows.map(|(name, texts)| std::iter::once(name).chain(texts));
+    let rows = rows.map(|texts| texts.map(|text| html! { (text) }).collect());
+    html! {
+        section {
+            h2 { "Compaction, and other filters" }
+            ul { @for line in report.act_lines() { li { (line) } } }
+            (page::table(&caption, &head, &head[1..], rows))
+        }
+    }
+}
+
 fn checks(report: &Report) -> Markup {
-    let rows = report.checks.0.iter().map(|(name, check)| {
-        let class = match check.holds {
-            Some(true) => "good",
-            Some(false) => "bad",
-            None => "quiet",
-        };
-        vec![
-            html! { code { (name) } },
-            html! { span class=(class) { (check.verdict()) } },
-            html! { (check.said) },
-        ]
+    let states = report.states();
+    let states = states.iter().map(|(state, ..)| *state);
+    let head: Vec<&str> = ["check"].into_iter().chain(states).collect();
+    let rows = report.check_rows().into_iter().map(|(name, cells)| {
+        let cells = cells.into_iter().map(|text| {
+            let class = match &*text {
+                "holds" => "good",
+                "FAILS" => "bad",
+                _ => "quiet",
+            };
+            html! { span class=(class) { (text) } }
+        });
+        std::iter::once(html! { code { (name) } }).chain(cells).collect()
     });
-    page::table("", &["check", "verdict", "what was compared"], &[], rows)
+    html! {
+        (page::table("", &head, &head[1..], rows))
+        ul { @for (name, text) in report.check_notes() { li { code { (name) } ": " (text) } } }
+        p.quiet { "What each compared: " code { "checks.csv" } }
+    }
 }
 
 fn passes(report: &Report) -> Markup {

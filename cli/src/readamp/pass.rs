@@ -1,8 +1,9 @@
 //! The results of one pass.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use criba::{Counts, FilterInfo, Stats, TableInfo, Value};
+use criba::{Counts, FilterInfo, Outcome, Stats, TableInfo, Value};
 
 /// The answer of a lookup, compared with the loaded value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,17 +74,31 @@ pub struct Pass {
     pub end: Duration,
 }
 
-impl Pass {}
-
 /// The absent probes of each table with a filter in use.
 pub(super) fn probes(tables: &[TableInfo]) -> Vec<TableProbes> {
-    let probes = tables.iter().filter_map(|table| match table.filter {
-        FilterInfo::Active { predicted_rate, .. } => Some(TableProbes {
-            absent: table.counts.true_negatives + table.counts.false_positives,
-            false_positives: table.counts.false_positives,
-            predicted_rate,
-        }),
-        _ => None,
-    });
-    probes.collect()
+    let of_table = |table: &TableInfo| {
+        let FilterInfo::Active { predicted_rate, .. } = table.filter else { return None };
+        let Counts { true_negatives, false_positives, .. } = table.counts;
+        let absent = true_negatives + false_positives;
+        Some(TableProbes { absent, false_positives, predicted_rate })
+    };
+    tables.iter().filter_map(of_table).collect()
+}
+
+/// The same of single probes: a table's id, and the outcome.
+pub(super) fn probes_among(tables: &[TableInfo], outcomes: &[(u64, Outcome)]) -> Vec<TableProbes> {
+    let mut counts: HashMap<u64, Counts> = HashMap::new();
+    for (table, outcome) in outcomes {
+        let counts = counts.entry(*table).or_default();
+        match outcome {
+            Outcome::TrueNegative => counts.true_negatives += 1,
+            Outcome::FalsePositive => counts.false_positives += 1,
+            _ => {}
+        }
+    }
+    let mut tables = tables.to_vec();
+    for table in &mut tables {
+        table.counts = counts.get(&table.id).copied().unwrap_or_default();
+    }
+    probes(&tables)
 }

@@ -1,23 +1,27 @@
-//! The report as text, in lines of at most 100 characters.
+//! The report as text, in lines of at most 80 characters.
 
+use std::fmt::Display;
 use std::io::Write;
 
 use super::report::Report;
 use crate::failure::Result;
 use crate::text::{counted, percent, ratio, thousands};
 
+const WIDTH: usize = 80;
+
 pub(super) fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     print_setup(report, out)?;
     print_levels(report, out)?;
     print_reads(report, out)?;
+    print_states(report, out)?;
     print_passes(report, out)?;
     print_checks(report, out)?;
     print_times(report, out)
 }
 
 fn print_setup(report: &Report, out: &mut dyn Write) -> Result<()> {
-    for line in report.headlines() {
-        writeln!(out, "{line}")?;
+    for (name, line) in report.headlines() {
+        writeln!(out, "{:<13}{line}", format!("{name}:"))?;
     }
     writeln!(out)?;
     for (name, text) in report.setup_lines() {
@@ -29,38 +33,35 @@ fn print_setup(report: &Report, out: &mut dyn Write) -> Result<()> {
 }
 
 fn print_levels(report: &Report, out: &mut dyn Write) -> Result<()> {
-    writeln!(
-        out,
-        "\n{:<5}  {:>6}  {:>9}  {:>8}  {:>10}  {:>8}  {:>10}  {:>9}  {:>8}  {:>9}",
-        "", "", "", "bits per", "", "range-", "true", "false", "FPR", "FPR"
-    )?;
-    writeln!(
-        out,
-        "{:<5}  {:>6}  {:>9}  {:>8}  {:>10}  {:>8}  {:>10}  {:>9}  {:>8}  {:>9}",
-        "level",
-        "tables",
-        "keys",
-        "key",
-        "probes",
-        "pruned",
-        "negatives",
-        "positives",
-        "measured",
-        "predicted"
-    )?;
-    for (name, level) in report.named_levels() {
-        let [tables, keys, bits, probes, pruned, negatives, positives, measured, predicted] =
+    let rows = report.named_levels().map(|(name, level)| {
+        let [tables, keys, bits, probes, _, negatives, positives, measured, predicted] =
             level.as_text();
+        [name, tables, keys, bits, probes, negatives, positives, measured, predicted]
+    });
+    let heads = [
+        ["", "", "", "bits", "", "true", "false", "FPR", "FPR"],
+        [
+            "level",
+            "tables",
+            "keys",
+            "a key",
+            "probes",
+            "negatives",
+            "positives",
+            "measured",
+            "predicted",
+        ],
+    ];
+    writeln!(out)?;
+    for [level, tables, keys, bits, probes, negatives, positives, measured, predicted] in
+        heads.map(|head| head.map(str::to_owned)).into_iter().chain(rows)
+    {
         writeln!(
             out,
-            "{name:<5}  {tables:>6}  {keys:>9}  {bits:>8}  {probes:>10}  {pruned:>8}  \
-             {negatives:>10}  {positives:>9}  {measured:>8}  {predicted:>9}",
+            "{level:<5} {tables:>6} {keys:>9} {bits:>6} {probes:>10} {negatives:>10} \
+             {positives:>9} {measured:>8} {predicted:>9}",
         )?;
     }
-    writeln!(
-        out,
-        "Bits per key include the filters' headers. A probe is one lookup asking one table."
-    )?;
     if report.unfiltered > 0 {
         writeln!(
             out,
@@ -75,12 +76,11 @@ fn print_levels(report: &Report, out: &mut dyn Write) -> Result<()> {
 fn print_reads(report: &Report, out: &mut dyn Write) -> Result<()> {
     writeln!(
         out,
-        "\n{:<5}  {:>26}  {:>26}  {:>32}",
-        "", "reads per absent lookup", "reads per present lookup", "reads avoided by filters"
+        "\n{:<5}  {:>21}  {:>21}  {:>27}",
+        "", "reads an absent key", "reads a present key", "reads avoided by filters"
     )?;
-    let heads = ["without", "with filters", "without", "with filters", "count", "share"];
-    let [a, b, c, d, e, f] = heads;
-    writeln!(out, "{:<5}  {a:>12}  {b:>12}  {c:>12}  {d:>12}  {e:>21}  {f:>9}", "level")?;
+    let [a, b, c, d] = ["without", "filters", "without", "filters"];
+    writeln!(out, "level  {a:>10} {b:>10}  {c:>10} {d:>10}  {:>17} {:>9}", "count", "share")?;
     for (name, level) in report.named_levels() {
         let [a, b, c, d] = report.reads_as_text(&level);
         let [absent_reads, present_reads, rest @ ..] = level.pass_reads;
@@ -89,22 +89,42 @@ fn print_reads(report: &Report, out: &mut dyn Write) -> Result<()> {
         let sign = if avoided < 0 { "-" } else { "" }; // with a cache, at one level
         let count = format!("{sign}{}", thousands(avoided.unsigned_abs()));
         let share = percent(ratio(avoided as f64, without));
-        writeln!(out, "{name:<5}  {a:>12}  {b:>12}  {c:>12}  {d:>12}  {count:>21}  {share:>9}")?;
+        writeln!(out, "{name:<5}  {a:>10} {b:>10}  {c:>10} {d:>10}  {count:>17} {share:>9}")?;
     }
+    Ok(())
+}
+
+/// The second and the third act, side by side.
+fn print_states(report: &Report, out: &mut dyn Write) -> Result<()> {
+    for (place, line) in report.act_lines().into_iter().enumerate() {
+        writeln!(out, "{}{line}", if place == 0 { "\n" } else { "" })?;
+    }
+    report.state_rows().into_iter().try_for_each(|(name, cells)| print_row(&name, 35, cells, out))
+}
+
+/// A row of a table with a column for each state.
+fn print_row(
+    name: &str,
+    width: usize,
+    cells: impl IntoIterator<Item = impl Display>,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let cells: Vec<_> = cells.into_iter().map(|cell| format!("{cell:>15}")).collect();
+    writeln!(out, "{}", format!("{name:<width$}{}", cells.concat()).trim_end())?;
     Ok(())
 }
 
 fn print_passes(report: &Report, out: &mut dyn Write) -> Result<()> {
     writeln!(
         out,
-        "\n{:<31}  {:>10}  {:>12}  {:>12}  {:>12}  {:>12}",
+        "\n{:<29} {:>9} {:>10} {:>9} {:>9} {:>9}",
         "reads counted in each pass", "lookups", "cache hits", "by engine", "by files", "by kernel"
     )?;
     for pass in &report.passes {
         let [lookups, hits, engine, files, kernel] = pass.as_text();
         writeln!(
             out,
-            "  {:<29}  {lookups:>10}  {hits:>12}  {engine:>12}  {files:>12}  {kernel:>12}",
+            "{:<29} {lookups:>9} {hits:>10} {engine:>9} {files:>9} {kernel:>9}",
             pass.title(),
         )?;
     }
@@ -112,17 +132,31 @@ fn print_passes(report: &Report, out: &mut dyn Write) -> Result<()> {
 }
 
 fn print_checks(report: &Report, out: &mut dyn Write) -> Result<()> {
-    writeln!(out, "\nchecks")?;
-    for (name, check) in &report.checks.0 {
-        let holds = check.verdict();
-        writeln!(out, "  {name:<18}  {holds:<7}  {}", check.said)?;
+    writeln!(out)?;
+    print_row("checks", 20, report.states().into_iter().map(|(state, ..)| state), out)?;
+    for (name, cells) in report.check_rows() {
+        print_row(name, 20, cells, out)?;
+    }
+    for (name, text) in report.check_notes() {
+        let mut line = format!("{name}:");
+        for word in text.split(' ') {
+            if line.chars().count() + 1 + word.chars().count() > WIDTH {
+                writeln!(out, "{line}")?;
+                line = " ".into();
+            }
+            line += " ";
+            line += word;
+        }
+        writeln!(out, "{line}")?;
     }
     Ok(())
 }
 
 fn print_times(report: &Report, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "\ntimes, of this machine (its page cache holds the tables)")?;
-    writeln!(out, "  {:<30}  {:>7.2} s", "loading and settling", report.load_ns as f64 / 1e9)?;
+    let loading =
+        if report.setup.synced { "loading and settling" } else { "loading and settling, unsynced" };
+    writeln!(out, "  {loading:<30}  {:>7.2} s", report.load_ns as f64 / 1e9)?;
     for pass in &report.passes {
         let ns = (pass.end_ns - pass.start_ns) as f64;
         let each = ratio(ns / 1e3, pass.lookups)

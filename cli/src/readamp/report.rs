@@ -5,10 +5,13 @@ use std::time::Duration;
 use criba::{Counts, LEVELS, TableInfo};
 use serde::Serialize;
 
-use super::checks::Checks;
+use super::checks::{Check, Checks, FalsePositives};
+use super::compaction::Compaction;
 use super::input::Input;
+use super::other_filters::OtherFilters;
 use super::pass::{Pass, TableProbes, probes};
 use super::settings::Settings;
+use super::state::State;
 use crate::text::ratio;
 
 /// The counts of `readamp`: of the passes with filters, unless the name says unfiltered.
@@ -63,6 +66,8 @@ pub struct Report {
     pub levels: Vec<Level>,
     /// The four passes.
     pub passes: Vec<PassReport>,
+    /// The false positives of keys looked up for the first time, which the check of the rate covers.
+    pub first_probes: FalsePositives,
     /// The checks: true, false, or null.
     pub checks: Checks,
     /// Why a check is false or null, by its name.
@@ -71,6 +76,10 @@ pub struct Report {
     pub setup: Setup,
     /// How long loading took, in nanoseconds.
     pub load_ns: u64,
+    /// The second act; `None` without it.
+    pub compaction: Option<Compaction>,
+    /// The third act; `None` without it, or without filters.
+    pub other_filters: Option<OtherFilters>,
 }
 
 /// One level.
@@ -165,6 +174,8 @@ pub struct Setup {
     pub filter_memory: Option<u64>,
     /// Always 0; kept for programs that read it.
     pub memo: u64,
+    /// Whether the store's files were synced: those of a temporary store are not.
+    pub synced: bool,
 }
 
 impl Setup {
@@ -187,6 +198,7 @@ impl Setup {
             zipf: settings.zipf,
             filter_memory: settings.filter_memory,
             memo: 0,
+            synced: true,
         }
     }
 }
@@ -208,7 +220,8 @@ impl Report {
         let sum = |of: fn(&Level) -> u64| levels.iter().map(of).sum::<u64>();
         let (filter_bytes, table_keys) = (sum(|l| l.filter_bytes), sum(|l| l.keys));
         let kernel_reads = filtered.iter().map(|pass| pass.kernel_reads.as_ref().ok());
-        let checks = Checks::new(passes);
+        let first_probes = FalsePositives::of(filtered);
+        let checks = Checks::new(passes, &first_probes);
         Self {
             keys: input.present.len() as u64,
             lookups: (absent.lookups.len() + present.lookups.len()) as u64,
@@ -240,10 +253,32 @@ impl Report {
                 .filter(|(_, check)| check.holds != Some(true))
                 .map(|(name, check)| ((*name).to_owned(), check.said.clone().into()))
                 .collect(),
+            first_probes,
             checks,
             setup: Setup::new(input, settings),
             load_ns: loading.as_nanos() as u64,
+            compaction: None,
+            other_filters: None,
         }
+    }
+
+    /// The states of the store that were measured, in order, with their false positives and checks.
+    pub(super) fn states(&self) -> Vec<(&str, &FalsePositives, &Checks)> {
+        fn of<'a>(name: &'a str, state: &'a State) -> (&'a str, &'a FalsePositives, &'a Checks) {
+            (name, &state.first_probes, &state.checks)
+        }
+        let mut states = vec![("loaded", &self.first_probes, &self.checks)];
+        if let Some(act) = &self.compaction {
+            states.extend([of("changed", &act.before), of("compacted", &act.after)]);
+        }
+        states.extend(self.other_filters.iter().map(|act| of(&act.kind, &act.state)));
+        states
+    }
+
+    /// The checks that fail, in any state, with the state's name.
+    pub(super) fn failed(&self) -> impl Iterator<Item = (&str, &(&'static str, Check))> {
+        let states = self.states().into_iter();
+        states.flat_map(|(state, _, checks)| checks.failed().map(move |check| (state, check)))
     }
 
     /// All levels together.
@@ -320,7 +355,7 @@ impl From<&Pass> for PassReport {
 }
 
 /// The rate that filters predict, weighted by their absent probes.
-fn predicted(tables: &[TableProbes]) -> Option<f64> {
+pub(super) fn predicted(tables: &[TableProbes]) -> Option<f64> {
     let expected = tables.iter().map(|table| table.absent as f64 * table.predicted_rate).sum();
     ratio(expected, tables.iter().map(|table| table.absent).sum())
 }

@@ -26,25 +26,28 @@ pub struct Settings {
     pub one_run: bool,
     /// The exponent of the Zipf distribution of absent lookups; each key once if `None`.
     pub zipf: Option<f64>,
+    /// Whether there is only the first act: no compaction and no other filters.
+    pub only_lookups: bool,
     /// The memory budget for filters in the passes; `None` for no limit.
     pub filter_memory: Option<u64>,
 }
 
 impl Default for Settings {
-    /// As `criba readamp` without arguments: sizes are 1/512 of the library's, so that 200,000 keys make a
-    /// store like that of a hundred million.
+    /// As `criba readamp --only-lookups`: sizes are 1/1024 of the library's, so that 120,000 keys make a store
+    /// like one of 120 million.
     fn default() -> Self {
         Self {
             filter: FilterPolicy::default(),
             seed: 1,
             lookups: None,
             cache_bytes: 0,
-            memtable_bytes: 128 << 10,
-            table_bytes: 128 << 10,
-            level_base_bytes: 512 << 10,
+            memtable_bytes: 64 << 10,
+            table_bytes: 64 << 10,
+            level_base_bytes: 256 << 10,
             unsettled: false,
             one_run: false,
             zipf: None,
+            only_lookups: true,
             filter_memory: None,
         }
     }

@@ -1,10 +1,17 @@
 //! The report in words, for terminal and page.
 
+use super::checks::{Check, Checks, FalsePositives};
+use super::compaction::Compaction;
 use super::report::{Level, PassReport, Report};
+use super::state::State;
 use crate::text::{counted, percent, ratio, thousands};
 
 /// In place of a missing number.
 pub(super) const NONE: &str = "–";
+
+fn or_none(number: Option<f64>, decimals: usize) -> String {
+    number.map_or(NONE.to_owned(), |number| format!("{number:.decimals$}"))
+}
 
 /// The passes in the order of the tables of reads: absent keys without filters and with them, then present
 /// ones.
@@ -19,10 +26,7 @@ impl Report {
     /// The same in words, of [`READ_PASSES`].
     pub(super) fn reads_as_text(&self, level: &Level) -> [String; 4] {
         let per_lookup = self.per_lookup(level);
-        READ_PASSES.map(|pass| match per_lookup[pass] {
-            Some(reads) => format!("{reads:.4}"),
-            None => NONE.to_owned(),
-        })
+        READ_PASSES.map(|pass| or_none(per_lookup[pass], 4))
     }
 
     pub(super) fn named_levels(&self) -> impl Iterator<Item = (String, Level)> {
@@ -30,26 +34,158 @@ impl Report {
         levels.chain([("total".to_owned(), self.total())])
     }
 
-    /// The results, in a sentence each.
-    pub(super) fn headlines(&self) -> Vec<String> {
+    /// The results: a name and a sentence each.
+    pub(super) fn headlines(&self) -> Vec<(String, String)> {
         let per_lookup = self.per_lookup(&self.total());
-        let of = |(keys, with, without): (&str, usize, usize)| {
-            let (with, without) = (per_lookup[with]?, per_lookup[without]?);
-            let avoided = (without > 0.0).then(|| 1.0 - with / without);
-            Some(format!(
-                "Looking up {keys:<7} keys: {without:.4} disk reads each without filters, {with:.4} with \
-                 them; {} avoided.",
-                percent(avoided)
-            ))
+        let mut lines = Vec::new();
+        for (name, with, without) in [("Absent key", 0, 2), ("Present key", 1, 3)] {
+            if let (Some(with), Some(without)) = (per_lookup[with], per_lookup[without]) {
+                let avoided = percent((without > 0.0).then(|| 1.0 - with / without));
+                let reads = format!("{without:.4} disk reads without filters, {with:.4} with");
+                lines.push((name.to_owned(), format!("{reads}: {avoided} avoided")));
+            }
+        }
+        if let Some(act) = &self.compaction {
+            let (before, after) = (act.before.filter_keys, act.after.filter_keys);
+            let line = format!(
+                "{} became {}; filters rebuilt of {}, not {}",
+                counted(act.tables_in, "table"),
+                thousands(act.tables_out),
+                counted(after, "key"),
+                thousands(before),
+            );
+            lines.push(("Compaction".to_owned(), line));
+        }
+        if let (Some(act), Some(Compaction { after: own, .. })) =
+            (&self.other_filters, &self.compaction)
+        {
+            let reads = |state: &State| ratio(state.disk_reads as f64, state.absent);
+            let [own, other] = [own, &act.state].map(|state| or_none(reads(state), 4));
+            let size = act.state.filter_bytes as f64 / act.filter_bytes_before as f64;
+            let line = format!(
+                "in as many bytes ({:.1} %), {other} reads an absent key, not {own}",
+                100.0 * size
+            );
+            let (first, rest) = act.kind.split_at(1);
+            lines.push((first.to_uppercase() + rest, line));
+        }
+        lines.push(("Checks".to_owned(), self.verdicts()));
+        lines
+    }
+
+    /// How many checks hold, fail, and were not made.
+    fn verdicts(&self) -> String {
+        let states = self.states();
+        let count = |holds| {
+            let checks = states.iter().flat_map(|(.., checks)| &checks.0);
+            checks.filter(|(_, check)| check.holds == holds).count()
         };
-        let lookups = [("absent", 0, 2), ("present", 1, 3)].into_iter().filter_map(of);
-        let all = format!(
-            "In all the filters avoided {} of {} disk reads ({}).",
-            thousands(self.reads_avoided.max(0).unsigned_abs()),
-            thousands(self.disk_reads_unfiltered),
-            percent(ratio(self.reads_avoided as f64, self.disk_reads_unfiltered)),
-        );
-        lookups.chain([all]).collect()
+        let all = if states.iter().all(|(.., checks)| checks.all_hold()) { "all " } else { "" };
+        let others = [(count(Some(false)), "FAIL"), (count(None), "NOT CHECKED")];
+        let others = others.into_iter().filter(|(count, _)| *count > 0);
+        let others = others.map(|(count, what)| format!("{count} {what}"));
+        let parts = [format!("{all}{} hold", count(Some(true)))].into_iter().chain(others);
+        parts.collect::<Vec<_>>().join(", ")
+    }
+
+    /// What the second and the third act did, in lines.
+    pub(super) fn act_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(act) = &self.compaction {
+            lines.push(format!(
+                "changed:   {} overwritten, {} deleted",
+                counted(act.overwritten, "key"),
+                thousands(act.deleted),
+            ));
+            lines.push(format!(
+                "compacted: {} in, {} out, {} rebuilt",
+                counted(act.tables_in, "table"),
+                thousands(act.tables_out),
+                counted(act.filters_rebuilt, "filter"),
+            ));
+        }
+        if let Some(act) = &self.other_filters {
+            lines.push(format!(
+                "{:<10} {} beside the same tables, in {:.2} % of the bytes",
+                format!("{}:", act.kind),
+                counted(act.rebuilt, "filter"),
+                100.0 * act.state.filter_bytes as f64 / act.filter_bytes_before as f64,
+            ));
+        }
+        lines
+    }
+
+    /// The second and the third act: a row for each count, a column for each state of the store.
+    pub(super) fn state_rows(&self) -> Vec<(String, Vec<String>)> {
+        let Some(act) = &self.compaction else { return Vec::new() };
+        let mut states = vec![("changed", &act.before), ("compacted", &act.after)];
+        states.extend(self.other_filters.iter().map(|act| (&*act.kind, &act.state)));
+        let per_lookup = |reads: u64, state: &State| or_none(ratio(reads as f64, state.absent), 4);
+        let row = |name: &str, cell: &dyn Fn(&State) -> String| {
+            (name.to_owned(), states.iter().map(|(_, state)| cell(state)).collect::<Vec<_>>())
+        };
+        vec![
+            (
+                format!("{} lookups of absent keys", thousands(act.after.absent)),
+                states.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            ),
+            row("tables", &|state| thousands(state.tables)),
+            row("keys in their filters", &|state| thousands(state.filter_keys)),
+            row("bytes of filters", &|state| thousands(state.filter_bytes)),
+            row("false-positive rate, predicted", &|state| percent(state.fpr_predicted)),
+            row("false-positive rate, measured", &|state| percent(state.fpr_measured)),
+            row("reads a lookup, without filters", &|state| {
+                per_lookup(state.disk_reads_unfiltered, state)
+            }),
+            row("reads a lookup, with filters", &|state| per_lookup(state.disk_reads, state)),
+            row("reads avoided", &|state| {
+                let sign = if state.reads_avoided < 0 { "-" } else { "" };
+                format!("{sign}{}", thousands(state.reads_avoided.unsigned_abs()))
+            }),
+            row(&format!("reads for {}", counted(act.deleted, "deleted key")), &|state| {
+                thousands(state.deleted_blocks)
+            }),
+        ]
+    }
+
+    /// The checks: a row for each, with the number of false positives and its bounds; a column for each state.
+    pub(super) fn check_rows(&self) -> Vec<(&'static str, Vec<String>)> {
+        let states = self.states();
+        let mut names: Vec<&'static str> = Vec::new();
+        for (name, _) in states.iter().flat_map(|(.., checks)| &checks.0) {
+            if !names.contains(name) {
+                names.push(name);
+            }
+        }
+        let mut rows = Vec::new();
+        for name in names {
+            let verdict = |checks: &Checks| checks.get(name).map_or("", Check::verdict).to_owned();
+            rows.push((name, states.iter().map(|(.., checks)| verdict(checks)).collect()));
+            if name == "fpr_within_bounds" {
+                let mut row = |name, number: fn(&FalsePositives) -> u64| {
+                    let cell =
+                        |(_, of, _): &(&str, &FalsePositives, &Checks)| thousands(number(of));
+                    rows.push((name, states.iter().map(cell).collect()));
+                };
+                row("  false positives", |of| of.found);
+                row("  99.9 % lower bound", |of| of.low);
+                row("  99.9 % upper bound", |of| of.high);
+            }
+        }
+        rows
+    }
+
+    /// What the checks of the acts compared, and why others fail or were not made: name and text, each once.
+    pub(super) fn check_notes(&self) -> Vec<(&'static str, &str)> {
+        let mut notes = Vec::new();
+        for (name, check) in self.states().into_iter().flat_map(|(.., checks)| &checks.0) {
+            let of_act = ["filters_rebuilt", "tables_untouched"].contains(name);
+            let note = (*name, &*check.said);
+            if (of_act || check.holds != Some(true)) && !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+        notes
     }
 
     /// The setup: names, and lines of text.
@@ -89,8 +225,8 @@ impl Report {
             counted(self.levels.len() as u64, "level"),
         );
         let looked_up = format!(
-            "{} and {}, with filters and without",
-            counted(self.absent, "absent key"),
+            "{} absent and {}, with filters and without",
+            thousands(self.absent),
             counted(self.present, "present key"),
         );
         let mut lines = vec![
@@ -121,7 +257,7 @@ impl Level {
         [
             thousands(self.tables),
             thousands(self.keys),
-            self.bits_per_key.map_or(NONE.to_owned(), |bits| format!("{bits:.2}")),
+            or_none(self.bits_per_key, 2),
             thousands(self.probes),
             thousands(self.range_pruned),
             thousands(self.true_negatives),

@@ -13,7 +13,6 @@ use super::super::blocked_scalar::{
     BLOCK_BITS, BLOCK_BYTES, array_bytes, check, insert_all, place, place_among,
 };
 use super::super::geometry::Geometry;
-use super::ribbon_shape::Shape;
 use super::{Path, Probe, Prober, Unchecked};
 
 pub(in crate::filter) fn probe(path: Path) -> Option<Probe> {
@@ -33,7 +32,7 @@ pub(in crate::filter) fn unchecked(
     match path {
         Path::Avx512 if check(geometry).is_ok() && bytes == array_bytes(geometry) => {
             let places = geometry.m / BLOCK_BITS;
-            Some(Unchecked { probe_one, places, ribbon: Shape::default() })
+            Some(Unchecked { places, ..Unchecked::new(probe_one) })
         }
         _ => None,
     }

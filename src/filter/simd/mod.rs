@@ -1,8 +1,9 @@
-//! Vector code for the filters, selected at run time. The scalar code is its reference. A [`Probe`] takes any
-//! array; a [`Prober`] has one array, which it has checked.
+//! Code for one processor, selected at run time, and code without checks. The scalar code is its reference. A
+//! [`Probe`] takes any array; a [`Prober`] has one array, which it has checked.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod blocked;
+pub(super) mod bloom;
 mod probe;
 mod prober;
 #[cfg(target_arch = "x86_64")]
@@ -11,9 +12,7 @@ pub(super) mod ribbon;
 mod ribbon_shape;
 
 pub(super) use probe::Probe;
-#[cfg(target_arch = "x86_64")]
-pub(super) use prober::Unchecked;
-pub(super) use prober::{Prober, Touched};
+pub(super) use prober::{Prober, Touched, Unchecked};
 
 /// A set of instructions that a function uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,7 @@
 use bytes::Bytes;
 
 use super::super::geometry::Geometry;
+use super::super::modulus::Modulus;
 use super::Probe;
 #[cfg(target_arch = "x86_64")]
 use super::ribbon_shape::Shape;
@@ -15,18 +16,31 @@ use crate::prefetch::prefetch;
 
 /// Offsets of bytes in the array; their cache lines usually decide a probe of the hash. Offsets may repeat,
 /// or lie behind the end of the array.
-pub(in crate::filter) type Touched = fn(&Geometry, u64) -> [usize; 4];
+pub(in crate::filter) type Touched = fn(&Prober, u64) -> [usize; 4];
 
 /// Needs the instructions of its path, and an array of the length that the geometry requires.
 type ProbeOne = unsafe fn(&Prober, u64) -> bool;
 
 /// Code without checks, for one array of the length that its geometry requires.
-#[cfg(target_arch = "x86_64")]
 pub(in crate::filter) struct Unchecked {
     pub(super) probe_one: ProbeOne,
     /// Blocked: the number of blocks. Ribbon: the number of start rows.
+    #[cfg(target_arch = "x86_64")]
     pub(super) places: u64,
+    #[cfg(target_arch = "x86_64")]
     pub(super) ribbon: Shape,
+}
+
+impl Unchecked {
+    pub(super) fn new(probe_one: ProbeOne) -> Self {
+        Self {
+            probe_one,
+            #[cfg(target_arch = "x86_64")]
+            places: 0,
+            #[cfg(target_arch = "x86_64")]
+            ribbon: Shape::default(),
+        }
+    }
 }
 
 /// An immutable array with its geometry, and numbers that follow from both.
@@ -37,6 +51,8 @@ pub(in crate::filter) struct Prober {
     pub(super) geometry: Geometry,
     probe: Probe,
     touched: Touched,
+    /// For division by `geometry.m`.
+    pub(in crate::filter) modulus: Modulus,
     #[cfg(target_arch = "x86_64")]
     pub(super) places: u64,
     #[cfg(target_arch = "x86_64")]
@@ -50,26 +66,22 @@ impl Prober {
         array: Bytes,
         probe: Probe,
         touched: Touched,
-        #[cfg(target_arch = "x86_64")] unchecked: fn(&Geometry, usize) -> Option<Unchecked>,
+        unchecked: fn(&Geometry, usize) -> Option<Unchecked>,
     ) -> Self {
-        let prober = Self {
+        let found = unchecked(&geometry, array.len());
+        let code = found.unwrap_or_else(|| Unchecked::new(Self::may_contain_checked));
+        Self {
             array,
             geometry,
             probe,
             touched,
-            probe_one: Self::may_contain_checked,
+            modulus: Modulus::of(geometry.m),
+            probe_one: code.probe_one,
             #[cfg(target_arch = "x86_64")]
-            places: 0,
+            places: code.places,
             #[cfg(target_arch = "x86_64")]
-            ribbon: Shape::default(),
-        };
-        #[cfg(target_arch = "x86_64")]
-        if let Some(Unchecked { probe_one, places, ribbon }) =
-            unchecked(&geometry, prober.array.len())
-        {
-            return Self { probe_one, places, ribbon, ..prober };
+            ribbon: code.ribbon,
         }
-        prober
     }
 
     pub(in crate::filter) fn array(&self) -> &Bytes {
@@ -89,7 +101,7 @@ impl Prober {
     }
 
     pub(in crate::filter) fn prefetch(&self, hash: u64) {
-        for byte in (self.touched)(&self.geometry, hash) {
+        for byte in (self.touched)(self, hash) {
             prefetch(&self.array, byte);
         }
     }
@@ -97,7 +109,7 @@ impl Prober {
     /// The offsets whose cache lines [`prefetch`](Self::prefetch) loads.
     #[cfg(test)]
     pub(in crate::filter) fn touched(&self, hash: u64) -> [usize; 4] {
-        (self.touched)(&self.geometry, hash)
+        (self.touched)(self, hash)
     }
 
     pub(super) fn may_contain_checked(&self, hash: u64) -> bool {

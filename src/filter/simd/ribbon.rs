@@ -43,7 +43,8 @@ pub(in crate::filter) fn unchecked(
     if check(geometry).is_err() || bytes != 8 * words(geometry) {
         return None;
     }
-    Some(Unchecked { probe_one, places: geometry.m - 63, ribbon: Shape::of(geometry)? })
+    let ribbon = Shape::of(geometry)?;
+    Some(Unchecked { places: geometry.m - 63, ribbon, ..Unchecked::new(probe_one) })
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq,bmi2")]

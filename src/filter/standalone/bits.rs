@@ -4,10 +4,11 @@ use super::fullness::Fullness;
 use super::part::{Array, Part};
 use super::sizing::{self, estimated_len, rate_at};
 use crate::error::Result;
-use crate::filter::bloom::{positions, two_hashes};
+use crate::filter::bloom::{positions, second_hash};
 use crate::filter::bloom_rate::{expected_fill, words};
 use crate::filter::geometry::Geometry;
 use crate::filter::kind::FilterKind;
+use crate::filter::modulus::Modulus;
 
 /// A part of kind Bloom, without a salt, that counts its ones.
 #[derive(Debug)]
@@ -35,7 +36,8 @@ impl Bits {
     pub(super) fn insert(&mut self, hash: u64) -> bool {
         let array = self.part.array.to_mut();
         let before = self.ones;
-        for position in positions(&self.part.geometry, two_hashes(hash)) {
+        let Geometry { m, k, .. } = self.part.geometry;
+        for position in positions(Modulus::of(m), k, (hash, second_hash(hash))) {
             let (byte, bit) = (&mut array[(position / 8) as usize], 1 << (position % 8));
             self.ones += u64::from(*byte & bit == 0);
             *byte |= bit;

@@ -115,8 +115,9 @@ fn by_double_hashing(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::bloom::{positions, two_hashes};
+    use crate::filter::bloom::{positions, second_hash};
     use crate::filter::mix::mix;
+    use crate::filter::modulus::Modulus;
 
     #[test]
     fn large_filters_have_the_size_of_the_textbook() {
@@ -150,16 +151,17 @@ mod tests {
     #[test]
     fn the_excess_of_double_hashing_is_that_of_small_filters() {
         for (m, k, keys) in [(60, 6, 8), (211, 10, 10)] {
-            let geometry = Geometry { m, k, wide: 0 };
+            let (geometry, modulus) = (Geometry { m, k, wide: 0 }, Modulus::of(m));
             let (mut found, mut expected) = (0.0, 0.0);
             for filter in 0..200 {
                 let mut bits = vec![false; m as usize];
                 for key in 0..keys {
-                    let hashes = two_hashes(mix(mix(filter) ^ key));
-                    positions(&geometry, hashes).for_each(|i| bits[i as usize] = true);
+                    let h1 = mix(mix(filter) ^ key);
+                    let hashes = (h1, second_hash(h1));
+                    positions(modulus, k, hashes).for_each(|i| bits[i as usize] = true);
                 }
                 let ones = bits.iter().filter(|&&bit| bit).count() as u64;
-                let passes = |hashes| positions(&geometry, hashes).all(|i| bits[i as usize]);
+                let passes = |hashes| positions(modulus, k, hashes).all(|i| bits[i as usize]);
                 let passing = (0..m * m).filter(|i| passes((i / m, i % m))).count();
                 let independent: f64 =
                     (0..k.into()).map(|i| (ones - i) as f64 / (m - i) as f64).product();

@@ -1,4 +1,4 @@
-//! criba, with one of its three policies.
+//! criba, with one of its policies.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -15,12 +15,19 @@ pub trait Policy: Send + Sync + 'static {
 }
 
 pub struct Default;
+pub struct Ribbon;
 pub struct Classic;
 pub struct Blocked;
 
 impl Policy for Default {
     fn policy() -> FilterPolicy {
         FilterPolicy::default()
+    }
+}
+
+impl Policy for Ribbon {
+    fn policy() -> FilterPolicy {
+        FilterPolicy::ribbon()
     }
 }
 

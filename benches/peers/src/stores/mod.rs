@@ -28,6 +28,7 @@ use crate::settings::{Config, Setting, Shape, Told};
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
     Criba,
+    CribaRibbon,
     CribaClassic,
     CribaBlocked,
     #[value(name = "rocksdb")]
@@ -69,6 +70,7 @@ impl Name {
     pub fn visit<V: Visitor>(self, visitor: V) -> V::Output {
         match self {
             Self::Criba => visitor.visit::<criba::Criba<criba::Default>>(),
+            Self::CribaRibbon => visitor.visit::<criba::Criba<criba::Ribbon>>(),
             Self::CribaClassic => visitor.visit::<criba::Criba<criba::Classic>>(),
             Self::CribaBlocked => visitor.visit::<criba::Criba<criba::Blocked>>(),
             #[cfg(feature = "rocksdb")]

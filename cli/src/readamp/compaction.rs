@@ -1,0 +1,201 @@
+//! The second act: keys are overwritten and deleted, and the store compacts.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use criba::Batch;
+use rand::seq::SliceRandom;
+use serde::Serialize;
+
+use super::checks::Check;
+use super::input::{Input, Stream, random};
+use super::measure::{Bench, Work};
+use super::settings::Settings;
+use super::state::State;
+use super::table_files;
+use crate::failure::Result;
+use crate::text::{counted, thousands};
+
+/// What a compaction did.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Compaction {
+    /// Keys that got another value.
+    pub overwritten: u64,
+    /// Keys that were deleted.
+    pub deleted: u64,
+    /// Tables that it read.
+    pub tables_in: u64,
+    /// Tables that it wrote.
+    pub tables_out: u64,
+    /// Those with a filter.
+    pub filters_rebuilt: u64,
+    /// The store with the changes in a table of L0.
+    pub before: State,
+    /// The store after the compaction. Its checks are these six and `filters_rebuilt`.
+    pub after: State,
+}
+
+/// The value of an overwritten key.
+const OVERWRITTEN: &[u8] = b"overwritten";
+
+/// A tenth of the keys to overwrite, and a twentieth to delete.
+pub(super) struct Changes<'a> {
+    overwritten: Vec<&'a [u8]>,
+    pub(super) deleted: HashSet<&'a [u8]>,
+}
+
+impl<'a> Changes<'a> {
+    pub(super) fn new(input: &'a Input, seed: u64) -> Self {
+        let mut keys: Vec<_> = input.present.iter().map(|(key, _)| &key[..]).collect();
+        keys.shuffle(&mut random(seed, Stream::Changes));
+        let n = keys.len();
+        let deleted = keys.split_off(n - n / 20).into_iter().collect();
+        keys.truncate(n / 10);
+        Self { overwritten: keys, deleted }
+    }
+
+    /// The lookups after the changes: absent keys with the deleted ones among them, and present keys.
+    pub(super) fn work(&self, input: &'a Input, settings: &Settings) -> Result<[Work<'a>; 2]> {
+        let absent = input.absent.iter().map(|key| &key[..]).chain(self.deleted.iter().copied());
+        let mut absent: Vec<_> = absent.map(|key| (key, None)).collect();
+        absent.sort_unstable(); // a set has no order that two runs share
+        let mut present: HashMap<_, _> =
+            input.present.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+        present.retain(|key, _| !self.deleted.contains(key));
+        present.extend(self.overwritten.iter().map(|key| (*key, OVERWRITTEN)));
+        let mut present: Vec<_> =
+            present.into_iter().map(|(key, value)| (key, Some(value))).collect();
+        present.sort_unstable();
+        Ok([
+            Work::new(&absent, settings, Stream::Absent)?,
+            Work::new(&present, settings, Stream::Present)?,
+        ])
+    }
+
+    /// Writes the changes into one table.
+    fn write(&self, bench: &Bench) -> Result<()> {
+        let db = bench.open(|options| options.memtable_bytes(1 << 30))?;
+        let mut keys = self.overwritten.iter().chain(&self.deleted).copied().collect::<Vec<_>>();
+        keys.sort_unstable();
+        bench.begin("changes", keys.len());
+        for keys in keys.chunks(64) {
+            let mut batch = Batch::new();
+            for &key in keys {
+                if self.deleted.contains(key) {
+                    batch.delete(key);
+                } else {
+                    batch.put(key, OVERWRITTEN);
+                }
+            }
+            db.write(batch)?;
+        }
+        db.flush()?;
+        Ok(db.close()?)
+    }
+}
+
+/// Changes the store, measures it, compacts it, and measures it again.
+pub(super) fn compact(bench: &Bench, changes: &Changes, work: &[Work; 2]) -> Result<Compaction> {
+    let policy = bench.settings.filter;
+    changes.write(bench)?;
+    let before = State::measure(bench, policy, work, changes)?;
+    let old: BTreeSet<_> = table_files::list(bench.dir)?.into_keys().collect();
+    bench.begin("compaction", 0);
+    let db = bench.open(|options| options)?;
+    db.compact()?;
+    db.close()?;
+
+    let files = table_files::list(bench.dir)?;
+    let (mut tables, mut found_deleted) = (Vec::new(), 0);
+    for (&id, &generation) in files.iter().filter(|(id, _)| !old.contains(id)) {
+        let keys = table_files::distinct_keys(bench.dir, id)?;
+        found_deleted +=
+            keys.iter().filter(|key| changes.deleted.contains(&key[..])).count() as u64;
+        let header = table_files::keys_in_filter(bench.dir, id, generation)?;
+        tables.push(NewTable { id, distinct: keys.len() as u64, header });
+    }
+    let mut after = State::measure(bench, policy, work, changes)?;
+    let has_filters = before.filter_keys > 0;
+    let check = filters_rebuilt(&tables, has_filters, found_deleted, after.found_in_tables);
+    after.checks.0.push(("filters_rebuilt", check));
+    Ok(Compaction {
+        overwritten: changes.overwritten.len() as u64,
+        deleted: changes.deleted.len() as u64,
+        tables_in: old.iter().filter(|id| !files.contains_key(id)).count() as u64,
+        tables_out: tables.len() as u64,
+        filters_rebuilt: tables.iter().filter(|table| table.header.is_some()).count() as u64,
+        before,
+        after,
+    })
+}
+
+/// A table that the compaction wrote, as its file has it.
+#[derive(Debug, Clone)]
+struct NewTable {
+    id: u64,
+    /// Distinct keys in its data blocks.
+    distinct: u64,
+    /// Keys by the header of its filter.
+    header: Option<u64>,
+}
+
+/// Each new table's filter was built of exactly the table's distinct keys. No new table holds a deleted key,
+/// and no lookup of an absent key finds one, so only a filter's mistake costs such a lookup a read.
+fn filters_rebuilt(
+    tables: &[NewTable],
+    has_filters: bool,
+    found_deleted: u64,
+    found_absent: u64,
+) -> Check {
+    let wrong = tables.iter().find(|table| match table.header {
+        Some(keys) => keys != table.distinct,
+        None => has_filters,
+    });
+    if let Some(NewTable { id, distinct, header }) = wrong {
+        let header = header.map_or("it has no filter".to_owned(), |keys| {
+            format!("its filter's header says {}", thousands(keys))
+        });
+        return Check::fails(format!("table {id} holds {}; {header}", counted(*distinct, "key")));
+    }
+    if found_deleted + found_absent > 0 {
+        return Check::fails(format!(
+            "{} in new tables; {} of absent keys found an entry",
+            counted(found_deleted, "deleted key"),
+            counted(found_absent, "lookup")
+        ));
+    }
+    let filters = tables.iter().filter_map(|table| table.header);
+    Check::holds(format!(
+        "{} in {}, as many as the tables hold; no deleted key in any",
+        counted(filters.clone().sum(), "key"),
+        counted(filters.count() as u64, "new filter"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_key_too_many_in_a_filter_is_noticed() {
+        let table = |id, header| NewTable { id, distinct: 1000, header };
+        let check = |header, has_filters, deleted, absent| {
+            let tables = [table(1, Some(1000)), table(2, header)];
+            filters_rebuilt(&tables, has_filters, deleted, absent)
+        };
+        let sound = check(Some(1000), true, 0, 0);
+        assert_eq!(sound.holds, Some(true));
+        assert!(sound.said.starts_with("2,000 keys in 2 new filters"), "{}", sound.said);
+        assert_eq!(filters_rebuilt(&[table(1, None)], false, 0, 0).holds, Some(true));
+        for (header, deleted, absent) in [
+            (Some(1001), 0, 0), // a key of another table, or a deleted one
+            (Some(999), 0, 0),
+            (None, 0, 0),
+            (Some(1000), 1, 0),
+            (Some(1000), 0, 1),
+        ] {
+            let check = check(header, true, deleted, absent);
+            assert_eq!(check.holds, Some(false), "{}", check.said);
+        }
+    }
+}

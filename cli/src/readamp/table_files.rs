@@ -1,0 +1,94 @@
+//! The files of a store's tables and filters, read beside the store: `std::fs`, and the layout in `format.md`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use criba::{TableFile, Value};
+
+use crate::failure::{Failure, Result};
+
+const FOOTER: u64 = 128;
+const FILTER_MAGIC: &[u8; 8] = b"cribaFLT";
+
+/// The tables of a closed store, and the generation of the newest filter file of each; 0 for none.
+pub(super) fn list(dir: &Path) -> Result<BTreeMap<u64, u64>> {
+    let entries = fs::read_dir(dir).map_err(|e| Failure::file("list", dir, e))?;
+    let (mut tables, mut filters) = (BTreeMap::new(), Vec::new());
+    for entry in entries {
+        let name = entry.map_err(|e| Failure::file("list", dir, e))?.file_name();
+        match name.to_str().and_then(|name| name.split_once('.')) {
+            Some((id, "sst")) => tables.extend(id.parse::<u64>().map(|id| (id, 0))),
+            Some((id, "flt")) => filters.extend(id.split_once('-').and_then(|(id, generation)| {
+                Some((id.parse::<u64>().ok()?, generation.parse::<u64>().ok()?))
+            })),
+            _ => {}
+        }
+    }
+    for (id, generation) in filters {
+        if let Some(newest) = tables.get_mut(&id) {
+            *newest = generation.max(*newest);
+        }
+    }
+    Ok(tables)
+}
+
+pub(super) fn path(dir: &Path, id: u64) -> PathBuf {
+    dir.join(format!("{id:06}.sst"))
+}
+
+/// How many keys the header of a table's filter says it was built of; `None` without a filter.
+pub(super) fn keys_in_filter(dir: &Path, id: u64, generation: u64) -> Result<Option<u64>> {
+    let table = path(dir, id);
+    let (path, offset) = match generation {
+        0 => {
+            let length = fs::metadata(&table).map_err(|e| Failure::file("look at", &table, e))?;
+            let footer = read(&table, length.len().saturating_sub(FOOTER), 16)?;
+            let (offset, length) = (number(&footer), number(&footer[8..]));
+            if length == 0 {
+                return Ok(None);
+            }
+            (table, offset)
+        }
+        _ => (dir.join(format!("{id:06}-{generation:04}.flt")), 0),
+    };
+    let header = read(&path, offset, 40)?;
+    if !header.starts_with(FILTER_MAGIC) {
+        let expected = format!("a filter's header at offset {offset}");
+        return Err(Failure::unfit(&path, expected, "other bytes"));
+    }
+    Ok(Some(number(&header[32..])))
+}
+
+fn read(path: &Path, offset: u64, length: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    let file = File::open(path).map_err(|e| Failure::file("open", path, e))?;
+    file.read_exact_at(&mut bytes, offset).map_err(|e| Failure::file("read", path, e))?;
+    Ok(bytes)
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[..8]);
+    u64::from_le_bytes(number)
+}
+
+/// The distinct keys in the data blocks of a table.
+pub(super) fn distinct_keys(dir: &Path, id: u64) -> Result<BTreeSet<Value>> {
+    let table = TableFile::open(path(dir, id))?;
+    table.entries().map(|entry| Ok(entry?.key)).collect()
+}
+
+/// The length of each table's file, and a digest of all its bytes.
+pub(super) fn digests(dir: &Path) -> Result<BTreeMap<u64, (u64, u64)>> {
+    let digest = |id| {
+        let path = path(dir, id);
+        let bytes = fs::read(&path).map_err(|e| Failure::file("read", &path, e))?;
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&bytes);
+        Ok((id, (bytes.len() as u64, hasher.finish())))
+    };
+    list(dir)?.into_keys().map(digest).collect()
+}

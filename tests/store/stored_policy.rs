@@ -1,0 +1,155 @@
+//! The filter policy and the prefix extractor belong to the store.
+
+use std::path::Path;
+
+use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, RealVfs};
+use criba::{
+    Db, Error, FilterInfo, FilterKind, FilterPolicy, HashFunction, Options, PrefixExtractor,
+};
+
+use crate::common::{copy_dir, tempdir, the_file};
+use crate::recovery::checksum;
+
+fn options() -> Options {
+    Options::new().background_threads(0)
+}
+
+/// A hundred keys, in one more table.
+fn fill(db: &Db, round: u32) {
+    (0..100).for_each(|i| db.put(format!("{round}/{i}"), "value").unwrap());
+    db.flush().unwrap();
+}
+
+fn filters(db: &Db) -> Vec<(FilterKind, HashFunction, Option<PrefixExtractor>)> {
+    let of = |filter: &FilterInfo| match filter {
+        FilterInfo::Active { kind, hash, extractor, .. } => (*kind, *hash, *extractor),
+        other => panic!("{other:?}"),
+    };
+    db.tables().iter().map(|table| of(&table.filter)).collect()
+}
+
+#[test]
+fn a_store_keeps_its_policy_and_its_extractor() {
+    let dir = tempdir();
+    let (policy, rows) = (FilterPolicy::ribbon().with_rate(0.002), PrefixExtractor::until(b'/'));
+    let db = options().filter(policy).prefix(rows).open(dir.path()).unwrap();
+    fill(&db, 0);
+    db.close().unwrap();
+    for round in 1..4 {
+        let db = options().open(dir.path()).unwrap();
+        assert_eq!(db.policy(), policy);
+        fill(&db, round);
+        db.compact().unwrap();
+        let ribbon = (FilterKind::Ribbon, HashFunction::SipHash13, Some(rows));
+        assert_eq!(filters(&db), [ribbon]);
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn the_options_change_the_policy_before_open_returns_and_rebuild_nothing() {
+    let (parent, dir, copy) = (tempdir(), "store", "copy");
+    let [dir, copy] = [dir, copy].map(|name| parent.path().join(name));
+    let db = options().open(&dir).unwrap();
+    assert_eq!(db.policy(), FilterPolicy::bloom());
+    fill(&db, 0);
+    db.close().unwrap();
+    let prefix = PrefixExtractor::fixed(2);
+    let opened = options().filter(FilterPolicy::classic()).prefix(prefix).open(&dir).unwrap();
+    copy_dir(&dir, &copy); // as a crash would leave it
+    drop(opened);
+    let db = options().open(&copy).unwrap();
+    assert_eq!(db.policy(), FilterPolicy::classic());
+    fill(&db, 1);
+    let bloom = FilterKind::Bloom;
+    let old = (bloom, HashFunction::SipHash13, None);
+    assert_eq!(filters(&db), [(bloom, HashFunction::MurmurHash2, Some(prefix)), old]);
+    assert_eq!(db.stats().activity.filters_rebuilt, 0);
+    db.close().unwrap();
+
+    let db = options().prefix(None).open(&copy).unwrap();
+    assert_eq!(db.policy(), FilterPolicy::classic());
+    db.compact().unwrap();
+    assert_eq!(filters(&db), [(bloom, HashFunction::MurmurHash2, None)]);
+}
+
+#[test]
+fn a_policy_that_is_set_or_rebuilt_by_is_the_store_s() {
+    let dir = tempdir();
+    let db = options().open(dir.path()).unwrap();
+    fill(&db, 0);
+    db.set_policy(FilterPolicy::blocked()).unwrap();
+    let kinds = |db: &Db| filters(db).iter().map(|filter| filter.0).collect::<Vec<_>>();
+    fill(&db, 1);
+    assert_eq!(kinds(&db), [FilterKind::Blocked, FilterKind::Bloom]);
+    let wrong = db.set_policy(FilterPolicy::rate(2.0));
+    assert!(matches!(wrong, Err(Error::InvalidOption { option: "filter", .. })), "{wrong:?}");
+    db.close().unwrap();
+    let db = options().open(dir.path()).unwrap();
+    assert_eq!(db.policy(), FilterPolicy::blocked());
+    db.rebuild_filters(&FilterPolicy::ribbon()).unwrap();
+    db.close().unwrap();
+    let db = options().open(dir.path()).unwrap();
+    assert_eq!(db.policy(), FilterPolicy::ribbon());
+    fill(&db, 2);
+    assert_eq!(kinds(&db), [FilterKind::Ribbon; 3]);
+}
+
+#[test]
+fn a_policy_that_cannot_be_recorded_is_not_in_force() {
+    let dir = tempdir();
+    let vfs = std::sync::Arc::new(FaultVfs::new(std::sync::Arc::new(RealVfs)));
+    let db = options().vfs(vfs.clone()).open(dir.path()).unwrap();
+    vfs.add(FaultRule::new(Fault::Io).kinds([FileKind::Manifest]));
+    let failed = db.set_policy(FilterPolicy::ribbon());
+    assert!(matches!(failed, Err(Error::Io { .. })), "{failed:?}");
+    assert_eq!(db.policy(), FilterPolicy::bloom());
+    fill(&db, 0);
+    assert_eq!(filters(&db)[0].0, FilterKind::Bloom);
+    db.close().unwrap();
+    assert_eq!(options().open(dir.path()).unwrap().policy(), FilterPolicy::bloom());
+}
+
+/// The newest filter of the store of version 1 is a ribbon under SipHash-1-3.
+#[test]
+fn a_store_without_a_recorded_policy_keeps_the_kind_of_its_newest_filter() {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store-v1");
+    let dir = tempdir();
+    copy_dir(&fixture, dir.path());
+    let manifest = |dir: &Path| std::fs::read(the_file(dir, "MANIFEST")).unwrap();
+    assert_eq!(manifest(dir.path())[12..16], [0; 4], "no required features");
+    for _ in 0..2 {
+        let db = options().open(dir.path()).unwrap();
+        assert_eq!(db.policy(), FilterPolicy::ribbon());
+        db.close().unwrap();
+        assert_eq!(manifest(dir.path())[12..16], [1, 0, 0, 0], "the policy is recorded");
+    }
+}
+
+/// An older criba knows no required feature, and refuses a manifest with one as this test's criba refuses
+/// the next: by the rule that any unknown feature is unsupported.
+#[test]
+fn a_feature_that_is_not_known_is_unsupported_and_no_damage() {
+    let dir = tempdir();
+    options().open(dir.path()).unwrap().close().unwrap();
+    let path = the_file(dir.path(), "MANIFEST");
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let number = name["MANIFEST-".len()..].parse().unwrap();
+    let sound = std::fs::read(&path).unwrap();
+    let with_features = |features: u8| {
+        let mut bytes = sound.clone();
+        bytes[12] = features;
+        let sum = checksum(number, 0, &bytes[..36]);
+        bytes[36..40].copy_from_slice(&sum);
+        std::fs::write(&path, bytes).unwrap();
+        options().open(dir.path()).err()
+    };
+    for features in [2, 3, 128] {
+        let error = with_features(features);
+        let Some(Error::Unsupported { path: found, .. }) = &error else { panic!("{error:?}") };
+        assert_eq!(found, &path);
+    }
+    // Settings in a manifest that does not announce them.
+    let error = with_features(0);
+    assert!(matches!(&error, Some(Error::Corrupt { .. })), "{error:?}");
+}
