@@ -902,7 +902,7 @@ fn the_reader_and_the_library_agree_on_one_more_edit() {
         (true, "a rate", settings(&[3, 3, 1, 1], 0.001_f64.to_bits(), 0, 0xff02)),
         (true, "bits a key", settings(&[2, 3, 1, 2], 64_f64.to_bits(), 0, 0)),
         (true, "no filters", settings(&[2, 3, 1, 0], 0, 0, 0)),
-        (true, "the most bytes", settings(&[2, 3, 1, 3], 1 << 50, 0, 0xffff01)),
+        (true, "the most bytes", settings(&[2, 3, 1, 3], 1 << 50, 0, 0xff_ff01)),
         (false, "too many bytes", settings(&[2, 3, 1, 3], (1 << 50) + 1, 0, 0)),
         (false, "too many bits a key", settings(&[2, 3, 1, 2], 64.1_f64.to_bits(), 0, 0)),
         (false, "no bits a key", settings(&[2, 3, 1, 2], 0, 0, 0)),
