@@ -441,6 +441,11 @@ class Table:
         except ValueError:
             self.degraded = True
 
+    def row(self):
+        r = self.record
+        numbers = r.id, r.file_length, r.entries, r.tombstones, r.keys, r.filter.length
+        return text(self.level, *numbers, r.smallest, r.largest)
+
     def read_footer(self, store):
         at = len(self.file) - 128
         need(at >= 0 and self.file[-8:] == b"cribaSST", "a footer with its magic")
@@ -765,9 +770,7 @@ def answers(store, command, *words):
     if command == "scan":
         return [text(*item) for item in store.listing()]
     if command == "tables":
-        rows = [(table.level, table.record) for table in store.tables.values()]
-        numbers = lambda r: (r.id, r.file_length, r.entries, r.tombstones, r.keys, r.filter.length)
-        return [text(level, *numbers(r), r.smallest, r.largest) for level, r in rows]
+        return [table.row() for table in store.tables.values()]
     if command == "get":
         value = store.get(bytes.fromhex(words[0].rstrip(".")))
         return ["absent" if value is None else text(value)]
