@@ -9,9 +9,10 @@ reads commands, one a line, and prints the answer to each, with an empty line be
     tables          what the manifest says of each live SSTable
     entries ID      every entry of an SSTable, verified: key, sequence number, kind, value
     ask ID KEY      the verdict of an SSTable's filter, 0 or 1
-    try FAULT...    what a scan of the store with these faults comes to: "refused", or the number of keys,
-                    the CRC-32 of the listing, the bytes dropped from the logs, and the SSTables with
-                    degraded filters. A fault is NAME and "flip OFFSET MASK", "cut LENGTH" or "put BYTES"
+    try FAULT...    what a scan of the store with these faults comes to: "damaged" or "unsupported" if it is
+                    refused, or the number of keys, the CRC-32 of the listing, the bytes dropped from the
+                    logs, and the SSTables with degraded filters. A fault is NAME and "flip OFFSET MASK",
+                    "cut LENGTH" or "put BYTES"
 
 Keys and values are in hexadecimal, with a full stop behind. A store or SSTable that is refused ends the
 program with a message and exit code 1.
@@ -754,8 +755,10 @@ def outcome(files, *words):
     try:
         store = Store(files)
         listing = store.listing()
+    except Unsupported:
+        return "unsupported"
     except ValueError:
-        return "refused"
+        return "damaged"
     digest = zlib.crc32(b"".join(struct.pack("<II", len(k), len(v)) + k + v for k, v in listing))
     degraded = [str(id) for id, table in store.tables.items() if table.degraded]
     return f"{len(listing)} {digest} {store.dropped} [{','.join(degraded)}]"
