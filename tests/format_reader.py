@@ -1,4 +1,8 @@
-"""A reader of criba's stores, written from format.md alone, in its order.
+"""A reader of criba's stores and filters, written from format.md and docs/filter-format.md alone.
+
+    format_reader.py FILE
+
+reads keys, one a line, and prints the verdicts, 0 or 1, of a filter on its own, with empty lines between.
 
     format_reader.py DIR
 
@@ -592,19 +596,25 @@ class Filter:
         else:
             need(self.hash == 3, "a hash that is known")
             need(fingerprint == sip_hash_1_3(key, b"criba: which key"), "a filter under this key")
+        length = self.shape()
+        need(len(self.array) == length, "an array as long as its shape takes")
+
+    def shape(self):
+        """Checks the geometry, chooses the probe, and returns the length of the array."""
         m, k, wide = self.m, self.k, self.wide
         if self.kind == 1:
             need(1 <= m <= 2**43 and 1 <= k <= 64 and wide == 0, "a sound geometry")
-            length, self.holds = 8 * ((m + 63) // 64), self.bloom
-        elif self.kind == 2:
+            self.holds = self.bloom
+            return 8 * ((m + 63) // 64)
+        if self.kind == 2:
             need(1 <= m <= 2**43 and m % 512 == 0 and (k, wide) == (8, 0), "a sound geometry")
-            length, self.holds = m // 8, self.blocked
-        else:
-            need(self.kind == 3, "a kind that is known")
-            need(128 <= m <= 2**40 and m % 64 == 0 and 1 <= k <= 48, "a sound geometry")
-            need(wide < m // 64, "narrow segments")
-            length, self.holds = 8 * (m // 64 * k + wide), self.ribbon
-        need(len(self.array) == length, "an array as long as its shape takes")
+            self.holds = self.blocked
+            return m // 8
+        need(self.kind == 3, "a kind that is known")
+        need(128 <= m <= 2**40 and m % 64 == 0 and 1 <= k <= 48, "a sound geometry")
+        need(wide < m // 64, "narrow segments")
+        self.holds = self.ribbon
+        return 8 * (m // 64 * k + wide)
 
     def may_contain(self, key):
         if self.hash == 2:
@@ -712,6 +722,51 @@ def murmur_hash_64a(key, seed):
     return h ^ h >> 47
 
 
+# A filter on its own: docs/filter-format.md
+
+
+class Part(Filter):
+    def __init__(self, fields):
+        self.m, self.wide, self.salt = (fields.number(8) for _ in range(3))
+        self.k, self.kind = fields.number(4), fields.number(1)
+        need(fields.number(3) == 0, "zeros behind a part")
+
+
+class Standalone:
+    def __init__(self, data):
+        need(len(data) >= 64 and data[:8] == b"cribaFSA", "a filter")
+        version, self.form, self.hash, stored = struct.unpack("<HBBI", data[8:16])
+        supported(version == 1, "filters of version 1")
+        need(stored == zlib.crc32(data[16:], zlib.crc32(data[:12])), "the checksum")
+        self.key, (capacity, rate, count) = data[16:32], struct.unpack("<QdI", data[32:52])
+        need(self.hash == 3 or (self.hash == 2 and not any(self.key)), "a hash and its key")
+        need(0 <= rate <= 1 and (capacity > 0 or self.form == 2), "a capacity and a rate")
+        need(1 <= self.form <= 4 and not any(data[52:64]), "a form, and zeros")
+        fields = Fields(data)
+        fields.at = 64
+        need(count > 0, "a part")
+        self.parts = [Part(fields) for _ in range(count)]
+        need(not any(fields.bytes(-fields.at % 64)), "zeros up to the arrays")
+        for part in self.parts:
+            part.array = fields.bytes(part.shape())
+            spare = int.from_bytes(part.array[-8:], "little") >> (part.m % 64 or 64)
+            need(part.kind != 1 or spare == 0, "no bits behind the last")
+            need(part.kind == 1 or self.form == 2, "a part of kind 1")
+        need(not fields.more(), "nothing behind the arrays")
+        need(count == 1 or self.form >= 3, "one part")
+        need(self.form != 3 or 1e-6 <= rate < 1, "a rate to grow at")
+        shapes = {(part.m, part.k) for part in self.parts}
+        need(self.form != 4 or len(shapes) == 1, "parts of one shape")
+
+    def may_contain(self, key):
+        h = murmur_hash_64a(key, 0) if self.hash == 2 else sip_hash_1_3(self.key, key)
+        if self.form == 2 and self.parts[0].salt:
+            h = mix64(h ^ self.parts[0].salt)
+        if self.form == 4:
+            return self.parts[mix64((h + 2 * GOLDEN) % 2**64) * len(self.parts) >> 64].holds(h)
+        return any(part.holds(h) for part in self.parts)
+
+
 # The store
 
 
@@ -788,10 +843,16 @@ def answers(store, command, *words):
 
 
 def main():
-    (directory,) = sys.argv[1:]
+    (path,) = sys.argv[1:]
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            known = Standalone(file.read())
+        for line in sys.stdin:
+            print(int(known.may_contain(bytes.fromhex(line.strip().rstrip(".")))), end="\n\n")
+        return
     files, store = {}, None
-    for name in os.listdir(directory):
-        with open(os.path.join(directory, name), "rb") as file:
+    for name in os.listdir(path):
+        with open(os.path.join(path, name), "rb") as file:
             files[name] = file.read()
     for line in sys.stdin:
         command, *words = line.split()

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
+use criba::filter::{Bloom, FilterSize, Hashing, ScalableBloom, ShardedBloom, StaticFilter};
 use criba::vfs::{SimDisk, SimVfs};
 use criba::{
     Batch, Db, Durability, EntryKind, Error, FilterInfo, FilterKind, FilterPolicy, HashFunction,
@@ -59,12 +60,13 @@ impl Numbers {
 // ---------------------------------------------------------------------------------------------
 // The Python reader
 
-/// The reader's answers to commands about the store in a directory; `None` without python3.
-fn ask(dir: &Path, commands: &[String]) -> Option<Vec<String>> {
+/// The reader's answers to commands about the store in a directory, or to keys about the filter in a file;
+/// `None` without python3.
+fn ask(path: &Path, commands: &[String]) -> Option<Vec<String>> {
     let child = Command::new("python3")
         .args(["-I", "-S"]) // nothing but the standard library, whatever is installed here
         .arg(root().join("tests/format_reader.py"))
-        .arg(dir)
+        .arg(path)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -82,7 +84,7 @@ fn ask(dir: &Path, commands: &[String]) -> Option<Vec<String>> {
     let feeder = std::thread::spawn(move || drop(stdin.write_all(lines.as_bytes())));
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     feeder.join().unwrap();
-    assert!(status.success(), "{}: {}", dir.display(), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{}: {}", path.display(), String::from_utf8_lossy(&stderr));
     // An empty line ends each answer.
     let answers = String::from_utf8(stdout).unwrap();
     let answers: Vec<String> = answers.split_terminator("\n\n").map(str::to_owned).collect();
@@ -506,6 +508,59 @@ fn the_reader_and_the_library_agree_on_the_store_of_a_killed_process() {
         assert!(compared.tombstones > 20 && compared.older_versions > 20);
         assert!(compared.filters_beside > 2 && compared.with_prefixes > 8);
     }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Filters on their own
+
+#[test]
+fn the_reader_and_the_library_agree_on_filters_without_a_store() {
+    let dir = common::tempdir();
+    let path = dir.path().join("filter");
+    let keys = || (0..400_u32).map(|number| format!("key {number}"));
+    let probes: Vec<String> = (0..800_u32).map(|number| format!("key {number}")).collect();
+    let commands: Vec<String> = probes.iter().map(|probe| hex(probe.as_bytes())).collect();
+    let mut passed = [0; 2];
+    let mut compare = |bytes: Vec<u8>, contains: &dyn Fn(&String) -> bool| {
+        std::fs::write(&path, bytes).unwrap();
+        let Some(answers) = ask(&path, &commands) else { return };
+        for (number, (probe, answer)) in probes.iter().zip(answers).enumerate() {
+            assert_eq!(answer, u8::from(contains(probe)).to_string(), "{probe}");
+            passed[usize::from(number >= 400)] += u32::from(answer == "1");
+        }
+    };
+    for hashing in [Hashing::keyed([7; 16]), Hashing::murmurhash2()] {
+        let mut bloom = Bloom::with_rate(400, 0.1).unwrap().with_hashing(hashing).unwrap();
+        bloom.extend(keys());
+        compare(bloom.to_bytes(), &|key| bloom.contains(key));
+        let mut grown = ScalableBloom::with_rate(50, 0.1).unwrap().with_hashing(hashing).unwrap();
+        grown.extend(keys());
+        assert!(grown.layers() > 3);
+        compare(grown.to_bytes(), &|key| grown.contains(key));
+        let shared = ShardedBloom::with_rate(5, 400, 0.1).unwrap().with_hashing(hashing).unwrap();
+        for key in keys() {
+            shared.insert(key);
+        }
+        compare(shared.to_bytes(), &|key| shared.contains(key));
+        for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
+            let size = FilterSize::Rate(0.05);
+            let built = StaticFilter::build(kind, size, hashing, keys()).unwrap();
+            compare(built.to_bytes(), &|key| built.contains(key));
+        }
+    }
+    // A salt comes with bad luck, which is common in small ribbons at low rates.
+    let salted = (0..50).map(|seed| {
+        let (hashing, size) = (Hashing::keyed([seed; 16]), FilterSize::Rate(0.0001));
+        StaticFilter::build(FilterKind::Ribbon, size, hashing, keys().take(110)).unwrap()
+    });
+    let salted: Vec<_> = salted.filter(|built| built.to_bytes()[80..88] != [0; 8]).collect();
+    for built in salted.iter().take(2) {
+        compare(built.to_bytes(), &|key| built.contains(key));
+    }
+    println!("{} with a salt, {passed:?} present and absent keys passed", salted.len());
+    assert!(salted.len() > 2);
+    // Without python3, nothing was compared.
+    assert!(passed == [0; 2] || (passed[0] >= 12 * 400 + 2 * 110 && passed[1] > 150));
 }
 
 // ---------------------------------------------------------------------------------------------
