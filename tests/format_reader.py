@@ -1,4 +1,8 @@
-"""A reader of criba's stores, written from format.md alone, in its order.
+"""A reader of criba's stores and filters, written from format.md and docs/filter-format.md alone.
+
+    format_reader.py FILE
+
+reads keys, one a line, and prints the verdicts, 0 or 1, of a filter on its own, with empty lines between.
 
     format_reader.py DIR
 
@@ -9,10 +13,10 @@ reads commands, one a line, and prints the answer to each, with an empty line be
     tables          what the manifest says of each live SSTable
     entries ID      every entry of an SSTable, verified: key, sequence number, kind, value
     ask ID KEY      the verdict of an SSTable's filter, 0 or 1
-    try NAME flip OFFSET MASK, try NAME cut LENGTH, try NAME put BYTES
-                    what a scan of the store with such a file comes to: "refused", or the number of keys,
-                    the CRC-32 of the listing, the bytes dropped from the logs, and the SSTables with
-                    degraded filters
+    try FAULT...    what a scan of the store with these faults comes to: "damaged" or "unsupported" if it is
+                    refused, or the number of keys, the CRC-32 of the listing, the bytes dropped from the
+                    logs, and the SSTables with degraded filters. A fault is NAME and "flip OFFSET MASK",
+                    "cut LENGTH" or "put BYTES"
 
 Keys and values are in hexadecimal, with a full stop behind. A store or SSTable that is refused ends the
 program with a message and exit code 1.
@@ -20,6 +24,7 @@ program with a message and exit code 1.
 
 import bisect
 import os
+import re
 import struct
 import sys
 import zlib
@@ -87,20 +92,24 @@ class Fields:
 # Names and CURRENT
 
 
+NAMES = {
+    "manifest": r"MANIFEST-([0-9]+)",
+    "log": r"([0-9]+)\.log",
+    "sst": r"([0-9]+)\.sst",
+    "flt": r"([0-9]+)-([0-9]+)\.flt",
+}
+
+
 def parse_name(name):
-    """The kind, number and generation of a file of the store; None for other names."""
-    if name.startswith("MANIFEST-"):
-        kind, numbers = "MANIFEST", [name.removeprefix("MANIFEST-")]
-    else:
-        numbers, _, kind = name.partition(".")
-        numbers = numbers.split("-")
-    digits = all(n.isascii() and n.isdecimal() for n in numbers)
-    if not digits or kind not in ("MANIFEST", "log", "sst", "flt"):
-        return None
-    number, generation = int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else 0
-    spelled = {"MANIFEST": f"MANIFEST-{number:06}", "flt": f"{number:06}-{generation:04}.flt"}
-    known = spelled.get(kind, f"{number:06}.{kind}") == name and max(number, generation) <= 2**62
-    return (kind, number) if known and (generation > 0) == (kind == "flt") else None
+    """The kind and number of a file of the store; (None, None) for another name."""
+    for kind, pattern in NAMES.items():
+        match = re.fullmatch(pattern, name)
+        if match:
+            numbers = [int(digits) for digits in match.groups()]
+            spelled = [str(n).zfill(width) for n, width in zip(numbers, (6, 4))]
+            if spelled == list(match.groups()) and max(numbers) <= 2**62 and numbers[1:] != [0]:
+                return kind, numbers[0]
+    return None, None
 
 
 def read_current(files):
@@ -111,14 +120,14 @@ def read_current(files):
     need(lines[2] == b"%08x" % zlib.crc32(current[:-9]), "the checksum of CURRENT")
     supported(lines[0] == b"criba 1", "a layout of version 1")
     name = lines[1].decode()
-    need((parse_name(name) or [""])[0] == "MANIFEST", "the name of a manifest")
+    need(parse_name(name)[0] == "manifest", "the name of a manifest")
     return name
 
 
 def check_names(files, next_file):
     limit = min(next_file + 2**40, MAX_NUMBER)
-    for known in filter(None, map(parse_name, files)):
-        need(known[1] <= limit, f"file numbers up to {limit}")
+    for kind, number in map(parse_name, files):
+        need(kind is None or number <= limit, f"file numbers up to {limit}")
 
 
 # Frames
@@ -214,6 +223,23 @@ class TableRecord:
         self.smallest, self.largest = fields.prefixed(), fields.prefixed()
 
 
+def check_settings(fields):
+    kind, hash_number, allocation, amount = (fields.number(1) for _ in range(4))
+    a, b, extractor = (fields.number(8) for _ in range(3))
+    (real,) = struct.unpack("<d", struct.pack("<Q", a))
+    need(kind in (1, 2, 3) and hash_number in (2, 3) and allocation <= 1, "settings that are known")
+    sound = {
+        0: a == 0,
+        1: (1e-12 if kind == 3 else 1e-6) <= real < 1,
+        2: 0 < real <= 64,
+        3: a <= 2**50,
+        4: kind == 1 and 1 <= a <= 2**43 and 1 <= b <= 64,
+    }
+    need(sound.get(amount) and (amount == 4 or b == 0), "a sound amount")
+    length = extractor >> 8 if extractor % 256 == 1 else 0
+    need(extractor == 0 or (knows_prefixes(extractor) and length <= MAX_KEY), "a sound extractor")
+
+
 class Manifest:
     """What the manifest in force comes to: the live tables, the hash key, and the counters by field."""
 
@@ -259,7 +285,7 @@ class Manifest:
                 filters.append((fields.number(8), FilterRecord(fields)))
             else:
                 need(kind == 8 and self.features == 1, f"no field {kind}")
-                self.check_settings(fields)
+                check_settings(fields)
         for level, table in removed:
             need(table in self.tables and self.tables[table][0] == level, "a table to remove")
             del self.tables[table]
@@ -270,19 +296,6 @@ class Manifest:
             need(table in self.tables, "a table that gets a filter")
             need(self.tables[table][1].filter.generation < record.generation, "ascending generations")
             self.tables[table][1].filter = record
-
-    @staticmethod
-    def check_settings(fields):
-        kind, hash_number, allocation, amount = (fields.number(1) for _ in range(4))
-        a, b, extractor = (fields.number(8) for _ in range(3))
-        need(kind in (1, 2, 3) and hash_number in (2, 3) and allocation <= 1, "filter settings")
-        as_float = struct.unpack("<d", struct.pack("<Q", a))[0]
-        need(amount == 0 and a == 0 or amount == 1 and (1e-12 if kind == 3 else 1e-6) <= as_float < 1 or amount == 2 and 0 < as_float <= 64
-             or amount == 3 and a <= 1 << 50 or amount == 4 and kind == 1 and 1 <= a <= 1 << 43 and 1 <= b <= 64,
-             "an amount of filters")
-        need(b == 0 or amount == 4, "a zero in filter settings")
-        need(extractor == 0 or extractor & 255 == 1 and 1 <= extractor >> 8 <= 65535
-             or extractor & 255 == 2 and extractor >> 8 <= 255, "a prefix extractor")
 
     def check(self):
         need(max(self.counters.values()) <= MAX_NUMBER, "counters up to 2^61")
@@ -315,7 +328,7 @@ def changes_of(seq, batch):
 
 def replay(files, manifest):
     """All changes of the logs, and the number of bytes dropped from their end."""
-    numbers = sorted(n for kind, n in filter(None, map(parse_name, files)) if kind == "log")
+    numbers = sorted(number for kind, number in map(parse_name, files) if kind == "log")
     changes, expected, due = [], manifest.flushed + 1, manifest.oldest_log
     damaged, dropped = False, 0
     for number in (n for n in numbers if n >= manifest.oldest_log):
@@ -433,6 +446,11 @@ class Table:
         except ValueError:
             self.degraded = True
 
+    def row(self):
+        r = self.record
+        numbers = r.id, r.file_length, r.entries, r.tombstones, r.keys, r.filter.length
+        return text(self.level, *numbers, r.smallest, r.largest)
+
     def read_footer(self, store):
         at = len(self.file) - 128
         need(at >= 0 and self.file[-8:] == b"cribaSST", "a footer with its magic")
@@ -547,10 +565,16 @@ class Table:
         need(totals == self.totals and last == r.largest, f"properties {totals}, not {self.totals}")
         need((min(seqs), max(seqs)) == (r.oldest, r.newest), "the sequence numbers promised")
         for known, held in zip(filters, prefixes):
-            need(not known.knows_prefixes() or len(held) == known.prefixes, "as many prefixes as promised")
+            expected = known.prefixes if knows_prefixes(known.extractor) else len(held)
+            need(len(held) == expected, "as many prefixes as promised")
 
 
 # Filter
+
+
+def knows_prefixes(extractor):
+    rule, parameter = extractor % 256, extractor >> 8
+    return (rule == 1 and parameter > 0) or (rule == 2 and parameter < 256)
 
 
 class Filter:
@@ -572,33 +596,35 @@ class Filter:
         else:
             need(self.hash == 3, "a hash that is known")
             need(fingerprint == sip_hash_1_3(key, b"criba: which key"), "a filter under this key")
+        length = self.shape()
+        need(len(self.array) == length, "an array as long as its shape takes")
+
+    def shape(self):
+        """Checks the geometry, chooses the probe, and returns the length of the array."""
         m, k, wide = self.m, self.k, self.wide
         if self.kind == 1:
             need(1 <= m <= 2**43 and 1 <= k <= 64 and wide == 0, "a sound geometry")
-            length, self.holds = 8 * ((m + 63) // 64), self.bloom
-        elif self.kind == 2:
+            self.holds = self.bloom
+            return 8 * ((m + 63) // 64)
+        if self.kind == 2:
             need(1 <= m <= 2**43 and m % 512 == 0 and (k, wide) == (8, 0), "a sound geometry")
-            length, self.holds = m // 8, self.blocked
-        else:
-            need(self.kind == 3, "a kind that is known")
-            need(128 <= m <= 2**40 and m % 64 == 0 and 1 <= k <= 48, "a sound geometry")
-            need(wide < m // 64, "narrow segments")
-            length, self.holds = 8 * (m // 64 * k + wide), self.ribbon
-        need(len(self.array) == length, "an array as long as its shape takes")
+            self.holds = self.blocked
+            return m // 8
+        need(self.kind == 3, "a kind that is known")
+        need(128 <= m <= 2**40 and m % 64 == 0 and 1 <= k <= 48, "a sound geometry")
+        need(wide < m // 64, "narrow segments")
+        self.holds = self.ribbon
+        return 8 * (m // 64 * k + wide)
 
     def may_contain(self, key):
         if self.hash == 2:
             return self.holds(murmur_hash_64a(key, 0))
         return self.holds(mix64(sip_hash_1_3(self.key, key) ^ self.salt))
 
-    def knows_prefixes(self):
-        rule, parameter = self.extractor % 256, self.extractor >> 8
-        return (rule == 1 and parameter > 0) or (rule == 2 and parameter < 256)
-
     def prefix_of(self, key):
         """The prefix of a key under the filter's extractor; None if it has none, or that is unknown."""
         parameter = self.extractor >> 8
-        if not self.knows_prefixes():
+        if not knows_prefixes(self.extractor):
             return None
         if self.extractor % 256 == 1:
             return key[:parameter] if len(key) >= parameter else None
@@ -696,6 +722,51 @@ def murmur_hash_64a(key, seed):
     return h ^ h >> 47
 
 
+# A filter on its own: docs/filter-format.md
+
+
+class Part(Filter):
+    def __init__(self, fields):
+        self.m, self.wide, self.salt = (fields.number(8) for _ in range(3))
+        self.k, self.kind = fields.number(4), fields.number(1)
+        need(fields.number(3) == 0, "zeros behind a part")
+
+
+class Standalone:
+    def __init__(self, data):
+        need(len(data) >= 64 and data[:8] == b"cribaFSA", "a filter")
+        version, self.form, self.hash, stored = struct.unpack("<HBBI", data[8:16])
+        supported(version == 1, "filters of version 1")
+        need(stored == zlib.crc32(data[16:], zlib.crc32(data[:12])), "the checksum")
+        self.key, (capacity, rate, count) = data[16:32], struct.unpack("<QdI", data[32:52])
+        need(self.hash == 3 or (self.hash == 2 and not any(self.key)), "a hash and its key")
+        need(0 <= rate <= 1 and (capacity > 0 or self.form == 2), "a capacity and a rate")
+        need(1 <= self.form <= 4 and not any(data[52:64]), "a form, and zeros")
+        fields = Fields(data)
+        fields.at = 64
+        need(count > 0, "a part")
+        self.parts = [Part(fields) for _ in range(count)]
+        need(not any(fields.bytes(-fields.at % 64)), "zeros up to the arrays")
+        for part in self.parts:
+            part.array = fields.bytes(part.shape())
+            spare = int.from_bytes(part.array[-8:], "little") >> (part.m % 64 or 64)
+            need(part.kind != 1 or spare == 0, "no bits behind the last")
+            need(part.kind == 1 or self.form == 2, "a part of kind 1")
+        need(not fields.more(), "nothing behind the arrays")
+        need(count == 1 or self.form >= 3, "one part")
+        need(self.form != 3 or 1e-6 <= rate < 1, "a rate to grow at")
+        shapes = {(part.m, part.k) for part in self.parts}
+        need(self.form != 4 or len(shapes) == 1, "parts of one shape")
+
+    def may_contain(self, key):
+        h = murmur_hash_64a(key, 0) if self.hash == 2 else sip_hash_1_3(self.key, key)
+        if self.form == 2 and self.parts[0].salt:
+            h = mix64(h ^ self.parts[0].salt)
+        if self.form == 4:
+            return self.parts[mix64((h + 2 * GOLDEN) % 2**64) * len(self.parts) >> 64].holds(h)
+        return any(part.holds(h) for part in self.parts)
+
+
 # The store
 
 
@@ -725,19 +796,24 @@ class Store:
         return found[2] if found and found[1] == 1 else None
 
 
-def outcome(files, name, what, at, mask=0):
-    data = bytearray(files[name])
-    if what == "flip":
-        data[int(at)] ^= int(mask)
-    elif what == "cut":
-        del data[int(at) :]
-    else:
-        data = bytes.fromhex(at.rstrip("."))
+def outcome(files, *words):
+    files, words = dict(files), iter(words)
+    for name, what, argument in zip(words, words, words):
+        data = bytearray(files.get(name, b""))
+        if what == "flip":
+            data[int(argument)] ^= int(next(words))
+        elif what == "cut":
+            del data[int(argument) :]
+        else:
+            data = bytes.fromhex(argument.rstrip("."))
+        files[name] = bytes(data)
     try:
-        store = Store({**files, name: bytes(data)})
+        store = Store(files)
         listing = store.listing()
+    except Unsupported:
+        return "unsupported"
     except ValueError:
-        return "refused"
+        return "damaged"
     digest = zlib.crc32(b"".join(struct.pack("<II", len(k), len(v)) + k + v for k, v in listing))
     degraded = [str(id) for id, table in store.tables.items() if table.degraded]
     return f"{len(listing)} {digest} {store.dropped} [{','.join(degraded)}]"
@@ -752,9 +828,7 @@ def answers(store, command, *words):
     if command == "scan":
         return [text(*item) for item in store.listing()]
     if command == "tables":
-        rows = [(table.level, table.record) for table in store.tables.values()]
-        numbers = lambda r: (r.id, r.file_length, r.entries, r.tombstones, r.keys, r.filter.length)
-        return [text(level, *numbers(r), r.smallest, r.largest) for level, r in rows]
+        return [table.row() for table in store.tables.values()]
     if command == "get":
         value = store.get(bytes.fromhex(words[0].rstrip(".")))
         return ["absent" if value is None else text(value)]
@@ -769,10 +843,16 @@ def answers(store, command, *words):
 
 
 def main():
-    (directory,) = sys.argv[1:]
+    (path,) = sys.argv[1:]
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            known = Standalone(file.read())
+        for line in sys.stdin:
+            print(int(known.may_contain(bytes.fromhex(line.strip().rstrip(".")))), end="\n\n")
+        return
     files, store = {}, None
-    for name in os.listdir(directory):
-        with open(os.path.join(directory, name), "rb") as file:
+    for name in os.listdir(path):
+        with open(os.path.join(path, name), "rb") as file:
             files[name] = file.read()
     for line in sys.stdin:
         command, *words = line.split()

@@ -301,16 +301,28 @@ mod tests {
 
     #[test]
     fn an_edit_says_one_thing_of_the_store_once() {
-        let eight = [&[7; 8][..], &[9; 8]];
-        let sixteen = [&[7; 16][..], &[9; 16]];
-        for (tag, [one, other]) in
-            [(LOG, eight), (FLUSHED_SEQ, eight), (NEXT_FILE, eight), (HASH_KEY, sixteen)]
-        {
-            let edit = |parts: &[&[u8]]| Edit::decode(&parts.concat());
-            assert!(edit(&[&[tag], one]).is_some());
-            assert_eq!(edit(&[&[tag], one, &[tag], other]), None, "field {tag}, ascending");
-            assert_eq!(edit(&[&[tag], other, &[tag], one]), None, "field {tag}, going back");
-            assert_eq!(edit(&[&[tag], one, &[tag], one]), None, "field {tag}, repeated");
+        let counters = [7_u64, 9].map(|number| number.to_le_bytes().to_vec());
+        let settings = [FilterPolicy::classic(), FilterPolicy::none()].map(|policy| {
+            let mut bytes = Vec::new();
+            FilterSettings { policy, extractor: None }.encode(&mut bytes);
+            bytes
+        });
+        for (tag, [one, other]) in [
+            (LOG, counters.clone()),
+            (FLUSHED_SEQ, counters.clone()),
+            (NEXT_FILE, counters),
+            (HASH_KEY, [vec![7; 16], vec![9; 16]]),
+            (FILTER_SETTINGS, settings),
+        ] {
+            let edit = |fields: &[&[u8]]| {
+                let bytes = fields.iter().flat_map(|field| [&[tag], *field].concat());
+                Edit::decode(&bytes.collect::<Vec<u8>>())
+            };
+            assert!(edit(&[&one]).is_some() && edit(&[&other]).is_some(), "field {tag}");
+            for second in [&one, &other] {
+                assert_eq!(edit(&[&one, second]), None, "field {tag}");
+                assert_eq!(edit(&[second, &one]), None, "field {tag}");
+            }
         }
     }
 
