@@ -29,7 +29,7 @@ fn key(i: u64) -> String {
 
 fn build(c: &mut Criterion) {
     let hashes: Vec<u64> = (0..KEYS).map(hash).collect();
-    let mut group = c.benchmark_group("build a filter, per key");
+    let mut group = c.benchmark_group("build a filter of 50,000 keys");
     group.throughput(Throughput::Elements(KEYS));
     for (kind, bits) in KINDS {
         group.bench_function(kind.to_string(), |b| {

@@ -65,6 +65,12 @@ impl Checks {
         self.0.iter().find(|(other, _)| *other == name).map(|(_, check)| check)
     }
 
+    /// Why checks fail or were not made, by name.
+    pub(super) fn reasons(&self) -> serde_json::Map<String, serde_json::Value> {
+        let others = self.0.iter().filter(|(_, check)| check.holds != Some(true));
+        others.map(|(name, check)| ((*name).to_owned(), check.said.clone().into())).collect()
+    }
+
     /// Whether none fails and none was left out.
     pub(super) fn all_hold(&self) -> bool {
         self.0.iter().all(|(_, check)| check.holds == Some(true))
@@ -360,6 +366,7 @@ mod tests {
         assert_eq!(check(|pass| pass.explained -= 1), (Some(false), Some(true)));
         assert_eq!(check(|pass| pass.kernel = Ok(8)), (Some(true), Some(false)));
         assert_eq!(check(|pass| pass.kernel = Err("no /proc".into())), (Some(true), None));
+        assert_eq!(Check::unknown("no /proc").verdict(), "NOT CHECKED");
     }
 
     #[test]

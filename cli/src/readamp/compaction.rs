@@ -64,7 +64,7 @@ pub(super) fn compact(bench: &Bench, changes: &Changes, work: &[Work; 2]) -> Res
         found_deleted,
         after.found_in_tables,
     );
-    after.checks.0.push(("filters_rebuilt", check));
+    after.add_check("filters_rebuilt", check);
     Ok(Compaction {
         overwritten: changes.overwritten.len() as u64,
         deleted: changes.deleted.len() as u64,

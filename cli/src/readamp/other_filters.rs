@@ -56,7 +56,7 @@ pub(super) fn rebuild(
     db.close()?;
     let mut state = State::measure(bench, policy, work, changes)?;
     let after = table_files::digests(bench.dir)?;
-    state.checks.0.push(("tables_untouched", tables_untouched(&before, &after)));
+    state.add_check("tables_untouched", tables_untouched(&before, &after));
     Ok(Some(OtherFilters {
         kind: kind.to_string(),
         filter: policy.to_string(),

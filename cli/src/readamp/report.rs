@@ -225,12 +225,7 @@ impl Report {
             bits_per_key: ratio(filter_bytes as f64 * 8.0, table_keys),
             levels,
             passes: passes.iter().map(PassReport::from).collect(),
-            check_reasons: checks
-                .0
-                .iter()
-                .filter(|(_, check)| check.holds != Some(true))
-                .map(|(name, check)| ((*name).to_owned(), check.said.clone().into()))
-                .collect(),
+            check_reasons: checks.reasons(),
             first_probes,
             checks,
             setup: Setup::new(input, settings),

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::bench::Bench;
 use super::changes::Changes;
-use super::checks::{Checks, FalsePositives};
+use super::checks::{Check, Checks, FalsePositives};
 use super::pass::{Pass, PassReport, predicted, probes};
 use super::table_files;
 use super::work::Work;
@@ -47,6 +47,8 @@ pub struct State {
     pub passes: Vec<PassReport>,
     /// The checks: true, false, or null.
     pub checks: Checks,
+    /// Why a check is false or null, by its name.
+    pub check_reasons: serde_json::Map<String, serde_json::Value>,
 }
 
 impl State {
@@ -63,6 +65,7 @@ impl State {
         let first_probes = FalsePositives::of([absent, present]);
         let (disk_reads, unfiltered) =
             (counts.disk_reads, absent_unfiltered.stats.total().disk_reads);
+        let checks = Checks::new(&passes, &first_probes);
         let lookups = work[0].0.iter().zip(&absent.lookups);
         Ok(Self {
             tables: absent.tables.len() as u64,
@@ -80,10 +83,16 @@ impl State {
             found_in_tables: counts.true_positives + counts.unfiltered_found,
             fpr_measured: counts.false_positive_rate(),
             fpr_predicted: predicted(&probes(&absent.tables)),
-            checks: Checks::new(&passes, &first_probes),
+            check_reasons: checks.reasons(),
+            checks,
             first_probes,
             passes: passes.iter().map(PassReport::from).collect(),
         })
+    }
+
+    pub(super) fn add_check(&mut self, name: &'static str, check: Check) {
+        self.checks.0.push((name, check));
+        self.check_reasons = self.checks.reasons();
     }
 }
 
