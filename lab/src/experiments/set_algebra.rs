@@ -127,19 +127,7 @@ fn draws(told: &[Told], of: impl Fn(&Told) -> f64) -> Vec<f64> {
 fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     sizes(setting, notes)?;
     overlaps(setting, notes)?;
-    notes.compare(
-        "keys in common",
-        "a formula with m/l",
-        "the same with m/k",
-        "k is the number of probes",
-    );
-    notes.correct(
-        Source::Wiki,
-        "the formula for the size of the intersection divides by l, and stands beside the AND of filters.",
-        "it divides by k, the number of hash functions, and is inclusion and exclusion, \
-         n(A) + n(B) − n(A∪B), from the bits of A, B and their OR. The AND of two filters is not the \
-         filter of the intersection: it has bits besides that met by chance, and tells of more keys.",
-    );
+    notes.measured("keys in common", "the same with m/k", "k is the number of probes");
     Ok(())
 }
 
@@ -286,9 +274,8 @@ fn overlaps(setting: &Setting, notes: &mut Notes) -> Result<()> {
         ],
     });
     let least = alike(SIZE, 0);
-    notes.compare(
+    notes.measured(
         "error of the number in common",
-        "–",
         format!("± {:.0} keys of {SIZE}, where there are none", sd_in_common(least)),
         "standard deviation; a smaller intersection is not told from none",
     );

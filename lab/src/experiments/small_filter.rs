@@ -69,23 +69,20 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let keys = (filters * N) as f64;
     notes.check(Check::exact("keys found, of those inserted", "all of them", keys, found as f64));
 
-    notes.compare(
+    notes.measured(
         "rate by the formula",
-        "0.0920",
         format!("{classic:.4}; exactly {exact:.4}"),
         "the formula takes bits for independent, and leaves double hashing out",
     );
     let first = rates[0];
-    notes.compare("rate measured, one filter", "–", format!("{first:.4}"), "the first of them");
-    notes.compare(
+    notes.measured("rate measured, one filter", format!("{first:.4}"), "the first of them");
+    notes.measured(
         "rate measured, all filters",
-        "–",
         format!("{mean:.4} ± {sd:.4}"),
         "mean and standard deviation",
     );
-    notes.compare(
+    notes.measured(
         "standard deviation",
-        "–",
         format!("{binomial:.4} binomial, {between:.4} between filters, {both:.4} both"),
         "in theory",
     );

@@ -6,9 +6,10 @@ use criba_cli::Result;
 use criba_cli::page::figure::{Axis, Figure, Series};
 
 use super::stored::{Lookups, Stored};
-use crate::check::{Check, Sample, mean_and_sd};
+use crate::check::{Check, Sample};
 use crate::experiment::{Experiment, Notes, Setting, key};
 use crate::source::Source;
+use crate::trial::{FORMULA, asked, bloom, of_shape};
 use crate::{shown, theory};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -21,7 +22,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 const RATE: f64 = 0.01;
-const FORMULA: &str = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
 /// The false positives to measure a rate by.
 const PASSED: f64 = 5000.0;
 
@@ -63,14 +63,9 @@ struct Point {
 }
 
 fn fixed(setting: &Setting, plan: Plan, factor: f64) -> Result<Point> {
-    let (n, rate) = (plan.keys(factor), plan.rate(factor));
-    let hashing = setting.hashing("fixed", n);
-    let mut filter = Bloom::with_geometry(plan.m, plan.k)?.with_hashing(hashing)?;
-    filter.extend((0..n).map(|i| key(0, i)));
-    let asked = lookups(rate);
-    let passed = (0..asked).filter(|&i| filter.contains(key(1, i))).count() as u64;
-    let spread = theory::spread(plan.m, plan.k, n);
-    let sample = Sample::of_filter(asked, passed, rate, spread);
+    let n = plan.keys(factor);
+    let filter = bloom(setting.hashing("fixed", n), (plan.m, plan.k), n)?;
+    let sample = asked(&filter, n, 0..lookups(plan.rate(factor)));
     Ok(Point { factor, sample, fill: filter.occupancy() })
 }
 
@@ -80,10 +75,9 @@ fn exact(setting: &Setting, size: FilterSize, n: u64) -> Result<Sample> {
     let keys = (0..n).map(|i| key(0, i));
     let filter = StaticFilter::build(FilterKind::Bloom, size, hashing, keys)?;
     let shape = filter.geometry();
-    let rate = theory::rate(shape.m, shape.k, n);
-    let asked = lookups(rate);
-    let passed = (0..asked).filter(|&i| filter.contains(key(1, i))).count() as u64;
-    Ok(Sample::of_filter(asked, passed, rate, theory::spread(shape.m, shape.k, n)))
+    let lookups = lookups(theory::rate(shape.m, shape.k, n));
+    let passed = (0..lookups).filter(|&i| filter.contains(key(1, i))).count() as u64;
+    Ok(of_shape(lookups, passed, (shape.m, shape.k), n))
 }
 
 fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
@@ -98,16 +92,13 @@ fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
         notes.check(Check::share(quantity, FORMULA, point.sample).at("rates"));
         let quantity = format!("FPR, made for {factor} times the keys");
         notes.check(Check::share(quantity, FORMULA, *exact).at("rates"));
-        if [1.2, 2.0, 5.0].contains(&factor) {
-            let [fixed, exact] = [point.sample, *exact].map(|s| 100.0 * s.rate());
-            notes.compare(
-                &format!("FPR with {factor} times the keys planned"),
-                "–",
-                format!("{fixed:.1} %; made for them {exact:.2} %"),
-                "planned at 1 %",
-            );
-        }
     }
+    // The guide's call, which makes a filter of fixed size.
+    let (n, (m, k)) = (100_000, theory::classic_shape(100_000, 0.001));
+    let filter = bloom(setting.hashing("the guide's", 0), (m, k), 2 * n)?;
+    let sample = asked(&filter, 2 * n, 0..lookups(theory::rate(m, k, 2 * n)));
+    let quantity = "FPR of BloomFilter(100_000, 0.001) with 200,000 keys";
+    notes.check(Check::share(quantity, FORMULA, sample).at("rates"));
     let line = (50..=500).step_by(5).map(|percent| f64::from(percent) / 100.0);
     let line = line.map(|factor| (factor, plan.rate(factor))).collect();
     let full = -0.15_f64.ln() * plan.m as f64 / (f64::from(plan.k) * plan.n as f64);
@@ -181,7 +172,7 @@ fn fullness(notes: &mut Notes, plan: Plan, marks: Vec<(f64, f64)>) {
 /// The filter of a table is made for its counted keys; here it is made for a wrong number.
 fn in_a_store(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
     let factors = [1.0, 1.2, 2.0, 5.0];
-    let fixed = FilterPolicy::default().with_geometry(plan.m, plan.k);
+    let fixed = FilterPolicy::default().with_kind(FilterKind::Bloom).with_geometry(plan.m, plan.k);
     let exact = FilterPolicy::rate(RATE).with_kind(FilterKind::Bloom);
     let policies = [("of the plan", fixed), ("of its own", exact)];
     let cases: Vec<_> =
@@ -191,16 +182,14 @@ fn in_a_store(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
         let store = Stored::new(setting, &format!("{name} {factor}"), policy)?;
         store.put(2..n)?; // and the two at the edges
         let tables = store.db.tables();
-        let (rate, spread) = match tables.first().map(|table| &table.filter) {
-            Some(FilterInfo::Active { geometry: shape, .. }) => {
-                (theory::rate(shape.m, shape.k, n), theory::spread(shape.m, shape.k, n))
-            }
-            _ => (1.0, 0.0),
+        let shape = match tables.first().map(|table| &table.filter) {
+            Some(FilterInfo::Active { geometry: shape, .. }) => (shape.m, shape.k),
+            _ => (1, 1),
         };
-        let asked = lookups(rate);
+        let asked = lookups(theory::rate(shape.0, shape.1, n));
         let present = store.look_up(2..n)?;
         let met = store.look_up(n..n + asked)?;
-        let sample = Sample::of_filter(asked, met.counts.disk_reads, rate, spread);
+        let sample = of_shape(asked, met.counts.disk_reads, shape, n);
         Ok(([present, met], sample))
     })?;
     let mut series = Vec::new();
@@ -265,22 +254,6 @@ fn until_full(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let expected = 0.15_f64.ln() / 0.5_f64.ln();
     let quantity = "keys that fill 85 % of the bits, in parts of those that fill half";
     notes.check(Check::mean(quantity, "ln 0.15 / ln 0.5", expected, &ratios).at("fullness"));
-    let (ratio, _) = mean_and_sd(&ratios);
-    let rate = 100.0 * 0.85_f64.powi(7);
-    notes.compare(
-        "when to warn",
-        "85 % full",
-        format!("half full; at 85 % {ratio:.2} times the keys of half, and {rate:.0} % pass"),
-        "of 7 probes",
-    );
-    notes.correct(
-        Source::Guide,
-        "watch the occupancy, and warn when 85 % of the bits are set.",
-        &format!(
-            "half full is the design point, and what lies beyond is past it; at 85 % the filter holds \
-             {ratio:.1} times as many keys as at half, and passes {rate:.0} % of the absent ones."
-        ),
-    );
     Ok(())
 }
 
@@ -295,13 +268,6 @@ fn half_the_memory(setting: &Setting, notes: &mut Notes, n: u64) -> Result<()> {
         let quantity = format!("FPR of half the bits that {rate} takes");
         notes.check(Check::share(quantity, FORMULA, *sample).at("half"));
     }
-    let percent = 100.0 * measured[2].rate();
-    notes.compare(
-        "FPR with half the memory of 1 %",
-        "–",
-        format!("{percent:.1} %"),
-        "√0.01 = 10 %",
-    );
     notes.figure(Figure {
         id: "half",
         title: "What half the memory comes to".into(),

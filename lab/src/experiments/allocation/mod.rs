@@ -162,7 +162,7 @@ fn compare(notes: &mut Notes, lines: &[Line]) {
             name(line.allocation)
         );
         let note = format!("uniform bloom filters waste {:.2} times that", plain / wasted);
-        notes.compare(&quantity, "–", format!("{wasted:.5}"), &note);
+        notes.measured(&quantity, format!("{wasted:.5}"), &note);
     }
 }
 

@@ -83,9 +83,8 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
         notes.check(check.at("block-list"));
     }
     let ours = format!("{} → {} bytes", shown(before as f64), shown(filter_bytes() as f64));
-    notes.compare(
+    notes.measured(
         "block list: the filter, when half is taken off",
-        "–",
         ours,
         "made anew at compaction",
     );

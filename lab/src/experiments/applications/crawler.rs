@@ -80,7 +80,7 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
 
     let [filtered, unfiltered] = read;
     let ours = format!("{:.3} reads an address; {:.3} without", filtered[4].1, unfiltered[4].1);
-    notes.compare("crawler, 95 % new addresses", "–", ours, "repeated + p · new");
+    notes.measured("crawler, 95 % new addresses", ours, "repeated + p · new");
     notes.figure(Figure {
         id: "crawler",
         title: "Reads of a crawler's dictionary, by how many addresses are new".into(),

@@ -3,7 +3,10 @@
 mod blocklist;
 mod cache;
 mod crawler;
+mod dos;
 mod granularity;
+mod shifting;
+mod site;
 mod speller;
 
 use std::path::Path;
@@ -16,10 +19,9 @@ use crate::source::Source;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "applications",
-    title: "A cache, a crawler, a block list, a speller, and how much one filter should cover",
-    question: "What does a filter do for a cache that is asked most things once, for a crawler's \
-               dictionary on disk, for a block list whose entries come and go, and for a speller; and is \
-               one wanted for a block, a table or everything?",
+    title: "Caches, crawlers, routers, spellers, files, and workloads that change",
+    question: "What does a filter do for a cache most of whose requests come once, for crawlers, for a \
+               router's block list and its alarms, for a speller, and for files; and how is it kept fit?",
     sources: &[Source::Notebook],
     run,
 };
@@ -27,9 +29,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     cache::run(setting, notes)?;
     crawler::run(setting, notes)?;
+    site::run(setting, notes)?;
     blocklist::run(setting, notes)?;
+    dos::run(setting, notes)?;
     speller::run(setting, notes)?;
-    granularity::run(setting, notes)
+    granularity::run(setting, notes)?;
+    shifting::run(setting, notes)
 }
 
 /// A store without caches, with Bloom filters of 1 %.

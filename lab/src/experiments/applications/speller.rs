@@ -118,7 +118,7 @@ fn times(
             "{bits:.1} bits a word, {:.2} % missed, {nanoseconds:.0} ns",
             100.0 * missed as f64 / wrong.len() as f64
         );
-        notes.compare(&format!("speller, {name}"), "–", ours, "misspellings; this machine's time");
+        notes.measured(&format!("speller, {name}"), ours, "misspellings; this machine's time");
         if name != "filter of 10 bits" {
             let quantity = format!("speller: misspellings that pass, {name}");
             let check = Check::exact(quantity, "none", 0.0, missed as f64);

@@ -58,7 +58,7 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
         present.push((x, looked.present as f64 / keys as f64));
     }
     if let Some((_, bits)) = absent.get(4) {
-        notes.compare("bits looked at, absent key, k = 10", "–", shown(*bits), "half full");
+        notes.measured("bits looked at, absent key, k = 10", shown(*bits), "half full");
     }
     notes.figure(Figure {
         id: "probes",

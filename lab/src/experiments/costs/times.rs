@@ -7,6 +7,7 @@ use criba::filter::Bloom;
 use criba_cli::Result;
 use criba_cli::page::figure::{Axis, Figure, Series};
 
+use crate::check::Check;
 use crate::experiment::{Notes, Setting, key};
 use crate::experiments::hash_families::hashes::Family;
 use crate::shown;
@@ -54,13 +55,68 @@ impl Fit {
 }
 
 pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
-    setting.begin("times", 3);
+    setting.begin("times", 4);
+    initialisation(setting, notes)?;
+    setting.step(1);
     construction(setting, notes)?;
     setting.step(1);
     by_probes(setting, notes)?;
     setting.step(1);
     by_length(setting, notes)?;
     setting.step(1);
+    Ok(())
+}
+
+const EMPTY: [u64; 5] = [10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+
+/// An empty filter alone: its bits cleared, its hash chosen. k costs nothing, as all probes share a hash.
+fn initialisation(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    let (mut series, mut bytes) = (Vec::new(), 0);
+    let fastest = |make: &mut dyn FnMut() -> Result<usize>| -> Result<(f64, usize)> {
+        let (mut fastest, mut bytes) = (f64::INFINITY, 0);
+        for _ in 0..REPEATS {
+            let start = Instant::now();
+            bytes = make()?;
+            fastest = fastest.min(start.elapsed().as_secs_f64() * 1e6);
+        }
+        Ok((fastest, bytes))
+    };
+    for (hue, k) in [3, 7, 10, 0].into_iter().enumerate() {
+        let mut points = Vec::new();
+        for m in EMPTY {
+            let hashing = setting.hashing("initialisation", m);
+            let (time, of_filter) = fastest(&mut || match k {
+                0 => Ok(8 * black_box(vec![1_u64; m.div_ceil(64) as usize]).len()),
+                _ => {
+                    let filter = Bloom::with_geometry(m, k)?.with_hashing(hashing)?;
+                    Ok(black_box(&filter).bytes())
+                }
+            })?;
+            points.push((m as f64, time));
+            bytes += of_filter;
+        }
+        let name = if k == 0 { "each word written".into() } else { format!("k = {k}") };
+        let times: Vec<_> = points.iter().map(|(_, time)| format!("{} µs", shown(*time))).collect();
+        notes.measured(&format!("empty, m = 10⁴ … 10⁸, {name}"), times.join(", "), NOTE);
+        series.push(Series::marked(name, hue, points));
+    }
+    let expected = 4 * EMPTY.map(|m| 8 * m.div_ceil(64)).iter().sum::<u64>();
+    let quantity = "bytes of empty filters, whatever k";
+    let check = Check::exact(quantity, "8 · ⌈m/64⌉ each", expected as f64, bytes as f64);
+    notes.check(check.at("initialisation"));
+    notes.figure(Figure {
+        id: "initialisation",
+        title: "Time to make an empty filter".into(),
+        asked: "Does initialisation take O(m + k)?".into(),
+        theory: "m bits are cleared; one hash for all probes is chosen, so nothing depends on k. A large \
+                 array comes from the system, which clears a page when it is first used: that part of \
+                 O(m) is paid by insertions. With each word written at once, all of it shows."
+            .into(),
+        measured: format!("No key is inserted; the shortest of {REPEATS} times."),
+        x: Axis::log("bits, m", ""),
+        y: Axis::log("time", "µs"),
+        series,
+    });
     Ok(())
 }
 
@@ -87,9 +143,8 @@ fn construction(setting: &Setting, notes: &mut Notes) -> Result<()> {
         let logs: Vec<_> = points.iter().map(|(m, time)| (m.ln(), time.ln())).collect();
         let fit = Fit::of(&logs);
         let times: Vec<_> = points.iter().map(|(_, time)| format!("{} µs", shown(*time))).collect();
-        notes.compare(
+        notes.measured(
             &format!("construction, m = 10⁴ and tenfold on, k = {k}"),
-            "–",
             times.join(", "),
             &format!("~ m^{:.2}, R² = {:.3}; {NOTE}", fit.slope, fit.r2),
         );
@@ -137,11 +192,10 @@ fn by_probes(setting: &Setting, notes: &mut Notes) -> Result<()> {
     for (hue, (name, points)) in names.into_iter().zip(points).enumerate() {
         let fit = Fit::of(&points);
         let of = |k: f64| points.iter().find(|(x, _)| (x - k).abs() < 0.5).map_or(0.0, |p| p.1);
-        notes.compare(
+        notes.measured(
             &format!("{name}, k = 4 and 8"),
-            "–",
             format!("{:.1} ns and {:.1} ns", of(4.0), of(8.0)),
-            &format!("{}; {NOTE}", fit.told("probe")),
+            &format!("{}; {:.0} million a second at k = 8", fit.told("probe"), 1e3 / of(8.0)),
         );
         series.push(Series::line(format!("{name}, fitted"), hue, vec![fit.at(1.0), fit.at(16.0)]));
         series.push(Series::marks(name, hue, points));
@@ -200,7 +254,7 @@ fn by_length(setting: &Setting, notes: &mut Notes) -> Result<()> {
     for (hue, (name, points)) in lines.into_iter().enumerate() {
         let fit = Fit::of(&points);
         let note = format!("keys of 8 to 1024 bytes; {NOTE}");
-        notes.compare(&format!("insert, {name}"), "O(k · T(length))", fit.told("byte"), &note);
+        notes.measured(&format!("insert, {name}"), fit.told("byte"), &note);
         series.push(Series::marked(name, hue, points));
     }
     notes.figure(Figure {

@@ -122,7 +122,7 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let million = million(setting)?;
     let timed = timed(setting)?;
     check(notes, &cases, &million);
-    compare(notes, &cases, &timed);
+    compare(notes, &timed);
     figures::all(notes, &cases, &million, &timed);
     Ok(())
 }
@@ -238,50 +238,11 @@ fn check(notes: &mut Notes, cases: &Cases, million: &[Case]) {
     ));
 }
 
-fn compare(notes: &mut Notes, cases: &Cases, timed: &[Case]) {
-    let rate = |ratio: f64, probes: Probes| {
-        let shape = Shape { ratio, k: probes.of(ratio) };
-        (cases.sum(|case| case.shape == shape).rate(), theory::rate_at_ratio(ratio, shape.k))
-    };
-    let told = |(measured, theory): (f64, f64)| {
-        format!("{} %, theory {} %", shown(round(measured * 100.0)), shown(round(theory * 100.0)))
-    };
-    let (ceiling, rounding) = (rate(3.0, Probes::Ceiling), rate(3.0, Probes::Rounding));
-    for (quantity, theirs, ratio) in [
-        ("FPR for m ≪ n (ρ = 0.001)", "about 1", 0.001),
-        ("FPR below n/ln 2 bits (ρ = 1)", "½–1", 1.0),
-        ("FPR up to 2n/ln 2 bits (ρ = 2)", "¼–½", 2.0),
-    ] {
-        notes.compare(quantity, theirs, told(rate(ratio, Probes::Ceiling)), "");
-    }
-    let note = "by ceiling the claim fails here";
-    notes.compare("FPR beyond (ρ = 3), k by ceiling", "below ¼", told(ceiling), note);
-    notes.compare("FPR beyond (ρ = 3), k by rounding", "below ¼", told(rounding), "");
-    let note = "enough or not is for the user to say";
-    notes.compare("FPR at ρ = 7", "7 bits suffice", told(rate(7.0, Probes::Ceiling)), note);
+fn compare(notes: &mut Notes, timed: &[Case]) {
     let (slope, r_squared) = line_through(timed);
     let fit = format!("{:.2} µs a read more, R² = {r_squared:.3}", slope * 1e6);
     let note = "the page cache holds the table, so a read is a system call";
-    notes.compare("total time against accesses", "proportional", fit, note);
-    notes.correct(
-        Source::Study,
-        "the rate is between a half and one below n·ln 2 bits.",
-        "below n/ln 2 bits: there one probe a key leaves half of the bits unset.",
-    );
-    notes.correct(
-        Source::Study,
-        "beyond 2n/ln 2 bits the rate is below a quarter.",
-        &format!(
-            "not with k rounded up: three probes at ρ = 3 give {:.4}; two give {:.4}.",
-            ceiling.1, rounding.1
-        ),
-    );
-}
-
-/// To four digits that count, for percentages.
-fn round(number: f64) -> f64 {
-    let unit = 10_f64.powf(number.abs().log10().floor() - 3.0);
-    (number / unit).round() * unit
+    notes.measured("total time against accesses", fit, note);
 }
 
 /// Total lookup time by reads: seconds per read, and R² of the line.
@@ -315,10 +276,5 @@ mod tests {
         assert_eq!(all, [[1, 1], [1, 1], [2, 1], [3, 2], [5, 4], [5, 5], [7, 7]]);
         assert_eq!(Shape { ratio: 0.001, k: 1 }.m(1000), 1);
         assert_eq!(Shape { ratio: 0.001, k: 1 }.m(2500), 3);
-    }
-
-    #[test]
-    fn percentages_keep_four_digits() {
-        assert_eq!([25.263_1, 0.819_37, 100.0].map(round).map(shown), ["25.26", "0.8194", "100"]);
     }
 }

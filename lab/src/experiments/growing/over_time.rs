@@ -170,9 +170,8 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes, batch: Batch) -> Result<
     for (way, steps) in Way::ALL.into_iter().zip(&measured) {
         check(notes, way, steps);
         if let Some(last) = steps.last() {
-            notes.compare(
+            notes.measured(
                 &format!("FPR and bits a key, {}", way.name()),
-                "–",
                 format!("{:.2} %, {:.1} bits", 100.0 * last.sample.rate(), last.bits_per_key),
                 "at the end, sixteen times the keys",
             );
@@ -196,7 +195,8 @@ fn check(notes: &mut Notes, way: Way, steps: &[Step]) {
     }
     if !together.is_empty() {
         let batches: Vec<_> = together.iter().map(|step| step.batches.to_string()).collect();
-        let quantity = format!("FPR, {}, {} batches", way.name(), batches.join(", "));
+        let batches = if together.len() == steps.len() { "all".into() } else { batches.join(", ") };
+        let quantity = format!("FPR, {}, {batches} batches", way.name());
         // A filter that is asked in several steps strays to one side in all of them.
         let spread = together.iter().map(|step| step.sample.spread).sum();
         let pooled = Sample { spread, ..together.iter().map(|step| step.sample).sum() };

@@ -84,9 +84,8 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes, batch: Batch) -> Result<
         let quantity = |when: &str| format!("FPR {when} its new filter, {factor} times the keys");
         notes.check(Check::share(quantity("before"), FORMULA, paying.before).at("paying"));
         notes.check(Check::share(quantity("after"), FORMULA, paying.after).at("paying"));
-        notes.compare(
+        notes.measured(
             &format!("absent lookups after which a new filter pays, {factor} times the keys"),
-            "–",
             shown(paying.pays_after().round()),
             &format!(
                 "{} blocks to make it, {:.1} % against {:.2} %",

@@ -64,9 +64,8 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes, batch: Batch) {
             Series::marks("counted", 0, marks),
         ],
     });
-    notes.compare(
+    notes.measured(
         "keys lost by changing k in place",
-        "–",
         format!("{:.0} %", 100.0 * worst),
         "inserted with 4 probes, asked with 8",
     );

@@ -98,7 +98,7 @@ fn percent(measured: &Measured) -> String {
 fn compare(notes: &mut Notes, family: Family, inputs: &[Keys; 3], of_inputs: &[Measured]) {
     let rates: Vec<_> = of_inputs.iter().map(percent).collect();
     let note = inputs.each_ref().map(|keys| keys.name).join(", ");
-    notes.compare(&format!("FPR, {}", family.name()), "–", rates.join(", "), &note);
+    notes.measured(&format!("FPR, {}", family.name()), rates.join(", "), &note);
 }
 
 /// Keys with equal sums are one key to a filter over sums, whatever its size.

@@ -159,7 +159,7 @@ fn figure(notes: &mut Notes, splits: &[Split], balanced: &Split) {
     {
         let quantity = format!("wasted reads over the levels, {what}");
         let ours = format!("{:.5} absent, {:.5} present", wasted(split), split.present);
-        notes.compare(&quantity, "–", ours, "a lookup");
+        notes.measured(&quantity, ours, "a lookup");
     }
     notes.remark(
         "A filter of the whole store must know every key of it: it grows with each write, forgets none that \

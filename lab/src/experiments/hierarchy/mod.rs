@@ -99,15 +99,14 @@ fn one_table(setting: &Setting, notes: &mut Notes) -> Result<()> {
         if small == 2 {
             let ours =
                 format!("{:.5}; one filter of 10 bits {:.5}", sample.rate(), rates_at(&rates, 0.0));
-            notes.compare("false positives, 2 bits before 8", "–", ours, "p₁ · p₂");
+            notes.measured("false positives, 2 bits before 8", ours, "p₁ · p₂");
         }
         rates.push((small as f64, sample.rate()));
         times.push((small as f64, nanoseconds));
         setting.step(1);
     }
-    notes.compare(
+    notes.measured(
         "time of an absent lookup, 2 bits before 8",
-        "–",
         format!(
             "{:.1} ns; one filter of 10 bits {:.1} ns",
             rates_at(&times, 2.0),

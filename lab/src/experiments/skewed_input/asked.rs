@@ -54,9 +54,8 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
         series.push(Series::marked(format!("asked {name}"), hue, counted.collect()));
         if hue == 1 {
             let binomial = (rate * (1.0 - rate) / lookups).sqrt();
-            notes.compare(
+            notes.measured(
                 "standard deviation of the rate, skewed questions",
-                "–",
                 format!("{sd:.4}, theory {expected:.4}"),
                 &format!("binomial of {} lookups: {binomial:.4}", shown(lookups)),
             );

@@ -70,9 +70,8 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let quantity = "filters that are as if each key had come once, bit by bit";
     notes.check(Check::exact(quantity, "all", EXPONENTS.len() as f64, same).at("inserted"));
     if let Some(one) = measured.get(3) {
-        notes.compare(
+        notes.measured(
             "FPR after skewed insertions",
-            "–",
             format!(
                 "{:.1} %, were all keys new {:.0} %",
                 100.0 * one.rate.rate(),

@@ -121,7 +121,7 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
             row.lookup_ns
         );
         let note = if row.removable { "takes keys out again" } else { "" };
-        notes.compare(&row.name, "–", ours, note);
+        notes.measured(&row.name, ours, note);
     }
     notes.figure(figure(setting, &rows));
     notes.remark(
