@@ -62,6 +62,11 @@ impl Claim {
         self.place.starts_with(['A', 'T', 'Y'])
     }
 
+    /// Whether it is a claim that was measured or derived.
+    pub fn is_tried(&self) -> bool {
+        !self.is_exercise() && self.answer != "not tried"
+    }
+
     /// Whether a text has it.
     pub fn is_of(&self, source: Source) -> bool {
         let letter = source.letter();

@@ -25,7 +25,7 @@ pub fn report(run: &Run) -> String {
                 @if failed == 0 { strong.good { "Every check holds." } }
                 @else { strong.bad { (counted(failed, "check")) " out of bounds." } }
             }
-            (summary(run, &claims))
+            (summary(&claims))
             p.quiet {
                 code { (command(run)) } ", version " (env!("CARGO_PKG_VERSION")) ", seed " (run.seed) ". "
                 "The same seed gives the same counts; times are this machine's and decide nothing. "
@@ -37,10 +37,16 @@ pub fn report(run: &Run) -> String {
             h2 { "The texts" }
             @for source in Source::TEXTS { (text(run, source, &claims)) }
             h2 { "The experiments" }
-            @for outcome in &run.outcomes { (section(run, outcome)) }
+            @for outcome in run.outcomes.iter().filter(|outcome| !is_beyond(outcome)) { (section(run, outcome)) }
+            h2 { "Beyond the texts" }
+            @for outcome in run.outcomes.iter().filter(|outcome| is_beyond(outcome)) { (section(run, outcome)) }
         }
     };
     page::page("criba lab", &body)
+}
+
+fn is_beyond(outcome: &Outcome) -> bool {
+    outcome.experiment.sources == [Source::Beyond]
 }
 
 fn command(run: &Run) -> String {
@@ -57,29 +63,26 @@ fn command(run: &Run) -> String {
     format!("{command} --seed {}", run.seed)
 }
 
-fn summary(run: &Run, claims: &[Claim]) -> Markup {
+fn summary(claims: &[Claim]) -> Markup {
+    let head = ["text", "claims tried", "hold", "corrected"];
     html! {
         table {
-            thead {
-                tr {
-                    @for name in ["text", "claims", "hold", "corrected"] { th style=(NARROW) { (name) } }
-                    th style=(NARROW) { "for example" }
-                }
-            }
+            thead { tr { @for name in head { th.number[name != "text"] { (name) } } } }
             tbody {
                 @for source in Source::TEXTS {
-                    @let of = || claims.iter().filter(|claim| claim.is_of(source));
-                    @let number = |holds| of().filter(|claim| claim.holds == Some(holds)).count();
-                    @let tried = of().filter(|claim| !claim.is_exercise()).count();
+                    @let tried = claims.iter().filter(|claim| claim.is_of(source) && claim.is_tried());
+                    @let holding = |holds| tried.clone().filter(move |claim| claim.holds == Some(holds));
                     tr {
                         td style=(NARROW) { a href={ "#" (id(source)) } { (source.name()) } }
-                        @for number in [tried, number(true), number(false)] {
+                        @for number in [tried.clone().count(), holding(true).count(), holding(false).count()] {
                             td.number style=(NARROW) { (number) }
                         }
-                        td style=(NARROW) {
-                            @for claim in of().filter(|claim| claim.headline) {
-                                (shown(&claim.says)) ": " (theirs(claim)) (ours(run, claim))
-                            }
+                    }
+                    @for claim in tried.clone().filter(|claim| claim.headline) {
+                        @let ours = claim.ours.trim_start_matches(['✓', '✗', ' ']);
+                        @let ours = ours.split([';', ':']).next().unwrap_or_default();
+                        tr {
+                            td.quiet colspan="4" style=(NARROW) { (shown(&claim.says)) ": " (theirs(claim)) (ours) }
                         }
                     }
                 }

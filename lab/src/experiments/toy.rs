@@ -72,12 +72,12 @@ fn picture(notes: &mut Notes) {
                    them the two questions."
             .into(),
         x: Axis::named("bit", &["0", "1", "2", "3"]),
-        y: Axis::linear("keys inserted", ""),
+        y: Axis::linear("0, 1, 2 keys inserted; 3, 4 questions", ""),
         series: vec![
-            Series::marks("1", 0, rows(true)),
-            Series::marks("0", 5, rows(false)),
-            asked("key 3 passes", 1, [1.0, 0.0], 2.4),
-            asked("with other hashes it would not", 2, [3.0, 0.0], 2.7),
+            Series::marks("bit set", 0, rows(true)),
+            Series::marks("bit unset", 5, rows(false)),
+            asked("key 3 with places 1 and 0: passes", 1, [1.0, 0.0], 3.0),
+            asked("key 3 with places 3 and 0: denied", 2, [3.0, 0.0], 4.0),
         ],
     });
 }

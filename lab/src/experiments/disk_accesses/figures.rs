@@ -13,10 +13,11 @@ pub(super) fn bytes(m: u64) -> u64 {
 
 pub(super) fn all(notes: &mut Notes, cases: &Cases, million: &[Case], timed: &[Case]) {
     notes.figure(in_theory(million));
-    notes.figure(accesses(cases));
+    notes.figure(accesses(cases, true));
+    notes.figure(accesses(cases, false));
     notes.figure(size(cases));
     notes.figure(by_size(cases));
-    notes.figure(times(timed));
+    times(timed).into_iter().for_each(|panel| notes.figure(panel));
     notes.figure(total_time(timed));
 }
 
@@ -57,22 +58,35 @@ fn in_theory(million: &[Case]) -> Figure {
     }
 }
 
-fn accesses(cases: &Cases) -> Figure {
+/// The study's figure 2, as it is there, and per query.
+fn accesses(cases: &Cases, per_query: bool) -> Figure {
     let expected = |ratio| 0.5 + 0.5 * theory::rate_at_ratio(ratio, Probes::Ceiling.of(ratio));
-    let mut series = vec![Series::line("expected, (n + (N − n)·p) / N", 5, curve(expected))];
+    let mut series = Vec::new();
+    if per_query {
+        series.push(Series::line("expected, (n + (N − n)·p) / N", 5, curve(expected)));
+    }
     for (hue, queries) in QUERIES.into_iter().enumerate() {
+        let whole = if per_query { 1.0 } else { queries as f64 };
         let points = RATIOS.into_iter().map(|ratio| {
             let shape = Shape { ratio, k: Probes::Ceiling.of(ratio) };
             let of_size = |case: &&Case| case.n == queries / 2 && case.shape == shape;
             let lookups = cases.0.iter().filter(of_size).map(|case| case.lookups);
             let sum = |of: fn(&Lookups) -> u64| lookups.clone().map(|l| of(&l)).sum::<u64>() as f64;
-            (ratio, sum(Lookups::reads) / sum(|l| l.present + l.absent))
+            (ratio, whole * sum(Lookups::reads) / sum(|l| l.present + l.absent))
         });
         series.push(Series::marks(format!("measured, N = {queries}"), hue, points.collect()));
+        if !per_query {
+            let curve = curve(|ratio| whole * expected(ratio));
+            series.push(Series::line(format!("expected, N = {queries}"), hue, curve));
+        }
     }
     Figure {
-        id: "accesses",
-        title: "Disk accesses against bits a key".into(),
+        id: if per_query { "accesses" } else { "all-accesses" },
+        title: if per_query {
+            "Disk accesses against bits a key".into()
+        } else {
+            "Disk accesses of N queries against bits a key".into()
+        },
         asked: "How many of N queries, half of them for absent names, go to the disk?".into(),
         theory: "All n for present names, and the false positives: n + (N − n)·p for names in the \
                  table's key range, with p by the k of the study, rounded up."
@@ -82,7 +96,7 @@ fn accesses(cases: &Cases) -> Figure {
                    cache; the filter has the m and k asked for."
             .into(),
         x: ratio_axis(),
-        y: Axis::linear("disk reads", "a query"),
+        y: Axis::linear("disk reads", if per_query { "a query" } else { "" }),
         series,
     }
 }
@@ -139,32 +153,36 @@ fn by_size(cases: &Cases) -> Figure {
     }
 }
 
-fn times(timed: &[Case]) -> Figure {
-    let each = |time: fn(&Case) -> f64| {
-        timed.iter().map(|case| (case.shape.ratio, time(case) * 1e6)).collect::<Vec<_>>()
-    };
-    let present =
-        each(|case| case.lookups.present_time.as_secs_f64() / case.lookups.present as f64);
-    let absent = each(|case| {
-        let lookups = case.lookups;
-        lookups.absent_time.as_secs_f64() / (lookups.absent + lookups.out_of_range) as f64
-    });
-    Figure {
-        id: "times",
-        title: "The time of a disk search and of a filter lookup".into(),
-        asked: "What does a query cost that goes to the disk, and one that the filter answers?".into(),
+/// The study's figure 5, whose panels have one axis each: seconds on disk, and in the filter alone.
+fn times(timed: &[Case]) -> [Figure; 2] {
+    let panel = |id, title: &str, measured: &str, time: fn(&Case) -> f64| Figure {
+        id,
+        title: title.into(),
+        asked: "What does a query take on disk, and in the filter?".into(),
         theory: "None: times are this machine's, and decide nothing.".into(),
-        measured: "10,000 present names, each a disk read of a block that the page cache holds, and \
-                   10,000 absent names, which read as often as the filter is wrong: from about ρ = 7 \
-                   on it is the filter's time. The fastest of three."
-            .into(),
+        measured: format!("20,000 names, half of them absent, the fastest of three. {measured}"),
         x: ratio_axis(),
-        y: Axis::log("time", "µs a query"),
-        series: vec![
-            Series::marked("present names: a disk search", 0, present),
-            Series::marked("absent names: the filter, and its mistakes", 1, absent),
-        ],
-    }
+        y: Axis::linear("time", "µs a query"),
+        series: vec![Series::marked(
+            "measured",
+            0,
+            timed.iter().map(|case| (case.shape.ratio, 1e6 * time(case))).collect(),
+        )],
+    };
+    [
+        panel(
+            "disk-time",
+            "Time of a query that goes to the disk",
+            "Each is a read of one block, which the page cache holds.",
+            |case| case.lookups.present_time.as_secs_f64() / case.lookups.present as f64,
+        ),
+        panel(
+            "filter-time",
+            "Time of a query in the filter alone",
+            "A filter of the same shape, without a store.",
+            |case| case.filter_time.as_secs_f64() / case.lookups.queries as f64,
+        ),
+    ]
 }
 
 fn total_time(timed: &[Case]) -> Figure {

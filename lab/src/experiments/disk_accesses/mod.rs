@@ -3,12 +3,16 @@
 mod directory;
 mod figures;
 
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
 use criba_cli::Result;
 
 use self::directory::{Directory, Lookups};
 use crate::check::{Check, Sample};
-use crate::experiment::{Experiment, Notes, Setting};
+use crate::experiment::{Experiment, Notes, Setting, key};
 use crate::source::Source;
+use crate::trial::bloom;
 use crate::{shown, theory};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -93,13 +97,15 @@ struct Case {
     filter_bytes: usize,
     has_shape: bool,
     lookups: Lookups,
+    /// Of all queries in a filter of this shape alone, where times are taken.
+    filter_time: Duration,
 }
 
 impl Case {
     fn measure(directory: &Directory, shape: Shape, n: u64, asked: u64) -> Result<Self> {
         let (filter_bytes, has_shape) = directory.set_filter(shape.m(n), shape.k)?;
         let lookups = directory.look_up(asked as usize, asked as usize)?;
-        Ok(Self { n, shape, filter_bytes, has_shape, lookups })
+        Ok(Self { n, shape, filter_bytes, has_shape, lookups, filter_time: Duration::ZERO })
     }
 
     fn sample(&self) -> Sample {
@@ -169,14 +175,24 @@ fn timed(setting: &Setting) -> Result<Vec<Case>> {
     let directory = Directory::new(&dir, n, n, setting.seed("timed"))?;
     let shapes: Vec<_> = Shape::all().filter(|shape| shape.is_by_ceiling()).collect();
     setting.begin("times", shapes.len() as u64);
-    let fastest_of_three = |shape| {
+    let fastest_of_three = |shape: Shape| {
         let mut cases = Vec::new();
+        let hashing = setting.hashing("filter alone", 0);
+        let filter = bloom(hashing, (shape.m(n), shape.k), n)?;
+        let alone = || {
+            let start = Instant::now();
+            black_box(
+                (0..n).filter(|&i| filter.contains(key(0, i)) & filter.contains(key(1, i))).count(),
+            );
+            start.elapsed()
+        };
+        let filter_time = (0..3).map(|_| alone()).min().unwrap_or_default();
         for _ in 0..3 {
             cases.push(Case::measure(&directory, shape, n, n)?);
         }
         cases.sort_by_key(|case| case.lookups.present_time + case.lookups.absent_time);
         setting.step(1);
-        Ok(cases[0])
+        Ok(Case { filter_time, ..cases[0] })
     };
     shapes.into_iter().map(fastest_of_three).collect()
 }
