@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use criba::filter::Hashing;
-use criba_cli::page::figure::Figure;
+use criba_cli::page::figure::{Axis, Figure, Series};
 use criba_cli::{Failure, Result};
 use indicatif::ProgressBar;
 use rand::SeedableRng;
@@ -202,6 +202,12 @@ impl Setting {
         done.sort_unstable_by_key(|(place, _)| *place);
         done.into_iter().map(|(_, result)| result).collect()
     }
+}
+
+/// A figure: its title, what was asked, theory and measurement, the axes, and the series.
+pub fn drawn(id: &'static str, texts: [&str; 4], [x, y]: [Axis; 2], series: Vec<Series>) -> Figure {
+    let [title, asked, theory, measured] = texts.map(str::to_owned);
+    Figure { id, title, asked, theory, measured, x, y, series }
 }
 
 /// The i-th of a family of distinct short keys.

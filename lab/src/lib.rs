@@ -99,7 +99,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         print_error(&format!("{experiment}: {} is out of bounds", check.quantity));
     }
     let stale = run.stale(&claims::all());
-    stale.iter().for_each(|row| print_error(row));
+    for row in &stale {
+        print_error(row);
+    }
     let holds = stale.is_empty() && run.failed().next().is_none();
     Ok(if holds { Answer::Yes } else { Answer::No })
 }

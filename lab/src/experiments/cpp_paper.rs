@@ -7,12 +7,12 @@ use std::time::Instant;
 use criba::FilterKind;
 use criba::filter::{FilterSize, Hashing, StaticFilter};
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_cli::page::figure::{Axis, Series};
 use criba_cli::readamp::input::Input;
 use siphasher::sip::SipHasher13;
 
 use crate::check::{Check, Sample};
-use crate::experiment::{Experiment, Notes, Setting};
+use crate::experiment::{Experiment, Notes, Setting, drawn};
 use crate::experiments::hash_families::hashes::Family;
 use crate::experiments::hash_families::plain::Plain;
 use crate::source::Source;
@@ -199,7 +199,7 @@ impl Chained {
 
     fn insert(&mut self, key: &str) {
         if self.len == self.chains.len() {
-            let chains = (0..2 * self.len + 1).map(|_| None).collect();
+            let chains = (0..=2 * self.len).map(|_| None).collect();
             for mut chain in std::mem::replace(&mut self.chains, chains) {
                 while let Some(mut node) = chain {
                     chain = node.next.take();
@@ -299,7 +299,7 @@ fn check(
             }
             Holder::Built(_) => "reckoned from the finished bits",
         };
-        notes.check(Check::share(quantity, formula, passed).at("rates"));
+        notes.check(Check::share(quantity, formula, passed).at("negative"));
     }
     let keys = (0..N).map(u64::to_le_bytes);
     let hashing = setting.hashing("the paper's size", 0);
@@ -361,47 +361,19 @@ fn figures(notes: &mut Notes, n: u64, holders: &[(Holder, Vec<Trial>)]) {
         ("positive", "Memory and time of lookups that find", |t| t.positive),
         ("negative", "Memory and time of lookups that do not find", |t| t.negative),
     ] {
-        notes.figure(Figure {
+        notes.figure(drawn(
             id,
-            title: title.into(),
-            asked: "What does each take, in memory and in time?".into(),
-            theory:
+            [
+                title,
+                "What does each take, in memory and in time?",
                 "A filter of 1 % takes −log2(0.01) = 6.64 bits a key at least, and a Bloom filter \
-                     1.44 times as many, 9.58. Times are this machine's, and decide nothing."
-                    .into(),
-            measured: measured.clone(),
-            x: Axis::log("memory", "bits a string"),
-            y: Axis::log("time", "ns a string"),
-            series: against_size(time),
-        });
+                     1.44 times as many, 9.58. Times are this machine's, and decide nothing.",
+                &measured,
+            ],
+            [Axis::log("memory", "bits a string"), Axis::log("time", "ns a string")],
+            against_size(time),
+        ));
     }
-    let repetitions = holders[0].1.len();
-    let along = |rate: f64| vec![(1.0, rate), (repetitions as f64, rate)];
-    let mut series = vec![
-        Series::line("asked for", 5, along(RATE)),
-        Series::line("the paper's", 0, along(0.010_178)),
-    ];
-    for (hue, (holder, trials)) in holders[1..].iter().enumerate() {
-        let points = trials.iter().enumerate();
-        let points = points.map(|(i, trial)| (i as f64 + 1.0, trial.passed.rate())).collect();
-        series.push(Series::marks(holder.name(), hue + 1, points)); // as in the other figures
-    }
-    notes.figure(Figure {
-        id: "rates",
-        title: "False positives of filters made for 1 %".into(),
-        asked: "Does each kind keep the rate that it was asked for?".into(),
-        theory: "(1 − e^(−kn/m))^k with m = ⌈−n ln p/(ln 2)²⌉ and k = 7 is 1.004 %; blocked and ribbon filters reckon their rate \
-                 from the finished bits."
-            .into(),
-        measured: format!(
-            "{1} repetitions under different hashes, each with {0} strings and asked {0} absent ones.",
-            shown(n as f64),
-            repetitions
-        ),
-        x: Axis::linear("repetition", ""),
-        y: Axis::linear("false-positive rate", ""),
-        series,
-    });
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Filters small enough to draw, and the two sizes that the sources compute by hand.
 
 use criba::FilterKind;
-use criba::filter::{Bloom, FilterSize, StaticFilter};
+use criba::filter::{FilterSize, StaticFilter};
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_cli::page::figure::{Axis, Series};
 
 use crate::check::{Check, Sample, mean_and_sd};
-use crate::experiment::{Experiment, Notes, Setting, key};
+use crate::experiment::{Experiment, Notes, Setting, drawn, key};
 use crate::experiments::hash_families::plain::Plain;
 use crate::source::Source;
 use crate::trial::{FORMULA, asked, bloom};
@@ -27,12 +27,6 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     eight_bits(setting, notes)?;
     sizes(setting, notes)?;
     probes(setting, notes)
-}
-
-/// An empty filter with the hash of this number.
-fn empty(setting: &Setting, m: u64, k: u32, number: u64) -> criba::Result<Bloom> {
-    let hashing = setting.hashing("filters", u64::from(k) << 48 | m << 32 | number);
-    Bloom::with_geometry(m, k)?.with_hashing(hashing)
 }
 
 /// The notebook's example, with its hashes: 1 has the places 0 and 2, 2 has 1 and 2, 3 has 1 and 0, or else 3
@@ -60,26 +54,14 @@ fn picture(notes: &mut Notes) {
     let asked = |name: &str, hue, places: [f64; 2], at: f64| {
         Series::marked(name, hue, places.map(|bit| (bit + 1.0, at)).to_vec())
     };
-    notes.figure(Figure {
-        id: "picture",
-        title: "Four bits, two probes a key".into(),
-        asked: "How does a filter pass a key that it never had?".into(),
-        theory: "Key 1 sets the bits 0 and 2, key 2 the bits 1 and 2. The places of key 3, 1 and 0, are both \
+    notes.figure(drawn("picture", ["Four bits, two probes a key", "How does a filter pass a key that it never had?", "Key 1 sets the bits 0 and 2, key 2 the bits 1 and 2. The places of key 3, 1 and 0, are both \
                  set by then: a false positive. With the places 3 and 0 it would be denied, as bit 3 is \
-                 unset."
-            .into(),
-        measured: "The notebook's example, with its places: a row for no key, one and two keys, and above \
-                   them the two questions."
-            .into(),
-        x: Axis::named("bit", &["0", "1", "2", "3"]),
-        y: Axis::linear("0, 1, 2 keys inserted; 3, 4 questions", ""),
-        series: vec![
+                 unset.", "The notebook's example, with its places."], [Axis::named("bit", &["0", "1", "2", "3"]), Axis::linear("0, 1, 2 keys inserted; 3, 4 questions", "")], vec![
             Series::marks("bit set", 0, rows(true)),
             Series::marks("bit unset", 5, rows(false)),
             asked("key 3 with places 1 and 0: passes", 1, [1.0, 0.0], 3.0),
             asked("key 3 with places 3 and 0: denied", 2, [3.0, 0.0], 4.0),
-        ],
-    });
+        ]));
 }
 
 /// The rate of four bits, by the exact formula: one absent key per filter, so that trials are binomial.
@@ -91,8 +73,8 @@ fn four_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
         let measured = setting.each("filters of four bits", &keys, |&n| {
             let mut passed = 0;
             for number in 0..filters {
-                let mut filter = empty(setting, 4, k, n << 24 | number)?;
-                filter.extend((0..n).map(|i| key(0, i)));
+                let hashing = setting.hashing("filters", u64::from(k) << 48 | n << 24 | number);
+                let filter = bloom(hashing, (4, k), n)?;
                 passed += u64::from(filter.contains(key(1, 0)));
             }
             Ok(Sample::of_chance(filters, passed, theory::exact_rate(4, k, n)))
@@ -114,21 +96,21 @@ fn four_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
             Series::marks(format!("measured, k = {k}"), hue, rates.collect()),
         ]);
     }
-    notes.figure(Figure {
-        id: "four-bits",
-        title: "False positives of a filter of four bits".into(),
-        asked: "How soon does a filter of four bits say yes to everything?".into(),
-        theory: "With one probe 1 − (1 − 1/m)^n; with two, counted over all pairs of steps. The \
-                 formula for large filters is off here."
-            .into(),
-        measured: format!(
-            "{} filters for each point, each under a hash of its own and asked one absent key.",
-            shown(filters as f64)
-        ),
-        x: Axis::linear("keys inserted, n", ""),
-        y: Axis::linear("false-positive rate", ""),
+    notes.figure(drawn(
+        "four-bits",
+        [
+            "False positives of a filter of four bits",
+            "How soon does a filter of four bits say yes to everything?",
+            "With one probe 1 − (1 − 1/m)^n; with two, counted over all pairs of steps. The \
+                 formula for large filters is off here.",
+            &format!(
+                "{} filters for each point, each under a hash of its own and asked one absent key.",
+                shown(filters as f64)
+            ),
+        ],
+        [Axis::linear("keys inserted, n", ""), Axis::linear("false-positive rate", "")],
         series,
-    });
+    ));
     Ok(())
 }
 
@@ -150,7 +132,7 @@ fn eight_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let blocks: Vec<&[u64]> = numbers.chunks(1000).collect();
     let hashes = setting.each("filters of eight bits", &blocks, |numbers| {
         let until_full = |&number: &u64| {
-            let mut filter = empty(setting, 8, 1, number)?;
+            let mut filter = bloom(setting.hashing("eight bits", number), (8, 1), 0)?;
             let mut hashes = 0_u32;
             while filter.bits_set() < 8 {
                 filter.insert(key(0, u64::from(hashes)));
@@ -181,25 +163,16 @@ fn eight_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
     };
     let along = |of: &dyn Fn(u32) -> f64| (8..=60).map(|i| (f64::from(i), of(i))).collect();
     let theory = along(&|count| full_after(count) - full_after(count - 1));
-    notes.figure(Figure {
-        id: "eight-bits",
-        title: "How many hashes fill a filter of eight bits".into(),
-        asked: "After how many hashes is every bit set, and every answer yes?".into(),
-        theory: format!(
+    notes.figure(drawn("eight-bits", ["How many hashes fill a filter of eight bits", "After how many hashes is every bit set, and every answer yes?", &format!(
             "The collector's problem: 8 · (1 + 1/2 + … + 1/8) = {} in the mean; half of all \
              filters are full by 20.",
             shown(expected)
-        ),
-        measured: format!(
+        ), &format!(
             "{} filters under different hashes, one probe a key; {} hashes in the mean. Beyond 60 \
              hashes there are few.",
             shown(filters as f64),
             shown(mean)
-        ),
-        x: Axis::linear("hashes until all bits are set", ""),
-        y: Axis::linear("share of the filters", ""),
-        series: vec![Series::bars("measured", 0, along(&share)), Series::line("theory", 1, theory)],
-    });
+        )], [Axis::linear("hashes until all bits are set", ""), Axis::linear("share of the filters", "")], vec![Series::bars("measured", 0, along(&share)), Series::line("theory", 1, theory)]));
     notes.measured(
         "hashes that fill 8 bits",
         format!("{mean:.2}, theory {expected:.2}"),
@@ -246,22 +219,21 @@ fn probes(setting: &Setting, notes: &mut Notes) -> Result<()> {
     }
     let line = (2..=18).map(|k| (f64::from(k), theory::classic_rate(m, k, n))).collect();
     let marks = measured.iter().map(|(k, sample)| (f64::from(*k), sample.rate())).collect();
-    notes.figure(Figure {
-        id: "probes",
-        title: "How many probes a filter of 14.38 bits a key should make".into(),
-        asked: "Why does a rate of 0.1 % ask for ten probes?".into(),
-        theory:
-            "(1 − e^(−kn/m))^k is least at k = m/n · ln 2 = 9.97, where half of the bits are set."
-                .into(),
-        measured: format!(
-            "A filter of {} keys for each k, asked {} absent keys.",
-            shown(n as f64),
-            shown(lookups as f64)
-        ),
-        x: Axis::linear("probes a key, k", ""),
-        y: Axis::log("false-positive rate", ""),
-        series: vec![Series::line("theory", 0, line), Series::marks("measured", 0, marks)],
-    });
+    notes.figure(drawn(
+        "probes",
+        [
+            "How many probes a filter of 14.38 bits a key should make",
+            "Why does a rate of 0.1 % ask for ten probes?",
+            "(1 − e^(−kn/m))^k is least at k = m/n · ln 2 = 9.97, where half of the bits are set.",
+            &format!(
+                "A filter of {} keys for each k, asked {} absent keys.",
+                shown(n as f64),
+                shown(lookups as f64)
+            ),
+        ],
+        [Axis::linear("probes a key, k", ""), Axis::log("false-positive rate", "")],
+        vec![Series::line("theory", 0, line), Series::marks("measured", 0, marks)],
+    ));
     Ok(())
 }
 

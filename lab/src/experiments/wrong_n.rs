@@ -1,13 +1,13 @@
 //! Filters with another number of keys than planned.
 
 use criba::filter::{Bloom, FilterSize, StaticFilter};
-use criba::{FilterInfo, FilterKind, FilterPolicy};
+use criba::{FilterKind, FilterPolicy};
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_cli::page::figure::{Axis, Series};
 
 use super::stored::{Lookups, Stored};
 use crate::check::{Check, Sample};
-use crate::experiment::{Experiment, Notes, Setting, key};
+use crate::experiment::{Experiment, Notes, Setting, drawn, key};
 use crate::source::Source;
 use crate::trial::{FORMULA, asked, bloom, of_shape};
 use crate::{shown, theory};
@@ -102,22 +102,13 @@ fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
     let line = (50..=500).step_by(5).map(|percent| f64::from(percent) / 100.0);
     let line = line.map(|factor| (factor, plan.rate(factor))).collect();
     let full = -0.15_f64.ln() * plan.m as f64 / (f64::from(plan.k) * plan.n as f64);
-    notes.figure(Figure {
-        id: "rates",
-        title: "The false-positive rate of a filter that gets more keys than planned".into(),
-        asked: "What does a wrong estimate of n cost?".into(),
-        theory: format!(
+    notes.figure(drawn("rates", ["The false-positive rate of a filter that gets more keys than planned", "What does a wrong estimate of n cost?", &format!(
             "(1 − e^(−kn/m))^k with m = {} and k = {}, which were chosen for {} keys; 1 % where each \
              filter is made for its own number.",
             shown(plan.m as f64),
             plan.k,
             shown(plan.n as f64)
-        ),
-        measured: "A filter for each point, asked absent keys until some 5,000 should have passed."
-            .into(),
-        x: Axis::linear("keys, in parts of those planned", ""),
-        y: Axis::log("false-positive rate", ""),
-        series: vec![
+        ), "A filter for each point, asked absent keys until some 5,000 should have passed."], [Axis::linear("keys, in parts of those planned", ""), Axis::log("false-positive rate", "")], vec![
             Series::line("made for the plan, theory", 0, line),
             Series::marks(
                 "made for the plan, measured",
@@ -131,8 +122,7 @@ fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
                 both.iter().map(|(point, exact)| (point.factor, exact.rate())).collect(),
             ),
             Series::stems("85 % of the bits set", 4, vec![(full, 0.85_f64.powi(plan.k as i32))]),
-        ],
-    });
+        ]));
     fullness(
         notes,
         plan,
@@ -143,20 +133,12 @@ fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
 
 fn fullness(notes: &mut Notes, plan: Plan, marks: Vec<(f64, f64)>) {
     let at = |fill: f64| (fill, fill.powi(plan.k as i32));
-    notes.figure(Figure {
-        id: "fullness",
-        title: "The false-positive rate of a filter by the share of its bits that are set".into(),
-        asked: "How full may a filter be before somebody is told?".into(),
-        theory: format!(
+    notes.figure(drawn("fullness", ["The false-positive rate of a filter by the share of its bits that are set", "How full may a filter be before somebody is told?", &format!(
             "X^{} for a share X of bits set. At the plan X is one half, or as near to it as a whole \
              number of probes can be. At 85 % the rate is {:.0} %.",
             plan.k,
             100.0 * at(0.85).1
-        ),
-        measured: "The same filters, by what they say of their occupancy.".into(),
-        x: Axis::linear("share of the bits that are set", ""),
-        y: Axis::log("false-positive rate", ""),
-        series: vec![
+        ), "The same filters, by what they say of their occupancy."], [Axis::linear("share of the bits that are set", ""), Axis::log("false-positive rate", "")], vec![
             Series::line("theory", 0, (40..=100).map(|i| at(f64::from(i) / 100.0)).collect()),
             Series::marks("measured", 0, marks),
             Series::stems(
@@ -165,8 +147,7 @@ fn fullness(notes: &mut Notes, plan: Plan, marks: Vec<(f64, f64)>) {
                 vec![at(0.5)],
             ),
             Series::stems("85 % full: the guide warns, criba says \"overfull\"", 4, vec![at(0.85)]),
-        ],
-    });
+        ]));
 }
 
 /// The filter of a table is made for its counted keys; here it is made for a wrong number.
@@ -181,11 +162,7 @@ fn in_a_store(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
         let n = plan.keys(factor);
         let store = Stored::new(setting, &format!("{name} {factor}"), policy)?;
         store.put(2..n)?; // and the two at the edges
-        let tables = store.db.tables();
-        let shape = match tables.first().map(|table| &table.filter) {
-            Some(FilterInfo::Active { geometry: shape, .. }) => (shape.m, shape.k),
-            _ => (1, 1),
-        };
+        let (shape, _) = store.shape();
         let asked = lookups(theory::rate(shape.0, shape.1, n));
         let present = store.look_up(2..n)?;
         let met = store.look_up(n..n + asked)?;
@@ -214,22 +191,12 @@ fn in_a_store(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
     let quantity = "keys found in all tables, and no absent one";
     notes.check(Check::exact(quantity, "all of them", present.made as f64, found).at("reads"));
     notes.check(absent.agree("filters of the plan and of their own").at("reads"));
-    notes.figure(Figure {
-        id: "reads",
-        title: "Disk reads of absent lookups in one table".into(),
-        asked: "What does a wrong estimate of n cost a store?".into(),
-        theory: "A read for each false positive, and none besides. criba makes the filter of a table \
-                 when its keys are known, so there is nothing to estimate."
-            .into(),
-        measured: format!(
+    notes.figure(drawn("reads", ["Disk reads of absent lookups in one table", "What does a wrong estimate of n cost a store?", "A read for each false positive, and none besides. criba makes the filter of a table \
+                 when its keys are known, so there is nothing to estimate.", &format!(
             "A table for each point, of {} times so many keys; reads counted by the engine and by the \
              file layer, without a cache.",
             shown(plan.n as f64)
-        ),
-        x: Axis::linear("keys, in parts of those planned", ""),
-        y: Axis::log("disk reads an absent lookup", ""),
-        series,
-    });
+        )], [Axis::linear("keys, in parts of those planned", ""), Axis::log("disk reads an absent lookup", "")], series));
     Ok(())
 }
 
@@ -266,30 +233,7 @@ fn half_the_memory(setting: &Setting, notes: &mut Notes, n: u64) -> Result<()> {
     })?;
     for (rate, sample) in rates.iter().zip(&measured) {
         let quantity = format!("FPR of half the bits that {rate} takes");
-        notes.check(Check::share(quantity, FORMULA, *sample).at("half"));
+        notes.check(Check::share(quantity, FORMULA, *sample));
     }
-    notes.figure(Figure {
-        id: "half",
-        title: "What half the memory comes to".into(),
-        asked: "How much worse is a filter of half the size?".into(),
-        theory:
-            "p = 2^(−m/n · ln 2), so half the bits make √p; a little more where the best number \
-                 of probes is no whole one."
-                .into(),
-        measured: format!(
-            "A filter of {} keys for each point, with the best whole number of probes.",
-            shown(n as f64)
-        ),
-        x: Axis::log("rate that the whole memory gives, p", ""),
-        y: Axis::log("false-positive rate with half of it", ""),
-        series: vec![
-            Series::line("√p", 0, rates.iter().map(|&rate| (rate, rate.sqrt())).collect()),
-            Series::marks(
-                "measured",
-                0,
-                rates.iter().zip(&measured).map(|(&rate, sample)| (rate, sample.rate())).collect(),
-            ),
-        ],
-    });
     Ok(())
 }

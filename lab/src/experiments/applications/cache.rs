@@ -5,13 +5,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use criba::filter::Bloom;
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_cli::page::figure::{Axis, Series};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
 use super::word;
 use crate::check::{Check, Sample};
-use crate::experiment::{Notes, Setting};
+use crate::experiment::{Notes, Setting, drawn};
 use crate::{shown, theory};
 
 enum Door {
@@ -190,25 +190,15 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
         series.push(Series::marked(format!("{name}, no filter"), policy, line(policy, 0)));
         series.push(Series::marked(format!("{name}, filter of 1 %"), policy + 3, line(policy, 2)));
     }
-    notes.figure(Figure {
-        id: "cache",
-        title: "Hit rate of a cache three in four of whose requests come once".into(),
-        asked: "Does it pay to let into a cache only what was requested before?".into(),
-        theory: "Without a filter an object's first request brings it in; with one, the second does, but \
+    notes.figure(drawn("cache", ["Hit rate of a cache three in four of whose requests come once", "Does it pay to let into a cache only what was requested before?", "Without a filter an object's first request brings it in; with one, the second does, but \
                  what is requested once takes no room: a loss where there is room for all, a gain where \
-                 room is short. A false positive lets an object in on its first request."
-            .into(),
-        measured: format!(
+                 room is short. A false positive lets an object in on its first request.", &format!(
             "{} requests of {} objects, {} of which come once; LRU drops the object requested longest \
              ago, LFU the one requested least, MRU the one requested last.",
             shown(all),
             shown(f64::from(objects)),
             shown(f64::from(once))
-        ),
-        x: Axis::log("room in the cache", "% of the objects"),
-        y: Axis::linear("requests answered from the cache", "%"),
-        series,
-    });
+        )], [Axis::log("room in the cache", "% of the objects"), Axis::linear("requests answered from the cache", "%")], series));
     for (policy, (name, _)) in POLICIES.iter().enumerate() {
         let rates = [0, 1, 2, 3].map(|door| format!("{:.1} %", rate(policy, door, 10)));
         let quantity = format!("hit rate, room for a tenth of the objects, {name}");

@@ -2,11 +2,11 @@
 //! filter.
 
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_cli::page::figure::{Axis, Series};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use crate::check::{Check, Sample, mean_and_sd};
-use crate::experiment::{Notes, Setting, key};
+use crate::experiment::{Notes, Setting, drawn, key};
 use crate::experiments::hash_families::hashes::Family;
 use crate::experiments::hash_families::plain::Plain;
 use crate::trial::{FORMULA, of_shape};
@@ -93,24 +93,14 @@ fn detection(setting: &Setting, notes: &mut Notes) -> Result<()> {
         }
     }
     measured.retain(|(_, share)| *share > 0.0);
-    notes.figure(Figure {
-        id: "dos",
-        title: "False alarms of a sketch that counts packets".into(),
-        asked: "How is the threshold of an alarm chosen?".into(),
-        theory: "A counter never counts too little, so that no attacker is missed. A host gets a false \
-                 alarm if both of its counters are shared by an attacker or by too many hosts."
-            .into(),
-        measured: format!(
+    notes.figure(drawn("dos", ["False alarms of a sketch that counts packets", "How is the threshold of an alarm chosen?", "A counter never counts too little, so that no attacker is missed. A host gets a false \
+                 alarm if both of its counters are shared by an attacker or by too many hosts.", &format!(
             "{} intervals, each with a new sketch of two rows of {WIDTH} counters, {HOSTS} hosts of \
              {} packets and {ATTACKERS} attackers of {}.",
             shown(intervals.len() as f64),
             PACKETS[0],
             shown(PACKETS[1] as f64)
-        ),
-        x: Axis::linear("packets that cause an alarm", ""),
-        y: Axis::log("false alarms a host and interval", ""),
-        series: vec![Series::line("theory", 0, theory), Series::marks("measured", 0, measured)],
-    });
+        )], [Axis::linear("packets that cause an alarm", ""), Axis::log("false alarms a host and interval", "")], vec![Series::line("theory", 0, theory), Series::marks("measured", 0, measured)]));
     Ok(())
 }
 
@@ -131,7 +121,7 @@ fn as_a_filter(setting: &Setting, notes: &mut Notes) {
 /// Keys of which each sets k new bits, found by trying the filter's hash; and the same keys under a secret
 /// one.
 fn chosen_keys(setting: &Setting, notes: &mut Notes) {
-    let n = 2000;
+    let n = 4000;
     let (m, k) = theory::classic_shape(n, 0.01);
     let mut open = Plain::new(m, k);
     let mut secret = open.clone();
@@ -151,7 +141,7 @@ fn chosen_keys(setting: &Setting, notes: &mut Notes) {
     let set = (open.fill() * m as f64).round();
     let of_keys = (n * u64::from(k)) as f64;
     notes.check(Check::exact("bits set by chosen keys", "k · n", of_keys, set));
-    let asked = 300_000;
+    let asked = 600_000;
     let passed = |filter: &Plain, hashes: &dyn Fn(u32, u64) -> (u64, u64)| {
         (0..asked).filter(|&i| filter.contains(hashes(1, i))).count() as u64
     };

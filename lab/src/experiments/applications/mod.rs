@@ -9,9 +9,7 @@ mod shifting;
 mod site;
 mod speller;
 
-use std::path::Path;
-
-use criba::{Batch, Db, FilterKind, FilterPolicy, Options};
+use criba::{FilterKind, FilterPolicy};
 use criba_cli::Result;
 
 use crate::experiment::{Experiment, Notes, Setting};
@@ -37,30 +35,8 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     shifting::run(setting, notes)
 }
 
-/// A store without caches, with Bloom filters of 1 %.
-fn store(setting: &Setting, dir: &Path, ignore_filters: bool) -> Result<Db> {
-    Ok(options(setting).ignore_filters(ignore_filters).open(dir)?)
-}
-
-fn options(setting: &Setting) -> Options {
-    Options::new()
-        .filter(FilterPolicy::rate(0.01).with_kind(FilterKind::Bloom))
-        .background_threads(0)
-        .seed(setting.seed("store"))
-        .cache_bytes(0)
-}
-
-/// Writes many keys with one value, in batches of a thousand.
-fn put_all(db: &Db, keys: impl Iterator<Item = String>, value: &str) -> Result<()> {
-    let mut keys = keys.peekable();
-    while keys.peek().is_some() {
-        let mut batch = Batch::new();
-        for key in keys.by_ref().take(1000) {
-            batch.put(key, value);
-        }
-        db.write(batch)?;
-    }
-    Ok(())
+fn one_percent() -> FilterPolicy {
+    FilterPolicy::rate(0.01).with_kind(FilterKind::Bloom)
 }
 
 /// The i-th of a hundred million distinct words of four syllables.

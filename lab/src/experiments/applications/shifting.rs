@@ -1,10 +1,10 @@
 //! A workload that changes: from scans for keys that are there to transactions that mostly miss.
 
-use criba::{FilterKind, FilterPolicy};
 use criba_cli::Result;
 use rand::RngExt;
 use statrs::distribution::{Binomial, DiscreteCDF};
 
+use super::one_percent;
 use crate::check::{Check, Sample};
 use crate::experiment::{Notes, Setting};
 use crate::experiments::stored::Stored;
@@ -34,7 +34,7 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let policy = |bits: u64| {
         let m = bits * KEYS;
         let k = theory::best_probes(bits as f64);
-        ((m, k), FilterPolicy::rate(0.01).with_kind(FilterKind::Bloom).with_geometry(m, k))
+        ((m, k), one_percent().with_geometry(m, k))
     };
     let store = Stored::new(setting, "shifting", policy(PHASES[0].bits).1)?;
     store.put(2..KEYS)?; // and the two at the edges

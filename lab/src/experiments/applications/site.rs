@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use criba::filter::Bloom;
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_cli::page::figure::{Axis, Series};
 use rand::RngExt;
 
 use crate::check::{Check, mean_and_sd};
-use crate::experiment::{Notes, Setting, key};
+use crate::experiment::{Notes, Setting, drawn, key};
 use crate::trial::{asked, bloom};
 use crate::{shown, theory};
 
@@ -68,24 +68,14 @@ fn sites(setting: &Setting, notes: &mut Notes) -> Result<()> {
         theory.push((f64::from(percent), 100.0 * (1.0 - expected)));
         marks.push((f64::from(percent), 100.0 * mean_and_sd(&lost).0));
     }
-    notes.figure(Figure {
-        id: "sites",
-        title: "Pages of a site that a crawler loses to false positives".into(),
-        asked: "What does a page that is taken for seen cost the rest of the site?".into(),
-        theory: "A page is reached if none of the pages above it was a false positive: (1 − p)^d on level \
-                 d. Links back to seen pages end there, so that no crawl runs in a circle."
-            .into(),
-        measured: format!(
+    notes.figure(drawn("sites", ["Pages of a site that a crawler loses to false positives", "What does a page that is taken for seen cost the rest of the site?", "A page is reached if none of the pages above it was a false positive: (1 − p)^d on level \
+                 d. Links back to seen pages end there, so that no crawl runs in a circle.", &format!(
             "{} sites of {} pages on {} levels, each with a filter of {} other addresses.",
             shown(numbers.len() as f64),
             pages(),
             DEPTH + 1,
             shown(known as f64)
-        ),
-        x: Axis::linear("false-positive rate", "%"),
-        y: Axis::linear("pages lost", "%"),
-        series: vec![Series::line("theory", 0, theory), Series::marks("measured", 0, marks)],
-    });
+        )], [Axis::linear("false-positive rate", "%"), Axis::linear("pages lost", "%")], vec![Series::line("theory", 0, theory), Series::marks("measured", 0, marks)]));
     Ok(())
 }
 
