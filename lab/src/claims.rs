@@ -78,8 +78,13 @@ impl Claim {
         self.answer.split('`').nth(1)?.split_once(": ")
     }
 
-    /// The first number of `ours`; a percentage is a share.
-    fn figure(&self) -> Option<f64> {
+    /// Whether its figure is a percentage.
+    pub fn is_in_percent(&self) -> bool {
+        self.figure().is_some_and(|(_, is_percent)| is_percent)
+    }
+
+    /// The first number of `ours`, a percentage as a share, and whether it is one.
+    fn figure(&self) -> Option<(f64, bool)> {
         let words: Vec<_> = self.ours.split_whitespace().collect();
         let number = |word: &str| {
             let word = word.trim_matches(['(', ')', ';', ':', ',', '.']).replace(',', "");
@@ -88,7 +93,7 @@ impl Claim {
         let (at, found) =
             words.iter().enumerate().find_map(|(at, word)| Some((at, number(word)?)))?;
         let is_percent = words.get(at + 1).is_some_and(|next| next.starts_with('%'));
-        Some(if is_percent { found / 100.0 } else { found })
+        Some((if is_percent { found / 100.0 } else { found }, is_percent))
     }
 }
 
@@ -118,7 +123,9 @@ impl Run {
                     let (low, high) = check.law.bounds(check.theory, self.doubt());
                     let is_anothers = check.law == Law::Exact && self.seed != SEED;
                     let figure = claim.figure();
-                    if is_anothers || figure.is_some_and(|figure| (low..=high).contains(&figure)) {
+                    if is_anothers
+                        || figure.is_some_and(|(figure, _)| (low..=high).contains(&figure))
+                    {
                         return None;
                     }
                     format!("{quantity:?} is within {low} to {high}, not {:?}", claim.ours)
@@ -164,8 +171,8 @@ mod tests {
     #[test]
     fn the_figure_of_a_row_is_its_first_number() {
         let figure = |ours: &str| Claim { ours: ours.into(), ..all()[0].clone() }.figure();
-        assert_eq!(figure("✗ 4,792,530 bits"), Some(4_792_530.0));
-        assert_eq!(figure("✓ k = 7; 1.5 % pass"), Some(7.0));
-        assert_eq!(figure("2.3 % pass"), Some(0.023));
+        assert_eq!(figure("✗ 4,792,530 bits"), Some((4_792_530.0, false)));
+        assert_eq!(figure("✓ k = 7; 1.5 % pass"), Some((7.0, false)));
+        assert_eq!(figure("2.5 % pass"), Some((0.025, true)));
     }
 }

@@ -4,7 +4,7 @@ use criba_cli::page::{self, figure::Figure};
 use criba_cli::text::counted;
 use maud::{Markup, PreEscaped, html};
 
-use super::check::Check;
+use super::check::{Check, Law};
 use super::claims::{self, Claim};
 use super::experiment::{Notes, Size};
 use super::run::{Outcome, Run};
@@ -107,8 +107,11 @@ fn theirs(claim: &Claim) -> Markup {
 fn ours(run: &Run, claim: &Claim) -> String {
     let ours = shown(claim.ours.trim_start_matches(['✓', '✗', ' ']));
     match run.check_of(claim) {
-        Some(check) => format!("{ours} (here {})", super::shown(check.measured)),
-        None => ours,
+        Some(check) if check.law != Law::Exact => {
+            let (factor, unit) = if claim.is_in_percent() { (100.0, " %") } else { (1.0, "") };
+            format!("{ours} (here {}{unit})", super::shown(factor * check.measured))
+        }
+        _ => ours,
     }
 }
 
@@ -137,11 +140,13 @@ fn text(run: &Run, source: Source, claims: &[Claim]) -> Markup {
         row
     };
     html! {
-        details id=(id(source)) {
+        details {
             summary { b { (source.name()) } ": " (source.reference()) }
-            (page::table("", &["line", "verdict", "theirs → ours", "by"], &[], of(false).map(row)))
-            @if of(true).count() > 0 {
-                (page::table("Exercises", &["exercise", "answer", "by"], &[], of(true).map(exercise)))
+            div id=(id(source)) { // a link to what is folded unfolds it
+                (page::table("", &["line", "verdict", "theirs → ours", "by"], &[], of(false).map(row)))
+                @if of(true).count() > 0 {
+                    (page::table("Exercises", &["exercise", "answer", "by"], &[], of(true).map(exercise)))
+                }
             }
         }
     }

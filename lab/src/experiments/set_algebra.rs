@@ -142,7 +142,7 @@ fn sizes(setting: &Setting, notes: &mut Notes) -> Result<()> {
             ("union", 2 * size, draws(&told, |told| told.union)),
         ];
         for (what, keys, estimates) in of {
-            let quantity = format!("keys told of a {what} of {}", shown(keys as f64));
+            let quantity = format!("keys estimated of a {what} of {}", shown(keys as f64));
             let formula = "the mean of −(m/k) · ln(1 − X/m): n + (e^ρ − 1 − ρ)/(2k)";
             let check = Check::mean(quantity, formula, mean_of_size(keys), &estimates);
             notes.check(check.at("size"));
@@ -179,7 +179,8 @@ fn overlaps(setting: &Setting, notes: &mut Notes) -> Result<()> {
         same += told.iter().filter(|told| told.same_bits).count();
         let truth = sets.both as f64;
         let in_common = draws(&told, |told| told.in_common);
-        let quantity = format!("keys in common told of {truth}, in sets of {}", shown(SIZE as f64));
+        let quantity =
+            format!("keys in common estimated of {truth}, in sets of {}", shown(SIZE as f64));
         let formula = "the mean of n(A) + n(B) − n(A∪B), each from its bits";
         let theory = 2.0 * mean_of_size(SIZE) - mean_of_size(sets.union());
         let check = Check::mean(quantity, formula, theory, &in_common).at("overlap");

@@ -16,7 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "wrong-n",
     title: "A filter made for the wrong number of keys",
     question: "A filter is made for n keys at 1 %, and gets fewer or more. What does the mistake cost, \
-               and how full may a filter be before somebody is told?",
+               and how full may a filter be?",
     sources: &[Source::Notebook, Source::Guide],
     run,
 };
@@ -133,7 +133,7 @@ fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
 
 fn fullness(notes: &mut Notes, plan: Plan, marks: Vec<(f64, f64)>) {
     let at = |fill: f64| (fill, fill.powi(plan.k as i32));
-    notes.figure(drawn("fullness", ["The false-positive rate of a filter by the share of its bits that are set", "How full may a filter be before somebody is told?", &format!(
+    notes.figure(drawn("fullness", ["The false-positive rate of a filter by the share of its bits that are set", "How full may a filter be?", &format!(
             "X^{} for a share X of bits set. At the plan X is one half, or as near to it as a whole \
              number of probes can be. At 85 % the rate is {:.0} %.",
             plan.k,
