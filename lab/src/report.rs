@@ -36,17 +36,15 @@ pub fn report(run: &Run) -> String {
         main {
             h2 { "The texts" }
             @for source in Source::TEXTS { (text(run, source, &claims)) }
-            h2 { "The experiments" }
-            @for outcome in run.outcomes.iter().filter(|outcome| !is_beyond(outcome)) { (section(run, outcome)) }
-            h2 { "Beyond the texts" }
-            @for outcome in run.outcomes.iter().filter(|outcome| is_beyond(outcome)) { (section(run, outcome)) }
+            @for (title, beyond) in [("The experiments", false), ("Beyond the texts", true)] {
+                h2 { (title) }
+                @for outcome in &run.outcomes {
+                    @if (outcome.experiment.sources == [Source::Beyond]) == beyond { (section(run, outcome)) }
+                }
+            }
         }
     };
     page::page("criba lab", &body)
-}
-
-fn is_beyond(outcome: &Outcome) -> bool {
-    outcome.experiment.sources == [Source::Beyond]
 }
 
 fn command(run: &Run) -> String {

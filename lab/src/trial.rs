@@ -13,7 +13,7 @@ pub const FORMULA: &str = "(1 − e^(−kn/m))^k, with the terms that it leaves 
 /// A filter of the first n keys of the family 0.
 ///
 /// # Errors
-/// [`criba::Error::InvalidOptions`] for an unsound shape.
+/// The error of an unsound shape.
 pub fn bloom(hashing: Hashing, (m, k): (u64, u32), n: u64) -> Result<Bloom> {
     let mut filter = Bloom::with_geometry(m, k)?.with_hashing(hashing)?;
     filter.extend((0..n).map(|i| key(0, i)));

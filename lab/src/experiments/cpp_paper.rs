@@ -386,7 +386,7 @@ fn figures(notes: &mut Notes, n: u64, holders: &[(Holder, Vec<Trial>)]) {
                 title,
                 "What does each take, in memory and in time?",
                 "A filter of 1 % takes −log2(0.01) = 6.64 bits a key at least, and a Bloom filter \
-                     1.44 times as many, 9.58. Times are this machine's, and decide nothing.",
+                 1.44 times as many, 9.58. Times are this machine's, and decide nothing.",
                 &measured,
             ],
             [Axis::log("memory", "bits a string"), Axis::log("time", "ns a string")],

@@ -156,22 +156,35 @@ fn sizes(setting: &Setting, notes: &mut Notes) -> Result<()> {
         .step_by(10)
         .map(|i| i * design / 200)
         .map(|keys| (keys as f64 / design as f64, 100.0 * sd_of_size(keys) / keys as f64));
-    notes.figure(drawn("size", ["How far off a filter's estimate of its keys is", "How well do its bits tell how many keys a filter holds?", "n = −(m/k) · ln(1 − X/m) for X bits set (Swamidass and Baldi, 2007), with the standard \
-                 deviation √(m · (e^ρ − 1 − ρ))/k, ρ = kn/m.", &format!(
-            "{} filters of {} bits and {K} probes for each mark, under different hashes.",
-            shown(pairs(setting) as f64),
-            shown(M as f64)
-        )], [Axis::linear("keys, in those that set half of the bits", ""), Axis::linear("error of the estimate", "% of the keys")], vec![
+    notes.figure(drawn(
+        "size",
+        [
+            "How far off a filter's estimate of its keys is",
+            "How well do its bits tell how many keys a filter holds?",
+            "n = −(m/k) · ln(1 − X/m) for X bits set (Swamidass and Baldi, 2007), with the \
+             standard deviation √(m · (e^ρ − 1 − ρ))/k, ρ = kn/m.",
+            &format!(
+                "{} filters of {} bits and {K} probes for each mark, under different hashes.",
+                shown(pairs(setting) as f64),
+                shown(M as f64)
+            ),
+        ],
+        [
+            Axis::linear("keys, in those that set half of the bits", ""),
+            Axis::linear("error of the estimate", "% of the keys"),
+        ],
+        vec![
             Series::line("standard deviation in theory", 0, theory.collect()),
             Series::marks("standard deviation, measured", 0, scatter),
             Series::marks("error of the mean, measured", 1, offset),
-        ]));
+        ],
+    ));
     Ok(())
 }
 
 fn overlaps(setting: &Setting, notes: &mut Notes) -> Result<()> {
     const SIZE: u64 = 1000;
-    let (mut means, mut ands, mut scatter, mut same) = (vec![], vec![], vec![], 0);
+    let (mut means, mut ands, mut same) = (vec![], vec![], 0);
     let shares = [0_u64, 10, 25, 50, 75, 100];
     for percent in shares {
         let sets = alike(SIZE, SIZE * percent / 100);
@@ -192,10 +205,9 @@ fn overlaps(setting: &Setting, notes: &mut Notes) -> Result<()> {
         let [one, all] = [SIZE, sets.union()].map(|keys| theory::fill(M, K, keys));
         let check = Check::mean(quantity, formula, M as f64 * (2.0 * one - all), &in_both);
         notes.check(check.at("overlap"));
-        let (mean, sd) = mean_and_sd(&in_common);
+        let (mean, _) = mean_and_sd(&in_common);
         means.push((percent as f64, mean));
         ands.push((percent as f64, keys_of(1.0 - mean_and_sd(&in_both).0 / M as f64)));
-        scatter.push((percent as f64, sd));
     }
     let formula = "every one";
     let all = (pairs(setting) * shares.len() as u64) as f64;
@@ -222,32 +234,29 @@ fn overlaps(setting: &Setting, notes: &mut Notes) -> Result<()> {
         shown(SIZE as f64),
         shown(M as f64)
     );
-    notes.figure(drawn("overlap", ["Keys in common, by inclusion and exclusion and by AND", "What do the bits of two filters tell of the keys that both hold?", "n(A) + n(B) − n(A∪B) is right in the mean. The bits that both have set are not those of \
-                 a filter of the intersection: of the others, many meet by chance. Taken for such, they \
-                 tell −(m/k) · ln(a + b − u), with a, b and u the shares unset in A, B and A∪B.", &measured], [Axis::linear("keys in common", "% of each set"), Axis::linear("keys told", "")], vec![
-            Series::line("truth", 0, along(&|sets| sets.both as f64)),
-            Series::marks("inclusion and exclusion, mean", 0, means),
-            Series::line("AND of the bits, theory", 1, along(&|sets| {
-                let [a, b, u] = sets.unset();
-                keys_of(a + b - u)
-            })),
-            Series::marks("AND of the bits, from their mean number", 1, ands),
-        ]));
     notes.figure(drawn(
-        "common-error",
+        "overlap",
         [
-            "How far off the number of keys in common is",
-            "From how many on is an intersection told from none?",
-            "Variance (m/k²) · (1/u − 1/a − 1/b + 2u/(ab) − 1) − c/k for c keys in common.",
+            "Keys in common, by inclusion and exclusion and by AND",
+            "What do the bits of two filters tell of the keys that both hold?",
+            "n(A) + n(B) − n(A∪B) is right in the mean. The bits that both have set are not those \
+             of a filter of the intersection: of the others, many meet by chance. Taken for such, \
+             they tell −(m/k) · ln(a + b − u), with a, b and u the shares unset in A, B and A∪B.",
             &measured,
         ],
-        [
-            Axis::linear("keys in common", "% of each set"),
-            Axis::linear("standard deviation of the keys told", "keys"),
-        ],
+        [Axis::linear("keys in common", "% of each set"), Axis::linear("keys told", "")],
         vec![
-            Series::line("theory", 0, along(&sd_in_common)),
-            Series::marks("measured", 0, scatter),
+            Series::line("truth", 0, along(&|sets| sets.both as f64)),
+            Series::marks("inclusion and exclusion, mean", 0, means),
+            Series::line(
+                "AND of the bits, theory",
+                1,
+                along(&|sets| {
+                    let [a, b, u] = sets.unset();
+                    keys_of(a + b - u)
+                }),
+            ),
+            Series::marks("AND of the bits, from their mean number", 1, ands),
         ],
     ));
     let least = alike(SIZE, 0);

@@ -120,9 +120,9 @@ fn figure(rates: &[f64], exact: f64, binomial: f64, both: f64) -> Figure {
             "The measured rates of 1000-bit filters",
             "How far may the rate of one small filter be off?",
             &format!(
-                "The number of false positives is binomial about the filter's own rate, σ = √(p(1 − p)/{}) \
-             = {binomial:.4}; that rate is X^k for a share X of bits set, which scatters with the hash \
-             by k·X^(k−1)·σ(X); together σ = {both:.4}.",
+                "The number of false positives is binomial about the filter's own rate, σ = √(p(1 \
+                 − p)/{}) = {binomial:.4}; that rate is X^k for a share X of bits set, which \
+                 scatters with the hash by k·X^(k−1)·σ(X); together σ = {both:.4}.",
                 shown(LOOKUPS as f64)
             ),
             &format!(

@@ -54,14 +54,27 @@ fn picture(notes: &mut Notes) {
     let asked = |name: &str, hue, places: [f64; 2], at: f64| {
         Series::marked(name, hue, places.map(|bit| (bit + 1.0, at)).to_vec())
     };
-    notes.figure(drawn("picture", ["Four bits, two probes a key", "How does a filter pass a key that it never had?", "Key 1 sets the bits 0 and 2, key 2 the bits 1 and 2. The places of key 3, 1 and 0, are both \
-                 set by then: a false positive. With the places 3 and 0 it would be denied, as bit 3 is \
-                 unset.", "The notebook's example, with its places."], [Axis::named("bit", &["0", "1", "2", "3"]), Axis::linear("0, 1, 2 keys inserted; 3, 4 questions", "")], vec![
+    notes.figure(drawn(
+        "picture",
+        [
+            "Four bits, two probes a key",
+            "How does a filter pass a key that it never had?",
+            "Key 1 sets the bits 0 and 2, key 2 the bits 1 and 2. The places of key 3, 1 and 0, \
+             are both set by then: a false positive. With the places 3 and 0 it would be denied, \
+             as bit 3 is unset.",
+            "The notebook's example, with its places.",
+        ],
+        [
+            Axis::named("bit", &["0", "1", "2", "3"]),
+            Axis::linear("0, 1, 2 keys inserted; 3, 4 questions", ""),
+        ],
+        vec![
             Series::marks("bit set", 0, rows(true)),
             Series::marks("bit unset", 5, rows(false)),
             asked("key 3 with places 1 and 0: passes", 1, [1.0, 0.0], 3.0),
             asked("key 3 with places 3 and 0: denied", 2, [3.0, 0.0], 4.0),
-        ]));
+        ],
+    ));
 }
 
 /// The rate of four bits, by the exact formula: one absent key per filter, so that trials are binomial.
@@ -102,7 +115,7 @@ fn four_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
             "False positives of a filter of four bits",
             "How soon does a filter of four bits say yes to everything?",
             "With one probe 1 − (1 − 1/m)^n; with two, counted over all pairs of steps. The \
-                 formula for large filters is off here.",
+             formula for large filters is off here.",
             &format!(
                 "{} filters for each point, each under a hash of its own and asked one absent key.",
                 shown(filters as f64)
@@ -163,16 +176,29 @@ fn eight_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
     };
     let along = |of: &dyn Fn(u32) -> f64| (8..=60).map(|i| (f64::from(i), of(i))).collect();
     let theory = along(&|count| full_after(count) - full_after(count - 1));
-    notes.figure(drawn("eight-bits", ["How many hashes fill a filter of eight bits", "After how many hashes is every bit set, and every answer yes?", &format!(
-            "The collector's problem: 8 · (1 + 1/2 + … + 1/8) = {} in the mean; half of all \
-             filters are full by 20.",
-            shown(expected)
-        ), &format!(
-            "{} filters under different hashes, one probe a key; {} hashes in the mean. Beyond 60 \
-             hashes there are few.",
-            shown(filters as f64),
-            shown(mean)
-        )], [Axis::linear("hashes until all bits are set", ""), Axis::linear("share of the filters", "")], vec![Series::bars("measured", 0, along(&share)), Series::line("theory", 1, theory)]));
+    notes.figure(drawn(
+        "eight-bits",
+        [
+            "How many hashes fill a filter of eight bits",
+            "After how many hashes is every bit set, and every answer yes?",
+            &format!(
+                "The collector's problem: 8 · (1 + 1/2 + … + 1/8) = {} in the mean; half of all \
+                 filters are full by 20.",
+                shown(expected)
+            ),
+            &format!(
+                "{} filters under different hashes, one probe a key; {} hashes in the mean. Beyond \
+                 60 hashes there are few.",
+                shown(filters as f64),
+                shown(mean)
+            ),
+        ],
+        [
+            Axis::linear("hashes until all bits are set", ""),
+            Axis::linear("share of the filters", ""),
+        ],
+        vec![Series::bars("measured", 0, along(&share)), Series::line("theory", 1, theory)],
+    ));
     notes.measured(
         "hashes that fill 8 bits",
         format!("{mean:.2}, theory {expected:.2}"),

@@ -102,13 +102,22 @@ fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
     let line = (50..=500).step_by(5).map(|percent| f64::from(percent) / 100.0);
     let line = line.map(|factor| (factor, plan.rate(factor))).collect();
     let full = -0.15_f64.ln() * plan.m as f64 / (f64::from(plan.k) * plan.n as f64);
-    notes.figure(drawn("rates", ["The false-positive rate of a filter that gets more keys than planned", "What does a wrong estimate of n cost?", &format!(
-            "(1 − e^(−kn/m))^k with m = {} and k = {}, which were chosen for {} keys; 1 % where each \
-             filter is made for its own number.",
-            shown(plan.m as f64),
-            plan.k,
-            shown(plan.n as f64)
-        ), "A filter for each point, asked absent keys until some 5,000 should have passed."], [Axis::linear("keys, in parts of those planned", ""), Axis::log("false-positive rate", "")], vec![
+    notes.figure(drawn(
+        "rates",
+        [
+            "The false-positive rate of a filter that gets more keys than planned",
+            "What does a wrong estimate of n cost?",
+            &format!(
+                "(1 − e^(−kn/m))^k with m = {} and k = {}, which were chosen for {} keys; 1 % \
+                 where each filter is made for its own number.",
+                shown(plan.m as f64),
+                plan.k,
+                shown(plan.n as f64)
+            ),
+            "A filter for each point, asked absent keys until some 5,000 should have passed.",
+        ],
+        [Axis::linear("keys, in parts of those planned", ""), Axis::log("false-positive rate", "")],
+        vec![
             Series::line("made for the plan, theory", 0, line),
             Series::marks(
                 "made for the plan, measured",
@@ -122,7 +131,8 @@ fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
                 both.iter().map(|(point, exact)| (point.factor, exact.rate())).collect(),
             ),
             Series::stems("85 % of the bits set", 4, vec![(full, 0.85_f64.powi(plan.k as i32))]),
-        ]));
+        ],
+    ));
     fullness(
         notes,
         plan,
@@ -133,12 +143,21 @@ fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
 
 fn fullness(notes: &mut Notes, plan: Plan, marks: Vec<(f64, f64)>) {
     let at = |fill: f64| (fill, fill.powi(plan.k as i32));
-    notes.figure(drawn("fullness", ["The false-positive rate of a filter by the share of its bits that are set", "How full may a filter be?", &format!(
-            "X^{} for a share X of bits set. At the plan X is one half, or as near to it as a whole \
-             number of probes can be. At 85 % the rate is {:.0} %.",
-            plan.k,
-            100.0 * at(0.85).1
-        ), "The same filters, by what they say of their occupancy."], [Axis::linear("share of the bits that are set", ""), Axis::log("false-positive rate", "")], vec![
+    notes.figure(drawn(
+        "fullness",
+        [
+            "The false-positive rate of a filter by the share of its bits that are set",
+            "How full may a filter be?",
+            &format!(
+                "X^{} for a share X of bits set. At the plan X is one half, or as near to it as a \
+                 whole number of probes can be. At 85 % the rate is {:.0} %.",
+                plan.k,
+                100.0 * at(0.85).1
+            ),
+            "The same filters, by what they say of their occupancy.",
+        ],
+        [Axis::linear("share of the bits that are set", ""), Axis::log("false-positive rate", "")],
+        vec![
             Series::line("theory", 0, (40..=100).map(|i| at(f64::from(i) / 100.0)).collect()),
             Series::marks("measured", 0, marks),
             Series::stems(
@@ -147,7 +166,8 @@ fn fullness(notes: &mut Notes, plan: Plan, marks: Vec<(f64, f64)>) {
                 vec![at(0.5)],
             ),
             Series::stems("85 % full: the guide warns, criba says \"overfull\"", 4, vec![at(0.85)]),
-        ]));
+        ],
+    ));
 }
 
 /// The filter of a table is made for its counted keys; here it is made for a wrong number.
@@ -191,12 +211,25 @@ fn in_a_store(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
     let quantity = "keys found in all tables, and no absent one";
     notes.check(Check::exact(quantity, "all of them", present.made as f64, found).at("reads"));
     notes.check(absent.agree("filters of the plan and of their own").at("reads"));
-    notes.figure(drawn("reads", ["Disk reads of absent lookups in one table", "What does a wrong estimate of n cost a store?", "A read for each false positive, and none besides. criba makes the filter of a table \
-                 when its keys are known, so there is nothing to estimate.", &format!(
-            "A table for each point, of {} times so many keys; reads counted by the engine and by the \
-             file layer, without a cache.",
-            shown(plan.n as f64)
-        )], [Axis::linear("keys, in parts of those planned", ""), Axis::log("disk reads an absent lookup", "")], series));
+    notes.figure(drawn(
+        "reads",
+        [
+            "Disk reads of absent lookups in one table",
+            "What does a wrong estimate of n cost a store?",
+            "A read for each false positive, and none besides. criba makes the filter of a table \
+             when its keys are known, so there is nothing to estimate.",
+            &format!(
+                "A table for each point, of {} times so many keys; reads counted by the engine and \
+                 by the file layer, without a cache.",
+                shown(plan.n as f64)
+            ),
+        ],
+        [
+            Axis::linear("keys, in parts of those planned", ""),
+            Axis::log("disk reads an absent lookup", ""),
+        ],
+        series,
+    ));
     Ok(())
 }
 

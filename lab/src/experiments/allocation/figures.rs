@@ -49,12 +49,12 @@ pub(super) fn by_kind(kind: FilterKind, lines: &[Line], shares: &[Share]) -> Fig
             &format!("Wasted reads against bits a key: {kind} filters"),
             "What does a bit more for each key avoid, and what the same bits in better places?",
             &format!(
-                "{rate}. Uniform: the sum of p over the tables that a key comes to. Balanced: the least \
-             sum there is for the same bits, by Lagrange's multiplier."
+                "{rate}. Uniform: the sum of p over the tables that a key comes to. Balanced: the \
+                 least sum there is for the same bits, by Lagrange's multiplier."
             ),
             &format!(
-                "Disk reads counted over {} to {} lookups of absent keys, each asked once, on one store \
-             whose filters were built anew for each mark.",
+                "Disk reads counted over {} to {} lookups of absent keys, each asked once, on one \
+                 store whose filters were built anew for each mark.",
                 lookups(false),
                 lookups(true)
             ),

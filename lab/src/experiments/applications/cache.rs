@@ -190,15 +190,28 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
         series.push(Series::marked(format!("{name}, no filter"), policy, line(policy, 0)));
         series.push(Series::marked(format!("{name}, filter of 1 %"), policy + 3, line(policy, 2)));
     }
-    notes.figure(drawn("cache", ["Hit rate of a cache three in four of whose requests come once", "Does it pay to let into a cache only what was requested before?", "Without a filter an object's first request brings it in; with one, the second does, but \
-                 what is requested once takes no room: a loss where there is room for all, a gain where \
-                 room is short. A false positive lets an object in on its first request.", &format!(
-            "{} requests of {} objects, {} of which come once; LRU drops the object requested longest \
-             ago, LFU the one requested least, MRU the one requested last.",
-            shown(all),
-            shown(f64::from(objects)),
-            shown(f64::from(once))
-        )], [Axis::log("room in the cache", "% of the objects"), Axis::linear("requests answered from the cache", "%")], series));
+    notes.figure(drawn(
+        "cache",
+        [
+            "Hit rate of a cache three in four of whose requests come once",
+            "Does it pay to let into a cache only what was requested before?",
+            "Without a filter an object's first request brings it in; with one, the second does, \
+             but what is requested once takes no room: a loss where there is room for all, a gain \
+             where room is short. A false positive lets an object in on its first request.",
+            &format!(
+                "{} requests of {} objects, {} of which come once; LRU drops the object requested \
+                 longest ago, LFU the one requested least, MRU the one requested last.",
+                shown(all),
+                shown(f64::from(objects)),
+                shown(f64::from(once))
+            ),
+        ],
+        [
+            Axis::log("room in the cache", "% of the objects"),
+            Axis::linear("requests answered from the cache", "%"),
+        ],
+        series,
+    ));
     for (policy, (name, _)) in POLICIES.iter().enumerate() {
         let rates = [0, 1, 2, 3].map(|door| format!("{:.1} %", rate(policy, door, 10)));
         let quantity = format!("hit rate, room for a tenth of the objects, {name}");

@@ -59,7 +59,8 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
             "What does a filter avoid, by how many of the addresses are new?",
             "(1 − s) + s · p reads an address if a share s is new; without a filter, one each.",
             &format!(
-                "Disk reads counted over {} addresses for each mark, against a table of {} known ones.",
+                "Disk reads counted over {} addresses for each mark, against a table of {} known \
+                 ones.",
                 shown(asked as f64),
                 shown(known as f64)
             ),

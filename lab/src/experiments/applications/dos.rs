@@ -93,14 +93,27 @@ fn detection(setting: &Setting, notes: &mut Notes) -> Result<()> {
         }
     }
     measured.retain(|(_, share)| *share > 0.0);
-    notes.figure(drawn("dos", ["False alarms of a sketch that counts packets", "How is the threshold of an alarm chosen?", "A counter never counts too little, so that no attacker is missed. A host gets a false \
-                 alarm if both of its counters are shared by an attacker or by too many hosts.", &format!(
-            "{} intervals, each with a new sketch of two rows of {WIDTH} counters, {HOSTS} hosts of \
-             {} packets and {ATTACKERS} attackers of {}.",
-            shown(intervals.len() as f64),
-            PACKETS[0],
-            shown(PACKETS[1] as f64)
-        )], [Axis::linear("packets that cause an alarm", ""), Axis::log("false alarms a host and interval", "")], vec![Series::line("theory", 0, theory), Series::marks("measured", 0, measured)]));
+    notes.figure(drawn(
+        "dos",
+        [
+            "False alarms of a sketch that counts packets",
+            "How is the threshold of an alarm chosen?",
+            "A counter never counts too little, so that no attacker is missed. A host gets a false \
+             alarm if both of its counters are shared by an attacker or by too many hosts.",
+            &format!(
+                "{} intervals, each with a new sketch of two rows of {WIDTH} counters, {HOSTS} \
+                 hosts of {} packets and {ATTACKERS} attackers of {}.",
+                shown(intervals.len() as f64),
+                PACKETS[0],
+                shown(PACKETS[1] as f64)
+            ),
+        ],
+        [
+            Axis::linear("packets that cause an alarm", ""),
+            Axis::log("false alarms a host and interval", ""),
+        ],
+        vec![Series::line("theory", 0, theory), Series::marks("measured", 0, measured)],
+    ));
     Ok(())
 }
 

@@ -43,13 +43,24 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     }
     let line = (8..=21).map(|power| 1_u64 << power);
     let line = line.map(|n| (n as f64, BITS as f64 + HEADER / n as f64));
-    notes.figure(drawn("granularity", ["What a filter takes, by how many keys it is for", "Is one filter wanted for a block, for a table, or for everything?", "At the same bits a key the rate is the same whatever the number of keys, but for what \
-                 double hashing adds to very small filters; each filter has a header of 1024 bits beside.", &format!(
-            "{} keys in filters of {BITS} bits a key, asked {} absent keys; each in one filter, as an index \
-             would choose it.",
-            shown(keys as f64),
-            shown(lookups as f64)
-        )], [Axis::log("keys in a filter", ""), Axis::linear("filter, header included", "bits a key")], vec![Series::line("theory", 0, line.collect()), Series::marks("measured", 0, marks)]));
+    notes.figure(drawn(
+        "granularity",
+        [
+            "What a filter takes, by how many keys it is for",
+            "Is one filter wanted for a block, for a table, or for everything?",
+            "At the same bits a key the rate is the same whatever the number of keys, but for what \
+             double hashing adds to very small filters; each filter has a header of 1024 bits \
+             beside.",
+            &format!(
+                "{} keys in filters of {BITS} bits a key, asked {} absent keys; each in one \
+                 filter, as an index would choose it.",
+                shown(keys as f64),
+                shown(lookups as f64)
+            ),
+        ],
+        [Axis::log("keys in a filter", ""), Axis::linear("filter, header included", "bits a key")],
+        vec![Series::line("theory", 0, line.collect()), Series::marks("measured", 0, marks)],
+    ));
     paths_blocks_lines(setting, notes)
 }
 

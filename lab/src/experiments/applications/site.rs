@@ -68,14 +68,24 @@ fn sites(setting: &Setting, notes: &mut Notes) -> Result<()> {
         theory.push((f64::from(percent), 100.0 * (1.0 - expected)));
         marks.push((f64::from(percent), 100.0 * mean_and_sd(&lost).0));
     }
-    notes.figure(drawn("sites", ["Pages of a site that a crawler loses to false positives", "What does a page that is taken for seen cost the rest of the site?", "A page is reached if none of the pages above it was a false positive: (1 − p)^d on level \
-                 d. Links back to seen pages end there, so that no crawl runs in a circle.", &format!(
-            "{} sites of {} pages on {} levels, each with a filter of {} other addresses.",
-            shown(numbers.len() as f64),
-            pages(),
-            DEPTH + 1,
-            shown(known as f64)
-        )], [Axis::linear("false-positive rate", "%"), Axis::linear("pages lost", "%")], vec![Series::line("theory", 0, theory), Series::marks("measured", 0, marks)]));
+    notes.figure(drawn(
+        "sites",
+        [
+            "Pages of a site that a crawler loses to false positives",
+            "What does a page that is taken for seen cost the rest of the site?",
+            "A page is reached if none of the pages above it was a false positive: (1 − p)^d on \
+             level d. Links back to seen pages end there, so that no crawl runs in a circle.",
+            &format!(
+                "{} sites of {} pages on {} levels, each with a filter of {} other addresses.",
+                shown(numbers.len() as f64),
+                pages(),
+                DEPTH + 1,
+                shown(known as f64)
+            ),
+        ],
+        [Axis::linear("false-positive rate", "%"), Axis::linear("pages lost", "%")],
+        vec![Series::line("theory", 0, theory), Series::marks("measured", 0, marks)],
+    ));
     Ok(())
 }
 

@@ -57,18 +57,28 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
         absent.push((x, mean_and_sd(&looked.absent).0));
         present.push((x, looked.present as f64 / keys as f64));
     }
-    notes.figure(drawn("probes", ["Bits that a lookup looks at", "Does a lookup cost k probes?", "A present key costs k. An absent one ends at the first bit that is not set: \
-                 1 + X + … + X^(k−1) for a share X of bits set, which is just below 2 in a filter that \
-                 is half full, whatever k.", &format!(
-            "A filter of {} keys for each k, half full, asked for them and {} absent ones; each bit \
-             looked at is counted.",
-            shown(keys as f64),
-            shown(lookups as f64)
-        )], [Axis::linear("probes a key, k", ""), Axis::linear("bits looked at by a lookup", "")], vec![
+    notes.figure(drawn(
+        "probes",
+        [
+            "Bits that a lookup looks at",
+            "Does a lookup cost k probes?",
+            "A present key costs k. An absent one ends at the first bit that is not set: 1 + X + … \
+             + X^(k−1) for a share X of bits set, which is just below 2 in a filter that is half \
+             full, whatever k.",
+            &format!(
+                "A filter of {} keys for each k, half full, asked for them and {} absent ones; \
+                 each bit looked at is counted.",
+                shown(keys as f64),
+                shown(lookups as f64)
+            ),
+        ],
+        [Axis::linear("probes a key, k", ""), Axis::linear("bits looked at by a lookup", "")],
+        vec![
             Series::line("present keys, theory", 0, present.iter().map(|&(k, _)| (k, k)).collect()),
             Series::marks("present keys, counted", 0, present),
             Series::line("absent keys, theory", 1, theory),
             Series::marks("absent keys, counted", 1, absent),
-        ]));
+        ],
+    ));
     Ok(())
 }

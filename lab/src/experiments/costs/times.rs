@@ -102,9 +102,19 @@ fn initialisation(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let quantity = "bytes of empty filters, whatever k";
     let check = Check::exact(quantity, "8 · ⌈m/64⌉ each", expected as f64, bytes as f64);
     notes.check(check.at("initialisation"));
-    notes.figure(drawn("initialisation", ["Time to make an empty filter", "Does initialisation take O(m + k)?", "m bits are cleared; one hash for all probes is chosen, so nothing depends on k. A large \
-                 array comes from the system, which clears a page when it is first used: that part of \
-                 O(m) is paid by insertions. With each word written at once, all of it shows.", &format!("No key is inserted; the shortest of {REPEATS} times.")], [Axis::log("bits, m", ""), Axis::log("time", "µs")], series));
+    notes.figure(drawn(
+        "initialisation",
+        [
+            "Time to make an empty filter",
+            "Does initialisation take O(m + k)?",
+            "m bits are cleared; one hash for all probes is chosen, so nothing depends on k. A \
+             large array comes from the system, which clears a page when it is first used: that \
+             part of O(m) is paid by insertions. With each word written at once, all of it shows.",
+            &format!("No key is inserted; the shortest of {REPEATS} times."),
+        ],
+        [Axis::log("bits, m", ""), Axis::log("time", "µs")],
+        series,
+    ));
     Ok(())
 }
 
@@ -141,12 +151,22 @@ fn by_probes(setting: &Setting, notes: &mut Notes) -> Result<()> {
         series.push(Series::line(format!("{name}, fitted"), hue, vec![fit.at(1.0), fit.at(16.0)]));
         series.push(Series::marks(name, hue, points));
     }
-    notes.figure(drawn("by-probes", ["Time of an insert and a lookup by the number of probes", "How do inserts and lookups depend on k?", "One hash, and then a step a probe: T(length) + c·k for inserts and present keys. An \
-                 absent key ends after about two probes, whatever k.", &format!(
-            "Filters of {} keys of 12 bytes, half full, SipHash-1-3; the shortest of {REPEATS} times \
-             each. The lines are fitted.",
-            shown(keys as f64)
-        )], [Axis::linear("probes a key, k", ""), Axis::linear("time", "ns")], series));
+    notes.figure(drawn(
+        "by-probes",
+        [
+            "Time of an insert and a lookup by the number of probes",
+            "How do inserts and lookups depend on k?",
+            "One hash, and then a step a probe: T(length) + c·k for inserts and present keys. An \
+             absent key ends after about two probes, whatever k.",
+            &format!(
+                "Filters of {} keys of 12 bytes, half full, SipHash-1-3; the shortest of {REPEATS} \
+                 times each. The lines are fitted.",
+                shown(keys as f64)
+            ),
+        ],
+        [Axis::linear("probes a key, k", ""), Axis::linear("time", "ns")],
+        series,
+    ));
     Ok(())
 }
 
@@ -188,12 +208,22 @@ fn by_length(setting: &Setting, notes: &mut Notes) -> Result<()> {
         notes.measured(&format!("insert, {name}"), fit.told("byte"), &note);
         series.push(Series::marked(name, hue, points));
     }
-    notes.figure(drawn("by-length", ["Time of an insert by the length of the key", "How do inserts depend on the length of the keys?", "O(T(length) + k) with one hash for all the probes of a key, as criba has it; \
-                 O(k · T(length)) with a hash for each.", &format!(
-            "SipHash-1-3; {} keys of each length, the shortest of {REPEATS} times each. For a hash \
-             for each probe only the hashes are timed.",
-            shown(keys as f64)
-        )], [Axis::linear("length of a key", "bytes"), Axis::linear("time", "ns")], series));
+    notes.figure(drawn(
+        "by-length",
+        [
+            "Time of an insert by the length of the key",
+            "How do inserts depend on the length of the keys?",
+            "O(T(length) + k) with one hash for all the probes of a key, as criba has it; O(k · \
+             T(length)) with a hash for each.",
+            &format!(
+                "SipHash-1-3; {} keys of each length, the shortest of {REPEATS} times each. For a \
+                 hash for each probe only the hashes are timed.",
+                shown(keys as f64)
+            ),
+        ],
+        [Axis::linear("length of a key", "bytes"), Axis::linear("time", "ns")],
+        series,
+    ));
     Ok(())
 }
 

@@ -40,10 +40,10 @@ fn in_theory(million: &[Case]) -> Figure {
         [
             "The false-positive rate against bits a key",
             "How many bits a key make the rate small?",
-            "(1 − e^(−k/ρ))^k with k = ρ ln 2, rounded up as in the study or to the nearest. At \
-                 ρ = 7, which the study finds to suffice, 3.5 %.",
-            "One SSTable of a million names (ten million in the full run), k rounded up; half \
-                   as many absent names asked for at each ρ.",
+            "(1 − e^(−k/ρ))^k with k = ρ ln 2, rounded up as in the study or to the nearest. At ρ \
+             = 7, which the study finds to suffice, 3.5 %.",
+            "One SSTable of a million names (ten million in the full run), k rounded up; half as \
+             many absent names asked for at each ρ.",
         ],
         [ratio_axis(), Axis::linear("false-positive rate", "")],
         vec![
@@ -87,10 +87,10 @@ fn accesses(cases: &Cases, per_query: bool) -> Figure {
             },
             "How many of N queries, half of them for absent names, go to the disk?",
             "All n for present names, and the false positives: n + (N − n)·p for names in the \
-                 table's key range, with p by the k of the study, rounded up.",
+             table's key range, with p by the k of the study, rounded up.",
             "Reads of the table, counted by the store and by the file layer, in several \
-                   repetitions with other names and hashes. One SSTable a repetition, without a block \
-                   cache; the filter has the m and k asked for.",
+             repetitions with other names and hashes. One SSTable a repetition, without a block \
+             cache; the filter has the m and k asked for.",
         ],
         [ratio_axis(), Axis::linear("disk reads", if per_query { "a query" } else { "" })],
         series,
@@ -139,8 +139,8 @@ fn by_size(cases: &Cases) -> Figure {
             "The rate measured against the rate in theory",
             "Does the formula hold for few names as for many?",
             "(1 − e^(−kn/m))^k, with the terms that it leaves out.",
-            "All ρ, k rounded up and to the nearest, all repetitions of a size together. Where \
-                   the rate is low, few of 1000 absent names pass, and the points scatter.",
+            "All ρ, k rounded up and to the nearest, all repetitions of a size together. Where the \
+             rate is low, few of 1000 absent names pass, and the points scatter.",
         ],
         [
             Axis::log("false-positive rate, theory", ""),

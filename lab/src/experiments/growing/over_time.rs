@@ -216,10 +216,10 @@ fn figure(batch: Batch, measured: &[Vec<Step>]) -> Figure {
              at the price of its rate, and so does the OR of filters of its shape. A series makes \
              its later filters larger and stricter. A filter made anew is made for its keys.",
             &format!(
-                "{} keys a batch; tables are merged into one after each {MERGED_EVERY} batches. The \
-                 fixed filter and the series stand before a store of one table that has none. New \
-                 absent keys at each point; reads counted without a cache. Where there are several \
-                 tables, the mean of their filters.",
+                "{} keys a batch; tables are merged into one after each {MERGED_EVERY} batches. \
+                 The fixed filter and the series stand before a store of one table that has none. \
+                 New absent keys at each point; reads counted without a cache. Where there are \
+                 several tables, the mean of their filters.",
                 shown(batch.keys as f64)
             ),
         ],

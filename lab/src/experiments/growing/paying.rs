@@ -81,11 +81,11 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes, batch: Batch) -> Result<
         [
             "Absent lookups after which a new filter has paid",
             "When does a new filter pay?",
-            "After r/(p − p') absent lookups, if making it reads r blocks and the rate comes down from \
-             p to p'.",
+            "After r/(p − p') absent lookups, if making it reads r blocks and the rate comes down \
+             from p to p'.",
             &format!(
-                "Tables of 1.2 to 4 times the {} keys that their filter was made for; a lookup reads one \
-                 block, and what making the filter reads is counted in blocks as well.",
+                "Tables of 1.2 to 4 times the {} keys that their filter was made for; a lookup \
+                 reads one block, and what making the filter reads is counted in blocks as well.",
                 shown(batch.keys as f64)
             ),
         ],

@@ -44,16 +44,26 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes, batch: Batch) {
         notes.check(Check::share(quantity, formula, sample).at("probes"));
     }
     let line = (3..=8).map(|k| (f64::from(k), denied((k - INSERTED_WITH as i32).max(0))));
-    notes.figure(drawn("probes", ["Keys that a filter denies when it is asked with another k", "May k be changed when the number of keys has changed?", "No. A key's further bits are set only if other keys set them, with chance X each: \
-                 1 − X^(k' − k) of the keys are denied. With fewer probes none is, but more absent \
-                 keys pass.", &format!(
-            "One filter of {} keys, {BITS_PER_KEY} bits and {INSERTED_WITH} probes each, asked for all \
-             of them.",
-            shown(n as f64)
-        )], [Axis::linear("probes when it is asked, k'", ""), Axis::linear("share of its own keys that it denies", "")], vec![
-            Series::line("theory", 0, line.collect()),
-            Series::marks("counted", 0, marks),
-        ]));
+    notes.figure(drawn(
+        "probes",
+        [
+            "Keys that a filter denies when it is asked with another k",
+            "May k be changed when the number of keys has changed?",
+            "No. A key's further bits are set only if other keys set them, with chance X each: 1 − \
+             X^(k' − k) of the keys are denied. With fewer probes none is, but more absent keys \
+             pass.",
+            &format!(
+                "One filter of {} keys, {BITS_PER_KEY} bits and {INSERTED_WITH} probes each, asked \
+                 for all of them.",
+                shown(n as f64)
+            ),
+        ],
+        [
+            Axis::linear("probes when it is asked, k'", ""),
+            Axis::linear("share of its own keys that it denies", ""),
+        ],
+        vec![Series::line("theory", 0, line.collect()), Series::marks("counted", 0, marks)],
+    ));
     notes.measured(
         "keys lost by changing k in place",
         format!("{:.0} %", 100.0 * worst),

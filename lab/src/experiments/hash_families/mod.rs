@@ -141,15 +141,15 @@ fn figure(rate: f64, filters: usize, inputs: [&str; 3], marks: [Vec<(f64, f64)>;
             "False-positive rates over seven hashes",
             "Does it matter which hash a filter has?",
             &format!(
-                "(1 − e^(−kn/m))^k, with the terms that it leaves out, is {:.3} % for m = {}, k = {K} and \
-             n = {}, whatever the keys, if their hashes are even.",
+                "(1 − e^(−kn/m))^k, with the terms that it leaves out, is {:.3} % for m = {}, k = \
+                 {K} and n = {}, whatever the keys, if their hashes are even.",
                 100.0 * rate,
                 shown(M as f64),
                 shown(N as f64)
             ),
             &format!(
-                "{} filters for each hash and kind of keys, under different seeds, each asked {} absent \
-             keys; one of the sum, which has no seed. {}.",
+                "{} filters for each hash and kind of keys, under different seeds, each asked {} \
+                 absent keys; one of the sum, which has no seed. {}.",
                 shown(filters as f64),
                 shown(N as f64),
                 named.join("; ")

@@ -59,16 +59,29 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
             );
         }
     }
-    notes.figure(drawn("asked", ["The rate that one filter shows, asked evenly and by Zipf's law", "What do absent keys that are asked again do to the rate?", &format!(
-            "The mean stays p = {rate:.3}. But a filter is wrong about a key always or never, so a key \
-             that makes up the share q of the questions is one trial of that weight: the variance is \
-             p(1 − p) Σ q_i² beside that between filters."
-        ), &format!(
-            "{} filters of {} keys under different hashes, asked {} absent keys, each weighted by its \
-             share of the questions.",
-            shown(numbers.len() as f64),
-            shown(n as f64),
-            shown(keys as f64)
-        )], [Axis::linear("share of the questions that pass", ""), Axis::linear("share of the filters, in steps of 0.01", "")], series));
+    notes.figure(drawn(
+        "asked",
+        [
+            "The rate that one filter shows, asked evenly and by Zipf's law",
+            "What do absent keys that are asked again do to the rate?",
+            &format!(
+                "The mean stays p = {rate:.3}. But a filter is wrong about a key always or never, \
+                 so a key that makes up the share q of the questions is one trial of that weight: \
+                 the variance is p(1 − p) Σ q_i² beside that between filters."
+            ),
+            &format!(
+                "{} filters of {} keys under different hashes, asked {} absent keys, each weighted \
+                 by its share of the questions.",
+                shown(numbers.len() as f64),
+                shown(n as f64),
+                shown(keys as f64)
+            ),
+        ],
+        [
+            Axis::linear("share of the questions that pass", ""),
+            Axis::linear("share of the filters, in steps of 0.01", ""),
+        ],
+        series,
+    ));
     Ok(())
 }

@@ -70,15 +70,28 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let same = measured.iter().filter(|inserted| inserted.same_bits).count() as f64;
     let quantity = "filters that are as if each key had come once, bit by bit";
     notes.check(Check::exact(quantity, "all", EXPONENTS.len() as f64, same).at("inserted"));
-    notes.figure(drawn("inserted", ["False-positive rate after insertions of which many repeat a key", "What do keys that are inserted again do to a filter?", "Nothing: a key sets the bits that it has set. n in (1 − e^(−kn/m))^k is the number of \
-                 distinct keys, Σ 1 − (1 − p_i)^N in the mean after N insertions.", &format!(
-            "{} insertions into a filter of two bits for each and three probes; the key of rank r \
-             comes in proportion to r^−s.",
-            shown(keys as f64)
-        )], [Axis::linear("exponent of the Zipf distribution, s", ""), Axis::log("false-positive rate", "")], vec![
+    notes.figure(drawn(
+        "inserted",
+        [
+            "False-positive rate after insertions of which many repeat a key",
+            "What do keys that are inserted again do to a filter?",
+            "Nothing: a key sets the bits that it has set. n in (1 − e^(−kn/m))^k is the number of \
+             distinct keys, Σ 1 − (1 − p_i)^N in the mean after N insertions.",
+            &format!(
+                "{} insertions into a filter of two bits for each and three probes; the key of \
+                 rank r comes in proportion to r^−s.",
+                shown(keys as f64)
+            ),
+        ],
+        [
+            Axis::linear("exponent of the Zipf distribution, s", ""),
+            Axis::log("false-positive rate", ""),
+        ],
+        vec![
             Series::line("theory, of the distinct keys", 0, line),
             Series::marks("measured", 0, marks),
             Series::line("were each insertion a new key", 1, new),
-        ]));
+        ],
+    ));
     Ok(())
 }

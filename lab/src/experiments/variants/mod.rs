@@ -247,12 +247,12 @@ fn figure(setting: &Setting, rows: &[Row]) -> Figure {
         [
             "Bits a key and false positives of Bloom filters' relatives",
             "What does it cost to be able to take keys out again?",
-            "A set of keys takes log2(1/p) bits each at the least, a Bloom filter 1.44 times that, with \
-                 counters of four bits four times as many; fingerprints take log2(1/p) bits and two or \
-                 three more, and empty places beside.",
+            "A set of keys takes log2(1/p) bits each at the least, a Bloom filter 1.44 times that, \
+             with counters of four bits four times as many; fingerprints take log2(1/p) bits and \
+             two or three more, and empty places beside.",
             &format!(
-                "{} keys, {} absent ones asked; each filter made for 1 %, but that fingerprints are of whole \
-             bits.",
+                "{} keys, {} absent ones asked; each filter made for 1 %, but that fingerprints \
+                 are of whole bits.",
                 shown(keys(setting) as f64),
                 shown(lookups(setting) as f64)
             ),
