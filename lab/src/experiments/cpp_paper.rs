@@ -104,7 +104,7 @@ impl Strings {
 
 fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let n = setting.pick(N, 10 * N);
-    let repetitions = setting.pick(3, 10);
+    let repetitions = setting.pick(3, 5);
     let input = Input::made_up(n, n, setting.seed("strings"));
     let present: Strings = input.present.iter().map(|(name, _)| &name[..]).collect();
     let absent: Strings = input.absent.iter().map(|name| &name[..]).collect();
