@@ -1,5 +1,5 @@
-//! What the five texts claim and ask: the rows of the tables in docs/lab.md. The lab reads them from the
-//! document, so that document, page and checks cannot differ.
+//! What the texts claim and ask: the rows of docs/lab.md, read from there, so that document, page and checks
+//! cannot differ.
 
 use super::check::{Check, Law};
 use super::experiment::Size;
@@ -13,7 +13,7 @@ const DOCUMENT: &str = include_str!("../../docs/lab.md");
 /// A claim of a text, or an exercise of the notebook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// The texts with their lines, "P 54, W 13"; before that the number of an exercise.
+    /// The number of an exercise, and the texts with their lines: "P 54, W 13".
     pub place: String,
     /// What the text says or asks.
     pub says: String,
@@ -57,29 +57,25 @@ impl Claim {
         Some(Self { place, says, theirs, ours, answer, holds, headline })
     }
 
-    /// Whether it is an exercise.
-    pub fn is_exercise(&self) -> bool {
+    pub(crate) fn is_exercise(&self) -> bool {
         self.place.starts_with(['A', 'T', 'Y'])
     }
 
-    /// Whether it is a claim that was measured or derived.
-    pub fn is_tried(&self) -> bool {
+    pub(crate) fn is_tried(&self) -> bool {
         !self.is_exercise() && self.answer != "not tried"
     }
 
-    /// Whether a text has it.
-    pub fn is_of(&self, source: Source) -> bool {
+    pub(crate) fn is_of(&self, source: Source) -> bool {
         let letter = source.letter();
         self.place.split([',', ' ']).any(|word| word == letter)
     }
 
-    /// The experiment and the quantity of the check that decides it.
-    pub fn check(&self) -> Option<(&str, &str)> {
+    /// Experiment and quantity.
+    fn check(&self) -> Option<(&str, &str)> {
         self.answer.split('`').nth(1)?.split_once(": ")
     }
 
-    /// Whether its figure is a percentage.
-    pub fn is_in_percent(&self) -> bool {
+    pub(crate) fn is_in_percent(&self) -> bool {
         self.figure().is_some_and(|(_, is_percent)| is_percent)
     }
 
@@ -106,8 +102,8 @@ impl Run {
         found.map(|(_, check)| check)
     }
 
-    /// What rows have and a quick run denies: checks that do not exist or decide nothing, and figures
-    /// out of the bounds of their checks. Counts that must be exact are those of one seed.
+    /// What is wrong in rows, by a quick run: checks that do not exist or decide nothing, and figures out of
+    /// bounds. Exact counts are those of one seed.
     pub fn stale(&self, claims: &[Claim]) -> Vec<String> {
         if self.size == Size::Full {
             return Vec::new();
@@ -141,7 +137,6 @@ impl Run {
 mod tests {
     use super::*;
 
-    /// 17 exercises on applications, 9 of theory, 12 on performance, in order.
     #[test]
     fn every_exercise_is_measured_or_derived_or_out_of_reach_with_a_reason() {
         let exercises: Vec<_> = all().into_iter().filter(Claim::is_exercise).collect();

@@ -3,8 +3,8 @@
 //!
 //! An experiment is a file in [`experiments`]. It gets a [`Setting`](experiment::Setting) and fills
 //! [`Notes`](experiment::Notes) with [checks](check::Check), [figures](criba_cli::page::figure::Figure) and
-//! measurements. [`claims`] has what the texts say. [`run`](mod@run) runs them and computes the bounds, `report` and `print` show the results,
-//! and [`output`](criba_cli::page::output) writes them.
+//! measurements. [`claims`] has what the texts say. [`run`](mod@run) runs them and computes the bounds,
+//! `report` and `print` show the results, and [`output`](criba_cli::page::output) writes them.
 
 pub mod check;
 pub mod claims;

@@ -1,4 +1,4 @@
-//! The trial that most experiments make: a Bloom filter of some keys, asked for absent ones.
+//! The usual trial: a Bloom filter of some keys, asked for absent ones.
 
 use criba::filter::{Bloom, Hashing};
 use criba_cli::Result;
@@ -7,7 +7,7 @@ use super::check::Sample;
 use super::experiment::key;
 use super::theory;
 
-/// How the rate of a Bloom filter is expected.
+/// The expected rate.
 pub const FORMULA: &str = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
 
 /// A filter of the first n keys of the family 0.

@@ -34,7 +34,6 @@ enum Holder {
     HashSet,
     /// A set of chained nodes, as std::unordered_set is.
     Chained,
-    /// The paper's own filter.
     Paper,
     /// A filter built from all keys at once.
     Built(FilterKind),
@@ -184,8 +183,8 @@ fn trial(
     })
 }
 
-/// The time of the paper's filter for absent strings if they come in the order of the bits that they examine:
-/// the same work, but for mispredicted branches.
+/// The time for absent strings in the order of the bits that they examine: the same work, but for mispredicted
+/// branches.
 fn predictable(present: &Strings, absent: &Strings) -> f64 {
     let (m, k) = theory::classic_shape(present.iter().len() as u64, RATE);
     let hashes = |key: &str| Family::Murmur.hashes(0, key.as_bytes());

@@ -1,5 +1,4 @@
-//! A cache three in four of whose requests are for objects that are requested once: a filter admits objects at
-//! their second request.
+//! A cache, most of whose requests come once: a filter admits objects at their second request.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -32,7 +31,6 @@ impl Door {
     }
 }
 
-/// What a full cache drops.
 #[derive(Clone, Copy)]
 enum Drops {
     LeastRecent,
@@ -133,7 +131,7 @@ fn door(setting: &Setting, kind: usize, objects: u32) -> Result<Door> {
     Ok(Door::Filter(Bloom::with_geometry(m, k)?.with_hashing(hashing)?))
 }
 
-/// Room in percent of all objects.
+/// In percent of all objects.
 const ROOMS: [usize; 6] = [1, 2, 5, 10, 20, 100];
 
 pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
@@ -220,7 +218,6 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// What the filters let in by mistake, with many objects.
 fn doors(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let Requests { all, once, objects } = requests(setting, setting.pick(600_000, 3_000_000));
     let samples = setting.each("the door of a cache", &[1, 2], |&kind| {

@@ -48,7 +48,7 @@ const PACKETS: [u64; 2] = [2, 1000];
 const THRESHOLDS: [u64; 6] = [8, 12, 16, 20, 24, 28];
 const CALIBRATED: u64 = 20;
 
-/// The chance that a host gets a false alarm: in both rows an attacker shares its counter, or too many hosts.
+/// A false alarm: in both rows an attacker shares the counter, or too many hosts.
 fn false_alarm(threshold: u64) -> f64 {
     let share = 1.0 / WIDTH as f64;
     let others = Binomial::new(share, HOSTS - 1).expect("a chance");
@@ -64,7 +64,6 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// Intervals with a sketch each.
 fn detection(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let intervals: Vec<u64> = (0..setting.pick(500, 5000)).collect();
     let seed = setting.seed("sketches");
@@ -131,8 +130,7 @@ fn as_a_filter(setting: &Setting, notes: &mut Notes) {
     notes.check(Check::share("FPR, Count-Min of 9.59 bits a key as a filter", formula, sample));
 }
 
-/// Keys of which each sets k new bits, found by trying the filter's hash; and the same keys under a secret
-/// one.
+/// Keys that set k new bits each, found by trying; and the same keys under a secret hash.
 fn chosen_keys(setting: &Setting, notes: &mut Notes) {
     let n = 4000;
     let (m, k) = theory::classic_shape(n, 0.01);

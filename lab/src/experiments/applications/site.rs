@@ -19,7 +19,7 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// A site is a tree of pages, each with links to three further pages, to its parent and to the first page.
+/// A site is a tree of pages with links down, to the parent and to the first page.
 const LINKS: u64 = 3;
 const DEPTH: u32 = 5;
 
@@ -27,7 +27,7 @@ fn pages() -> f64 {
     (0..=DEPTH).map(|level| LINKS.pow(level) as f64).sum()
 }
 
-/// Fetches a site. A page is taken for seen if the filter passes it, and then its links are not followed.
+/// The pages fetched. One that the filter passes is taken for seen, with its links.
 fn crawl(seen: &mut Bloom, site: u32) -> u64 {
     let (mut fetched, mut waiting) = (0, vec![(0_u64, 0)]);
     seen.insert(key(site, 0));
@@ -89,8 +89,7 @@ fn sites(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// Domains of sizes by Zipf's law, and the same bits in one filter, in filters made for each domain, and in
-/// equal filters.
+/// Domains of sizes by Zipf's law.
 fn domains(setting: &Setting, notes: &mut Notes) -> Result<()> {
     const DOMAINS: u64 = 200;
     let pages: u64 = setting.pick(100_000, 1_000_000);
@@ -115,7 +114,6 @@ fn domains(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-/// Links that nodes of a cluster meet at random: each node keeps what it fetched, or each domain has its node.
 fn cluster(setting: &Setting, notes: &mut Notes) {
     const NODES: u64 = 8;
     const LINKS: u64 = 3;

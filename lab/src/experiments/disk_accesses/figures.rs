@@ -55,7 +55,7 @@ fn in_theory(million: &[Case]) -> Figure {
     )
 }
 
-/// The study's figure 2, as it is there, and per query.
+/// The study's figure 2, and the same per query.
 fn accesses(cases: &Cases, per_query: bool) -> Figure {
     let expected = |ratio| 0.5 + 0.5 * theory::rate_at_ratio(ratio, Probes::Ceiling.of(ratio));
     let mut series = Vec::new();
@@ -150,7 +150,7 @@ fn by_size(cases: &Cases) -> Figure {
     )
 }
 
-/// The study's figure 5, whose panels have one axis each: seconds on disk, and in the filter alone.
+/// The study's figure 5: on disk, and in the filter alone.
 fn times(timed: &[Case]) -> [Figure; 2] {
     let panel = |id, title: &str, measured: &str, time: fn(&Case) -> f64| {
         drawn(

@@ -168,7 +168,6 @@ fn scalable(setting: &Setting, notes: &mut Notes) -> Result<Row> {
     }))
 }
 
-/// The row of a filter without removal.
 fn lasting(
     setting: &Setting,
     notes: &mut Notes,
