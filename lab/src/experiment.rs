@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use criba::filter::Hashing;
-use criba_cli::page::figure::Figure;
+use criba_cli::page::figure::{Axis, Figure, Series};
 use criba_cli::{Failure, Result};
 use indicatif::ProgressBar;
 use rand::SeedableRng;
@@ -15,7 +15,6 @@ use siphasher::sip::SipHasher13;
 use tempfile::TempDir;
 
 use super::check::Check;
-use super::comparison::{Comparison, Correction};
 use super::input::Keys;
 use super::source::Source;
 
@@ -41,10 +40,8 @@ pub struct Notes {
     pub checks: Vec<Check>,
     /// Its figures, one at least.
     pub figures: Vec<Figure>,
-    /// Theirs beside ours.
-    pub comparison: Vec<Comparison>,
-    /// What a source has wrong.
-    pub corrections: Vec<Correction>,
+    /// What was measured beside them: quantity, value, note.
+    pub measured: Vec<[String; 3]>,
     /// Remarks: a paragraph each.
     pub remarks: Vec<String>,
 }
@@ -60,15 +57,9 @@ impl Notes {
         self.figures.push(figure);
     }
 
-    /// Adds the source's value beside the measured one; "–" if the source has none.
-    pub fn compare(&mut self, quantity: &str, theirs: &str, ours: impl Into<String>, note: &str) {
-        let (quantity, theirs, note) = (quantity.into(), theirs.into(), note.into());
-        self.comparison.push(Comparison { quantity, theirs, ours: ours.into(), note });
-    }
-
-    /// Says what a source has wrong.
-    pub fn correct(&mut self, source: Source, says: &str, correct: &str) {
-        self.corrections.push(Correction { source, says: says.into(), correct: correct.into() });
+    /// Adds a figure of this run; `note` may be empty.
+    pub fn measured(&mut self, quantity: &str, value: impl Into<String>, note: &str) {
+        self.measured.push([quantity.into(), value.into(), note.into()]);
     }
 
     /// Adds a paragraph.
@@ -211,6 +202,12 @@ impl Setting {
         done.sort_unstable_by_key(|(place, _)| *place);
         done.into_iter().map(|(_, result)| result).collect()
     }
+}
+
+/// A figure: its title, what was asked, theory and measurement, the axes, and the series.
+pub fn drawn(id: &'static str, texts: [&str; 4], [x, y]: [Axis; 2], series: Vec<Series>) -> Figure {
+    let [title, asked, theory, measured] = texts.map(str::to_owned);
+    Figure { id, title, asked, theory, measured, x, y, series }
 }
 
 /// The i-th of a family of distinct short keys.

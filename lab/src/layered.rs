@@ -20,12 +20,6 @@ fn key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-/// The keys of a loaded store, in order of loading.
-pub fn present_keys(setting: &Setting) -> impl Iterator<Item = [u8; 8]> {
-    let mut random = setting.random("present keys");
-    std::iter::repeat_with(move || key(random.random::<u64>() & !1))
-}
-
 /// The directory of a store loaded with `keys` keys in random order, and more until it has four levels of at
 /// least a thousand keys each, and two L0 tables. Each level has about ten times the one above.
 ///
@@ -35,10 +29,10 @@ pub fn loaded(setting: &Setting, keys: u64) -> Result<PathBuf> {
     setting.begin("loading a store", keys);
     let dir = setting.directory("layered")?;
     let db = options(setting).filter(FilterPolicy::none()).open(&dir)?;
-    let (mut present, mut number) = (present_keys(setting), 0);
+    let (mut random, mut number) = (setting.random("present keys"), 0);
     while number < keys || !is_layered(&db) {
-        for key in present.by_ref().take(BATCH as usize) {
-            db.put(key, "v")?;
+        for _ in 0..BATCH {
+            db.put(key(random.random::<u64>() & !1), "v")?;
         }
         number += BATCH;
         setting.step(BATCH);
@@ -91,10 +85,6 @@ pub struct Layered {
 pub struct Met {
     /// How many were asked for.
     pub lookups: u64,
-    /// Of them, those that were passed to the store.
-    pub sent: u64,
-    /// Of them, those with a read.
-    pub passed: u64,
     /// The blocks read, as the engine counts.
     pub reads: u64,
     /// Reads of table files, as the file layer counts.
@@ -122,27 +112,11 @@ impl Layered {
         key(self.absent.random::<u64>() | 1)
     }
 
-    /// Looks up the first loaded keys. Returns the probes of tables without the key, and the reads that they
-    /// wasted.
+    /// Looks up new absent keys.
     ///
     /// # Errors
     /// The errors of the store.
-    pub fn ask_present(&mut self, setting: &Setting, lookups: u64) -> Result<(u64, u64)> {
-        let (mut probes, mut wasted) = (0, 0);
-        for key in present_keys(setting).take(lookups as usize) {
-            let counts = self.db.explain(key)?.counts();
-            let read = counts.false_positives + counts.unfiltered_not_found;
-            probes += read + counts.true_negatives;
-            wasted += read;
-        }
-        Ok((probes, wasted))
-    }
-
-    /// Looks up new absent keys that pass `sieve`.
-    ///
-    /// # Errors
-    /// The errors of the store.
-    pub fn ask(&mut self, lookups: u64, sieve: impl Fn(&[u8]) -> bool) -> Result<Met> {
+    pub fn ask(&mut self, lookups: u64) -> Result<Met> {
         let file_reads = |c: &CountingVfs| c.counts().of(FileKind::Table, Operation::Read).calls;
         let asked = |tables: Vec<TableInfo>| -> BTreeMap<u64, u64> {
             let asked = |t: TableInfo| (t.id, t.counts.probes());
@@ -152,12 +126,7 @@ impl Layered {
         let mut met = Met { lookups, ..Met::default() };
         for _ in 0..lookups {
             let key = self.absent_key();
-            if sieve(&key) {
-                let counts = self.db.explain(key)?.counts();
-                met.sent += 1;
-                met.reads += counts.disk_reads;
-                met.passed += u64::from(counts.disk_reads > 0);
-            }
+            met.reads += self.db.explain(key)?.counts().disk_reads;
         }
         met.file_reads = file_reads(&self.counting) - files_before;
         met.asked = asked(self.db.tables());

@@ -3,11 +3,11 @@
 //!
 //! An experiment is a file in [`experiments`]. It gets a [`Setting`](experiment::Setting) and fills
 //! [`Notes`](experiment::Notes) with [checks](check::Check), [figures](criba_cli::page::figure::Figure) and
-//! comparisons. [`run`](mod@run) runs them and computes the bounds, `report` and `print` show the results,
-//! and [`output`](criba_cli::page::output) writes them.
+//! measurements. [`claims`] has what the texts say. [`run`](mod@run) runs them and computes the bounds,
+//! `report` and `print` show the results, and [`output`](criba_cli::page::output) writes them.
 
 pub mod check;
-pub mod comparison;
+pub mod claims;
 pub mod experiment;
 pub mod experiments;
 pub mod input;
@@ -18,6 +18,7 @@ pub mod report;
 pub mod run;
 pub mod source;
 pub mod theory;
+pub mod trial;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -97,7 +98,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     for (experiment, check) in run.failed() {
         print_error(&format!("{experiment}: {} is out of bounds", check.quantity));
     }
-    Ok(if run.failed().next().is_none() { Answer::Yes } else { Answer::No })
+    let stale = run.stale(&claims::all());
+    for row in &stale {
+        print_error(row);
+    }
+    let holds = stale.is_empty() && run.failed().next().is_none();
+    Ok(if holds { Answer::Yes } else { Answer::No })
 }
 
 /// The experiments of these names, in the order of the registry; all without names.

@@ -2,7 +2,6 @@ use std::io::Write;
 
 use criba_cli::Result;
 
-use super::experiment::Notes;
 use super::run::{Outcome, Run};
 
 pub(super) fn print(run: &Run, out: &mut dyn Write) -> Result<()> {
@@ -25,23 +24,10 @@ fn print_outcome(run: &Run, outcome: &Outcome, out: &mut dyn Write) -> Result<()
             writeln!(out, "  FAILS: {}: {measured}, not within {low} to {high}", check.quantity)?;
         }
     }
-    print_comparison(notes, out)?;
+    let width = notes.measured.iter().map(|[quantity, ..]| quantity.chars().count()).max();
+    for [quantity, value, _] in &notes.measured {
+        writeln!(out, "  {quantity:<0$}  {value}", width.unwrap_or_default())?;
+    }
     writeln!(out)?;
-    Ok(())
-}
-
-fn print_comparison(notes: &Notes, out: &mut dyn Write) -> Result<()> {
-    if notes.comparison.is_empty() {
-        return Ok(());
-    }
-    let rows = notes.comparison.iter().map(|row| [&row.quantity[..], &row.theirs, &row.ours]);
-    let rows: Vec<_> = std::iter::once(["", "theirs", "ours"]).chain(rows).collect();
-    let width = |column: usize| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
-    };
-    let (first, second) = (width(0), width(1));
-    for [quantity, theirs, ours] in rows {
-        writeln!(out, "  {quantity:<first$}  {theirs:<second$}  {ours}")?;
-    }
     Ok(())
 }

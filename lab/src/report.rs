@@ -1,125 +1,206 @@
-//! The report: one page with everything.
+//! The report: one page with everything. A summary comes first; texts and experiments are folded.
 
 use criba_cli::page::{self, figure::Figure};
 use criba_cli::text::counted;
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
-use super::check::Check;
+use super::check::{Check, Law};
+use super::claims::{self, Claim};
 use super::experiment::{Notes, Size};
 use super::run::{Outcome, Run};
+use super::source::Source;
+
+/// The summary fits a phone, whatever the page's tables have.
+const NARROW: &str = "min-width: 0; padding-right: 0.6rem";
 
 /// The page of a run.
 pub fn report(run: &Run) -> String {
+    let claims = claims::all();
+    let failed = run.failed().count() as u64;
     let body = html! {
         header {
             h1 { "criba lab" }
             p {
-                "What a filter does, measured: experiments of the literature on Bloom filters, made \
-                 again with criba's own filters and tables, theirs beside ours."
+                "What five texts say of Bloom filters, tried with criba's filters and tables. "
+                @if failed == 0 { strong.good { "Every check holds." } }
+                @else { strong.bad { (counted(failed, "check")) " out of bounds." } }
             }
-            p { (summary(run)) }
+            (summary(&claims))
             p.quiet {
-                (if run.size == Size::Quick { "Quick sizes" } else { "Full sizes" })
-                ", seed " (run.seed) ". A second run with this seed gives the same counts; times are \
-                this machine's and decide nothing. All bounds together hold in 999 of 1,000 sound runs: \
-                each check's in all but one of " (super::shown((1.0 / run.doubt()).round())) "."
+                code { (command(run)) } ", version " (env!("CARGO_PKG_VERSION")) ", seed " (run.seed) ". "
+                "The same seed gives the same counts; times are this machine's and decide nothing. "
+                "All checks together hold in 999 of 1,000 sound runs. "
+                a href="checks.csv" { "checks.csv" }
             }
-            nav {
-                ul {
-                    @for outcome in &run.outcomes {
-                        li {
-                            a href={ "#" (outcome.experiment.name) } { (outcome.experiment.title) }
-                            " " (tally(run, &outcome.notes.checks))
+        }
+        main {
+            h2 { "The texts" }
+            @for source in Source::TEXTS { (text(run, source, &claims)) }
+            @for (title, beyond) in [("The experiments", false), ("Beyond the texts", true)] {
+                h2 { (title) }
+                @for outcome in &run.outcomes {
+                    @if (outcome.experiment.sources == [Source::Beyond]) == beyond { (section(run, outcome)) }
+                }
+            }
+        }
+    };
+    page::page("criba lab", &body)
+}
+
+fn command(run: &Run) -> String {
+    let mut command = "cargo run --release -p criba-lab --".to_owned();
+    if run.outcomes.len() < super::experiments::ALL.len() {
+        for outcome in &run.outcomes {
+            command += " ";
+            command += outcome.experiment.name;
+        }
+    }
+    if run.size == Size::Full {
+        command += " --full";
+    }
+    format!("{command} --seed {}", run.seed)
+}
+
+fn summary(claims: &[Claim]) -> Markup {
+    let head = ["text", "claims tried", "hold", "corrected"];
+    html! {
+        table {
+            thead { tr { @for name in head { th.number[name != "text"] { (name) } } } }
+            tbody {
+                @for source in Source::TEXTS {
+                    @let tried = claims.iter().filter(|claim| claim.is_of(source) && claim.is_tried());
+                    @let holding = |holds| tried.clone().filter(move |claim| claim.holds == Some(holds));
+                    tr {
+                        td style=(NARROW) { a href={ "#" (id(source)) } { (source.name()) } }
+                        @for number in [tried.clone().count(), holding(true).count(), holding(false).count()] {
+                            td.number style=(NARROW) { (number) }
+                        }
+                    }
+                    @for claim in tried.clone().filter(|claim| claim.headline) {
+                        @let ours = claim.ours.trim_start_matches(['✓', '✗', ' ']);
+                        @let ours = ours.split([';', ':']).next().unwrap_or_default();
+                        tr {
+                            td.quiet colspan="4" style=(NARROW) { (shown(&claim.says)) ": " (theirs(claim)) (ours) }
                         }
                     }
                 }
             }
         }
-        main { @for outcome in &run.outcomes { (section(run, outcome)) } }
-    };
-    page::page("criba lab", &body)
-}
-
-fn summary(run: &Run) -> Markup {
-    let failed = run.failed().count();
-    html! {
-        @if failed == 0 { strong.good { "Every check holds." } }
-        @else { strong.bad { (counted(failed as u64, "check")) " out of bounds." } }
     }
 }
 
-fn tally(run: &Run, checks: &[Check]) -> Markup {
-    let told = run.tally(checks);
-    let class = if told.is_well() { "quiet" } else { "bad" };
-    html! { span class=(class) { "(" (told) ")" } }
+fn id(source: Source) -> String {
+    source.name().replace(' ', "-")
+}
+
+fn shown(cell: &str) -> String {
+    cell.replace('`', "")
+}
+
+fn theirs(claim: &Claim) -> Markup {
+    html! { @if !claim.theirs.is_empty() { (claim.theirs) " → " } }
+}
+
+/// The figure of this run, if a check has it; if not, that of the document.
+fn ours(run: &Run, claim: &Claim) -> String {
+    let ours = shown(claim.ours.trim_start_matches(['✓', '✗', ' ']));
+    match run.check_of(claim) {
+        Some(check) if check.law != Law::Exact => {
+            let (factor, unit) = if claim.is_in_percent() { (100.0, " %") } else { (1.0, "") };
+            format!("{ours} (here {}{unit})", super::shown(factor * check.measured))
+        }
+        _ => ours,
+    }
+}
+
+fn text(run: &Run, source: Source, claims: &[Claim]) -> Markup {
+    let of = |exercises: bool| {
+        let of = claims.iter().filter(move |claim| claim.is_of(source));
+        of.filter(move |claim| claim.is_exercise() == exercises)
+    };
+    let row = |claim: &Claim| {
+        let verdict = match claim.holds {
+            Some(true) => html! { span.good { "holds" } },
+            Some(false) => html! { span.bad { "corrected" } },
+            None => html! { "" },
+        };
+        let says = html! { (claim.place) ": " (shown(&claim.says)) };
+        vec![
+            says,
+            verdict,
+            html! { (theirs(claim)) (ours(run, claim)) },
+            html! { (shown(&claim.answer)) },
+        ]
+    };
+    let exercise = |claim: &Claim| {
+        let mut row = row(claim);
+        row.remove(1);
+        row
+    };
+    html! {
+        details {
+            summary { b { (source.name()) } ": " (source.reference()) }
+            div id=(id(source)) { // a link to what is folded unfolds it
+                (page::table("", &["line", "verdict", "theirs → ours", "by"], &[], of(false).map(row)))
+                @if of(true).count() > 0 {
+                    (page::table("Exercises", &["exercise", "answer", "by"], &[], of(true).map(exercise)))
+                }
+            }
+        }
+    }
 }
 
 fn section(run: &Run, outcome: &Outcome) -> Markup {
     let (experiment, notes) = (outcome.experiment, &outcome.notes);
+    let tally = run.tally(&notes.checks);
     html! {
-        section id=(experiment.name) {
-            h2 { (experiment.title) }
+        details id=(experiment.name) open=[(!tally.is_well()).then_some("open")] {
+            summary {
+                b { (experiment.title) }
+                " " span class=(if tally.is_well() { "quiet" } else { "bad" }) { "(" (tally) ")" }
+            }
             p { (experiment.question) }
             p.quiet {
                 code { (experiment.name) } ". From "
-                @for (place, source) in experiment.sources.iter().enumerate() {
-                    @if place > 0 { "; " }
-                    (source.name()) " (" (source.reference()) ")"
-                }
-                "."
+                (experiment.sources.iter().map(|source| source.name()).collect::<Vec<_>>().join(", ")) "."
             }
-            (comparison(notes))
-            (corrections(notes))
             @for figure in &notes.figures { (shown_figure(run, experiment.name, notes, figure)) }
             (checks(run, "Further checks", notes.checks.iter().filter(|check| check.figure.is_empty())))
+            (measured(notes))
             @for remark in &notes.remarks { p { (remark) } }
         }
     }
 }
 
-fn comparison(notes: &Notes) -> Markup {
-    let rows = notes.comparison.iter().map(|row| {
-        [&row.quantity, &row.theirs, &row.ours, &row.note].map(|text| html! { (text) }).to_vec()
+fn measured(notes: &Notes) -> Markup {
+    let rows = notes.measured.iter().map(|[quantity, value, note]| {
+        let note = html! { @if !note.is_empty() { span.quiet { "; " (note) } } };
+        vec![html! { (quantity) }, html! { (value) (note) }]
     });
     html! {
-        @if !notes.comparison.is_empty() {
-            (page::table("Theirs beside ours", &["quantity", "theirs", "ours", "note"], &[], rows))
+        @if !notes.measured.is_empty() {
+            (page::table("Also measured", &["quantity", "in this run"], &[], rows))
         }
     }
-}
-
-fn corrections(notes: &Notes) -> Markup {
-    html! {
-        @if !notes.corrections.is_empty() {
-            ul {
-                @for correction in &notes.corrections {
-                    li {
-                        (capital(correction.source.name())) " says: " (correction.says)
-                        " – Correct is: " (correction.correct)
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn capital(text: &str) -> String {
-    let mut rest = text.chars();
-    rest.next().map_or(String::new(), |first| first.to_uppercase().chain(rest).collect())
 }
 
 fn shown_figure(run: &Run, experiment: &str, notes: &Notes, figure: &Figure) -> Markup {
     let its_checks = notes.checks.iter().filter(|check| check.figure == figure.id);
-    let checks = checks(run, "Within which bounds, and whether", its_checks);
-    page::shown(figure, &figure.file_stem(experiment), &checks)
+    let stem = figure.file_stem(experiment);
+    let shown = page::shown(figure, &stem, &checks(run, "Its checks", its_checks)).into_string();
+    let link = format!("<a href=\"{stem}.csv\">{stem}.csv</a>");
+    PreEscaped(shown.replace(&format!("<code>{stem}.csv</code>"), &link))
 }
 
 fn checks<'a>(run: &Run, caption: &str, checks: impl Iterator<Item = &'a Check>) -> Markup {
     let rows: Vec<_> = checks.map(|check| check_row(run, check)).collect();
-    let head = ["quantity", "holds", "theory", "measured", "low", "high", "trials", "formula"];
+    let head = ["quantity", "holds", "theory", "measured", "bounds", "trials", "formula"];
     html! {
         @if !rows.is_empty() {
-            (page::table(caption, &head, &["trials", "theory", "measured", "low", "high"], rows))
+            details {
+                summary { (caption) ": " (rows.len()) }
+                (page::table("", &head, &["trials", "theory", "measured"], rows))
+            }
         }
     }
 }
@@ -127,13 +208,6 @@ fn checks<'a>(run: &Run, caption: &str, checks: impl Iterator<Item = &'a Check>)
 fn check_row(run: &Run, check: &Check) -> Vec<Markup> {
     let verdict = run.verdict(check);
     let number = |value: f64| html! { (super::shown(value)) };
-    let bound = |value: f64| {
-        if check.decides {
-            number(value)
-        } else {
-            html! { "–" }
-        }
-    };
     vec![
         html! { (check.quantity) },
         html! {
@@ -145,8 +219,7 @@ fn check_row(run: &Run, check: &Check) -> Vec<Markup> {
         },
         number(check.theory),
         number(check.measured),
-        bound(verdict.low),
-        bound(verdict.high),
+        html! { @if check.decides { (number(verdict.low)) " to " (number(verdict.high)) } @else { "–" } },
         number(check.law.trials() as f64),
         html! { (check.formula) },
     ]

@@ -18,6 +18,22 @@ pub enum Source {
 }
 
 impl Source {
+    /// The five texts.
+    pub const TEXTS: [Self; 5] =
+        [Self::Paper, Self::Wiki, Self::Guide, Self::Study, Self::Notebook];
+
+    /// The letter before its lines in docs/lab.md.
+    pub fn letter(self) -> &'static str {
+        match self {
+            Self::Paper => "P",
+            Self::Study => "S",
+            Self::Notebook => "N",
+            Self::Guide => "G",
+            Self::Wiki => "W",
+            Self::Beyond => "",
+        }
+    }
+
     /// The short name.
     pub fn name(self) -> &'static str {
         match self {

@@ -25,7 +25,12 @@ pub fn rate_at_ratio(bits_per_key: f64, k: u32) -> f64 {
 /// m = ⌈−n ln p / (ln 2)²⌉ and k = round(m/n · ln 2): the sources' shape for n keys at a rate p.
 pub fn classic_shape(n: u64, rate: f64) -> (u64, u32) {
     let m = (-(n as f64) * rate.ln() / (LN_2 * LN_2)).ceil();
-    (m as u64, (m / n as f64 * LN_2).round().max(1.0) as u32)
+    (m as u64, best_probes(m / n as f64))
+}
+
+/// round(b · ln 2), the number of probes for b bits a key.
+pub fn best_probes(bits_per_key: f64) -> u32 {
+    (bits_per_key * LN_2).round().max(1.0) as u32
 }
 
 /// The mean number of distinct bits of a key: k, less what short orbits repeat. One step in m/φ(d) has the

@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 
 use criba_cli::page::figure::{Axis, Figure, Scale, Style};
 use criba_lab::check::{Check, Law};
+use criba_lab::claims::all;
 use criba_lab::experiment::{Experiment, Size};
 use criba_lab::experiments::ALL;
 use criba_lab::input::real_paths;
@@ -99,9 +100,38 @@ fn the_quantities_of_an_experiment_differ() {
     }
 }
 
+/// But for links to the data that is written beside it.
 #[test]
 fn the_page_stands_alone() {
-    assert_stands_alone(&report(quick_run()));
+    let run = quick_run();
+    let mut text = report(run);
+    let stems = run.outcomes.iter().flat_map(|outcome| {
+        outcome.notes.figures.iter().map(|figure| figure.file_stem(outcome.experiment.name))
+    });
+    for stem in stems.chain(["checks".into()]) {
+        let link = format!(" href=\"{stem}.csv\"");
+        assert_eq!(text.matches(&link).count(), 1, "{stem}");
+        text = text.replace(&link, "");
+    }
+    assert_stands_alone(&text);
+}
+
+/// The rows of docs/lab.md whose checks were made here agree with them; one that is a fifth off does not.
+#[test]
+fn the_document_has_what_the_checks_measure() {
+    let run = quick_run();
+    let stale = run.stale(&all());
+    assert!(stale.is_empty(), "{stale:#?}");
+    let mut wrong: Vec<_> = all().into_iter().filter(|row| run.check_of(row).is_some()).collect();
+    println!("{} rows have a check in this run", wrong.len());
+    assert!(wrong.len() > 20);
+    for row in &mut wrong {
+        let theory = run.check_of(row).expect("just filtered").theory;
+        row.ours = format!("{}", 1.2 * theory);
+    }
+    assert_eq!(run.stale(&wrong).len(), wrong.len());
+    wrong[0].answer = "`toy: no such check`".into();
+    assert!(run.stale(&wrong)[0].contains("there is no check"));
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! One filter of a thousand bits says little about the next: rates scatter more between filters than the
 //! binomial distribution allows.
 
-use criba::filter::Bloom;
 use criba_cli::Result;
 use criba_cli::page::figure::{Axis, Figure, Series};
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 
 use crate::check::{Check, Sample, mean_and_sd};
-use crate::experiment::{Experiment, Notes, Setting, key};
+use crate::experiment::{Experiment, Notes, Setting, drawn, key};
 use crate::source::Source;
+use crate::trial::bloom;
 use crate::{shown, theory};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -35,8 +35,7 @@ struct Small {
 
 fn measure(setting: &Setting, number: u64) -> Result<Small> {
     let hashing = setting.hashing("filters", number);
-    let mut filter = Bloom::with_geometry(M, K)?.with_hashing(hashing)?;
-    filter.extend((0..N).map(|i| key(0, i)));
+    let filter = bloom(hashing, (M, K), N)?;
     let passed = (0..LOOKUPS).filter(|&i| filter.contains(key(1, i))).count();
     let found = (0..N).filter(|&i| filter.contains(key(0, i))).count() as u64;
     let rate = passed as f64 / LOOKUPS as f64;
@@ -69,26 +68,8 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let keys = (filters * N) as f64;
     notes.check(Check::exact("keys found, of those inserted", "all of them", keys, found as f64));
 
-    notes.compare(
-        "rate by the formula",
-        "0.0920",
-        format!("{classic:.4}; exactly {exact:.4}"),
-        "the formula takes bits for independent, and leaves double hashing out",
-    );
-    let first = rates[0];
-    notes.compare("rate measured, one filter", "–", format!("{first:.4}"), "the first of them");
-    notes.compare(
-        "rate measured, all filters",
-        "–",
-        format!("{mean:.4} ± {sd:.4}"),
-        "mean and standard deviation",
-    );
-    notes.compare(
-        "standard deviation",
-        "–",
-        format!("{binomial:.4} binomial, {between:.4} between filters, {both:.4} both"),
-        "in theory",
-    );
+    let value = format!("{mean:.4} ± {sd:.4}; {classic:.4} by the formula");
+    notes.measured("rate of all filters", value, "mean and standard deviation");
     notes.figure(figure(&rates, exact, binomial, both));
     Ok(())
 }
@@ -133,27 +114,31 @@ fn figure(rates: &[f64], exact: f64, binomial: f64, both: f64) -> Figure {
         let points = (0..=90).map(move |i| from + f64::from(i) * 0.1 * sd);
         points.map(|x| (x, width * normal.pdf(x))).collect()
     };
-    Figure {
-        id: "distribution",
-        title: "The measured rates of 1000-bit filters".into(),
-        asked: "How far may the rate of one small filter be off?".into(),
-        theory: format!(
-            "The number of false positives is binomial about the filter's own rate, σ = √(p(1 − p)/{}) \
-             = {binomial:.4}; that rate is X^k for a share X of bits set, which scatters with the hash \
-             by k·X^(k−1)·σ(X); together σ = {both:.4}.",
-            shown(LOOKUPS as f64)
-        ),
-        measured: format!(
-            "{} filters under different hashes, each with {N} keys and asked {} absent ones.",
-            shown(rates.len() as f64),
-            shown(LOOKUPS as f64)
-        ),
-        x: Axis::linear("measured false-positive rate", ""),
-        y: Axis::linear("share of the filters", ""),
-        series: vec![
+    drawn(
+        "distribution",
+        [
+            "The measured rates of 1000-bit filters",
+            "How far may the rate of one small filter be off?",
+            &format!(
+                "The number of false positives is binomial about the filter's own rate, σ = √(p(1 \
+                 − p)/{}) = {binomial:.4}; that rate is X^k for a share X of bits set, which \
+                 scatters with the hash by k·X^(k−1)·σ(X); together σ = {both:.4}.",
+                shown(LOOKUPS as f64)
+            ),
+            &format!(
+                "{} filters under different hashes, each with {N} keys and asked {} absent ones.",
+                shown(rates.len() as f64),
+                shown(LOOKUPS as f64)
+            ),
+        ],
+        [
+            Axis::linear("measured false-positive rate", ""),
+            Axis::linear("share of the filters", ""),
+        ],
+        vec![
             Series::bars("measured", 0, bars.collect()),
             Series::line("theory, between filters and binomial", 0, curve(both)),
             Series::line("the binomial distribution alone", 1, curve(binomial)),
         ],
-    }
+    )
 }

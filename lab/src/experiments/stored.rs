@@ -1,9 +1,10 @@
 //! Deterministic stores without a cache, whose table reads the engine and the file layer count.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use criba::vfs::{CountingVfs, FileKind, Operation, RealVfs};
-use criba::{Batch, Counts, Db, FilterPolicy, Options};
+use criba::{Batch, Counts, Db, FilterInfo, FilterPolicy, Options, TableInfo};
 use criba_cli::Result;
 use siphasher::sip::SipHasher13;
 
@@ -19,7 +20,9 @@ pub(super) struct Stored {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lookups {
     pub(super) made: u64,
+    /// Those that found their value.
     pub(super) found: u64,
+    pub(super) time: Duration,
     /// As the engine counted.
     pub(super) counts: Counts,
     /// As the file layer counted.
@@ -31,6 +34,7 @@ impl std::iter::Sum for Lookups {
         all.fold(Self::default(), |sum, next| Self {
             made: sum.made + next.made,
             found: sum.found + next.found,
+            time: sum.time + next.time,
             counts: sum.counts + next.counts,
             file_reads: sum.file_reads + next.file_reads,
         })
@@ -65,12 +69,22 @@ impl Stored {
             .filter(filter)
             .seed(setting.seed(name))
             .cache_bytes(0)
-            .memtable_bytes(1 << 30)
-            .table_bytes(1 << 30)
+            .memtable_bytes(8 << 30) // ten million keys, and what keeps them in order
+            .table_bytes(8 << 30)
             .background_threads(0)
             .auto_compaction(false)
             .vfs(Arc::new(counting.clone()));
         Ok(Self { db: options.open(setting.directory(name)?)?, counting })
+    }
+
+    /// The geometry and the keys of its only table.
+    pub(super) fn shape(&self) -> ((u64, u32), u64) {
+        match &self.db.tables()[..] {
+            [TableInfo { filter: FilterInfo::Active { geometry, .. }, keys, .. }] => {
+                ((geometry.m, geometry.k), *keys)
+            }
+            _ => ((1, 1), 0),
+        }
     }
 
     /// Puts keys, and two [at the edges](EDGES), and flushes a table.
@@ -92,12 +106,14 @@ impl Stored {
     pub(super) fn look_up(&self, keys: impl IntoIterator<Item = u64>) -> Result<Lookups> {
         let file_reads = || self.counting.counts().of(FileKind::Table, Operation::Read).calls;
         let (before, reads_before) = (self.db.stats().total(), file_reads());
-        let (mut made, mut found) = (0, 0);
+        let (mut made, mut found, start) = (0, 0, Instant::now());
         for key in keys {
             made += 1;
-            found += u64::from(self.db.get(scattered(key))?.is_some());
+            let value = self.db.get(scattered(key))?;
+            found += u64::from(value.is_some_and(|value| value == key.to_string().as_bytes()));
         }
+        let time = start.elapsed();
         let counts = self.db.stats().total() - before;
-        Ok(Lookups { made, found, counts, file_reads: file_reads() - reads_before })
+        Ok(Lookups { made, found, time, counts, file_reads: file_reads() - reads_before })
     }
 }

@@ -1,13 +1,15 @@
 //! Filters small enough to draw, and the two sizes that the sources compute by hand.
 
 use criba::FilterKind;
-use criba::filter::{Bloom, FilterSize, StaticFilter};
+use criba::filter::{FilterSize, StaticFilter};
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_cli::page::figure::{Axis, Series};
 
 use crate::check::{Check, Sample, mean_and_sd};
-use crate::experiment::{Experiment, Notes, Setting, key};
+use crate::experiment::{Experiment, Notes, Setting, drawn, key};
+use crate::experiments::hash_families::plain::Plain;
 use crate::source::Source;
+use crate::trial::{FORMULA, asked, bloom};
 use crate::{shown, theory};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -20,55 +22,59 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
-    picture(setting, notes)?;
+    picture(notes);
     four_bits(setting, notes)?;
     eight_bits(setting, notes)?;
     sizes(setting, notes)?;
     probes(setting, notes)
 }
 
-/// An empty filter with the hash of this number.
-fn empty(setting: &Setting, m: u64, k: u32, number: u64) -> criba::Result<Bloom> {
-    let hashing = setting.hashing("filters", u64::from(k) << 48 | m << 32 | number);
-    Bloom::with_geometry(m, k)?.with_hashing(hashing)
-}
-
-fn bits(filter: &Bloom) -> u64 {
-    let bytes = filter.to_bytes();
-    bytes.last_chunk().map_or(0, |word| u64::from_le_bytes(*word))
-}
-
-const FRUITS: [&str; 5] = ["fig", "pear", "plum", "quince", "medlar"];
-
-fn picture(setting: &Setting, notes: &mut Notes) -> Result<()> {
-    let mut filter = empty(setting, 4, 2, 0)?;
-    let (mut by_key, mut before) = (Vec::new(), Vec::new());
-    for (row, fruit) in FRUITS.iter().enumerate() {
-        let earlier = bits(&filter);
-        filter.insert(fruit);
-        for bit in (0..4).filter(|bit| bits(&filter) >> bit & 1 == 1) {
-            let place = (f64::from(bit), row as f64 + 1.0);
-            if earlier >> bit & 1 == 1 { before.push(place) } else { by_key.push(place) }
-        }
+/// The notebook's example, with its hashes: 1 has the places 0 and 2, 2 has 1 and 2, 3 has 1 and 0, or else 3
+/// and 0.
+fn picture(notes: &mut Notes) {
+    let mut filter = Plain::new(4, 2);
+    let mut states = vec![0];
+    for hashes in [(0, 2), (1, 1)] {
+        filter.insert(hashes);
+        states.push(filter.word());
     }
-    notes.figure(Figure {
-        id: "picture",
-        title: "Four bits, two probes a key: which bits are set after each key".into(),
-        asked: "What does a filter look like while keys come in?".into(),
-        theory: "Each key sets two bits, or one if its probes meet; a bit once set stays set."
-            .into(),
-        measured: format!("One filter, and the keys {}, in this order.", FRUITS.join(", ")),
-        x: Axis::linear("bit", ""),
-        y: Axis::linear("keys inserted", ""),
-        series: [
-            Series::marks("set by this key", 1, by_key),
-            Series::marks("set before", 5, before),
-        ]
-        .into_iter()
-        .filter(|series| !series.points.is_empty())
-        .collect(),
-    });
-    Ok(())
+    let quantity = "the four bits after the notebook's two keys, as a number";
+    notes.check(Check::exact(quantity, "2⁰ + 2¹ + 2²", 7.0, states[2] as f64).at("picture"));
+    let passed = [(1, 3), (3, 1)].map(|hashes| f64::from(u8::from(filter.contains(hashes))));
+    let [third, otherwise] = passed;
+    let quantity = "key 3 passes, with other hashes it does not";
+    notes.check(Check::exact(quantity, "1 − 0", 1.0, third - otherwise).at("picture"));
+    let rows = |is_set: bool| {
+        let bits = states.iter().enumerate().flat_map(move |(row, state)| {
+            let of = (0..4).filter(move |bit| (state >> bit & 1 == 1) == is_set);
+            of.map(move |bit| (f64::from(bit) + 1.0, row as f64))
+        });
+        bits.collect()
+    };
+    let asked = |name: &str, hue, places: [f64; 2], at: f64| {
+        Series::marked(name, hue, places.map(|bit| (bit + 1.0, at)).to_vec())
+    };
+    notes.figure(drawn(
+        "picture",
+        [
+            "Four bits, two probes a key",
+            "How does a filter pass a key that it never had?",
+            "Key 1 sets the bits 0 and 2, key 2 the bits 1 and 2. The places of key 3, 1 and 0, \
+             are both set by then: a false positive. With the places 3 and 0 it would be denied, \
+             as bit 3 is unset.",
+            "The notebook's example, with its places.",
+        ],
+        [
+            Axis::named("bit", &["0", "1", "2", "3"]),
+            Axis::linear("0, 1, 2 keys inserted; 3, 4 questions", ""),
+        ],
+        vec![
+            Series::marks("bit set", 0, rows(true)),
+            Series::marks("bit unset", 5, rows(false)),
+            asked("key 3 with places 1 and 0: passes", 1, [1.0, 0.0], 3.0),
+            asked("key 3 with places 3 and 0: denied", 2, [3.0, 0.0], 4.0),
+        ],
+    ));
 }
 
 /// The rate of four bits, by the exact formula: one absent key per filter, so that trials are binomial.
@@ -80,8 +86,8 @@ fn four_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
         let measured = setting.each("filters of four bits", &keys, |&n| {
             let mut passed = 0;
             for number in 0..filters {
-                let mut filter = empty(setting, 4, k, n << 24 | number)?;
-                filter.extend((0..n).map(|i| key(0, i)));
+                let hashing = setting.hashing("filters", u64::from(k) << 48 | n << 24 | number);
+                let filter = bloom(hashing, (4, k), n)?;
                 passed += u64::from(filter.contains(key(1, 0)));
             }
             Ok(Sample::of_chance(filters, passed, theory::exact_rate(4, k, n)))
@@ -103,21 +109,21 @@ fn four_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
             Series::marks(format!("measured, k = {k}"), hue, rates.collect()),
         ]);
     }
-    notes.figure(Figure {
-        id: "four-bits",
-        title: "False positives of a filter of four bits".into(),
-        asked: "How soon does a filter of four bits say yes to everything?".into(),
-        theory: "With one probe 1 − (1 − 1/m)^n; with two, counted over all pairs of steps. The \
-                 formula for large filters is off here."
-            .into(),
-        measured: format!(
-            "{} filters for each point, each under a hash of its own and asked one absent key.",
-            shown(filters as f64)
-        ),
-        x: Axis::linear("keys inserted, n", ""),
-        y: Axis::linear("false-positive rate", ""),
+    notes.figure(drawn(
+        "four-bits",
+        [
+            "False positives of a filter of four bits",
+            "How soon does a filter of four bits say yes to everything?",
+            "With one probe 1 − (1 − 1/m)^n; with two, counted over all pairs of steps. The \
+             formula for large filters is off here.",
+            &format!(
+                "{} filters for each point, each under a hash of its own and asked one absent key.",
+                shown(filters as f64)
+            ),
+        ],
+        [Axis::linear("keys inserted, n", ""), Axis::linear("false-positive rate", "")],
         series,
-    });
+    ));
     Ok(())
 }
 
@@ -139,7 +145,7 @@ fn eight_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let blocks: Vec<&[u64]> = numbers.chunks(1000).collect();
     let hashes = setting.each("filters of eight bits", &blocks, |numbers| {
         let until_full = |&number: &u64| {
-            let mut filter = empty(setting, 8, 1, number)?;
+            let mut filter = bloom(setting.hashing("eight bits", number), (8, 1), 0)?;
             let mut hashes = 0_u32;
             while filter.bits_set() < 8 {
                 filter.insert(key(0, u64::from(hashes)));
@@ -170,38 +176,33 @@ fn eight_bits(setting: &Setting, notes: &mut Notes) -> Result<()> {
     };
     let along = |of: &dyn Fn(u32) -> f64| (8..=60).map(|i| (f64::from(i), of(i))).collect();
     let theory = along(&|count| full_after(count) - full_after(count - 1));
-    notes.figure(Figure {
-        id: "eight-bits",
-        title: "How many hashes fill a filter of eight bits".into(),
-        asked: "After how many hashes is every bit set, and every answer yes?".into(),
-        theory: format!(
-            "The collector's problem: 8 · (1 + 1/2 + … + 1/8) = {} in the mean; half of all \
-             filters are full by 20.",
-            shown(expected)
-        ),
-        measured: format!(
-            "{} filters under different hashes, one probe a key; {} hashes in the mean. Beyond 60 \
-             hashes there are few.",
-            shown(filters as f64),
-            shown(mean)
-        ),
-        x: Axis::linear("hashes until all bits are set", ""),
-        y: Axis::linear("share of the filters", ""),
-        series: vec![Series::bars("measured", 0, along(&share)), Series::line("theory", 1, theory)],
-    });
-    notes.compare(
+    notes.figure(drawn(
+        "eight-bits",
+        [
+            "How many hashes fill a filter of eight bits",
+            "After how many hashes is every bit set, and every answer yes?",
+            &format!(
+                "The collector's problem: 8 · (1 + 1/2 + … + 1/8) = {} in the mean; half of all \
+                 filters are full by 20.",
+                shown(expected)
+            ),
+            &format!(
+                "{} filters under different hashes, one probe a key; {} hashes in the mean. Beyond \
+                 60 hashes there are few.",
+                shown(filters as f64),
+                shown(mean)
+            ),
+        ],
+        [
+            Axis::linear("hashes until all bits are set", ""),
+            Axis::linear("share of the filters", ""),
+        ],
+        vec![Series::bars("measured", 0, along(&share)), Series::line("theory", 1, theory)],
+    ));
+    notes.measured(
         "hashes that fill 8 bits",
-        "10–20",
         format!("{mean:.2}, theory {expected:.2}"),
         "in the mean",
-    );
-    notes.correct(
-        Source::Notebook,
-        "a filter of 8 bits is full after 10 to 20 hashes.",
-        &format!(
-            "after 21.7 in the mean; by 20 hashes {:.0} % of such filters are full.",
-            by_twenty.rate() * 100.0
-        ),
     );
     Ok(())
 }
@@ -214,7 +215,7 @@ fn sizes(setting: &Setting, notes: &mut Notes) -> Result<()> {
         let hashing = setting.hashing("sizes", 0);
         let filter = StaticFilter::build(FilterKind::Bloom, FilterSize::Rate(rate), hashing, keys)?;
         let (m, k) = theory::classic_shape(n, rate);
-        let (shape, per_key) = (filter.geometry(), m as f64 / n as f64);
+        let shape = filter.geometry();
         let of = format!("n = {}, p = {rate}", shown(n as f64));
         let formula = "⌈−n ln p / (ln 2)²⌉";
         notes.check(Check::exact(format!("bits m, {of}"), formula, m as f64, shape.m as f64));
@@ -224,30 +225,6 @@ fn sizes(setting: &Setting, notes: &mut Notes) -> Result<()> {
         let bytes = m.div_ceil(64) * 8;
         let measured = filter.bytes() as f64;
         notes.check(Check::exact(format!("bytes, {of}"), "8 · ⌈m/64⌉", bytes as f64, measured));
-        if rate > 0.01 {
-            let exactly = -rate.log2();
-            notes.compare(
-                "k for p = 0.1",
-                "3.32",
-                format!("{exactly:.2}; {k} probes are made"),
-                "−log2 p",
-            );
-            notes.compare("m for p = 0.1", "4.792 n", format!("{per_key:.4} n"), "");
-        } else {
-            let mib = filter.bytes() as f64 / f64::from(1 << 20);
-            notes.compare("k for n = 1,000,000, p = 0.001", "10", k.to_string(), "");
-            notes.compare(
-                "its memory",
-                "1.8 MiB",
-                format!("{mib:.2} MiB"),
-                "1.80 MB of a million bytes",
-            );
-            notes.correct(
-                Source::Guide,
-                "a million keys at 0.1 % take 1.8 MiB.",
-                &format!("{} bytes, {mib:.2} MiB.", shown(measured)),
-            );
-        }
         setting.step(1);
     }
     Ok(())
@@ -259,36 +236,30 @@ fn probes(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let lookups: u64 = 3_000_000;
     let (m, _) = theory::classic_shape(n, 0.001);
     let measured = setting.each("a filter for each k", &[3_u32, 5, 7, 10, 13, 16], |&k| {
-        let hashing = setting.hashing("probes", u64::from(k));
-        let mut filter = Bloom::with_geometry(m, k)?.with_hashing(hashing)?;
-        filter.extend((0..n).map(|i| key(0, i)));
-        let passed = (0..lookups).filter(|&i| filter.contains(key(1, i))).count() as u64;
-        let (rate, spread) = (theory::rate(m, k, n), theory::spread(m, k, n));
-        Ok((k, Sample::of_filter(lookups, passed, rate, spread)))
+        let filter = bloom(setting.hashing("probes", u64::from(k)), (m, k), n)?;
+        Ok((k, asked(&filter, n, 0..lookups)))
     })?;
     for (k, sample) in &measured {
         let quantity = format!("FPR of 14.38 bits a key, k = {k}");
-        let formula = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
-        notes.check(Check::share(quantity, formula, *sample).at("probes"));
+        notes.check(Check::share(quantity, FORMULA, *sample).at("probes"));
     }
     let line = (2..=18).map(|k| (f64::from(k), theory::classic_rate(m, k, n))).collect();
     let marks = measured.iter().map(|(k, sample)| (f64::from(*k), sample.rate())).collect();
-    notes.figure(Figure {
-        id: "probes",
-        title: "How many probes a filter of 14.38 bits a key should make".into(),
-        asked: "Why does a rate of 0.1 % ask for ten probes?".into(),
-        theory:
-            "(1 − e^(−kn/m))^k is least at k = m/n · ln 2 = 9.97, where half of the bits are set."
-                .into(),
-        measured: format!(
-            "A filter of {} keys for each k, asked {} absent keys.",
-            shown(n as f64),
-            shown(lookups as f64)
-        ),
-        x: Axis::linear("probes a key, k", ""),
-        y: Axis::log("false-positive rate", ""),
-        series: vec![Series::line("theory", 0, line), Series::marks("measured", 0, marks)],
-    });
+    notes.figure(drawn(
+        "probes",
+        [
+            "How many probes a filter of 14.38 bits a key should make",
+            "Why does a rate of 0.1 % ask for ten probes?",
+            "(1 − e^(−kn/m))^k is least at k = m/n · ln 2 = 9.97, where half of the bits are set.",
+            &format!(
+                "A filter of {} keys for each k, asked {} absent keys.",
+                shown(n as f64),
+                shown(lookups as f64)
+            ),
+        ],
+        [Axis::linear("probes a key, k", ""), Axis::log("false-positive rate", "")],
+        vec![Series::line("theory", 0, line), Series::marks("measured", 0, marks)],
+    ));
     Ok(())
 }
 

@@ -1,27 +1,27 @@
 //! Filters with another number of keys than planned.
 
 use criba::filter::{Bloom, FilterSize, StaticFilter};
-use criba::{FilterInfo, FilterKind, FilterPolicy};
+use criba::{FilterKind, FilterPolicy};
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_cli::page::figure::{Axis, Series};
 
 use super::stored::{Lookups, Stored};
-use crate::check::{Check, Sample, mean_and_sd};
-use crate::experiment::{Experiment, Notes, Setting, key};
+use crate::check::{Check, Sample};
+use crate::experiment::{Experiment, Notes, Setting, drawn, key};
 use crate::source::Source;
+use crate::trial::{FORMULA, asked, bloom, of_shape};
 use crate::{shown, theory};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "wrong-n",
     title: "A filter made for the wrong number of keys",
     question: "A filter is made for n keys at 1 %, and gets fewer or more. What does the mistake cost, \
-               and how full may a filter be before somebody is told?",
+               and how full may a filter be?",
     sources: &[Source::Notebook, Source::Guide],
     run,
 };
 
 const RATE: f64 = 0.01;
-const FORMULA: &str = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
 /// The false positives to measure a rate by.
 const PASSED: f64 = 5000.0;
 
@@ -63,14 +63,9 @@ struct Point {
 }
 
 fn fixed(setting: &Setting, plan: Plan, factor: f64) -> Result<Point> {
-    let (n, rate) = (plan.keys(factor), plan.rate(factor));
-    let hashing = setting.hashing("fixed", n);
-    let mut filter = Bloom::with_geometry(plan.m, plan.k)?.with_hashing(hashing)?;
-    filter.extend((0..n).map(|i| key(0, i)));
-    let asked = lookups(rate);
-    let passed = (0..asked).filter(|&i| filter.contains(key(1, i))).count() as u64;
-    let spread = theory::spread(plan.m, plan.k, n);
-    let sample = Sample::of_filter(asked, passed, rate, spread);
+    let n = plan.keys(factor);
+    let filter = bloom(setting.hashing("fixed", n), (plan.m, plan.k), n)?;
+    let sample = asked(&filter, n, 0..lookups(plan.rate(factor)));
     Ok(Point { factor, sample, fill: filter.occupancy() })
 }
 
@@ -80,10 +75,9 @@ fn exact(setting: &Setting, size: FilterSize, n: u64) -> Result<Sample> {
     let keys = (0..n).map(|i| key(0, i));
     let filter = StaticFilter::build(FilterKind::Bloom, size, hashing, keys)?;
     let shape = filter.geometry();
-    let rate = theory::rate(shape.m, shape.k, n);
-    let asked = lookups(rate);
-    let passed = (0..asked).filter(|&i| filter.contains(key(1, i))).count() as u64;
-    Ok(Sample::of_filter(asked, passed, rate, theory::spread(shape.m, shape.k, n)))
+    let lookups = lookups(theory::rate(shape.m, shape.k, n));
+    let passed = (0..lookups).filter(|&i| filter.contains(key(1, i))).count() as u64;
+    Ok(of_shape(lookups, passed, (shape.m, shape.k), n))
 }
 
 fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
@@ -98,35 +92,32 @@ fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
         notes.check(Check::share(quantity, FORMULA, point.sample).at("rates"));
         let quantity = format!("FPR, made for {factor} times the keys");
         notes.check(Check::share(quantity, FORMULA, *exact).at("rates"));
-        if [1.2, 2.0, 5.0].contains(&factor) {
-            let [fixed, exact] = [point.sample, *exact].map(|s| 100.0 * s.rate());
-            notes.compare(
-                &format!("FPR with {factor} times the keys planned"),
-                "–",
-                format!("{fixed:.1} %; made for them {exact:.2} %"),
-                "planned at 1 %",
-            );
-        }
     }
+    // The guide's call, which makes a filter of fixed size.
+    let (n, (m, k)) = (100_000, theory::classic_shape(100_000, 0.001));
+    let filter = bloom(setting.hashing("the guide's", 0), (m, k), 2 * n)?;
+    let sample = asked(&filter, 2 * n, 0..lookups(theory::rate(m, k, 2 * n)));
+    let quantity = "FPR of BloomFilter(100_000, 0.001) with 200,000 keys";
+    notes.check(Check::share(quantity, FORMULA, sample).at("rates"));
     let line = (50..=500).step_by(5).map(|percent| f64::from(percent) / 100.0);
     let line = line.map(|factor| (factor, plan.rate(factor))).collect();
     let full = -0.15_f64.ln() * plan.m as f64 / (f64::from(plan.k) * plan.n as f64);
-    notes.figure(Figure {
-        id: "rates",
-        title: "The false-positive rate of a filter that gets more keys than planned".into(),
-        asked: "What does a wrong estimate of n cost?".into(),
-        theory: format!(
-            "(1 − e^(−kn/m))^k with m = {} and k = {}, which were chosen for {} keys; 1 % where each \
-             filter is made for its own number.",
-            shown(plan.m as f64),
-            plan.k,
-            shown(plan.n as f64)
-        ),
-        measured: "A filter for each point, asked absent keys until some 5,000 should have passed."
-            .into(),
-        x: Axis::linear("keys, in parts of those planned", ""),
-        y: Axis::log("false-positive rate", ""),
-        series: vec![
+    notes.figure(drawn(
+        "rates",
+        [
+            "The false-positive rate of a filter that gets more keys than planned",
+            "What does a wrong estimate of n cost?",
+            &format!(
+                "(1 − e^(−kn/m))^k with m = {} and k = {}, which were chosen for {} keys; 1 % \
+                 where each filter is made for its own number.",
+                shown(plan.m as f64),
+                plan.k,
+                shown(plan.n as f64)
+            ),
+            "A filter for each point, asked absent keys until some 5,000 should have passed.",
+        ],
+        [Axis::linear("keys, in parts of those planned", ""), Axis::log("false-positive rate", "")],
+        vec![
             Series::line("made for the plan, theory", 0, line),
             Series::marks(
                 "made for the plan, measured",
@@ -141,7 +132,7 @@ fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
             ),
             Series::stems("85 % of the bits set", 4, vec![(full, 0.85_f64.powi(plan.k as i32))]),
         ],
-    });
+    ));
     fullness(
         notes,
         plan,
@@ -152,20 +143,21 @@ fn alone(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
 
 fn fullness(notes: &mut Notes, plan: Plan, marks: Vec<(f64, f64)>) {
     let at = |fill: f64| (fill, fill.powi(plan.k as i32));
-    notes.figure(Figure {
-        id: "fullness",
-        title: "The false-positive rate of a filter by the share of its bits that are set".into(),
-        asked: "How full may a filter be before somebody is told?".into(),
-        theory: format!(
-            "X^{} for a share X of bits set. At the plan X is one half, or as near to it as a whole \
-             number of probes can be. At 85 % the rate is {:.0} %.",
-            plan.k,
-            100.0 * at(0.85).1
-        ),
-        measured: "The same filters, by what they say of their occupancy.".into(),
-        x: Axis::linear("share of the bits that are set", ""),
-        y: Axis::log("false-positive rate", ""),
-        series: vec![
+    notes.figure(drawn(
+        "fullness",
+        [
+            "The false-positive rate of a filter by the share of its bits that are set",
+            "How full may a filter be?",
+            &format!(
+                "X^{} for a share X of bits set. At the plan X is one half, or as near to it as a \
+                 whole number of probes can be. At 85 % the rate is {:.0} %.",
+                plan.k,
+                100.0 * at(0.85).1
+            ),
+            "The same filters, by what they say of their occupancy.",
+        ],
+        [Axis::linear("share of the bits that are set", ""), Axis::log("false-positive rate", "")],
+        vec![
             Series::line("theory", 0, (40..=100).map(|i| at(f64::from(i) / 100.0)).collect()),
             Series::marks("measured", 0, marks),
             Series::stems(
@@ -175,13 +167,13 @@ fn fullness(notes: &mut Notes, plan: Plan, marks: Vec<(f64, f64)>) {
             ),
             Series::stems("85 % full: the guide warns, criba says \"overfull\"", 4, vec![at(0.85)]),
         ],
-    });
+    ));
 }
 
 /// The filter of a table is made for its counted keys; here it is made for a wrong number.
 fn in_a_store(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
     let factors = [1.0, 1.2, 2.0, 5.0];
-    let fixed = FilterPolicy::default().with_geometry(plan.m, plan.k);
+    let fixed = FilterPolicy::default().with_kind(FilterKind::Bloom).with_geometry(plan.m, plan.k);
     let exact = FilterPolicy::rate(RATE).with_kind(FilterKind::Bloom);
     let policies = [("of the plan", fixed), ("of its own", exact)];
     let cases: Vec<_> =
@@ -190,17 +182,11 @@ fn in_a_store(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
         let n = plan.keys(factor);
         let store = Stored::new(setting, &format!("{name} {factor}"), policy)?;
         store.put(2..n)?; // and the two at the edges
-        let tables = store.db.tables();
-        let (rate, spread) = match tables.first().map(|table| &table.filter) {
-            Some(FilterInfo::Active { geometry: shape, .. }) => {
-                (theory::rate(shape.m, shape.k, n), theory::spread(shape.m, shape.k, n))
-            }
-            _ => (1.0, 0.0),
-        };
-        let asked = lookups(rate);
+        let (shape, _) = store.shape();
+        let asked = lookups(theory::rate(shape.0, shape.1, n));
         let present = store.look_up(2..n)?;
         let met = store.look_up(n..n + asked)?;
-        let sample = Sample::of_filter(asked, met.counts.disk_reads, rate, spread);
+        let sample = of_shape(asked, met.counts.disk_reads, shape, n);
         Ok(([present, met], sample))
     })?;
     let mut series = Vec::new();
@@ -225,22 +211,25 @@ fn in_a_store(setting: &Setting, notes: &mut Notes, plan: Plan) -> Result<()> {
     let quantity = "keys found in all tables, and no absent one";
     notes.check(Check::exact(quantity, "all of them", present.made as f64, found).at("reads"));
     notes.check(absent.agree("filters of the plan and of their own").at("reads"));
-    notes.figure(Figure {
-        id: "reads",
-        title: "Disk reads of absent lookups in one table".into(),
-        asked: "What does a wrong estimate of n cost a store?".into(),
-        theory: "A read for each false positive, and none besides. criba makes the filter of a table \
-                 when its keys are known, so there is nothing to estimate."
-            .into(),
-        measured: format!(
-            "A table for each point, of {} times so many keys; reads counted by the engine and by the \
-             file layer, without a cache.",
-            shown(plan.n as f64)
-        ),
-        x: Axis::linear("keys, in parts of those planned", ""),
-        y: Axis::log("disk reads an absent lookup", ""),
+    notes.figure(drawn(
+        "reads",
+        [
+            "Disk reads of absent lookups in one table",
+            "What does a wrong estimate of n cost a store?",
+            "A read for each false positive, and none besides. criba makes the filter of a table \
+             when its keys are known, so there is nothing to estimate.",
+            &format!(
+                "A table for each point, of {} times so many keys; reads counted by the engine and \
+                 by the file layer, without a cache.",
+                shown(plan.n as f64)
+            ),
+        ],
+        [
+            Axis::linear("keys, in parts of those planned", ""),
+            Axis::log("disk reads an absent lookup", ""),
+        ],
         series,
-    });
+    ));
     Ok(())
 }
 
@@ -265,22 +254,6 @@ fn until_full(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let expected = 0.15_f64.ln() / 0.5_f64.ln();
     let quantity = "keys that fill 85 % of the bits, in parts of those that fill half";
     notes.check(Check::mean(quantity, "ln 0.15 / ln 0.5", expected, &ratios).at("fullness"));
-    let (ratio, _) = mean_and_sd(&ratios);
-    let rate = 100.0 * 0.85_f64.powi(7);
-    notes.compare(
-        "when to warn",
-        "85 % full",
-        format!("half full; at 85 % {ratio:.2} times the keys of half, and {rate:.0} % pass"),
-        "of 7 probes",
-    );
-    notes.correct(
-        Source::Guide,
-        "watch the occupancy, and warn when 85 % of the bits are set.",
-        &format!(
-            "half full is the design point, and what lies beyond is past it; at 85 % the filter holds \
-             {ratio:.1} times as many keys as at half, and passes {rate:.0} % of the absent ones."
-        ),
-    );
     Ok(())
 }
 
@@ -293,37 +266,7 @@ fn half_the_memory(setting: &Setting, notes: &mut Notes, n: u64) -> Result<()> {
     })?;
     for (rate, sample) in rates.iter().zip(&measured) {
         let quantity = format!("FPR of half the bits that {rate} takes");
-        notes.check(Check::share(quantity, FORMULA, *sample).at("half"));
+        notes.check(Check::share(quantity, FORMULA, *sample));
     }
-    let percent = 100.0 * measured[2].rate();
-    notes.compare(
-        "FPR with half the memory of 1 %",
-        "–",
-        format!("{percent:.1} %"),
-        "√0.01 = 10 %",
-    );
-    notes.figure(Figure {
-        id: "half",
-        title: "What half the memory comes to".into(),
-        asked: "How much worse is a filter of half the size?".into(),
-        theory:
-            "p = 2^(−m/n · ln 2), so half the bits make √p; a little more where the best number \
-                 of probes is no whole one."
-                .into(),
-        measured: format!(
-            "A filter of {} keys for each point, with the best whole number of probes.",
-            shown(n as f64)
-        ),
-        x: Axis::log("rate that the whole memory gives, p", ""),
-        y: Axis::log("false-positive rate with half of it", ""),
-        series: vec![
-            Series::line("√p", 0, rates.iter().map(|&rate| (rate, rate.sqrt())).collect()),
-            Series::marks(
-                "measured",
-                0,
-                rates.iter().zip(&measured).map(|(&rate, sample)| (rate, sample.rate())).collect(),
-            ),
-        ],
-    });
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! Wasted reads by bits per key, with the curves of theory.
 
-use criba::{Allocation, FilterKind};
+use criba::FilterKind;
 use criba_cli::page::figure::{Axis, Figure, Series};
 
-use super::{KINDS, Line, name, theory};
+use super::{Line, name, theory};
+use crate::experiment::drawn;
 use crate::kinds::Share;
 use crate::shown;
 
@@ -42,56 +43,26 @@ pub(super) fn by_kind(kind: FilterKind, lines: &[Line], shares: &[Share]) -> Fig
         FilterKind::Blocked => "p = Σ (−1)^i C(8, i) e^(−(1 − (63/64)^i) · 512/b) at b bits a key",
         _ => "p = 2^−r, where r columns take b = r · (1.045 + r/128) bits a key",
     };
-    Figure {
-        id: id(kind),
-        title: format!("Wasted reads against bits a key: {kind} filters"),
-        asked: "What does a bit more for each key avoid, and what the same bits in better places?"
-            .into(),
-        theory: format!(
-            "{rate}. Uniform: the sum of p over the tables that a key comes to. Balanced: the least \
-             sum there is for the same bits, by Lagrange's multiplier."
-        ),
-        measured: format!(
-            "Disk reads counted over {} to {} lookups of absent keys, each asked once, on one store \
-             whose filters were built anew for each mark.",
-            lookups(false),
-            lookups(true)
-        ),
-        x: Axis::linear("filter bits a key, in the mean of the store", ""),
-        y: Axis::log("wasted reads an absent lookup", ""),
+    drawn(
+        id(kind),
+        [
+            &format!("Wasted reads against bits a key: {kind} filters"),
+            "What does a bit more for each key avoid, and what the same bits in better places?",
+            &format!(
+                "{rate}. Uniform: the sum of p over the tables that a key comes to. Balanced: the \
+                 least sum there is for the same bits, by Lagrange's multiplier."
+            ),
+            &format!(
+                "Disk reads counted over {} to {} lookups of absent keys, each asked once, on one \
+                 store whose filters were built anew for each mark.",
+                lookups(false),
+                lookups(true)
+            ),
+        ],
+        [
+            Axis::linear("filter bits a key, in the mean of the store", ""),
+            Axis::log("wasted reads an absent lookup", ""),
+        ],
         series,
-    }
-}
-
-/// The factor of wasted reads that balanced filters save.
-pub(super) fn gain(lines: &[Line], shares: &[Share]) -> Figure {
-    let mut series = Vec::new();
-    for (hue, kind) in KINDS.into_iter().enumerate() {
-        let [uniform, balanced] = [Allocation::Uniform, Allocation::Balanced]
-            .map(|allocation| move |bits| theory(kind, allocation, shares, bits));
-        let curve = curve(|bits| uniform(bits) / balanced(bits));
-        series.push(Series::line(format!("theory, {kind}"), hue, curve));
-        let of_kind: Vec<&Line> = lines.iter().filter(|line| line.kind == kind).collect();
-        if let [uniform, balanced] = of_kind[..] {
-            let pairs = uniform.cells.iter().zip(&balanced.cells);
-            // Of few reads the ratio would say nothing.
-            let pairs = pairs.filter(|(_, balanced)| balanced.sample.passed >= 100);
-            let ratios = pairs.map(|(u, b)| (u.bits_per_key, u.wasted / b.wasted)).collect();
-            series.push(Series::marks(format!("measured, {kind}"), hue, ratios));
-        }
-    }
-    Figure {
-        id: "gain",
-        title: "How many times fewer reads balanced filters waste".into(),
-        asked: "What is won by giving bits to the tables where they avoid the most?".into(),
-        theory:
-            "The ratio of the two curves of each kind, which depends on how the store's keys lie \
-                 on its levels."
-                .into(),
-        measured: "The ratio of the counts, where balanced filters wasted 100 reads or more."
-            .into(),
-        x: Axis::linear("filter bits a key, in the mean of the store", ""),
-        y: Axis::linear("wasted reads, uniform / balanced", ""),
-        series,
-    }
+    )
 }

@@ -63,7 +63,6 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     for kind in KINDS {
         notes.figure(figures::by_kind(kind, &lines, &shares));
     }
-    notes.figure(figures::gain(&lines, &shares));
     compare(notes, &lines);
     remarks(notes, &lines, &shares, &levels);
     Ok(())
@@ -99,7 +98,7 @@ fn measure(
         store.db.rebuild_filters(&policy.with_allocation(allocation))?;
         let theory = theory(kind, allocation, shares, bits_per_key);
         let lookups = ((AIM / theory) as u64).clamp(10_000, setting.pick(200_000, 4_000_000));
-        let met = store.ask(lookups, |_| true)?;
+        let met = store.ask(lookups)?;
         line.reads += met.reads;
         line.file_reads += met.file_reads;
 
@@ -162,7 +161,7 @@ fn compare(notes: &mut Notes, lines: &[Line]) {
             name(line.allocation)
         );
         let note = format!("uniform bloom filters waste {:.2} times that", plain / wasted);
-        notes.compare(&quantity, "–", format!("{wasted:.5}"), &note);
+        notes.measured(&quantity, format!("{wasted:.5}"), &note);
     }
 }
 

@@ -3,12 +3,13 @@
 mod blocklist;
 mod cache;
 mod crawler;
+mod dos;
 mod granularity;
+mod shifting;
+mod site;
 mod speller;
 
-use std::path::Path;
-
-use criba::{Batch, Db, FilterKind, FilterPolicy, Options};
+use criba::{FilterKind, FilterPolicy};
 use criba_cli::Result;
 
 use crate::experiment::{Experiment, Notes, Setting};
@@ -16,10 +17,9 @@ use crate::source::Source;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "applications",
-    title: "A cache, a crawler, a block list, a speller, and how much one filter should cover",
-    question: "What does a filter do for a cache that is asked most things once, for a crawler's \
-               dictionary on disk, for a block list whose entries come and go, and for a speller; and is \
-               one wanted for a block, a table or everything?",
+    title: "Caches, crawlers, routers, spellers, files, and workloads that change",
+    question: "What does a filter do for a cache most of whose requests come once, for crawlers, for a \
+               router's block list and its alarms, for a speller, and for files; and how is it kept fit?",
     sources: &[Source::Notebook],
     run,
 };
@@ -27,35 +27,16 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     cache::run(setting, notes)?;
     crawler::run(setting, notes)?;
+    site::run(setting, notes)?;
     blocklist::run(setting, notes)?;
+    dos::run(setting, notes)?;
     speller::run(setting, notes)?;
-    granularity::run(setting, notes)
+    granularity::run(setting, notes)?;
+    shifting::run(setting, notes)
 }
 
-/// A store without caches, with Bloom filters of 1 %.
-fn store(setting: &Setting, dir: &Path, ignore_filters: bool) -> Result<Db> {
-    Ok(options(setting).ignore_filters(ignore_filters).open(dir)?)
-}
-
-fn options(setting: &Setting) -> Options {
-    Options::new()
-        .filter(FilterPolicy::rate(0.01).with_kind(FilterKind::Bloom))
-        .background_threads(0)
-        .seed(setting.seed("store"))
-        .cache_bytes(0)
-}
-
-/// Writes many keys with one value, in batches of a thousand.
-fn put_all(db: &Db, keys: impl Iterator<Item = String>, value: &str) -> Result<()> {
-    let mut keys = keys.peekable();
-    while keys.peek().is_some() {
-        let mut batch = Batch::new();
-        for key in keys.by_ref().take(1000) {
-            batch.put(key, value);
-        }
-        db.write(batch)?;
-    }
-    Ok(())
+fn one_percent() -> FilterPolicy {
+    FilterPolicy::rate(0.01).with_kind(FilterKind::Bloom)
 }
 
 /// The i-th of a hundred million distinct words of four syllables.

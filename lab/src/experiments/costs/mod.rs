@@ -1,7 +1,7 @@
 //! The cost of insertions and lookups, in time and in bits read.
 
 mod probes;
-mod times;
+pub(super) mod times;
 
 use criba_cli::Result;
 

@@ -1,10 +1,10 @@
 //! How many bits a lookup looks at.
 
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_cli::page::figure::{Axis, Series};
 
 use crate::check::{Check, mean_and_sd};
-use crate::experiment::{Notes, Setting, key};
+use crate::experiment::{Notes, Setting, drawn, key};
 use crate::experiments::hash_families::hashes::Family;
 use crate::experiments::hash_families::plain::Plain;
 use crate::shown;
@@ -57,31 +57,28 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
         absent.push((x, mean_and_sd(&looked.absent).0));
         present.push((x, looked.present as f64 / keys as f64));
     }
-    if let Some((_, bits)) = absent.get(4) {
-        notes.compare("bits looked at, absent key, k = 10", "–", shown(*bits), "half full");
-    }
-    notes.figure(Figure {
-        id: "probes",
-        title: "Bits that a lookup looks at".into(),
-        asked: "Does a lookup cost k probes?".into(),
-        theory: "A present key costs k. An absent one ends at the first bit that is not set: \
-                 1 + X + … + X^(k−1) for a share X of bits set, which is just below 2 in a filter that \
-                 is half full, whatever k."
-            .into(),
-        measured: format!(
-            "A filter of {} keys for each k, half full, asked for them and {} absent ones; each bit \
-             looked at is counted.",
-            shown(keys as f64),
-            shown(lookups as f64)
-        ),
-        x: Axis::linear("probes a key, k", ""),
-        y: Axis::linear("bits looked at by a lookup", ""),
-        series: vec![
+    notes.figure(drawn(
+        "probes",
+        [
+            "Bits that a lookup looks at",
+            "Does a lookup cost k probes?",
+            "A present key costs k. An absent one ends at the first bit that is not set: 1 + X + … \
+             + X^(k−1) for a share X of bits set, which is just below 2 in a filter that is half \
+             full, whatever k.",
+            &format!(
+                "A filter of {} keys for each k, half full, asked for them and {} absent ones; \
+                 each bit looked at is counted.",
+                shown(keys as f64),
+                shown(lookups as f64)
+            ),
+        ],
+        [Axis::linear("probes a key, k", ""), Axis::linear("bits looked at by a lookup", "")],
+        vec![
             Series::line("present keys, theory", 0, present.iter().map(|&(k, _)| (k, k)).collect()),
             Series::marks("present keys, counted", 0, present),
             Series::line("absent keys, theory", 1, theory),
             Series::marks("absent keys, counted", 1, absent),
         ],
-    });
+    ));
     Ok(())
 }

@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use criba::filter::Bloom;
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_cli::page::figure::{Axis, Series};
 
-use crate::experiment::{Notes, Setting, key};
+use crate::check::Check;
+use crate::experiment::{Notes, Setting, drawn, key};
 use crate::experiments::hash_families::hashes::Family;
 use crate::shown;
 
@@ -26,14 +27,14 @@ fn nanoseconds(times: u64, mut call: impl FnMut(u64)) -> f64 {
 
 /// The line y = slope · x + intercept of least squares, and its R².
 #[derive(Debug, Clone, Copy)]
-struct Fit {
-    slope: f64,
+pub(in crate::experiments) struct Fit {
+    pub(in crate::experiments) slope: f64,
     intercept: f64,
-    r2: f64,
+    pub(in crate::experiments) r2: f64,
 }
 
 impl Fit {
-    fn of(points: &[(f64, f64)]) -> Self {
+    pub(in crate::experiments) fn of(points: &[(f64, f64)]) -> Self {
         let n = points.len() as f64;
         let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
         let (x, y) = (mean(&|point| point.0), mean(&|point| point.1));
@@ -55,7 +56,7 @@ impl Fit {
 
 pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     setting.begin("times", 3);
-    construction(setting, notes)?;
+    initialisation(setting, notes)?;
     setting.step(1);
     by_probes(setting, notes)?;
     setting.step(1);
@@ -64,51 +65,56 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     Ok(())
 }
 
-fn construction(setting: &Setting, notes: &mut Notes) -> Result<()> {
-    let sizes: &[u64] =
-        setting.pick(&[10_000, 100_000, 1_000_000], &[10_000, 100_000, 1_000_000, 10_000_000]);
-    let mut series = Vec::new();
-    for (hue, k) in [3, 7, 10].into_iter().enumerate() {
-        let mut points = Vec::new();
-        for &m in sizes {
-            let keys = m / 10;
-            let mut filters = (0..REPEATS)
-                .map(|_| {
-                    Bloom::with_geometry(m, k)?.with_hashing(setting.hashing("construction", m))
-                })
-                .collect::<criba::Result<Vec<_>>>()?;
-            let fill = filters.iter_mut().map(|filter| {
-                let start = Instant::now();
-                filter.extend((0..keys).map(|i| key(0, i)));
-                start.elapsed().as_secs_f64() * 1e6
-            });
-            points.push((m as f64, fill.fold(f64::INFINITY, f64::min)));
+const EMPTY: [u64; 5] = [10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+
+/// An empty filter alone: its bits cleared, its hash chosen. k costs nothing, as all probes share a hash.
+fn initialisation(setting: &Setting, notes: &mut Notes) -> Result<()> {
+    let (mut series, mut bytes) = (Vec::new(), 0);
+    let fastest = |make: &mut dyn FnMut() -> Result<usize>| -> Result<(f64, usize)> {
+        let (mut fastest, mut bytes) = (f64::INFINITY, 0);
+        for _ in 0..REPEATS {
+            let start = Instant::now();
+            bytes = make()?;
+            fastest = fastest.min(start.elapsed().as_secs_f64() * 1e6);
         }
-        let logs: Vec<_> = points.iter().map(|(m, time)| (m.ln(), time.ln())).collect();
-        let fit = Fit::of(&logs);
+        Ok((fastest, bytes))
+    };
+    for (hue, k) in [3, 7, 10, 0].into_iter().enumerate() {
+        let mut points = Vec::new();
+        for m in EMPTY {
+            let hashing = setting.hashing("initialisation", m);
+            let (time, of_filter) = fastest(&mut || match k {
+                0 => Ok(8 * black_box(vec![1_u64; m.div_ceil(64) as usize]).len()),
+                _ => {
+                    let filter = Bloom::with_geometry(m, k)?.with_hashing(hashing)?;
+                    Ok(black_box(&filter).bytes())
+                }
+            })?;
+            points.push((m as f64, time));
+            bytes += of_filter;
+        }
+        let name = if k == 0 { "each word written".into() } else { format!("k = {k}") };
         let times: Vec<_> = points.iter().map(|(_, time)| format!("{} µs", shown(*time))).collect();
-        notes.compare(
-            &format!("construction, m = 10⁴ and tenfold on, k = {k}"),
-            "–",
-            times.join(", "),
-            &format!("~ m^{:.2}, R² = {:.3}; {NOTE}", fit.slope, fit.r2),
-        );
-        series.push(Series::marked(format!("k = {k}"), hue, points));
+        notes.measured(&format!("empty, m = 10⁴ … 10⁸, {name}"), times.join(", "), NOTE);
+        series.push(Series::marked(name, hue, points));
     }
-    notes.figure(Figure {
-        id: "construction",
-        title: "Time to fill a filter".into(),
-        asked: "How does construction depend on m and on k?".into(),
-        theory: "n · (T(length) + k): in proportion to n, so to m where the bits a key are fixed."
-            .into(),
-        measured: format!(
-            "Filters of ten bits a key, SipHash-1-3, keys of 12 bytes; the shortest of {REPEATS} \
-             times each."
-        ),
-        x: Axis::log("bits, m", ""),
-        y: Axis::log("time for m/10 keys", "µs"),
+    let expected = 4 * EMPTY.map(|m| 8 * m.div_ceil(64)).iter().sum::<u64>();
+    let quantity = "bytes of empty filters, whatever k";
+    let check = Check::exact(quantity, "8 · ⌈m/64⌉ each", expected as f64, bytes as f64);
+    notes.check(check.at("initialisation"));
+    notes.figure(drawn(
+        "initialisation",
+        [
+            "Time to make an empty filter",
+            "Does initialisation take O(m + k)?",
+            "m bits are cleared; one hash for all probes is chosen, so nothing depends on k. A \
+             large array comes from the system, which clears a page when it is first used: that \
+             part of O(m) is paid by insertions. With each word written at once, all of it shows.",
+            &format!("No key is inserted; the shortest of {REPEATS} times."),
+        ],
+        [Axis::log("bits, m", ""), Axis::log("time", "µs")],
         series,
-    });
+    ));
     Ok(())
 }
 
@@ -137,31 +143,30 @@ fn by_probes(setting: &Setting, notes: &mut Notes) -> Result<()> {
     for (hue, (name, points)) in names.into_iter().zip(points).enumerate() {
         let fit = Fit::of(&points);
         let of = |k: f64| points.iter().find(|(x, _)| (x - k).abs() < 0.5).map_or(0.0, |p| p.1);
-        notes.compare(
+        notes.measured(
             &format!("{name}, k = 4 and 8"),
-            "–",
             format!("{:.1} ns and {:.1} ns", of(4.0), of(8.0)),
-            &format!("{}; {NOTE}", fit.told("probe")),
+            &format!("{}; {:.0} million a second at k = 8", fit.told("probe"), 1e3 / of(8.0)),
         );
         series.push(Series::line(format!("{name}, fitted"), hue, vec![fit.at(1.0), fit.at(16.0)]));
         series.push(Series::marks(name, hue, points));
     }
-    notes.figure(Figure {
-        id: "by-probes",
-        title: "Time of an insert and a lookup by the number of probes".into(),
-        asked: "How do inserts and lookups depend on k?".into(),
-        theory: "One hash, and then a step a probe: T(length) + c·k for inserts and present keys. An \
-                 absent key ends after about two probes, whatever k."
-            .into(),
-        measured: format!(
-            "Filters of {} keys of 12 bytes, half full, SipHash-1-3; the shortest of {REPEATS} times \
-             each. The lines are fitted.",
-            shown(keys as f64)
-        ),
-        x: Axis::linear("probes a key, k", ""),
-        y: Axis::linear("time", "ns"),
+    notes.figure(drawn(
+        "by-probes",
+        [
+            "Time of an insert and a lookup by the number of probes",
+            "How do inserts and lookups depend on k?",
+            "One hash, and then a step a probe: T(length) + c·k for inserts and present keys. An \
+             absent key ends after about two probes, whatever k.",
+            &format!(
+                "Filters of {} keys of 12 bytes, half full, SipHash-1-3; the shortest of {REPEATS} \
+                 times each. The lines are fitted.",
+                shown(keys as f64)
+            ),
+        ],
+        [Axis::linear("probes a key, k", ""), Axis::linear("time", "ns")],
         series,
-    });
+    ));
     Ok(())
 }
 
@@ -200,25 +205,25 @@ fn by_length(setting: &Setting, notes: &mut Notes) -> Result<()> {
     for (hue, (name, points)) in lines.into_iter().enumerate() {
         let fit = Fit::of(&points);
         let note = format!("keys of 8 to 1024 bytes; {NOTE}");
-        notes.compare(&format!("insert, {name}"), "O(k · T(length))", fit.told("byte"), &note);
+        notes.measured(&format!("insert, {name}"), fit.told("byte"), &note);
         series.push(Series::marked(name, hue, points));
     }
-    notes.figure(Figure {
-        id: "by-length",
-        title: "Time of an insert by the length of the key".into(),
-        asked: "How do inserts depend on the length of the keys?".into(),
-        theory: "O(T(length) + k) with one hash for all the probes of a key, as criba has it; \
-                 O(k · T(length)) with a hash for each."
-            .into(),
-        measured: format!(
-            "SipHash-1-3; {} keys of each length, the shortest of {REPEATS} times each. For a hash \
-             for each probe only the hashes are timed.",
-            shown(keys as f64)
-        ),
-        x: Axis::linear("length of a key", "bytes"),
-        y: Axis::linear("time", "ns"),
+    notes.figure(drawn(
+        "by-length",
+        [
+            "Time of an insert by the length of the key",
+            "How do inserts depend on the length of the keys?",
+            "O(T(length) + k) with one hash for all the probes of a key, as criba has it; O(k · \
+             T(length)) with a hash for each.",
+            &format!(
+                "SipHash-1-3; {} keys of each length, the shortest of {REPEATS} times each. For a \
+                 hash for each probe only the hashes are timed.",
+                shown(keys as f64)
+            ),
+        ],
+        [Axis::linear("length of a key", "bytes"), Axis::linear("time", "ns")],
         series,
-    });
+    ));
     Ok(())
 }
 

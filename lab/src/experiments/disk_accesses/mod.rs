@@ -1,14 +1,19 @@
 //! The study's experiment: lookups of names in a file behind a filter, with disk accesses counted.
 
-mod directory;
 mod figures;
 
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criba::{FilterKind, FilterPolicy};
 use criba_cli::Result;
 
-use self::directory::{Directory, Lookups};
+use super::costs::times::Fit;
+use super::stored::{Lookups, Stored};
 use crate::check::{Check, Sample};
-use crate::experiment::{Experiment, Notes, Setting};
+use crate::experiment::{Experiment, Notes, Setting, key};
 use crate::source::Source;
+use crate::trial::{FORMULA, bloom, of_shape};
 use crate::{shown, theory};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -86,26 +91,51 @@ impl Shape {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+/// A table of n names, two of them at the edges of its range, and queries for the others and for absent ones.
 struct Case {
     n: u64,
     shape: Shape,
     filter_bytes: usize,
     has_shape: bool,
-    lookups: Lookups,
+    present: Lookups,
+    absent: Lookups,
+    /// Of as many absent queries in a filter of this shape alone, where times are taken.
+    filter_time: Duration,
+}
+
+fn directory(setting: &Setting, name: &str, n: u64) -> Result<Stored> {
+    let store = Stored::new(setting, name, FilterPolicy::none())?;
+    store.put(2..n)?;
+    Ok(store)
 }
 
 impl Case {
-    fn measure(directory: &Directory, shape: Shape, n: u64, asked: u64) -> Result<Self> {
-        let (filter_bytes, has_shape) = directory.set_filter(shape.m(n), shape.k)?;
-        let lookups = directory.look_up(asked as usize, asked as usize)?;
-        Ok(Self { n, shape, filter_bytes, has_shape, lookups })
+    fn measure(store: &Stored, shape: Shape, n: u64, asked: u64) -> Result<Self> {
+        let (m, k) = (shape.m(n), shape.k);
+        let policy = FilterPolicy::rate(0.01).with_kind(FilterKind::Bloom);
+        store.db.rebuild_filters(&policy.with_geometry(m, k))?;
+        let filter_bytes = store.db.tables()[0].filter.bytes();
+        let present = store.look_up(2..asked)?;
+        let absent = store.look_up(n..n + asked)?;
+        let (has_shape, filter_time) = (store.shape() == ((m, k), n), Duration::ZERO);
+        Ok(Self { n, shape, filter_bytes, has_shape, present, absent, filter_time })
     }
 
     fn sample(&self) -> Sample {
-        let Self { n, shape, lookups, .. } = self;
-        let spread = theory::spread(shape.m(*n), shape.k, *n);
-        Sample::of_filter(lookups.absent, lookups.absent_reads, shape.rate(*n), spread)
+        let Self { n, shape, absent, .. } = self;
+        of_shape(absent.made, absent.counts.disk_reads, (shape.m(*n), shape.k), *n)
+    }
+
+    fn reads(&self) -> u64 {
+        self.present.counts.disk_reads + self.absent.counts.disk_reads
+    }
+
+    fn queries(&self) -> u64 {
+        self.present.made + self.absent.made
+    }
+
+    fn time(&self) -> Duration {
+        self.present.time + self.absent.time
     }
 }
 
@@ -122,7 +152,7 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let million = million(setting)?;
     let timed = timed(setting)?;
     check(notes, &cases, &million);
-    compare(notes, &cases, &timed);
+    compare(notes, &timed);
     figures::all(notes, &cases, &million, &timed);
     Ok(())
 }
@@ -134,14 +164,13 @@ fn repeated(setting: &Setting) -> Result<Cases> {
     stores.reverse(); // the large ones first, so that no thread is left with one at the end
     let measured = setting.each("tables and their filters", &stores, |&(n, repetition)| {
         let name = format!("{n}-{repetition}");
-        let dir = setting.directory(&name)?;
-        let directory = Directory::new(&dir, n, n, setting.seed(&name))?;
+        let directory = directory(setting, &name, n)?;
         Shape::all()
             .filter(|shape| repetition < shape.repetitions())
             .map(|shape| Case::measure(&directory, shape, n, n))
             .collect::<Result<Vec<_>>>()
     })?;
-    Ok(Cases(measured.concat()))
+    Ok(Cases(measured.into_iter().flatten().collect()))
 }
 
 /// A table of a million names, of which a part is looked up.
@@ -149,8 +178,7 @@ fn million(setting: &Setting) -> Result<Vec<Case>> {
     let n: u64 = setting.pick(1_000_000, 10_000_000);
     let asked = n / 2;
     setting.begin("a million names", MILLION_RATIOS.len() as u64);
-    let dir = setting.directory("million")?;
-    let directory = Directory::new(&dir, n, asked, setting.seed("million"))?;
+    let directory = directory(setting, "million", n)?;
     MILLION_RATIOS
         .into_iter()
         .map(|ratio| {
@@ -165,35 +193,41 @@ fn million(setting: &Setting) -> Result<Vec<Case>> {
 /// One size again with nothing else running, for the times.
 fn timed(setting: &Setting) -> Result<Vec<Case>> {
     let n: u64 = 10_000;
-    let dir = setting.directory("timed")?;
-    let directory = Directory::new(&dir, n, n, setting.seed("timed"))?;
+    let directory = directory(setting, "timed", n)?;
     let shapes: Vec<_> = Shape::all().filter(|shape| shape.is_by_ceiling()).collect();
     setting.begin("times", shapes.len() as u64);
-    let fastest_of_three = |shape| {
+    let fastest_of_three = |shape: Shape| {
         let mut cases = Vec::new();
+        let hashing = setting.hashing("filter alone", 0);
+        let filter = bloom(hashing, (shape.m(n), shape.k), n)?;
+        let alone = || {
+            let start = Instant::now();
+            black_box((0..n).filter(|&i| filter.contains(key(1, i))).count());
+            start.elapsed()
+        };
+        let filter_time = (0..3).map(|_| alone()).min().unwrap_or_default();
         for _ in 0..3 {
             cases.push(Case::measure(&directory, shape, n, n)?);
         }
-        cases.sort_by_key(|case| case.lookups.present_time + case.lookups.absent_time);
+        cases.sort_by_key(Case::time);
         setting.step(1);
-        Ok(cases[0])
+        Ok(Case { filter_time, ..cases.swap_remove(0) })
     };
     shapes.into_iter().map(fastest_of_three).collect()
 }
 
 fn check(notes: &mut Notes, cases: &Cases, million: &[Case]) {
-    let formula = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
     for shape in Shape::all() {
         let how = if shape.is_by_ceiling() { "ceiling" } else { "rounding" };
         let quantity =
             format!("reads per absent name, ρ = {}, k = {} by {how}", shape.ratio, shape.k);
         let sample = cases.sum(|case| case.shape == shape);
-        notes.check(Check::share(quantity, formula, sample).at("accesses"));
+        notes.check(Check::share(quantity, FORMULA, sample).at("accesses"));
     }
     for n in QUERIES.map(|queries| queries / 2) {
         let quantity = format!("reads per absent name, n = {n}, all ρ of 1 and more");
         let sample = cases.sum(|case| case.n == n && case.shape.ratio >= 1.0);
-        notes.check(Check::share(quantity, formula, sample).at("by-size"));
+        notes.check(Check::share(quantity, FORMULA, sample).at("by-size"));
     }
     for case in million {
         let quantity = format!(
@@ -201,23 +235,26 @@ fn check(notes: &mut Notes, cases: &Cases, million: &[Case]) {
             shown(case.n as f64),
             case.shape.ratio
         );
-        notes.check(Check::share(quantity, formula, case.sample()).at("theory"));
+        notes.check(Check::share(quantity, FORMULA, case.sample()).at("theory"));
     }
     let all = || cases.0.iter().chain(million);
-    let total = |of: fn(&Lookups) -> u64| all().map(|case| of(&case.lookups)).sum::<u64>() as f64;
+    let total = |of: fn(&Case) -> u64| all().map(of).sum::<u64>() as f64;
+    let right = |case: &Case| case.present.found + case.absent.made - case.absent.found;
+    let present_reads = |case: &Case| case.present.counts.disk_reads;
+    let file_reads = |case: &Case| case.present.file_reads + case.absent.file_reads;
     for (quantity, formula, theory, measured) in [
-        ("right answers", "all", total(|l| l.queries), total(|l| l.right)),
+        ("right answers", "all", total(Case::queries), total(right)),
         (
             "disk reads of present names",
             "one each",
-            total(|l| l.present),
-            total(|l| l.present_reads),
+            total(|c| c.present.made),
+            total(present_reads),
         ),
         (
             "disk reads that the file layer counts",
             "as many as the store counts",
-            total(Lookups::reads),
-            total(|l| l.file_reads),
+            total(Case::reads),
+            total(file_reads),
         ),
     ] {
         notes.check(Check::exact(quantity, formula, theory, measured).at("accesses"));
@@ -230,78 +267,14 @@ fn check(notes: &mut Notes, cases: &Cases, million: &[Case]) {
     let expected: u64 = all().map(|case| figures::bytes(case.shape.m(case.n))).sum();
     let formula = "128 of header + 8 · ⌈m/64⌉, summed";
     notes.check(Check::exact("bytes of all filters", formula, expected as f64, bytes).at("size"));
-    notes.remark(format!(
-        "{} of {} absent names were outside of the table's key range, cost nothing, and are not in \
-         the rates.",
-        shown(total(|l| l.out_of_range)),
-        shown(total(|l| l.absent + l.out_of_range))
-    ));
 }
 
-fn compare(notes: &mut Notes, cases: &Cases, timed: &[Case]) {
-    let rate = |ratio: f64, probes: Probes| {
-        let shape = Shape { ratio, k: probes.of(ratio) };
-        (cases.sum(|case| case.shape == shape).rate(), theory::rate_at_ratio(ratio, shape.k))
-    };
-    let told = |(measured, theory): (f64, f64)| {
-        format!("{} %, theory {} %", shown(round(measured * 100.0)), shown(round(theory * 100.0)))
-    };
-    let (ceiling, rounding) = (rate(3.0, Probes::Ceiling), rate(3.0, Probes::Rounding));
-    for (quantity, theirs, ratio) in [
-        ("FPR for m ≪ n (ρ = 0.001)", "about 1", 0.001),
-        ("FPR below n/ln 2 bits (ρ = 1)", "½–1", 1.0),
-        ("FPR up to 2n/ln 2 bits (ρ = 2)", "¼–½", 2.0),
-    ] {
-        notes.compare(quantity, theirs, told(rate(ratio, Probes::Ceiling)), "");
-    }
-    let note = "by ceiling the claim fails here";
-    notes.compare("FPR beyond (ρ = 3), k by ceiling", "below ¼", told(ceiling), note);
-    notes.compare("FPR beyond (ρ = 3), k by rounding", "below ¼", told(rounding), "");
-    let note = "enough or not is for the user to say";
-    notes.compare("FPR at ρ = 7", "7 bits suffice", told(rate(7.0, Probes::Ceiling)), note);
-    let (slope, r_squared) = line_through(timed);
-    let fit = format!("{:.2} µs a read more, R² = {r_squared:.3}", slope * 1e6);
+fn compare(notes: &mut Notes, timed: &[Case]) {
+    let point = |case: &Case| (case.reads() as f64, 1e6 * case.time().as_secs_f64());
+    let Fit { slope, r2, .. } = Fit::of(&timed.iter().map(point).collect::<Vec<_>>());
+    let fit = format!("{slope:.2} µs a read more, R² = {r2:.3}");
     let note = "the page cache holds the table, so a read is a system call";
-    notes.compare("total time against accesses", "proportional", fit, note);
-    notes.correct(
-        Source::Study,
-        "the rate is between a half and one below n·ln 2 bits.",
-        "below n/ln 2 bits: there one probe a key leaves half of the bits unset.",
-    );
-    notes.correct(
-        Source::Study,
-        "beyond 2n/ln 2 bits the rate is below a quarter.",
-        &format!(
-            "not with k rounded up: three probes at ρ = 3 give {:.4}; two give {:.4}.",
-            ceiling.1, rounding.1
-        ),
-    );
-}
-
-/// To four digits that count, for percentages.
-fn round(number: f64) -> f64 {
-    let unit = 10_f64.powf(number.abs().log10().floor() - 3.0);
-    (number / unit).round() * unit
-}
-
-/// Total lookup time by reads: seconds per read, and R² of the line.
-fn line_through(cases: &[Case]) -> (f64, f64) {
-    let points: Vec<_> = cases.iter().map(|case| (case.reads(), case.seconds())).collect();
-    let n = points.len() as f64;
-    let (x, y) = points.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 / n, y + point.1 / n));
-    let sum = |of: fn(f64, f64) -> f64| points.iter().map(|p| of(p.0 - x, p.1 - y)).sum::<f64>();
-    let (xx, xy, yy) = (sum(|x, _| x * x), sum(|x, y| x * y), sum(|_, y| y * y));
-    (xy / xx, xy * xy / (xx * yy))
-}
-
-impl Case {
-    fn reads(&self) -> f64 {
-        self.lookups.reads() as f64
-    }
-
-    fn seconds(&self) -> f64 {
-        (self.lookups.present_time + self.lookups.absent_time).as_secs_f64()
-    }
+    notes.measured("total time against accesses", fit, note);
 }
 
 #[cfg(test)]
@@ -315,10 +288,5 @@ mod tests {
         assert_eq!(all, [[1, 1], [1, 1], [2, 1], [3, 2], [5, 4], [5, 5], [7, 7]]);
         assert_eq!(Shape { ratio: 0.001, k: 1 }.m(1000), 1);
         assert_eq!(Shape { ratio: 0.001, k: 1 }.m(2500), 3);
-    }
-
-    #[test]
-    fn percentages_keep_four_digits() {
-        assert_eq!([25.263_1, 0.819_37, 100.0].map(round).map(shown), ["25.26", "0.8194", "100"]);
     }
 }

@@ -22,7 +22,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 const RATE: f64 = 0.01;
-const FORMULA: &str = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
 
 /// The keys of one batch, and the filter made for the first batch.
 #[derive(Clone, Copy)]

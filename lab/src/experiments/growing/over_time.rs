@@ -5,10 +5,11 @@ use criba::{FilterInfo, FilterPolicy};
 use criba_cli::Result;
 use criba_cli::page::figure::{Axis, Figure, Series};
 
-use super::{Batch, FORMULA, RATE, made_anew};
+use super::{Batch, RATE, made_anew};
 use crate::check::{Check, Sample};
-use crate::experiment::{Notes, Setting};
+use crate::experiment::{Notes, Setting, drawn};
 use crate::experiments::stored::{Lookups, Stored, scattered};
+use crate::trial::FORMULA;
 use crate::{shown, theory};
 
 const STEPS: u64 = 16;
@@ -63,21 +64,10 @@ impl Way {
 /// Measurements of absent keys after some batches.
 struct Step {
     batches: u64,
-    filters: u64,
     /// A trial is one probe of one filter or series.
     sample: Sample,
     met: Lookups,
     bits_per_key: f64,
-}
-
-impl Step {
-    fn reads(&self) -> f64 {
-        self.sample.rate() * self.filters as f64
-    }
-
-    fn expected_reads(&self) -> f64 {
-        self.sample.expected / self.sample.trials as f64 * self.filters as f64
-    }
 }
 
 /// The rates of the filters that a lookup probes, with their deviations.
@@ -117,7 +107,7 @@ fn before_a_store(setting: &Setting, way: Way, batch: Batch) -> Result<Vec<Step>
         let met = store.look_up(fresh(batches, asked).filter(passes))?;
         let sample = sample(asked, met.counts.disk_reads, &vec![(rate, spread)]);
         let bits_per_key = 8.0 * bytes as f64 / n as f64;
-        steps.push(Step { batches, filters: 1, sample, met, bits_per_key });
+        steps.push(Step { batches, sample, met, bits_per_key });
         setting.step(1);
     }
     Ok(steps)
@@ -143,8 +133,7 @@ fn in_a_store(setting: &Setting, way: Way, batch: Batch) -> Result<Vec<Step>> {
         let met = store.look_up(fresh(batches, asked))?;
         let sample = sample(asked, met.counts.disk_reads, &rates);
         let bits_per_key = 8.0 * bytes as f64 / (batches * batch.keys) as f64;
-        let filters = rates.len() as u64;
-        steps.push(Step { batches, filters, sample, met, bits_per_key });
+        steps.push(Step { batches, sample, met, bits_per_key });
         setting.step(1);
     }
     Ok(steps)
@@ -170,19 +159,16 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes, batch: Batch) -> Result<
     for (way, steps) in Way::ALL.into_iter().zip(&measured) {
         check(notes, way, steps);
         if let Some(last) = steps.last() {
-            notes.compare(
+            notes.measured(
                 &format!("FPR and bits a key, {}", way.name()),
-                "–",
                 format!("{:.2} %, {:.1} bits", 100.0 * last.sample.rate(), last.bits_per_key),
                 "at the end, sixteen times the keys",
             );
         }
     }
     let met = measured.iter().flatten().map(|step| step.met);
-    notes.check(met.sum::<Lookups>().agree("while keys came in").at("reads"));
-    for figure in figures(batch, &measured) {
-        notes.figure(figure);
-    }
+    notes.check(met.sum::<Lookups>().agree("while keys came in").at("rates"));
+    notes.figure(figure(batch, &measured));
     Ok(())
 }
 
@@ -196,7 +182,8 @@ fn check(notes: &mut Notes, way: Way, steps: &[Step]) {
     }
     if !together.is_empty() {
         let batches: Vec<_> = together.iter().map(|step| step.batches.to_string()).collect();
-        let quantity = format!("FPR, {}, {} batches", way.name(), batches.join(", "));
+        let batches = if together.len() == steps.len() { "all".into() } else { batches.join(", ") };
+        let quantity = format!("FPR, {}, {batches} batches", way.name());
         // A filter that is asked in several steps strays to one side in all of them.
         let spread = together.iter().map(|step| step.sample.spread).sum();
         let pooled = Sample { spread, ..together.iter().map(|step| step.sample).sum() };
@@ -204,58 +191,42 @@ fn check(notes: &mut Notes, way: Way, steps: &[Step]) {
     }
 }
 
-fn figures(batch: Batch, measured: &[Vec<Step>]) -> [Figure; 2] {
+fn figure(batch: Batch, measured: &[Vec<Step>]) -> Figure {
     // Theory beside what lies far above 1 %; the others are near it, and their checks say how near.
-    let series = |expected: &dyn Fn(&Step) -> f64, counted: &dyn Fn(&Step) -> f64| {
-        let mut series = Vec::new();
-        for (hue, (way, steps)) in Way::ALL.into_iter().zip(measured).enumerate() {
-            let points = |of: &dyn Fn(&Step) -> f64| {
-                steps.iter().map(|step| (step.batches as f64, of(step))).collect()
-            };
-            if matches!(way, Way::Fixed | Way::United) {
-                let name = format!("{}, theory", way.name());
-                series.push(Series::line(name, hue, points(expected)));
-                series.push(Series::marks(way.name(), hue, points(counted)));
-            } else {
-                series.push(Series::marked(way.name(), hue, points(counted)));
-            }
+    let mut series = Vec::new();
+    for (hue, (way, steps)) in Way::ALL.into_iter().zip(measured).enumerate() {
+        let points = |of: &dyn Fn(&Sample) -> f64| {
+            steps.iter().map(|step| (step.batches as f64, of(&step.sample))).collect()
+        };
+        let counted = points(&Sample::rate);
+        if matches!(way, Way::Fixed | Way::United) {
+            let expected = points(&|sample| sample.expected / sample.trials as f64);
+            series.push(Series::line(format!("{}, theory", way.name()), hue, expected));
+            series.push(Series::marks(way.name(), hue, counted));
+        } else {
+            series.push(Series::marked(way.name(), hue, counted));
         }
-        series
-    };
-    let how = format!(
-        "{} keys a batch; tables are merged into one after each {MERGED_EVERY} batches. The fixed \
-         filter and the series stand before a store of one table that has none. New absent keys at \
-         each point; reads counted without a cache.",
-        shown(batch.keys as f64)
-    );
-    let x = || Axis::linear("batches of keys that have come", "");
-    let rates = Figure {
-        id: "rates",
-        title: "False-positive rates of filters while keys come in".into(),
-        asked: "How is the rate kept below 1 % when n grows?".into(),
-        theory: "(1 − e^(−kn/m))^k: a filter that was made for the first batch takes each further one \
-                 at the price of its rate, and so does the OR of filters of its shape. A series makes \
-                 its later filters larger and stricter. A filter made anew is made for its keys."
-            .into(),
-        measured: how.clone() + " Where there are several tables, the mean of their filters.",
-        x: x(),
-        y: Axis::log("false-positive rate of a filter asked", ""),
-        series: series(
-            &|step| step.sample.expected / step.sample.trials as f64,
-            &|step| step.sample.rate(),
-        ),
-    };
-    let reads = Figure {
-        id: "reads",
-        title: "Disk reads of absent lookups while keys come in".into(),
-        asked: "What does it cost a store?".into(),
-        theory:
-            "The sum of the rates of all filters asked: each table not yet merged adds its own."
-                .into(),
-        measured: how,
-        x: x(),
-        y: Axis::log("disk reads an absent lookup", ""),
-        series: series(&Step::expected_reads, &Step::reads),
-    };
-    [rates, reads]
+    }
+    drawn(
+        "rates",
+        [
+            "False-positive rates of filters while keys come in",
+            "How is the rate kept below 1 % when n grows?",
+            "(1 − e^(−kn/m))^k: a filter that was made for the first batch takes each further one \
+             at the price of its rate, and so does the OR of filters of its shape. A series makes \
+             its later filters larger and stricter. A filter made anew is made for its keys.",
+            &format!(
+                "{} keys a batch; tables are merged into one after each {MERGED_EVERY} batches. \
+                 The fixed filter and the series stand before a store of one table that has none. \
+                 New absent keys at each point; reads counted without a cache. Where there are \
+                 several tables, the mean of their filters.",
+                shown(batch.keys as f64)
+            ),
+        ],
+        [
+            Axis::linear("batches of keys that have come", ""),
+            Axis::log("false-positive rate of a filter asked", ""),
+        ],
+        series,
+    )
 }

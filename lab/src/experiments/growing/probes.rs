@@ -1,10 +1,10 @@
 //! A mistake: lookups with another number of probes than insertions.
 
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_cli::page::figure::{Axis, Series};
 
 use super::Batch;
 use crate::check::{Check, Sample};
-use crate::experiment::{Notes, Setting, key};
+use crate::experiment::{Notes, Setting, drawn, key};
 use crate::experiments::hash_families::hashes::Family;
 use crate::experiments::hash_families::plain::Plain;
 use crate::{shown, theory};
@@ -44,29 +44,28 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes, batch: Batch) {
         notes.check(Check::share(quantity, formula, sample).at("probes"));
     }
     let line = (3..=8).map(|k| (f64::from(k), denied((k - INSERTED_WITH as i32).max(0))));
-    notes.figure(Figure {
-        id: "probes",
-        title: "Keys that a filter denies when it is asked with another k".into(),
-        asked: "May k be changed when the number of keys has changed?".into(),
-        theory: "No. A key's further bits are set only if other keys set them, with chance X each: \
-                 1 − X^(k' − k) of the keys are denied. With fewer probes none is, but more absent \
-                 keys pass."
-            .into(),
-        measured: format!(
-            "One filter of {} keys, {BITS_PER_KEY} bits and {INSERTED_WITH} probes each, asked for all \
-             of them.",
-            shown(n as f64)
-        ),
-        x: Axis::linear("probes when it is asked, k'", ""),
-        y: Axis::linear("share of its own keys that it denies", ""),
-        series: vec![
-            Series::line("theory", 0, line.collect()),
-            Series::marks("counted", 0, marks),
+    notes.figure(drawn(
+        "probes",
+        [
+            "Keys that a filter denies when it is asked with another k",
+            "May k be changed when the number of keys has changed?",
+            "No. A key's further bits are set only if other keys set them, with chance X each: 1 − \
+             X^(k' − k) of the keys are denied. With fewer probes none is, but more absent keys \
+             pass.",
+            &format!(
+                "One filter of {} keys, {BITS_PER_KEY} bits and {INSERTED_WITH} probes each, asked \
+                 for all of them.",
+                shown(n as f64)
+            ),
         ],
-    });
-    notes.compare(
+        [
+            Axis::linear("probes when it is asked, k'", ""),
+            Axis::linear("share of its own keys that it denies", ""),
+        ],
+        vec![Series::line("theory", 0, line.collect()), Series::marks("counted", 0, marks)],
+    ));
+    notes.measured(
         "keys lost by changing k in place",
-        "–",
         format!("{:.0} %", 100.0 * worst),
         "inserted with 4 probes, asked with 8",
     );

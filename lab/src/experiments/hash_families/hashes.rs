@@ -34,7 +34,7 @@ impl Family {
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Murmur => "MurmurHash2 under two seeds",
+            Self::Murmur => "MurmurHash2, h2 seeded with h1",
             Self::SipHash => "SipHash-1-3, as criba has it",
             Self::Xxh3 => "XXH3 of 128 bits",
             Self::Halves => "XXH3 of 64 bits, in two halves",
@@ -50,7 +50,11 @@ impl Family {
 
     pub(in crate::experiments) fn hashes(self, seed: u64, key: &[u8]) -> (u64, u64) {
         match self {
-            Self::Murmur => (murmurhash2::murmur64a(key, seed), murmurhash2::murmur64a(key, !seed)),
+            // The paper's: under the seed 0 it is the paper's filter.
+            Self::Murmur => {
+                let h1 = murmurhash2::murmur2(key, seed as u32);
+                (h1.into(), murmurhash2::murmur2(key, h1).into())
+            }
             Self::SipHash => {
                 let hash = SipHasher13::new_with_key(&sip_key(seed)).hash(key);
                 (hash, next_of_split_mix(hash))

@@ -12,9 +12,10 @@ use rand::RngExt;
 use self::hashes::{Family, byte_sum};
 use self::plain::Plain;
 use crate::check::{Check, Sample};
-use crate::experiment::{Experiment, Notes, Setting};
+use crate::experiment::{Experiment, Notes, Setting, drawn};
 use crate::input::{Keys, random_names, sequential_names};
 use crate::source::Source;
+use crate::trial::FORMULA;
 use crate::{shown, theory};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -74,8 +75,7 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
             let what = format!("{}, {}", family.name(), inputs[input].name);
             let each = (0..measured.filters).map(|_| Sample::of_filter(N, 0, rate, spread));
             let filters = Sample { passed: measured.passed, ..each.sum() };
-            let formula = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
-            let check = Check::share(format!("FPR, {what}"), formula, filters).at("rates");
+            let check = Check::share(format!("FPR, {what}"), FORMULA, filters).at("rates");
             notes.check(if family.has_seeds() { check } else { check.as_illustration() });
             let inserted = (measured.filters * N) as f64;
             let quantity = format!("keys found, {what}");
@@ -83,22 +83,11 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
             let beside = place as f64 + 1.0 + 0.22 * (input as f64 - 1.0);
             marks[input].push((beside, filters.rate()));
         }
-        compare(notes, family, &inputs, of_inputs);
     }
     equal_sums(notes, &inputs);
     remarks(notes, &measured);
     notes.figure(figure(rate, seeds.len(), inputs.each_ref().map(|input| input.name), marks));
     Ok(())
-}
-
-fn percent(measured: &Measured) -> String {
-    format!("{:.3} %", 100.0 * measured.passed as f64 / (measured.filters * N) as f64)
-}
-
-fn compare(notes: &mut Notes, family: Family, inputs: &[Keys; 3], of_inputs: &[Measured]) {
-    let rates: Vec<_> = of_inputs.iter().map(percent).collect();
-    let note = inputs.each_ref().map(|keys| keys.name).join(", ");
-    notes.compare(&format!("FPR, {}", family.name()), "–", rates.join(", "), &note);
 }
 
 /// Keys with equal sums are one key to a filter over sums, whatever its size.
@@ -146,26 +135,27 @@ fn figure(rate: f64, filters: usize, inputs: [&str; 3], marks: [Vec<(f64, f64)>;
         .zip(Family::ALL)
         .map(|(label, family)| format!("{label}: {}", family.name()))
         .collect();
-    Figure {
-        id: "rates",
-        title: "False-positive rates over seven hashes".into(),
-        asked: "Does it matter which hash a filter has?".into(),
-        theory: format!(
-            "(1 − e^(−kn/m))^k, with the terms that it leaves out, is {:.3} % for m = {}, k = {K} and \
-             n = {}, whatever the keys, if their hashes are even.",
-            100.0 * rate,
-            shown(M as f64),
-            shown(N as f64)
-        ),
-        measured: format!(
-            "{} filters for each hash and kind of keys, under different seeds, each asked {} absent \
-             keys; one of the sum, which has no seed. {}.",
-            shown(filters as f64),
-            shown(N as f64),
-            named.join("; ")
-        ),
-        x: Axis::named("hash", Family::LABELS),
-        y: Axis::log("false-positive rate", ""),
+    drawn(
+        "rates",
+        [
+            "False-positive rates over seven hashes",
+            "Does it matter which hash a filter has?",
+            &format!(
+                "(1 − e^(−kn/m))^k, with the terms that it leaves out, is {:.3} % for m = {}, k = \
+                 {K} and n = {}, whatever the keys, if their hashes are even.",
+                100.0 * rate,
+                shown(M as f64),
+                shown(N as f64)
+            ),
+            &format!(
+                "{} filters for each hash and kind of keys, under different seeds, each asked {} \
+                 absent keys; one of the sum, which has no seed. {}.",
+                shown(filters as f64),
+                shown(N as f64),
+                named.join("; ")
+            ),
+        ],
+        [Axis::named("hash", Family::LABELS), Axis::log("false-positive rate", "")],
         series,
-    }
+    )
 }

@@ -1,6 +1,8 @@
 //! A Bloom filter over any hashes, for what criba's filters do not offer: other hashes, other numbers of
 //! probes, bits read per lookup.
 
+use std::collections::HashSet;
+
 #[derive(Debug, Clone)]
 pub(in crate::experiments) struct Plain {
     words: Vec<u64>,
@@ -16,7 +18,10 @@ impl Plain {
     /// (h1 + i·h2) mod m for i = 0 … k − 1.
     fn positions(&self, (h1, h2): (u64, u64)) -> impl Iterator<Item = u64> + use<> {
         let (m, step) = (self.m, h2 % self.m);
-        let next = move |place: &u64| Some((place + step) % m);
+        let next = move |place: &u64| {
+            let next = place + step;
+            Some(if next < m { next } else { next - m })
+        };
         std::iter::successors(Some(h1 % m), next).take(self.k as usize)
     }
 
@@ -34,6 +39,13 @@ impl Plain {
         self.positions(hashes).all(|position| self.is_set(position))
     }
 
+    /// Whether it would set k more bits.
+    pub(in crate::experiments) fn would_be_new(&self, hashes: (u64, u64)) -> bool {
+        let places = || self.positions(hashes);
+        places().all(|place| !self.is_set(place))
+            && places().collect::<HashSet<_>>().len() == self.k as usize
+    }
+
     /// The bits that a lookup reads: up to the first unset one.
     pub(in crate::experiments) fn looked_at(&self, hashes: (u64, u64)) -> u32 {
         let passed = self.positions(hashes).take_while(|&position| self.is_set(position)).count();
@@ -42,6 +54,15 @@ impl Plain {
 
     pub(in crate::experiments) fn asked_with(self, k: u32) -> Self {
         Self { k, ..self }
+    }
+
+    /// Its first 64 bits.
+    pub(in crate::experiments) fn word(&self) -> u64 {
+        self.words[0]
+    }
+
+    pub(in crate::experiments) fn bytes(&self) -> usize {
+        8 * self.words.len()
     }
 
     pub(in crate::experiments) fn fill(&self) -> f64 {

@@ -1,12 +1,12 @@
 //! Repeated lookups, with many filters.
 
-use criba::filter::Bloom;
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_cli::page::figure::{Axis, Series};
 
-use super::{FORMULA, Zipf};
+use super::Zipf;
 use crate::check::{Check, mean_and_sd};
-use crate::experiment::{Notes, Setting, key};
+use crate::experiment::{Notes, Setting, drawn, key};
+use crate::trial::{FORMULA, bloom};
 use crate::{shown, theory};
 
 /// A filter that one absent key in ten passes, so that the distribution shows.
@@ -20,9 +20,7 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let chances: Vec<Vec<f64>> =
         [0.0, 1.0].map(|exponent| Zipf::new(keys, exponent).chances().collect()).into();
     let rates = setting.each("filters asked the same keys", &numbers, |&number| {
-        let mut filter =
-            Bloom::with_geometry(m, k)?.with_hashing(setting.hashing("asked", number))?;
-        filter.extend((0..n).map(|i| key(0, i)));
+        let filter = bloom(setting.hashing("asked", number), (m, k), n)?;
         let mut rates = [0.0; 2];
         for (i, (even, skewed)) in (0..keys).zip(chances[0].iter().zip(&chances[1])) {
             if filter.contains(key(1, i)) {
@@ -54,33 +52,36 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
         series.push(Series::marked(format!("asked {name}"), hue, counted.collect()));
         if hue == 1 {
             let binomial = (rate * (1.0 - rate) / lookups).sqrt();
-            notes.compare(
+            notes.measured(
                 "standard deviation of the rate, skewed questions",
-                "–",
                 format!("{sd:.4}, theory {expected:.4}"),
                 &format!("binomial of {} lookups: {binomial:.4}", shown(lookups)),
             );
         }
     }
-    notes.figure(Figure {
-        id: "asked",
-        title: "The rate that one filter shows, asked evenly and by Zipf's law".into(),
-        asked: "What do absent keys that are asked again do to the rate?".into(),
-        theory: format!(
-            "The mean stays p = {rate:.3}. But a filter is wrong about a key always or never, so a key \
-             that makes up the share q of the questions is one trial of that weight: the variance is \
-             p(1 − p) Σ q_i² beside that between filters."
-        ),
-        measured: format!(
-            "{} filters of {} keys under different hashes, asked {} absent keys, each weighted by its \
-             share of the questions.",
-            shown(numbers.len() as f64),
-            shown(n as f64),
-            shown(keys as f64)
-        ),
-        x: Axis::linear("share of the questions that pass", ""),
-        y: Axis::linear("share of the filters, in steps of 0.01", ""),
+    notes.figure(drawn(
+        "asked",
+        [
+            "The rate that one filter shows, asked evenly and by Zipf's law",
+            "What do absent keys that are asked again do to the rate?",
+            &format!(
+                "The mean stays p = {rate:.3}. But a filter is wrong about a key always or never, \
+                 so a key that makes up the share q of the questions is one trial of that weight: \
+                 the variance is p(1 − p) Σ q_i² beside that between filters."
+            ),
+            &format!(
+                "{} filters of {} keys under different hashes, asked {} absent keys, each weighted \
+                 by its share of the questions.",
+                shown(numbers.len() as f64),
+                shown(n as f64),
+                shown(keys as f64)
+            ),
+        ],
+        [
+            Axis::linear("share of the questions that pass", ""),
+            Axis::linear("share of the filters, in steps of 0.01", ""),
+        ],
         series,
-    });
+    ));
     Ok(())
 }

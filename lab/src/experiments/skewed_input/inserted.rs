@@ -4,11 +4,12 @@ use std::collections::HashSet;
 
 use criba::filter::Bloom;
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_cli::page::figure::{Axis, Series};
 
-use super::{EXPONENTS, FORMULA, Zipf};
+use super::{EXPONENTS, Zipf};
 use crate::check::{Check, Sample};
-use crate::experiment::{Notes, Setting, key};
+use crate::experiment::{Notes, Setting, drawn, key};
+use crate::trial::FORMULA;
 use crate::{shown, theory};
 
 struct Inserted {
@@ -69,38 +70,28 @@ pub(super) fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     let same = measured.iter().filter(|inserted| inserted.same_bits).count() as f64;
     let quantity = "filters that are as if each key had come once, bit by bit";
     notes.check(Check::exact(quantity, "all", EXPONENTS.len() as f64, same).at("inserted"));
-    if let Some(one) = measured.get(3) {
-        notes.compare(
-            "FPR after skewed insertions",
-            "–",
-            format!(
-                "{:.1} %, were all keys new {:.0} %",
-                100.0 * one.rate.rate(),
-                100.0 * one.taken_for_new
-            ),
-            "Zipf 1, two bits an insertion",
-        );
-    }
-    notes.figure(Figure {
-        id: "inserted",
-        title: "False-positive rate after insertions of which many repeat a key".into(),
-        asked: "What do keys that are inserted again do to a filter?".into(),
-        theory:
+    notes.figure(drawn(
+        "inserted",
+        [
+            "False-positive rate after insertions of which many repeat a key",
+            "What do keys that are inserted again do to a filter?",
             "Nothing: a key sets the bits that it has set. n in (1 − e^(−kn/m))^k is the number of \
-                 distinct keys, Σ 1 − (1 − p_i)^N in the mean after N insertions."
-                .into(),
-        measured: format!(
-            "{} insertions into a filter of two bits for each and three probes; the key of rank r \
-             comes in proportion to r^−s.",
-            shown(keys as f64)
-        ),
-        x: Axis::linear("exponent of the Zipf distribution, s", ""),
-        y: Axis::log("false-positive rate", ""),
-        series: vec![
+             distinct keys, Σ 1 − (1 − p_i)^N in the mean after N insertions.",
+            &format!(
+                "{} insertions into a filter of two bits for each and three probes; the key of \
+                 rank r comes in proportion to r^−s.",
+                shown(keys as f64)
+            ),
+        ],
+        [
+            Axis::linear("exponent of the Zipf distribution, s", ""),
+            Axis::log("false-positive rate", ""),
+        ],
+        vec![
             Series::line("theory, of the distinct keys", 0, line),
             Series::marks("measured", 0, marks),
             Series::line("were each insertion a new key", 1, new),
         ],
-    });
+    ));
     Ok(())
 }

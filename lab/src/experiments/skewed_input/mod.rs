@@ -19,7 +19,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 const EXPONENTS: [f64; 5] = [0.0, 0.5, 0.8, 1.0, 1.2];
-const FORMULA: &str = "(1 − e^(−kn/m))^k, with the terms that it leaves out";
 
 fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
     inserted::run(setting, notes)?;

@@ -7,10 +7,10 @@
 mod counting;
 mod cuckoo;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use criba::FilterKind;
-use criba::filter::{Bloom, FilterSize, ScalableBloom, StaticFilter};
+use criba::filter::{FilterSize, ScalableBloom, StaticFilter};
 use criba_cli::page::figure::{Axis, Figure, Series};
 use criba_cli::{Failure, Result};
 use siphasher::sip::SipHasher13;
@@ -18,8 +18,9 @@ use siphasher::sip::SipHasher13;
 use self::counting::Counting;
 use self::cuckoo::Cuckoo;
 use crate::check::{Check, Sample};
-use crate::experiment::{Experiment, Notes, Setting, key};
+use crate::experiment::{Experiment, Notes, Setting, drawn, key};
 use crate::source::Source;
+use crate::trial::FORMULA;
 use crate::{shown, theory};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -110,7 +111,6 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
         rows.push(removable(setting, notes, filter, &hash));
         setting.step(1);
     }
-    wrong_removals(setting, notes, &hash);
 
     for row in &rows {
         let ours = format!(
@@ -121,7 +121,7 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
             row.lookup_ns
         );
         let note = if row.removable { "takes keys out again" } else { "" };
-        notes.compare(&row.name, "–", ours, note);
+        notes.measured(&row.name, ours, note);
     }
     notes.figure(figure(setting, &rows));
     notes.remark(
@@ -135,77 +135,57 @@ fn run(setting: &Setting, notes: &mut Notes) -> Result<()> {
 
 /// The kinds that tables have.
 fn fixed(setting: &Setting, notes: &mut Notes, kind: FilterKind) -> Result<Row> {
-    let (n, asked) = (keys(setting), lookups(setting));
-    let start = Instant::now();
-    let all = (0..n).map(|i| key(0, i));
+    let (n, start) = (keys(setting), Instant::now());
     let hashing = setting.hashing("filters", kind as u64);
-    let filter = if kind == FilterKind::Bloom {
-        let (m, k) = theory::classic_shape(n, 0.01);
-        let mut filter = Bloom::with_geometry(m, k)?.with_hashing(hashing)?;
-        filter.extend(all);
-        Fixed::Bloom(filter)
-    } else {
-        Fixed::Static(StaticFilter::build(kind, FilterSize::Rate(0.01), hashing, all)?)
-    };
-    let insert_ns = start.elapsed().as_secs_f64() * 1e9 / n as f64;
-    let start = Instant::now();
-    let passed = (0..asked).filter(|&i| filter.contains(&key(1, i))).count() as u64;
-    let lookup_ns = start.elapsed().as_secs_f64() * 1e9 / asked as f64;
-    let (bytes, rate, spread, formula) = match &filter {
-        Fixed::Bloom(filter) => {
-            let (m, k) = theory::classic_shape(n, 0.01);
-            let formula = "(1 − e^(−kn/m))^k";
-            (filter.bytes(), theory::rate(m, k, n), theory::spread(m, k, n), formula)
+    let all = (0..n).map(|i| key(0, i));
+    let filter = StaticFilter::build(kind, FilterSize::Rate(0.01), hashing, all)?;
+    let insert = start.elapsed();
+    let shape = filter.geometry();
+    let expected = match kind {
+        FilterKind::Bloom => {
+            (theory::rate(shape.m, shape.k, n), theory::spread(shape.m, shape.k, n), FORMULA)
         }
-        Fixed::Static(filter) => (
-            filter.bytes(),
-            filter.predicted_rate(),
-            0.0,
-            "what the finished filter tells of itself",
-        ),
+        _ => (filter.predicted_rate(), 0.0, "computed from the finished bits"),
     };
-    let sample = Sample::of_filter(asked, passed, rate, spread);
-    let quantity = format!("FPR, {kind}");
-    notes.check(Check::share(quantity, formula, sample).at("bits").if_enough());
-    let name = kind.to_string();
-    let bits_per_key = 8.0 * bytes as f64 / n as f64;
-    Ok(Row { name, removable: false, bits_per_key, rate: sample.rate(), insert_ns, lookup_ns })
-}
-
-enum Fixed {
-    Bloom(Bloom),
-    Static(StaticFilter),
-}
-
-impl Fixed {
-    fn contains(&self, key: &[u8]) -> bool {
-        match self {
-            Self::Bloom(filter) => filter.contains(key),
-            Self::Static(filter) => filter.contains(key),
-        }
-    }
+    let bits = 8.0 * filter.bytes() as f64;
+    Ok(lasting(setting, notes, kind.to_string(), bits, insert, expected, |key| {
+        filter.contains(key)
+    }))
 }
 
 /// A series of filters, the first for a sixteenth of the keys.
 fn scalable(setting: &Setting, notes: &mut Notes) -> Result<Row> {
-    let (n, asked) = (keys(setting), lookups(setting));
-    let filter = ScalableBloom::with_rate(n / 16, 0.01)?;
+    let filter = ScalableBloom::with_rate(keys(setting) / 16, 0.01)?;
     let mut filter = filter.with_hashing(setting.hashing("scalable", 0))?;
     let start = Instant::now();
-    for i in 0..n {
-        filter.insert(key(0, i));
-    }
-    let insert_ns = start.elapsed().as_secs_f64() * 1e9 / n as f64;
-    let start = Instant::now();
-    let passed = (0..asked).filter(|&i| filter.contains(key(1, i))).count() as u64;
-    let lookup_ns = start.elapsed().as_secs_f64() * 1e9 / asked as f64;
-    let sample = Sample::of_chance(asked, passed, filter.current_rate());
+    filter.extend((0..keys(setting)).map(|i| key(0, i)));
+    let insert = start.elapsed();
     let formula = "1 − Π (1 − pᵢ) over its layers, from their bits";
-    let check = Check::share("FPR, scalable", formula, sample).at("bits").if_enough();
-    notes.check(check);
-    let name = format!("scalable, {} layers", filter.layers());
-    let bits_per_key = 8.0 * filter.bytes() as f64 / n as f64;
-    Ok(Row { name, removable: false, bits_per_key, rate: sample.rate(), insert_ns, lookup_ns })
+    let expected = (filter.current_rate(), 0.0, formula);
+    let bits = 8.0 * filter.bytes() as f64;
+    Ok(lasting(setting, notes, "scalable".into(), bits, insert, expected, |key| {
+        filter.contains(key)
+    }))
+}
+
+fn lasting(
+    setting: &Setting,
+    notes: &mut Notes,
+    name: String,
+    bits: f64,
+    insert: Duration,
+    (rate, spread, formula): (f64, f64, &str),
+    contains: impl Fn([u8; 12]) -> bool,
+) -> Row {
+    let (n, asked) = (keys(setting) as f64, lookups(setting));
+    let start = Instant::now();
+    let passed = (0..asked).filter(|&i| contains(key(1, i))).count() as u64;
+    let lookup_ns = start.elapsed().as_secs_f64() * 1e9 / asked as f64;
+    let sample = Sample::of_filter(asked, passed, rate, spread);
+    let check = Check::share(format!("FPR, {name}"), formula, sample).at("bits");
+    notes.check(check.if_enough());
+    let (bits_per_key, insert_ns) = (bits / n, insert.as_secs_f64() * 1e9 / n);
+    Row { name, removable: false, bits_per_key, rate: sample.rate(), insert_ns, lookup_ns }
 }
 
 /// Fills a filter, probes it, removes half of the keys, and probes again.
@@ -246,31 +226,6 @@ fn removable(
     Row { name, removable: true, bits_per_key, rate: full.rate(), insert_ns, lookup_ns }
 }
 
-/// Removes absent keys that pass from a counting filter: other keys disappear with them.
-fn wrong_removals(setting: &Setting, notes: &mut Notes, hash: &dyn Fn(u32, u64) -> u64) {
-    let n = keys(setting) / 8;
-    let mut filter = Counting::new(n, 0.01);
-    for i in 0..n {
-        filter.insert(hash(0, i));
-    }
-    let mut removals = 0_u64;
-    for i in 0..n {
-        let stranger = hash(1, i);
-        if filter.contains(stranger) {
-            filter.remove(stranger);
-            removals += 1;
-        }
-    }
-    let lost = (0..n).filter(|&i| !filter.contains(hash(0, i))).count();
-    notes.remark(format!(
-        "A removal has to be of a key that was inserted. Of a counting filter of {} keys, {} strangers that \
-         passed were taken out; {} of its own keys were denied from then on.",
-        shown(n as f64),
-        shown(removals as f64),
-        shown(lost as f64)
-    ));
-}
-
 fn figure(setting: &Setting, rows: &[Row]) -> Figure {
     let along = |per_halving: f64| -> Vec<(f64, f64)> {
         let halvings = (40..=90).map(|i| f64::from(i) / 10.0);
@@ -286,22 +241,22 @@ fn figure(setting: &Setting, rows: &[Row]) -> Figure {
     for (hue, row) in (1..).zip(rows.iter().filter(|row| row.removable)) {
         series.push(Series::marks(row.name.as_str(), hue, vec![point(row)]));
     }
-    Figure {
-        id: "bits",
-        title: "Bits a key and false positives of Bloom filters' relatives".into(),
-        asked: "What does it cost to be able to take keys out again?".into(),
-        theory: "A set of keys takes log2(1/p) bits each at the least, a Bloom filter 1.44 times that, with \
-                 counters of four bits four times as many; fingerprints take log2(1/p) bits and two or \
-                 three more, and empty places beside."
-            .into(),
-        measured: format!(
-            "{} keys, {} absent ones asked; each filter made for 1 %, but that fingerprints are of whole \
-             bits.",
-            shown(keys(setting) as f64),
-            shown(lookups(setting) as f64)
-        ),
-        x: Axis::log("memory", "bits a key"),
-        y: Axis::log("false-positive rate", "%"),
+    drawn(
+        "bits",
+        [
+            "Bits a key and false positives of Bloom filters' relatives",
+            "What does it cost to be able to take keys out again?",
+            "A set of keys takes log2(1/p) bits each at the least, a Bloom filter 1.44 times that, \
+             with counters of four bits four times as many; fingerprints take log2(1/p) bits and \
+             two or three more, and empty places beside.",
+            &format!(
+                "{} keys, {} absent ones asked; each filter made for 1 %, but that fingerprints \
+                 are of whole bits.",
+                shown(keys(setting) as f64),
+                shown(lookups(setting) as f64)
+            ),
+        ],
+        [Axis::log("memory", "bits a key"), Axis::log("false-positive rate", "%")],
         series,
-    }
+    )
 }
