@@ -167,7 +167,7 @@ fn level_0_is_compacted_while_compact_has_the_tables() {
 fn level_0_is_compacted_while_compact_waits_for_a_compaction() {
     let dir = common::tempdir();
     let db = small().auto_compaction(false).open(dir.path()).unwrap();
-    for number in 0..22 {
+    for number in 0..18 {
         db.put(key(number), [1; 100]).unwrap();
         db.put(key(number + 1000), [1; 100]).unwrap();
         db.flush().unwrap();
@@ -189,8 +189,11 @@ fn level_0_is_compacted_while_compact_waits_for_a_compaction() {
     };
     let db = small().background_threads(1).vfs(vfs).open(dir.path()).unwrap();
     wait_until("a compaction", || held.load(Ordering::SeqCst));
+    db.put("so that compact", "flushes").unwrap();
     let finished = scope(|scope| {
         let compact = scope.spawn(|| db.compact());
+        // Before writers stop: a stopped writer has the log, for which the flush of `compact` would wait.
+        wait_until("the flush of compact", || db.tables().len() == 19);
         let writes = scope.spawn(|| {
             for number in 2000..5000 {
                 db.put(key(number), [2; 100]).unwrap();
