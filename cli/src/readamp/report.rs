@@ -54,7 +54,7 @@ pub struct Report {
     pub reads_avoided: i64,
     /// Read system calls, if the kernel counts them.
     pub kernel_reads: Option<u64>,
-    /// False positives as a share of the absent probes.
+    /// False positives / (false positives + true negatives).
     pub fpr_measured: Option<f64>,
     /// The same share as the filters' headers predict.
     pub fpr_predicted: Option<f64>,
