@@ -71,7 +71,8 @@ impl LevelCursor {
         Ok(cursor)
     }
 
-    /// Moves to the first entry of the next table; false if it is excluded or has none within the bounds.
+    /// Moves to the first entry of the next table. False if its filter excludes the prefix, or it has no entry
+    /// within the bounds.
     fn enter(
         &mut self,
         table: &Arc<Table>,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub enum Unit {
     /// 512 bytes.
     Sector,
-    /// 4,096 bytes, as file systems write back.
+    /// 4,096 bytes: the page in which file systems write data back.
     Page,
 }
 
