@@ -35,6 +35,7 @@ pub struct Compaction {
 
 /// From so many bits a key on, headers included, each table has a filter of any kind.
 const LEAST_BITS: u64 = 8;
+
 /// Changes the store, measures it, compacts it, and measures it again.
 pub(super) fn compact(bench: &Bench, changes: &Changes, work: &[Work; 2]) -> Result<Compaction> {
     let policy = bench.settings.filter;
