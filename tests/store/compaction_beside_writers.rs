@@ -218,6 +218,17 @@ fn level_0_is_compacted_while_compact_waits_for_a_compaction() {
 /// An idle merge gives way to writers.
 #[test]
 fn an_idle_merge_gives_way_when_level_0_fills_up() {
+    fill_level_0_beside_an_idle_merge(small().l0_compaction_trigger(3));
+}
+
+/// Level 0 may not grow by its compaction trigger before writers stop.
+#[test]
+fn an_idle_merge_gives_way_before_writers_stop() {
+    let options = small().l0_compaction_trigger(8).l0_slowdown_trigger(8).l0_stop_trigger(8);
+    fill_level_0_beside_an_idle_merge(options);
+}
+
+fn fill_level_0_beside_an_idle_merge(options: Options) {
     let dir = common::tempdir();
     // From when on outputs of compactions are slow, and whether there was one.
     let (slow, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -242,8 +253,8 @@ fn an_idle_merge_gives_way_when_level_0_fills_up() {
             }
         }
     };
-    let options = small().memtable_bytes(64 << 10).level_base_bytes(64 << 20);
-    let options = options.background_threads(1).l0_compaction_trigger(3).vfs(vfs);
+    let options = options.memtable_bytes(64 << 10).level_base_bytes(64 << 20);
+    let options = options.background_threads(1).vfs(vfs);
     let db = options.on_event(Arc::new(listener)).open(dir.path()).unwrap();
     for number in 0..10_000 {
         db.put(key(number), [1; 100]).unwrap();
