@@ -65,12 +65,7 @@ impl Batch {
             self.refused.get_or_insert(error);
             return self;
         }
-        self.ops.reserve(MAX_OVERHEAD + key.len() + value.len());
-        self.ops.put_u8(kind as u8);
-        self.ops.put_prefixed(key);
-        if kind == EntryKind::Put {
-            self.ops.put_prefixed(value);
-        }
+        encode_entry(&mut self.ops, kind, key, value);
         self
     }
 
@@ -93,6 +88,15 @@ impl Batch {
             }
             None => Ok((self.ops, self.count)),
         }
+    }
+}
+
+pub(crate) fn encode_entry(ops: &mut Vec<u8>, kind: EntryKind, key: &[u8], value: &[u8]) {
+    ops.reserve(MAX_OVERHEAD + key.len() + value.len());
+    ops.put_u8(kind as u8);
+    ops.put_prefixed(key);
+    if kind == EntryKind::Put {
+        ops.put_prefixed(value);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod advise;
 mod commit_queue;
+mod conditional;
 mod directory;
 mod earlier_logs;
 mod health;
@@ -144,6 +145,122 @@ impl Db {
     /// As [`write_with`](Self::write_with).
     pub fn sync(&self) -> Result<()> {
         self.write_with(Batch::new(), Durability::Synced)
+    }
+
+    /// Sets the value of a key that is absent, [buffered](Durability::Buffered). Returns whether it did: of
+    /// many threads that insert an absent key, one gets `true`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = criba::Db::open(dir.path().join("store"))?;
+    /// assert!(db.insert_if_absent("name", "first")?);
+    /// assert!(!db.insert_if_absent("name", "second")?);
+    /// assert_eq!(db.get("name")?.unwrap(), "first");
+    /// # Ok::<(), criba::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`compare_and_swap_with`](Self::compare_and_swap_with).
+    pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.insert_if_absent_with(key, value, Durability::Buffered)
+    }
+
+    /// As [`insert_if_absent`](Self::insert_if_absent), with this durability.
+    ///
+    /// # Errors
+    /// As [`compare_and_swap_with`](Self::compare_and_swap_with).
+    pub fn insert_if_absent_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<bool> {
+        self.compare_and_swap_with(key, None, Some(value.as_ref()), durability)
+    }
+
+    /// Inserts each pair whose key is absent, [buffered](Durability::Buffered). Returns for each pair, in
+    /// order, whether it was inserted: each pair decides for itself, and of two pairs with one key the first
+    /// is inserted. Readers see all inserted pairs or none, also after a crash.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = criba::Db::open(dir.path().join("store"))?;
+    /// db.put("b", "")?;
+    /// let new = db.insert_many_if_absent([("a", ""), ("b", ""), ("a", "")])?;
+    /// assert_eq!(new, [true, false, false]);
+    /// # Ok::<(), criba::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`compare_and_swap_with`](Self::compare_and_swap_with); then no pair is inserted.
+    pub fn insert_many_if_absent<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Vec<bool>> {
+        self.insert_many_if_absent_with(pairs, Durability::Buffered)
+    }
+
+    /// As [`insert_many_if_absent`](Self::insert_many_if_absent), with this durability.
+    ///
+    /// # Errors
+    /// As [`compare_and_swap_with`](Self::compare_and_swap_with); then no pair is inserted.
+    pub fn insert_many_if_absent_with<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+        durability: Durability,
+    ) -> Result<Vec<bool>> {
+        let mut batch = Batch::new();
+        for (key, value) in pairs {
+            batch.put(key, value);
+        }
+        self.inner()?.write_if(batch, None, durability)
+    }
+
+    /// Sets or deletes a key if it has the expected value; `None` is an absent key. The change is
+    /// [buffered](Durability::Buffered). Returns whether it was made.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = criba::Db::open(dir.path().join("store"))?;
+    /// db.put("lock", "free")?;
+    /// assert!(db.compare_and_swap("lock", Some(b"free"), Some(b"taken"))?);
+    /// assert!(!db.compare_and_swap("lock", Some(b"free"), None)?);
+    /// # Ok::<(), criba::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`compare_and_swap_with`](Self::compare_and_swap_with).
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        self.compare_and_swap_with(key, expected, new, Durability::Buffered)
+    }
+
+    /// As [`compare_and_swap`](Self::compare_and_swap), with this durability. With [`Durability::Synced`],
+    /// `false` is returned when the value that was found instead is synced.
+    ///
+    /// Cost: one lookup, as by [`get`](Self::get), and as many again as memtables are flushed meanwhile. So a
+    /// new key costs no disk read but for a filter's mistakes. The lookup waits for no writer, and no writer
+    /// waits for it. A change that is made then waits as [`write_with`](Self::write_with) does.
+    ///
+    /// # Errors
+    /// As [`write_with`](Self::write_with) and [`get`](Self::get).
+    pub fn compare_and_swap_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+        durability: Durability,
+    ) -> Result<bool> {
+        let mut batch = Batch::new();
+        match new {
+            Some(value) => batch.put(key, value),
+            None => batch.delete(key),
+        };
+        Ok(self.inner()?.write_if(batch, expected, durability)?.contains(&true))
     }
 
     /// The value of a key; `None` if it is absent.

@@ -1,0 +1,171 @@
+//! Conditional writes: a change is made only if its key has the expected value.
+//!
+//! The calling thread looks the keys up, without a lock. The thread that commits the group then searches for
+//! newer entries: in the earlier requests of the group, and in the memtables. Newer entries are nowhere else,
+//! unless the memtable that was in use at the lookup is flushed; the calling thread then looks up again. So
+//! the commit reads no disk, and the log has outcomes, no conditions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::commit_queue::{Durability, Request};
+use super::inner::DbInner;
+use super::views::ReadView;
+use crate::batch::{Batch, encode_entry, for_each_entry};
+use crate::error::Result;
+use crate::filter::{HashKey, LookupKey};
+use crate::key::{EntryKind, EntryRef, Seq};
+use crate::sync::{Mutex, sync_point};
+
+/// Of a request: each entry is written only if its key has the expected value.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    /// `None`: the key must be absent.
+    expected: Option<Vec<u8>>,
+    /// The log of the memtable in use when the keys were looked up. An entry that the lookup missed is in
+    /// this memtable or in a newer one.
+    since: u64,
+    /// A commit that is tried again decides again.
+    decision: Mutex<Decision>,
+}
+
+#[derive(Debug)]
+enum Decision {
+    /// Entries that the lookup missed may be in tables.
+    LookUpAgain,
+    /// For each entry, whether it is written.
+    Written(Vec<bool>),
+}
+
+impl DbInner {
+    /// Makes each change whose key has the expected value. The first of two changes of one key counts.
+    /// Returns for each change whether it was made.
+    pub(crate) fn write_if(
+        &self,
+        changes: Batch,
+        expected: Option<&[u8]>,
+        durability: Durability,
+    ) -> Result<Vec<bool>> {
+        self.check_writable()?;
+        let (ops, count) = changes.into_parts()?;
+        let mut entries: Vec<EntryRef<'_>> = Vec::with_capacity(count as usize);
+        for_each_entry(&ops, 0, |entry| entries.push(entry));
+        let keys: Vec<&[u8]> = entries.iter().map(|entry| entry.key).collect();
+        loop {
+            let found = self.lookup_latest(&keys)?;
+            sync_point("between the lookup of a conditional write and its commit");
+            let mut made: Vec<bool> =
+                found.values.iter().map(|value| value.as_deref() == expected).collect();
+            let open = entries.iter().zip(&made).filter(|(_, open)| **open);
+            let (ops, count) = encode(open.map(|(entry, _)| *entry));
+            if count == 0 {
+                if durability == Durability::Synced && self.visibility.synced() < found.seq {
+                    self.write(Batch::new(), Durability::Synced)?;
+                }
+                return Ok(made);
+            }
+            let condition = Arc::new(Condition {
+                expected: expected.map(<[u8]>::to_vec),
+                since: found.since,
+                decision: Mutex::new(Decision::LookUpAgain),
+            });
+            let request = Request::new(ops, count, durability).only_if(Arc::clone(&condition));
+            self.commits.submit(request, |writer, group| self.commit(writer, group))?;
+            let decision = condition.decision.lock();
+            if let Decision::Written(written) = &*decision {
+                let open = made.iter_mut().filter(|made| **made);
+                open.zip(written).for_each(|(made, written)| *made = *written);
+                return Ok(made);
+            }
+        }
+    }
+}
+
+fn encode<'a>(entries: impl Iterator<Item = EntryRef<'a>>) -> (Vec<u8>, u64) {
+    let (mut ops, mut count) = (Vec::new(), 0);
+    for EntryRef { kind, key, value, .. } in entries {
+        encode_entry(&mut ops, kind, key, value);
+        count += 1;
+    }
+    (ops, count)
+}
+
+/// What the requests of a group write, once the conditions are decided.
+pub(crate) struct GroupWrites<'a> {
+    group: &'a [&'a Request],
+    /// The entries of each conditional request that are written, and their number. Empty if there is no such
+    /// request.
+    decided: Vec<Option<(Vec<u8>, u64)>>,
+}
+
+impl<'a> GroupWrites<'a> {
+    /// Decides the conditions. No other thread may write meanwhile.
+    pub(crate) fn decide(group: &'a [&'a Request], view: &ReadView, hash_key: &HashKey) -> Self {
+        if group.iter().all(|request| request.condition.is_none()) {
+            return Self { group, decided: Vec::new() };
+        }
+        // The changes of the requests so far, which are not in the memtable yet.
+        let mut changes: HashMap<&[u8], Option<&[u8]>> = HashMap::new();
+        let mut decide = |request: &&'a Request| {
+            let Some(condition) = &request.condition else {
+                for_each_entry(&request.ops, 0, |entry| {
+                    changes.insert(entry.key, value_of(&entry));
+                });
+                return None;
+            };
+            if view.memtables().all(|memtable| memtable.log() > condition.since) {
+                *condition.decision.lock() = Decision::LookUpAgain;
+                return Some((Vec::new(), 0));
+            }
+            let expected = condition.expected.as_deref();
+            let mut written = Vec::new();
+            let mut winners = Vec::new();
+            for_each_entry(&request.ops, 0, |entry| {
+                let holds = match changes.get(entry.key) {
+                    Some(value) => *value == expected,
+                    None => holds_in_memtables(view, entry.key, expected, hash_key),
+                };
+                if holds {
+                    changes.insert(entry.key, value_of(&entry));
+                    winners.push(entry);
+                }
+                written.push(holds);
+            });
+            let all = winners.len() == written.len();
+            *condition.decision.lock() = Decision::Written(written);
+            (!all).then(|| encode(winners.into_iter()))
+        };
+        Self { group, decided: group.iter().map(&mut decide).collect() }
+    }
+
+    /// The encoded entries of each request, and their number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        self.group.iter().enumerate().map(|(index, request)| match self.decided.get(index) {
+            Some(Some((ops, entries))) => (ops.as_slice(), *entries),
+            _ => (request.ops.as_slice(), request.entries),
+        })
+    }
+}
+
+fn value_of<'a>(entry: &EntryRef<'a>) -> Option<&'a [u8]> {
+    (entry.kind == EntryKind::Put).then_some(entry.value)
+}
+
+/// Whether the condition, which held at the lookup, still holds.
+fn holds_in_memtables(
+    view: &ReadView,
+    key: &[u8],
+    expected: Option<&[u8]>,
+    hash_key: &HashKey,
+) -> bool {
+    let key = LookupKey::new(key, hash_key);
+    let mut newest = view
+        .memtables()
+        .filter(|memtable| memtable.may_contain(&key))
+        .filter_map(|memtable| memtable.get(key.bytes(), Seq::MAX));
+    match newest.next() {
+        Some((EntryKind::Put, value)) => expected == Some(&value),
+        Some((EntryKind::Delete, _)) => expected.is_none(),
+        None => true,
+    }
+}
