@@ -97,6 +97,11 @@ impl CommitQueue {
         request.result()
     }
 
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.buffered.lock().len()
+    }
+
     fn take_buffered(&self) -> Members {
         next_group(&mut self.buffered.lock())
     }

@@ -169,3 +169,93 @@ fn holds_in_memtables(
         None => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread::scope;
+
+    use super::*;
+    use crate::sync::{with_hook, yield_now};
+    use crate::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
+    use crate::{Db, Options};
+
+    const PLACE: &str = "between the lookup of a conditional write and its commit";
+
+    /// Makes `meanwhile` happen between the lookup and the commit of an insertion. Returns the store, and
+    /// whether the insertion was made.
+    fn insert_beside(meanwhile: fn(&Db) -> Result<()>) -> (Db, bool) {
+        let dir = crate::tempdir::tempdir();
+        let db = Options::new().background_threads(0).open(dir.path()).expect("a store");
+        db.put("deleted before", "").expect("a sound disk");
+        db.delete("deleted before").expect("a sound disk");
+        let (handle, first) = (db.clone(), std::cell::Cell::new(true));
+        let hook = move |place: &str| {
+            if place == PLACE && first.replace(false) {
+                meanwhile(&handle).expect("a sound disk");
+            }
+        };
+        let made = std::rc::Rc::new(std::cell::Cell::new(None));
+        with_hook(hook, || {
+            made.set(Some(db.insert_if_absent("key", "own").expect("a sound disk")))
+        });
+        (db, made.get().expect("set above"))
+    }
+
+    #[test]
+    fn a_change_between_lookup_and_commit_counts_wherever_it_is() -> Result<()> {
+        let cases: [(fn(&Db) -> Result<()>, bool); 7] = [
+            (|_| Ok(()), true),
+            (|db| db.put("key", "other"), false),
+            (|db| db.put("key", "other").and_then(|()| db.flush()), false),
+            (|db| db.put("key", "other").and_then(|()| db.compact()), false),
+            (|db| db.put("key", "other").and_then(|()| db.delete("key")), true),
+            (
+                |db| {
+                    db.put("key", "other").and_then(|()| db.flush()).and_then(|()| db.delete("key"))
+                },
+                true,
+            ),
+            (|db| db.put("another key", "other").and_then(|()| db.flush()), true),
+        ];
+        for (number, (meanwhile, expected)) in cases.into_iter().enumerate() {
+            let (db, made) = insert_beside(meanwhile);
+            assert_eq!(made, expected, "case {number}");
+            let value = if made { "own" } else { "other" };
+            assert_eq!(db.get("key")?.expect("a value"), value, "case {number}");
+        }
+        Ok(())
+    }
+
+    /// Requests in one group, whose common append fails if `full`.
+    fn insert_in_a_group(full: bool) -> Vec<bool> {
+        let dir = crate::tempdir::tempdir();
+        let faults = FaultVfs::new(Arc::new(RealVfs));
+        let db = Options::new().vfs(Arc::new(faults.clone())).open(dir.path()).expect("a store");
+        let inner = Arc::clone(db.inner().expect("it is open"));
+        let results = scope(|scope| {
+            let writer = inner.commits.writer();
+            let threads = [(); 3].map(|()| scope.spawn(|| db.insert_if_absent("key", "value")));
+            while inner.commits.waiting() < threads.len() {
+                yield_now();
+            }
+            if full {
+                let rule = FaultRule::new(Fault::NoSpace).kinds([FileKind::Wal]);
+                faults.add(rule.operations([Operation::Append, Operation::Write]));
+            }
+            drop(writer);
+            threads.map(|thread| thread.join().expect("no panic").expect("room for one")).into()
+        });
+        assert_eq!(faults.injected().len(), usize::from(full));
+        assert_eq!(inner.visibility.newest(), 1, "one entry was written");
+        results
+    }
+
+    #[test]
+    fn one_request_of_a_group_wins_also_when_the_group_is_committed_one_by_one() {
+        for full in [false, true] {
+            let results = insert_in_a_group(full);
+            assert_eq!(results.iter().filter(|made| **made).count(), 1, "{results:?}");
+        }
+    }
+}
