@@ -169,8 +169,10 @@ impl Runner {
                     absent
                 };
                 let expected: Vec<bool> = pairs.iter().map(absent).collect();
-                self.states.push(state);
-                self.mark(false);
+                if expected.contains(&true) {
+                    self.states.push(state);
+                    self.mark(false);
+                }
                 let db = self.db.as_ref().unwrap();
                 let pairs = pairs.iter().map(|(key, value)| (key, value));
                 let inserted = db.insert_many_if_absent_with(pairs, *durability).unwrap();
