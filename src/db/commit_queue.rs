@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::conditional::Condition;
+use super::condition::Condition;
 use crate::error::{Error, Result};
 use crate::key::Seq;
 use crate::sync::{Condvar, Instant, Mutex, MutexGuard, OnceLock, yield_now};

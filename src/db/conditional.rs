@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::commit_queue::{Durability, Request};
+use super::condition::{Condition, Decision};
 use super::inner::DbInner;
 use super::views::ReadView;
 use crate::batch::{Batch, encode_entry, for_each_entry};
@@ -16,26 +17,6 @@ use crate::error::Result;
 use crate::filter::{HashKey, LookupKey};
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::sync::{Mutex, sync_point};
-
-/// Of a request: each entry is written only if its key has the expected value.
-#[derive(Debug)]
-pub(crate) struct Condition {
-    /// `None`: the key must be absent.
-    expected: Option<Vec<u8>>,
-    /// The log of the memtable in use when the keys were looked up. An entry that the lookup missed is in
-    /// this memtable or in a newer one.
-    since: u64,
-    /// A commit that is tried again decides again.
-    decision: Mutex<Decision>,
-}
-
-#[derive(Debug)]
-enum Decision {
-    /// Entries that the lookup missed may be in tables.
-    LookUpAgain,
-    /// For each entry, whether it is written.
-    Written(Vec<bool>),
-}
 
 impl DbInner {
     /// Makes each change whose key has the expected value. The first of two changes of one key counts.
@@ -184,7 +165,7 @@ mod tests {
 
     /// Makes `meanwhile` happen between the lookup and the commit of an insertion. Returns the store, and
     /// whether the insertion was made.
-    fn insert_beside(meanwhile: fn(&Db) -> Result<()>) -> (Db, bool) {
+    fn insert_beside(meanwhile: impl Fn(&Db) -> Result<()> + 'static) -> (Db, bool) {
         let dir = crate::tempdir::tempdir();
         let db = Options::new().background_threads(0).open(dir.path()).expect("a store");
         db.put("deleted before", "").expect("a sound disk");
@@ -197,30 +178,25 @@ mod tests {
         };
         let made = std::rc::Rc::new(std::cell::Cell::new(None));
         with_hook(hook, || {
-            made.set(Some(db.insert_if_absent("key", "own").expect("a sound disk")))
+            made.set(Some(db.insert_if_absent("key", "own").expect("a sound disk")));
         });
         (db, made.get().expect("set above"))
     }
 
     #[test]
     fn a_change_between_lookup_and_commit_counts_wherever_it_is() -> Result<()> {
-        let cases: [(fn(&Db) -> Result<()>, bool); 7] = [
-            (|_| Ok(()), true),
-            (|db| db.put("key", "other"), false),
-            (|db| db.put("key", "other").and_then(|()| db.flush()), false),
-            (|db| db.put("key", "other").and_then(|()| db.compact()), false),
-            (|db| db.put("key", "other").and_then(|()| db.delete("key")), true),
-            (
-                |db| {
-                    db.put("key", "other").and_then(|()| db.flush()).and_then(|()| db.delete("key"))
-                },
-                true,
-            ),
-            (|db| db.put("another key", "other").and_then(|()| db.flush()), true),
-        ];
-        for (number, (meanwhile, expected)) in cases.into_iter().enumerate() {
-            let (db, made) = insert_beside(meanwhile);
-            assert_eq!(made, expected, "case {number}");
+        let flushed = |db: &Db| db.put("key", "other").and_then(|()| db.flush());
+        for (number, expected) in [true, false, false, false, true, true, true].iter().enumerate() {
+            let (db, made) = insert_beside(move |db| match number {
+                0 => Ok(()),
+                1 => db.put("key", "other"),
+                2 => flushed(db),
+                3 => flushed(db).and_then(|()| db.compact()),
+                4 => db.put("key", "other").and_then(|()| db.delete("key")),
+                5 => flushed(db).and_then(|()| db.delete("key")),
+                _ => db.put("another key", "other").and_then(|()| db.flush()),
+            });
+            assert_eq!(made, *expected, "case {number}");
             let value = if made { "own" } else { "other" };
             assert_eq!(db.get("key")?.expect("a value"), value, "case {number}");
         }

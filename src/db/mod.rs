@@ -2,6 +2,7 @@
 
 mod advise;
 mod commit_queue;
+mod condition;
 mod conditional;
 mod directory;
 mod earlier_logs;

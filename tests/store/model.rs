@@ -273,7 +273,7 @@ impl Run {
     }
 
     /// Adds the lookups of a call, which may look a key up twice if a flush comes between.
-    fn note_all(&mut self, spent: Stats) {
+    fn note_all(&mut self, spent: &Stats) {
         let Activity { hits, misses, memtable_answers, .. } = spent.activity;
         self.counted += spent.total();
         self.hits += hits;
@@ -292,7 +292,7 @@ impl Run {
         let inserted = self.db().insert_many_if_absent(pairs.clone()).unwrap();
         let spent = self.db().stats() - before;
         assert!(spent.activity.lookups >= pairs.len() as u64);
-        self.note_all(spent);
+        self.note_all(&spent);
         let expected: Vec<_> = pairs
             .into_iter()
             .map(|(key, value)| {
@@ -312,7 +312,7 @@ impl Run {
         let before = self.db().stats();
         let made = self.db().compare_and_swap(&key, expected.as_deref(), new.as_deref()).unwrap();
         let spent = self.db().stats() - before;
-        self.note_all(spent);
+        self.note_all(&spent);
         assert_eq!(made, expected == present);
         match new.filter(|_| made) {
             Some(new) => _ = self.map.insert(key, new),
