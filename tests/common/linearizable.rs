@@ -19,13 +19,19 @@ pub(crate) struct Event {
 }
 
 impl Call {
-    /// The value after the call; `None` if the call does not have its result with this value before.
-    fn after(self, value: Option<u64>) -> Option<Option<u64>> {
+    /// Whether the call has its result with this value before.
+    fn fits(self, value: Option<u64>) -> bool {
         match self {
-            Self::Set(new) => Some(new),
-            Self::Get(found) => (found == value).then_some(value),
-            Self::Swap { expected, new, made: true } => (value == expected).then_some(new),
-            Self::Swap { expected, made: false, .. } => (value != expected).then_some(value),
+            Self::Set(_) => true,
+            Self::Get(found) => found == value,
+            Self::Swap { expected, made, .. } => made == (expected == value),
+        }
+    }
+
+    fn value_after(self, value: Option<u64>) -> Option<u64> {
+        match self {
+            Self::Set(new) | Self::Swap { new, made: true, .. } => new,
+            Self::Get(_) | Self::Swap { made: false, .. } => value,
         }
     }
 }
@@ -46,11 +52,12 @@ pub(crate) fn is_linearizable(threads: &[Vec<Event>]) -> bool {
             let Some(event) = next(thread).filter(|event| event.from <= first_end) else {
                 continue;
             };
-            if let Some(value) = event.call.after(value) {
+            if event.call.fits(value) {
                 let mut done = done.clone();
                 done[thread] += 1;
-                if seen.insert((done.clone(), value)) {
-                    open.push((done, value));
+                let state = (done, event.call.value_after(value));
+                if seen.insert(state.clone()) {
+                    open.push(state);
                 }
             }
         }

@@ -47,7 +47,9 @@ fn calls(db: &Db, thread: usize, clock: &AtomicU64) -> [Vec<Event>; KEYS] {
             }
             3 => {
                 let mut batch = Batch::new();
-                several.iter().for_each(|key| _ = batch.delete([*key as u8]));
+                for key in &several {
+                    batch.delete([*key as u8]);
+                }
                 db.write_with(batch, durability).unwrap();
                 several.into_iter().map(|key| (key, Call::Set(None))).collect()
             }
