@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::commit_queue::{Durability, Request};
+use foldhash::fast::RandomState;
+
 use super::condition::{Condition, Decision};
 use super::inner::DbInner;
 use super::views::ReadView;
@@ -86,7 +88,7 @@ impl<'a> GroupWrites<'a> {
             return Self { group, decided: Vec::new() };
         }
         // The changes of the requests so far, which are not in the memtable yet.
-        let mut changes: HashMap<&[u8], Option<&[u8]>> = HashMap::new();
+        let mut changes: HashMap<&[u8], Option<&[u8]>, RandomState> = HashMap::default();
         let mut decide = |request: &&'a Request| {
             let Some(condition) = &request.condition else {
                 for_each_entry(&request.ops, 0, |entry| {
