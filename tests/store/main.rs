@@ -5,6 +5,7 @@
 mod common;
 
 mod allocation;
+mod api_shape;
 mod compaction_beside_writers;
 mod compaction_laws;
 mod crafted_keys;
