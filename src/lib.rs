@@ -75,6 +75,7 @@ mod filters;
 mod inspect;
 mod iter;
 mod key;
+mod key_range;
 mod ledger;
 mod memtable;
 mod names;
@@ -97,8 +98,8 @@ mod wal;
 
 pub use batch::Batch;
 pub use db::{
-    Advice, Db, Durability, Estimate, FilterMemory, Finding, Membership, Range, RebuildReport,
-    RecoveryReport, Snapshot, TableInfo, Verification, WeakDb, verify, verify_with,
+    Advice, Db, Durability, Estimate, FilterMemory, Finding, Keys, Membership, Range, Reader,
+    RebuildReport, RecoveryReport, Snapshot, TableInfo, Verification, WeakDb, verify, verify_with,
 };
 pub use error::{Error, Result};
 pub use event::Event;
@@ -106,6 +107,7 @@ pub use event::Event;
 pub use filter::{Allocation, FilterKind, FilterPolicy, Geometry, HashFunction, PrefixExtractor};
 pub use inspect::{FilterInfo, FilterShape, IndexEntry, TableEntry, TableFile, TableProperties};
 pub use key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+pub use key_range::KeyRange;
 pub use ledger::{
     Activity, BlockFetch, Counts, Explanation, Io, LEVELS, Outcome, PrefixCounts, Stats, Step,
     TableStep, Verdict,

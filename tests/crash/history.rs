@@ -263,7 +263,7 @@ impl Runner {
                 span.end = span.end.min(now);
             }
         };
-        let options = options().vfs(Arc::new(self.vfs.clone())).on_event(Arc::new(listener));
+        let options = options().vfs(Arc::new(self.vfs.clone())).on_event(listener);
         self.db = Some(options.open(DIR).unwrap());
         // An opening makes durable all that it recovers.
         self.mark(true);

@@ -228,11 +228,11 @@ impl Run<'_> {
                 self.filter_memory = *filter_memory;
                 let bad = Arc::clone(&self.bad_filters);
                 let options = self.options(Arc::new(self.faults.clone()));
-                let options = options.on_event(Arc::new(move |event| {
+                let options = options.on_event(move |event| {
                     if matches!(event, Event::FilterDegraded { .. }) {
                         bad.fetch_add(1, Ordering::Relaxed);
                     }
-                }));
+                });
                 self.opened_at = self.faults.injected().len();
                 self.db = Some(options.open(DIR)?);
                 // Through another file layer: not everything can be read yet, perhaps.
@@ -265,7 +265,7 @@ impl Run<'_> {
             }
             Step::ScanSnapshot => {
                 let (snapshot, expected) = self.snapshot.take().expect("taken before");
-                let found = collect(snapshot.range::<&[u8]>(..)?)?;
+                let found = collect(snapshot.iter()?)?;
                 assert!(found == expected, "{at}: the snapshot changed");
             }
             Step::Scan => {
@@ -273,7 +273,7 @@ impl Run<'_> {
                 assert!(found == *self.acked(), "{at}: the scan is not what was written");
             }
             Step::ScanBackwards => {
-                let found = collect(self.db().range::<&[u8]>(..)?.rev())?;
+                let found = collect(self.db().iter()?.rev())?;
                 assert!(found == *self.acked(), "{at}: the scan is not what was written");
             }
             Step::Gets => return self.gets(at),
@@ -559,7 +559,7 @@ fn collect(
 }
 
 fn contents(db: &Db) -> criba::Result<Contents> {
-    collect(db.range::<&[u8]>(..)?)
+    collect(db.iter()?)
 }
 
 /// The contents of a store on such a disk after an opening.

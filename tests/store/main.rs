@@ -8,6 +8,7 @@ mod common;
 mod linearizable;
 
 mod allocation;
+mod api_shape;
 mod atomic_insertion;
 mod compaction_beside_writers;
 mod compaction_laws;

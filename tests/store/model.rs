@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use criba::{
     Activity, Allocation, Batch, Counts, Db, Durability, FilterPolicy, Options, Outcome,
-    PrefixExtractor, Range, Snapshot, Stats, Step, TableStep, Verdict,
+    PrefixExtractor, Range, Reader, Snapshot, Stats, Step, TableStep, Value, Verdict,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -516,7 +516,30 @@ impl Run {
         false
     }
 
+    /// The keys alone, and the first and last one, of the store or a snapshot.
+    fn ends(&mut self) {
+        fn check(reader: &impl Reader, map: &Map) {
+            let pair = |item: Option<(Value, Value)>| {
+                item.map(|(key, value)| (key.to_vec(), value.to_vec()))
+            };
+            let expected = |item: Option<(&Vec<u8>, &Vec<u8>)>| {
+                item.map(|(key, value)| (key.clone(), value.clone()))
+            };
+            assert_eq!(pair(reader.first().unwrap()), expected(map.first_key_value()));
+            assert_eq!(pair(reader.last().unwrap()), expected(map.last_key_value()));
+            assert!(reader.keys().unwrap().map(Result::unwrap).eq(map.keys()));
+            assert!(reader.keys().unwrap().rev().map(Result::unwrap).eq(map.keys().rev()));
+        }
+        match self.snapshots.get(self.rng.random_range(0..8)) {
+            Some(held) => check(&held.snapshot, &held.map),
+            None => check(self.db(), &self.map),
+        }
+    }
+
     fn scan_some(&mut self) {
+        if self.rng.random_bool(0.2) {
+            return self.ends();
+        }
         let mut scan = self.scan();
         let backward = [0.0, 1.0, 0.5][self.rng.random_range(0..3)];
         if self.rng.random_bool(0.3) && self.scans.len() < 3 {
@@ -603,7 +626,7 @@ impl Run {
     fn check_all(&mut self) {
         let found: Vec<(Vec<u8>, Vec<u8>)> = self
             .db()
-            .range::<&[u8]>(..)
+            .iter()
             .unwrap()
             .map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
             .collect();
