@@ -1,6 +1,7 @@
 //! The public handle of a store. [`inner::DbInner`] owns the state that all handles share.
 
 mod advise;
+mod approximate_len;
 mod commit_queue;
 mod directory;
 mod earlier_logs;
@@ -302,6 +303,20 @@ impl Db {
     /// As [`range`](Self::range).
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
         self.range(scan::prefix_bounds(prefix.as_ref()))
+    }
+
+    /// The estimated number of keys within bounds. No I/O.
+    ///
+    /// Counts entries of memtables, and keys of tables by the indexes. A key counts once in each table that has
+    /// it, and each of its entries in memtables: overwritten and deleted keys count until a compaction drops
+    /// them. At each bound the estimate is off by up to one block of each table; between the bounds, all blocks
+    /// of a table count as equally full. A range within one block may count 0. After
+    /// [`compact`](Self::compact), without snapshots, the estimate of `..` is exact.
+    ///
+    /// # Errors
+    /// [`Closed`](crate::Error::Closed).
+    pub fn approximate_len(&self, bounds: impl KeyRange) -> Result<u64> {
+        Ok(self.inner()?.approximate_len(bounds.bounds()))
     }
 
     /// A view of the store as it is now. No I/O.
