@@ -1,5 +1,6 @@
 //! Opening a store: check the directory, lock it, read the manifest, replay the logs.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,6 +50,19 @@ pub struct RecoveryReport {
     pub lost_edit: Option<LostTail>,
     /// Removed files that nothing referred to.
     pub removed_files: usize,
+}
+
+impl fmt::Display for RecoveryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { logs, changes, lost_tail, lost_edit, removed_files } = self;
+        write!(f, "logs: {logs} read, {changes} changes replayed; {removed_files} files removed")?;
+        for (what, lost) in [("write", lost_tail), ("edit of the manifest", lost_edit)] {
+            if let Some(lost) = lost {
+                write!(f, "\ndropped: an unsynced {what} that a crash cut short: {lost}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 struct Recovered {
