@@ -96,8 +96,8 @@ mod wal;
 
 pub use batch::Batch;
 pub use db::{
-    Advice, Db, Durability, Estimate, FilterMemory, Finding, Membership, Range, RebuildReport,
-    RecoveryReport, Snapshot, TableInfo, Verification, WeakDb, verify, verify_with,
+    Advice, Db, Durability, Estimate, FilterMemory, Finding, Membership, MemoryUse, Range,
+    RebuildReport, RecoveryReport, Snapshot, TableInfo, Verification, WeakDb, verify, verify_with,
 };
 pub use error::{Error, Result};
 pub use event::Event;
