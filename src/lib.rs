@@ -24,6 +24,16 @@
 //! # Ok::<(), criba::Error>(())
 //! ```
 //!
+//! # What memory it takes
+//! ```text
+//! bytes = 3 × memtable_bytes                    default 3 × 64 MiB
+//!       + keys × bits per key / 8               default 10 bits; at most filter_memory
+//!       + blocks × (30 + separator)             blocks = data bytes / block_bytes (default 4,096)
+//!       + cache_bytes                           default 64 MiB
+//! ```
+//! A *separator* in an index is the shortest key between two blocks. [`Db::memory`] reports the bytes of each
+//! kind; opening a store that needs more than [`Options::memory_limit`] is refused.
+//!
 //! # Where to begin
 //! * [`Db::open`] opens or makes a store, with [`Options`].
 //! * [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::range`], [`Db::prefix`]. A [`Batch`] makes several changes at
@@ -98,8 +108,9 @@ mod wal;
 
 pub use batch::Batch;
 pub use db::{
-    Advice, Db, Durability, Estimate, FilterMemory, Finding, Keys, Membership, Range, Reader,
-    RebuildReport, RecoveryReport, Snapshot, TableInfo, Verification, WeakDb, verify, verify_with,
+    Advice, Db, Durability, Estimate, FilterMemory, Finding, Keys, Membership, MemoryUse, Range,
+    Reader, RebuildReport, RecoveryReport, Snapshot, TableInfo, Verification, WeakDb, verify,
+    verify_with,
 };
 pub use error::{Error, Result};
 pub use event::Event;

@@ -40,6 +40,7 @@ pub struct Options {
     pub(crate) block_bytes: usize,
     pub(crate) cache_bytes: u64,
     pub(crate) filter_memory: Option<u64>,
+    pub(crate) memory_limit: Option<u64>,
     pub(crate) max_open_files: usize,
     pub(crate) auto_compaction: bool,
     pub(crate) background_threads: usize,
@@ -65,6 +66,7 @@ impl Default for Options {
             block_bytes: 4096,
             cache_bytes: 64 << 20,
             filter_memory: None,
+            memory_limit: None,
             max_open_files: default_max_open_files(),
             auto_compaction: true,
             background_threads: 1,
@@ -203,6 +205,16 @@ impl Options {
     /// [`strict_filters`](Self::strict_filters) it first reads each whole filter. Default: none.
     pub fn filter_memory(mut self, bytes: u64) -> Self {
         self.filter_memory = Some(bytes);
+        self
+    }
+
+    /// If memtables, filters, indexes and cache need more than these bytes, opening fails with
+    /// [`Error::MemoryLimit`], before a filter is read, and changes nothing. Counted are three full
+    /// memtables, the filters within their [budget](Self::filter_memory), all indexes, and
+    /// [`cache_bytes`](Self::cache_bytes). **Checked only by `open`**: an open store may grow beyond the
+    /// limit, as [`Db::memory`](crate::Db::memory) shows, and is refused at the next open. Default: none.
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = Some(bytes);
         self
     }
 

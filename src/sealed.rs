@@ -55,10 +55,18 @@ impl Meter {
     }
 }
 
+/// Memory that a meter counts until this is dropped.
 #[derive(Debug)]
-struct Metered {
+pub(crate) struct Metered {
     meter: Arc<Meter>,
     bytes: u64,
+}
+
+impl Metered {
+    pub(crate) fn new(meter: &Arc<Meter>, bytes: u64) -> Self {
+        meter.bytes.fetch_add(bytes, Ordering::AcqRel);
+        Self { meter: Arc::clone(meter), bytes }
+    }
 }
 
 impl Drop for Metered {
@@ -68,7 +76,7 @@ impl Drop for Metered {
 }
 
 pub(crate) fn mapped_bytes(length: usize) -> u64 {
-    length.next_multiple_of(rustix::param::page_size()) as u64
+    length.checked_next_multiple_of(rustix::param::page_size()).unwrap_or(usize::MAX) as u64
 }
 
 impl SealedBytes {
@@ -100,9 +108,7 @@ impl SealedBytes {
         meter: &Arc<Meter>,
         fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let bytes = mapped_bytes(length);
-        meter.bytes.fetch_add(bytes, Ordering::AcqRel);
-        let metered = Some(Metered { meter: Arc::clone(meter), bytes });
+        let metered = Some(Metered::new(meter, mapped_bytes(length)));
         let Self { memory, .. } = Self::filled(meter.seal, length, fill)?;
         Ok(Self { memory, metered })
     }

@@ -84,7 +84,7 @@ fn rate(table: &TableInfo) -> f64 {
 }
 
 fn within_budget(db: &Db) -> u64 {
-    let memory = db.filter_memory();
+    let memory = db.memory().filters;
     assert!(memory.budget.is_none_or(|budget| memory.resident <= budget), "{memory:?}");
     assert!(memory.resident <= memory.stored, "{memory:?}");
     // Header and array, not more than the pages they are in.
@@ -126,7 +126,7 @@ fn peak_while(db: &Db, done: impl FnOnce()) -> u64 {
         let watcher = scope.spawn(|| {
             let mut peak = 0;
             while !over.load(Ordering::Acquire) {
-                peak = peak.max(db.filter_memory().resident);
+                peak = peak.max(db.memory().filters.resident);
             }
             peak
         });
@@ -146,7 +146,7 @@ fn half_the_budget_halves_the_memory_and_growing_restores_the_rate() {
     fill(&db, 0..keys);
     let files = contents(&dir);
     let stored = within_budget(&db);
-    assert_eq!(stored, db.filter_memory().stored);
+    assert_eq!(stored, db.memory().filters.stored);
     assert!(db.tables().len() > 5);
     println!("{keys} keys in {} tables, {stored} bytes of filters", db.tables().len());
     assert!(stored > 6_500_000);
@@ -227,7 +227,7 @@ fn the_ledger_stays_exact_within_any_budget() {
         files_with(&one, "sst").into_iter().map(|path| std::fs::read(path).unwrap()).collect()
     };
     let files = table_files();
-    let stored = db.filter_memory().stored;
+    let stored = db.memory().filters.stored;
     db.close().unwrap();
     common::copy_dir(&one, &other);
     let db = options().open(&one).unwrap();
@@ -268,7 +268,7 @@ fn the_ledger_stays_exact_within_any_budget() {
     assert!(seen.true_negatives > 10_000 && seen.false_positives > 100);
     assert!(seen.unfiltered_not_found >= 4000 && seen.unfiltered_found >= 1000);
     // With a budget of nothing, nothing is resident, and `explain` says why the block was read.
-    assert_eq!(db.filter_memory().resident, 0);
+    assert_eq!(db.memory().filters.resident, 0);
     let explanation = db.explain(key(11)).unwrap();
     assert!(explanation.to_string().contains("its filter is not in memory"), "{explanation}");
     let not_resident = |step: &Step| {
@@ -292,7 +292,7 @@ fn filters_without_columns_are_dropped_whole_and_come_back() {
         let keys = 100_000;
         fill(&db, 0..keys);
         let files = contents(&dir);
-        let stored = db.filter_memory().stored;
+        let stored = db.memory().filters.stored;
         let whole = passing(&db, keys);
         let tables = db.tables();
         assert!(tables.len() >= 10);
@@ -375,7 +375,7 @@ fn no_lookup_ever_misses_a_key_while_filters_come_and_go() {
                 scope.spawn(move || {
                     let mut rng = ChaCha8Rng::seed_from_u64(seed);
                     while !over.load(Ordering::Acquire) {
-                        let stored = db.filter_memory().stored;
+                        let stored = db.memory().filters.stored;
                         let budget = rng.random_range(0..stored + stored / 4);
                         db.set_filter_memory((budget < stored).then_some(budget)).unwrap();
                         budgets.fetch_add(1, Ordering::Relaxed);
@@ -393,13 +393,13 @@ fn no_lookup_ever_misses_a_key_while_filters_come_and_go() {
         println!("{policy}: {lookups:?} lookups, {budgets:?} budgets, {:?}", db.stats().activity);
         assert!(lookups.load(Ordering::Relaxed) > 1000 && budgets.load(Ordering::Relaxed) > 20);
         assert!(db.stats().activity.compactions > 0);
-        let stored = db.filter_memory().stored;
+        let stored = db.memory().filters.stored;
         db.set_filter_memory(Some(stored / 2)).unwrap();
         db.wait_until_settled().unwrap();
         within_budget(db);
         db.set_filter_memory(None).unwrap();
         db.wait_until_settled().unwrap();
-        assert_eq!(within_budget(db), db.filter_memory().stored);
+        assert_eq!(within_budget(db), db.memory().filters.stored);
         for number in 0..written.load(Ordering::Acquire) {
             let may = db.may_contain(scattered(number)).unwrap();
             assert_eq!(may, Membership::Maybe, "{number}");
@@ -421,7 +421,7 @@ fn tables_written_later_stay_within_the_budget() {
                 && let Ok(db) = db.try_lock()
                 && let Some(db) = &*db
             {
-                let memory = db.filter_memory();
+                let memory = db.memory().filters;
                 most.fetch_max(memory.resident, Ordering::Relaxed);
                 checked.fetch_add(1, Ordering::Relaxed);
             }
@@ -454,7 +454,7 @@ fn tables_written_later_stay_within_the_budget() {
     }
     db.lock().unwrap().take();
     let (checked, most) = (checked.load(Ordering::Relaxed), most.load(Ordering::Relaxed));
-    let memory = opened.filter_memory();
+    let memory = opened.memory().filters;
     println!("{checked} checks, at most {most} bytes; {memory:?}, largest filter {largest}");
     assert!(opened.stats().activity.compactions > 2 && checked > 100);
     assert!(memory.stored > 2 * budget);
@@ -525,7 +525,7 @@ fn jobs_under_way_hold_no_filters() {
         let options = options().filter(ribbon(16.0)).memtable_bytes(2 << 20).vfs(vfs);
         let db = options.open(parent.path().join("store")).unwrap();
         fill(&db, 0..80_000);
-        let stored = db.filter_memory().stored;
+        let stored = db.memory().filters.stored;
         db.set_filter_memory(Some(stored)).unwrap();
         db.put(key(160_000), "").unwrap();
         if compaction {
@@ -537,7 +537,7 @@ fn jobs_under_way_hold_no_filters() {
             common::wait_until("a job to write", || waiting.load(Ordering::Acquire));
             let held = [stored / 2, 0].map(|budget| {
                 db.set_filter_memory(Some(budget)).unwrap();
-                db.filter_memory().resident
+                db.memory().filters.resident
             });
             db.set_filter_memory(Some(stored)).unwrap();
             *gate.0.lock().unwrap() = true;
@@ -560,13 +560,13 @@ fn what_a_scan_still_holds_is_counted() {
     let options = options().filter(ribbon(16.0)).memtable_bytes(2 << 20);
     let db = options.open(parent.path().join("store")).unwrap();
     fill(&db, 0..80_000);
-    let stored = db.filter_memory().stored;
+    let stored = db.memory().filters.stored;
     let scan = db.iter().unwrap();
     db.set_filter_memory(Some(stored / 2)).unwrap();
-    let held = db.filter_memory().resident;
+    let held = db.memory().filters.resident;
     assert!(held > stored && held <= stored + stored / 2, "{held} of {stored}");
     db.set_filter_memory(Some(stored * 3 / 4)).unwrap();
-    assert_eq!(db.filter_memory().resident, held, "no room before the scan ends");
+    assert_eq!(db.memory().filters.resident, held, "no room before the scan ends");
     assert_eq!(scan.count(), 80_000);
     within_budget(&db);
     db.set_filter_memory(Some(stored * 3 / 4)).unwrap();
@@ -585,7 +585,7 @@ fn a_store_is_opened_within_its_budget() {
     let keys = 300_000;
     let db = options().filter(ribbon(16.0)).memtable_bytes(4 << 20).open(&dir).unwrap();
     fill(&db, 0..keys);
-    let stored = db.filter_memory().stored;
+    let stored = db.memory().filters.stored;
     db.close().unwrap();
     if resident().is_none() {
         common::skip("no /proc/self/smaps");
@@ -610,7 +610,7 @@ fn a_store_is_opened_within_its_budget() {
         within_budget(&db);
         none_is_missed(&db, (0..keys).step_by(7));
         let after = resident().unwrap().sealed;
-        let used = db.filter_memory().resident;
+        let used = db.memory().filters.resident;
         db.close().unwrap();
         (most.load(Ordering::Relaxed).max(after) - before, used)
     };
@@ -639,7 +639,7 @@ fn opening_within_a_budget_waits_for_no_reader() {
         let start = std::time::Instant::now();
         let db = options().filter_memory(1 << 20).open(&dir).unwrap();
         let took = start.elapsed();
-        assert_eq!(db.filter_memory().resident, db.filter_memory().stored);
+        assert_eq!(db.memory().filters.resident, db.memory().filters.stored);
         db.close().unwrap();
         took
     };
@@ -659,11 +659,11 @@ fn setting_a_budget_waits_for_no_reader() {
     let set = |_| {
         db.set_filter_memory(None).unwrap();
         db.wait_until_settled().unwrap();
-        assert!(db.filter_memory().resident > 0);
+        assert!(db.memory().filters.resident > 0);
         let start = std::time::Instant::now();
         db.set_filter_memory(Some(0)).unwrap();
         let took = start.elapsed();
-        assert_eq!(db.filter_memory().resident, 0);
+        assert_eq!(db.memory().filters.resident, 0);
         took
     };
     let quickest = (0..10).map(set).min().unwrap();
@@ -700,7 +700,7 @@ fn a_filter_found_damaged_when_it_is_to_grow_never_hides_a_key() {
         let [path] = files_with(&dir, "sst").try_into().unwrap();
         let block = filter_block(&std::fs::read(&path).unwrap());
         let at = block.start + place(block.len());
-        let stored = db.filter_memory().stored;
+        let stored = db.memory().filters.stored;
         db.set_filter_memory(Some(stored / 2)).unwrap();
         let narrow = db.tables();
         let (has, _) = columns(&narrow[0]);
@@ -729,7 +729,7 @@ fn a_filter_found_damaged_when_it_is_to_grow_never_hides_a_key() {
         println!("place {number}, nothing resident: {reason}");
         none_is_missed(&db, 0..keys);
         assert_eq!(db.explain(key(1)).unwrap().counts().degraded, 1);
-        assert_eq!(db.filter_memory().resident, 0);
+        assert_eq!(db.memory().filters.resident, 0);
         // A compaction gives the table a new filter, within the budget.
         db.compact().unwrap();
         assert_eq!(columns(&db.tables()[0]).1, 9);
@@ -748,7 +748,7 @@ fn a_header_misread_at_opening_never_hides_a_key() {
     let options = || options().filter(ribbon(9.0)).memtable_bytes(8 << 20);
     let db = options().open(&dir).unwrap();
     fill(&db, 0..20_000);
-    let stored = db.filter_memory().stored;
+    let stored = db.memory().filters.stored;
     db.close().unwrap();
     let [path] = files_with(&dir, "sst").try_into().unwrap();
     let salt = filter_block(&std::fs::read(&path).unwrap()).start + 16;
@@ -784,7 +784,7 @@ fn columns_are_dropped_where_they_avoid_the_fewest_reads() {
     for _ in 0..64_000 {
         db.get(key(rng.random_range(first..last - 1) | 1)).unwrap();
     }
-    db.set_filter_memory(Some(db.filter_memory().stored / 2)).unwrap();
+    db.set_filter_memory(Some(db.memory().filters.stored / 2)).unwrap();
     within_budget(&db);
     let columns = |id| columns(db.tables().iter().find(|table| table.id == id).unwrap()).0;
     let (busy, calm) = (columns(busy.id), columns(calm.id));

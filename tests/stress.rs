@@ -246,7 +246,7 @@ impl Stress<'_> {
 
     fn change_budget(&self, mut rng: ChaCha8Rng) {
         while self.goes_on() {
-            let stored = self.db.filter_memory().stored;
+            let stored = self.db.memory().filters.stored;
             let budget = rng.random_range(0..=stored + stored / 4);
             self.db.set_filter_memory((budget <= stored).then_some(budget)).unwrap();
             self.done.budgets.fetch_add(1, SeqCst);
@@ -315,7 +315,7 @@ fn every_read_gives_what_was_newest_at_some_moment_of_it() {
     check_end(&db, &history);
     db.set_filter_memory(None).unwrap();
     db.wait_until_settled().unwrap();
-    let memory = db.filter_memory();
+    let memory = db.memory().filters;
     assert_eq!(memory.resident, memory.stored);
     check_end(&db, &history);
     db.close().unwrap();

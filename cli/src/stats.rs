@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use criba::{FilterInfo, LEVELS, RecoveryReport, TableInfo};
+use criba::{FilterInfo, LEVELS, MemoryUse, RecoveryReport, TableInfo};
 
 use crate::failure::Result;
 use crate::text::{counted, percent, ratio, thousands};
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     writeln!(out, "policy: {}", db.policy())?;
     print_prefixes(&tables, out)?;
     print_resident(&tables, out)?;
+    print_memory(db.memory(), out)?;
     print_degraded(&tables, out)?;
     print_recovery(db.recovery(), out)?;
     Ok(Answer::Yes)
@@ -132,6 +133,19 @@ fn print_resident(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
     for line in lines {
         writeln!(out, "{line}")?;
     }
+    Ok(())
+}
+
+fn print_memory(memory: MemoryUse, out: &mut dyn Write) -> Result<()> {
+    writeln!(
+        out,
+        "memory: {}: memtables {}, filters {}, indexes {}, cache {}",
+        counted(memory.total(), "byte"),
+        thousands(memory.memtables),
+        thousands(memory.filters.resident),
+        thousands(memory.indexes),
+        thousands(memory.cache),
+    )?;
     Ok(())
 }
 

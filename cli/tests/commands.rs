@@ -259,6 +259,17 @@ fn stats_prints_the_filter_bytes_in_memory() {
     let stats = |options: &str| run(&format!("stats {store} {options}")).well();
     let title = "filters in memory in part or not at all: ";
     assert!(stats("").contains(&format!("\n{title}0\n")), "{}", stats(""));
+    // No lookup and no write: filters and indexes only.
+    let line = stats("").lines().find_map(|line| Some(line.strip_prefix("memory: ")?.to_owned()));
+    let (total, kinds) = line.as_deref().and_then(|line| line.split_once(": ")).expect("a line");
+    let number = |text: &str| text.replace(',', "").parse::<u64>().expect("a number");
+    let kinds: Vec<_> = kinds.split(' ').map(|word| word.trim_end_matches(',')).collect();
+    let ["memtables", "0", "filters", filters, "indexes", indexes, "cache", "0"] = kinds[..] else {
+        panic!("{kinds:?}")
+    };
+    assert!(number(filters) > 20_000 && number(indexes) >= 4096, "{kinds:?}");
+    let total = total.strip_suffix(" bytes").expect("bytes");
+    assert_eq!(number(total), number(filters) + number(indexes));
 
     let part = stats("--filter-memory 16384");
     let (_, line) = part.split_once(&format!("{title}1\n")).expect("one filter");

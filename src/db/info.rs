@@ -2,7 +2,7 @@ use super::inner::DbInner;
 use crate::filter::Portion;
 use crate::inspect::FilterInfo;
 use crate::ledger::Counts;
-use crate::sstable::resident_bytes;
+use crate::sstable::{BlockCache, resident_bytes};
 use crate::value::Value;
 
 /// A live table.
@@ -31,6 +31,31 @@ pub struct TableInfo {
     pub counts: Counts,
 }
 
+/// The memory that an open store keeps, in bytes, by kind. Not counted: memtables that only a running scan
+/// holds; what flushes and compactions take while they run, 8 bytes for each key of a table and twice its
+/// filter; blocks that scans and values hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryUse {
+    /// [`Options::memory_limit`](crate::Options::memory_limit).
+    pub limit: Option<u64>,
+    /// Memtables.
+    pub memtables: u64,
+    /// Filters.
+    pub filters: FilterMemory,
+    /// The indexes of all tables that are open, also for a scan.
+    pub indexes: u64,
+    /// Cached blocks.
+    pub cache: u64,
+}
+
+impl MemoryUse {
+    /// The sum of all kinds.
+    pub fn total(&self) -> u64 {
+        self.memtables + self.filters.resident + self.indexes + self.cache
+    }
+}
+
 /// The memory of a store's filters, in bytes of whole pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -43,14 +68,21 @@ pub struct FilterMemory {
     pub stored: u64,
 }
 
-pub(super) fn filter_memory(inner: &DbInner) -> FilterMemory {
-    let memory = &inner.env.filter_memory;
+pub(super) fn memory(inner: &DbInner) -> MemoryUse {
+    let env = &inner.env;
     let view = inner.views.load();
     let residencies = view.version.tables().filter_map(|(_, live)| live.filter.residency());
-    FilterMemory {
-        budget: memory.budget(),
-        resident: memory.resident(),
+    let filters = FilterMemory {
+        budget: env.filter_memory.budget(),
+        resident: env.filter_memory.resident(),
         stored: residencies.map(|(stored, _)| resident_bytes(stored, Portion::Whole)).sum(),
+    };
+    MemoryUse {
+        limit: inner.options.memory_limit,
+        memtables: view.memtables().map(|memtable| memtable.bytes() as u64).sum(),
+        filters,
+        indexes: env.index_memory.bytes(),
+        cache: env.cache.as_ref().map_or(0, BlockCache::bytes),
     }
 }
 

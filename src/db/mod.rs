@@ -28,7 +28,7 @@ use std::sync::{Arc, Weak};
 
 pub use advise::{Advice, Estimate};
 pub use commit_queue::Durability;
-pub use info::{FilterMemory, TableInfo};
+pub use info::{FilterMemory, MemoryUse, TableInfo};
 pub use keys::Keys;
 pub use open::RecoveryReport;
 pub use read::Membership;
@@ -552,9 +552,9 @@ impl Db {
         Ok(())
     }
 
-    /// The memory of filters, and its budget. No I/O.
-    pub fn filter_memory(&self) -> FilterMemory {
-        info::filter_memory(&self.0.inner)
+    /// The memory of memtables, filters, indexes and cache. No I/O.
+    pub fn memory(&self) -> MemoryUse {
+        info::memory(&self.0.inner)
     }
 
     /// The counts since the store was opened. No I/O.
@@ -610,8 +610,8 @@ impl Options {
     /// written to tables and synced. Does not wait for a lock that another process holds.
     ///
     /// # Errors
-    /// [`InvalidOption`](crate::Error::InvalidOption) and [`NotAStore`](crate::Error::NotAStore), without a
-    /// change; [`Locked`](crate::Error::Locked); [`Corrupt`](crate::Error::Corrupt);
+    /// [`InvalidOption`](crate::Error::InvalidOption), [`NotAStore`](crate::Error::NotAStore) and
+    /// [`MemoryLimit`](crate::Error::MemoryLimit), without a change; [`Locked`](crate::Error::Locked); [`Corrupt`](crate::Error::Corrupt);
     /// [`Missing`](crate::Error::Missing); [`Unsupported`](crate::Error::Unsupported);
     /// [`Io`](crate::Error::Io).
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {

@@ -1,5 +1,6 @@
 //! Opening a store: check the directory, lock it, read the manifest, replay the logs.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -12,6 +13,7 @@ use super::health::Health;
 use super::inner::DbInner;
 use super::views::{ReadView, Views};
 use super::visibility::Visibility;
+use super::write::MAX_SEALED;
 use crate::compaction::{MergeContext, write_tables};
 use crate::error::{Error, IoContext, Result};
 use crate::event::Event;
@@ -25,7 +27,8 @@ use crate::options::Options;
 use crate::scheduler::{Scheduler, compact_while_due, load_filters_within_budget, start_threads};
 use crate::sealed::Seal;
 use crate::sstable::{
-    BlockCache, FilePool, FilterMemory, FilterState, OpenTable, Table, TableEnv, TableFilter,
+    BlockCache, FilePool, FilterMemory, FilterMeta, FilterState, OpenTable, Table, TableEnv,
+    TableFilter,
 };
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, available_parallelism, scope};
 use crate::version::{Manifest, TableSet, Version, read_current, set_current};
@@ -79,6 +82,9 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
     let vfs = Arc::clone(&options.vfs);
     let listing = Listing::read(vfs.as_ref(), dir)?;
     check_directory(vfs.as_ref(), dir, listing.as_ref(), &options)?;
+    if listing.as_ref().is_none_or(|listing| !listing.ours.contains(&FileName::Current)) {
+        check_memory(dir, &options, 0, std::iter::empty())?; // before a directory is made
+    }
     vfs.create_dir(dir).context("create", dir)?;
     let lock = lock(vfs.as_ref(), dir)?;
     // Again: the last holder of the lock may have changed the directory.
@@ -110,9 +116,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
                 for name in [FileName::Log(number), FileName::Manifest(manifest_number)] {
                     let _ = vfs.remove(&name.path(dir), name.kind());
                 }
-                for (_, open) in &tables[opened..] {
-                    open.table.make_obsolete();
-                }
+                discard(tables[opened..].iter().map(|(_, open)| open));
             }
         })
         .map_err(LogError::into_error)?;
@@ -177,6 +181,7 @@ fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered
         cache: BlockCache::new(options.cache_bytes, options.block_bytes),
         ledger: Arc::new(Ledger::default()),
         filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(vfs.as_ref())),
+        index_memory: Arc::default(),
         next_file: AtomicU64::new(set.next_file.max(highest + 1)),
     });
     let tables = open_tables(&env, &set, options)?;
@@ -187,8 +192,39 @@ fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered
     let mut recovered = Recovered { env, set, filters, tables, opened, report };
     if current.is_some() {
         replay_logs(listing, options, &mut recovered)?;
+        let Recovered { env, tables, .. } = &recovered;
+        let filters = tables.iter().map(|(_, open)| open.filter.meta);
+        check_memory(dir, options, env.index_memory.bytes(), filters)
+            .inspect_err(|_| discard(tables[opened..].iter().map(|(_, open)| open)))?;
     }
     Ok(recovered)
+}
+
+/// Removes the new tables of an open that fails: it changes nothing.
+fn discard<'a>(written: impl IntoIterator<Item = &'a OpenTable>) {
+    for open in written {
+        open.table.make_obsolete();
+    }
+}
+
+/// Refuses a store that needs more than the memory limit for memtables, cache, indexes and these filters.
+fn check_memory(
+    dir: &Path,
+    options: &Options,
+    indexes: u64,
+    filters: impl Iterator<Item = FilterMeta>,
+) -> Result<()> {
+    let Some(limit) = options.memory_limit else { return Ok(()) };
+    let stored = filters.map(|filter| filter.resident_bytes()).fold(0, u64::saturating_add);
+    let filters = options.filter_memory.map_or(stored, |budget| budget.min(stored));
+    let memtables = (options.memtable_bytes as u64).saturating_mul(MAX_SEALED as u64 + 1);
+    let cache = options.cache_bytes;
+    let needed = [memtables, filters, indexes, cache].into_iter().fold(0, u64::saturating_add);
+    if needed <= limit {
+        return Ok(());
+    }
+    let path = dir.to_owned();
+    Err(Error::MemoryLimit { path, limit, needed, memtables, filters, indexes, cache })
 }
 
 /// The settings that follow from the tables of a store whose manifest records none.
@@ -245,53 +281,72 @@ fn open_tables(
     options: &Options,
 ) -> Result<Vec<(usize, OpenTable)>> {
     let entries: Vec<_> = set.tables.values().collect();
-    let threads = if options.background_threads == 0 {
-        1
-    } else {
-        available_parallelism().map_or(1, usize::from).min(OPENING_THREADS)
+    let threads = match options.background_threads {
+        0 => 1,
+        _ => available_parallelism().map_or(1, usize::from).min(OPENING_THREADS),
     };
-    let next = AtomicUsize::new(0);
-    let opened = Mutex::new(Vec::with_capacity(entries.len()));
-    let open_table = |meta| match options.filter_memory {
-        None => Table::open(env, meta),
-        // With a budget, residency is decided when all tables are open. Only a whole read finds damage.
-        Some(_) if options.strict_filters => Table::open(env, meta).map(|mut open| {
-            open.filter = Arc::new(open.filter.not_resident());
-            open
-        }),
-        Some(_) => Table::open_without_filter(env, meta),
-    };
-    let with_filter = options.filter_memory.is_none() || options.strict_filters;
+    let threads = threads.min(entries.len());
+    let whole = options.filter_memory.is_none() || options.strict_filters;
     let announce = |number: usize| match entries.get(number) {
-        Some((_, meta)) => Table::announce(env, meta, with_filter),
+        Some((_, meta)) => Table::announce(env, meta, whole),
         None => Ok(()),
     };
     (0..ANNOUNCED).try_for_each(announce)?;
+    let open_data = |number: usize| {
+        announce(number + ANNOUNCED)?;
+        entries.get(number).map(|(_, meta)| Table::open_data(env, meta.clone())).transpose()
+    };
+    let with_filter = |table: Arc<Table>| {
+        let meta = table.meta().filter;
+        let filter = match options.filter_memory {
+            None => table.load_filter(meta),
+            // With a budget, residency is decided when all tables are open. Only a whole read finds damage.
+            Some(_) if options.strict_filters => table.load_filter(meta).not_resident(),
+            Some(_) => table.load_filter_header(meta),
+        };
+        OpenTable { table, filter: Arc::new(filter) }
+    };
+    let opened = if options.memory_limit.is_some() {
+        // No filter is read before the size of all indexes is known.
+        let tables = in_parallel(threads, open_data)?;
+        let filters = entries.iter().map(|(_, meta)| meta.filter);
+        check_memory(&env.dir, options, env.index_memory.bytes(), filters)?;
+        in_parallel(threads, |number| Ok(tables.get(number).cloned().map(with_filter)))?
+    } else {
+        in_parallel(threads, |number| Ok(open_data(number)?.map(with_filter)))?
+    };
+    let levels = entries.iter().map(|(level, _)| *level);
+    let tables: Vec<_> = levels.zip(opened).collect();
+    check_filters(&tables, options)?;
+    Ok(tables)
+}
+
+/// The items of all numbers below the first that has none, in order, or an error.
+fn in_parallel<T: Send>(
+    threads: usize,
+    item: impl Fn(usize) -> Result<Option<T>> + Sync,
+) -> Result<Vec<T>> {
+    let next = AtomicUsize::new(0);
+    let items = Mutex::new(BTreeMap::new());
     let work = || {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some((level, meta)) = entries.get(number) else { break };
-            let table = announce(number + ANNOUNCED).and_then(|()| open_table(meta.clone()));
-            let failed = table.is_err();
-            opened.lock().push(table.map(|open| (*level, open)));
+            let Some(item) = item(number).transpose() else { break };
+            let failed = item.is_err();
+            items.lock().insert(number, item);
             if failed {
                 break;
             }
         }
     };
     scope(|scope| {
-        for _ in 1..threads.min(entries.len()) {
+        for _ in 1..threads {
             scope.spawn(work);
         }
         work();
     });
-    let mut tables = Vec::new();
-    for table in std::mem::take(&mut *opened.lock()) {
-        tables.push(table?);
-    }
-    tables.sort_by_key(|(_, open)| open.table.id());
-    check_filters(&tables, options)?;
-    Ok(tables)
+    let items = std::mem::take(&mut *items.lock());
+    items.into_values().collect()
 }
 
 /// Reports every degraded filter. With `strict_filters`, the first one is the error.
@@ -363,10 +418,7 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
         Ok(replayed)
     })
     .inspect_err(|_| {
-        // An open that fails changes nothing.
-        for open in &written {
-            open.table.make_obsolete();
-        }
+        discard(&written);
     })?;
     report.logs = logs.len();
     report.changes = replayed.next_seq - first_seq;

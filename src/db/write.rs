@@ -16,7 +16,7 @@ use crate::sync::sleep;
 use crate::wal::{LogKind, LogWriter};
 
 /// With this many sealed memtables, a writer with a full memtable waits for a flush.
-const MAX_SEALED: usize = 2;
+pub(super) const MAX_SEALED: usize = 2;
 /// The rate of writes while L0 has too many tables.
 const SLOW_BYTES_PER_SECOND: u64 = 16 << 20;
 /// Shorter waits are added up to this before a sleep: a shorter sleep is mostly overhead.

@@ -11,7 +11,7 @@ use super::pool::FilePool;
 use crate::filter::{HashKey, PrefixKey};
 use crate::ledger::Ledger;
 use crate::names::FileName;
-use crate::sealed::Seal;
+use crate::sealed::{Meter, Seal};
 use crate::sync::{AtomicU64, Ordering};
 use crate::vfs::{FileKind, Vfs};
 
@@ -28,6 +28,8 @@ pub(crate) struct TableEnv {
     pub(crate) cache: Option<BlockCache>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) filter_memory: FilterMemory,
+    /// Counts the memory of indexes.
+    pub(crate) index_memory: Arc<Meter>,
     pub(crate) next_file: AtomicU64,
 }
 
@@ -56,6 +58,7 @@ impl TableEnv {
             cache: None,
             ledger: Arc::default(),
             filter_memory: FilterMemory::new(None, Seal::for_files_of(vfs.as_ref())),
+            index_memory: Arc::default(),
             next_file: AtomicU64::new(0),
         })
     }

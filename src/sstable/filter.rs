@@ -187,20 +187,14 @@ impl Table {
         Ok(OpenTable { table, filter })
     }
 
-    /// As `open`, but reads only the header of the filter.
-    pub(crate) fn open_without_filter(env: &Arc<TableEnv>, meta: TableMeta) -> Result<OpenTable> {
-        let table = Self::open_data(env, meta)?;
-        let filter = Arc::new(table.load_filter_header(table.meta().filter));
-        Ok(OpenTable { table, filter })
-    }
-
     /// Reads the filter of `meta` into sealed memory with one disk read. The table stays usable whatever is
     /// wrong with the filter.
     pub(crate) fn load_filter(&self, meta: FilterMeta) -> TableFilter {
         self.filter_from(meta, |source| self.read_filter(source, meta).map(FilterState::Active))
     }
 
-    fn load_filter_header(&self, meta: FilterMeta) -> TableFilter {
+    /// As `load_filter`, but reads only the header, and nothing is resident.
+    pub(crate) fn load_filter_header(&self, meta: FilterMeta) -> TableFilter {
         let stored = |source: &FilterSource| {
             let mut header = [0; FilterHeader::BYTES];
             let length = header.len().min(source.block.length as usize);

@@ -5,6 +5,7 @@
 
 use crate::codec::{Fields, PutFields, checksum_at};
 use crate::key::{MAX_KEY_BYTES, Seq};
+use crate::sealed::mapped_bytes;
 
 /// Type byte and checksum, after the contents of each block.
 pub(crate) const TRAILER_BYTES: usize = 5;
@@ -228,6 +229,15 @@ impl FilterMeta {
         bytes.put_u64(self.generation);
         bytes.put_u64(self.bytes);
         bytes.put_u32(self.checksum);
+    }
+
+    /// The memory of the whole filter, in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        match self.bytes as usize {
+            0 => 0,
+            // As it is read from the file.
+            bytes => mapped_bytes(bytes.saturating_add(TRAILER_BYTES)),
+        }
     }
 
     pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<Self> {

@@ -161,6 +161,10 @@ impl Blocks {
         self.fences.below(key, |number| index.separator(number).unwrap_or_default() < key)
     }
 
+    pub(super) fn memory(&self) -> usize {
+        self.fences.memory() + size_of_val(&*self.starts)
+    }
+
     pub(super) fn place(&self, number: usize) -> Option<BlockHandle> {
         let [offset, end] = *self.starts.get(number..)?.first_chunk()?;
         let length = end.checked_sub(offset)?.checked_sub(TRAILER_BYTES as u64)?;

@@ -20,7 +20,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
 use crate::ledger::BlockFetch;
 use crate::names::FileName;
-use crate::sealed::{Seal, SealedBytes};
+use crate::sealed::{Metered, Seal, SealedBytes, mapped_bytes};
 use crate::sync::{AtomicBool, Ordering};
 use crate::vfs::{AccessHint, FileKind, VfsFile};
 
@@ -37,6 +37,8 @@ pub(crate) struct Table {
     /// The filter block in the table, in use or not.
     filter: BlockHandle,
     obsolete: AtomicBool,
+    /// Of `tail` and `blocks`.
+    _memory: Metered,
 }
 
 impl Table {
@@ -67,7 +69,7 @@ impl Table {
     }
 
     /// Opens a table with one disk read, without its filter. Everything read must be sound.
-    pub(super) fn open_data(env: &Arc<TableEnv>, meta: TableMeta) -> Result<Arc<Self>> {
+    pub(crate) fn open_data(env: &Arc<TableEnv>, meta: TableMeta) -> Result<Arc<Self>> {
         let path = FileName::Table(meta.id).path(&env.dir);
         let file = Self::file_of(env, &meta)?;
         let length = file.length().context("find the length", &path)?;
@@ -129,8 +131,19 @@ impl Table {
 
         let index = BlockHandle { offset: 0, length: footer.index.length };
         let obsolete = AtomicBool::new(false);
+        let bytes = mapped_bytes(tail_length) + blocks.memory() as u64;
         let (env, filter) = (Arc::clone(env), footer.filter);
-        Ok(Arc::new(Self { env, meta, properties, tail, index, blocks, filter, obsolete }))
+        Ok(Arc::new(Self {
+            _memory: Metered::new(&env.index_memory, bytes),
+            env,
+            meta,
+            properties,
+            tail,
+            index,
+            blocks,
+            filter,
+            obsolete,
+        }))
     }
 
     /// The manifest's record of a table without a store, from its footer and properties.

@@ -198,7 +198,7 @@ impl Case {
         assert!(reported.iter().all(|path| self.may_blame(path)), "{}: {reported:?}", self.what);
         let total = db.stats().total();
         assert_eq!(total.degraded > 0, !reported.is_empty(), "{}: {total:?}", self.what);
-        assert!(db.filter_memory().resident < MEMORY, "{}", self.what);
+        assert!(db.memory().filters.resident < MEMORY, "{}", self.what);
         !reported.is_empty()
     }
 

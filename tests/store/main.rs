@@ -22,6 +22,7 @@ mod get_many;
 mod handles;
 mod locking;
 mod may_contain;
+mod memory;
 mod model;
 mod open_files;
 mod policies;

@@ -76,7 +76,7 @@ fn no_key_is_denied_while_the_budget_for_filters_changes() {
             scope.spawn(|| {
                 for budget in [Some(0), Some(PAGE), None, Some(2 * PAGE)] {
                     db.set_filter_memory(budget).unwrap();
-                    let memory = db.filter_memory();
+                    let memory = db.memory().filters;
                     seen.add("filters not resident", memory.stored.saturating_sub(memory.resident));
                 }
             });
@@ -95,14 +95,14 @@ fn no_key_is_denied_while_the_budget_for_filters_changes() {
         });
         db.set_filter_memory(Some(PAGE)).unwrap();
         db.wait_until_settled().unwrap();
-        let memory = db.filter_memory();
+        let memory = db.memory().filters;
         assert!(memory.resident <= PAGE, "{memory:?}");
         for number in 0..KEYS {
             look(&db, &history, number);
         }
         db.set_filter_memory(None).unwrap();
         db.wait_until_settled().unwrap();
-        let memory = db.filter_memory();
+        let memory = db.memory().filters;
         assert_eq!(memory.resident, memory.stored);
         seen.add_activity(&db);
         db.close().unwrap();
