@@ -12,6 +12,7 @@ mod info;
 pub(crate) mod inner;
 mod keys;
 mod open;
+mod open_tables;
 mod read;
 mod reader;
 mod rebuild_filters;
