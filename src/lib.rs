@@ -109,8 +109,8 @@ mod wal;
 pub use batch::Batch;
 pub use db::{
     Advice, Db, Durability, Estimate, FilterMemory, Finding, Keys, Membership, MemoryUse, Range,
-    Reader, RebuildReport, RecoveryReport, Snapshot, TableInfo, Verification, WeakDb, verify,
-    verify_with,
+    ReadOnlyDb, Reader, RebuildReport, RecoveryReport, Snapshot, TableInfo, Verification, WeakDb,
+    verify, verify_with,
 };
 pub use error::{Error, Result};
 pub use event::Event;

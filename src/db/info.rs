@@ -1,7 +1,8 @@
 use super::inner::DbInner;
+use super::views::ReadView;
 use crate::filter::Portion;
 use crate::inspect::FilterInfo;
-use crate::ledger::Counts;
+use crate::ledger::{Counts, Ledger};
 use crate::sstable::{BlockCache, resident_bytes};
 use crate::value::Value;
 
@@ -86,8 +87,7 @@ pub(super) fn memory(inner: &DbInner) -> MemoryUse {
     }
 }
 
-pub(super) fn tables(inner: &DbInner) -> Vec<TableInfo> {
-    let view = inner.views.load_full();
+pub(super) fn tables(view: &ReadView, ledger: &Ledger) -> Vec<TableInfo> {
     view.version
         .tables()
         .map(|(level, live)| {
@@ -102,7 +102,7 @@ pub(super) fn tables(inner: &DbInner) -> Vec<TableInfo> {
                 smallest: Value::copied(&meta.smallest),
                 largest: Value::copied(&meta.largest),
                 filter: live.filter.as_ref().into(),
-                counts: inner.env.ledger.table_counts(meta.id),
+                counts: ledger.table_counts(meta.id),
             }
         })
         .collect()

@@ -11,9 +11,11 @@ mod health;
 mod info;
 pub(crate) mod inner;
 mod keys;
+mod loaded;
 mod open;
 mod open_tables;
 mod read;
+mod read_only;
 mod reader;
 mod rebuild_filters;
 mod scan;
@@ -33,6 +35,7 @@ pub use info::{FilterMemory, MemoryUse, TableInfo};
 pub use keys::Keys;
 pub use open::RecoveryReport;
 pub use read::Membership;
+pub use read_only::ReadOnlyDb;
 pub use reader::Reader;
 pub use rebuild_filters::RebuildReport;
 pub use scan::Range;
@@ -393,7 +396,7 @@ impl Db {
     /// [`Io`](crate::Error::Io).
     pub fn range(&self, bounds: impl KeyRange) -> Result<Range> {
         let inner = self.inner()?;
-        Ok(Range::new::<&[u8]>(inner, None, &bounds.bounds(), inner.health.directory_lock()?))
+        Ok(inner.scan(None, bounds.bounds(), inner.health.directory_lock()?))
     }
 
     /// All keys, with their values, in order from either end. Costs as much as [`range`](Self::range).
@@ -565,7 +568,7 @@ impl Db {
 
     /// The live tables, L0 first. No I/O.
     pub fn tables(&self) -> Vec<TableInfo> {
-        info::tables(&self.0.inner)
+        info::tables(&self.0.inner.views.load_full(), &self.0.inner.env.ledger)
     }
 
     /// What other filters would cost and avoid, and which to choose: see [`Advice`]. No I/O.

@@ -267,7 +267,7 @@ impl Lookups<'_> {
 
 impl DbInner {
     #[inline]
-    fn lookups(&self) -> Lookups<'_> {
+    pub(super) fn lookups(&self) -> Lookups<'_> {
         Lookups { env: &self.env, ignore_filters: self.options.ignore_filters }
     }
 

@@ -1,5 +1,6 @@
 use super::Db;
 use super::keys::Keys;
+use super::read_only::ReadOnlyDb;
 use super::scan::{Range, prefix_bounds};
 use super::snapshot::Snapshot;
 use crate::error::Result;
@@ -7,7 +8,7 @@ use crate::key_range::KeyRange;
 use crate::ledger::Explanation;
 use crate::value::Value;
 
-/// The reads that [`Db`] and [`Snapshot`] have in common. Each has these methods of its own; the trait is for
+/// The reads that [`Db`], [`Snapshot`] and [`ReadOnlyDb`] have in common. Each has these methods of its own; the trait is for
 /// code that takes either.
 ///
 /// ```
@@ -97,4 +98,4 @@ macro_rules! readers {
     )*};
 }
 
-readers!(Db, Snapshot);
+readers!(Db, Snapshot, ReadOnlyDb);

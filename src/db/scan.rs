@@ -5,8 +5,10 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use super::inner::DbInner;
+use super::read::Lookups;
 use super::views::ReadView;
 use crate::error::Result;
+use crate::filter::PrefixExtractor;
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::{EntryKind, Seq, successor};
 use crate::memtable::MemtableCursor;
@@ -27,7 +29,7 @@ pub struct Range {
     back: Option<MergeCursor>,
     ended: bool,
     #[expect(dead_code, reason = "keeps the directory locked")]
-    lock: Arc<dyn FileLock>,
+    lock: Option<Arc<dyn FileLock>>,
 }
 
 impl fmt::Debug for Range {
@@ -41,22 +43,37 @@ impl fmt::Debug for Range {
     }
 }
 
-impl Range {
-    pub(crate) fn new<K: AsRef<[u8]>>(
-        inner: &DbInner,
+impl DbInner {
+    pub(crate) fn scan(
+        &self,
         snapshot: Option<Seq>,
-        bounds: &impl RangeBounds<K>,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
         lock: Arc<dyn FileLock>,
+    ) -> Range {
+        // The view before the sequence number, as in lookups.
+        let view = self.views.load_full();
+        let seq = snapshot.unwrap_or_else(|| self.visibility.newest());
+        Range::new(self.lookups(), self.filters.extractor(), view, seq, bounds, Some(lock))
+    }
+}
+
+impl Range {
+    /// `lock`: none if the store is open for reading only.
+    pub(crate) fn new(
+        lookups: Lookups<'_>,
+        extractor: Option<PrefixExtractor>,
+        view: Arc<ReadView>,
+        seq: Seq,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        lock: Option<Arc<dyn FileLock>>,
     ) -> Self {
-        let view = inner.views.load_full();
-        let seq = snapshot.unwrap_or_else(|| inner.visibility.newest());
-        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        let bounds = (owned(bounds.start_bound()), owned(bounds.end_bound()));
-        let prefix = inner.filters.extractor().and_then(|extractor| {
-            let (env, ignore) = (&inner.env, inner.options.ignore_filters);
-            PrefixProbe::new(extractor, &bounds, &env.prefix_hash_key, ignore, &env.ledger)
-                .map(Arc::new)
+        let bounds = (bounds.0.map(<[u8]>::to_vec), bounds.1.map(<[u8]>::to_vec));
+        let Lookups { env, ignore_filters } = lookups;
+        let prefix = extractor.and_then(|extractor| {
+            let hash_key = &env.prefix_hash_key;
+            PrefixProbe::new(extractor, &bounds, hash_key, ignore_filters, &env.ledger)
         });
+        let prefix = prefix.map(Arc::new);
         Self { view, seq, bounds, prefix, front: None, back: None, ended: false, lock }
     }
 

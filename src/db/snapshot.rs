@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use super::inner::DbInner;
 use super::keys::Keys;
+use super::loaded::Loaded;
 use super::reader::Reader;
 use super::scan::{Range, prefix_bounds};
 use crate::error::Result;
@@ -14,18 +15,21 @@ use crate::vfs::FileLock;
 
 /// A view of the store at one moment. While it lives, compactions keep the entries that it sees, and the
 /// directory stays locked. Its calls wait for their own disk reads only, its drop for nothing.
-pub struct Snapshot {
-    inner: Arc<DbInner>,
-    seq: Seq,
-    lock: Arc<dyn FileLock>,
+pub struct Snapshot(Source);
+
+enum Source {
+    Open { inner: Arc<DbInner>, seq: Seq, lock: Arc<dyn FileLock> },
+    ReadOnly(Arc<Loaded>),
 }
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot")
-            .field("of", &self.inner.env.dir)
-            .field("seq", &self.seq)
-            .finish_non_exhaustive()
+        let (env, seq) = match &self.0 {
+            Source::Open { inner, seq, .. } => (&inner.env, seq),
+            Source::ReadOnly(loaded) => (&loaded.env, &loaded.seq),
+        };
+        let mut fields = f.debug_struct("Snapshot");
+        fields.field("of", &env.dir).field("seq", seq).finish_non_exhaustive()
     }
 }
 
@@ -33,7 +37,11 @@ impl Snapshot {
     pub(crate) fn new(inner: Arc<DbInner>) -> Result<Self> {
         let lock = inner.health.directory_lock()?;
         let seq = inner.visibility.take_snapshot();
-        Ok(Self { inner, seq, lock })
+        Ok(Self(Source::Open { inner, seq, lock }))
+    }
+
+    pub(super) fn of_loaded(loaded: Arc<Loaded>) -> Self {
+        Self(Source::ReadOnly(loaded))
     }
 
     /// As [`Db::get`](crate::Db::get).
@@ -41,7 +49,10 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.inner.lookup(key.as_ref(), Some(self.seq), &mut ())
+        match &self.0 {
+            Source::Open { inner, seq, .. } => inner.lookup(key.as_ref(), Some(*seq), &mut ()),
+            Source::ReadOnly(loaded) => loaded.lookup(key.as_ref(), &mut ()),
+        }
     }
 
     /// As [`Db::get_many`](crate::Db::get_many).
@@ -49,7 +60,10 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::get_many`](crate::Db::get_many).
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.inner.lookup_many(keys, Some(self.seq))
+        match &self.0 {
+            Source::Open { inner, seq, .. } => inner.lookup_many(keys, Some(*seq)),
+            Source::ReadOnly(loaded) => loaded.lookup_many(keys),
+        }
     }
 
     /// As [`Db::contains`](crate::Db::contains).
@@ -65,7 +79,10 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
-        self.inner.explain(key.as_ref(), Some(self.seq))
+        match &self.0 {
+            Source::Open { inner, seq, .. } => inner.explain(key.as_ref(), Some(*seq)),
+            Source::ReadOnly(loaded) => loaded.explain(key.as_ref()),
+        }
     }
 
     /// As [`Db::range`](crate::Db::range).
@@ -73,8 +90,12 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::range`](crate::Db::range).
     pub fn range(&self, bounds: impl KeyRange) -> Result<Range> {
-        let lock = Arc::clone(&self.lock);
-        Ok(Range::new::<&[u8]>(&self.inner, Some(self.seq), &bounds.bounds(), lock))
+        Ok(match &self.0 {
+            Source::Open { inner, seq, lock } => {
+                inner.scan(Some(*seq), bounds.bounds(), Arc::clone(lock))
+            }
+            Source::ReadOnly(loaded) => loaded.scan(bounds.bounds()),
+        })
     }
 
     /// As [`Db::iter`](crate::Db::iter).
@@ -121,8 +142,10 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.inner.visibility.release_snapshot(self.seq);
-        // A compaction that drops tombstones may be due now.
-        self.inner.scheduler.wake_waiters();
+        if let Source::Open { inner, seq, .. } = &self.0 {
+            inner.visibility.release_snapshot(*seq);
+            // A compaction that drops tombstones may be due now.
+            inner.scheduler.wake_waiters();
+        }
     }
 }

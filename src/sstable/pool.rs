@@ -1,5 +1,6 @@
 //! The open files of tables, up to a limit.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,13 +10,20 @@ use quick_cache::{OptionsBuilder, UnitWeighter};
 
 use crate::names::FileName;
 use crate::sstable::FixedHasher;
+use crate::sync::Mutex;
 use crate::vfs::{AccessHint, FileKind, Vfs, VfsFile};
 
-/// Keeps the descriptors of the most read tables, and opens the others for each read. Reads under way can
-/// exceed the limit by one file each.
 #[derive(Debug)]
-pub(crate) struct FilePool {
-    files: Option<Cache<u64, Arc<dyn VfsFile>, UnitWeighter, FixedHasher>>,
+pub(crate) struct FilePool(Files);
+
+#[derive(Debug)]
+enum Files {
+    /// Opened for each read.
+    None,
+    /// Those of the most read tables. Reads under way can exceed the limit by one file each.
+    MostRead(Cache<u64, Arc<dyn VfsFile>, UnitWeighter, FixedHasher>),
+    /// Of every table, until it is forgotten: another process may remove the name.
+    All(Mutex<HashMap<u64, Arc<dyn VfsFile>>>),
 }
 
 impl FilePool {
@@ -30,26 +38,45 @@ impl FilePool {
             let lifecycle = DefaultLifecycle::default();
             Cache::with_options(options, UnitWeighter, FixedHasher::default(), lifecycle)
         });
-        Self { files }
+        Self(files.map_or(Files::None, Files::MostRead))
+    }
+
+    /// A pool that keeps all files open.
+    pub(crate) fn unlimited() -> Self {
+        Self(Files::All(Mutex::default()))
+    }
+
+    /// The open files, if all are kept.
+    pub(crate) fn pinned(&self) -> usize {
+        if let Files::All(files) = &self.0 { files.lock().len() } else { 0 }
     }
 
     pub(crate) fn get(&self, id: u64, vfs: &dyn Vfs, dir: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        if let Some(file) = self.files.as_ref().and_then(|files| files.get(&id)) {
+        let known = match &self.0 {
+            Files::None => None,
+            Files::MostRead(files) => files.get(&id),
+            Files::All(files) => files.lock().get(&id).cloned(),
+        };
+        if let Some(file) = known {
             return Ok(file);
         }
         let file = vfs.open(&FileName::Table(id).path(dir), FileKind::Table)?;
         // Only a hint: a file system that cannot take it reads just as well.
         let _ = file.hint(AccessHint::Random);
-        if let Some(files) = &self.files {
-            files.insert(id, Arc::clone(&file));
+        match &self.0 {
+            Files::None => {}
+            Files::MostRead(files) => files.insert(id, Arc::clone(&file)),
+            Files::All(files) => _ = files.lock().insert(id, Arc::clone(&file)),
         }
         Ok(file)
     }
 
     /// Closes the file of a table that is no longer read.
     pub(crate) fn forget(&self, id: u64) {
-        if let Some(files) = &self.files {
-            files.remove(&id);
+        match &self.0 {
+            Files::None => {}
+            Files::MostRead(files) => _ = files.remove(&id),
+            Files::All(files) => _ = files.lock().remove(&id),
         }
     }
 }
@@ -63,12 +90,13 @@ mod tests {
     fn a_pool_keeps_files_open_until_it_is_to_forget_them() {
         let dir = crate::tempdir::tempdir();
         let path = FileName::Table(1).path(dir.path());
-        for limit in [0, 10] {
-            let pool = FilePool::new(limit);
+        for (pool, keeps) in
+            [(FilePool::new(0), false), (FilePool::new(10), true), (FilePool::unlimited(), true)]
+        {
             std::fs::write(&path, "table").expect("writable");
             pool.get(1, &RealVfs, dir.path()).expect("opened");
             std::fs::remove_file(&path).expect("removed");
-            assert_eq!(pool.get(1, &RealVfs, dir.path()).is_ok(), limit > 0);
+            assert_eq!(pool.get(1, &RealVfs, dir.path()).is_ok(), keeps);
             pool.forget(1);
             assert!(pool.get(1, &RealVfs, dir.path()).is_err());
         }

@@ -1,0 +1,229 @@
+//! A store as its files are at one moment, read without a change to them. Another process may write to the
+//! store meanwhile.
+//!
+//! The order of reads: `CURRENT`, the manifest, the logs, the tables. The writer records an edit before it
+//! removes a file, so a file that is missing shows that the manifest has changed. All logs that existed when
+//! the manifest was read are replayed, so every write that was synced before is there.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::directory::{Listing, for_each_logged_entry, hash_key, not_a_store};
+use super::open::RecoveryReport;
+use super::open_tables::{check_memory, open_tables, settings_of_newest};
+use super::read::{Lookups, Trace};
+use super::scan::Range;
+use super::views::ReadView;
+use crate::error::{Error, Result};
+use crate::filter::FilterSettings;
+use crate::key::Seq;
+use crate::ledger::{Activity, Explanation, Ledger};
+use crate::memtable::{Memtable, MemtableFilter};
+use crate::names::FileName;
+use crate::options::Options;
+use crate::sealed::Seal;
+use crate::sstable::{BlockCache, FilePool, FilterMemory, FilterState, TableEnv, TableMeta};
+use crate::sync::AtomicU64;
+use crate::value::Value;
+use crate::version::{Manifest, TableSet, Version, read_current};
+use crate::vfs::{FileKind, Vfs};
+use crate::wal::replay;
+
+/// How often the files are read before a store that changes each time is given up.
+const ATTEMPTS: usize = 100;
+
+/// A store as of one moment.
+pub(super) struct Loaded {
+    pub(super) env: Arc<TableEnv>,
+    pub(super) view: Arc<ReadView>,
+    pub(super) seq: Seq,
+    pub(super) settings: FilterSettings,
+    pub(super) report: RecoveryReport,
+    ignore_filters: bool,
+}
+
+impl Loaded {
+    /// Reads the store, again if it changes meanwhile. Takes from `previous` the tables that have not changed.
+    pub(super) fn load(dir: &Path, options: &Options, previous: Option<&Self>) -> Result<Self> {
+        let mut last = None;
+        for _ in 1..ATTEMPTS {
+            let manifest = manifest_length(options.vfs.as_ref(), dir);
+            let loaded = Self::load_once(dir, options, previous);
+            // What the writer removed or had not written to its end looks like damage. Damage stays as it is.
+            let Some(damage) = damage(&loaded) else { return loaded };
+            let verdict = Some((manifest, damage));
+            if last == verdict {
+                return loaded;
+            }
+            last = verdict;
+        }
+        Self::load_once(dir, options, previous)
+    }
+
+    fn load_once(dir: &Path, options: &Options, previous: Option<&Self>) -> Result<Self> {
+        let vfs = options.vfs.as_ref();
+        let number = read_current(vfs, dir)?.ok_or_else(|| not_a_store(dir, "no CURRENT"))?;
+        let (set, store, lost_edit) = Manifest::read(vfs, dir, number)?;
+        let hash_key = hash_key(&set, dir, number)?;
+        let env = match previous {
+            Some(Self { env, .. }) if env.store == store => Arc::clone(env),
+            Some(Self { env, .. }) => {
+                let path = FileName::Manifest(number).path(dir);
+                let expected = format!("a manifest of store {:016x}", env.store);
+                return Err(Error::corrupt(&path, 0, expected, format!("store {store:016x}")));
+            }
+            None => Arc::new(TableEnv {
+                vfs: Arc::clone(&options.vfs),
+                dir: dir.to_owned(),
+                store,
+                hash_key,
+                prefix_hash_key: hash_key.for_prefixes(),
+                files: FilePool::unlimited(),
+                cache: BlockCache::new(options.cache_bytes, options.block_bytes),
+                ledger: Arc::new(Ledger::default()),
+                filter_memory: FilterMemory::new(None, Seal::for_files_of(vfs)),
+                index_memory: Arc::default(),
+                next_file: AtomicU64::new(u64::MAX), // no file is made
+            }),
+        };
+        let memtable = Memtable::new(0, Some(memtable_filter(&set, options, &env)));
+        let mut report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
+        let seq = replay_into(&memtable, &env, &set, &mut report)?;
+        let old = previous.map_or_else(Version::default, |old| Version::clone(&old.view.version));
+        let version = version_of(&set, &old, &env, options)?;
+        let tables: Vec<_> = version.tables().map(|(level, live)| (level, live.open())).collect();
+        let settings = set.filter_settings.unwrap_or_else(|| settings_of_newest(&tables));
+        let (memtable, version) = (Arc::new(memtable), Arc::new(version));
+        let view = Arc::new(ReadView { memtable, sealed: Vec::new(), version });
+        let ignore_filters = options.ignore_filters;
+        Ok(Self { env, view, seq, settings, report, ignore_filters })
+    }
+
+    /// Whether both are the same state of the store.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let records = |loaded: &Self| -> HashMap<u64, (usize, TableMeta)> {
+            let tables = loaded.view.version.tables();
+            tables.map(|(level, live)| (live.table.id(), (level, live.open().record()))).collect()
+        };
+        self.seq == other.seq && self.settings == other.settings && records(self) == records(other)
+    }
+
+    pub(super) fn lookups(&self) -> Lookups<'_> {
+        Lookups { env: &self.env, ignore_filters: self.ignore_filters }
+    }
+
+    pub(super) fn lookup(&self, key: &[u8], trace: &mut impl Trace) -> Result<Option<Value>> {
+        self.counted(|done| self.lookups().one(&self.view, self.seq, key, trace, done))
+    }
+
+    pub(super) fn explain(&self, key: &[u8]) -> Result<Explanation> {
+        let mut steps = Vec::new();
+        let value = self.lookup(key, &mut steps)?;
+        Ok(Explanation { value, steps })
+    }
+
+    pub(super) fn lookup_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        self.counted(|done| self.lookups().many(&self.view, self.seq, keys, done))
+    }
+
+    pub(super) fn scan(&self, bounds: (std::ops::Bound<&[u8]>, std::ops::Bound<&[u8]>)) -> Range {
+        let view = Arc::clone(&self.view);
+        Range::new(self.lookups(), self.settings.extractor, view, self.seq, bounds, None)
+    }
+
+    fn counted<T>(&self, read: impl FnOnce(&mut Activity) -> T) -> T {
+        let mut done = Activity::default();
+        let found = read(&mut done);
+        self.env.ledger.count(done);
+        found
+    }
+}
+
+/// What a changing store could have caused: an error, or degraded filters.
+fn damage(loaded: &Result<Loaded>) -> Option<String> {
+    let loaded = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => return Some(error.to_string()),
+    };
+    let degraded = loaded.view.version.tables().filter_map(|(_, live)| match &live.filter.state {
+        FilterState::Degraded(reason) => Some(format!("{}: {reason}\n", live.table.id())),
+        _ => None,
+    });
+    Some(degraded.collect()).filter(|degraded: &String| !degraded.is_empty())
+}
+
+/// The number and the length of the manifest, if they can be read.
+fn manifest_length(vfs: &dyn Vfs, dir: &Path) -> Option<(u64, u64)> {
+    let number = read_current(vfs, dir).ok()??;
+    let manifest = vfs.open(&FileName::Manifest(number).path(dir), FileKind::Manifest).ok()?;
+    Some((number, manifest.length().ok()?))
+}
+
+fn memtable_filter(set: &TableSet, options: &Options, env: &TableEnv) -> MemtableFilter {
+    let settings = options.filter_settings(set.filter_settings.unwrap_or_default());
+    MemtableFilter::new(settings.policy.hash_function(), env.hash_key)
+}
+
+/// Inserts the entries of the logs. Returns the sequence number of the newest entry of the store.
+fn replay_into(
+    memtable: &Memtable,
+    env: &TableEnv,
+    set: &TableSet,
+    report: &mut RecoveryReport,
+) -> Result<Seq> {
+    let listing = Listing::read(env.vfs.as_ref(), &env.dir)?;
+    let listing = listing.ok_or_else(|| not_a_store(&env.dir, "nothing"))?;
+    let logs = listing.logs_from(set.log);
+    let (vfs, first) = (env.vfs.as_ref(), set.flushed_seq + 1);
+    let replayed =
+        replay(vfs, &env.dir, env.store, &logs, set.log, first, |path, offset, seq, payload| {
+            for_each_logged_entry(path, offset, seq, payload, |entry| memtable.insert(entry))
+        })?;
+    report.logs = logs.len();
+    report.changes = replayed.next_seq - first;
+    report.lost_tail = replayed.lost;
+    Ok(replayed.next_seq - 1)
+}
+
+/// The version with the tables of `set`. Tables that `old` has are not opened again.
+fn version_of(
+    set: &TableSet,
+    old: &Version,
+    env: &Arc<TableEnv>,
+    options: &Options,
+) -> Result<Version> {
+    let new: Vec<(usize, TableMeta)> =
+        set.tables.values().filter(|(_, meta)| old.table(meta.id).is_none()).cloned().collect();
+    // A scan or snapshot may hold tables that are gone from the store.
+    let open = env.files.pinned() + new.len();
+    if open > options.max_open_files {
+        let limit = options.max_open_files;
+        let reason = format!(
+            "{limit} is less than {open}: a read-only store keeps a file of each table open"
+        );
+        return Err(Error::InvalidOption { option: "max_open_files", reason });
+    }
+    let filters = set.tables.values().map(|(_, meta)| meta.filter);
+    check_memory(&env.dir, options, env.index_memory.bytes(), filters)?;
+    let mut added = open_tables(env, &new, options)?;
+    let mut removed = Vec::new();
+    let mut filters = HashMap::new();
+    for (level, live) in old.tables() {
+        let id = live.table.id();
+        match set.tables.get(&id) {
+            Some((new_level, meta)) => {
+                if *new_level != level {
+                    removed.push((level, id));
+                    added.push((*new_level, live.open()));
+                }
+                if live.filter.meta != meta.filter {
+                    filters.insert(id, Arc::new(live.table.load_filter(meta.filter)));
+                }
+            }
+            None => removed.push((level, id)),
+        }
+    }
+    let version = old.with(&removed, &added, &env.ledger);
+    Ok(if filters.is_empty() { version } else { version.with_filters(&filters) })
+}

@@ -1,0 +1,220 @@
+//! The public handle of a store that is only read.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use super::TableInfo;
+use super::info;
+use super::keys::Keys;
+use super::loaded::Loaded;
+use super::open::RecoveryReport;
+use super::open_tables::check_filters;
+use super::read::Membership;
+use super::reader::Reader;
+use super::scan::{Range, prefix_bounds};
+use super::snapshot::Snapshot;
+use crate::error::{Error, Result};
+use crate::filter::FilterPolicy;
+use crate::key_range::KeyRange;
+use crate::ledger::{Explanation, Stats};
+use crate::options::Options;
+use crate::sync::Mutex;
+use crate::value::Value;
+
+/// A handle of a store that is only read, from [`Options::open_read_only`]. Clones share the state.
+///
+/// It shows the store as of its opening, until [`refresh`](Self::refresh) reads it again: all writes that were
+/// synced before, perhaps later ones, and no batch in part. Nothing in the directory is created, changed,
+/// removed or locked, so it works beside a process that writes to the store, on a full disk, and on read-only
+/// media. What logs hold is in memory.
+///
+/// It keeps one file of each table open, also of tables that only its snapshots and scans still hold, because
+/// the writer may remove the names. No call waits for the writer; `refresh` waits for another `refresh`.
+#[derive(Clone)]
+pub struct ReadOnlyDb(Arc<Shared>);
+
+struct Shared {
+    dir: PathBuf,
+    options: Options,
+    loaded: ArcSwap<Loaded>,
+    refreshing: Mutex<()>,
+}
+
+impl fmt::Debug for ReadOnlyDb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ReadOnlyDb").field(&self.0.dir).finish()
+    }
+}
+
+impl Options {
+    /// Opens the store in a directory for reading only: see [`ReadOnlyDb`]. Of the options, only those for
+    /// reading count. The store must exist.
+    ///
+    /// A store that another process changes meanwhile is read again. Damage is an error only if it is found
+    /// twice while the manifest stays as it is.
+    ///
+    /// Cost: two reads for each table, one of them for its filter. Each log is read once, into memory.
+    ///
+    /// # Errors
+    /// [`InvalidOption`](crate::Error::InvalidOption): there are more tables than
+    /// [`max_open_files`](Self::max_open_files), or there is a [`filter_memory`](Self::filter_memory);
+    /// [`NotAStore`](crate::Error::NotAStore); [`MemoryLimit`](crate::Error::MemoryLimit);
+    /// [`Corrupt`](crate::Error::Corrupt); [`Missing`](crate::Error::Missing);
+    /// [`Unsupported`](crate::Error::Unsupported); [`Io`](crate::Error::Io).
+    pub fn open_read_only(self, dir: impl AsRef<Path>) -> Result<ReadOnlyDb> {
+        self.check()?;
+        if self.filter_memory.is_some() {
+            let reason = "a read-only store has all its filters in memory".into();
+            return Err(Error::InvalidOption { option: "filter_memory", reason });
+        }
+        let dir = dir.as_ref().to_owned();
+        let loaded = load(&dir, &self, None)?;
+        let (loaded, refreshing) = (ArcSwap::from_pointee(loaded), Mutex::new(()));
+        Ok(ReadOnlyDb(Arc::new(Shared { dir, options: self, loaded, refreshing })))
+    }
+}
+
+fn load(dir: &Path, options: &Options, previous: Option<&Loaded>) -> Result<Loaded> {
+    let loaded = Loaded::load(dir, options, previous)?;
+    let tables = loaded.view.version.tables();
+    check_filters(&tables.map(|(level, live)| (level, live.open())).collect::<Vec<_>>(), options)?;
+    Ok(loaded)
+}
+
+impl ReadOnlyDb {
+    /// Shows the store as it is now. Returns whether anything changed. It never goes back; after an error it
+    /// stays as it was. Live snapshots and scans do not change.
+    ///
+    /// Cost: reads the manifest and the logs, and of new tables what opening reads.
+    ///
+    /// # Errors
+    /// As [`Options::open_read_only`].
+    pub fn refresh(&self) -> Result<bool> {
+        let shared = &*self.0;
+        let _refreshing = shared.refreshing.lock();
+        let old = shared.loaded.load_full();
+        let new = load(&shared.dir, &shared.options, Some(&old))?;
+        // What was seen of a write that failed is in no log any more.
+        if new.seq < old.seq || new.is_same(&old) {
+            return Ok(false);
+        }
+        shared.loaded.store(Arc::new(new));
+        Ok(true)
+    }
+
+    /// A view of the store that [`refresh`](Self::refresh) does not change. No I/O.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of_loaded(self.0.loaded.load_full())
+    }
+
+    /// As [`Db::get`](crate::Db::get).
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get).
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.0.loaded.load().lookup(key.as_ref(), &mut ())
+    }
+
+    /// As [`Db::get_many`](crate::Db::get_many).
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get).
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        self.0.loaded.load().lookup_many(keys)
+    }
+
+    /// As [`Db::contains`](crate::Db::contains).
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get).
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// As [`Db::explain`](crate::Db::explain).
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get).
+    pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+        self.0.loaded.load().explain(key.as_ref())
+    }
+
+    /// As [`Db::may_contain`](crate::Db::may_contain).
+    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> Membership {
+        let loaded = self.0.loaded.load();
+        loaded.lookups().may_contain(&loaded.view, loaded.seq, key.as_ref())
+    }
+
+    /// As [`Db::range`](crate::Db::range).
+    ///
+    /// # Errors
+    /// As [`Db::range`](crate::Db::range).
+    pub fn range(&self, bounds: impl KeyRange) -> Result<Range> {
+        Ok(self.0.loaded.load().scan(bounds.bounds()))
+    }
+
+    /// As [`Db::prefix`](crate::Db::prefix).
+    ///
+    /// # Errors
+    /// As [`Db::range`](crate::Db::range).
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
+        self.range(prefix_bounds(prefix.as_ref()))
+    }
+
+    /// As [`Db::iter`](crate::Db::iter).
+    ///
+    /// # Errors
+    /// As [`Db::range`](crate::Db::range).
+    #[expect(clippy::iter_not_returning_iterator, reason = "as `Db::iter`")]
+    pub fn iter(&self) -> Result<Range> {
+        self.range(..)
+    }
+
+    /// As [`Db::keys`](crate::Db::keys).
+    ///
+    /// # Errors
+    /// As [`Db::range`](crate::Db::range).
+    pub fn keys(&self) -> Result<Keys> {
+        Reader::keys(self)
+    }
+
+    /// As [`Db::first`](crate::Db::first).
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get).
+    pub fn first(&self) -> Result<Option<(Value, Value)>> {
+        Reader::first(self)
+    }
+
+    /// As [`Db::last`](crate::Db::last).
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get).
+    pub fn last(&self) -> Result<Option<(Value, Value)>> {
+        Reader::last(self)
+    }
+
+    /// The counts since the opening. No I/O.
+    pub fn stats(&self) -> Stats {
+        self.0.loaded.load().env.ledger.stats()
+    }
+
+    /// The tables, L0 first. No I/O.
+    pub fn tables(&self) -> Vec<TableInfo> {
+        let loaded = self.0.loaded.load();
+        info::tables(&loaded.view, &loaded.env.ledger)
+    }
+
+    /// The store's policy for the filters of new tables. No I/O.
+    pub fn policy(&self) -> FilterPolicy {
+        self.0.loaded.load().settings.policy
+    }
+
+    /// What the last reading of the logs found. An incomplete end can be a write that is under way.
+    pub fn recovery(&self) -> RecoveryReport {
+        self.0.loaded.load().report.clone()
+    }
+}
