@@ -485,6 +485,8 @@ impl Db {
     }
 }
 
+reader::implement_reader!(Db, Snapshot);
+
 impl Options {
     /// Opens the store in a directory, or makes one there, and recovers it after a crash.
     ///
