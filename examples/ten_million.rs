@@ -34,11 +34,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
     let db = Db::open(&path)?;
     for first in (0..keys).step_by(BATCH as usize) {
-        let mut batch = Batch::new();
-        for i in first..(first + BATCH).min(keys) {
-            batch.put(key(2 * i), value(i));
-        }
-        db.write(batch)?;
+        let numbers = first..(first + BATCH).min(keys);
+        db.write(numbers.map(|i| (key(2 * i), value(i))).collect::<Batch>())?;
     }
     println!("loaded   {keys} keys in {:.1} s", begin.elapsed().as_secs_f64());
     db.wait_until_settled()?;

@@ -27,7 +27,7 @@ const BATCH_BYTES: usize = 64 << 10;
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let lines = Lines::open(&args.file)?; // first: a mistyped name makes no store
     let db = store::to_fill(&args.dir, &args.filters)?;
-    let (mut batch, mut bytes, mut count) = (Batch::new(), 0, 0);
+    let (mut batch, mut count) = (Batch::new(), 0);
     lines.for_each(|number, line| {
         let (key, value) = split_at_tab(line);
         let value = value.ok_or_else(|| {
@@ -37,11 +37,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         let (key, value) = (text::unescaped(key), text::unescaped(value));
         check_lengths(&args.file, number, &key, &value)?;
         batch.put(key, value);
-        bytes += line.len();
         count += 1;
-        if bytes >= BATCH_BYTES {
-            bytes = 0;
-            db.write(std::mem::take(&mut batch))?;
+        if batch.bytes() >= BATCH_BYTES {
+            db.write(&mut batch)?;
         }
         Ok(())
     })?;

@@ -59,7 +59,8 @@ use crate::value::Value;
 /// # What a call may wait for
 /// Beside locks that are never held during I/O:
 ///
-/// - A read waits for its own disk reads only: not for writes, syncs, flushes or compactions.
+/// - A read waits for its own disk reads only: not for writes, syncs, flushes or compactions. Without
+///   [background threads](Options::background_threads), the last read of a replaced table removes its file.
 /// - A write waits for the writes before it, with their syncs, and for room: see
 ///   [`write_with`](Self::write_with).
 /// - A call without I/O waits for nothing.
@@ -540,7 +541,7 @@ impl Db {
     /// dropped whole. First go the portions that avoid the fewest reads per byte, by the counts so far.
     /// [`FilterInfo`](crate::FilterInfo) shows each filter's state.
     ///
-    /// Filters are reduced before this returns. A lookup or scan in progress keeps its filters, and so does a
+    /// Filters are reduced before this returns, which waits up to 200 ms for lookups that use them. A lookup or scan in progress keeps its filters, and so does a
     /// compaction that began without a budget. Each flush and compaction holds one new filter in addition.
     /// Under a budget, compactions probe no filters: a tombstone stays while a table on a lower level has a
     /// range that covers its key.
@@ -606,6 +607,8 @@ impl Db {
         self.0.inner.close()
     }
 }
+
+reader::implement_reader!(Db, Snapshot, ReadOnlyDb);
 
 impl Options {
     /// Opens the store in a directory, or makes one there, and recovers it after a crash.

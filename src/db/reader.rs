@@ -1,15 +1,12 @@
-use super::Db;
 use super::keys::Keys;
-use super::read_only::ReadOnlyDb;
 use super::scan::{Range, prefix_bounds};
-use super::snapshot::Snapshot;
 use crate::error::Result;
 use crate::key_range::KeyRange;
 use crate::ledger::Explanation;
 use crate::value::Value;
 
-/// The reads that [`Db`], [`Snapshot`] and [`ReadOnlyDb`] have in common. Each has these methods of its own; the trait is for
-/// code that takes either.
+/// The reads that [`Db`](crate::Db), [`Snapshot`](crate::Snapshot) and [`ReadOnlyDb`](crate::ReadOnlyDb) have
+/// in common. Each has these methods of its own; the trait is for code that takes any of them.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -28,55 +25,56 @@ use crate::value::Value;
 /// ```
 ///
 /// # Errors
-/// Each method fails as the method of [`Db`] with its name.
+/// Each method fails as the method of [`Db`](crate::Db) with its name.
 #[expect(clippy::missing_errors_doc, reason = "said once, for the whole trait")]
 pub trait Reader {
-    /// As [`Db::get`].
+    /// As [`Db::get`](crate::Db::get).
     fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>>;
 
-    /// As [`Db::get_many`].
+    /// As [`Db::get_many`](crate::Db::get_many).
     fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>>;
 
-    /// As [`Db::explain`].
+    /// As [`Db::explain`](crate::Db::explain).
     fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation>;
 
-    /// As [`Db::range`].
+    /// As [`Db::range`](crate::Db::range).
     fn range(&self, bounds: impl KeyRange) -> Result<Range>;
 
-    /// As [`Db::contains`].
+    /// As [`Db::contains`](crate::Db::contains).
     fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(key)?.is_some())
     }
 
-    /// As [`Db::prefix`].
+    /// As [`Db::prefix`](crate::Db::prefix).
     fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
         self.range(prefix_bounds(prefix.as_ref()))
     }
 
-    /// As [`Db::iter`].
+    /// As [`Db::iter`](crate::Db::iter).
     #[expect(clippy::iter_not_returning_iterator, reason = "fails on a closed store")]
     fn iter(&self) -> Result<Range> {
         self.range(..)
     }
 
-    /// As [`Db::keys`].
+    /// As [`Db::keys`](crate::Db::keys).
     fn keys(&self) -> Result<Keys> {
         Ok(Keys(self.range(..)?))
     }
 
-    /// As [`Db::first`].
+    /// As [`Db::first`](crate::Db::first).
     fn first(&self) -> Result<Option<(Value, Value)>> {
         self.range(..)?.next().transpose()
     }
 
-    /// As [`Db::last`].
+    /// As [`Db::last`](crate::Db::last).
     fn last(&self) -> Result<Option<(Value, Value)>> {
         self.range(..)?.next_back().transpose()
     }
 }
 
-/// An inherent method comes before the trait's method of the same name.
-macro_rules! readers {
+/// Implements [`Reader`] by the methods that the types have: those come before the trait's. Used above this
+/// module, which must not import its users.
+macro_rules! implement_reader {
     ($($store:ty),*) => {$(
         impl Reader for $store {
             fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
@@ -98,4 +96,4 @@ macro_rules! readers {
     )*};
 }
 
-readers!(Db, Snapshot, ReadOnlyDb);
+pub(super) use implement_reader;

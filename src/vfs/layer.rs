@@ -156,7 +156,7 @@ pub trait Vfs: Debug + Send + Sync {
     }
 }
 
-/// So that [`Options::vfs`](crate::Options::vfs) takes a shared layer too. Calls through it follow one pointer
+/// Forwards every method, defaulted ones too, so that [`Options::vfs`](crate::Options::vfs) takes a shared layer too. Calls through it follow one pointer
 /// more; calls of open files do not.
 impl<V: Vfs + ?Sized> Vfs for Arc<V> {
     fn create(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
