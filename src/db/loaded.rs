@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::directory::{Listing, for_each_logged_entry, hash_key, not_a_store};
-use super::open::RecoveryReport;
+use super::open::{RecoveryReport, check_directory};
 use super::open_tables::{check_memory, open_tables, settings_of_newest};
 use super::read::{Lookups, Trace};
 use super::scan::Range;
@@ -20,7 +20,7 @@ use crate::filter::FilterSettings;
 use crate::key::Seq;
 use crate::ledger::{Activity, Explanation, Ledger};
 use crate::memtable::{Memtable, MemtableFilter};
-use crate::names::FileName;
+use crate::names::{FileName, check_numbers};
 use crate::options::Options;
 use crate::sealed::Seal;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, FilterState, TableEnv, TableMeta};
@@ -63,7 +63,10 @@ impl Loaded {
 
     fn load_once(dir: &Path, options: &Options, previous: Option<&Self>) -> Result<Self> {
         let vfs = options.vfs.as_ref();
-        let number = read_current(vfs, dir)?.ok_or_else(|| not_a_store(dir, "no CURRENT"))?;
+        let Some(number) = read_current(vfs, dir)? else {
+            check_directory(vfs, dir, Listing::read(vfs, dir)?.as_ref(), options)?;
+            return Err(not_a_store(dir, "no CURRENT"));
+        };
         let (set, store, lost_edit) = Manifest::read(vfs, dir, number)?;
         let hash_key = hash_key(&set, dir, number)?;
         let env = match previous {
@@ -88,8 +91,10 @@ impl Loaded {
             }),
         };
         let memtable = Memtable::new(0, Some(memtable_filter(&set, options, &env)));
+        let listing = Listing::read(vfs, dir)?.ok_or_else(|| not_a_store(dir, "nothing"))?;
+        check_numbers(dir, &listing.ours, set.next_file)?;
         let mut report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
-        let seq = replay_into(&memtable, &env, &set, &mut report)?;
+        let seq = replay_into(&memtable, &env, &set, &listing, &mut report)?;
         let old = previous.map_or_else(Version::default, |old| Version::clone(&old.view.version));
         let version = version_of(&set, &old, &env, options)?;
         let tables: Vec<_> = version.tables().map(|(level, live)| (level, live.open())).collect();
@@ -170,10 +175,9 @@ fn replay_into(
     memtable: &Memtable,
     env: &TableEnv,
     set: &TableSet,
+    listing: &Listing,
     report: &mut RecoveryReport,
 ) -> Result<Seq> {
-    let listing = Listing::read(env.vfs.as_ref(), &env.dir)?;
-    let listing = listing.ok_or_else(|| not_a_store(&env.dir, "nothing"))?;
     let logs = listing.logs_from(set.log);
     let (vfs, first) = (env.vfs.as_ref(), set.flushed_seq + 1);
     let replayed =

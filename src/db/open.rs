@@ -200,7 +200,7 @@ fn discard<'a>(written: impl IntoIterator<Item = &'a OpenTable>) {
     }
 }
 
-fn check_directory(
+pub(super) fn check_directory(
     vfs: &dyn Vfs,
     dir: &Path,
     listing: Option<&Listing>,

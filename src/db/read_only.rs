@@ -70,10 +70,10 @@ impl Options {
             let reason = "a read-only store has all its filters in memory".into();
             return Err(Error::InvalidOption { option: "filter_memory", reason });
         }
-        let dir = dir.as_ref().to_owned();
-        let loaded = load(&dir, &self, None)?;
+        let (dir, options) = (dir.as_ref().to_owned(), self.create_if_missing(false));
+        let loaded = load(&dir, &options, None)?;
         let (loaded, refreshing) = (ArcSwap::from_pointee(loaded), Mutex::new(()));
-        Ok(ReadOnlyDb(Arc::new(Shared { dir, options: self, loaded, refreshing })))
+        Ok(ReadOnlyDb(Arc::new(Shared { dir, options, loaded, refreshing })))
     }
 }
 

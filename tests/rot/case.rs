@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use criba::vfs::{SimDisk, SimVfs, Vfs};
-use criba::{Db, Error, Event, FilterInfo, Options, Verification, verify_with};
+use criba::{Db, Error, Event, FilterInfo, Options, Reader, Verification, verify_with};
 
 use crate::fixture::{DIR, FIXTURE, KEYS, Kind, Map, key, name, options};
 use crate::forge::{Log, Table};
@@ -137,10 +137,12 @@ impl Case {
                 self.check_error(&error);
                 self.same(&vfs, "a refusal");
                 assert!(unsound, "{}: refused, but verify finds nothing", self.what);
+                self.check_read_only(None);
                 return Outcome::Refused;
             }
         };
         let answers = Answers::of(&db, self);
+        self.check_read_only(Some(&answers));
         let (outcome, state) = self.compare(&db, &answers);
         let degraded = self.check_filters(&db, &reported.lock().unwrap());
         let outcome = if degraded { outcome.max(Outcome::Degraded) } else { outcome };
@@ -153,6 +155,26 @@ impl Case {
         }
         self.go_on(db, &vfs, outcome, state);
         outcome
+    }
+
+    /// A store that is only read answers the same, or is refused as well.
+    fn check_read_only(&self, expected: Option<&Answers>) {
+        let vfs = SimVfs::on(self.disk.clone());
+        let opened = small().vfs(vfs.clone()).open_read_only(DIR);
+        self.same(&vfs, "reading");
+        assert!(
+            vfs.disk().read(&Path::new(DIR).join("LOCK"))
+                == self.disk.read(&Path::new(DIR).join("LOCK"))
+        );
+        match (opened, expected) {
+            (Ok(store), Some(expected)) => {
+                let answers = Answers::of(&store, self);
+                assert_eq!(&answers, expected, "{}: only read", self.what);
+            }
+            (Err(error), None) => self.check_error(&error),
+            (Ok(_), None) => panic!("{}: refused, but not if only read", self.what),
+            (Err(error), Some(_)) => panic!("{}: refused if only read: {error}", self.what),
+        }
     }
 
     /// The state of the history that the answers show.
@@ -235,7 +257,7 @@ impl Case {
 }
 
 /// All answers of a store.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Answers {
     gets: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     scan: Vec<(Vec<u8>, Vec<u8>)>,
@@ -245,7 +267,7 @@ struct Answers {
 }
 
 impl Answers {
-    fn of(db: &Db, case: &Case) -> Self {
+    fn of(db: &impl Reader, case: &Case) -> Self {
         let mut failed = false;
         let mut note = |error: &Error| {
             case.check_error(error);

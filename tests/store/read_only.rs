@@ -1,0 +1,282 @@
+//! A store that is only read: nothing is changed, and beside a writer it shows a prefix of the writes with
+//! everything synced.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use criba::vfs::{Fault, FaultRule, FaultVfs, Operation, RealVfs};
+use criba::{Batch, Db, Durability, Error, FilterPolicy, Options, Reader};
+
+use crate::common::{self, HookVfs};
+
+/// Each write makes its number the value of both, and adds a key.
+const ENDS: [&str; 2] = ["a first", "z last"];
+
+fn key(number: u64) -> String {
+    format!("key {number:06}")
+}
+
+fn write(db: &Db, number: u64, durability: Durability) {
+    let mut batch = Batch::new();
+    for end in ENDS {
+        batch.put(end, number.to_le_bytes());
+    }
+    batch.put(key(number), [b'.'; 50]);
+    if number > 40 {
+        batch.delete(key(number - 40));
+    }
+    db.write_with(batch, durability).unwrap();
+}
+
+/// The number of the last write that is shown. All of it and of the writes before must be there, and nothing
+/// of later ones.
+fn shown(store: &impl Reader) -> u64 {
+    let last = |end: &str| {
+        let value = store.get(end).unwrap();
+        value.map_or(0, |value| u64::from_le_bytes(value[..].try_into().unwrap()))
+    };
+    let number = last(ENDS[0]);
+    let keys: Vec<_> = store.prefix("key ").unwrap().map(|item| item.unwrap().0).collect();
+    let first = number.saturating_sub(40) + 1;
+    let expected: Vec<_> = (first..=number).map(key).collect();
+    assert_eq!(keys.len(), expected.len(), "{number}: {keys:?}");
+    assert!(keys.iter().zip(&expected).all(|(key, expected)| key == expected.as_str()));
+    assert_eq!(last(ENDS[1]), number);
+    number
+}
+
+fn small() -> Options {
+    let options = common::options().memtable_bytes(4000).table_bytes(2000).level_base_bytes(5000);
+    options.l0_compaction_trigger(2).block_bytes(256).cache_bytes(0)
+}
+
+/// A file layer that can only read, and its faults: none if it was only read.
+fn readable() -> FaultVfs {
+    let faults = FaultVfs::new(Arc::new(RealVfs));
+    let allowed = [Operation::Open, Operation::Read, Operation::List, Operation::Length];
+    let others = Operation::ALL.into_iter().filter(|operation| !allowed.contains(operation));
+    faults.add(FaultRule::new(Fault::Io).operations(others).from_then_on());
+    faults
+}
+
+/// Writes to a store in `dir`, and calls `check` before each operation of the file layer. `synced` is the
+/// number of writes that are synced. Returns the number of operations.
+fn beside_each_operation(
+    dir: &Path,
+    synced: &Arc<AtomicU64>,
+    check: impl Fn() + Send + Sync + 'static,
+) -> u64 {
+    let (operations, running) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let vfs = HookVfs::new({
+        let (operations, running) = (Arc::clone(&operations), Arc::clone(&running));
+        move |_, _| {
+            if running.load(Ordering::SeqCst) {
+                operations.fetch_add(1, Ordering::SeqCst);
+                check();
+            }
+            Ok(())
+        }
+    });
+    let options = || small().background_threads(0).vfs(Arc::clone(&vfs));
+    let mut db = options().open(dir).unwrap();
+    running.store(true, Ordering::SeqCst);
+    for number in 1..=400 {
+        let durability = if number % 7 == 0 { Durability::Synced } else { Durability::Buffered };
+        write(&db, number, durability);
+        match number {
+            100 => db.compact().unwrap(),
+            150 => _ = db.rebuild_filters(&FilterPolicy::blocked()).unwrap(),
+            200 | 300 => {
+                db.close().unwrap();
+                synced.store(number, Ordering::SeqCst);
+                db = options().open(dir).unwrap();
+            }
+            _ => {}
+        }
+        if durability == Durability::Synced {
+            synced.store(number, Ordering::SeqCst);
+        }
+    }
+    db.close().unwrap();
+    operations.load(Ordering::SeqCst)
+}
+
+#[test]
+fn a_reader_opened_after_each_operation_of_a_writer_shows_all_that_is_synced() {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    let (faults, synced) = (readable(), Arc::new(AtomicU64::new(0)));
+    let check = {
+        let (dir, faults, synced) = (dir.clone(), faults.clone(), Arc::clone(&synced));
+        move || {
+            let store = small().vfs(faults.clone()).open_read_only(&dir).unwrap();
+            let number = shown(&store);
+            assert!(number >= synced.load(Ordering::SeqCst), "only {number}");
+        }
+    };
+    let operations = beside_each_operation(&dir, &synced, check);
+    println!("opened after each of {operations} operations");
+    assert!(operations > 1000);
+    assert!(faults.injected().is_empty(), "{:?}", faults.injected());
+}
+
+#[test]
+fn a_refresh_after_each_operation_of_a_writer_goes_forward() {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    let (faults, synced) = (readable(), Arc::new(AtomicU64::new(0)));
+    drop(small().open(&dir).unwrap());
+    let store = small().vfs(faults.clone()).open_read_only(&dir).unwrap();
+    let check = {
+        let (store, synced) = (store.clone(), Arc::clone(&synced));
+        let seen = Mutex::new((0, 0, store.snapshot()));
+        move || {
+            let mut seen = seen.lock().unwrap();
+            let (last, of_snapshot, snapshot) = &mut *seen;
+            let changed = store.refresh().unwrap();
+            let number = shown(&store);
+            assert!(number >= synced.load(Ordering::SeqCst).max(*last), "back to {number}");
+            assert!(changed || number == *last);
+            *last = number;
+            if number >= *of_snapshot + 50 {
+                // Tables of the snapshot are gone from the store.
+                assert_eq!(shown(snapshot), *of_snapshot);
+                (*of_snapshot, *snapshot) = (number, store.snapshot());
+            }
+        }
+    };
+    beside_each_operation(&dir, &synced, check);
+    store.refresh().unwrap();
+    assert_eq!((shown(&store), store.refresh().unwrap()), (400, false));
+    assert!(faults.injected().is_empty(), "{:?}", faults.injected());
+}
+
+/// A writer with its own threads; the reader opens and refreshes all the time.
+#[test]
+fn beside_a_busy_writer_a_reader_shows_what_was_acknowledged_and_never_goes_back() {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    let db = small().background_threads(1).open(&dir).unwrap();
+    let (acknowledged, begun) = (AtomicU64::new(0), AtomicU64::new(0));
+    let end = Instant::now() + Duration::from_secs(2);
+    let done = AtomicBool::new(false);
+    let (opened, refreshed) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1.. {
+                begun.store(number, Ordering::SeqCst);
+                let synced = number % 50 == 0;
+                write(&db, number, if synced { Durability::Synced } else { Durability::Buffered });
+                acknowledged.store(number, Ordering::SeqCst);
+                if number % 500 == 0 {
+                    db.compact().unwrap();
+                }
+                if Instant::now() > end {
+                    break;
+                }
+            }
+            done.store(true, Ordering::SeqCst);
+        });
+        let open = || small().open_read_only(&dir).unwrap();
+        let (mut store, mut last) = (open(), 0);
+        let (mut opened, mut refreshed) = (1, 0);
+        while !done.load(Ordering::SeqCst) {
+            let known = acknowledged.load(Ordering::SeqCst);
+            if refreshed % 20 == 19 {
+                store = open();
+                opened += 1;
+            } else {
+                store.refresh().unwrap();
+            }
+            refreshed += 1;
+            let number = shown(&store);
+            assert!(number >= known.max(last), "{number}: back from {last}, known {known}");
+            assert!(number <= begun.load(Ordering::SeqCst));
+            last = number;
+        }
+        (opened, refreshed)
+    });
+    let activity = db.stats().activity;
+    println!(
+        "{} writes, {} flushes, {} compactions; opened {opened} times, refreshed {refreshed} times",
+        acknowledged.load(Ordering::SeqCst),
+        activity.flushes,
+        activity.compactions
+    );
+    assert!(activity.flushes > 20 && refreshed > 20);
+}
+
+fn fill(dir: &Path, tables: u64) -> Db {
+    let db = small().background_threads(0).auto_compaction(false).open(dir).unwrap();
+    for table in 0..tables {
+        for number in 0..10 {
+            db.put(key(10 * table + number), "value").unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db
+}
+
+#[test]
+fn tables_that_the_writer_removed_stay_readable() {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    let db = fill(&dir, 5);
+    let store = small().open_read_only(&dir).unwrap();
+    let (snapshot, scan) = (store.snapshot(), store.iter().unwrap());
+    for number in 0..50 {
+        db.delete(key(number)).unwrap();
+    }
+    db.compact().unwrap();
+    let value = |store: &dyn Fn(String) -> bool| (0..50).all(|number| store(key(number)));
+    assert!(value(&|key| store.contains(key).unwrap()));
+    assert!(store.refresh().unwrap());
+    assert!(value(&|key| !store.contains(key).unwrap()));
+    assert!(value(&|key| snapshot.contains(key).unwrap()));
+    assert_eq!(scan.map(|item| item.unwrap()).count(), 50);
+}
+
+#[test]
+fn more_tables_than_open_files_are_refused_and_files_of_dropped_tables_are_closed() {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    let db = fill(&dir, 5);
+    let open = |files| small().max_open_files(files).open_read_only(&dir);
+    match open(4) {
+        Err(Error::InvalidOption { option: "max_open_files", reason }) => {
+            assert!(reason.contains("4 is less than 5"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let vfs = HookVfs::new(|_, _| Ok(()));
+    let files = || vfs.open_files(criba::vfs::FileKind::Table);
+    let store = small().max_open_files(5).vfs(Arc::clone(&vfs)).open_read_only(&dir).unwrap();
+    let snapshot = store.snapshot();
+    assert_eq!(files(), 5);
+    db.put("another", "").unwrap();
+    db.flush().unwrap();
+    assert!(matches!(store.refresh(), Err(Error::InvalidOption { .. })));
+    assert!(store.get("another").unwrap().is_none(), "after an error it stays as it was");
+    db.compact().unwrap();
+    assert!(store.refresh().is_err(), "the snapshot holds five, and there is a new one");
+    drop(snapshot);
+    assert!(store.refresh().is_err(), "the store holds five");
+    drop(store);
+    assert_eq!(files(), 0);
+    assert!(open(1).unwrap().contains("another").unwrap());
+}
+
+#[test]
+fn what_is_not_a_store_and_a_filter_budget_are_refused() {
+    let parent = common::tempdir();
+    for missing in [parent.path().to_owned(), parent.path().join("nothing")] {
+        let refused = small().open_read_only(missing);
+        assert!(matches!(refused, Err(Error::NotAStore { .. })), "{refused:?}");
+    }
+    let dir = parent.path().join("store");
+    drop(fill(&dir, 1));
+    let refused = small().filter_memory(1 << 20).open_read_only(&dir);
+    assert!(matches!(refused, Err(Error::InvalidOption { option: "filter_memory", .. })));
+    assert!(small().memory_limit(1000).open_read_only(&dir).is_err());
+}
