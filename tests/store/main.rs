@@ -5,6 +5,7 @@
 mod common;
 
 mod allocation;
+mod checkpoint;
 mod compaction_beside_writers;
 mod compaction_laws;
 mod crafted_keys;
