@@ -2,7 +2,7 @@
 //!
 //! The moment is a read view taken under the writer's lock. The view's version and memtables agree, whatever
 //! a flush records at that moment; and no log grows, so the end of the last record is known. Files are linked
-//! and copied later, without a lock.
+//! and logs copied later, without a lock.
 
 use std::io;
 use std::path::Path;
@@ -43,7 +43,7 @@ struct OpenLog {
 impl DbInner {
     pub(crate) fn checkpoint(&self, path: &Path) -> Result<()> {
         self.check_writable()?;
-        // Also if the store is closed meanwhile: the next open removes what only a version here keeps.
+        // Held to the end, so that no opening after a `close` removes files that only this version has.
         let _store = self.health.directory_lock()?;
         let vfs = self.env.vfs.as_ref();
         let Some(name) = path.file_name() else {
@@ -168,63 +168,63 @@ impl DbInner {
         copy.sync_all().context("sync", &to)
     }
 
-    /// Writes the acknowledged records of all logs to one new log, synced. Returns its number. No byte is
-    /// written that is not verified.
+    /// Writes the acknowledged records of all logs to one new log, synced. Returns its number.
     fn write_log(&self, moment: Moment, dir: &Path) -> Result<u64> {
-        let (vfs, store, number) =
-            (self.env.vfs.as_ref(), self.env.store, self.env.new_file_number());
+        let (env, number) = (&self.env, self.env.new_file_number());
         let path = FileName::Log(number).path(dir);
-        let mut copy = LogWriter::create(vfs, &path, LogKind::Wal, number, store, true)?;
+        let mut copy =
+            LogWriter::create(env.vfs.as_ref(), &path, LogKind::Wal, number, env.store, true)?;
         let mut seq = moment.first_seq;
-        let mut records: Vec<(Seq, Vec<u8>)> = Vec::new();
-        let mut append = |records: &mut Vec<(Seq, Vec<u8>)>| {
-            let appended =
-                copy.append(records.iter().map(|(seq, payload)| (*seq, payload.as_slice())));
-            records.clear();
-            appended.map_err(LogError::into_error)
-        };
-        for OpenLog { number, file, end } in moment.logs {
-            let path = FileName::Log(number).path(&self.env.dir);
-            let corrupt =
-                |offset, expected: &str, found| Err(Error::corrupt(&path, offset, expected, found));
-            let mut reader = LogReader::of(file, &path, number, end);
-            if let Err(found) = reader.header(LogKind::Wal)? {
-                return corrupt(0, "a log header", found);
-            }
-            let mut bytes = 0;
-            loop {
-                match reader.next()? {
-                    Item::Record { seq: found, offset, payload } => {
-                        if found != seq {
-                            return corrupt(
-                                offset,
-                                &format!("sequence number {seq}"),
-                                found.to_string(),
-                            );
-                        }
-                        seq += for_each_logged_entry(&path, offset, seq, &payload, |_| ())?;
-                        bytes += payload.len();
-                        records.push((found, payload));
-                        if bytes >= COPY_BYTES as usize {
-                            append(&mut records)?;
-                            bytes = 0;
-                        }
-                    }
-                    Item::Damage { offset, found } => {
-                        return corrupt(offset, "a whole record", found);
-                    }
-                    Item::End { .. } | Item::Eof => break,
-                }
-            }
-            append(&mut records)?;
+        for log in moment.logs {
+            self.copy_records(log, &mut seq, &mut copy)?;
         }
         if seq != moment.next_seq {
-            let expected = format!("all entries before sequence number {}", moment.next_seq);
-            return Err(Error::corrupt(&self.env.dir, 0, expected, format!("those before {seq}")));
+            let expected = format!("logs up to sequence number {}", moment.next_seq - 1);
+            return Err(Error::corrupt(&env.dir, 0, expected, format!("up to {}", seq - 1)));
         }
         // The end frame then says that all before it was synced: later damage does not pass for a crash.
         copy.sync().and_then(|()| copy.finish(0, seq)).map_err(LogError::into_error)?;
         Ok(number)
+    }
+
+    /// Copies the records of a log, the first of which has the sequence number `seq`. All that is written was
+    /// verified.
+    fn copy_records(&self, log: OpenLog, seq: &mut Seq, copy: &mut LogWriter) -> Result<()> {
+        let OpenLog { number, file, end } = log;
+        let path = FileName::Log(number).path(&self.env.dir);
+        let mut reader = LogReader::of(file, &path, number, end);
+        let header = reader.header(LogKind::Wal)?;
+        header.map_err(|found| Error::corrupt(&path, 0, "a log header", found))?;
+        let mut records: Vec<(Seq, Vec<u8>)> = Vec::new();
+        let mut bytes = 0;
+        loop {
+            let item = reader.next()?;
+            let ends = matches!(item, Item::End { .. } | Item::Eof);
+            match item {
+                Item::Record { seq: found, offset, payload } if found == *seq => {
+                    *seq += for_each_logged_entry(&path, offset, found, &payload, |_| ())?;
+                    bytes += payload.len() as u64;
+                    records.push((found, payload));
+                }
+                Item::Record { seq: found, offset, .. } => {
+                    let expected = format!("sequence number {seq}");
+                    return Err(Error::corrupt(&path, offset, expected, found.to_string()));
+                }
+                Item::Damage { offset, found } => {
+                    return Err(Error::corrupt(&path, offset, "a whole record", found));
+                }
+                Item::End { .. } | Item::Eof => {}
+            }
+            if ends || bytes >= COPY_BYTES {
+                let pieces = records.iter().map(|(seq, payload)| (*seq, payload.as_slice()));
+                copy.append(pieces).map_err(LogError::into_error)?;
+                records.clear();
+                bytes = 0;
+            }
+            if ends {
+                return Ok(());
+            }
+        }
     }
 }
 

@@ -284,7 +284,10 @@ fn a_full_disk_and_a_damaged_log_leave_nothing() {
         }
         assert!(!is_there(&disk, "/copy") && !is_there(&disk, "/.copy.checkpoint-tmp"));
         assert!(
-            before.iter().map(|path| path.as_path()).eq(disk.disk().files().map(|(path, _)| path))
+            before
+                .iter()
+                .map(std::path::PathBuf::as_path)
+                .eq(disk.disk().files().map(|(path, _)| path))
         );
     }
     put(&db, 520..521);

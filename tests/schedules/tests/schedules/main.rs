@@ -11,6 +11,7 @@
 
 mod batches;
 mod bursts;
+mod checkpoints;
 mod determinism;
 mod endings;
 mod explore;
