@@ -2,6 +2,7 @@
 
 mod advise;
 mod approximate_len;
+mod checkpoint;
 mod commit_queue;
 mod condition;
 mod conditional;
@@ -560,6 +561,47 @@ impl Db {
     /// The memory of memtables, filters, indexes and cache. No I/O.
     pub fn memory(&self) -> MemoryUse {
         info::memory(&self.0.inner)
+    }
+
+    /// Makes a checkpoint: a copy of the store, synced, in the new directory `path`. It has all writes
+    /// acknowledged before the call, and of later ones the first ones, in their order. Writers go on meanwhile.
+    ///
+    /// To restore, [open](Options::open) the checkpoint as a store of its own. Opening changes it, so restore
+    /// the only backup from a checkpoint of it. The checkpoint has the identity and the hash key of this
+    /// store, which are as secret as before. It shares the disk space of tables until a compaction replaces
+    /// them, here or there; so damage to a shared table is damage to both.
+    ///
+    /// It is made in the directory `.NAME.checkpoint-tmp` beside `path`, and then renamed: after a crash, `path`
+    /// is whole or not there. What a crash leaves of that directory, the next checkpoint at `path` replaces.
+    /// After an error the directory is removed. If only the last sync fails, that of the parent directory,
+    /// the checkpoint stays, and a power failure may remove it.
+    ///
+    /// Cost: a hard link for each table and each filter file, or a copy where links fail, as on another file
+    /// system. The logs' entries, at most those of the memtables, are copied and read back. About ten syncs. No
+    /// lookup's disk read. Tables and filters that are replaced meanwhile stay until the end.
+    ///
+    /// Writers wait while the logs are opened, one for each memtable. Waits for a commit that is under way, and
+    /// so for the flush that a full memtable waits for.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = criba::Db::open(dir.path().join("store"))?;
+    /// db.put("a", "1")?;
+    /// db.checkpoint(dir.path().join("monday"))?;
+    /// db.put("a", "2")?;
+    /// let monday = criba::Db::open(dir.path().join("monday"))?;
+    /// assert_eq!(monday.get("a")?.as_deref(), Some(&b"1"[..]));
+    /// # Ok::<(), criba::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Io`](crate::Error::Io), which is [`AlreadyExists`](std::io::ErrorKind::AlreadyExists), before
+    /// anything is written, if there is a file or directory `path`;
+    /// [`Corrupt`](crate::Error::Corrupt): a log is damaged; [`Locked`](crate::Error::Locked): another
+    /// checkpoint at `path` is under way; [`NotAStore`](crate::Error::NotAStore): the temporary directory
+    /// holds other files; [`Poisoned`](crate::Error::Poisoned); [`Closed`](crate::Error::Closed).
+    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.inner()?.checkpoint(path.as_ref())
     }
 
     /// The counts since the store was opened. No I/O.

@@ -129,6 +129,7 @@ impl DbInner {
         let log = log.inspect_err(|_| self.remove(name))?;
         let log = log.fill_ahead(self.options.log_fill());
         let old = std::mem::replace(&mut writer.log, log);
+        self.views.load().memtable.set_log_end(old.length());
         self.earlier_logs.push(old, number, writer.next_seq);
         let filter = MemtableFilter::new(self.filters.policy().hash_function(), env.hash_key);
         let fresh = Arc::new(Memtable::new(number, Some(filter)));

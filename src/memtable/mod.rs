@@ -16,7 +16,7 @@ use std::ops::Bound;
 
 use crate::filter::LookupKey;
 use crate::key::{EntryKind, EntryRef, Seq};
-use crate::sync::{AtomicUsize, Ordering, sync_point};
+use crate::sync::{AtomicUsize, OnceLock, Ordering, sync_point};
 use crate::value::Value;
 
 use leaves::Leaves;
@@ -31,6 +31,8 @@ pub(crate) struct Memtable {
     bytes: AtomicUsize,
     /// The log that holds its entries.
     log: u64,
+    /// Where the entries end in the log, when the memtable is sealed.
+    log_end: OnceLock<u64>,
 }
 
 impl Memtable {
@@ -41,6 +43,7 @@ impl Memtable {
             filter,
             bytes: AtomicUsize::new(0),
             log,
+            log_end: OnceLock::new(),
         }
     }
 
@@ -94,6 +97,16 @@ impl Memtable {
 
     pub(crate) fn log(&self) -> u64 {
         self.log
+    }
+
+    /// Notes where the entries end in the log, which gets no more of them.
+    pub(crate) fn set_log_end(&self, end: u64) {
+        let _ = self.log_end.set(end);
+    }
+
+    /// `None` for a memtable in use.
+    pub(crate) fn log_end(&self) -> Option<u64> {
+        self.log_end.get().copied()
     }
 }
 

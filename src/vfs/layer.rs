@@ -22,7 +22,7 @@ pub enum FileKind {
     Lock,
     /// A filter in its own file.
     Filter,
-    /// The store's directory itself.
+    /// A directory: the store's own, or that of a checkpoint.
     Directory,
 }
 
@@ -127,10 +127,11 @@ pub trait Vfs: Debug + Send + Sync {
     /// Opens an existing file for reading.
     fn open(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>>;
 
-    /// Renames a file, atomically replacing an existing one.
+    /// Renames a file, atomically replacing an existing one; or a directory ([`FileKind::Directory`]), which
+    /// replaces nothing but an empty directory.
     fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()>;
 
-    /// Removes a name. Open handles stay readable.
+    /// Removes a name. Open handles stay readable. A directory ([`FileKind::Directory`]) must be empty.
     fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()>;
 
     /// Gives a file a second name.

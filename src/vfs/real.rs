@@ -105,8 +105,11 @@ impl Vfs for RealVfs {
         std::fs::rename(from, to)
     }
 
-    fn remove(&self, path: &Path, _kind: FileKind) -> io::Result<()> {
-        std::fs::remove_file(path)
+    fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()> {
+        match kind {
+            FileKind::Directory => std::fs::remove_dir(path),
+            _ => std::fs::remove_file(path),
+        }
     }
 
     fn hard_link(&self, from: &Path, to: &Path, _kind: FileKind) -> io::Result<()> {

@@ -47,9 +47,13 @@ impl LogReader {
     pub(crate) fn open(vfs: &dyn Vfs, path: &Path, kind: LogKind, number: u64) -> Result<Self> {
         let file = vfs.open(path, kind.file_kind()).context("open", path)?;
         let length = file.length().context("find the length", path)?;
-        let path = path.to_owned();
-        let at = FILE_HEADER_BYTES;
-        Ok(Self { file, path, number, length, block: Vec::new(), block_start: None, at })
+        Ok(Self::of(file, path, number, length))
+    }
+
+    /// Reads the first `length` bytes of an open log.
+    pub(crate) fn of(file: Arc<dyn VfsFile>, path: &Path, number: u64, length: u64) -> Self {
+        let (path, at) = (path.to_owned(), FILE_HEADER_BYTES);
+        Self { file, path, number, length, block: Vec::new(), block_start: None, at }
     }
 
     /// Checks and returns the header, or what is there instead. A newer version is an error.

@@ -30,6 +30,7 @@ pub(crate) enum Step {
     Reopen,
     /// Opens the store as after a killed process.
     Kill,
+    Checkpoint,
 }
 
 /// A phase of the engine.
@@ -53,6 +54,14 @@ struct Mark {
     /// The writes that have begun, and those that must survive.
     begun: usize,
     promised: usize,
+}
+
+/// A checkpoint: its path, the moments while it was made, and the number of writes that it holds.
+#[derive(Debug, Clone)]
+pub(crate) struct Copy {
+    pub(crate) path: String,
+    pub(crate) moments: std::ops::Range<usize>,
+    pub(crate) writes: usize,
 }
 
 /// A phase, and the moments within it.
@@ -81,6 +90,7 @@ pub(crate) struct History {
     /// The contents of the store after each number of writes.
     pub(crate) states: Vec<Contents>,
     pub(crate) moments: Vec<Moment>,
+    pub(crate) copies: Vec<Copy>,
     marks: Vec<Mark>,
     spans: Vec<Span>,
 }
@@ -111,6 +121,7 @@ pub(crate) struct Runner {
     db: Option<Db>,
     snapshot: Option<(Snapshot, Contents)>,
     states: Vec<Contents>,
+    copies: Vec<Copy>,
     marks: Vec<Mark>,
     spans: Arc<Mutex<Vec<Span>>>,
 }
@@ -128,6 +139,7 @@ impl Runner {
             db: None,
             snapshot: None,
             states: vec![Contents::new()],
+            copies: Vec::new(),
             marks: Vec::new(),
             spans: Arc::default(),
         };
@@ -216,6 +228,12 @@ impl Runner {
                 self.vfs.unlock();
                 self.open();
             }
+            Step::Checkpoint => {
+                let (first, path) = (self.moment_count(), format!("/copy{}", self.copies.len()));
+                db.checkpoint(&path).unwrap();
+                let (moments, writes) = (first..self.moment_count(), self.states.len() - 1);
+                self.copies.push(Copy { path, moments, writes });
+            }
         }
     }
 
@@ -228,7 +246,8 @@ impl Runner {
         }
         let moments = self.vfs.take_moments();
         let spans = std::mem::take(&mut *self.spans.lock().unwrap());
-        History { states: self.states, moments, marks: self.marks, spans }
+        let Self { states, copies, marks, .. } = self;
+        History { states, moments, copies, marks, spans }
     }
 
     fn now(&self) -> &Contents {

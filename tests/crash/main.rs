@@ -1,6 +1,7 @@
 //! Power failures after every operation. The disk keeps some of the unsynced changes, and the store must
 //! recover a prefix of the writes.
 
+mod checkpoints;
 #[path = "../common/mod.rs"]
 mod common;
 mod earlier_logs;

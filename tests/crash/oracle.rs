@@ -42,7 +42,7 @@ fn open(vfs: &SimVfs, options: Options, at: &str) -> Db {
     db
 }
 
-fn contents(db: &Db) -> Contents {
+pub(crate) fn contents(db: &Db) -> Contents {
     let items = db.iter().unwrap().map(|item| item.unwrap());
     items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }

@@ -16,9 +16,9 @@ use crate::on_two_threads;
 use crate::oracle::{Case, fingerprint};
 
 /// The kinds of steps. Each value names its write.
-const KINDS: usize = 10;
+pub(crate) const KINDS: usize = 10;
 
-fn step(kind: usize, number: usize) -> Step {
+pub(crate) fn step(kind: usize, number: usize) -> Step {
     let a = || b"a".to_vec();
     let value = || Some(vec![number as u8; 300]);
     match kind {

@@ -51,6 +51,7 @@ pub(crate) fn degradation(
         {
             Some("the end of a log is dropped and reported")
         }
+        (Step::Checkpoint, Operation::HardLink, _) => Some("a file is copied instead of linked"),
         // The old one serves on.
         (Step::Flush, _, FileKind::Manifest | FileKind::Current | FileKind::Directory) => {
             Some("the manifest is not written anew")

@@ -17,6 +17,7 @@ use crate::declared::{Reports, degradation};
 use crate::script::{Contents, Script, Step, Write};
 
 const DIR: &str = "/store";
+const COPY: &str = "/copy";
 
 /// After this many failed calls the disk is sound again.
 const PATIENCE: u64 = 4;
@@ -286,6 +287,11 @@ impl Run<'_> {
                     return Err(Failure::Finding(finding.to_string()));
                 }
             }
+            Step::Checkpoint => {
+                let done = self.db().checkpoint(COPY);
+                self.check_copy(&done, at);
+                done?;
+            }
             Step::Close => {
                 self.snapshot = None;
                 let Some(db) = self.db.take() else { return Ok(()) };
@@ -345,6 +351,32 @@ impl Run<'_> {
                     self.in_doubt = Some(state);
                 }
                 Err(error.into())
+            }
+        }
+    }
+
+    /// A checkpoint holds all that was acknowledged, also after a power failure; after an error nothing is
+    /// left of it, if it could be removed, or all.
+    fn check_copy(&self, done: &criba::Result<()>, at: &str) {
+        let disk = self.disk.disk();
+        let lost = disk.power_failure(Unit::Sector, |_| Keep::OLD);
+        for disk in [disk, lost] {
+            let vfs = SimVfs::on(disk.clone());
+            let is_there = vfs.list(COPY.as_ref()).is_ok();
+            assert!(is_there || done.is_err(), "{at}: no checkpoint");
+            if is_there {
+                let found = contents_in(COPY, &disk, self, at);
+                assert!(found == *self.acked(), "{at}: {}", self.describe(&found));
+            }
+        }
+        let removable = |fault: &Injected| {
+            use Operation::{List, Remove, SyncDir};
+            !matches!(fault.operation, List | Remove | SyncDir)
+        };
+        if done.is_err() && self.faults.injected().iter().all(removable) {
+            for path in [COPY, "/.copy.checkpoint-tmp"] {
+                let left = self.disk.list(path.as_ref());
+                assert!(left.is_err(), "{at}: {path}: {left:?}");
             }
         }
     }
@@ -548,8 +580,9 @@ impl Run<'_> {
 }
 
 fn writes(step: &Step) -> bool {
-    use Step::{Close, Compact, Flush, RebuildFilters, Settle, Sync, Write};
-    matches!(step, Write(_) | Sync | Flush | Compact | Settle | RebuildFilters(_) | Close)
+    use Step::{Checkpoint, Close, Compact, Flush, RebuildFilters, Settle, Sync, Write};
+    matches!(step, Write(_) | Sync | Flush | Compact | Settle)
+        || matches!(step, RebuildFilters(_) | Checkpoint | Close)
 }
 
 fn collect(
@@ -567,7 +600,11 @@ fn contents_of(disk: &SimDisk, run: &Run<'_>, at: &str) -> Contents {
     if disk.read(Path::new(DIR).join("CURRENT")).is_none() {
         assert_eq!(run.synced, 0, "{at}: no store");
     }
+    contents_in(DIR, disk, run, at)
+}
+
+fn contents_in(dir: &str, disk: &SimDisk, run: &Run<'_>, at: &str) -> Contents {
     let options = run.options(Arc::new(SimVfs::on(disk.clone())));
-    let db = options.open(DIR).unwrap_or_else(|error| panic!("{at}: not opened again: {error}"));
+    let db = options.open(dir).unwrap_or_else(|error| panic!("{at}: not opened again: {error}"));
     contents(&db).unwrap_or_else(|error| panic!("{at}: not read again: {error}"))
 }

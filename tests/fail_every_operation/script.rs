@@ -29,6 +29,7 @@ pub(crate) enum Step {
     ScanBackwards,
     Gets,
     Verify,
+    Checkpoint,
     Close,
     Open {
         filter_memory: Option<u64>,
@@ -115,6 +116,7 @@ pub(crate) fn everything(seed: u64) -> Script {
     script.writes(7).then([Step::Gets, Step::Flush, Step::Scan, Step::ScanSnapshot]);
     script.insert(false).insert(true);
     script.then([Step::RebuildFilters("blocked"), Step::SetFilterMemory(Some(4096))]);
+    script.writes(2).then([Step::Checkpoint]);
     script.writes(5).then([Step::SetFilterMemory(None), Step::Compact, Step::ScanBackwards]);
     script.writes(5).then([Step::Close, Step::Verify]);
     script.then([Step::Open { filter_memory: Some(8192) }, Step::Gets]);

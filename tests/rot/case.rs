@@ -163,8 +163,8 @@ impl Case {
         let opened = small().vfs(vfs.clone()).open_read_only(DIR);
         self.same(&vfs, "reading");
         assert!(
-            vfs.disk().read(&Path::new(DIR).join("LOCK"))
-                == self.disk.read(&Path::new(DIR).join("LOCK"))
+            vfs.disk().read(Path::new(DIR).join("LOCK"))
+                == self.disk.read(Path::new(DIR).join("LOCK"))
         );
         match (opened, expected) {
             (Ok(store), Some(expected)) => {

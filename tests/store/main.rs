@@ -10,6 +10,7 @@ mod linearizable;
 mod allocation;
 mod api_shape;
 mod atomic_insertion;
+mod checkpoint;
 mod compaction_beside_writers;
 mod compaction_laws;
 mod crafted_keys;

@@ -19,10 +19,10 @@ fn options() -> Options {
 
 fn key(number: u64, is_path: bool) -> Vec<u8> {
     let number = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    match is_path {
-        false => number.to_be_bytes().to_vec(),
-        true => format!("usr/share/{:02}/package/{:02}/{number:016x}", number % 40, number % 70)
-            .into_bytes(),
+    if is_path {
+        format!("usr/share/{:02}/package/{:02}/{number:016x}", number % 40, number % 70).into()
+    } else {
+        number.to_be_bytes().to_vec()
     }
 }
 

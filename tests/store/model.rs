@@ -1,5 +1,5 @@
 //! Random operations beside a `BTreeMap`: all answers are equal, under all options, with flushes,
-//! compactions, snapshots, reopenings and crashes; and the ledger counts each lookup once.
+//! compactions, snapshots, reopenings, crashes and restored checkpoints; and the ledger counts each lookup once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -128,6 +128,7 @@ struct Tested {
     items: u64,
     reopened: u64,
     crashes: u64,
+    restored: u64,
     probes: u64,
     memtables_denied: u64,
     true_negatives: u64,
@@ -635,6 +636,19 @@ impl Run {
         self.tested.crashes += 1;
     }
 
+    /// The store is lost, and goes on as its checkpoint.
+    fn restore(&mut self) {
+        self.copies += 1;
+        let copy = self.parent.path().join(self.copies.to_string());
+        self.db().checkpoint(&copy).unwrap();
+        self.end_session();
+        self.db = None;
+        std::fs::remove_dir_all(&self.path).unwrap();
+        self.path = copy;
+        self.begin_session();
+        self.tested.restored += 1;
+    }
+
     fn check_all(&mut self) {
         let found: Vec<(Vec<u8>, Vec<u8>)> = self
             .db()
@@ -672,7 +686,8 @@ impl Run {
             974..980 => self.db().wait_until_settled().unwrap(),
             980..984 => self.reopen(),
             984..988 => self.crash(),
-            988..990 => self.db().sync().unwrap(),
+            988 => self.db().sync().unwrap(),
+            989 => self.restore(),
             990..994 if self.config.filter != 3 => {
                 let policies = [
                     FilterPolicy::blocked(),
@@ -738,6 +753,7 @@ fn matrix(threads: usize) {
                 sum.items += tested.items;
                 sum.reopened += tested.reopened;
                 sum.crashes += tested.crashes;
+                sum.restored += tested.restored;
                 sum.probes += tested.probes;
                 sum.memtables_denied += tested.memtables_denied;
                 sum.true_negatives += tested.true_negatives;
@@ -761,6 +777,7 @@ fn matrix(threads: usize) {
     assert!(sum.memtables_denied > 500);
     assert!(sum.prefix_skips > 25 && sum.not_resident > 100);
     assert!(sum.rebuilt > 200 && sum.compactions > 100 && sum.flushes > 500 && sum.crashes > 20);
+    assert!(sum.restored > 5, "{}", sum.restored);
     let levels = sum.probes_by_level.iter().filter(|&&probes| probes > 100).count();
     assert!(levels >= 3, "only {levels} levels were probed");
 }

@@ -145,6 +145,34 @@ fn names_are_lost_until_their_directory_is_synced() {
 }
 
 #[test]
+fn a_renamed_or_removed_directory_is_back_until_its_parent_is_synced() {
+    let (vfs, dir) = (disk(), FileKind::Directory);
+    vfs.rename(DIR.as_ref(), "/other".as_ref(), dir).unwrap();
+    let unsynced = vfs.disk().unsynced(Unit::Sector);
+    assert!(matches!(&unsynced[..], [Unsynced::Name { path, .. }] if path == Path::new("/other")));
+    for (keep, there, gone) in [(Keep::OLD, DIR, "/other"), (Keep::NEW, "/other", DIR)] {
+        let disk = SimVfs::on(left(&vfs, Unit::Sector, &[keep]));
+        assert_eq!(disk.list(there.as_ref()).unwrap(), ["a"]);
+        assert_eq!(disk.list(gone.as_ref()).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(disk.disk().read(Path::new(there).join("a")).unwrap(), [1; 1000]);
+    }
+    vfs.sync_dir("/".as_ref()).unwrap();
+    left(&vfs, Unit::Sector, &[]);
+    vfs.create_dir(DIR.as_ref()).unwrap();
+    let renamed = vfs.rename(DIR.as_ref(), "/other".as_ref(), dir);
+    assert_eq!(renamed.unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
+    assert!(vfs.remove("/other".as_ref(), dir).is_err(), "it is not empty");
+
+    vfs.remove(DIR.as_ref(), dir).unwrap();
+    assert!(vfs.list(DIR.as_ref()).is_err());
+    for (keep, there) in [(Keep::OLD, true), (Keep::NEW, false)] {
+        let disk = SimVfs::on(left(&vfs, Unit::Sector, &[keep]));
+        assert_eq!(disk.list(DIR.as_ref()).is_ok(), there);
+    }
+    assert!(vfs.remove(DIR.as_ref(), dir).is_err(), "it is gone");
+}
+
+#[test]
 fn a_hole_may_have_what_a_removed_file_held() {
     let vfs = disk();
     vfs.remove(&path("a"), KIND).unwrap();

@@ -16,6 +16,8 @@ pub struct SimDisk {
     pub(super) directories: BTreeSet<PathBuf>,
     /// The file of each name at the last sync of its directory, and after each change since.
     pub(super) names: BTreeMap<PathBuf, Vec<Option<usize>>>,
+    /// Directories that were renamed or removed (`None`) since the last sync of their parent, oldest first.
+    moved: Vec<(PathBuf, Option<PathBuf>)>,
     pub(super) files: BTreeMap<usize, File>,
     created: usize,
     /// The bytes of the last removed file of each kind: its sectors may be reused.
@@ -67,6 +69,31 @@ impl SimDisk {
     /// [`unsynced`](Self::unsynced), in that order.
     #[must_use]
     pub fn power_failure(&self, unit: Unit, mut keep: impl FnMut(&Unsynced) -> Keep) -> Self {
+        if self.moved.is_empty() {
+            return self.files_after_power_failure(unit, keep);
+        }
+        // A directory goes back as a whole, with what is in it; and one that is gone takes along its names.
+        let mut disk = Self { moved: Vec::new(), ..self.clone() };
+        for (from, to) in self.moved.iter().rev() {
+            let path = to.as_ref().unwrap_or(from).clone();
+            if keep(&Unsynced::Name { path, states: 2 }).state(2) == 0 {
+                match to {
+                    Some(to) => disk.rename(to, from),
+                    None => _ = disk.directories.insert(from.clone()),
+                }
+            }
+        }
+        let names = std::mem::take(&mut disk.names);
+        disk.names =
+            names.into_iter().filter(|(path, _)| disk.check_parent(path).is_ok()).collect();
+        disk.files_after_power_failure(unit, keep)
+    }
+
+    fn files_after_power_failure(
+        &self,
+        unit: Unit,
+        mut keep: impl FnMut(&Unsynced) -> Keep,
+    ) -> Self {
         let mut names = BTreeMap::new();
         for (path, states) in &self.names {
             let mut state = 0;
@@ -87,7 +114,8 @@ impl SimDisk {
             }
         }
         let (directories, removed) = (self.directories.clone(), self.removed.clone());
-        Self { directories, names, files, created: self.created, removed }
+        let (moved, created) = (Vec::new(), self.created);
+        Self { directories, names, moved, files, created, removed }
     }
 
     pub(super) fn find(&self, path: &Path) -> io::Result<usize> {
@@ -118,7 +146,50 @@ impl SimDisk {
         number
     }
 
+    /// Renames a directory, with all that is in it.
+    fn rename(&mut self, from: &Path, to: &Path) {
+        let moved = |path: &Path| match path.strip_prefix(from) {
+            Ok(rest) if rest == Path::new("") => to.to_owned(),
+            Ok(rest) => to.join(rest),
+            Err(_) => path.to_owned(),
+        };
+        self.directories = self.directories.iter().map(|path| moved(path)).collect();
+        let names = std::mem::take(&mut self.names);
+        self.names = names.into_iter().map(|(path, states)| (moved(&path), states)).collect();
+        for file in self.files.values_mut() {
+            file.path = moved(&file.path);
+        }
+    }
+
+    /// Renames a directory to a name that only an empty directory has, or removes an empty one.
+    pub(super) fn move_dir(&mut self, from: &Path, to: Option<&Path>) -> io::Result<()> {
+        let has_any = |dir: &Path| {
+            let here = |path: &Path| path.parent() == Some(dir);
+            let files = self.names.iter().filter(|(_, states)| states.last() != Some(&None));
+            files.map(|(path, _)| path).chain(&self.directories).any(|path| here(path))
+        };
+        if !self.directories.contains(from) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if to.is_some_and(|to| self.find(to).is_ok()) {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        if has_any(to.unwrap_or(from)) {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        match to {
+            Some(to) => {
+                self.check_parent(to)?;
+                self.rename(from, to);
+            }
+            None => _ = self.directories.remove(from),
+        }
+        self.moved.push((from.to_owned(), to.map(Path::to_owned)));
+        Ok(())
+    }
+
     pub(super) fn sync_dir(&mut self, dir: &Path) {
+        self.moved.retain(|(from, _)| from.parent() != Some(dir));
         self.names.retain(|path, states| {
             if path.parent() == Some(dir) {
                 states.drain(..states.len() - 1);

@@ -165,6 +165,9 @@ impl Vfs for SimVfs {
 
     fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
         self.change(Operation::Rename, kind, to, |machine| {
+            if kind == FileKind::Directory {
+                return machine.disk.move_dir(from, Some(to));
+            }
             let number = machine.disk.find(from)?;
             machine.disk.check_parent(to)?;
             if from != to {
@@ -177,6 +180,9 @@ impl Vfs for SimVfs {
 
     fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()> {
         self.change(Operation::Remove, kind, path, |machine| {
+            if kind == FileKind::Directory {
+                return machine.disk.move_dir(path, None);
+            }
             machine.disk.find(path)?;
             machine.disk.name(path, None);
             Ok(())
@@ -196,7 +202,11 @@ impl Vfs for SimVfs {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        let SimDisk { directories, names, .. } = self.disk();
+        let disk = self.disk();
+        if disk.find(dir).is_ok() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let SimDisk { directories, names, .. } = disk;
         if dir.parent().is_some() && !directories.contains(dir) {
             return Err(io::ErrorKind::NotFound.into());
         }

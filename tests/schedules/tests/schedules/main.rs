@@ -14,6 +14,7 @@ mod linearizable;
 
 mod batches;
 mod bursts;
+mod checkpoints;
 mod determinism;
 mod endings;
 mod explore;

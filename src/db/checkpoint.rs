@@ -1,0 +1,246 @@
+//! Checkpoints: a copy of the store as of one moment, made while writers go on.
+//!
+//! The moment is a read view taken under the writer's lock. The view's version and memtables agree, whatever
+//! a flush records at that moment; and no log grows, so the end of the last record is known. Files are linked
+//! and logs copied later, without a lock.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::directory::{Listing, for_each_logged_entry, lock, not_a_store};
+use super::inner::DbInner;
+use crate::error::{Error, IoContext, Result};
+use crate::key::Seq;
+use crate::names::FileName;
+use crate::version::{Manifest, TableSet, Version, set_current};
+use crate::vfs::{FileKind, Vfs, VfsFile};
+use crate::wal::{Item, LogError, LogKind, LogReader, LogWriter};
+
+const COPY_BYTES: u64 = 1 << 20;
+/// How often a checkpoint begins again because a file was removed meanwhile.
+const ATTEMPTS: usize = 20;
+
+/// What a checkpoint holds.
+struct Moment {
+    /// Keeps the files of its tables.
+    version: Arc<Version>,
+    /// Those of the memtables, oldest first.
+    logs: Vec<OpenLog>,
+    /// Of the first entry in the logs.
+    first_seq: Seq,
+    next_seq: Seq,
+}
+
+/// A log that stays readable when its name is removed.
+struct OpenLog {
+    number: u64,
+    file: Arc<dyn VfsFile>,
+    /// Where the last acknowledged record ends.
+    end: u64,
+}
+
+impl DbInner {
+    pub(crate) fn checkpoint(&self, path: &Path) -> Result<()> {
+        self.check_writable()?;
+        // Held to the end, so that no opening after a `close` removes files that only this version has.
+        let _store = self.health.directory_lock()?;
+        let vfs = self.env.vfs.as_ref();
+        let Some(name) = path.file_name() else {
+            return Err(io::ErrorKind::InvalidInput.into()).context("make a checkpoint", path);
+        };
+        match vfs.list(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() != io::ErrorKind::NotADirectory => {
+                return Err(error).context("list", path);
+            }
+            _ => {
+                return Err(io::ErrorKind::AlreadyExists.into()).context("make a checkpoint", path);
+            }
+        }
+        let name = format!(".{}.checkpoint-tmp", name.display());
+        let parent = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let dir = parent.join(name);
+        vfs.create_dir(&dir).context("create", &dir)?;
+        let _lock = lock(vfs, &dir).inspect_err(|_| {
+            let _ = vfs.remove(&dir, FileKind::Directory); // fails unless it is empty
+        })?;
+        self.fill(&dir)
+            .and_then(|()| {
+                vfs.rename(&dir, path, FileKind::Directory)
+                    .context(format_args!("rename to {}", path.display()), &dir)
+            })
+            .inspect_err(|_| {
+                // The next checkpoint removes what cannot be removed now.
+                let _ = clear(vfs, &dir);
+                let _ = vfs.remove(&FileName::Lock.path(&dir), FileKind::Lock);
+                let _ = vfs.remove(&dir, FileKind::Directory);
+            })?;
+        vfs.sync_dir(parent).context("sync", parent)
+    }
+
+    /// Makes the files of a checkpoint in `dir`, all synced.
+    fn fill(&self, dir: &Path) -> Result<()> {
+        let mut attempts = ATTEMPTS;
+        let (mut set, moment) = loop {
+            clear(self.env.vfs.as_ref(), dir)?;
+            let before = Arc::clone(&self.views.load().version);
+            let made =
+                self.moment().and_then(|moment| Ok((self.link_tables(&moment, dir)?, moment)));
+            attempts -= 1;
+            match made {
+                // A flush removed its log before it was opened. Or a filter was replaced that the budget had
+                // replaced in memory: then a version does not keep its file.
+                Err(error) if attempts > 0 && is_missing(&error) && self.has_changed(&before) => {}
+                other => break other?,
+            }
+        };
+        set.log = self.write_log(moment, dir)?;
+        let vfs = self.env.vfs.as_ref();
+        let manifest = self.env.new_file_number();
+        set.next_file = self.env.next_file();
+        Manifest::create(vfs, dir, manifest, self.env.store, set)?;
+        set_current(vfs, dir, manifest).map_err(LogError::into_error)
+    }
+
+    fn has_changed(&self, version: &Arc<Version>) -> bool {
+        !Arc::ptr_eq(version, &self.views.load().version)
+    }
+
+    fn moment(&self) -> Result<Moment> {
+        let writer = self.commits.writer();
+        self.check_writable()?;
+        let view = self.views.load_full();
+        let mut logs = Vec::new();
+        for memtable in view.sealed.iter().rev().chain([&view.memtable]) {
+            let number = memtable.log();
+            let path = FileName::Log(number).path(&self.env.dir);
+            let file = self.env.vfs.open(&path, FileKind::Wal).context("open", &path)?;
+            let end = memtable.log_end().unwrap_or(writer.log.length());
+            logs.push(OpenLog { number, file, end });
+        }
+        // Each entry in the logs is in a memtable, and has a sequence number of its own.
+        let entries: u64 = view.memtables().map(|memtable| memtable.len()).sum();
+        let (version, next_seq) = (Arc::clone(&view.version), writer.next_seq);
+        Ok(Moment { version, logs, first_seq: next_seq - entries, next_seq })
+    }
+
+    /// Links the tables and filter files. Returns the manifest's content, without its log and `next_file`.
+    fn link_tables(&self, moment: &Moment, dir: &Path) -> Result<TableSet> {
+        let mut set = TableSet {
+            flushed_seq: moment.first_seq - 1,
+            hash_key: Some(self.env.hash_key),
+            filter_settings: Some(self.filters.settings()),
+            ..TableSet::default()
+        };
+        for (level, live) in moment.version.tables() {
+            let record = live.open().record();
+            let filter = record.filter.file_of(record.id);
+            for name in [FileName::Table(record.id)].into_iter().chain(filter) {
+                self.link(name, dir)?;
+            }
+            set.tables.insert(record.id, (level, record));
+        }
+        Ok(set)
+    }
+
+    /// Links a synced file, or copies it if that fails, for whatever reason.
+    fn link(&self, name: FileName, dir: &Path) -> Result<()> {
+        let (vfs, from, to) = (self.env.vfs.as_ref(), name.path(&self.env.dir), name.path(dir));
+        if vfs.hard_link(&from, &to, name.kind()).is_ok() {
+            return Ok(());
+        }
+        let file = vfs.open(&from, name.kind()).context("open", &from)?;
+        let length = file.length().context("find the length", &from)?;
+        let copy = vfs.create(&to, name.kind()).context("create", &to)?;
+        let mut buffer = vec![0; COPY_BYTES.min(length) as usize];
+        for offset in (0..length).step_by(COPY_BYTES as usize) {
+            buffer.truncate((length - offset) as usize);
+            let bytes = buffer.len();
+            let read = file.read_exact_at(&mut buffer, offset);
+            read.context(format_args!("read {bytes} bytes at offset {offset}"), &from)?;
+            let written = copy.append(&buffer);
+            written.context(format_args!("write {bytes} bytes at offset {offset}"), &to)?;
+        }
+        copy.sync_all().context("sync", &to)
+    }
+
+    /// Writes the acknowledged records of all logs to one new log, synced. Returns its number.
+    fn write_log(&self, moment: Moment, dir: &Path) -> Result<u64> {
+        let (env, number) = (&self.env, self.env.new_file_number());
+        let path = FileName::Log(number).path(dir);
+        let mut copy =
+            LogWriter::create(env.vfs.as_ref(), &path, LogKind::Wal, number, env.store, true)?;
+        let mut seq = moment.first_seq;
+        for log in moment.logs {
+            self.copy_records(log, &mut seq, &mut copy)?;
+        }
+        if seq != moment.next_seq {
+            let expected = format!("logs up to sequence number {}", moment.next_seq - 1);
+            return Err(Error::corrupt(&env.dir, 0, expected, format!("up to {}", seq - 1)));
+        }
+        // The end frame then says that all before it was synced: later damage does not pass for a crash.
+        copy.sync().and_then(|()| copy.finish(0, seq)).map_err(LogError::into_error)?;
+        Ok(number)
+    }
+
+    /// Copies the records of a log, the first of which has the sequence number `seq`. All that is written was
+    /// verified.
+    fn copy_records(&self, log: OpenLog, seq: &mut Seq, copy: &mut LogWriter) -> Result<()> {
+        let OpenLog { number, file, end } = log;
+        let path = FileName::Log(number).path(&self.env.dir);
+        let mut reader = LogReader::of(file, &path, number, end);
+        let header = reader.header(LogKind::Wal)?;
+        header.map_err(|found| Error::corrupt(&path, 0, "a log header", found))?;
+        let mut records: Vec<(Seq, Vec<u8>)> = Vec::new();
+        let mut bytes = 0;
+        loop {
+            let item = reader.next()?;
+            let ends = matches!(item, Item::End { .. } | Item::Eof);
+            match item {
+                Item::Record { seq: found, offset, payload } if found == *seq => {
+                    *seq += for_each_logged_entry(&path, offset, found, &payload, |_| ())?;
+                    bytes += payload.len() as u64;
+                    records.push((found, payload));
+                }
+                Item::Record { seq: found, offset, .. } => {
+                    let expected = format!("sequence number {seq}");
+                    return Err(Error::corrupt(&path, offset, expected, found.to_string()));
+                }
+                Item::Damage { offset, found } => {
+                    return Err(Error::corrupt(&path, offset, "a whole record", found));
+                }
+                Item::End { .. } | Item::Eof => {}
+            }
+            if ends || bytes >= COPY_BYTES {
+                let pieces = records.iter().map(|(seq, payload)| (*seq, payload.as_slice()));
+                copy.append(pieces).map_err(LogError::into_error)?;
+                records.clear();
+                bytes = 0;
+            }
+            if ends {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+/// Removes what an earlier attempt left in the directory of a checkpoint, except the lock file.
+fn clear(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let listing = Listing::read(vfs, dir)?.unwrap_or_default();
+    if let Some(foreign) = listing.foreign.first() {
+        return Err(not_a_store(dir, format!("something else: {}", foreign.display())));
+    }
+    for name in listing.ours.into_iter().filter(|&name| name != FileName::Lock) {
+        let path = name.path(dir);
+        vfs.remove(&path, name.kind()).context("remove", &path)?;
+    }
+    Ok(())
+}
