@@ -61,7 +61,7 @@ fn main() -> Result<()> {
             _ => {}
         }
     };
-    let options = Options::new().memtable_bytes(8 << 20).on_event(Arc::new(listener));
+    let options = Options::new().memtable_bytes(8 << 20).on_event(listener);
     let db = options.open(dir.path().join("store"))?;
     for number in 0..keys {
         db.put(key(number), VALUE)?;

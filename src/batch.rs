@@ -14,7 +14,8 @@ const MAX_OVERHEAD: usize = 1 + 3 + 5;
 /// Changes that are written together. Readers see all of them or none, also after a crash. If a batch changes
 /// a key twice, the second change counts.
 ///
-/// If a key or value is too long, the write of the whole batch fails with [`Error::TooLong`].
+/// If a key or value is too long, the write of the whole batch fails with [`Error::TooLong`]; so does a batch
+/// of 4 GiB.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -22,6 +23,9 @@ const MAX_OVERHEAD: usize = 1 + 3 + 5;
 /// let mut batch = criba::Batch::new();
 /// batch.put("from", "90").put("to", "110").delete("pending");
 /// db.write(batch)?;
+///
+/// db.write(criba::Batch::new().put("a", "1").delete("b"))?;
+/// db.write(criba::Batch::from_iter([("c", "3"), ("d", "4")]))?;
 /// # Ok::<(), criba::Error>(())
 /// ```
 #[derive(Clone, Default)]
@@ -65,12 +69,7 @@ impl Batch {
             self.refused.get_or_insert(error);
             return self;
         }
-        self.ops.reserve(MAX_OVERHEAD + key.len() + value.len());
-        self.ops.put_u8(kind as u8);
-        self.ops.put_prefixed(key);
-        if kind == EntryKind::Put {
-            self.ops.put_prefixed(value);
-        }
+        encode_entry(&mut self.ops, kind, key, value);
         self
     }
 
@@ -84,6 +83,11 @@ impl Batch {
         self.count == 0
     }
 
+    /// The bytes that the changes take in the log. Changes that are too long take none.
+    pub fn bytes(&self) -> usize {
+        self.ops.len()
+    }
+
     pub(crate) fn into_parts(self) -> Result<(Vec<u8>, u64)> {
         let length = self.ops.len() as u64;
         match self.refused {
@@ -93,6 +97,39 @@ impl Batch {
             }
             None => Ok((self.ops, self.count)),
         }
+    }
+}
+
+pub(crate) fn encode_entry(ops: &mut Vec<u8>, kind: EntryKind, key: &[u8], value: &[u8]) {
+    ops.reserve(MAX_OVERHEAD + key.len() + value.len());
+    ops.put_u8(kind as u8);
+    ops.put_prefixed(key);
+    if kind == EntryKind::Put {
+        ops.put_prefixed(value);
+    }
+}
+
+/// Takes the changes, and leaves an empty batch: what [`put`](Batch::put) returns can be written.
+impl From<&mut Batch> for Batch {
+    fn from(batch: &mut Batch) -> Self {
+        std::mem::take(batch)
+    }
+}
+
+/// Sets the values of keys.
+impl<K: AsRef<[u8]>, V: AsRef<[u8]>> Extend<(K, V)> for Batch {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, pairs: I) {
+        for (key, value) in pairs {
+            self.put(key, value);
+        }
+    }
+}
+
+impl<K: AsRef<[u8]>, V: AsRef<[u8]>> FromIterator<(K, V)> for Batch {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        let mut batch = Self::new();
+        batch.extend(pairs);
+        batch
     }
 }
 

@@ -38,6 +38,7 @@
 //! * [`Db::open`] opens or makes a store, with [`Options`].
 //! * [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::range`], [`Db::prefix`]. A [`Batch`] makes several changes at
 //!   once; a [`Db::snapshot`] reads the store as it was at one moment.
+//! * [`Db::insert_if_absent`], [`Db::insert_many_if_absent`], [`Db::compare_and_swap`]: one of many threads wins.
 //! * [`FilterPolicy`] sets the filters of tables: [kind](FilterKind), [hash](HashFunction), size and
 //!   [allocation](Allocation).
 //! * [`Db::may_contain`] reads no disk; [`Db::set_filter_memory`] limits the memory of filters.
@@ -84,6 +85,7 @@ mod filters;
 mod inspect;
 mod iter;
 mod key;
+mod key_range;
 mod ledger;
 mod memtable;
 mod names;
@@ -106,8 +108,9 @@ mod wal;
 
 pub use batch::Batch;
 pub use db::{
-    Advice, Db, Durability, Estimate, FilterMemory, Finding, Membership, MemoryUse, Range,
-    RebuildReport, RecoveryReport, Snapshot, TableInfo, Verification, WeakDb, verify, verify_with,
+    Advice, Db, Durability, Estimate, FilterMemory, Finding, Keys, Membership, MemoryUse, Range,
+    Reader, RebuildReport, RecoveryReport, Snapshot, TableInfo, Verification, WeakDb, verify,
+    verify_with,
 };
 pub use error::{Error, Result};
 pub use event::Event;
@@ -115,6 +118,7 @@ pub use event::Event;
 pub use filter::{Allocation, FilterKind, FilterPolicy, Geometry, HashFunction, PrefixExtractor};
 pub use inspect::{FilterInfo, FilterShape, IndexEntry, TableEntry, TableFile, TableProperties};
 pub use key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+pub use key_range::KeyRange;
 pub use ledger::{
     Activity, BlockFetch, Counts, Explanation, Io, LEVELS, Outcome, PrefixCounts, Stats, Step,
     TableStep, Verdict,

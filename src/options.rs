@@ -97,9 +97,12 @@ impl Options {
     }
 
     /// The policy for the filters of new tables. It belongs to the store: this is durable before `open`
-    /// returns, and later opens without it keep the policy. Existing filters stay; see
-    /// [`Db::rebuild_filters`](crate::Db::rebuild_filters). Default: the store's policy, for a new store
-    /// [`FilterPolicy::default`].
+    /// returns, and a program that opens the store without it changes nothing. Existing filters stay. Default:
+    /// the store's policy, for a new store [`FilterPolicy::default`].
+    ///
+    /// In an open store, [`Db::policy`](crate::Db::policy) is the policy in force,
+    /// [`Db::set_policy`](crate::Db::set_policy) replaces it, and
+    /// [`Db::rebuild_filters`](crate::Db::rebuild_filters) replaces it and the existing filters.
     ///
     /// A store of an older criba, which recorded no policy, gets the kind, hash and prefixes of its newest
     /// filter, at 10 bits per key.
@@ -145,11 +148,11 @@ impl Options {
     /// let store: Arc<OnceLock<WeakDb>> = Arc::default();
     /// let weak = Arc::clone(&store);
     /// let db = Options::new()
-    ///     .on_event(Arc::new(move |event| {
+    ///     .on_event(move |event| {
     ///         if let Some(db) = weak.get().and_then(WeakDb::upgrade) {
     ///             println!("{event}; {} tables", db.tables().len());
     ///         }
-    ///     }))
+    ///     })
     ///     .open(&path)?;
     /// store.set(db.downgrade()).expect("set once");
     ///
@@ -159,8 +162,8 @@ impl Options {
     /// # criba::Db::open(path)?;
     /// # Ok::<(), criba::Error>(())
     /// ```
-    pub fn on_event(mut self, callback: Arc<dyn Fn(&Event) + Send + Sync>) -> Self {
-        self.listener = Listener(Some(callback));
+    pub fn on_event(mut self, callback: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.listener = Listener(Some(Arc::new(callback)));
         self
     }
 
@@ -262,9 +265,9 @@ impl Options {
         self
     }
 
-    /// The file layer. Default: the operating system's.
-    pub fn vfs(mut self, vfs: Arc<dyn Vfs>) -> Self {
-        self.vfs = vfs;
+    /// The file layer; an [`Arc`] of one is one too. Default: the operating system's.
+    pub fn vfs(mut self, vfs: impl Vfs + 'static) -> Self {
+        self.vfs = Arc::new(vfs);
         self
     }
 

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use bytes::Bytes;
 
 /// The bytes of a key or value; dereferences to `[u8]`. A clone shares the bytes. A value may keep a whole
-/// block in memory: to keep it long, copy it with `to_vec`.
+/// block in memory: to keep it long, copy it with `to_vec`. To and from [`Bytes`] no byte is copied.
 #[derive(Clone, Eq, PartialOrd, Ord, Default)]
 pub struct Value(Bytes);
 
@@ -46,6 +46,21 @@ impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
     }
 }
 
+macro_rules! equal_to_values {
+    ($([$($generic:tt)*] $bytes:ty),*) => {$(
+        impl<$($generic)*> PartialEq<Value> for $bytes {
+            fn eq(&self, other: &Value) -> bool {
+                other == self
+            }
+        }
+    )*};
+}
+
+equal_to_values!(
+    [] [u8], [] &[u8], [] str, [] &str, [] Vec<u8>, [] String, [] Bytes,
+    [const N: usize] [u8; N], [const N: usize] &[u8; N]
+);
+
 impl Hash for Value {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash(state); // `Borrow` requires the hash of `[u8]`, which this is
@@ -55,6 +70,36 @@ impl Hash for Value {
 impl From<Value> for Vec<u8> {
     fn from(value: Value) -> Self {
         value.0.into()
+    }
+}
+
+impl From<Value> for Bytes {
+    fn from(value: Value) -> Self {
+        value.0
+    }
+}
+
+impl From<Bytes> for Value {
+    fn from(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl From<&[u8]> for Value {
+    fn from(bytes: &[u8]) -> Self {
+        Self::copied(bytes)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::copied(text.as_bytes())
     }
 }
 

@@ -561,7 +561,7 @@ fn what_a_scan_still_holds_is_counted() {
     let db = options.open(parent.path().join("store")).unwrap();
     fill(&db, 0..80_000);
     let stored = db.memory().filters.stored;
-    let scan = db.range::<&[u8]>(..).unwrap();
+    let scan = db.iter().unwrap();
     db.set_filter_memory(Some(stored / 2)).unwrap();
     let held = db.memory().filters.resident;
     assert!(held > stored && held <= stored + stored / 2, "{held} of {stored}");

@@ -8,7 +8,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
 use criba::{Batch, Db, Durability, Event, Options};
 use rand::{RngExt, SeedableRng};
@@ -70,7 +69,7 @@ fn a_writing_process() {
         Event::CompactionEnded { .. } => say("compacted"),
         _ => {}
     };
-    let db = options(threads).on_event(Arc::new(tell)).open(dir).unwrap();
+    let db = options(threads).on_event(tell).open(dir).unwrap();
     say("");
     for number in count(&db) + 1.. {
         let mut batch = Batch::new();
@@ -174,7 +173,7 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
         }
         modelled = written;
         let found: BTreeMap<Vec<u8>, Vec<u8>> = db
-            .range::<&[u8]>(..)
+            .iter()
             .unwrap()
             .map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
             .collect();

@@ -204,7 +204,7 @@ impl Stress<'_> {
         let mut missing: std::collections::HashMap<_, _> =
             (0..WRITERS * KEYS).map(|number| (key(number), number)).collect();
         let mut last = None;
-        for item in snapshot.range::<&str>(..).unwrap() {
+        for item in snapshot.iter().unwrap() {
             let (found, value) = item.unwrap();
             assert!(last < Some(found.to_vec()), "out of order");
             last = Some(found.to_vec());

@@ -199,9 +199,8 @@ fn read(db: &Db, unforged: bool) {
             }
         })
         .collect();
-    let forward: criba::Result<Vec<_>> = db.range::<&[u8]>(..).and_then(Iterator::collect);
-    let backward: criba::Result<Vec<_>> =
-        db.range::<&[u8]>(..).and_then(|range| range.rev().collect());
+    let forward: criba::Result<Vec<_>> = db.iter().and_then(Iterator::collect);
+    let backward: criba::Result<Vec<_>> = db.iter().and_then(|range| range.rev().collect());
     for error in [&forward, &backward].into_iter().filter_map(|read| read.as_ref().err()) {
         assert_names_a_file(error);
     }

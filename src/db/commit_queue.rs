@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::condition::Condition;
 use crate::error::{Error, Result};
 use crate::key::Seq;
 use crate::sync::{Condvar, Instant, Mutex, MutexGuard, OnceLock, yield_now};
@@ -96,6 +97,11 @@ impl CommitQueue {
         request.result()
     }
 
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.buffered.lock().len()
+    }
+
     fn take_buffered(&self) -> Members {
         next_group(&mut self.buffered.lock())
     }
@@ -140,12 +146,17 @@ pub(crate) struct Request {
     pub(crate) ops: Vec<u8>,
     pub(crate) entries: u64,
     pub(crate) durability: Durability,
+    pub(crate) condition: Option<Arc<Condition>>,
     done: OnceLock<Result<()>>,
 }
 
 impl Request {
     pub(crate) fn new(ops: Vec<u8>, entries: u64, durability: Durability) -> Self {
-        Self { ops, entries, durability, done: OnceLock::new() }
+        Self { ops, entries, durability, condition: None, done: OnceLock::new() }
+    }
+
+    pub(crate) fn only_if(self, condition: Arc<Condition>) -> Self {
+        Self { condition: Some(condition), ..self }
     }
 
     fn finish(&self, result: Result<()>) {

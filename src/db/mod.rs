@@ -2,13 +2,17 @@
 
 mod advise;
 mod commit_queue;
+mod condition;
+mod conditional;
 mod directory;
 mod earlier_logs;
 mod health;
 mod info;
 pub(crate) mod inner;
+mod keys;
 mod open;
 mod read;
+mod reader;
 mod rebuild_filters;
 mod scan;
 mod snapshot;
@@ -18,15 +22,16 @@ mod visibility;
 mod write;
 
 use std::fmt;
-use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
 pub use advise::{Advice, Estimate};
 pub use commit_queue::Durability;
 pub use info::{FilterMemory, MemoryUse, TableInfo};
+pub use keys::Keys;
 pub use open::RecoveryReport;
 pub use read::Membership;
+pub use reader::Reader;
 pub use rebuild_filters::RebuildReport;
 pub use scan::Range;
 pub use snapshot::Snapshot;
@@ -36,6 +41,7 @@ use self::inner::DbInner;
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::filter::FilterPolicy;
+use crate::key_range::KeyRange;
 use crate::ledger::{Explanation, Stats};
 use crate::options::Options;
 use crate::scheduler;
@@ -102,9 +108,20 @@ impl Db {
     /// # Errors
     /// As [`write_with`](Self::write_with).
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let mut batch = Batch::new();
-        batch.put(key, value);
-        self.write(batch)
+        self.put_with(key, value, Durability::Buffered)
+    }
+
+    /// Sets a key's value, with this durability.
+    ///
+    /// # Errors
+    /// As [`write_with`](Self::write_with).
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.write_with(Batch::new().put(key, value), durability)
     }
 
     /// Deletes a key, [buffered](Durability::Buffered). The key may be absent.
@@ -112,16 +129,22 @@ impl Db {
     /// # Errors
     /// As [`write_with`](Self::write_with).
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        let mut batch = Batch::new();
-        batch.delete(key);
-        self.write(batch)
+        self.delete_with(key, Durability::Buffered)
+    }
+
+    /// Deletes a key, with this durability. The key may be absent.
+    ///
+    /// # Errors
+    /// As [`write_with`](Self::write_with).
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
+        self.write_with(Batch::new().delete(key), durability)
     }
 
     /// Makes all changes of a batch, or none, [buffered](Durability::Buffered).
     ///
     /// # Errors
     /// As [`write_with`](Self::write_with).
-    pub fn write(&self, batch: Batch) -> Result<()> {
+    pub fn write(&self, batch: impl Into<Batch>) -> Result<()> {
         self.write_with(batch, Durability::Buffered)
     }
 
@@ -134,8 +157,8 @@ impl Db {
     /// [`TooLong`](crate::Error::TooLong); [`Io`](crate::Error::Io): later writes may succeed;
     /// [`Poisoned`](crate::Error::Poisoned): later writes fail too; [`Background`](crate::Error::Background):
     /// a flush or compaction that the write needs fails; [`Closed`](crate::Error::Closed).
-    pub fn write_with(&self, batch: Batch, durability: Durability) -> Result<()> {
-        self.inner()?.write(batch, durability)
+    pub fn write_with(&self, batch: impl Into<Batch>, durability: Durability) -> Result<()> {
+        self.inner()?.write(batch.into(), durability)
     }
 
     /// Makes all earlier writes [`Durability::Synced`].
@@ -144,6 +167,122 @@ impl Db {
     /// As [`write_with`](Self::write_with).
     pub fn sync(&self) -> Result<()> {
         self.write_with(Batch::new(), Durability::Synced)
+    }
+
+    /// Sets the value of a key that is absent, [buffered](Durability::Buffered). Returns whether it did: of
+    /// many threads that insert an absent key, one gets `true`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = criba::Db::open(dir.path().join("store"))?;
+    /// assert!(db.insert_if_absent("name", "first")?);
+    /// assert!(!db.insert_if_absent("name", "second")?);
+    /// assert_eq!(db.get("name")?.unwrap(), "first");
+    /// # Ok::<(), criba::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`compare_and_swap_with`](Self::compare_and_swap_with).
+    pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.insert_if_absent_with(key, value, Durability::Buffered)
+    }
+
+    /// As [`insert_if_absent`](Self::insert_if_absent), with this durability.
+    ///
+    /// # Errors
+    /// As [`compare_and_swap_with`](Self::compare_and_swap_with).
+    pub fn insert_if_absent_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<bool> {
+        self.compare_and_swap_with(key, None, Some(value.as_ref()), durability)
+    }
+
+    /// Inserts each pair whose key is absent, [buffered](Durability::Buffered). Returns for each pair, in
+    /// order, whether it was inserted: each pair decides for itself, and of two pairs with one key the first
+    /// is inserted. Readers see all inserted pairs or none, also after a crash.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = criba::Db::open(dir.path().join("store"))?;
+    /// db.put("b", "")?;
+    /// let new = db.insert_many_if_absent([("a", ""), ("b", ""), ("a", "")])?;
+    /// assert_eq!(new, [true, false, false]);
+    /// # Ok::<(), criba::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`compare_and_swap_with`](Self::compare_and_swap_with); then no pair is inserted.
+    pub fn insert_many_if_absent<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Vec<bool>> {
+        self.insert_many_if_absent_with(pairs, Durability::Buffered)
+    }
+
+    /// As [`insert_many_if_absent`](Self::insert_many_if_absent), with this durability.
+    ///
+    /// # Errors
+    /// As [`compare_and_swap_with`](Self::compare_and_swap_with); then no pair is inserted.
+    pub fn insert_many_if_absent_with<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+        durability: Durability,
+    ) -> Result<Vec<bool>> {
+        let mut batch = Batch::new();
+        for (key, value) in pairs {
+            batch.put(key, value);
+        }
+        self.inner()?.write_if(batch, None, durability)
+    }
+
+    /// Sets or deletes a key if it has the expected value; `None` is an absent key. The change is
+    /// [buffered](Durability::Buffered). Returns whether it was made.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = criba::Db::open(dir.path().join("store"))?;
+    /// db.put("lock", "free")?;
+    /// assert!(db.compare_and_swap("lock", Some(b"free"), Some(b"taken"))?);
+    /// assert!(!db.compare_and_swap("lock", Some(b"free"), None)?);
+    /// # Ok::<(), criba::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`compare_and_swap_with`](Self::compare_and_swap_with).
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        self.compare_and_swap_with(key, expected, new, Durability::Buffered)
+    }
+
+    /// As [`compare_and_swap`](Self::compare_and_swap), with this durability. With [`Durability::Synced`],
+    /// `false` is returned when the value that was found instead is synced.
+    ///
+    /// Cost: one lookup, as by [`get`](Self::get), and as many again as memtables are flushed meanwhile. So a
+    /// new key costs no disk read but for a filter's mistakes. The lookup waits for no writer, and no writer
+    /// waits for it. A change that is made then waits as [`write_with`](Self::write_with) does.
+    ///
+    /// # Errors
+    /// As [`write_with`](Self::write_with) and [`get`](Self::get).
+    pub fn compare_and_swap_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+        durability: Durability,
+    ) -> Result<bool> {
+        let mut batch = Batch::new();
+        match new {
+            Some(value) => batch.put(key, value),
+            None => batch.delete(key),
+        };
+        Ok(self.inner()?.write_if(batch, expected, durability)?.contains(&true))
     }
 
     /// The value of a key; `None` if it is absent.
@@ -227,16 +366,50 @@ impl Db {
     ///     let (key, value) = item?;
     ///     println!("{key:?} = {value:?}");
     /// }
-    /// let last = db.range::<&str>(..)?.next_back();
+    /// let last_below_f = db.range(.."f")?.next_back();
     /// # Ok::<(), criba::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Closed`](crate::Error::Closed). An item: [`Corrupt`](crate::Error::Corrupt),
     /// [`Io`](crate::Error::Io).
-    pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Range> {
+    pub fn range(&self, bounds: impl KeyRange) -> Result<Range> {
         let inner = self.inner()?;
-        Ok(Range::new(inner, None, &bounds, inner.health.directory_lock()?))
+        Ok(Range::new::<&[u8]>(inner, None, &bounds.bounds(), inner.health.directory_lock()?))
+    }
+
+    /// All keys, with their values, in order from either end. Costs as much as [`range`](Self::range).
+    ///
+    /// # Errors
+    /// As [`range`](Self::range).
+    #[expect(clippy::iter_not_returning_iterator, reason = "fails on a closed store")]
+    pub fn iter(&self) -> Result<Range> {
+        self.range(..)
+    }
+
+    /// All keys, in order from either end. Reads as much as [`iter`](Self::iter): values lie beside their keys.
+    ///
+    /// # Errors
+    /// As [`range`](Self::range).
+    pub fn keys(&self) -> Result<Keys> {
+        Reader::keys(self)
+    }
+
+    /// The first key, with its value; `None` if there is no key. Costs as much as the first item of
+    /// [`range`](Self::range).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn first(&self) -> Result<Option<(Value, Value)>> {
+        Reader::first(self)
+    }
+
+    /// The last key, with its value. Costs as much as [`first`](Self::first).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn last(&self) -> Result<Option<(Value, Value)>> {
+        Reader::last(self)
     }
 
     /// The keys that start with `prefix`, with their values. With [`Options::prefix`], this scan, and a
@@ -426,7 +599,7 @@ mod tests {
         let db = Options::new()
             .background_threads(0)
             .prefix(PrefixExtractor::until(b'/'))
-            .on_event(Arc::new(move |event| log.lock().expect("a log").push(event.to_string())))
+            .on_event(move |event| log.lock().expect("a log").push(event.to_string()))
             .open(dir.path())?;
         let mut batch = Batch::new();
         for number in 0..1000 {

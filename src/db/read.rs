@@ -36,6 +36,15 @@ pub enum Membership {
     Maybe,
 }
 
+/// The newest values of keys.
+pub(crate) struct Latest {
+    pub(crate) values: Vec<Option<Value>>,
+    /// The lookup saw no later entry.
+    pub(crate) seq: Seq,
+    /// The log of the memtable in use: an entry that the lookup missed is in it or in a newer memtable.
+    pub(crate) since: u64,
+}
+
 impl Candidate<'_> {
     #[expect(clippy::inline_always, reason = "most callers pass a constant step")]
     #[inline(always)]
@@ -78,14 +87,29 @@ impl DbInner {
         keys: &[K],
         snapshot: Option<Seq>,
     ) -> Result<Vec<Option<Value>>> {
-        self.at_one_moment(snapshot, |view, seq, done| {
-            // With a large L0, one key alone has enough filters to prefetch.
-            if view.version.level(0).len() >= IN_FLIGHT / 2 {
-                self.lookup_one_by_one(view, seq, keys, done)
-            } else {
-                self.lookup_in_groups(view, seq, keys, done)
-            }
+        self.at_one_moment(snapshot, |view, seq, done| self.answer_all(view, seq, keys, done))
+    }
+
+    pub(crate) fn lookup_latest(&self, keys: &[&[u8]]) -> Result<Latest> {
+        self.at_one_moment(None, |view, seq, done| {
+            let values = self.answer_all(view, seq, keys, done)?;
+            Ok(Latest { values, seq, since: view.memtable.log() })
         })
+    }
+
+    fn answer_all<K: AsRef<[u8]>>(
+        &self,
+        view: &ReadView,
+        seq: Seq,
+        keys: &[K],
+        done: &mut Activity,
+    ) -> Result<Vec<Option<Value>>> {
+        // With a large L0, one key alone has enough filters to prefetch.
+        if view.version.level(0).len() >= IN_FLIGHT / 2 {
+            self.lookup_one_by_one(view, seq, keys, done)
+        } else {
+            self.lookup_in_groups(view, seq, keys, done)
+        }
     }
 
     fn lookup_one_by_one<K: AsRef<[u8]>>(

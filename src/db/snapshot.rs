@@ -1,11 +1,13 @@
 use std::fmt;
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use super::inner::DbInner;
+use super::keys::Keys;
+use super::reader::Reader;
 use super::scan::{Range, prefix_bounds};
 use crate::error::Result;
 use crate::key::Seq;
+use crate::key_range::KeyRange;
 use crate::ledger::Explanation;
 use crate::value::Value;
 use crate::vfs::FileLock;
@@ -70,8 +72,42 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Db::range`](crate::Db::range).
-    pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Range> {
-        Ok(Range::new(&self.inner, Some(self.seq), &bounds, Arc::clone(&self.lock)))
+    pub fn range(&self, bounds: impl KeyRange) -> Result<Range> {
+        let lock = Arc::clone(&self.lock);
+        Ok(Range::new::<&[u8]>(&self.inner, Some(self.seq), &bounds.bounds(), lock))
+    }
+
+    /// As [`Db::iter`](crate::Db::iter).
+    ///
+    /// # Errors
+    /// As [`Db::range`](crate::Db::range).
+    #[expect(clippy::iter_not_returning_iterator, reason = "as `Db::iter`")]
+    pub fn iter(&self) -> Result<Range> {
+        self.range(..)
+    }
+
+    /// As [`Db::keys`](crate::Db::keys).
+    ///
+    /// # Errors
+    /// As [`Db::range`](crate::Db::range).
+    pub fn keys(&self) -> Result<Keys> {
+        Reader::keys(self)
+    }
+
+    /// As [`Db::first`](crate::Db::first).
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get).
+    pub fn first(&self) -> Result<Option<(Value, Value)>> {
+        Reader::first(self)
+    }
+
+    /// As [`Db::last`](crate::Db::last).
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get).
+    pub fn last(&self) -> Result<Option<(Value, Value)>> {
+        Reader::last(self)
     }
 
     /// As [`Db::prefix`](crate::Db::prefix).

@@ -8,13 +8,17 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 #[derive(Debug)]
 pub(crate) struct Visibility {
     newest: AtomicU64,
+    /// All entries up to this are known to be synced.
+    synced: AtomicU64,
     /// The number of snapshots by sequence number.
     snapshots: Mutex<BTreeMap<Seq, usize>>,
 }
 
 impl Visibility {
+    /// All entries up to `newest` are synced.
     pub(crate) fn new(newest: Seq) -> Self {
-        Self { newest: AtomicU64::new(newest), snapshots: Mutex::default() }
+        let (newest, synced) = (AtomicU64::new(newest), AtomicU64::new(newest));
+        Self { newest, synced, snapshots: Mutex::default() }
     }
 
     #[inline]
@@ -25,6 +29,14 @@ impl Visibility {
     /// Makes all entries up to `seq` visible. They must be in the memtable.
     pub(crate) fn publish(&self, seq: Seq) {
         self.newest.store(seq, Ordering::Release);
+    }
+
+    pub(crate) fn synced(&self) -> Seq {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_synced(&self, seq: Seq) {
+        self.synced.store(seq, Ordering::Release);
     }
 
     /// The sequence number of a new snapshot. Compactions keep the entries that it sees until its release.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::commit_queue::{Durability, Request, Writer};
+use super::conditional::GroupWrites;
 use super::inner::DbInner;
 use super::views::ReadView;
 use crate::batch::{Batch, for_each_entry};
@@ -32,7 +33,7 @@ impl DbInner {
         self.commits.submit(request, |writer, group| self.commit(writer, group))
     }
 
-    fn commit(&self, writer: &mut Writer, group: &[&Request]) -> Result<()> {
+    pub(super) fn commit(&self, writer: &mut Writer, group: &[&Request]) -> Result<()> {
         self.check_writable()?;
         let bytes = group.iter().map(|request| request.ops.len() as u64).sum();
         self.make_room(writer, bytes)?;
@@ -44,26 +45,30 @@ impl DbInner {
         if self.earlier_logs.are_closed() {
             writer.log.earlier_logs_are_synced();
         }
+        let view = self.views.load();
+        let writes = GroupWrites::decide(group, &view, &self.env.hash_key);
         let mut seq = writer.next_seq;
-        let records = group.iter().filter(|request| request.entries > 0).map(|request| {
+        let records = writes.iter().filter(|(_, entries)| *entries > 0).map(|(ops, entries)| {
             let first = seq;
-            seq += request.entries;
-            (first, request.ops.as_slice())
+            seq += entries;
+            (first, ops)
         });
         let bytes = writer.log.append(records).map_err(|error| self.poison_if_broken(error))?;
         self.env.ledger.wal_writes.count(bytes);
         if synced {
             writer.log.sync().map_err(|error| self.poison_if_broken(error))?;
         }
-        let view = self.views.load();
         let mut seq = writer.next_seq;
-        for request in group {
+        for (ops, entries) in writes.iter() {
             // `None` is impossible: `Batch` encoded these bytes.
-            for_each_entry(&request.ops, seq, |entry| view.memtable.insert(entry));
-            seq += request.entries;
+            for_each_entry(ops, seq, |entry| view.memtable.insert(entry));
+            seq += entries;
         }
         writer.next_seq = seq;
         self.visibility.publish(seq - 1);
+        if synced {
+            self.visibility.note_synced(seq - 1);
+        }
         Ok(())
     }
 

@@ -156,6 +156,50 @@ pub trait Vfs: Debug + Send + Sync {
     }
 }
 
+/// So that [`Options::vfs`](crate::Options::vfs) takes a shared layer too. Calls through it follow one pointer
+/// more; calls of open files do not.
+impl<V: Vfs + ?Sized> Vfs for Arc<V> {
+    fn create(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
+        (**self).create(path, kind)
+    }
+
+    fn open(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
+        (**self).open(path, kind)
+    }
+
+    fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
+        (**self).rename(from, to, kind)
+    }
+
+    fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()> {
+        (**self).remove(path, kind)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
+        (**self).hard_link(from, to, kind)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        (**self).list(dir)
+    }
+
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        (**self).create_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        (**self).sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        (**self).lock(path)
+    }
+
+    fn is_simulated(&self) -> bool {
+        (**self).is_simulated()
+    }
+}
+
 /// An open file. Many threads may read it at once, and one may sync it while another appends.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ fn two_logs(vfs: &SimVfs, then: impl FnOnce(&Db)) -> usize {
         }
     };
     let options = options().vfs(Arc::new(vfs.clone())).background_threads(1);
-    let db = options.on_event(Arc::new(listener)).open(DIR).unwrap();
+    let db = options.on_event(listener).open(DIR).unwrap();
     let logs = || {
         let disk = vfs.disk();
         disk.files().filter(|(path, _)| path.extension().is_some_and(|e| e == "log")).count()

@@ -46,6 +46,13 @@ pub(crate) fn script(rng: &mut ChaCha8Rng, steps: usize, kind: Keys) -> Vec<Step
         5 => Step::Kill,
         6 => Step::Snapshot,
         7 | 8 => Step::Rebuild(policies[rng.random_range(0..3)]),
+        9..=11 => {
+            let pairs = (0..rng.random_range(1..6)).map(|_| change(rng, number, long_keys));
+            let pairs = pairs.filter_map(|(key, value)| Some((key, value?))).collect();
+            let synced = rng.random_ratio(1, 3);
+            let durability = if synced { Durability::Synced } else { Durability::Buffered };
+            Step::Insert(pairs, durability)
+        }
         _ => {
             let changes = if rng.random_ratio(1, 3) { rng.random_range(2..8) } else { 1 };
             let synced = rng.random_ratio(1, 6);

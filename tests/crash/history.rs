@@ -18,6 +18,8 @@ pub(crate) type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 pub(crate) enum Step {
     /// One batch: keys with values, or to delete.
     Write(Vec<(Vec<u8>, Option<Vec<u8>>)>, Durability),
+    /// Inserts the keys that are absent.
+    Insert(Vec<(Vec<u8>, Vec<u8>)>, Durability),
     Sync,
     Flush,
     Compact,
@@ -159,6 +161,25 @@ impl Runner {
                 db.write_with(batch, *durability).unwrap();
                 self.mark(*durability == Durability::Synced);
             }
+            Step::Insert(pairs, durability) => {
+                let mut state = self.now().clone();
+                let absent = |(key, value): &(Vec<u8>, Vec<u8>)| {
+                    let absent = !state.contains_key(key);
+                    state.entry(key.clone()).or_insert_with(|| value.clone());
+                    absent
+                };
+                let expected: Vec<bool> = pairs.iter().map(absent).collect();
+                if expected.contains(&true) {
+                    self.states.push(state);
+                    self.mark(false);
+                }
+                let db = self.db.as_ref().unwrap();
+                let pairs = pairs.iter().map(|(key, value)| (key, value));
+                let inserted = db.insert_many_if_absent_with(pairs, *durability).unwrap();
+                assert_eq!(inserted, expected);
+                // Also if nothing is inserted: the values that are there are synced.
+                self.mark(*durability == Durability::Synced);
+            }
             Step::Sync => {
                 db.sync().unwrap();
                 self.mark(true);
@@ -242,7 +263,7 @@ impl Runner {
                 span.end = span.end.min(now);
             }
         };
-        let options = options().vfs(Arc::new(self.vfs.clone())).on_event(Arc::new(listener));
+        let options = options().vfs(Arc::new(self.vfs.clone())).on_event(listener);
         self.db = Some(options.open(DIR).unwrap());
         // An opening makes durable all that it recovers.
         self.mark(true);

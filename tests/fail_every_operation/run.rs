@@ -228,17 +228,18 @@ impl Run<'_> {
                 self.filter_memory = *filter_memory;
                 let bad = Arc::clone(&self.bad_filters);
                 let options = self.options(Arc::new(self.faults.clone()));
-                let options = options.on_event(Arc::new(move |event| {
+                let options = options.on_event(move |event| {
                     if matches!(event, Event::FilterDegraded { .. }) {
                         bad.fetch_add(1, Ordering::Relaxed);
                     }
-                }));
+                });
                 self.opened_at = self.faults.injected().len();
                 self.db = Some(options.open(DIR)?);
                 // Through another file layer: not everything can be read yet, perhaps.
                 self.recovered(contents_of(&self.disk.disk(), self, at), at);
             }
             Step::Write(write) => return self.write(write),
+            Step::Insert(insert) => return self.insert(insert),
             Step::Sync => {
                 self.db().sync()?;
                 self.synced = self.history.len() - 1;
@@ -264,7 +265,7 @@ impl Run<'_> {
             }
             Step::ScanSnapshot => {
                 let (snapshot, expected) = self.snapshot.take().expect("taken before");
-                let found = collect(snapshot.range::<&[u8]>(..)?)?;
+                let found = collect(snapshot.iter()?)?;
                 assert!(found == expected, "{at}: the snapshot changed");
             }
             Step::Scan => {
@@ -272,7 +273,7 @@ impl Run<'_> {
                 assert!(found == *self.acked(), "{at}: the scan is not what was written");
             }
             Step::ScanBackwards => {
-                let found = collect(self.db().range::<&[u8]>(..)?.rev())?;
+                let found = collect(self.db().iter()?.rev())?;
                 assert!(found == *self.acked(), "{at}: the scan is not what was written");
             }
             Step::Gets => return self.gets(at),
@@ -295,6 +296,20 @@ impl Run<'_> {
         Ok(())
     }
 
+    fn insert(&mut self, Write { changes, synced }: &Write) -> Outcome {
+        let mut state = self.acked().clone();
+        let (mut pairs, mut absent) = (Vec::new(), Vec::new());
+        for (key, value) in changes.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
+            pairs.push((key, value));
+            absent.push(!state.contains_key(key));
+            state.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        let durability = if *synced { Durability::Synced } else { Durability::Buffered };
+        let inserted = self.db().insert_many_if_absent_with(pairs, durability);
+        let inserted = inserted.map(|inserted| assert_eq!(inserted, absent, "{}", self.at));
+        self.written(inserted, state, *synced)
+    }
+
     fn write(&mut self, Write { changes, synced }: &Write) -> Outcome {
         let (mut batch, mut state) = (Batch::new(), self.acked().clone());
         for (key, value) in changes {
@@ -310,10 +325,16 @@ impl Run<'_> {
             }
         }
         let durability = if *synced { Durability::Synced } else { Durability::Buffered };
-        match self.db().write_with(batch, durability) {
+        let written = self.db().write_with(batch, durability);
+        self.written(written, state, *synced)
+    }
+
+    /// Notes the result of a write after which the contents are `state`.
+    fn written(&mut self, written: criba::Result<()>, state: Contents, synced: bool) -> Outcome {
+        match written {
             Ok(()) => {
                 self.history.push(state);
-                if *synced {
+                if synced {
                     self.synced = self.history.len() - 1;
                 }
                 Ok(())
@@ -538,7 +559,7 @@ fn collect(
 }
 
 fn contents(db: &Db) -> criba::Result<Contents> {
-    collect(db.range::<&[u8]>(..)?)
+    collect(db.iter()?)
 }
 
 /// The contents of a store on such a disk after an opening.

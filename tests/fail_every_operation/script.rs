@@ -15,6 +15,8 @@ pub(crate) type Changes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     Write(Write),
+    /// Inserts the keys that are absent; a change that deletes is left out.
+    Insert(Write),
     Sync,
     Flush,
     Compact,
@@ -28,7 +30,9 @@ pub(crate) enum Step {
     Gets,
     Verify,
     Close,
-    Open { filter_memory: Option<u64> },
+    Open {
+        filter_memory: Option<u64>,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -65,6 +69,16 @@ impl Writer {
     }
 
     fn write(&mut self, changes: usize, key_bytes: usize, synced: bool) -> &mut Self {
+        let write = self.changes(changes, key_bytes, synced);
+        self.then([Step::Write(write)])
+    }
+
+    fn insert(&mut self, synced: bool) -> &mut Self {
+        let insert = self.changes(3, 0, synced);
+        self.then([Step::Insert(insert)])
+    }
+
+    fn changes(&mut self, changes: usize, key_bytes: usize, synced: bool) -> Write {
         let change = |_| {
             let mut key = format!("key{:02}", self.rng.random_range(0..24)).into_bytes();
             key.resize(key.len().max(key_bytes), b'-');
@@ -74,7 +88,7 @@ impl Writer {
             (key, self.rng.random_ratio(3, 4).then_some(value))
         };
         let changes = (0..changes).map(change).collect();
-        self.then([Step::Write(Write { changes, synced })])
+        Write { changes, synced }
     }
 
     fn writes(&mut self, count: usize) -> &mut Self {
@@ -99,10 +113,12 @@ pub(crate) fn everything(seed: u64) -> Script {
     let mut script = Writer::new(seed);
     script.writes(6).then([Step::Sync, Step::TakeSnapshot]);
     script.writes(7).then([Step::Gets, Step::Flush, Step::Scan, Step::ScanSnapshot]);
+    script.insert(false).insert(true);
     script.then([Step::RebuildFilters("blocked"), Step::SetFilterMemory(Some(4096))]);
     script.writes(5).then([Step::SetFilterMemory(None), Step::Compact, Step::ScanBackwards]);
     script.writes(5).then([Step::Close, Step::Verify]);
     script.then([Step::Open { filter_memory: Some(8192) }, Step::Gets]);
+    script.insert(true);
     script.writes(6).then([Step::SetFilterMemory(Some(1 << 20)), Step::Settle, Step::Gets]);
     script.then([Step::RebuildFilters("classic"), Step::Close]);
     script.then([Step::Open { filter_memory: None }, Step::Scan]);

@@ -130,7 +130,7 @@ impl Case {
                 events.lock().unwrap().push(path.clone());
             }
         };
-        let opened = small().on_event(Arc::new(listener)).vfs(Arc::new(vfs.clone())).open(DIR);
+        let opened = small().on_event(listener).vfs(Arc::new(vfs.clone())).open(DIR);
         let db = match opened {
             Ok(db) => db,
             Err(error) => {
@@ -262,7 +262,7 @@ impl Answers {
         }
         let mut walk = |back: bool| {
             let mut items = Vec::new();
-            let mut range = match db.range::<&str>(..) {
+            let mut range = match db.iter() {
                 Ok(range) => range,
                 Err(error) => {
                     note(&error);

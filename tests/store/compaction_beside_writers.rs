@@ -55,7 +55,7 @@ fn compact_begins_under_a_load_that_keeps_all_threads_busy() {
         }
     };
     let options = small().background_threads(4).l0_compaction_trigger(1).vfs(slow);
-    let db = options.on_event(Arc::new(listener)).open(dir.path()).unwrap();
+    let db = options.on_event(listener).open(dir.path()).unwrap();
     let stop_after = Instant::now() + Duration::from_secs(30);
     scope(|scope| {
         for writer in 0..2 {
@@ -255,7 +255,7 @@ fn fill_level_0_beside_an_idle_merge(options: Options) {
     };
     let options = options.memtable_bytes(64 << 10).level_base_bytes(64 << 20);
     let options = options.background_threads(1).vfs(vfs);
-    let db = options.on_event(Arc::new(listener)).open(dir.path()).unwrap();
+    let db = options.on_event(listener).open(dir.path()).unwrap();
     for number in 0..10_000 {
         db.put(key(number), [1; 100]).unwrap();
     }

@@ -28,7 +28,7 @@ fn collect(range: criba::Range) -> Map {
 }
 
 fn all(db: &Db) -> Map {
-    collect(db.range::<&[u8]>(..).unwrap())
+    collect(db.iter().unwrap())
 }
 
 /// The tables of a level below L0 are disjoint.
@@ -76,7 +76,7 @@ fn snapshots_go_on_seeing_what_they_saw() {
         }
         check_levels(&db);
         for (snapshot, map) in &snapshots {
-            assert_eq!(collect(snapshot.range::<&[u8]>(..).unwrap()), *map);
+            assert_eq!(collect(snapshot.iter().unwrap()), *map);
             for number in 0..400 {
                 let key = format!("key {number:04}").into_bytes();
                 let value = snapshot.get(&key).unwrap();
@@ -298,11 +298,11 @@ fn a_large_merge_that_is_not_due_waits_longer_than_a_small_one() {
         .background_threads(1)
         .memtable_bytes(256 << 20)
         .vfs(common::HookVfs::without_syncs())
-        .on_event(Arc::new(move |event: &Event| {
+        .on_event(move |event| {
             if let Event::CompactionStarted { tables, .. } = event {
                 events.lock().unwrap().push((tables.len(), Instant::now()));
             }
-        }))
+        })
         .open(dir.path())
         .unwrap();
     let write = || {

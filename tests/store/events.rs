@@ -16,7 +16,7 @@ fn events_mark_the_start_and_the_end_of_tasks() {
         .vfs(Arc::new(SimVfs::new()))
         .background_threads(0)
         .auto_compaction(false)
-        .on_event(Arc::new(move |event| listener.lock().unwrap().push(event.clone())))
+        .on_event(move |event| listener.lock().unwrap().push(event.clone()))
         .open("/store")
         .unwrap();
     let ids = || -> Vec<u64> { db.tables().iter().map(|table| table.id).collect() };
@@ -79,7 +79,7 @@ fn a_flush_that_fails_says_why() {
     let db = common::options()
         .vfs(vfs)
         .background_threads(0)
-        .on_event(Arc::new(move |event| listener.lock().unwrap().push(event.clone())))
+        .on_event(move |event| listener.lock().unwrap().push(event.clone()))
         .open(dir.path())
         .unwrap();
     db.put("key", "value").unwrap();
@@ -103,12 +103,12 @@ fn a_panic_in_background_work_poisons_and_loses_nothing() {
         |event: &Event| matches!(event, Event::CompactionStarted { .. }),
     ] {
         let vfs = Arc::new(SimVfs::new());
-        let options = || common::options().vfs(Arc::clone(&vfs) as _).memtable_bytes(4096);
+        let options = || common::options().vfs(Arc::clone(&vfs)).memtable_bytes(4096);
         let listener = move |event: &Event| assert!(!panics_at(event), "as the test wants it");
         let db = options()
             .background_threads(1)
             .l0_compaction_trigger(2)
-            .on_event(Arc::new(listener))
+            .on_event(listener)
             .open("/store")
             .unwrap();
         let key = |number: u32| number.to_be_bytes();

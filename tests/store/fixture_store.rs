@@ -128,7 +128,7 @@ fn a_store_of_version_1_is_read_whole() {
             assert_eq!(value, expected.get(&key).map(Vec::as_slice), "key {number}");
         }
         let all: Vec<_> = db
-            .range::<&str>(..)
+            .iter()
             .unwrap()
             .map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
             .collect();

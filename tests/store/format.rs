@@ -101,7 +101,7 @@ fn example(dir: &Path) -> Db {
 }
 
 fn contents(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let items = db.range::<&str>(..).unwrap().map(Result::unwrap);
+    let items = db.iter().unwrap().map(Result::unwrap);
     items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 

@@ -142,7 +142,7 @@ impl Compared {
         }
         expect("tables".to_owned(), rows.join("\n"));
 
-        let items: Vec<_> = db.range::<&[u8]>(..).unwrap().map(Result::unwrap).collect();
+        let items: Vec<_> = db.iter().unwrap().map(Result::unwrap).collect();
         let lines: Vec<_> = items.iter().map(|(k, v)| format!("{} {}", hex(k), hex(v))).collect();
         expect("scan".to_owned(), lines.join("\n"));
         let held: BTreeSet<&[u8]> = items.iter().map(|(key, _)| &**key).collect();
@@ -290,7 +290,7 @@ fn the_reader_and_the_library_agree_on_compacted_tables_with_old_versions() {
         fill(&db, &mut numbers, 3000);
         let early = db.snapshot().unwrap();
         let mut rewritten = Vec::new();
-        for item in db.range::<&str>(..).unwrap().step_by(2) {
+        for item in db.iter().unwrap().step_by(2) {
             rewritten.push(item.unwrap().0);
         }
         for (number, key) in rewritten.iter().enumerate() {
@@ -580,7 +580,7 @@ fn outcome(disk: SimDisk) -> String {
         Err(error) => return refused(error),
     };
     let (mut keys, mut digest) = (0, crc32fast::Hasher::new());
-    for item in db.range::<&[u8]>(..).unwrap() {
+    for item in db.iter().unwrap() {
         let (key, value) = match item {
             Ok(item) => item,
             Err(error) => return refused(error),

@@ -58,7 +58,7 @@ fn the_last_handle_dropped_in_a_callback_closes_the_store() {
                 }
             }
         };
-        let db = options(&vfs).on_event(Arc::new(callback)).open("/store").unwrap();
+        let db = options(&vfs).on_event(callback).open("/store").unwrap();
         fill(&db);
         wait_until("the event", || reached.load(Ordering::SeqCst));
         *last.lock().unwrap() = Some(db);
@@ -84,7 +84,7 @@ fn a_store_closes_although_a_callback_holds_a_weak_handle() {
             }
         };
         let options = || options(&vfs).background_threads(threads);
-        let db = options().on_event(Arc::new(callback)).open("/store").unwrap();
+        let db = options().on_event(callback).open("/store").unwrap();
         weak.set(db.downgrade()).unwrap();
         fill(&db);
         db.wait_until_settled().unwrap();
@@ -116,7 +116,7 @@ fn a_callback_takes_a_handle_of_a_store_that_is_being_closed() {
             }
         }
     };
-    let db = options(&vfs).on_event(Arc::new(callback)).open("/store").unwrap();
+    let db = options(&vfs).on_event(callback).open("/store").unwrap();
     weak.set(db.downgrade()).unwrap();
     fill(&db);
     wait_until("a flush", || flushing.load(Ordering::SeqCst));
@@ -141,7 +141,7 @@ fn a_store_can_be_closed_in_a_callback() {
             }
         };
         let options = options(&vfs).background_threads(threads);
-        let db = options.on_event(Arc::new(callback)).open("/store").unwrap();
+        let db = options.on_event(callback).open("/store").unwrap();
         weak.set(db.downgrade()).unwrap();
         db.put("key", [2; 5000]).unwrap();
         assert!(matches!(db.flush(), Err(Error::Closed)));

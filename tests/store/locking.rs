@@ -98,7 +98,7 @@ fn closing_lets_go_though_other_handles_exist_and_they_say_closed() {
     assert!(closed(other.flush()));
     assert!(closed(other.compact()));
     assert!(closed(other.wait_until_settled()));
-    assert!(closed(other.range::<&str>(..).map(drop)));
+    assert!(closed(other.iter().map(drop)));
     assert!(closed(other.prefix("k").map(drop)));
     assert!(closed(other.snapshot().map(drop)));
     assert!(closed(other.clone().close()));
@@ -119,7 +119,7 @@ fn a_snapshot_or_scan_keeps_the_lock_and_reads_on_after_closing() {
         }
         db.flush().unwrap();
         let snapshot = db.snapshot().unwrap();
-        let mut range = db.range::<&[u8]>(..).unwrap();
+        let mut range = db.iter().unwrap();
         range.next().unwrap().unwrap();
         if by_drop {
             drop(db);
@@ -129,7 +129,7 @@ fn a_snapshot_or_scan_keeps_the_lock_and_reads_on_after_closing() {
         let error = Db::open(&dir).unwrap_err().to_string();
         assert!(error.contains("a scan or snapshot of a closed handle"), "{error}");
         assert_eq!(snapshot.get(7_u32.to_be_bytes()).unwrap().unwrap(), "value");
-        assert_eq!(snapshot.range::<&[u8]>(..).unwrap().map(Result::unwrap).count(), 100);
+        assert_eq!(snapshot.iter().unwrap().map(Result::unwrap).count(), 100);
         drop(snapshot);
         assert!(is_locked(Db::open(&dir)));
         assert_eq!(range.by_ref().map(Result::unwrap).count(), 99);

@@ -4,7 +4,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+#[path = "../common/linearizable.rs"]
+mod linearizable;
+
 mod allocation;
+mod api_shape;
+mod atomic_insertion;
 mod compaction_beside_writers;
 mod compaction_laws;
 mod crafted_keys;

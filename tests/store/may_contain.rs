@@ -40,7 +40,7 @@ fn no_call_to_the_file_layer_and_never_a_no_for_a_key_that_is_there() {
             .memtable_bytes(64 << 10)
             .table_bytes(8 << 10)
             .level_base_bytes(16 << 10)
-            .vfs(Arc::clone(&vfs) as _)
+            .vfs(Arc::clone(&vfs))
             .open(parent.path().join("store"))
             .unwrap();
         let mut model: BTreeSet<u32> = BTreeSet::new();

@@ -19,10 +19,11 @@ fn options() -> Options {
 
 fn key(number: u64, is_path: bool) -> Vec<u8> {
     let number = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    match is_path {
-        false => number.to_be_bytes().to_vec(),
-        true => format!("usr/share/{:02}/package/{:02}/{number:016x}", number % 40, number % 70)
-            .into_bytes(),
+    if is_path {
+        let (group, package) = (number % 40, number % 70);
+        format!("usr/share/{group:02}/package/{package:02}/{number:016x}").into_bytes()
+    } else {
+        number.to_be_bytes().to_vec()
     }
 }
 
@@ -49,8 +50,7 @@ fn the_bytes_of_each_kind_are_those_allocated() {
         (true, 512, FilterPolicy::ribbon()),
     ] {
         let vfs = Arc::new(SimVfs::new());
-        let options =
-            || options().block_bytes(block_bytes).filter(policy).vfs(Arc::clone(&vfs) as _);
+        let options = || options().block_bytes(block_bytes).filter(policy).vfs(Arc::clone(&vfs));
         let dir = Path::new("/store");
         let db = options().open(dir).unwrap();
         fill(&db, 100_000, is_path);

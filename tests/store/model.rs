@@ -6,8 +6,8 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use criba::{
-    Allocation, Batch, Counts, Db, Durability, FilterPolicy, Options, Outcome, PrefixExtractor,
-    Range, Snapshot, Stats, Step, TableStep, Verdict,
+    Activity, Allocation, Batch, Counts, Db, Durability, FilterPolicy, Options, Outcome,
+    PrefixExtractor, Range, Reader, Snapshot, Stats, Step, TableStep, Value, Verdict,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -272,6 +272,55 @@ impl Run {
         self.db().write_with(batch, durability).unwrap();
     }
 
+    /// Adds the lookups of a call, which may look a key up twice if a flush comes between.
+    fn note_all(&mut self, spent: &Stats) {
+        let Activity { hits, misses, memtable_answers, .. } = spent.activity;
+        self.counted += spent.total();
+        self.hits += hits;
+        self.misses += misses;
+        self.by_memtable += memtable_answers;
+        self.tested.lookups += hits + misses;
+    }
+
+    fn insert_many(&mut self) {
+        let few = self.rng.random_range(1..5); // few keys, so some come more than once
+        let keys: Vec<_> = (0..few).map(|_| self.key()).collect();
+        let pairs: Vec<_> = (0..self.rng.random_range(0..7))
+            .map(|_| (keys[self.rng.random_range(0..keys.len())].clone(), self.value()))
+            .collect();
+        let before = self.db().stats();
+        let inserted = self.db().insert_many_if_absent(pairs.clone()).unwrap();
+        let spent = self.db().stats() - before;
+        assert!(spent.activity.lookups >= pairs.len() as u64);
+        self.note_all(&spent);
+        let expected: Vec<_> = pairs
+            .into_iter()
+            .map(|(key, value)| {
+                let absent = !self.map.contains_key(&key);
+                self.map.entry(key).or_insert(value);
+                absent
+            })
+            .collect();
+        assert_eq!(inserted, expected);
+    }
+
+    fn compare_and_swap(&mut self) {
+        let (key, new) = (self.key(), self.value());
+        let new = self.rng.random_bool(0.7).then_some(new);
+        let present = self.map.get(&key).cloned();
+        let expected = if self.rng.random_bool(0.7) { present.clone() } else { Some(self.value()) };
+        let before = self.db().stats();
+        let made = self.db().compare_and_swap(&key, expected.as_deref(), new.as_deref()).unwrap();
+        let spent = self.db().stats() - before;
+        self.note_all(&spent);
+        assert_eq!(made, expected == present);
+        match new.filter(|_| made) {
+            Some(new) => _ = self.map.insert(key, new),
+            None if made => _ = self.map.remove(&key),
+            None => {}
+        }
+    }
+
     fn note(&mut self, found: bool, counts: Counts) {
         self.counted += counts;
         self.hits += u64::from(found);
@@ -467,7 +516,30 @@ impl Run {
         false
     }
 
+    /// The keys alone, and the first and last one, of the store or a snapshot.
+    fn ends(&mut self) {
+        fn check(reader: &impl Reader, map: &Map) {
+            let pair = |item: Option<(Value, Value)>| {
+                item.map(|(key, value)| (key.to_vec(), value.to_vec()))
+            };
+            let expected = |item: Option<(&Vec<u8>, &Vec<u8>)>| {
+                item.map(|(key, value)| (key.clone(), value.clone()))
+            };
+            assert_eq!(pair(reader.first().unwrap()), expected(map.first_key_value()));
+            assert_eq!(pair(reader.last().unwrap()), expected(map.last_key_value()));
+            assert!(reader.keys().unwrap().map(Result::unwrap).eq(map.keys()));
+            assert!(reader.keys().unwrap().rev().map(Result::unwrap).eq(map.keys().rev()));
+        }
+        match self.snapshots.get(self.rng.random_range(0..8)) {
+            Some(held) => check(&held.snapshot, &held.map),
+            None => check(self.db(), &self.map),
+        }
+    }
+
     fn scan_some(&mut self) {
+        if self.rng.random_bool(0.2) {
+            return self.ends();
+        }
         let mut scan = self.scan();
         let backward = [0.0, 1.0, 0.5][self.rng.random_range(0..3)];
         if self.rng.random_bool(0.3) && self.scans.len() < 3 {
@@ -554,7 +626,7 @@ impl Run {
     fn check_all(&mut self) {
         let found: Vec<(Vec<u8>, Vec<u8>)> = self
             .db()
-            .range::<&[u8]>(..)
+            .iter()
             .unwrap()
             .map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
             .collect();
@@ -568,7 +640,9 @@ impl Run {
         match self.rng.random_range(0..1000) {
             0..330 => self.put(),
             330..450 => self.delete(),
-            450..530 => self.batch(),
+            450..500 => self.batch(),
+            500..515 => self.insert_many(),
+            515..530 => self.compare_and_swap(),
             530..740 => self.get(),
             740..810 => self.snapshot_get(),
             810..890 => self.scan_some(),

@@ -26,7 +26,7 @@ fn failing() -> (Arc<HookVfs>, Arc<Mutex<Failing>>) {
 fn tables_that_fail_their_read_back_are_not_kept_open() {
     let dir = common::tempdir();
     let (vfs, failing) = failing();
-    let options = || common::options().vfs(Arc::clone(&vfs) as _).background_threads(0);
+    let options = || common::options().vfs(Arc::clone(&vfs)).background_threads(0);
     let tables = || (vfs.open_files(FileKind::Table), files_with(dir.path(), "sst").len());
     let db = options().auto_compaction(false).open(dir.path()).unwrap();
     for number in 0..3 {
@@ -70,7 +70,7 @@ fn tables_that_fail_their_read_back_are_not_kept_open() {
 fn filters_that_fail_their_read_back_are_not_kept_open() {
     let dir = common::tempdir();
     let (vfs, failing) = failing();
-    let options = common::options().vfs(Arc::clone(&vfs) as _).background_threads(0);
+    let options = common::options().vfs(Arc::clone(&vfs)).background_threads(0);
     let db = options.filter(FilterPolicy::none()).open(dir.path()).unwrap();
     let filters = || (vfs.open_files(FileKind::Filter), files_with(dir.path(), "flt").len());
     db.put("key", "value").unwrap();

@@ -190,7 +190,7 @@ fn a_rebuilding_process() {
             std::process::abort();
         }
     };
-    let db = options().on_event(Arc::new(callback)).open(dir).unwrap();
+    let db = options().on_event(callback).open(dir).unwrap();
     let _ = db.rebuild_filters(&FilterPolicy::blocked());
 }
 
@@ -640,7 +640,7 @@ fn degraded_filters_are_reported_refused_and_rebuilt() {
     let events: Arc<Mutex<Vec<Event>>> = Arc::default();
     let listening = |options: Options| {
         let events = Arc::clone(&events);
-        options.on_event(Arc::new(move |event| events.lock().unwrap().push(event.clone())))
+        options.on_event(move |event| events.lock().unwrap().push(event.clone()))
     };
     let taken = || std::mem::take(&mut *events.lock().unwrap());
     let strict = listening(options().strict_filters(true)).open(&dir);
@@ -746,7 +746,7 @@ fn degraded_filters_are_reported_and_refused_within_a_budget() {
 
     let seen: Arc<Mutex<Vec<Event>>> = Arc::default();
     let events = Arc::clone(&seen);
-    let callback = Arc::new(move |event: &Event| events.lock().unwrap().push(event.clone()));
+    let callback = move |event: &Event| events.lock().unwrap().push(event.clone());
     let db = options().on_event(callback).filter_memory(0).open(&dir).unwrap();
     assert!(seen.lock().unwrap().is_empty(), "nothing of it was read yet");
     for _ in 0..2 {

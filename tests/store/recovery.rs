@@ -27,7 +27,7 @@ fn small() -> Options {
 }
 
 fn all(db: &Db) -> Map {
-    let items = db.range::<&[u8]>(..).unwrap();
+    let items = db.iter().unwrap();
     items.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
 }
 

@@ -97,7 +97,7 @@ fn check_answers(db: &Db) {
         let there = number % 2 == 0 && number % 20 != 0;
         assert_eq!(db.contains(key(number)).unwrap(), there, "{number}");
     }
-    assert_eq!(db.range::<&[u8]>(..).unwrap().count(), (KEYS - KEYS / 10) as usize);
+    assert_eq!(db.iter().unwrap().count(), (KEYS - KEYS / 10) as usize);
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn tombstones_at_an_end_of_the_keys_are_gone_once_the_store_has_settled() {
         }
         db.wait_until_settled().unwrap();
         assert_eq!(tombstones(&db), 0, "{:?}", db.tables());
-        let mut all = db.range::<&[u8]>(..).unwrap();
+        let mut all = db.iter().unwrap();
         assert_eq!(all.next().unwrap().unwrap().0, key(first));
         assert_eq!(all.next_back().unwrap().unwrap().0, key(last));
     }
@@ -287,7 +287,7 @@ fn tombstones_kept_for_a_snapshot_go_after_it() {
     }
     db.wait_until_settled().unwrap();
     assert_eq!(tombstones(&db), 6000);
-    assert_eq!(snapshot.range::<&[u8]>(..).unwrap().next().unwrap().unwrap().0, key(0));
+    assert_eq!(snapshot.iter().unwrap().next().unwrap().unwrap().0, key(0));
     drop(snapshot);
     db.wait_until_settled().unwrap();
     assert_eq!(tombstones(&db), 0);

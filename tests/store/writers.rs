@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 fn all(db: &Db) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let items = db.range::<&[u8]>(..).unwrap();
+    let items = db.iter().unwrap();
     items.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
 }
 

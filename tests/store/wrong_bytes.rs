@@ -27,7 +27,7 @@ fn options() -> Options {
 }
 
 fn contents(db: &Db) -> criba::Result<Contents> {
-    let items = db.range::<&[u8]>(..)?;
+    let items = db.iter()?;
     items.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
 }
 
@@ -100,10 +100,10 @@ fn open_misread(
     faults.add(wrong.skip(skip));
     let events = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&events);
-    let options = options().on_event(Arc::new(move |event| {
+    let options = options().on_event(move |event| {
         assert!(matches!(event, Event::FilterDegraded { .. }));
         counter.fetch_add(1, Ordering::Relaxed);
-    }));
+    });
     let opened = options.vfs(Arc::new(faults.clone())).open(DIR);
     (opened, Misread { vfs, faults, events })
 }

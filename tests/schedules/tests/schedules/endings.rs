@@ -30,7 +30,7 @@ fn others() -> [fn(&Db, u64) -> Result<()>; 5] {
         |db, _| {
             db.get(key(0))?;
             db.snapshot()?.get(key(1))?;
-            db.range::<&str>(..)?.try_for_each(|item| item.map(|_| ()))
+            db.iter()?.try_for_each(|item| item.map(|_| ()))
         },
         |db, _| db.flush(),
         |db, _| db.compact(),
@@ -104,7 +104,7 @@ fn the_last_handle_closes_the_store_also_in_a_callback() {
                 drop(db);
             }
         };
-        let db = options(vfs.clone()).on_event(Arc::new(callback)).open("/store").unwrap();
+        let db = options(vfs.clone()).on_event(callback).open("/store").unwrap();
         assert!(weak.set(db.downgrade()).is_ok());
         let written: [AtomicU64; WRITERS] = Default::default();
         for number in 1..=shuttle::rand::thread_rng().gen_range(6..20) {

@@ -9,12 +9,16 @@
 //! Not covered: shuttle runs all atomic operations as sequentially consistent. The swap of the view and the
 //! caches come from other crates, and each of their operations is one step.
 
+#[path = "../../../common/linearizable.rs"]
+mod linearizable;
+
 mod batches;
 mod bursts;
 mod determinism;
 mod endings;
 mod explore;
 mod filters;
+mod insertions;
 mod reads;
 mod settling;
 mod snapshots;

@@ -77,7 +77,7 @@ fn a_lookup_that_waits_in_its_middle_still_finds_what_was_there() {
             scope.spawn(|| {
                 for _ in 0..3 {
                     history.check(0, || {
-                        let first = db.range::<&str>(..).unwrap().next();
+                        let first = db.iter().unwrap().next();
                         first.map(|item| item.unwrap().1)
                     });
                 }

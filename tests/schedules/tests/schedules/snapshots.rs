@@ -17,8 +17,8 @@ fn all(range: Range) -> Vec<(u8, u64)> {
 
 /// Reads a snapshot in every way; returns its contents.
 fn look(snapshot: &Snapshot) -> Vec<(u8, u64)> {
-    let seen = all(snapshot.range::<&str>(..).unwrap());
-    let mut backward: Vec<_> = snapshot.range::<&str>(..).unwrap().rev().collect();
+    let seen = all(snapshot.iter().unwrap());
+    let mut backward: Vec<_> = snapshot.iter().unwrap().rev().collect();
     backward.reverse();
     let backward = backward.into_iter().map(|item| item.unwrap());
     let backward: Vec<_> = backward.map(|(key, value)| (key[0], version(&value))).collect();
@@ -96,7 +96,7 @@ fn a_scan_sees_one_moment_from_its_first_item_to_its_last() {
             });
             scope.spawn(|| {
                 for _ in 0..3 {
-                    let mut scan = db.range::<&str>(..).unwrap();
+                    let mut scan = db.iter().unwrap();
                     let mut found = Vec::new();
                     while let Some(item) = scan.next() {
                         found.push(item.unwrap());
@@ -107,7 +107,7 @@ fn a_scan_sees_one_moment_from_its_first_item_to_its_last() {
                 }
             });
         });
-        let last = db.range::<&str>(..).unwrap();
+        let last = db.iter().unwrap();
         db.wait_until_settled().unwrap();
         seen.add_activity(&db);
         db.close().unwrap();

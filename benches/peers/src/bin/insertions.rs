@@ -1,0 +1,205 @@
+//! The seen-set of a crawler: threads insert keys that may be present, and each key is new for one thread.
+//!
+//! `cargo run --release --no-default-features --bin insertions -- [--checks N] [--rounds N] [--synced]`
+//! runs criba, fjall and redb in turns, and prints the checks per second: medians, and ratios to criba.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread::scope;
+use std::time::Instant;
+
+use clap::Parser;
+use criba::{Db, Durability};
+use fjall::{
+    KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Slice,
+};
+use redb::{Database, ReadableTable, TableDefinition};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+const THREADS: usize = 4;
+const BATCH: usize = 64;
+const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("keys");
+
+#[derive(Parser)]
+struct Arguments {
+    /// Checks of one run; two of five are of new keys.
+    #[arg(long, default_value_t = 2_000_000)]
+    checks: usize,
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// For fjall and redb one by one, which take long: one of this many checks.
+    #[arg(long, default_value_t = 1)]
+    fewer: usize,
+    /// Every insertion survives a power failure; else, a crash of the process (redb: neither).
+    #[arg(long)]
+    synced: bool,
+}
+
+/// A store that threads insert into. Returns which keys were absent.
+trait SeenSet: Sync {
+    fn insert(&self, keys: &[[u8; 16]]) -> Result<Vec<bool>>;
+}
+
+struct Criba(Db, Durability);
+
+impl SeenSet for Criba {
+    fn insert(&self, keys: &[[u8; 16]]) -> Result<Vec<bool>> {
+        let Self(db, durability) = self;
+        if let [key] = keys {
+            return Ok(vec![db.insert_if_absent_with(key, "", *durability)?]);
+        }
+        Ok(db.insert_many_if_absent_with(keys.iter().map(|key| (key, "")), *durability)?)
+    }
+}
+
+struct Fjall(OptimisticTxDatabase, OptimisticTxKeyspace, bool);
+
+impl SeenSet for Fjall {
+    fn insert(&self, keys: &[[u8; 16]]) -> Result<Vec<bool>> {
+        let Self(database, keyspace, synced) = self;
+        let mut new = Vec::new();
+        for key in keys {
+            let empty = || Slice::from(&b""[..]);
+            let before =
+                keyspace.fetch_update(&key[..], |old| old.cloned().or_else(|| Some(empty())))?;
+            new.push(before.is_none());
+        }
+        if *synced {
+            database.persist(PersistMode::SyncData)?;
+        }
+        Ok(new)
+    }
+}
+
+struct Redb(Database, redb::Durability);
+
+impl SeenSet for Redb {
+    fn insert(&self, keys: &[[u8; 16]]) -> Result<Vec<bool>> {
+        let mut transaction = self.0.begin_write()?;
+        transaction.set_durability(self.1)?;
+        let mut table = transaction.open_table(TABLE)?;
+        let mut new = Vec::new();
+        for key in keys {
+            let absent = table.get(&key[..])?.is_none();
+            if absent {
+                table.insert(&key[..], &b""[..])?;
+            }
+            new.push(absent);
+        }
+        drop(table);
+        transaction.commit()?;
+        Ok(new)
+    }
+}
+
+fn open(name: &str, dir: &Path, synced: bool) -> Result<Box<dyn SeenSet>> {
+    Ok(match name {
+        "criba" => {
+            let durability = if synced { Durability::Synced } else { Durability::Buffered };
+            Box::new(Criba(Db::open(dir)?, durability))
+        }
+        "fjall" => {
+            let database = OptimisticTxDatabase::builder(dir).open()?;
+            let keyspace = database.keyspace("keys", KeyspaceCreateOptions::default)?;
+            Box::new(Fjall(database, keyspace, synced))
+        }
+        _ => {
+            let durability =
+                if synced { redb::Durability::Immediate } else { redb::Durability::None };
+            let database = Database::create(dir)?;
+            let first = database.begin_write()?;
+            first.open_table(TABLE)?;
+            first.commit()?;
+            Box::new(Redb(database, durability))
+        }
+    })
+}
+
+/// SplitMix64: a bijection, so distinct numbers are distinct keys.
+fn key(number: usize) -> [u8; 16] {
+    let mut z = (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    let mut key = [b'k'; 16];
+    key[8..].copy_from_slice(&(z ^ (z >> 31)).to_be_bytes());
+    key
+}
+
+/// Checks per second. Every key must have one winner.
+fn run(store: &dyn SeenSet, checks: usize, batch: usize) -> Result<f64> {
+    let keys = checks * 2 / 5;
+    let wins: Vec<AtomicU8> = (0..keys).map(|_| AtomicU8::new(0)).collect();
+    // The first checks are of all keys, the others of random ones.
+    let number = |check: usize| {
+        let z = (check as u64 ^ 0x5EED).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        if check < keys { check } else { ((u128::from(z) * keys as u128) >> 64) as usize }
+    };
+    let begin = Instant::now();
+    scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (wins, number) = (&wins, &number);
+                scope.spawn(move || -> Result<()> {
+                    let mut numbers = Vec::with_capacity(batch);
+                    let mut bytes = Vec::with_capacity(batch);
+                    // New keys and repeats alternate, and the threads take turns.
+                    let mine = (thread..checks).step_by(THREADS);
+                    let order = mine.map(|check| {
+                        let (group, place) = (check / 5, check % 5);
+                        if place < 2 { group * 2 + place } else { keys + group * 3 + place - 2 }
+                    });
+                    let mut order = order.filter(|check| *check < checks).map(number).peekable();
+                    while order.peek().is_some() {
+                        numbers.clear();
+                        numbers.extend(order.by_ref().take(batch));
+                        bytes.clear();
+                        bytes.extend(numbers.iter().map(|number| key(*number)));
+                        for (number, new) in numbers.iter().zip(store.insert(&bytes)?) {
+                            wins[*number].fetch_add(u8::from(new), Ordering::Relaxed);
+                        }
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+    })?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let lost = wins.iter().filter(|wins| wins.load(Ordering::Relaxed) != 1).count();
+    assert_eq!(lost, 0, "keys without one winner");
+    Ok(checks as f64 / seconds)
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+fn main() -> Result<()> {
+    let Arguments { checks, rounds, fewer, synced } = Arguments::parse();
+    let mut rates: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
+    for _ in 0..rounds {
+        for batch in [1, BATCH] {
+            for name in ["criba", "fjall", "redb"] {
+                let checks = if name == "criba" || batch > 1 { checks } else { checks / fewer };
+                let dir = tempfile::tempdir()?;
+                let store = open(name, &dir.path().join("store"), synced)?;
+                let rate = run(store.as_ref(), checks - checks % 20, batch)?;
+                println!("{name}, {batch} at once: {rate:.0} checks per second, {checks} checks");
+                rates.entry((batch, name)).or_default().push(rate);
+            }
+        }
+    }
+    for batch in [1, BATCH] {
+        let of = |name| median(rates[&(batch, name)].clone());
+        for name in ["criba", "fjall", "redb"] {
+            let (rate, times) = (of(name), of("criba") / of(name));
+            println!(
+                "{batch:2} at once, {name}: median {rate:.0}; criba takes 1/{times:.1} of its time"
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! A line for each form in which a program may call the library; each must compile, and give these values.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use criba::vfs::{CountingVfs, FileKind, Operation, SimVfs, Vfs};
+use criba::{
+    Batch, Db, Durability, Error, Event, KeyRange, MAX_KEY_BYTES, Options, Reader, Result, Value,
+};
+
+fn store() -> Db {
+    let db = Options::new().vfs(SimVfs::new()).open("/store").unwrap();
+    db.write(Batch::from_iter(["a", "b", "c", "d"].map(|key| (key, key.to_uppercase())))).unwrap();
+    db
+}
+
+/// The keys, run together.
+fn joined(range: Result<criba::Range>) -> String {
+    range.unwrap().map(|item| String::from_utf8(item.unwrap().0.into()).unwrap()).collect()
+}
+
+#[test]
+fn ranges_need_no_type() {
+    let db = store();
+    let (text, string, array) = ("b", String::from("b"), *b"b");
+    let (slice, vec) = (&array[..], array.to_vec());
+    let value = Value::from("b");
+    assert_eq!(joined(db.range(..)), "abcd");
+    // From a key, borrowed and owned.
+    assert_eq!(joined(db.range(text..)), "bcd");
+    assert_eq!(joined(db.range(&text..)), "bcd");
+    assert_eq!(joined(db.range(slice..)), "bcd");
+    assert_eq!(joined(db.range(b"b"..)), "bcd");
+    assert_eq!(joined(db.range(&string..)), "bcd");
+    assert_eq!(joined(db.range(&vec..)), "bcd");
+    assert_eq!(joined(db.range(&array..)), "bcd");
+    assert_eq!(joined(db.range(&value..)), "bcd");
+    assert_eq!(joined(db.range(string.clone()..)), "bcd");
+    assert_eq!(joined(db.range(vec.clone()..)), "bcd");
+    assert_eq!(joined(db.range(array..)), "bcd");
+    // Every form.
+    assert_eq!(joined(db.range("b".."d")), "bc");
+    assert_eq!(joined(db.range("b"..="d")), "bcd");
+    assert_eq!(joined(db.range(..b"c")), "ab");
+    assert_eq!(joined(db.range(..=&string)), "ab");
+    assert_eq!(joined(db.range(&("b".."d"))), "bc");
+    assert_eq!(joined(db.range((Bound::Excluded(slice), Bound::Included(&b"c"[..])))), "c");
+    assert_eq!(joined(db.range((Bound::Excluded(vec), Bound::Unbounded))), "cd");
+    // Backward ones are empty.
+    assert_eq!(joined(db.range("d".."b")), "");
+    // Own types.
+    struct Letter(u8);
+    impl KeyRange for Letter {
+        fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+            let key = std::slice::from_ref(&self.0);
+            (Bound::Included(key), Bound::Included(key))
+        }
+    }
+    assert_eq!(joined(db.range(Letter(b'c'))), "c");
+    assert_eq!(joined(db.snapshot().unwrap().range("b"..)), "bcd");
+}
+
+fn check_reads(reader: &impl Reader) -> Result<()> {
+    assert_eq!(reader.get("a")?.unwrap(), "A");
+    assert_eq!(reader.get_many(&["a", "x"])?, [Some(Value::from("A")), None]);
+    assert_eq!((reader.contains("a")?, reader.contains("x")?), (true, false));
+    assert_eq!(reader.explain("a")?.value.unwrap(), "A");
+    assert_eq!(joined(reader.range("b"..="c")), "bc");
+    assert_eq!(joined(reader.prefix("d")), "d");
+    assert_eq!(joined(reader.iter()), "abcd");
+    let keys = |keys: &mut dyn Iterator<Item = Result<Value>>| keys.collect::<Result<Vec<_>>>();
+    assert_eq!(keys(&mut reader.keys()?)?, ["a", "b", "c", "d"]);
+    assert_eq!(keys(&mut reader.keys()?.rev())?, ["d", "c", "b", "a"]);
+    assert_eq!(reader.first()?.unwrap(), (Value::from("a"), Value::from("A")));
+    assert_eq!(reader.last()?.unwrap(), (Value::from("d"), Value::from("D")));
+    Ok(())
+}
+
+#[test]
+fn code_for_any_reader_reads_a_store_and_a_snapshot() -> Result<()> {
+    let db = store();
+    let snapshot = db.snapshot()?;
+    check_reads(&db)?;
+    db.put_with("0", "new first", Durability::Synced)?;
+    db.put_with("z", "new last", Durability::Buffered)?;
+    db.delete_with("b", Durability::Synced)?;
+    check_reads(&snapshot)?;
+    // The same without the trait.
+    assert_eq!((db.first()?.unwrap().0, db.last()?.unwrap().0), ("0".into(), "z".into()));
+    assert_eq!(
+        (snapshot.first()?.unwrap().1, snapshot.last()?.unwrap().1),
+        ("A".into(), "D".into())
+    );
+    assert_eq!((joined(db.iter()), joined(snapshot.iter())), ("0acdz".into(), "abcd".into()));
+    assert_eq!((db.keys()?.count(), snapshot.keys()?.count()), (5, 4));
+    db.write(db.keys()?.fold(&mut Batch::new(), |batch, key| batch.delete(key.unwrap())))?;
+    assert_eq!((db.first()?, db.last()?, db.keys()?.next().is_none()), (None, None, true));
+    let other = db.clone();
+    db.close()?;
+    assert!(matches!(other.first(), Err(Error::Closed)));
+    assert!(matches!(other.keys().map(drop), Err(Error::Closed)));
+    Ok(())
+}
+
+#[test]
+fn batches_are_chained_collected_and_extended() -> Result<()> {
+    let db = store();
+    db.write(Batch::new().put("a", "1").delete("b"))?;
+    db.write_with(Batch::new().put([0xff], vec![1, 2]), Durability::Synced)?;
+    assert_eq!(
+        (db.get("a")?.unwrap(), db.get("b")?, db.last()?.unwrap().1),
+        ("1".into(), None, vec![1, 2].into())
+    );
+
+    let mut batch: Batch = (0..3_u8).map(|i| ([b'k', i], vec![i; 100])).collect();
+    batch.extend(vec![("m", "1"), ("n", "2")]);
+    batch.extend(&std::collections::BTreeMap::from([("o", "3")]));
+    for key in ["c", "d"] {
+        batch.delete(key);
+    }
+    assert_eq!(batch.len(), 8);
+    // Each entry has its kind and lengths besides: three bytes, for a deletion two.
+    assert_eq!(batch.bytes(), 3 * (2 + 100 + 3) + 3 * (1 + 1 + 3) + 2 * (1 + 2));
+    db.write(&mut batch)?; // leaves it empty, to be filled again
+    assert_eq!((batch.len(), batch.bytes(), batch.is_empty()), (0, 0, true));
+    let keys = db.keys()?.collect::<Result<Vec<_>>>()?;
+    assert_eq!(keys, [&b"a"[..], b"k\0", b"k\x01", b"k\x02", b"m", b"n", b"o", b"\xff"]);
+    assert_eq!(db.get("o")?.unwrap(), "3");
+
+    let kept = Batch::from(Batch::new().put("p", "4"));
+    assert_eq!(kept.clone().len(), 1);
+    db.write(kept)
+}
+
+#[test]
+fn a_refused_change_is_an_error_of_the_write() -> Result<()> {
+    let db = store();
+    let long = vec![7; MAX_KEY_BYTES + 1];
+    let mut batch = Batch::from_iter([(&b"fine"[..], ""), (&long, "")]);
+    assert_eq!((batch.len(), batch.bytes()), (2, 4 + 3));
+    let too_long = |result| matches!(result, Err(Error::TooLong { what: "key", .. }));
+    assert!(too_long(db.write(batch.clone())));
+    assert!(too_long(db.write(&mut batch)));
+    assert!(too_long(db.write(Batch::new().put("fine", "").delete(&long))));
+    assert!(too_long(db.put_with(&long, "", Durability::Synced)));
+    assert!(too_long(db.delete_with(&long, Durability::Synced)));
+    assert_eq!(db.get("fine")?, None);
+    db.put("fine", "")
+}
+
+#[test]
+fn values_convert_and_compare_both_ways() {
+    let value = Value::from("ab");
+    assert_eq!(value, "ab");
+    assert_eq!("ab", value);
+    assert_eq!(value, *"ab");
+    assert_eq!(*"ab", value);
+    assert_eq!(value, b"ab");
+    assert_eq!(b"ab", value);
+    assert_eq!(value, *b"ab");
+    assert_eq!(*b"ab", value);
+    assert_eq!(value, b"ab"[..]);
+    assert_eq!(b"ab"[..], value);
+    assert_eq!(value, &b"ab"[..]);
+    assert_eq!(&b"ab"[..], value);
+    assert_eq!(value, b"ab".to_vec());
+    assert_eq!(b"ab".to_vec(), value);
+    assert_eq!(value, String::from("ab"));
+    assert_eq!(String::from("ab"), value);
+    assert_eq!(value, Bytes::from("ab"));
+    assert_eq!(Bytes::from("ab"), value);
+    assert_eq!(value, value.clone());
+    assert!(value != "a" && "a" != value && value != b"abc" && *b"abc" != value);
+
+    assert_eq!(Value::from(b"ab".to_vec()), value);
+    assert_eq!(Value::from(&b"ab"[..]), value);
+    let bytes = Bytes::from_static(b"ab");
+    assert_eq!(Value::from(bytes.clone()), value);
+    assert_eq!(Bytes::from(Value::from(bytes.clone())).as_ptr(), bytes.as_ptr(), "not a copy");
+    assert_eq!(Vec::from(value.clone()), b"ab");
+    assert_eq!(&value[1..], b"b");
+}
+
+#[test]
+fn callbacks_are_closures_and_file_layers_are_values() -> Result<()> {
+    let flushes = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&flushes);
+    let disk = SimVfs::new();
+    let options = Options::new().on_event(move |event| {
+        if matches!(event, Event::FlushEnded { .. }) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let db = options.vfs(disk.clone()).open("/store")?;
+    db.put("a", "1")?;
+    db.flush()?;
+    assert_eq!(flushes.load(Ordering::Relaxed), 1);
+    db.close()?;
+
+    // The same layer behind pointers.
+    let shared: Arc<dyn Vfs> = Arc::new(disk.clone());
+    let counting = CountingVfs::new(Arc::clone(&shared));
+    let open = [
+        Options::new().vfs(Arc::new(disk.clone())),
+        Options::new().vfs(Arc::clone(&shared)),
+        Options::new().vfs(Arc::new(shared)),
+        Options::new().vfs(counting.clone()),
+    ];
+    for options in open {
+        let db = options.open("/store")?;
+        assert_eq!(db.get("a")?.unwrap(), "1");
+        db.close()?;
+    }
+    assert!(counting.counts().of(FileKind::Table, Operation::Read).calls > 0);
+    assert!(Arc::new(Arc::new(disk)).is_simulated(), "a defaulted method is forwarded");
+    Ok(())
+}
