@@ -3,7 +3,6 @@
 //! `cargo run --release --no-default-features --bin insertions -- [--checks N] [--rounds N] [--synced]`
 //! runs criba, fjall and redb in turns, and prints the checks per second: medians, and ratios to criba.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::scope;
@@ -12,7 +11,8 @@ use std::time::Instant;
 use clap::Parser;
 use criba::{Db, Durability};
 use fjall::{
-    KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Slice,
+    KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode,
+    SingleWriterTxDatabase, SingleWriterTxKeyspace, UserValue,
 };
 use redb::{Database, ReadableTable, TableDefinition};
 
@@ -54,6 +54,11 @@ impl SeenSet for Criba {
     }
 }
 
+fn if_absent(old: Option<&UserValue>) -> UserValue {
+    old.cloned().unwrap_or_else(|| UserValue::from(&b""[..]))
+}
+
+/// Detects conflicts of concurrent transactions; each key has one.
 struct Fjall(OptimisticTxDatabase, OptimisticTxKeyspace, bool);
 
 impl SeenSet for Fjall {
@@ -61,11 +66,29 @@ impl SeenSet for Fjall {
         let Self(database, keyspace, synced) = self;
         let mut new = Vec::new();
         for key in keys {
-            let empty = || Slice::from(&b""[..]);
-            let before =
-                keyspace.fetch_update(&key[..], |old| old.cloned().or_else(|| Some(empty())))?;
-            new.push(before.is_none());
+            new.push(keyspace.fetch_update(&key[..], |old| Some(if_absent(old)))?.is_none());
         }
+        if *synced {
+            database.persist(PersistMode::SyncData)?;
+        }
+        Ok(new)
+    }
+}
+
+/// Transactions exclude one another; all keys have one.
+struct FjallSingle(SingleWriterTxDatabase, SingleWriterTxKeyspace, bool);
+
+impl SeenSet for FjallSingle {
+    fn insert(&self, keys: &[[u8; 16]]) -> Result<Vec<bool>> {
+        let Self(database, keyspace, synced) = self;
+        let mut transaction = database.write_tx();
+        let mut new = Vec::new();
+        for key in keys {
+            new.push(
+                transaction.fetch_update(keyspace, &key[..], |old| Some(if_absent(old)))?.is_none(),
+            );
+        }
+        transaction.commit()?;
         if *synced {
             database.persist(PersistMode::SyncData)?;
         }
@@ -105,6 +128,11 @@ fn open(name: &str, dir: &Path, synced: bool) -> Result<Box<dyn SeenSet>> {
             let keyspace = database.keyspace("keys", KeyspaceCreateOptions::default)?;
             Box::new(Fjall(database, keyspace, synced))
         }
+        "fjall, single writer" => {
+            let database = SingleWriterTxDatabase::builder(dir).open()?;
+            let keyspace = database.keyspace("keys", KeyspaceCreateOptions::default)?;
+            Box::new(FjallSingle(database, keyspace, synced))
+        }
         _ => {
             let durability =
                 if synced { redb::Durability::Immediate } else { redb::Durability::None };
@@ -126,6 +154,17 @@ fn key(number: usize) -> [u8; 16] {
     key[8..].copy_from_slice(&(z ^ (z >> 31)).to_be_bytes());
     key
 }
+
+/// In the order of the turns: a store, and the keys of one call.
+const TURNS: [(&str, usize); 7] = [
+    ("criba", 1),
+    ("fjall", 1),
+    ("fjall, single writer", 1),
+    ("redb", 1),
+    ("criba", BATCH),
+    ("fjall, single writer", BATCH),
+    ("redb", BATCH),
+];
 
 /// Checks per second. Every key must have one winner.
 fn run(store: &dyn SeenSet, checks: usize, batch: usize) -> Result<f64> {
@@ -179,27 +218,24 @@ fn median(mut rates: Vec<f64>) -> f64 {
 
 fn main() -> Result<()> {
     let Arguments { checks, rounds, fewer, synced } = Arguments::parse();
-    let mut rates: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
+    let mut rates = vec![Vec::new(); TURNS.len()];
     for _ in 0..rounds {
-        for batch in [1, BATCH] {
-            for name in ["criba", "fjall", "redb"] {
-                let checks = if name == "criba" || batch > 1 { checks } else { checks / fewer };
-                let dir = tempfile::tempdir()?;
-                let store = open(name, &dir.path().join("store"), synced)?;
-                let rate = run(store.as_ref(), checks - checks % 20, batch)?;
-                println!("{name}, {batch} at once: {rate:.0} checks per second, {checks} checks");
-                rates.entry((batch, name)).or_default().push(rate);
-            }
+        for ((name, batch), rates) in TURNS.iter().zip(&mut rates) {
+            let checks = if *name == "criba" || *batch > 1 { checks } else { checks / fewer };
+            let dir = tempfile::tempdir()?;
+            let store = open(name, &dir.path().join("store"), synced)?;
+            let rate = run(store.as_ref(), checks - checks % 20, *batch)?;
+            println!("{name}, {batch} at once: {rate:.0} checks per second, {checks} checks");
+            rates.push(rate);
         }
     }
-    for batch in [1, BATCH] {
-        let of = |name| median(rates[&(batch, name)].clone());
-        for name in ["criba", "fjall", "redb"] {
-            let (rate, times) = (of(name), of("criba") / of(name));
-            println!(
-                "{batch:2} at once, {name}: median {rate:.0}; criba takes 1/{times:.1} of its time"
-            );
-        }
+    let medians: Vec<_> = rates.into_iter().map(median).collect();
+    for ((name, batch), rate) in TURNS.iter().zip(&medians) {
+        let of_criba = TURNS.iter().zip(&medians).find(|(turn, _)| **turn == ("criba", *batch));
+        let times = of_criba.map_or(1.0, |(_, criba)| criba / rate);
+        println!(
+            "{batch:2} at once, {name:20}: median {rate:8.0}; criba: {times:.1} times as many"
+        );
     }
     Ok(())
 }
