@@ -12,7 +12,7 @@ const MAX_BATCH_BYTES: u64 = u32::MAX as u64;
 const MAX_OVERHEAD: usize = 1 + 3 + 5;
 
 /// Changes that are written together. Readers see all of them or none, also after a crash. If a batch changes
-/// a key twice, the second change counts.
+/// a key twice, the second change counts. A batch is in memory: its calls wait for nothing.
 ///
 /// If a key or value is too long, the write of the whole batch fails with [`Error::TooLong`]; so does a batch
 /// of 4 GiB.

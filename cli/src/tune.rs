@@ -25,14 +25,24 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let advice = store::to_read(&args.dir)?.advise();
+    let recommendation = advice.recommend(command);
     if args.json {
-        serde_json::to_writer_pretty(&mut *out, &Json::from(&advice))
+        serde_json::to_writer_pretty(&mut *out, &Json::new(&advice, &recommendation))
             .map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
         print(&advice, out)?;
+        writeln!(out, "\n{recommendation}")?;
     }
     Ok(Answer::Yes)
+}
+
+fn command(to: &Estimate) -> String {
+    let Estimate { kind, bits_per_key, .. } = to;
+    let allocation = allocation(to.allocation);
+    format!(
+        "criba rebuild-filters DIR --filter {kind} --allocation {allocation} --bits-per-key {bits_per_key}"
+    )
 }
 
 fn print(advice: &Advice, out: &mut dyn Write) -> Result<()> {
@@ -65,7 +75,6 @@ fn print(advice: &Advice, out: &mut dyn Write) -> Result<()> {
         let title = "bytes of filters, headers included";
         print_table(title, advice, |estimate| thousands(estimate.filter_bytes), out)?;
     }
-    writeln!(out, "\n{}", advice.recommendation)?;
     Ok(())
 }
 
@@ -105,7 +114,7 @@ fn reads(reads: f64) -> String {
     if reads > 0.0 && reads < 0.001 { format!("{reads:.2e}") } else { format!("{reads:.4}") }
 }
 
-/// As [`Advice`] has it.
+/// As [`Advice`] has it, with a command to run.
 #[derive(Debug, Serialize)]
 struct Json<'a> {
     tables: u64,
@@ -131,8 +140,8 @@ struct JsonEstimate {
     reads_per_absent_lookup: f64,
 }
 
-impl<'a> From<&'a Advice> for Json<'a> {
-    fn from(advice: &'a Advice) -> Self {
+impl<'a> Json<'a> {
+    fn new(advice: &Advice, recommendation: &'a str) -> Self {
         Self {
             tables: advice.tables,
             keys: advice.keys,
@@ -144,7 +153,7 @@ impl<'a> From<&'a Advice> for Json<'a> {
             reads_per_absent_lookup: advice.reads_per_absent_lookup,
             reads_without_filters: advice.reads_without_filters,
             estimates: advice.estimates.iter().map(JsonEstimate::from).collect(),
-            recommendation: &advice.recommendation,
+            recommendation,
         }
     }
 }

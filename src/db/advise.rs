@@ -44,8 +44,7 @@ pub struct Advice {
     /// Estimates for each kind and allocation, with the present bits per key, and with 1, 2 and 4 more and
     /// fewer.
     pub estimates: Vec<Estimate>,
-    /// One sentence, with a command that rebuilds the filters of the present tables. Later tables follow
-    /// [`Options::filter`](crate::Options::filter).
+    /// One sentence, with a call that gives the store these filters: see [`recommend`](Self::recommend).
     pub recommendation: String,
 }
 
@@ -157,7 +156,7 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
             }
         }
     }
-    advice.recommendation = advice.recommend();
+    advice.recommendation = advice.recommend(Estimate::call);
     advice
 }
 
@@ -194,7 +193,9 @@ fn cost(policy: &FilterPolicy, tables: &[TableLoad]) -> (u64, f64) {
 }
 
 impl Advice {
-    fn recommend(&self) -> String {
+    /// The recommendation with other words for the action: `action` gets the recommended filters, and returns
+    /// how to get them.
+    pub fn recommend(&self, action: impl Fn(&Estimate) -> String) -> String {
         if self.tables == 0 {
             return "There are no tables yet, and so nothing to advise.".into();
         }
@@ -208,26 +209,29 @@ impl Advice {
         if self.filter_bytes == 0
             && let Some(best) = self.fewest_reads(CHANGES[CHANGES.len() - 1])
         {
-            let (name, reads, bytes, command) = best.texts();
+            let (name, reads, bytes) = best.texts();
             return format!(
                 "No filter is in memory, and an absent lookup wastes {present_reads} reads; {name} of {} \
-                 bits a key would waste {reads} in {bytes} bytes: {command}.",
+                 bits a key would waste {reads} in {bytes} bytes: {}.",
                 best.bits_per_key,
+                action(best),
             );
         }
         if let Some(best) = self.fewest_reads(0).filter(|best| self.is_better(best)) {
-            let (name, reads, bytes, command) = best.texts();
+            let (name, reads, bytes) = best.texts();
             return format!(
                 "{} would waste {reads} reads per absent lookup instead of {present_reads}, in {bytes} \
-                 bytes instead of {present_bytes}: {command}.",
+                 bytes instead of {present_bytes}: {}.",
                 capitalized(&name),
+                action(best),
             );
         }
         let more = match self.fewest_reads(2) {
             Some(more) => {
-                let (name, reads, bytes, command) = more.texts();
+                let (name, reads, bytes) = more.texts();
                 format!(
-                    "; 2 bits a key more, {name} would bring {reads} in {bytes} bytes: {command}"
+                    "; 2 bits a key more, {name} would bring {reads} in {bytes} bytes: {}",
+                    action(more)
                 )
             }
             None => String::new(),
@@ -256,18 +260,23 @@ impl Advice {
 }
 
 impl Estimate {
-    /// The name ("ribbon filters, balanced,"), reads, bytes, and command.
-    fn texts(&self) -> (String, String, String, String) {
-        let Self { kind, bits_per_key, .. } = self;
+    /// The name ("ribbon filters, balanced,"), reads and bytes.
+    fn texts(&self) -> (String, String, String) {
+        let Self { kind, .. } = self;
         let allocation = match self.allocation {
             Allocation::Uniform => "uniform",
             Allocation::Balanced => "balanced",
         };
-        let command = format!(
-            "criba rebuild-filters DIR --filter {kind} --allocation {allocation} --bits-per-key {bits_per_key}"
-        );
         let reads = significant(self.reads_per_absent_lookup);
-        (format!("{kind} filters, {allocation},"), reads, thousands(self.filter_bytes), command)
+        (format!("{kind} filters, {allocation},"), reads, thousands(self.filter_bytes))
+    }
+
+    fn call(&self) -> String {
+        let Self { kind, allocation, bits_per_key, .. } = self;
+        format!(
+            "db.rebuild_filters(&db.policy().with_kind(FilterKind::{kind:?})\
+             .with_allocation(Allocation::{allocation:?}).with_bits_per_key({bits_per_key:?}))"
+        )
     }
 }
 
@@ -276,7 +285,7 @@ fn capitalized(text: &str) -> String {
     first.to_ascii_uppercase() + rest
 }
 
-/// Rounds to two decimals, as the command is printed, so that the estimate has the same bits per key.
+/// Rounds to two decimals, as in a recommendation, so that the estimate has the same bits per key.
 fn to_hundredths(bits: f64) -> f64 {
     (bits * 100.0).round() / 100.0
 }
@@ -409,7 +418,8 @@ mod tests {
         let advised = db.advise().recommendation;
         assert!(advised.starts_with("Ribbon filters, balanced, would waste 0.0"), "{advised}");
         assert!(
-            advised.contains("--filter ribbon --allocation balanced --bits-per-key 10"),
+            advised
+                .contains(": db.rebuild_filters(&db.policy().with_kind(FilterKind::Ribbon).with_a"),
             "{advised}"
         );
         // After following the recommendation, nothing is recommended at this size.

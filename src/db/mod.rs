@@ -1,6 +1,7 @@
 //! The public handle of a store. [`inner::DbInner`] owns the state that all handles share.
 
 mod advise;
+mod approximate_len;
 mod commit_queue;
 mod condition;
 mod conditional;
@@ -11,6 +12,7 @@ mod info;
 pub(crate) mod inner;
 mod keys;
 mod open;
+mod open_tables;
 mod read;
 mod reader;
 mod rebuild_filters;
@@ -50,6 +52,16 @@ use crate::value::Value;
 /// A handle of an open store. All clones, also in other threads, are handles of the same store. A read sees
 /// the store as it was when the read began. [`close`](Self::close), or the drop of the last handle, closes
 /// the store.
+///
+/// # What a call may wait for
+/// Beside locks that are never held during I/O:
+///
+/// - A read waits for its own disk reads only: not for writes, syncs, flushes or compactions.
+/// - A write waits for the writes before it, with their syncs, and for room: see
+///   [`write_with`](Self::write_with).
+/// - A call without I/O waits for nothing.
+/// - Other calls say it, and stop no read. [`flush`](Self::flush) and [`compact`](Self::compact) stop no write
+///   except for the moment in which a memtable is sealed.
 #[derive(Clone)]
 pub struct Db(Arc<Handle>);
 
@@ -150,8 +162,14 @@ impl Db {
 
     /// Makes all changes of a batch, or none, with this durability.
     ///
-    /// Cost: no disk read. Without [background threads](Options::background_threads), a write to a full
-    /// memtable first flushes and compacts.
+    /// Cost: no disk read. Waits for the group of writes that another thread commits, which may sync; with
+    /// [`Synced`](Durability::Synced), also for its own sync. If the memtable is full, waits for a flush while
+    /// two others are full, and for a compaction while L0 has
+    /// [`l0_stop_trigger`](Options::l0_stop_trigger) tables. From
+    /// [`l0_slowdown_trigger`](Options::l0_slowdown_trigger) on it sleeps. Without
+    /// [background threads](Options::background_threads), a write to a full memtable first flushes and compacts.
+    ///
+    /// Takes a [`Batch`] or what [`Batch::put`] returns, which is then empty, also after an error.
     ///
     /// # Errors
     /// [`TooLong`](crate::Error::TooLong); [`Io`](crate::Error::Io): later writes may succeed;
@@ -161,7 +179,7 @@ impl Db {
         self.inner()?.write(batch.into(), durability)
     }
 
-    /// Makes all earlier writes [`Durability::Synced`].
+    /// Makes all earlier writes [`Durability::Synced`]. Waits as [`write_with`](Self::write_with).
     ///
     /// # Errors
     /// As [`write_with`](Self::write_with).
@@ -422,6 +440,20 @@ impl Db {
         self.range(scan::prefix_bounds(prefix.as_ref()))
     }
 
+    /// The estimated number of keys within bounds. No I/O.
+    ///
+    /// Counts entries of memtables, and keys of tables by the indexes. A key counts once in each table that has
+    /// it, and each of its entries in memtables: overwritten and deleted keys count until a compaction drops
+    /// them. At each bound the estimate is off by up to one block of each table; between the bounds, all blocks
+    /// of a table count as equally full. A range within one block may count 0. After
+    /// [`compact`](Self::compact), without snapshots, the estimate of `..` is exact.
+    ///
+    /// # Errors
+    /// [`Closed`](crate::Error::Closed).
+    pub fn approximate_len(&self, bounds: impl KeyRange) -> Result<u64> {
+        Ok(self.inner()?.approximate_len(bounds.bounds()))
+    }
+
     /// A view of the store as it is now. No I/O.
     ///
     /// # Errors
@@ -430,7 +462,8 @@ impl Db {
         Snapshot::new(Arc::clone(self.inner()?))
     }
 
-    /// Writes all memtables to tables, and syncs the tables.
+    /// Writes all memtables to tables, and syncs the tables. Waits for the write under way, then until the
+    /// memtables of now are tables.
     ///
     /// # Errors
     /// [`Background`](crate::Error::Background); [`Io`](crate::Error::Io);
@@ -441,7 +474,7 @@ impl Db {
 
     /// Flushes, then waits until all work is done. This includes idle work: L0 is merged into the level below
     /// if the merge writes at most twenty times the bytes of L0, and filters are refitted
-    /// ([`Allocation`](crate::Allocation)).
+    /// ([`Allocation`](crate::Allocation)). While other threads write, there may always be work.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -453,7 +486,8 @@ impl Db {
     /// entries that readers cannot see. If the store is such a run already and its filters are sound, nothing
     /// is merged.
     ///
-    /// Cost: reads and writes all data once; needs disk space for a second copy.
+    /// Cost: reads and writes all data once; needs disk space for a second copy. Waits for compactions under
+    /// way, then merges on this thread.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -481,7 +515,7 @@ impl Db {
     /// Gives every table the filter that `policy` plans for it, in files beside the tables, and rebuilds
     /// degraded filters. The policy becomes the store's, as by [`set_policy`](Self::set_policy).
     ///
-    /// Runs on this thread; all other work goes on. A table keeps its filter until the new one is synced,
+    /// Waits for flushes and compactions under way, then runs on this thread; all other work goes on. A table keeps its filter until the new one is synced,
     /// probed with every key, and recorded. After an error the finished filters stay, and another call
     /// continues.
     ///
@@ -558,7 +592,8 @@ impl Db {
         &self.0.recovery
     }
 
-    /// Ends background work, syncs all writes, and closes the store for all handles. Live snapshots and scans
+    /// Ends background work, syncs all writes, and closes the store for all handles. Waits until tasks under
+    /// way end, which is soon: they are dropped, and done again after the next opening. Live snapshots and scans
     /// stay usable, and keep the directory locked. In a callback of [`Options::on_event`] this call returns
     /// at once, and another thread closes the store.
     ///
@@ -572,7 +607,8 @@ impl Db {
 impl Options {
     /// Opens the store in a directory, or makes one there, and recovers it after a crash.
     ///
-    /// Cost: two reads for each table, one of them for its filter. Each log is read once.
+    /// Cost: two reads for each table, one of them for its filter. Each log is read once, and what it adds is
+    /// written to tables and synced. Does not wait for a lock that another process holds.
     ///
     /// # Errors
     /// [`InvalidOption`](crate::Error::InvalidOption), [`NotAStore`](crate::Error::NotAStore) and

@@ -1,6 +1,6 @@
 //! Opening a store: check the directory, lock it, read the manifest, replay the logs.
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,13 +10,12 @@ use super::directory::{Listing, for_each_logged_entry, hash_key, lock, not_a_sto
 use super::earlier_logs::EarlierLogs;
 use super::health::Health;
 use super::inner::DbInner;
+use super::open_tables::{check_filters, check_memory, open_tables, settings_of_newest};
 use super::views::{ReadView, Views};
 use super::visibility::Visibility;
-use super::write::MAX_SEALED;
 use crate::compaction::{MergeContext, write_tables};
 use crate::error::{Error, IoContext, Result};
-use crate::event::Event;
-use crate::filter::{FilterPolicy, FilterSettings, HashKey, mix};
+use crate::filter::{FilterSettings, HashKey, mix};
 use crate::filters::FilterManager;
 use crate::iter::Direction;
 use crate::ledger::Ledger;
@@ -25,18 +24,11 @@ use crate::names::{FileName, check_numbers};
 use crate::options::Options;
 use crate::scheduler::{Scheduler, compact_while_due, load_filters_within_budget, start_threads};
 use crate::sealed::Seal;
-use crate::sstable::{
-    BlockCache, FilePool, FilterMemory, FilterMeta, FilterState, OpenTable, Table, TableEnv,
-    TableFilter,
-};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, available_parallelism, scope};
+use crate::sstable::{BlockCache, FilePool, FilterMemory, OpenTable, TableEnv};
+use crate::sync::{AtomicU64, Mutex};
 use crate::version::{Manifest, TableSet, Version, read_current, set_current};
 use crate::vfs::Vfs;
 use crate::wal::{LogError, LogKind, LogReader, LogWriter, LostTail, replay};
-
-const OPENING_THREADS: usize = 8;
-/// The number of tables that the operating system reads in advance.
-const ANNOUNCED: usize = 16;
 
 /// What opening a store found and repaired.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -52,6 +44,19 @@ pub struct RecoveryReport {
     pub lost_edit: Option<LostTail>,
     /// Removed files that nothing referred to.
     pub removed_files: usize,
+}
+
+impl fmt::Display for RecoveryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { logs, changes, lost_tail, lost_edit, removed_files } = self;
+        write!(f, "logs: {logs} read, {changes} changes replayed; {removed_files} files removed")?;
+        for (what, lost) in [("write", lost_tail), ("edit of the manifest", lost_edit)] {
+            if let Some(lost) = lost {
+                write!(f, "\ndropped: an unsynced {what} that a crash cut short: {lost}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 struct Recovered {
@@ -170,7 +175,9 @@ fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered
         index_memory: Arc::default(),
         next_file: AtomicU64::new(set.next_file.max(highest + 1)),
     });
-    let tables = open_tables(&env, &set, options)?;
+    let entries: Vec<_> = set.tables.values().cloned().collect();
+    let tables = open_tables(&env, &entries, options)?;
+    check_filters(&tables, options)?;
     let report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
     let opened = tables.len();
     let stored = set.filter_settings.unwrap_or_else(|| settings_of_newest(&tables));
@@ -190,39 +197,6 @@ fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered
 fn discard<'a>(written: impl IntoIterator<Item = &'a OpenTable>) {
     for open in written {
         open.table.make_obsolete();
-    }
-}
-
-/// Refuses a store that needs more than the memory limit for memtables, cache, indexes and these filters.
-fn check_memory(
-    dir: &Path,
-    options: &Options,
-    indexes: u64,
-    filters: impl Iterator<Item = FilterMeta>,
-) -> Result<()> {
-    let Some(limit) = options.memory_limit else { return Ok(()) };
-    let stored = filters.map(|filter| filter.resident_bytes()).fold(0, u64::saturating_add);
-    let filters = options.filter_memory.map_or(stored, |budget| budget.min(stored));
-    let memtables = (options.memtable_bytes as u64).saturating_mul(MAX_SEALED as u64 + 1);
-    let cache = options.cache_bytes;
-    let needed = [memtables, filters, indexes, cache].into_iter().fold(0, u64::saturating_add);
-    if needed <= limit {
-        return Ok(());
-    }
-    let path = dir.to_owned();
-    Err(Error::MemoryLimit { path, limit, needed, memtables, filters, indexes, cache })
-}
-
-/// The settings that follow from the tables of a store whose manifest records none.
-fn settings_of_newest(tables: &[(usize, OpenTable)]) -> FilterSettings {
-    let mut newest = tables.iter().rev().map(|(_, open)| &open.filter);
-    let without = |filter: &Arc<TableFilter>| matches!(filter.state, FilterState::None);
-    match newest.clone().find_map(|filter| filter.sound()) {
-        Some(header) => FilterSettings::of_filter(header),
-        None if !tables.is_empty() && newest.all(without) => {
-            FilterSettings { policy: FilterPolicy::none(), extractor: None }
-        }
-        None => FilterSettings::default(),
     }
 }
 
@@ -259,97 +233,6 @@ fn check_directory(
         }
     }
     may_create("an empty directory")
-}
-
-fn open_tables(
-    env: &Arc<TableEnv>,
-    set: &TableSet,
-    options: &Options,
-) -> Result<Vec<(usize, OpenTable)>> {
-    let entries: Vec<_> = set.tables.values().collect();
-    let threads = match options.background_threads {
-        0 => 1,
-        _ => available_parallelism().map_or(1, usize::from).min(OPENING_THREADS),
-    };
-    let threads = threads.min(entries.len());
-    let whole = options.filter_memory.is_none() || options.strict_filters;
-    let announce = |number: usize| match entries.get(number) {
-        Some((_, meta)) => Table::announce(env, meta, whole),
-        None => Ok(()),
-    };
-    (0..ANNOUNCED).try_for_each(announce)?;
-    let open_data = |number: usize| {
-        announce(number + ANNOUNCED)?;
-        entries.get(number).map(|(_, meta)| Table::open_data(env, meta.clone())).transpose()
-    };
-    let with_filter = |table: Arc<Table>| {
-        let meta = table.meta().filter;
-        let filter = match options.filter_memory {
-            None => table.load_filter(meta),
-            // With a budget, residency is decided when all tables are open. Only a whole read finds damage.
-            Some(_) if options.strict_filters => table.load_filter(meta).not_resident(),
-            Some(_) => table.load_filter_header(meta),
-        };
-        OpenTable { table, filter: Arc::new(filter) }
-    };
-    let opened = if options.memory_limit.is_some() {
-        // No filter is read before the size of all indexes is known.
-        let tables = in_parallel(threads, open_data)?;
-        let filters = entries.iter().map(|(_, meta)| meta.filter);
-        check_memory(&env.dir, options, env.index_memory.bytes(), filters)?;
-        in_parallel(threads, |number| Ok(tables.get(number).cloned().map(with_filter)))?
-    } else {
-        in_parallel(threads, |number| Ok(open_data(number)?.map(with_filter)))?
-    };
-    let levels = entries.iter().map(|(level, _)| *level);
-    let tables: Vec<_> = levels.zip(opened).collect();
-    check_filters(&tables, options)?;
-    Ok(tables)
-}
-
-/// The items of all numbers below the first that has none, in order, or an error.
-fn in_parallel<T: Send>(
-    threads: usize,
-    item: impl Fn(usize) -> Result<Option<T>> + Sync,
-) -> Result<Vec<T>> {
-    let next = AtomicUsize::new(0);
-    let items = Mutex::new(BTreeMap::new());
-    let work = || {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = item(number).transpose() else { break };
-            let failed = item.is_err();
-            items.lock().insert(number, item);
-            if failed {
-                break;
-            }
-        }
-    };
-    scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(work);
-        }
-        work();
-    });
-    let items = std::mem::take(&mut *items.lock());
-    items.into_values().collect()
-}
-
-/// Reports every degraded filter. With `strict_filters`, the first one is the error.
-fn check_filters(tables: &[(usize, OpenTable)], options: &Options) -> Result<()> {
-    let mut refused = None;
-    for (_, open) in tables {
-        if let FilterState::Degraded(reason) = &open.filter.state {
-            let (path, offset) = open.filter_place();
-            refused.get_or_insert_with(|| Error::corrupt(&path, offset, "a sound filter", reason));
-            let (table, reason) = (open.table.id(), reason.clone());
-            options.listener.notify(&Event::FilterDegraded { table, path, offset, reason });
-        }
-    }
-    match refused {
-        Some(error) if options.strict_filters => Err(error),
-        _ => Ok(()),
-    }
 }
 
 fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) -> Result<()> {

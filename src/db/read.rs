@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::filter::LookupKey;
 use crate::key::{EntryKind, Seq};
 use crate::ledger::{Activity, Explanation, Outcome, Step, TableStep, Verdict};
-use crate::sstable::Table;
+use crate::sstable::{Table, TableEnv};
 use crate::value::Value;
 use crate::version::Candidate;
 
@@ -61,43 +61,30 @@ fn prefetch_l0(view: &ReadView, key: &LookupKey<'_>) {
     }
 }
 
-impl DbInner {
-    pub(crate) fn lookup(
+/// Lookups in a view.
+#[derive(Clone, Copy)]
+pub(crate) struct Lookups<'e> {
+    pub(crate) env: &'e TableEnv,
+    pub(crate) ignore_filters: bool,
+}
+
+impl Lookups<'_> {
+    #[inline]
+    pub(crate) fn one(
         &self,
+        view: &ReadView,
+        seq: Seq,
         key: &[u8],
-        snapshot: Option<Seq>,
         trace: &mut impl Trace,
+        done: &mut Activity,
     ) -> Result<Option<Value>> {
-        self.at_one_moment(snapshot, |view, seq, done| {
-            let key = LookupKey::new(key, &self.env.hash_key);
-            prefetch_l0(view, &key);
-            let tables = view.version.candidates(key.bytes());
-            self.answer(view, seq, &key, tables, trace, done)
-        })
+        let key = LookupKey::new(key, &self.env.hash_key);
+        prefetch_l0(view, &key);
+        let tables = view.version.candidates(key.bytes());
+        self.answer(view, seq, &key, tables, trace, done)
     }
 
-    pub(crate) fn explain(&self, key: &[u8], snapshot: Option<Seq>) -> Result<Explanation> {
-        let mut steps = Vec::new();
-        let value = self.lookup(key, snapshot, &mut steps)?;
-        Ok(Explanation { value, steps })
-    }
-
-    pub(crate) fn lookup_many<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        snapshot: Option<Seq>,
-    ) -> Result<Vec<Option<Value>>> {
-        self.at_one_moment(snapshot, |view, seq, done| self.answer_all(view, seq, keys, done))
-    }
-
-    pub(crate) fn lookup_latest(&self, keys: &[&[u8]]) -> Result<Latest> {
-        self.at_one_moment(None, |view, seq, done| {
-            let values = self.answer_all(view, seq, keys, done)?;
-            Ok(Latest { values, seq, since: view.memtable.log() })
-        })
-    }
-
-    fn answer_all<K: AsRef<[u8]>>(
+    pub(crate) fn many<K: AsRef<[u8]>>(
         &self,
         view: &ReadView,
         seq: Seq,
@@ -106,13 +93,13 @@ impl DbInner {
     ) -> Result<Vec<Option<Value>>> {
         // With a large L0, one key alone has enough filters to prefetch.
         if view.version.level(0).len() >= IN_FLIGHT / 2 {
-            self.lookup_one_by_one(view, seq, keys, done)
+            self.one_by_one(view, seq, keys, done)
         } else {
-            self.lookup_in_groups(view, seq, keys, done)
+            self.in_groups(view, seq, keys, done)
         }
     }
 
-    fn lookup_one_by_one<K: AsRef<[u8]>>(
+    fn one_by_one<K: AsRef<[u8]>>(
         &self,
         view: &ReadView,
         seq: Seq,
@@ -123,8 +110,8 @@ impl DbInner {
         for key in keys {
             let key = LookupKey::new(key.as_ref(), &self.env.hash_key);
             prefetch_l0(view, &key);
-            // `&mut tables` gives `answer` another type than in `lookup`. If both calls had one type, the
-            // compiler would not inline `answer` into `lookup`, and an absent key would take a tenth more
+            // `&mut tables` gives `answer` another type than in `one`. If both calls had one type, the
+            // compiler would not inline `answer` into `one`, and an absent key would take a tenth more
             // time.
             let mut tables = view.version.candidates(key.bytes());
             values.push(self.answer(view, seq, &key, &mut tables, &mut (), done)?);
@@ -133,7 +120,7 @@ impl DbInner {
     }
 
     /// Prefetches the filters of several keys, then looks these keys up.
-    fn lookup_in_groups<K: AsRef<[u8]>>(
+    fn in_groups<K: AsRef<[u8]>>(
         &self,
         view: &ReadView,
         seq: Seq,
@@ -164,21 +151,6 @@ impl DbInner {
             }
         }
         Ok(values)
-    }
-
-    fn at_one_moment<T>(
-        &self,
-        snapshot: Option<Seq>,
-        read: impl FnOnce(&ReadView, Seq, &mut Activity) -> Result<T>,
-    ) -> Result<T> {
-        // The view before the sequence number: newer views may lack entries that an older sequence number
-        // needs, because a compaction dropped them.
-        let view = self.views.load();
-        let seq = snapshot.unwrap_or_else(|| self.visibility.newest());
-        let mut done = Activity::default();
-        let found = read(&view, seq, &mut done);
-        self.env.ledger.count(done);
-        found
     }
 
     fn answer<'a>(
@@ -214,7 +186,7 @@ impl DbInner {
         done: &mut Activity,
     ) -> Option<(EntryKind, Value)> {
         for (age, memtable) in view.memtables().enumerate() {
-            let filter = if self.options.ignore_filters {
+            let filter = if self.ignore_filters {
                 Verdict::Unfiltered
             } else if memtable.may_contain(key) {
                 Verdict::Maybe
@@ -251,7 +223,7 @@ impl DbInner {
                 candidate.count_step(TableStep::RangePruned, trace);
                 continue;
             }
-            let verdict = if self.options.ignore_filters {
+            let verdict = if self.ignore_filters {
                 Verdict::Unfiltered
             } else {
                 candidate.live.filter.verdict(key)
@@ -273,10 +245,7 @@ impl DbInner {
 
     /// See [`Db::may_contain`](crate::Db::may_contain). A tombstone in a memtable is a "no". A tombstone in a
     /// table is a "maybe": filters contain the keys of tombstones.
-    pub(crate) fn may_contain(&self, key: &[u8]) -> Membership {
-        // The order matters, as in `at_one_moment`.
-        let view = self.views.load();
-        let seq = self.visibility.newest();
+    pub(crate) fn may_contain(&self, view: &ReadView, seq: Seq, key: &[u8]) -> Membership {
         for memtable in view.memtables() {
             match memtable.get(key, seq) {
                 None => {}
@@ -286,13 +255,74 @@ impl DbInner {
         }
         let key = LookupKey::new(key, &self.env.hash_key);
         let passes = |Candidate { live, covers, .. }: Candidate<'_>| {
-            covers && (self.options.ignore_filters || live.filter.verdict(&key) != Verdict::No)
+            covers && (self.ignore_filters || live.filter.verdict(&key) != Verdict::No)
         };
         if view.version.candidates(key.bytes()).any(passes) {
             Membership::Maybe
         } else {
             Membership::No
         }
+    }
+}
+
+impl DbInner {
+    #[inline]
+    fn lookups(&self) -> Lookups<'_> {
+        Lookups { env: &self.env, ignore_filters: self.options.ignore_filters }
+    }
+
+    pub(crate) fn lookup(
+        &self,
+        key: &[u8],
+        snapshot: Option<Seq>,
+        trace: &mut impl Trace,
+    ) -> Result<Option<Value>> {
+        self.at_one_moment(snapshot, |view, seq, done| {
+            self.lookups().one(view, seq, key, trace, done)
+        })
+    }
+
+    pub(crate) fn explain(&self, key: &[u8], snapshot: Option<Seq>) -> Result<Explanation> {
+        let mut steps = Vec::new();
+        let value = self.lookup(key, snapshot, &mut steps)?;
+        Ok(Explanation { value, steps })
+    }
+
+    pub(crate) fn lookup_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        snapshot: Option<Seq>,
+    ) -> Result<Vec<Option<Value>>> {
+        self.at_one_moment(snapshot, |view, seq, done| self.lookups().many(view, seq, keys, done))
+    }
+
+    pub(crate) fn lookup_latest(&self, keys: &[&[u8]]) -> Result<Latest> {
+        self.at_one_moment(None, |view, seq, done| {
+            let values = self.lookups().many(view, seq, keys, done)?;
+            Ok(Latest { values, seq, since: view.memtable.log() })
+        })
+    }
+
+    pub(crate) fn may_contain(&self, key: &[u8]) -> Membership {
+        // The order matters, as in `at_one_moment`.
+        let view = self.views.load();
+        let seq = self.visibility.newest();
+        self.lookups().may_contain(&view, seq, key)
+    }
+
+    fn at_one_moment<T>(
+        &self,
+        snapshot: Option<Seq>,
+        read: impl FnOnce(&ReadView, Seq, &mut Activity) -> Result<T>,
+    ) -> Result<T> {
+        // The view before the sequence number: newer views may lack entries that an older sequence number
+        // needs, because a compaction dropped them.
+        let view = self.views.load();
+        let seq = snapshot.unwrap_or_else(|| self.visibility.newest());
+        let mut done = Activity::default();
+        let found = read(&view, seq, &mut done);
+        self.env.ledger.count(done);
+        found
     }
 }
 

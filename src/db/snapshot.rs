@@ -13,7 +13,7 @@ use crate::value::Value;
 use crate::vfs::FileLock;
 
 /// A view of the store at one moment. While it lives, compactions keep the entries that it sees, and the
-/// directory stays locked.
+/// directory stays locked. Its calls wait for their own disk reads only, its drop for nothing.
 pub struct Snapshot {
     inner: Arc<DbInner>,
     seq: Seq,

@@ -65,6 +65,35 @@ pub struct Verification {
     pub changes: u64,
 }
 
+/// A line for each note and defect, then what was verified, and whether it is sound.
+impl fmt::Display for Verification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
+        }
+        for finding in &self.findings {
+            writeln!(f, "defect: {finding}")?;
+        }
+        let Self { tables, blocks, entries, filters, logs, changes, .. } = self;
+        writeln!(
+            f,
+            "verified: {tables} tables with {blocks} blocks and {entries} entries, {logs} logs with \
+             {changes} changes"
+        )?;
+        writeln!(
+            f,
+            "filters: {filters}, probed with {} keys and {} prefixes, {} denied",
+            self.probed_keys,
+            self.probed_prefixes,
+            self.denied_keys + self.denied_prefixes,
+        )?;
+        match self.findings.len() {
+            0 => f.write_str("sound"),
+            defects => write!(f, "defects: {defects}"),
+        }
+    }
+}
+
 impl Verification {
     /// Whether there are no defects.
     pub fn is_sound(&self) -> bool {

@@ -7,6 +7,7 @@
 mod counters;
 mod explain;
 
+use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
@@ -230,6 +231,62 @@ impl Stats {
     /// What lookups met, all levels together.
     pub fn total(&self) -> Counts {
         self.levels.iter().copied().sum()
+    }
+}
+
+impl fmt::Display for Io {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} bytes)", self.calls, self.bytes)
+    }
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { activity, prefix, .. } = self;
+        let met = self.total();
+        writeln!(
+            f,
+            "lookups: {}, {} found, {} absent, {} failed; {} answered by memtables",
+            activity.lookups,
+            activity.hits,
+            activity.misses,
+            activity.failed,
+            activity.memtable_answers,
+        )?;
+        writeln!(
+            f,
+            "at tables: {} reads avoided by filters, {} false positives, {} probes without a filter",
+            met.reads_avoided(),
+            met.false_positives,
+            met.unfiltered(),
+        )?;
+        writeln!(
+            f,
+            "blocks for lookups: {} disk reads of {} bytes, {} from the cache",
+            met.disk_reads, met.disk_read_bytes, met.cache_hits,
+        )?;
+        writeln!(
+            f,
+            "prefix scans: {} tables skipped, {} read, {} of them in vain",
+            prefix.skipped,
+            prefix.passed + prefix.unfiltered,
+            prefix.wasted,
+        )?;
+        writeln!(
+            f,
+            "other reads: scans {}, compactions {}, filter rebuilds {}, opening {}",
+            self.scan_reads, self.compaction_reads, self.rebuild_reads, self.open_reads,
+        )?;
+        writeln!(
+            f,
+            "writes: tables {}, filters {}, logs {}",
+            self.table_writes, self.filter_writes, self.wal_writes,
+        )?;
+        write!(
+            f,
+            "background: {} flushes, {} compactions, {} tables moved, {} filters rebuilt",
+            activity.flushes, activity.compactions, activity.tables_moved, activity.filters_rebuilt,
+        )
     }
 }
 

@@ -118,6 +118,16 @@ impl Leaves {
         self.read_when(Bound::Included(place), |leaf| leaf.reaches(place))
     }
 
+    /// The part of all entries before a place, as if all leaves had equally many. With one leaf it is exact.
+    pub(super) fn part_below(&self, place: &Place<'_>) -> f64 {
+        let others = self.others.read();
+        let (before, leaves) = (others.beginning(place, Ordering::is_le), 1 + others.leaves.len());
+        let cell = Arc::clone(before.checked_sub(1).map_or(&self.first, |n| &others.leaves[n]));
+        drop(others);
+        let leaf = cell.leaf.read();
+        (before as f64 + leaf.below(place) as f64 / leaf.len().max(1) as f64) / leaves as f64
+    }
+
     pub(super) fn first(&self) -> Arc<Leaf> {
         Arc::clone(&self.first.leaf.read())
     }

@@ -12,12 +12,15 @@ mod place;
 pub(crate) use cursor::MemtableCursor;
 pub(crate) use filter::MemtableFilter;
 
+use std::ops::Bound;
+
 use crate::filter::LookupKey;
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::sync::{AtomicUsize, Ordering, sync_point};
 use crate::value::Value;
 
 use leaves::Leaves;
+use place::Place;
 
 #[derive(Debug)]
 pub(crate) struct Memtable {
@@ -66,6 +69,22 @@ impl Memtable {
     /// The number of entries; exact when no thread writes.
     pub(crate) fn len(&self) -> u64 {
         self.count.load(Ordering::Relaxed) as u64
+    }
+
+    /// The estimated number of entries within bounds; exact up to the size of one leaf.
+    pub(crate) fn len_within(&self, (start, end): (Bound<&[u8]>, Bound<&[u8]>)) -> f64 {
+        // A key's entries run from (key, MAX) to (key, 0), and none is there.
+        let from = match start {
+            Bound::Included(key) => self.leaves.part_below(&Place::new(key, Seq::MAX)),
+            Bound::Excluded(key) => self.leaves.part_below(&Place::new(key, 0)),
+            Bound::Unbounded => 0.0,
+        };
+        let to = match end {
+            Bound::Included(key) => self.leaves.part_below(&Place::new(key, 0)),
+            Bound::Excluded(key) => self.leaves.part_below(&Place::new(key, Seq::MAX)),
+            Bound::Unbounded => 1.0,
+        };
+        self.len() as f64 * (to - from).max(0.0)
     }
 
     /// The memory taken, in bytes, with the filter.

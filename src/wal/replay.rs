@@ -3,6 +3,7 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::frame::{FILE_HEADER_BYTES, FileHeader, LogKind};
@@ -25,6 +26,14 @@ pub struct LostTail {
     pub bytes: u64,
     /// What was found in place of a record.
     pub found: String,
+}
+
+impl fmt::Display for LostTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, offset, bytes, found } = self;
+        let path = path.display();
+        write!(f, "{path}: offset {offset}: expected a whole record, found {found}; {bytes} bytes")
+    }
 }
 
 impl LostTail {

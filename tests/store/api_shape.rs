@@ -1,19 +1,30 @@
 //! A line for each form in which a program may call the library; each must compile, and give these values.
 
 use std::ops::Bound;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use criba::vfs::{CountingVfs, FileKind, Operation, SimVfs, Vfs};
 use criba::{
-    Batch, Db, Durability, Error, Event, KeyRange, MAX_KEY_BYTES, Options, Reader, Result, Value,
+    Batch, Db, Durability, Error, Event, FilterPolicy, Io, KeyRange, MAX_KEY_BYTES, Options,
+    Reader, Result, Value, verify_with,
 };
 
 fn store() -> Db {
     let db = Options::new().vfs(SimVfs::new()).open("/store").unwrap();
     db.write(Batch::from_iter(["a", "b", "c", "d"].map(|key| (key, key.to_uppercase())))).unwrap();
     db
+}
+
+struct Letter(u8);
+
+impl KeyRange for Letter {
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        let key = std::slice::from_ref(&self.0);
+        (Bound::Included(key), Bound::Included(key))
+    }
 }
 
 /// The keys, run together.
@@ -51,13 +62,6 @@ fn ranges_need_no_type() {
     // Backward ones are empty.
     assert_eq!(joined(db.range("d".."b")), "");
     // Own types.
-    struct Letter(u8);
-    impl KeyRange for Letter {
-        fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
-            let key = std::slice::from_ref(&self.0);
-            (Bound::Included(key), Bound::Included(key))
-        }
-    }
     assert_eq!(joined(db.range(Letter(b'c'))), "c");
     assert_eq!(joined(db.snapshot().unwrap().range("b"..)), "bcd");
 }
@@ -172,7 +176,8 @@ fn values_convert_and_compare_both_ways() {
     assert_eq!(value, Bytes::from("ab"));
     assert_eq!(Bytes::from("ab"), value);
     assert_eq!(value, value.clone());
-    assert!(value != "a" && "a" != value && value != b"abc" && *b"abc" != value);
+    assert_ne!(value, "a");
+    assert_ne!(*b"abc", value);
 
     assert_eq!(Value::from(b"ab".to_vec()), value);
     assert_eq!(Value::from(&b"ab"[..]), value);
@@ -188,7 +193,7 @@ fn callbacks_are_closures_and_file_layers_are_values() -> Result<()> {
     let flushes = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&flushes);
     let disk = SimVfs::new();
-    let options = Options::new().on_event(move |event| {
+    let options = Options::new().background_threads(0).on_event(move |event| {
         if matches!(event, Event::FlushEnded { .. }) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
@@ -215,5 +220,136 @@ fn callbacks_are_closures_and_file_layers_are_values() -> Result<()> {
     }
     assert!(counting.counts().of(FileKind::Table, Operation::Read).calls > 0);
     assert!(Arc::new(Arc::new(disk)).is_simulated(), "a defaulted method is forwarded");
+    Ok(())
+}
+
+/// The greatest difference between the estimate and the count, over ranges of all lengths.
+fn furthest_off(db: &Db, keys: u32) -> u32 {
+    let key = |number: u32| number.to_be_bytes();
+    let ends = || (0..=keys).step_by(keys as usize / 23);
+    let ranges = ends().flat_map(|from| ends().map(move |to| (from, to)));
+    let off = ranges.map(|(from, to)| {
+        let estimate = db.approximate_len(key(from)..key(to)).unwrap();
+        u64::from(to.saturating_sub(from)).abs_diff(estimate) as u32
+    });
+    off.max().unwrap()
+}
+
+#[test]
+fn the_length_of_a_range_is_estimated_without_a_read() -> Result<()> {
+    let options = Options::new().background_threads(0).block_bytes(1024).cache_bytes(0);
+    let db = options.vfs(SimVfs::new()).open("/store")?;
+    assert_eq!(db.approximate_len(..)?, 0);
+    let keys = 20_000_u32;
+    // In another order than that of the keys: ascending ones fill their leaves.
+    let shuffled = (0..keys).map(|i| i * 7919 % keys);
+    for number in shuffled.clone().take(100) {
+        db.put(number.to_be_bytes(), [7; 20])?;
+    }
+    let mut first: Vec<_> = shuffled.clone().take(100).collect();
+    first.sort_unstable();
+    for (rank, number) in first.iter().enumerate() {
+        // One leaf: exact.
+        let key = number.to_be_bytes();
+        assert_eq!(db.approximate_len(..key)?, rank as u64);
+        assert_eq!(db.approximate_len(..=key)?, rank as u64 + 1);
+        assert_eq!(db.approximate_len((Bound::Excluded(key), Bound::Unbounded))?, 99 - rank as u64);
+    }
+    for number in shuffled.skip(100) {
+        db.put(number.to_be_bytes(), [7; 20])?;
+    }
+    assert_eq!(db.approximate_len(..)?, u64::from(keys));
+    let in_memory = furthest_off(&db, keys);
+
+    db.compact()?;
+    let before = db.stats();
+    let in_tables = furthest_off(&db, keys);
+    println!("of {keys} keys: {in_memory} off in the memtable, {in_tables} in a table");
+    assert!(in_memory < keys / 50 && in_tables < 80, "a block has some 40 entries");
+    assert_eq!(db.approximate_len(..)?, u64::from(keys));
+    assert_eq!(db.stats(), before, "nothing is read or counted");
+
+    // Overwritten and deleted keys count until they are merged.
+    for number in 0..1000_u32 {
+        db.put(number.to_be_bytes(), [8; 20])?;
+        db.delete((1000 + number).to_be_bytes())?;
+    }
+    assert_eq!(db.approximate_len(..)?, u64::from(keys) + 2000);
+    db.flush()?;
+    assert_eq!(db.approximate_len(..)?, u64::from(keys) + 2000);
+    db.compact()?;
+    assert_eq!(db.approximate_len(..)?, u64::from(keys) - 1000);
+    let closed = db.clone();
+    db.close()?;
+    assert!(matches!(closed.approximate_len(..), Err(Error::Closed)));
+    Ok(())
+}
+
+#[test]
+fn reports_are_printed_in_a_few_lines() -> Result<()> {
+    let disk = SimVfs::new();
+    let options = || Options::new().background_threads(0).filter(FilterPolicy::bloom()).seed(1);
+    let db = options().vfs(disk.clone()).open("/store")?;
+    db.write((0..100_u8).map(|i| ([i], "value")).collect::<Batch>())?;
+    db.flush()?;
+    db.put("x", "in the log")?;
+    for key in ["x", "\x07", "absent"] {
+        db.get(key)?;
+    }
+    assert_eq!(db.iter()?.count(), 101);
+    let shown = db.stats().to_string();
+    let io = |Io { calls, bytes, .. }: Io| format!("{calls} ({bytes} bytes)");
+    let stats = db.stats();
+    assert_eq!(
+        shown.lines().collect::<Vec<_>>(),
+        [
+            "lookups: 3, 2 found, 1 absent, 0 failed; 1 answered by memtables".into(),
+            "at tables: 1 reads avoided by filters, 0 false positives, 0 probes without a filter"
+                .into(),
+            format!(
+                "blocks for lookups: 1 disk reads of {} bytes, 0 from the cache",
+                stats.total().disk_read_bytes
+            ),
+            "prefix scans: 0 tables skipped, 0 read, 0 of them in vain".into(),
+            format!(
+                "other reads: scans 0 (0 bytes), compactions 0 (0 bytes), filter rebuilds 0 (0 bytes), opening {}",
+                io(stats.open_reads)
+            ),
+            format!(
+                "writes: tables {}, filters 0 (0 bytes), logs {}",
+                io(stats.table_writes),
+                io(stats.wal_writes)
+            ),
+            "background: 1 flushes, 0 compactions, 0 tables moved, 0 filters rebuilt".into(),
+        ]
+    );
+    let advice = db.advise();
+    let call = ": db.rebuild_filters(&db.policy().with_kind(FilterKind::";
+    assert!(advice.recommendation.contains(call), "{}", advice.recommendation);
+    assert!(advice.recommend(|_| "in other words".into()).ends_with(": in other words."));
+    db.close()?;
+
+    let disk = disk.disk();
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::on(disk));
+    let found = verify_with("/store", &vfs, |_, _| {})?;
+    assert_eq!(
+        found.to_string(),
+        "verified: 1 tables with 1 blocks and 100 entries, 1 logs with 1 changes\n\
+         filters: 1, probed with 100 keys and 0 prefixes, 0 denied\n\
+         sound"
+    );
+    let db = options().vfs(Arc::clone(&vfs)).open("/store")?;
+    let shown = db.recovery().to_string();
+    assert_eq!(shown, "logs: 1 read, 1 changes replayed; 2 files removed");
+    db.close()?;
+
+    let names = vfs.list("/store".as_ref()).unwrap();
+    for name in names.iter().filter(|name| name.to_string_lossy().ends_with(".sst")) {
+        vfs.remove(&Path::new("/store").join(name), FileKind::Table).unwrap();
+    }
+    vfs.create("/store/other".as_ref(), FileKind::Table).unwrap();
+    let shown = verify_with("/store", &vfs, |_, _| {})?.to_string();
+    assert!(shown.starts_with("note: /store/other: not a file of the store\ndefect: /"), "{shown}");
+    assert!(shown.ends_with("\ndefects: 2"), "{shown}");
     Ok(())
 }

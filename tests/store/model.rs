@@ -516,6 +516,17 @@ impl Run {
         false
     }
 
+    /// All entries count once, so no key is left out; a part counts no more than the whole.
+    fn estimate(&mut self) {
+        let bounds = (self.bound(), self.bound());
+        let db = self.db();
+        let (before, part) =
+            (db.approximate_len(..).unwrap(), db.approximate_len(&bounds).unwrap());
+        assert!(before >= self.map.len() as u64, "{before} of {}", self.map.len());
+        // A thread may merge entries meanwhile.
+        assert!(self.config.threads > 0 || part <= before, "{bounds:?}: {part} of {before}");
+    }
+
     /// The keys alone, and the first and last one, of the store or a snapshot.
     fn ends(&mut self) {
         fn check(reader: &impl Reader, map: &Map) {
@@ -534,6 +545,7 @@ impl Run {
             Some(held) => check(&held.snapshot, &held.map),
             None => check(self.db(), &self.map),
         }
+        self.estimate();
     }
 
     fn scan_some(&mut self) {

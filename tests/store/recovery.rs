@@ -134,6 +134,10 @@ fn a_log_cut_anywhere_gives_a_prefix_and_goes_on() {
         if let Some(lost) = lost {
             assert_eq!(lost.path, dir.join(&log));
             assert_eq!((lost.offset, lost.bytes), (ends[records] as u64, torn));
+            let shown = db.recovery().to_string();
+            let line = shown.lines().nth(1).unwrap();
+            assert!(line.starts_with("dropped: an unsynced write that a crash cut short: /"));
+            assert!(line.ends_with(&format!("; {torn} bytes")), "{line}");
         }
         cuts += 1;
         if length % 3 > 0 && length < ends[23] {
