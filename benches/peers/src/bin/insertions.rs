@@ -15,6 +15,7 @@ use fjall::{
     SingleWriterTxDatabase, SingleWriterTxKeyspace, UserValue,
 };
 use redb::{Database, ReadableTable, TableDefinition};
+use rustix::time::{ClockId, clock_gettime};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -166,8 +167,8 @@ const TURNS: [(&str, usize); 7] = [
     ("redb", BATCH),
 ];
 
-/// Checks per second. Every key must have one winner.
-fn run(store: &dyn SeenSet, checks: usize, batch: usize) -> Result<f64> {
+/// Checks per second, and processor time per check in microseconds. Every key must have one winner.
+fn run(store: &dyn SeenSet, checks: usize, batch: usize) -> Result<[f64; 2]> {
     let keys = checks * 2 / 5;
     let wins: Vec<AtomicU8> = (0..keys).map(|_| AtomicU8::new(0)).collect();
     // The first checks are of all keys, the others of random ones.
@@ -175,7 +176,7 @@ fn run(store: &dyn SeenSet, checks: usize, batch: usize) -> Result<f64> {
         let z = (check as u64 ^ 0x5EED).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         if check < keys { check } else { ((u128::from(z) * keys as u128) >> 64) as usize }
     };
-    let begin = Instant::now();
+    let (begin, before) = (Instant::now(), processor_seconds());
     scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
@@ -205,10 +206,16 @@ fn run(store: &dyn SeenSet, checks: usize, batch: usize) -> Result<f64> {
             .collect();
         threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
     })?;
-    let seconds = begin.elapsed().as_secs_f64();
+    let (seconds, processor) = (begin.elapsed().as_secs_f64(), processor_seconds() - before);
     let lost = wins.iter().filter(|wins| wins.load(Ordering::Relaxed) != 1).count();
     assert_eq!(lost, 0, "keys without one winner");
-    Ok(checks as f64 / seconds)
+    Ok([checks as f64 / seconds, processor / checks as f64 * 1e6])
+}
+
+/// Of all threads of this process. Other load of the machine changes it less than the time on a clock.
+fn processor_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 fn median(mut rates: Vec<f64>) -> f64 {
@@ -218,23 +225,28 @@ fn median(mut rates: Vec<f64>) -> f64 {
 
 fn main() -> Result<()> {
     let Arguments { checks, rounds, fewer, synced } = Arguments::parse();
-    let mut rates = vec![Vec::new(); TURNS.len()];
+    let mut runs = vec![(Vec::new(), Vec::new()); TURNS.len()];
     for _ in 0..rounds {
-        for ((name, batch), rates) in TURNS.iter().zip(&mut rates) {
+        for ((name, batch), (rates, times)) in TURNS.iter().zip(&mut runs) {
             let checks = if *name == "criba" || *batch > 1 { checks } else { checks / fewer };
             let dir = tempfile::tempdir()?;
             let store = open(name, &dir.path().join("store"), synced)?;
-            let rate = run(store.as_ref(), checks - checks % 20, *batch)?;
-            println!("{name}, {batch} at once: {rate:.0} checks per second, {checks} checks");
+            let [rate, time] = run(store.as_ref(), checks - checks % 20, *batch)?;
+            println!(
+                "{batch:2} at once, {name:20}: {rate:8.0} per second, {time:5.2} µs, {checks} checks"
+            );
             rates.push(rate);
+            times.push(time);
         }
     }
-    let medians: Vec<_> = rates.into_iter().map(median).collect();
-    for ((name, batch), rate) in TURNS.iter().zip(&medians) {
+    println!("medians of checks per second and of processor time per check; criba's against each");
+    let medians: Vec<_> =
+        runs.into_iter().map(|(rates, times)| (median(rates), median(times))).collect();
+    for ((name, batch), (rate, time)) in TURNS.iter().zip(&medians) {
         let of_criba = TURNS.iter().zip(&medians).find(|(turn, _)| **turn == ("criba", *batch));
-        let times = of_criba.map_or(1.0, |(_, criba)| criba / rate);
+        let (times_rate, part) = of_criba.map_or((1.0, 1.0), |(_, (r, t))| (r / rate, t / time));
         println!(
-            "{batch:2} at once, {name:20}: median {rate:8.0}; criba: {times:.1} times as many"
+            "{batch:2} at once, {name:20}: {rate:8.0} ({times_rate:4.1} times), {time:5.2} µs ({part:4.2})"
         );
     }
     Ok(())
