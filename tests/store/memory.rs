@@ -20,7 +20,8 @@ fn options() -> Options {
 fn key(number: u64, is_path: bool) -> Vec<u8> {
     let number = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     if is_path {
-        format!("usr/share/{:02}/package/{:02}/{number:016x}", number % 40, number % 70).into()
+        let (group, package) = (number % 40, number % 70);
+        format!("usr/share/{group:02}/package/{package:02}/{number:016x}").into_bytes()
     } else {
         number.to_be_bytes().to_vec()
     }

@@ -3,7 +3,6 @@
 //! `cargo run --release --no-default-features --bin insertions -- [--checks N] [--rounds N] [--synced]`
 //! runs criba, fjall and redb in turns, and prints the checks per second: medians, and ratios to criba.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::scope;
@@ -12,9 +11,11 @@ use std::time::Instant;
 use clap::Parser;
 use criba::{Db, Durability};
 use fjall::{
-    KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Slice,
+    KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode,
+    SingleWriterTxDatabase, SingleWriterTxKeyspace, UserValue,
 };
 use redb::{Database, ReadableTable, TableDefinition};
+use rustix::time::{ClockId, clock_gettime};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -54,6 +55,11 @@ impl SeenSet for Criba {
     }
 }
 
+fn if_absent(old: Option<&UserValue>) -> UserValue {
+    old.cloned().unwrap_or_else(|| UserValue::from(&b""[..]))
+}
+
+/// Detects conflicts of concurrent transactions; each key has one.
 struct Fjall(OptimisticTxDatabase, OptimisticTxKeyspace, bool);
 
 impl SeenSet for Fjall {
@@ -61,11 +67,29 @@ impl SeenSet for Fjall {
         let Self(database, keyspace, synced) = self;
         let mut new = Vec::new();
         for key in keys {
-            let empty = || Slice::from(&b""[..]);
-            let before =
-                keyspace.fetch_update(&key[..], |old| old.cloned().or_else(|| Some(empty())))?;
-            new.push(before.is_none());
+            new.push(keyspace.fetch_update(&key[..], |old| Some(if_absent(old)))?.is_none());
         }
+        if *synced {
+            database.persist(PersistMode::SyncData)?;
+        }
+        Ok(new)
+    }
+}
+
+/// Transactions exclude one another; all keys have one.
+struct FjallSingle(SingleWriterTxDatabase, SingleWriterTxKeyspace, bool);
+
+impl SeenSet for FjallSingle {
+    fn insert(&self, keys: &[[u8; 16]]) -> Result<Vec<bool>> {
+        let Self(database, keyspace, synced) = self;
+        let mut transaction = database.write_tx();
+        let mut new = Vec::new();
+        for key in keys {
+            new.push(
+                transaction.fetch_update(keyspace, &key[..], |old| Some(if_absent(old)))?.is_none(),
+            );
+        }
+        transaction.commit()?;
         if *synced {
             database.persist(PersistMode::SyncData)?;
         }
@@ -105,6 +129,11 @@ fn open(name: &str, dir: &Path, synced: bool) -> Result<Box<dyn SeenSet>> {
             let keyspace = database.keyspace("keys", KeyspaceCreateOptions::default)?;
             Box::new(Fjall(database, keyspace, synced))
         }
+        "fjall, single writer" => {
+            let database = SingleWriterTxDatabase::builder(dir).open()?;
+            let keyspace = database.keyspace("keys", KeyspaceCreateOptions::default)?;
+            Box::new(FjallSingle(database, keyspace, synced))
+        }
         _ => {
             let durability =
                 if synced { redb::Durability::Immediate } else { redb::Durability::None };
@@ -127,8 +156,19 @@ fn key(number: usize) -> [u8; 16] {
     key
 }
 
-/// Checks per second. Every key must have one winner.
-fn run(store: &dyn SeenSet, checks: usize, batch: usize) -> Result<f64> {
+/// In the order of the turns: a store, and the keys of one call.
+const TURNS: [(&str, usize); 7] = [
+    ("criba", 1),
+    ("fjall", 1),
+    ("fjall, single writer", 1),
+    ("redb", 1),
+    ("criba", BATCH),
+    ("fjall, single writer", BATCH),
+    ("redb", BATCH),
+];
+
+/// Checks per second, and processor time per check in microseconds. Every key must have one winner.
+fn run(store: &dyn SeenSet, checks: usize, batch: usize) -> Result<[f64; 2]> {
     let keys = checks * 2 / 5;
     let wins: Vec<AtomicU8> = (0..keys).map(|_| AtomicU8::new(0)).collect();
     // The first checks are of all keys, the others of random ones.
@@ -136,7 +176,7 @@ fn run(store: &dyn SeenSet, checks: usize, batch: usize) -> Result<f64> {
         let z = (check as u64 ^ 0x5EED).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         if check < keys { check } else { ((u128::from(z) * keys as u128) >> 64) as usize }
     };
-    let begin = Instant::now();
+    let (begin, before) = (Instant::now(), processor_seconds());
     scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
@@ -166,10 +206,16 @@ fn run(store: &dyn SeenSet, checks: usize, batch: usize) -> Result<f64> {
             .collect();
         threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
     })?;
-    let seconds = begin.elapsed().as_secs_f64();
+    let (seconds, processor) = (begin.elapsed().as_secs_f64(), processor_seconds() - before);
     let lost = wins.iter().filter(|wins| wins.load(Ordering::Relaxed) != 1).count();
     assert_eq!(lost, 0, "keys without one winner");
-    Ok(checks as f64 / seconds)
+    Ok([checks as f64 / seconds, processor / checks as f64 * 1e6])
+}
+
+/// Of all threads of this process. Other load of the machine changes it less than the time on a clock.
+fn processor_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 fn median(mut rates: Vec<f64>) -> f64 {
@@ -179,27 +225,29 @@ fn median(mut rates: Vec<f64>) -> f64 {
 
 fn main() -> Result<()> {
     let Arguments { checks, rounds, fewer, synced } = Arguments::parse();
-    let mut rates: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
+    let mut runs = vec![(Vec::new(), Vec::new()); TURNS.len()];
     for _ in 0..rounds {
-        for batch in [1, BATCH] {
-            for name in ["criba", "fjall", "redb"] {
-                let checks = if name == "criba" || batch > 1 { checks } else { checks / fewer };
-                let dir = tempfile::tempdir()?;
-                let store = open(name, &dir.path().join("store"), synced)?;
-                let rate = run(store.as_ref(), checks - checks % 20, batch)?;
-                println!("{name}, {batch} at once: {rate:.0} checks per second, {checks} checks");
-                rates.entry((batch, name)).or_default().push(rate);
-            }
+        for ((name, batch), (rates, times)) in TURNS.iter().zip(&mut runs) {
+            let checks = if *name == "criba" || *batch > 1 { checks } else { checks / fewer };
+            let dir = tempfile::tempdir()?;
+            let store = open(name, &dir.path().join("store"), synced)?;
+            let [rate, time] = run(store.as_ref(), checks - checks % 20, *batch)?;
+            println!(
+                "{batch:2} at once, {name:20}: {rate:8.0} per second, {time:5.2} µs, {checks} checks"
+            );
+            rates.push(rate);
+            times.push(time);
         }
     }
-    for batch in [1, BATCH] {
-        let of = |name| median(rates[&(batch, name)].clone());
-        for name in ["criba", "fjall", "redb"] {
-            let (rate, times) = (of(name), of("criba") / of(name));
-            println!(
-                "{batch:2} at once, {name}: median {rate:.0}; criba takes 1/{times:.1} of its time"
-            );
-        }
+    println!("medians of checks per second and of processor time per check; criba's against each");
+    let medians: Vec<_> =
+        runs.into_iter().map(|(rates, times)| (median(rates), median(times))).collect();
+    for ((name, batch), (rate, time)) in TURNS.iter().zip(&medians) {
+        let of_criba = TURNS.iter().zip(&medians).find(|(turn, _)| **turn == ("criba", *batch));
+        let (times_rate, part) = of_criba.map_or((1.0, 1.0), |(_, (r, t))| (r / rate, t / time));
+        println!(
+            "{batch:2} at once, {name:20}: {rate:8.0} ({times_rate:4.1} times), {time:5.2} µs ({part:4.2})"
+        );
     }
     Ok(())
 }
