@@ -14,7 +14,8 @@ use crate::value::Value;
 use crate::vfs::FileLock;
 
 /// A view of the store at one moment. While it lives, compactions keep the entries that it sees, and the
-/// directory stays locked. Its calls wait for their own disk reads only, its drop for nothing.
+/// directory stays locked; or, of a [`ReadOnlyDb`](crate::ReadOnlyDb), its tables' files stay open. Its calls
+/// wait for their own disk reads only, its drop for nothing.
 pub struct Snapshot(Source);
 
 enum Source {
