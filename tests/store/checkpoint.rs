@@ -73,7 +73,8 @@ fn a_checkpoint_is_the_store_at_that_moment_and_a_sound_store() {
         db.checkpoint(path("full")).unwrap();
         let (first, policy) = (all_of(&snapshot), db.policy());
         assert_eq!(first.len(), 1536);
-        assert!(!files_with(&path("full"), "flt").is_empty());
+        // Threads may have compacted all the tables with filter files.
+        assert!(threads > 0 || !files_with(&path("full"), "flt").is_empty());
         assert!(verify(path("full")).unwrap().changes > 0, "the logs hold some");
         put(&db, 2000..2500);
         db.close().unwrap();
