@@ -27,9 +27,10 @@ use crate::value::Value;
 /// A handle of a store that is only read, from [`Options::open_read_only`]. Clones share the state.
 ///
 /// It shows the store as of its opening, until [`refresh`](Self::refresh) reads it again: all writes that were
-/// synced before, perhaps later ones, and no batch in part. Nothing in the directory is created, changed,
-/// removed or locked, so it works beside a process that writes to the store, on a full disk, and on read-only
-/// media. What logs hold is in memory.
+/// synced before, perhaps later ones, and no batch in part. A write that fails may be shown for a while.
+///
+/// Nothing in the directory is created, changed, removed or locked, so it works beside a process that writes
+/// to the store, on a full disk, and on read-only media. What logs hold is in memory.
 ///
 /// It keeps one file of each table open, also of tables that only its snapshots and scans still hold, because
 /// the writer may remove the names. No call waits for the writer; `refresh` waits for another `refresh`.
