@@ -51,7 +51,6 @@ fn read() -> Result<()> {
         assert!(count >= before, "a refresh never goes back");
     }
     assert!(writer.wait()?.success());
-
     // Now no other process changes the directory.
     let before = files(&dir)?;
     show(&store)?;
