@@ -1,6 +1,8 @@
 //! `kill -9` of a writing process: every acknowledged write is there, batches are whole, and no unissued
-//! write is there.
+//! write is there. A second process reads meanwhile.
 
+mod beside_a_reader;
+#[path = "../common/mod.rs"]
 mod common;
 
 use std::collections::BTreeMap;
@@ -8,8 +10,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use criba::{Batch, Db, Durability, Event, Options};
+use criba::{Batch, Durability, Event, Options, Reader};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -47,7 +50,21 @@ fn changes(number: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     changes
 }
 
-fn count(db: &Db) -> u64 {
+fn apply(model: &mut BTreeMap<Vec<u8>, Vec<u8>>, number: u64) {
+    for (key, value) in changes(number) {
+        match value {
+            Some(value) => model.insert(key, value),
+            None => model.remove(&key),
+        };
+    }
+}
+
+fn contents(db: &impl Reader) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let items = db.iter().unwrap().map(|item| item.unwrap());
+    items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+fn count(db: &impl Reader) -> u64 {
     db.get("count").unwrap().map_or(0, |value| u64::from_be_bytes(value[..].try_into().unwrap()))
 }
 
@@ -97,8 +114,15 @@ struct Said {
 }
 
 /// Starts a writing process and kills it after `enough` acknowledgements; or, with `compacting`, at the
-/// next start of a compaction. `None` if it ended by itself.
-fn killed(dir: &Path, threads: usize, enough: u64, compacting: bool) -> Option<Said> {
+/// next start of a compaction. `None` if it ended by itself. `acknowledged` follows the newest
+/// acknowledgement.
+fn killed(
+    dir: &Path,
+    threads: usize,
+    enough: u64,
+    compacting: bool,
+    acknowledged: &AtomicU64,
+) -> Option<Said> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_writing_process", "--ignored", "--nocapture"])
         .env(CHILD_DIR, dir)
@@ -118,6 +142,7 @@ fn killed(dir: &Path, threads: usize, enough: u64, compacting: bool) -> Option<S
             line => {
                 if let Some(number) = line.strip_prefix("ack ") {
                     said.acknowledged = number.parse().unwrap();
+                    acknowledged.store(said.acknowledged, Ordering::SeqCst);
                     said.acknowledgements += 1;
                     said.since_flush += 1;
                 }
@@ -149,7 +174,8 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
         assert!(round < 3 * cycles, "{counted} cycles, {while_compacting} while compacting");
         let compacting = round % 2 == 0;
         let threads = if compacting { rng.random_range(1..3) } else { rng.random_range(0..3) };
-        let said = killed(&dir, threads, rng.random_range(1..400), compacting);
+        let enough = rng.random_range(1..400);
+        let said = killed(&dir, threads, enough, compacting, &AtomicU64::new(0));
         let said = said.expect("nothing else ends the process");
         if said.since_flush > 0 {
             counted += 1;
@@ -163,20 +189,9 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
         // One write may have been under way, done but not acknowledged.
         assert!((acknowledged..=acknowledged + 1).contains(&written), "{acknowledged} {written}");
         beyond += written - acknowledged;
-        for number in modelled + 1..=written {
-            for (key, value) in changes(number) {
-                match value {
-                    Some(value) => model.insert(key, value),
-                    None => model.remove(&key),
-                };
-            }
-        }
+        (modelled + 1..=written).for_each(|number| apply(&mut model, number));
         modelled = written;
-        let found: BTreeMap<Vec<u8>, Vec<u8>> = db
-            .iter()
-            .unwrap()
-            .map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
-            .collect();
+        let found = contents(&db);
         assert_eq!(found.len(), model.len(), "round {round}");
         assert_eq!(found, model, "round {round}");
         for (key, value) in &model {
