@@ -91,28 +91,6 @@ pub enum Error {
         /// Why the value is invalid.
         reason: String,
     },
-    /// The store needs more memory than [`Options::memory_limit`](crate::Options::memory_limit). Nothing was
-    /// changed.
-    #[error(
-        "{}: {needed} bytes of memory are needed, memory_limit is {limit}: {memtables} for three memtables (memtable_bytes), {filters} for filters (filter_memory), {indexes} for indexes (fewer after compact with larger block_bytes), {cache} for cached blocks (cache_bytes)",
-        path.display()
-    )]
-    MemoryLimit {
-        /// The directory of the store.
-        path: PathBuf,
-        /// The limit in bytes.
-        limit: u64,
-        /// The sum of the parts below.
-        needed: u64,
-        /// Three memtables of [`memtable_bytes`](crate::Options::memtable_bytes).
-        memtables: u64,
-        /// All filters, at most [`filter_memory`](crate::Options::filter_memory).
-        filters: u64,
-        /// All indexes: fewer bytes for larger [blocks](crate::Options::block_bytes).
-        indexes: u64,
-        /// [`cache_bytes`](crate::Options::cache_bytes).
-        cache: u64,
-    },
     /// After a failure, the content of a log or of the manifest is in doubt: the store refuses writes. The
     /// next open recovers all synced writes.
     #[error("no more writes until the store is opened again, because: {cause}")]
@@ -144,6 +122,28 @@ pub enum Error {
         this: String,
         /// What the other filter has.
         other: String,
+    },
+    /// The store needs more memory than [`Options::memory_limit`](crate::Options::memory_limit). Nothing was
+    /// changed.
+    #[error(
+        "{}: {needed} bytes of memory are needed, memory_limit is {limit}: {memtables} for three memtables (memtable_bytes), {filters} for filters (filter_memory), {indexes} for indexes (fewer after compact with larger block_bytes), {cache} for cached blocks (cache_bytes)",
+        path.display()
+    )]
+    MemoryLimit {
+        /// The directory of the store.
+        path: PathBuf,
+        /// The limit in bytes.
+        limit: u64,
+        /// The sum of the parts below.
+        needed: u64,
+        /// Three memtables of [`memtable_bytes`](crate::Options::memtable_bytes).
+        memtables: u64,
+        /// All filters, at most [`filter_memory`](crate::Options::filter_memory).
+        filters: u64,
+        /// All indexes: fewer bytes for larger [blocks](crate::Options::block_bytes).
+        indexes: u64,
+        /// [`cache_bytes`](crate::Options::cache_bytes).
+        cache: u64,
     },
 }
 
