@@ -310,11 +310,6 @@ fn what_is_gone_before_it_is_opened_is_looked_for_again() {
     }
 }
 
-#[test]
-fn a_filter_that_is_rebuilt_before_it_is_opened_is_read_again() {
-    opened_while_files_of(FileKind::Filter);
-}
-
 /// Only half of an append is written: the record, and not the zeros after it. A reader sees it before it is
 /// cut off.
 fn a_lost_batch_is_seen(changes: usize) {
