@@ -38,6 +38,8 @@ pub(super) struct Loaded {
     pub(super) env: Arc<TableEnv>,
     pub(super) view: Arc<ReadView>,
     pub(super) seq: Seq,
+    /// A checksum of what the logs hold: the number of a write that failed is used again.
+    logged: u32,
     pub(super) settings: FilterSettings,
     pub(super) report: RecoveryReport,
     ignore_filters: bool,
@@ -94,7 +96,7 @@ impl Loaded {
         let listing = Listing::read(vfs, dir)?.ok_or_else(|| not_a_store(dir, "nothing"))?;
         check_numbers(dir, &listing.ours, set.next_file)?;
         let mut report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
-        let seq = replay_into(&memtable, &env, &set, &listing, &mut report)?;
+        let (seq, logged) = replay_into(&memtable, &env, &set, &listing, &mut report)?;
         let old = previous.map_or_else(Version::default, |old| Version::clone(&old.view.version));
         let version = version_of(&set, &old, &env, options)?;
         let tables: Vec<_> = version.tables().map(|(level, live)| (level, live.open())).collect();
@@ -102,7 +104,7 @@ impl Loaded {
         let (memtable, version) = (Arc::new(memtable), Arc::new(version));
         let view = Arc::new(ReadView { memtable, sealed: Vec::new(), version });
         let ignore_filters = options.ignore_filters;
-        Ok(Self { env, view, seq, settings, report, ignore_filters })
+        Ok(Self { env, view, seq, logged, settings, report, ignore_filters })
     }
 
     /// Whether both are the same state of the store.
@@ -111,7 +113,10 @@ impl Loaded {
             let tables = loaded.view.version.tables();
             tables.map(|(level, live)| (live.table.id(), (level, live.open().record()))).collect()
         };
-        self.seq == other.seq && self.settings == other.settings && records(self) == records(other)
+        let numbers = |loaded: &Self| (loaded.seq, loaded.logged);
+        numbers(self) == numbers(other)
+            && self.settings == other.settings
+            && records(self) == records(other)
     }
 
     pub(super) fn lookups(&self) -> Lookups<'_> {
@@ -170,24 +175,27 @@ fn memtable_filter(set: &TableSet, options: &Options, env: &TableEnv) -> Memtabl
     MemtableFilter::new(settings.policy.hash_function(), env.hash_key)
 }
 
-/// Inserts the entries of the logs. Returns the sequence number of the newest entry of the store.
+/// Inserts the entries of the logs. Returns the sequence number of the newest entry of the store, and the
+/// checksum of the entries.
 fn replay_into(
     memtable: &Memtable,
     env: &TableEnv,
     set: &TableSet,
     listing: &Listing,
     report: &mut RecoveryReport,
-) -> Result<Seq> {
+) -> Result<(Seq, u32)> {
+    let mut logged = crc32fast::Hasher::new();
     let logs = listing.logs_from(set.log);
     let (vfs, first) = (env.vfs.as_ref(), set.flushed_seq + 1);
     let replayed =
         replay(vfs, &env.dir, env.store, &logs, set.log, first, |path, offset, seq, payload| {
+            logged.update(payload);
             for_each_logged_entry(path, offset, seq, payload, |entry| memtable.insert(entry))
         })?;
     report.logs = logs.len();
     report.changes = replayed.next_seq - first;
     report.lost_tail = replayed.lost;
-    Ok(replayed.next_seq - 1)
+    Ok((replayed.next_seq - 1, logged.finalize()))
 }
 
 /// The version with the tables of `set`. Tables that `old` has are not opened again.

@@ -86,8 +86,8 @@ fn load(dir: &Path, options: &Options, previous: Option<&Loaded>) -> Result<Load
 }
 
 impl ReadOnlyDb {
-    /// Shows the store as it is now. Returns whether anything changed. It never goes back; after an error it
-    /// stays as it was. Live snapshots and scans do not change.
+    /// Shows the store as it is now. Returns whether anything changed. It never goes back, except that a
+    /// write that fails may be shown until it is undone. After an error it stays as it was. Live snapshots and scans do not change.
     ///
     /// Cost: reads the manifest and the logs, and of new tables what opening reads.
     ///
@@ -98,8 +98,7 @@ impl ReadOnlyDb {
         let _refreshing = shared.refreshing.lock();
         let old = shared.loaded.load_full();
         let new = load(&shared.dir, &shared.options, Some(&old))?;
-        // What was seen of a write that failed is in no log any more.
-        if new.seq < old.seq || new.is_same(&old) {
+        if new.is_same(&old) {
             return Ok(false);
         }
         shared.loaded.store(Arc::new(new));

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use criba::vfs::{Fault, FaultRule, FaultVfs, Operation, RealVfs};
-use criba::{Batch, Db, Durability, Error, FilterPolicy, Options, Reader};
+use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
+use criba::{Batch, Db, Durability, Error, FilterInfo, FilterPolicy, Options, Reader};
 
 use crate::common::{self, HookVfs};
 
@@ -250,7 +250,7 @@ fn more_tables_than_open_files_are_refused_and_files_of_dropped_tables_are_close
         other => panic!("{other:?}"),
     }
     let vfs = HookVfs::new(|_, _| Ok(()));
-    let files = || vfs.open_files(criba::vfs::FileKind::Table);
+    let files = || vfs.open_files(FileKind::Table);
     let store = small().max_open_files(5).vfs(Arc::clone(&vfs)).open_read_only(&dir).unwrap();
     let snapshot = store.snapshot();
     assert_eq!(files(), 5);
@@ -279,4 +279,74 @@ fn what_is_not_a_store_and_a_filter_budget_are_refused() {
     let refused = small().filter_memory(1 << 20).open_read_only(&dir);
     assert!(matches!(refused, Err(Error::InvalidOption { option: "filter_memory", .. })));
     assert!(small().memory_limit(1000).open_read_only(&dir).is_err());
+}
+
+/// The writer removes the file after the reader has read its name and before it opens it.
+fn opened_while_files_of(kind: FileKind) {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    let db = fill(&dir, 3);
+    db.put("in the log", "").unwrap();
+    let first = AtomicBool::new(true);
+    let vfs = HookVfs::new(move |of, operation| {
+        if (of, operation) == (kind, Operation::Open) && first.swap(false, Ordering::SeqCst) {
+            db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
+            if kind != FileKind::Filter {
+                db.compact().unwrap();
+            }
+        }
+        Ok(())
+    });
+    let store = small().vfs(vfs).open_read_only(&dir).unwrap();
+    assert_eq!(store.iter().unwrap().map(|item| item.unwrap()).count(), 31);
+    let degraded = |filter: &FilterInfo| matches!(filter, FilterInfo::Degraded { .. });
+    assert!(!store.tables().iter().any(|table| degraded(&table.filter)), "{:?}", store.tables());
+}
+
+#[test]
+fn what_is_gone_before_it_is_opened_is_looked_for_again() {
+    for kind in [FileKind::Manifest, FileKind::Wal, FileKind::Table] {
+        opened_while_files_of(kind);
+    }
+}
+
+/// Only half of an append is written: the record, and not the zeros after it. A reader sees it before it is
+/// cut off.
+fn a_lost_batch_is_seen(changes: usize) {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    let reader: Arc<Mutex<Option<criba::ReadOnlyDb>>> = Arc::default();
+    let hook = {
+        let reader = Arc::clone(&reader);
+        move |of, operation| {
+            if let Some(store) = &*reader.lock().unwrap()
+                && (of, operation) == (FileKind::Wal, Operation::SetLength)
+            {
+                store.refresh().unwrap();
+            }
+            Ok(())
+        }
+    };
+    let faults = FaultVfs::new(HookVfs::new(hook));
+    let options = common::options().background_threads(0);
+    let db = options.clone().vfs(faults.clone()).open(&dir).unwrap();
+    db.put_with("before", "", Durability::Synced).unwrap();
+    let store = options.open_read_only(&dir).unwrap();
+    *reader.lock().unwrap() = Some(store.clone());
+    let writes = [Operation::Append, Operation::Write];
+    faults.add(FaultRule::new(Fault::ShortWrite).operations(writes));
+    let mut batch = Batch::new();
+    (0..changes).for_each(|number| _ = batch.put(format!("lost {number}"), ""));
+    db.write_with(batch, Durability::Synced).unwrap_err();
+    assert!(store.contains("lost 0").unwrap(), "it was seen");
+    *reader.lock().unwrap() = None;
+    db.put_with("kept", "", Durability::Synced).unwrap();
+    assert!(store.refresh().unwrap());
+    assert!(store.contains("kept").unwrap(), "what is synced is shown");
+}
+
+#[test]
+fn a_write_that_failed_after_it_was_seen_hides_no_later_one() {
+    // The later write has the same number, or a smaller one.
+    [1, 3].into_iter().for_each(a_lost_batch_is_seen);
 }
