@@ -71,6 +71,8 @@ impl Loaded {
         };
         let (set, store, lost_edit) = Manifest::read(vfs, dir, number)?;
         let hash_key = hash_key(&set, dir, number)?;
+        // A store restored from a checkpoint gives the numbers of lost tables to others.
+        let previous = previous.filter(|old| old.env.store != store || old.has_no_other_of(&set));
         let env = match previous {
             Some(Self { env, .. }) if env.store == store => Arc::clone(env),
             Some(Self { env, .. }) => {
@@ -105,6 +107,15 @@ impl Loaded {
         let view = Arc::new(ReadView { memtable, sealed: Vec::new(), version });
         let ignore_filters = options.ignore_filters;
         Ok(Self { env, view, seq, logged, settings, report, ignore_filters })
+    }
+
+    /// Whether each table that has the number of one in `set` is that table.
+    fn has_no_other_of(&self, set: &TableSet) -> bool {
+        self.view.version.tables().all(|(_, live)| {
+            let ours = live.table.meta();
+            let found = set.tables.get(&ours.id);
+            found.is_none_or(|(_, meta)| TableMeta { filter: ours.filter, ..meta.clone() } == *ours)
+        })
     }
 
     /// Whether both are the same state of the store.

@@ -268,6 +268,51 @@ fn more_tables_than_open_files_are_refused_and_files_of_dropped_tables_are_close
 }
 
 #[test]
+fn a_refresh_that_fails_keeps_no_more_files_open() {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    let db = fill(&dir, 1);
+    let vfs = HookVfs::new(|_, _| Ok(()));
+    let store = small().max_open_files(4).vfs(Arc::clone(&vfs)).open_read_only(&dir).unwrap();
+    for table in 1..4 {
+        db.put(key(table * 10), "value").unwrap();
+        db.flush().unwrap();
+    }
+    let newest = db.tables().iter().map(|table| table.id).max().unwrap();
+    let (path, away) = (dir.join(format!("{newest:06}.sst")), parent.path().join("away"));
+    std::fs::rename(&path, &away).unwrap();
+    assert!(matches!(store.refresh(), Err(Error::Missing { .. })));
+    assert_eq!(vfs.open_files(criba::vfs::FileKind::Table), 1);
+    std::fs::rename(&away, &path).unwrap();
+    assert!(store.refresh().unwrap());
+}
+
+#[test]
+fn a_refresh_after_the_store_was_restored_from_a_checkpoint_shows_the_restored_store() {
+    let parent = common::tempdir();
+    let (dir, saved) = (parent.path().join("store"), parent.path().join("saved"));
+    let write = |db: &Db, value: &str, tables| {
+        for number in 0..tables {
+            db.put(key(number), value).unwrap();
+            db.flush().unwrap();
+        }
+    };
+    let db = fill(&dir, 1);
+    db.checkpoint(&saved).unwrap();
+    write(&db, "lost", 10);
+    let store = small().open_read_only(&dir).unwrap();
+    db.close().unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    std::fs::rename(&saved, &dir).unwrap();
+    let db = small().background_threads(0).auto_compaction(false).open(&dir).unwrap();
+    write(&db, "restored", 12);
+    assert!(store.refresh().unwrap());
+    for number in 0..12 {
+        assert_eq!(store.get(key(number)).unwrap().unwrap(), "restored", "{number}");
+    }
+}
+
+#[test]
 fn what_is_not_a_store_and_a_filter_budget_are_refused() {
     let parent = common::tempdir();
     for missing in [parent.path().to_owned(), parent.path().join("nothing")] {
