@@ -229,7 +229,9 @@ fn version_of(
     }
     let filters = set.tables.values().map(|(_, meta)| meta.filter);
     check_memory(&env.dir, options, env.index_memory.bytes(), filters)?;
-    let mut added = open_tables(env, &new, options)?;
+    // Files are opened before their tables, and only the drop of a table closes its file.
+    let mut added = open_tables(env, &new, options)
+        .inspect_err(|_| new.iter().for_each(|(_, meta)| env.files.forget(meta.id)))?;
     let mut removed = Vec::new();
     let mut filters = HashMap::new();
     for (level, live) in old.tables() {
