@@ -87,7 +87,9 @@ fn load(dir: &Path, options: &Options, previous: Option<&Loaded>) -> Result<Load
 
 impl ReadOnlyDb {
     /// Shows the store as it is now. Returns whether anything changed. It never goes back, except that a
-    /// write that fails may be shown until it is undone. After an error it stays as it was. Live snapshots and scans do not change.
+    /// write that fails may be shown until it is undone. After an error it stays as it was. Live snapshots and
+    /// scans do not change. If another store takes the place of this one, also a checkpoint of it, open that
+    /// one anew.
     ///
     /// Cost: reads the manifest and the logs, and of new tables what opening reads.
     ///
