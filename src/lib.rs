@@ -39,8 +39,8 @@
 //! * [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::range`], [`Db::prefix`]. A [`Batch`] makes several changes at
 //!   once; a [`Db::snapshot`] reads the store as it was at one moment.
 //! * [`Db::insert_if_absent`], [`Db::insert_many_if_absent`], [`Db::compare_and_swap`]: one of many threads wins.
-//! * [`Options::open_read_only`] reads without a change, also beside a writing process; [`Db::checkpoint`] copies
-//!   the store.
+//! * [`Db::checkpoint`] makes a backup, [`verify`] checks one.
+//! * [`Options::open_read_only`] reads without a change, also beside a writing process.
 //! * [`FilterPolicy`] sets the filters of tables: [kind](FilterKind), [hash](HashFunction), size and
 //!   [allocation](Allocation).
 //! * [`Db::may_contain`] reads no disk; [`Db::set_filter_memory`] limits the memory of filters.

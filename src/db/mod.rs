@@ -195,6 +195,9 @@ impl Db {
     /// Sets the value of a key that is absent, [buffered](Durability::Buffered). Returns whether it did: of
     /// many threads that insert an absent key, one gets `true`.
     ///
+    /// If the process crashes before this returns, the key may be there, and later calls return `false`. So
+    /// store in the value what the winner still has to do.
+    ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = criba::Db::open(dir.path().join("store"))?;
@@ -224,8 +227,8 @@ impl Db {
     }
 
     /// Inserts each pair whose key is absent, [buffered](Durability::Buffered). Returns for each pair, in
-    /// order, whether it was inserted: each pair decides for itself, and of two pairs with one key the first
-    /// is inserted. Readers see all inserted pairs or none, also after a crash.
+    /// order, whether it was inserted: each pair decides for itself, as if inserted alone, and of two pairs with
+    /// one key the first is inserted. Readers see all inserted pairs or none, also after a crash.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -563,11 +566,15 @@ impl Db {
         info::memory(&self.0.inner)
     }
 
-    /// Makes a checkpoint: a copy of the store, synced, in the new directory `path`. It has all writes
-    /// acknowledged before the call, and of later ones the first ones, in their order. Writers go on meanwhile.
+    /// Makes a checkpoint: a copy of the store, synced, in the new directory `path`. It holds a prefix of all
+    /// writes, with every one that was acknowledged before the call. Writers go on meanwhile.
     ///
-    /// To restore, [open](Options::open) the checkpoint as a store of its own. Opening changes it, so restore
-    /// the only backup from a checkpoint of it. The checkpoint has the identity and the hash key of this
+    /// To restore, [open](Options::open) the checkpoint as a store of its own. To keep the backup, make a
+    /// checkpoint of the opened backup and go on with that, or open a plain copy of the directory.
+    /// [`verify`] and [`Options::open_read_only`] check a backup without a change. A backup can be removed like
+    /// any directory: the store and other backups lose nothing.
+    ///
+    /// The checkpoint has the identity and the hash key of this
     /// store, which are as secret as before. It shares the disk space of tables until a compaction replaces
     /// them, here or there; so damage to a shared table is damage to both.
     ///
@@ -638,7 +645,8 @@ impl Db {
         &self.0.recovery
     }
 
-    /// Ends background work, syncs all writes, and closes the store for all handles. Waits until tasks under
+    /// Ends background work, syncs all writes, and closes the store for all handles. Memtables are not flushed:
+    /// the next opening replays their logs. Waits until tasks under
     /// way end, which is soon: they are dropped, and done again after the next opening. Live snapshots and scans
     /// stay usable, and keep the directory locked. In a callback of [`Options::on_event`] this call returns
     /// at once, and another thread closes the store.

@@ -42,7 +42,7 @@ pub struct RecoveryReport {
     pub lost_tail: Option<LostTail>,
     /// An edit at the end of the manifest that a crash cut short.
     pub lost_edit: Option<LostTail>,
-    /// Removed files that nothing referred to.
+    /// Removed files that nothing refers to any more, such as the log and the manifest of the last session.
     pub removed_files: usize,
 }
 

@@ -26,8 +26,9 @@ use crate::value::Value;
 
 /// A handle of a store that is only read, from [`Options::open_read_only`]. Clones share the state.
 ///
-/// It shows the store as of its opening, until [`refresh`](Self::refresh) reads it again: all writes that were
-/// synced before, perhaps later ones, and no batch in part. A write that fails may be shown for a while.
+/// It shows the store as of its opening, until [`refresh`](Self::refresh) reads it again. It shows a prefix of
+/// all writes: those that were synced before, and, if the writing process is on this machine, those that were
+/// acknowledged before; perhaps later ones. A write that fails may be shown for a while.
 ///
 /// Nothing in the directory is created, changed, removed or locked, so it works beside a process that writes
 /// to the store, on a full disk, and on read-only media. What logs hold is in memory.
