@@ -332,12 +332,12 @@ fn opened_while_files_of(kind: FileKind) {
     let dir = parent.path().join("store");
     let db = fill(&dir, 3);
     db.put("in the log", "").unwrap();
-    db.rebuild_filters(&FilterPolicy::ribbon()).unwrap(); // into files of their own
+    db.rebuild_filters(&FilterPolicy::bits_per_key(6.0)).unwrap(); // into files of their own
     let first = Arc::new(AtomicBool::new(true));
     let waits = Arc::clone(&first);
     let vfs = HookVfs::new(move |of, operation| {
         if (of, operation) == (kind, Operation::Open) && first.swap(false, Ordering::SeqCst) {
-            db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
+            db.rebuild_filters(&FilterPolicy::bits_per_key(7.0)).unwrap();
             if kind != FileKind::Filter {
                 db.compact().unwrap();
             }
