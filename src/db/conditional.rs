@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::commit_queue::{Durability, Request};
 use foldhash::fast::RandomState;
 
+use super::commit_queue::{Durability, Request};
 use super::condition::{Condition, Decision};
 use super::inner::DbInner;
 use super::views::ReadView;

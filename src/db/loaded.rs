@@ -6,6 +6,7 @@
 //! the manifest was read are replayed, so every write that was synced before is there.
 
 use std::collections::HashMap;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -99,8 +100,9 @@ impl Loaded {
         check_numbers(dir, &listing.ours, set.next_file)?;
         let mut report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
         let (seq, logged) = replay_into(&memtable, &env, &set, &listing, &mut report)?;
-        let old = previous.map_or_else(Version::default, |old| Version::clone(&old.view.version));
-        let version = version_of(&set, &old, &env, options)?;
+        let none = Version::default();
+        let old = previous.map_or(&none, |old| &*old.view.version);
+        let version = version_of(&set, old, &env, options)?;
         let tables: Vec<_> = version.tables().map(|(level, live)| (level, live.open())).collect();
         let settings = set.filter_settings.unwrap_or_else(|| settings_of_newest(&tables));
         let (memtable, version) = (Arc::new(memtable), Arc::new(version));
@@ -148,7 +150,7 @@ impl Loaded {
         self.counted(|done| self.lookups().many(&self.view, self.seq, keys, done))
     }
 
-    pub(super) fn scan(&self, bounds: (std::ops::Bound<&[u8]>, std::ops::Bound<&[u8]>)) -> Range {
+    pub(super) fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Range {
         let view = Arc::clone(&self.view);
         Range::new(self.lookups(), self.settings.extractor, view, self.seq, bounds, None)
     }
@@ -233,7 +235,7 @@ fn version_of(
     let mut added = open_tables(env, &new, options)
         .inspect_err(|_| new.iter().for_each(|(_, meta)| env.files.forget(meta.id)))?;
     let mut removed = Vec::new();
-    let mut filters = HashMap::new();
+    let mut replaced = HashMap::new();
     for (level, live) in old.tables() {
         let id = live.table.id();
         match set.tables.get(&id) {
@@ -243,12 +245,12 @@ fn version_of(
                     added.push((*new_level, live.open()));
                 }
                 if live.filter.meta != meta.filter {
-                    filters.insert(id, Arc::new(live.table.load_filter(meta.filter)));
+                    replaced.insert(id, Arc::new(live.table.load_filter(meta.filter)));
                 }
             }
             None => removed.push((level, id)),
         }
     }
     let version = old.with(&removed, &added, &env.ledger);
-    Ok(if filters.is_empty() { version } else { version.with_filters(&filters) })
+    Ok(if replaced.is_empty() { version } else { version.with_filters(&replaced) })
 }

@@ -659,6 +659,7 @@ impl Db {
 }
 
 reader::implement_reader!(Db, Snapshot, ReadOnlyDb);
+reader::inherit_reads!(Snapshot, ReadOnlyDb);
 
 impl Options {
     /// Opens the store in a directory, or makes one there, and recovers it after a crash.

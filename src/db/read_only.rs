@@ -8,13 +8,11 @@ use arc_swap::ArcSwap;
 
 use super::TableInfo;
 use super::info;
-use super::keys::Keys;
 use super::loaded::Loaded;
 use super::open::RecoveryReport;
 use super::open_tables::check_filters;
 use super::read::Membership;
-use super::reader::Reader;
-use super::scan::{Range, prefix_bounds};
+use super::scan::Range;
 use super::snapshot::Snapshot;
 use crate::error::{Error, Result};
 use crate::filter::FilterPolicy;
@@ -129,14 +127,6 @@ impl ReadOnlyDb {
         self.0.loaded.load().lookup_many(keys)
     }
 
-    /// As [`Db::contains`](crate::Db::contains).
-    ///
-    /// # Errors
-    /// As [`Db::get`](crate::Db::get).
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get(key)?.is_some())
-    }
-
     /// As [`Db::explain`](crate::Db::explain).
     ///
     /// # Errors
@@ -157,47 +147,6 @@ impl ReadOnlyDb {
     /// As [`Db::range`](crate::Db::range).
     pub fn range(&self, bounds: impl KeyRange) -> Result<Range> {
         Ok(self.0.loaded.load().scan(bounds.bounds()))
-    }
-
-    /// As [`Db::prefix`](crate::Db::prefix).
-    ///
-    /// # Errors
-    /// As [`Db::range`](crate::Db::range).
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
-        self.range(prefix_bounds(prefix.as_ref()))
-    }
-
-    /// As [`Db::iter`](crate::Db::iter).
-    ///
-    /// # Errors
-    /// As [`Db::range`](crate::Db::range).
-    #[expect(clippy::iter_not_returning_iterator, reason = "as `Db::iter`")]
-    pub fn iter(&self) -> Result<Range> {
-        self.range(..)
-    }
-
-    /// As [`Db::keys`](crate::Db::keys).
-    ///
-    /// # Errors
-    /// As [`Db::range`](crate::Db::range).
-    pub fn keys(&self) -> Result<Keys> {
-        Reader::keys(self)
-    }
-
-    /// As [`Db::first`](crate::Db::first).
-    ///
-    /// # Errors
-    /// As [`Db::get`](crate::Db::get).
-    pub fn first(&self) -> Result<Option<(Value, Value)>> {
-        Reader::first(self)
-    }
-
-    /// As [`Db::last`](crate::Db::last).
-    ///
-    /// # Errors
-    /// As [`Db::get`](crate::Db::get).
-    pub fn last(&self) -> Result<Option<(Value, Value)>> {
-        Reader::last(self)
     }
 
     /// The counts since the opening. No I/O.

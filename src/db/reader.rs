@@ -96,4 +96,60 @@ macro_rules! implement_reader {
     )*};
 }
 
-pub(super) use implement_reader;
+/// Gives types the methods that [`Reader`] provides, so that a call needs no import of the trait.
+macro_rules! inherit_reads {
+    ($($store:ty),*) => {$(
+        impl $store {
+            /// As [`Db::contains`](crate::Db::contains).
+            ///
+            /// # Errors
+            /// As [`Db::get`](crate::Db::get).
+            pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+                Reader::contains(self, key)
+            }
+
+            /// As [`Db::prefix`](crate::Db::prefix).
+            ///
+            /// # Errors
+            /// As [`Db::range`](crate::Db::range).
+            pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
+                Reader::prefix(self, prefix)
+            }
+
+            /// As [`Db::iter`](crate::Db::iter).
+            ///
+            /// # Errors
+            /// As [`Db::range`](crate::Db::range).
+            #[expect(clippy::iter_not_returning_iterator, reason = "as `Db::iter`")]
+            pub fn iter(&self) -> Result<Range> {
+                Reader::iter(self)
+            }
+
+            /// As [`Db::keys`](crate::Db::keys).
+            ///
+            /// # Errors
+            /// As [`Db::range`](crate::Db::range).
+            pub fn keys(&self) -> Result<Keys> {
+                Reader::keys(self)
+            }
+
+            /// As [`Db::first`](crate::Db::first).
+            ///
+            /// # Errors
+            /// As [`Db::get`](crate::Db::get).
+            pub fn first(&self) -> Result<Option<(Value, Value)>> {
+                Reader::first(self)
+            }
+
+            /// As [`Db::last`](crate::Db::last).
+            ///
+            /// # Errors
+            /// As [`Db::get`](crate::Db::get).
+            pub fn last(&self) -> Result<Option<(Value, Value)>> {
+                Reader::last(self)
+            }
+        }
+    )*};
+}
+
+pub(super) use {implement_reader, inherit_reads};

@@ -2,10 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::inner::DbInner;
-use super::keys::Keys;
 use super::loaded::Loaded;
-use super::reader::Reader;
-use super::scan::{Range, prefix_bounds};
+use super::scan::Range;
 use crate::error::Result;
 use crate::key::Seq;
 use crate::key_range::KeyRange;
@@ -67,14 +65,6 @@ impl Snapshot {
         }
     }
 
-    /// As [`Db::contains`](crate::Db::contains).
-    ///
-    /// # Errors
-    /// As [`Db::get`](crate::Db::get).
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get(key)?.is_some())
-    }
-
     /// As [`Db::explain`](crate::Db::explain).
     ///
     /// # Errors
@@ -97,47 +87,6 @@ impl Snapshot {
             }
             Source::ReadOnly(loaded) => loaded.scan(bounds.bounds()),
         })
-    }
-
-    /// As [`Db::iter`](crate::Db::iter).
-    ///
-    /// # Errors
-    /// As [`Db::range`](crate::Db::range).
-    #[expect(clippy::iter_not_returning_iterator, reason = "as `Db::iter`")]
-    pub fn iter(&self) -> Result<Range> {
-        self.range(..)
-    }
-
-    /// As [`Db::keys`](crate::Db::keys).
-    ///
-    /// # Errors
-    /// As [`Db::range`](crate::Db::range).
-    pub fn keys(&self) -> Result<Keys> {
-        Reader::keys(self)
-    }
-
-    /// As [`Db::first`](crate::Db::first).
-    ///
-    /// # Errors
-    /// As [`Db::get`](crate::Db::get).
-    pub fn first(&self) -> Result<Option<(Value, Value)>> {
-        Reader::first(self)
-    }
-
-    /// As [`Db::last`](crate::Db::last).
-    ///
-    /// # Errors
-    /// As [`Db::get`](crate::Db::get).
-    pub fn last(&self) -> Result<Option<(Value, Value)>> {
-        Reader::last(self)
-    }
-
-    /// As [`Db::prefix`](crate::Db::prefix).
-    ///
-    /// # Errors
-    /// As [`Db::range`](crate::Db::range).
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
-        self.range(prefix_bounds(prefix.as_ref()))
     }
 }
 

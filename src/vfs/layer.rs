@@ -157,8 +157,8 @@ pub trait Vfs: Debug + Send + Sync {
     }
 }
 
-/// Forwards every method, defaulted ones too, so that [`Options::vfs`](crate::Options::vfs) takes a shared layer too. Calls through it follow one pointer
-/// more; calls of open files do not.
+/// A shared file layer, for [`Options::vfs`](crate::Options::vfs). Forwards every method, defaulted ones too.
+/// Calls through it follow one pointer more; calls of open files do not.
 impl<V: Vfs + ?Sized> Vfs for Arc<V> {
     fn create(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
         (**self).create(path, kind)
