@@ -12,6 +12,7 @@ mod explain;
 mod failure;
 mod get;
 mod inspect;
+mod json;
 mod lab;
 mod lines;
 mod load;

@@ -64,13 +64,16 @@ pub fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", thousands(number))
 }
 
-/// A probability as a percentage with about four significant digits; "–" for none.
+/// A probability as a percentage with two to four significant digits, never with an exponent; "–" for none.
 pub(crate) fn percent(share: Option<f64>) -> String {
     match share.map(|share| share * 100.0) {
         None => "–".to_owned(),
         Some(percent) if percent >= 10.0 || percent == 0.0 => format!("{percent:.1} %"),
         Some(percent) if percent >= 0.01 => format!("{percent:.3} %"),
-        Some(percent) => format!("{percent:.1e} %"),
+        Some(percent) => {
+            let places = 1 - percent.log10().floor() as i32;
+            format!("{percent:.places$} %", places = places.clamp(0, 20) as usize)
+        }
     }
 }
 
@@ -119,7 +122,10 @@ mod tests {
 
     #[test]
     fn percentages_keep_their_digits() {
-        let shown = [None, Some(0.0), Some(0.010_04), Some(0.97), Some(1e-6)].map(percent);
-        assert_eq!(shown, ["–", "0.0 %", "1.004 %", "97.0 %", "1.0e-4 %"]);
+        let shown = [None, Some(0.0), Some(0.010_04), Some(0.97), Some(1e-6), Some(1.2e-5)];
+        assert_eq!(
+            shown.map(percent),
+            ["–", "0.0 %", "1.004 %", "97.0 %", "0.00010 %", "0.0012 %"]
+        );
     }
 }
