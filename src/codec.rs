@@ -14,7 +14,7 @@ pub(crate) fn checksum_at(file_id: u64, offset: u64, parts: &[&[u8]]) -> u32 {
 }
 
 /// [`checksum_at`], computed piece by piece.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ChecksumAt(crc32fast::Hasher);
 
 impl ChecksumAt {

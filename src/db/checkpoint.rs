@@ -8,8 +8,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::directory::{Listing, for_each_logged_entry, lock, not_a_store};
+use super::directory::for_each_logged_entry;
 use super::inner::DbInner;
+use super::staged;
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
 use crate::names::FileName;
@@ -45,48 +46,17 @@ impl DbInner {
         self.check_writable()?;
         // Held to the end, so that no opening after a `close` removes files that only this version has.
         let _store = self.health.directory_lock()?;
+        // The lock is held until the directory has its name.
         let vfs = self.env.vfs.as_ref();
-        let Some(name) = path.file_name() else {
-            return Err(io::ErrorKind::InvalidInput.into()).context("make a checkpoint", path);
-        };
-        match vfs.list(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) if error.kind() != io::ErrorKind::NotADirectory => {
-                return Err(error).context("list", path);
-            }
-            _ => {
-                return Err(io::ErrorKind::AlreadyExists.into()).context("make a checkpoint", path);
-            }
-        }
-        let name = format!(".{}.checkpoint-tmp", name.display());
-        let parent = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        let dir = parent.join(name);
-        vfs.create_dir(&dir).context("create", &dir)?;
-        let _lock = lock(vfs, &dir).inspect_err(|_| {
-            let _ = vfs.remove(&dir, FileKind::Directory); // fails unless it is empty
-        })?;
-        self.fill(&dir)
-            .and_then(|()| {
-                vfs.rename(&dir, path, FileKind::Directory)
-                    .context(format_args!("rename to {}", path.display()), &dir)
-            })
-            .inspect_err(|_| {
-                // The next checkpoint removes what cannot be removed now.
-                let _ = clear(vfs, &dir);
-                let _ = vfs.remove(&FileName::Lock.path(&dir), FileKind::Lock);
-                let _ = vfs.remove(&dir, FileKind::Directory);
-            })?;
-        vfs.sync_dir(parent).context("sync", parent)
+        staged::make(vfs, path, "checkpoint", |dir, lock| self.fill(dir).map(|()| lock))?;
+        Ok(())
     }
 
     /// Makes the files of a checkpoint in `dir`, all synced.
     fn fill(&self, dir: &Path) -> Result<()> {
         let mut attempts = ATTEMPTS;
         let (mut set, moment) = loop {
-            clear(self.env.vfs.as_ref(), dir)?;
+            staged::clear(self.env.vfs.as_ref(), dir)?;
             let before = Arc::clone(&self.views.load().version);
             let made =
                 self.moment().and_then(|moment| Ok((self.link_tables(&moment, dir)?, moment)));
@@ -230,17 +200,4 @@ impl DbInner {
 
 fn is_missing(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
-}
-
-/// Removes what an earlier attempt left in the directory of a checkpoint, except the lock file.
-fn clear(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-    let listing = Listing::read(vfs, dir)?.unwrap_or_default();
-    if let Some(foreign) = listing.foreign.first() {
-        return Err(not_a_store(dir, format!("something else: {}", foreign.display())));
-    }
-    for name in listing.ours.into_iter().filter(|&name| name != FileName::Lock) {
-        let path = name.path(dir);
-        vfs.remove(&path, name.kind()).context("remove", &path)?;
-    }
-    Ok(())
 }

@@ -47,6 +47,14 @@ impl Listing {
         logs.sort_unstable();
         logs
     }
+
+    pub(super) fn manifests(&self) -> Vec<u64> {
+        let number =
+            |name: &FileName| if let FileName::Manifest(n) = name { Some(*n) } else { None };
+        let mut manifests: Vec<u64> = self.ours.iter().filter_map(number).collect();
+        manifests.sort_unstable();
+        manifests
+    }
 }
 
 pub(super) fn not_a_store(dir: &Path, found: impl Into<String>) -> Error {

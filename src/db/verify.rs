@@ -94,13 +94,9 @@ impl fmt::Display for Verification {
     }
 }
 
-impl Verification {
-    /// Whether there are no defects.
-    pub fn is_sound(&self) -> bool {
-        self.findings.is_empty()
-    }
-
-    fn find(&mut self, dir: &Path, error: Error) {
+impl Finding {
+    /// What an error says; of `dir`, if of no file.
+    pub(super) fn of_error(dir: &Path, error: Error) -> Self {
         let (path, offset, what) = match error {
             Error::Corrupt { path, offset, expected, found } => {
                 (path, Some(offset), format!("expected {expected}, found {found}"))
@@ -116,7 +112,18 @@ impl Verification {
             }
             other => (dir.to_owned(), None, other.to_string()),
         };
-        self.findings.push(Finding { path, offset, what });
+        Self { path, offset, what }
+    }
+}
+
+impl Verification {
+    /// Whether there are no defects.
+    pub fn is_sound(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    fn find(&mut self, dir: &Path, error: Error) {
+        self.findings.push(Finding::of_error(dir, error));
     }
 
     fn note(&mut self, path: PathBuf, offset: Option<u64>, what: impl Into<String>) {

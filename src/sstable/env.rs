@@ -41,7 +41,7 @@ impl TableEnv {
         let _ = self.vfs.remove(&FileName::Table(id).path(&self.dir), FileKind::Table);
     }
 
-    /// The environment of tables outside an open store: no cache, no open files.
+    /// The environment of tables outside an open store: no cache.
     pub(crate) fn standalone(
         vfs: &Arc<dyn Vfs>,
         dir: &Path,
@@ -54,7 +54,7 @@ impl TableEnv {
             store,
             hash_key,
             prefix_hash_key: hash_key.for_prefixes(),
-            files: FilePool::new(1),
+            files: FilePool::new(64),
             cache: None,
             ledger: Arc::default(),
             filter_memory: FilterMemory::new(None, Seal::for_files_of(vfs.as_ref())),

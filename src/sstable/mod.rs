@@ -20,6 +20,7 @@ mod memory;
 mod pool;
 mod portions;
 mod reader;
+mod salvage;
 #[cfg(test)]
 mod samples;
 mod writer;
@@ -33,4 +34,5 @@ pub(crate) use format::{FilterMeta, Properties, TableMeta};
 pub(crate) use memory::{FilterMemory, resident_bytes};
 pub(crate) use pool::FilePool;
 pub(crate) use reader::Table;
+pub(crate) use salvage::{KeyBounds, LostEntries, SalvageCursor};
 pub(crate) use writer::{FinishedTable, TableSettings, TableWriter};

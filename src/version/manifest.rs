@@ -116,19 +116,30 @@ impl Manifest {
         let header = reader
             .header(LogKind::Manifest)?
             .map_err(|found| Error::corrupt(&path, 0, "a manifest header", found))?;
+        let (set, _, lost) = Self::read_edits(reader, &path, header.features)?;
+        Ok((set, header.store, lost))
+    }
+
+    /// Reads the edits of a manifest whose header has these features. Returns the set after them, their
+    /// number, and an incomplete last one.
+    pub(crate) fn read_edits(
+        mut reader: LogReader,
+        path: &Path,
+        features: u32,
+    ) -> Result<(TableSet, u64, Option<LostTail>)> {
         let mut set = TableSet::default();
         let mut edits = 0;
         let mut lost = None;
         loop {
             match reader.next()? {
                 Item::Record { seq, offset, payload } => {
-                    let corrupt = |found| Error::corrupt(&path, offset, "a version edit", found);
+                    let corrupt = |found| Error::corrupt(path, offset, "a version edit", found);
                     if seq != edits {
                         return Err(corrupt(format!("edit number {seq} instead of {edits}")));
                     }
                     let edit = Edit::decode(&payload)
                         .ok_or_else(|| corrupt("fields unknown to this criba".into()))?;
-                    if edit.filter_settings.is_some() && header.features & FILTER_SETTINGS == 0 {
+                    if edit.filter_settings.is_some() && features & FILTER_SETTINGS == 0 {
                         return Err(corrupt("filter settings, without the feature".into()));
                     }
                     set.apply(&edit).map_err(corrupt)?;
@@ -136,20 +147,20 @@ impl Manifest {
                 }
                 Item::Damage { offset, found } => {
                     if reader.furthest_synced_from(offset)? > Some(offset) || edits == 0 {
-                        return Err(Error::corrupt(&path, offset, "a whole version edit", found));
+                        return Err(Error::corrupt(path, offset, "a whole version edit", found));
                     }
                     let bytes = reader.length() - offset;
-                    lost = Some(LostTail::new(path.clone(), offset, bytes, found));
+                    lost = Some(LostTail::new(path.to_owned(), offset, bytes, found));
                     break;
                 }
                 Item::End { .. } | Item::Eof => break,
             }
         }
         if edits == 0 {
-            return Err(Error::corrupt(&path, reader.length(), "a version edit", "none"));
+            return Err(Error::corrupt(path, reader.length(), "a version edit", "none"));
         }
-        set.check().map_err(|found| Error::corrupt(&path, 0, "a sound set of tables", found))?;
-        Ok((set, header.store, lost))
+        set.check().map_err(|found| Error::corrupt(path, 0, "a sound set of tables", found))?;
+        Ok((set, edits, lost))
     }
 }
 

@@ -196,6 +196,29 @@ impl LogReader {
         }
     }
 
+    /// Where the next item is read.
+    pub(crate) fn position(&self) -> u64 {
+        self.at
+    }
+
+    /// Moves to the first whole frame from `from` on with which a record begins, or the log ends; to the end
+    /// of the file if there is none. Passes over blocks that cannot be read.
+    pub(crate) fn resume_from(&mut self, from: u64) {
+        let (mut at, number) = (from, self.number);
+        while at < self.length {
+            let left = BLOCK_BYTES - at % BLOCK_BYTES;
+            at += match self.rest_of_block(at).map(|rest| decode_frame(rest, number, at)) {
+                Ok(Ok(Frame { kind: FrameKind::Middle | FrameKind::Last, payload, .. })) => {
+                    FRAME_HEADER_BYTES + payload.len() as u64
+                }
+                Ok(Ok(_)) => break,
+                Ok(Err(_)) => 1,
+                Err(_) => left,
+            };
+        }
+        self.at = at;
+    }
+
     /// Searches every byte from `from` on for whole frames, and returns the furthest offset that one of them
     /// declares synced; `None` without such a frame.
     pub(crate) fn furthest_synced_from(&mut self, from: u64) -> Result<Option<u64>> {

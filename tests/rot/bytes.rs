@@ -10,7 +10,7 @@ use crate::fixture::{DIR, FIXTURE, Kind, Map, options};
 use crate::sweep::{Tally, all, as_text, sweep, sweep_all};
 
 /// The ends of a table's parts: data blocks, padding, filter block, and the rest.
-fn parts(table: &[u8]) -> [usize; 3] {
+pub(crate) fn parts(table: &[u8]) -> [usize; 3] {
     let footer = &table[table.len() - 128..];
     let field = |at: usize| u64::from_le_bytes(footer[at..at + 8].try_into().unwrap()) as usize;
     let index = field(16);

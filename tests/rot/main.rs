@@ -21,4 +21,5 @@ mod forged_logs;
 mod forged_manifests;
 mod forged_tables;
 mod numbers;
+mod repaired;
 mod sweep;

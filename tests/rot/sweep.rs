@@ -26,15 +26,27 @@ pub(crate) fn sweep(
     case: impl Fn(usize) -> Case + Sync,
     expect: impl Fn(usize, Outcome) -> bool + Sync,
 ) -> Tally {
-    let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::new()));
+    let tally = Mutex::new(Tally::new());
+    in_parallel(count, |number, begun| {
+        let case = case(number);
+        begun(&case.what);
+        let outcome = outcome_of(&case);
+        assert!(expect(number, outcome), "{}: {outcome:?} was not expected", case.what);
+        *tally.lock().unwrap().entry(outcome).or_insert(0) += 1;
+    });
+    let tally = tally.into_inner().unwrap();
+    println!("{title}: {count} cases, seed {SEED}: {}", as_text(&tally));
+    assert_eq!(tally.values().sum::<usize>(), count);
+    tally
+}
+
+/// Runs `count` cases on all processors. A case calls its second argument with what it is.
+pub(crate) fn in_parallel(count: usize, case: impl Fn(usize, &dyn Fn(&str)) + Sync) {
+    let next = AtomicUsize::new(0);
     let work = || {
         let watched = watchdog();
         while let Some(number) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&n| n < count) {
-            let case = case(number);
-            watched.send(case.what.clone()).unwrap();
-            let outcome = outcome_of(&case);
-            assert!(expect(number, outcome), "{}: {outcome:?} was not expected", case.what);
-            *tally.lock().unwrap().entry(outcome).or_insert(0) += 1;
+            case(number, &|what| watched.send(what.to_owned()).unwrap());
         }
     };
     let threads = std::thread::available_parallelism().map_or(2, usize::from).max(2);
@@ -46,10 +58,6 @@ pub(crate) fn sweep(
             }
         }
     });
-    let tally = tally.into_inner().unwrap();
-    println!("{title}: {count} cases, seed {SEED}: {}", as_text(&tally));
-    assert_eq!(tally.values().sum::<usize>(), count);
-    tally
 }
 
 /// Runs a list of cases.

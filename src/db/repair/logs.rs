@@ -1,0 +1,146 @@
+//! What can be read of damaged logs.
+
+use std::path::{Path, PathBuf};
+
+use super::super::directory::for_each_logged_entry;
+use super::Loss;
+use crate::error::{Error, Result};
+use crate::key::{EntryRef, Seq};
+use crate::names::{FileName, MAX_NUMBER};
+use crate::vfs::Vfs;
+use crate::wal::{FileHeader, Item, LogKind, LogReader};
+
+/// The history that the logs make together: sequence numbers without a gap.
+pub(super) struct History<'a> {
+    pub(super) vfs: &'a dyn Vfs,
+    pub(super) dir: &'a Path,
+    pub(super) store: u64,
+    /// The sequence number of the next change; 0 if it is unknown.
+    pub(super) next: Seq,
+    /// The log that must come next.
+    pub(super) promised: Option<u64>,
+    /// Damage, until the next record shows which changes it cost.
+    hole: Option<(PathBuf, Option<u64>, String)>,
+    pub(super) losses: Vec<Loss>,
+}
+
+impl<'a> History<'a> {
+    /// A history whose first change is `next`, in log `first` if that is known.
+    pub(super) fn new(
+        vfs: &'a dyn Vfs,
+        dir: &'a Path,
+        store: u64,
+        first: Option<u64>,
+        next: Seq,
+    ) -> Self {
+        Self { vfs, dir, store, next, promised: first, hole: None, losses: Vec::new() }
+    }
+
+    /// Passes each change in a whole record of the logs to `keep`.
+    pub(super) fn read(&mut self, logs: &[u64], mut keep: impl FnMut(EntryRef<'_>)) -> Result<()> {
+        for &number in logs {
+            match self.promised {
+                // It was made, and never used.
+                Some(promised) if number < promised => continue,
+                Some(promised) if number > promised => self.miss(promised),
+                _ => {}
+            }
+            self.promised = None;
+            let path = FileName::Log(number).path(self.dir);
+            let mut reader = match LogReader::open(self.vfs, &path, LogKind::Wal, number) {
+                Ok(reader) => reader,
+                Err(error) => {
+                    self.damage(path, None, error.to_string());
+                    continue;
+                }
+            };
+            match reader.header(LogKind::Wal) {
+                Ok(Ok(FileHeader { store, .. })) if store != self.store => {
+                    self.damage(path, Some(0), format!("a log of store {store:016x}"));
+                    continue;
+                }
+                Err(error @ Error::Unsupported { .. }) => return Err(error),
+                // Each frame says which log it is of.
+                _ => {}
+            }
+            self.read_log(&path, reader, &mut keep);
+        }
+        if let Some(promised) = self.promised.take() {
+            self.miss(promised);
+        }
+        // No record follows, so nothing bounds what is lost.
+        if self.hole.is_some() {
+            self.lose_up_to(MAX_NUMBER, None);
+        }
+        Ok(())
+    }
+
+    fn read_log(
+        &mut self,
+        path: &Path,
+        mut reader: LogReader,
+        keep: &mut impl FnMut(EntryRef<'_>),
+    ) {
+        loop {
+            let (offset, found) = match reader.next() {
+                Ok(Item::Record { seq, offset, payload }) if seq >= self.next => {
+                    match for_each_logged_entry(path, offset, seq, &payload, |_| {}) {
+                        Ok(changes) => {
+                            self.continue_at(path, seq, offset);
+                            let _ = for_each_logged_entry(path, offset, seq, &payload, &mut *keep);
+                            self.next = seq + changes;
+                            continue;
+                        }
+                        Err(error) => (offset, error.to_string()),
+                    }
+                }
+                Ok(Item::Record { seq, offset, .. }) => {
+                    (offset, format!("sequence number {seq} instead of {}", self.next))
+                }
+                Ok(Item::Damage { offset, found }) => (offset, found),
+                Err(error) => (reader.position(), error.to_string()),
+                Ok(Item::End { next }) => {
+                    self.promised = Some(next).filter(|&next| next != 0);
+                    return;
+                }
+                Ok(Item::Eof) => return,
+            };
+            self.damage(path.to_owned(), Some(offset), found);
+            reader.resume_from(reader.position().max(offset + 1));
+        }
+    }
+
+    fn miss(&mut self, number: u64) {
+        let path = FileName::Log(number).path(self.dir);
+        self.damage(
+            path,
+            None,
+            "no such file, which the manifest or the log before it names".into(),
+        );
+    }
+
+    fn damage(&mut self, path: PathBuf, offset: Option<u64>, found: String) {
+        // Of damage without a record in between, the first is named.
+        self.hole.get_or_insert((path, offset, found));
+    }
+
+    /// A record begins with this sequence number.
+    fn continue_at(&mut self, path: &Path, seq: Seq, offset: u64) {
+        if 0 < self.next && self.next < seq {
+            let found = format!("sequence number {seq} instead of {}", self.next);
+            self.damage(path.to_owned(), Some(offset), found);
+        }
+        if self.hole.is_some() {
+            self.lose_up_to(seq - 1, (0 < self.next).then(|| seq - self.next));
+        }
+    }
+
+    fn lose_up_to(&mut self, newest: Seq, changes: Option<u64>) {
+        let Some((path, offset, found)) = self.hole.take() else { return };
+        let found = match changes {
+            Some(changes) => format!("{found}: {changes} changes lost"),
+            None => format!("{found}: changes behind it are lost, if there were any"),
+        };
+        self.losses.push(Loss::of_any_key(path, offset, found, newest));
+    }
+}

@@ -1,0 +1,81 @@
+//! The manifest in force, also without a sound `CURRENT`.
+
+use std::path::Path;
+
+use super::super::directory::Listing;
+use super::Loss;
+use crate::error::{Error, Result};
+use crate::key::Seq;
+use crate::names::{FileName, MAX_NUMBER};
+use crate::sstable::{Table, TableEnv};
+use crate::version::{Manifest, TableSet, read_current};
+use crate::vfs::Vfs;
+use crate::wal::{FILTER_SETTINGS, FileHeader, LogKind, LogReader};
+
+/// Of a damaged manifest no part counts: a later edit may have replaced every table that an earlier one names.
+const NEWEST_LOST: Seq = MAX_NUMBER;
+
+/// The tables in force, if all edits of the manifest in force are known. Without them, adds the loss.
+pub(super) fn tables_in_force(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    listing: &Listing,
+    losses: &mut Vec<Loss>,
+) -> Result<Option<TableSet>> {
+    let numbers = match read_current(vfs, dir) {
+        Ok(Some(number)) => vec![number],
+        Err(error @ Error::Unsupported { .. }) => return Err(error),
+        _ => listing.manifests(),
+    };
+    let mut known = Vec::new();
+    for number in numbers {
+        match read_edits(vfs, dir, number) {
+            Ok(set_and_edits) => known.push(set_and_edits),
+            Err(error @ Error::Unsupported { .. }) => return Err(error),
+            Err(error) => {
+                losses.push(Loss::of_error(dir, error, super::ANY_KEY, NEWEST_LOST));
+                return Ok(None);
+            }
+        }
+    }
+    // Only the manifest in force gets edits. A newer one with a single edit repeats what it amounts to.
+    let in_force = known.iter().rposition(|(_, edits)| *edits > 1);
+    let in_force = in_force.or(known.len().checked_sub(1));
+    if in_force.is_none() {
+        let (path, found) = (FileName::Current.path(dir), "no manifest".to_owned());
+        losses.push(Loss::of_any_key(path, None, found, NEWEST_LOST));
+    }
+    Ok(in_force.map(|number| known.swap_remove(number).0))
+}
+
+/// All edits of a manifest, whatever its header says of them.
+fn read_edits(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<(TableSet, u64)> {
+    let path = FileName::Manifest(number).path(dir);
+    let mut reader = LogReader::open(vfs, &path, LogKind::Manifest, number)?;
+    let _ = reader.header(LogKind::Manifest)?;
+    match Manifest::read_edits(reader, &path, FILTER_SETTINGS)? {
+        (set, edits, None) => Ok((set, edits)),
+        (_, _, Some(lost)) => {
+            Err(Error::corrupt(&path, lost.offset, "a whole version edit", lost.found))
+        }
+    }
+}
+
+/// The id of the store, which most of its files have in their headers or footers; 0 if none has.
+pub(super) fn store_id(vfs: &dyn Vfs, env: &TableEnv, listing: &Listing) -> u64 {
+    let header = |name: &FileName| {
+        let kind = match name {
+            FileName::Log(_) => LogKind::Wal,
+            FileName::Manifest(_) => LogKind::Manifest,
+            FileName::Table(id) => return Some(Table::meta_of_file(env, *id).ok()?.1),
+            _ => return None,
+        };
+        let mut reader = LogReader::open(vfs, &name.path(&env.dir), kind, name.number()?).ok()?;
+        let FileHeader { store, .. } = reader.header(kind).ok()?.ok()?;
+        Some(store)
+    };
+    let mut ids: Vec<u64> = listing.ours.iter().filter_map(header).collect();
+    ids.sort_unstable();
+    let of_one = ids.chunk_by(|a, b| a == b).max_by_key(|same| same.len());
+    of_one.map_or(0, |same| same[0])
+}

@@ -1,0 +1,123 @@
+//! Merges what was read of all sources, by key and sequence number.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::vec;
+
+use crate::key::{EntryKind, EntryRef, Seq, compare};
+use crate::sstable::{LostEntries, SalvageCursor};
+
+/// A change that a log holds.
+pub(super) struct Change {
+    key: Vec<u8>,
+    seq: Seq,
+    kind: EntryKind,
+    value: Vec<u8>,
+}
+
+impl Change {
+    pub(super) fn new(entry: EntryRef<'_>) -> Self {
+        let EntryRef { key, seq, kind, value } = entry;
+        Self { key: key.to_vec(), seq, kind, value: value.to_vec() }
+    }
+}
+
+/// Entries in order.
+struct Source {
+    entries: Entries,
+    /// Whether these entries count: not those of a table that nothing names.
+    in_force: bool,
+}
+
+enum Entries {
+    Logs(vec::IntoIter<Change>),
+    Table(Box<SalvageCursor>),
+}
+
+impl Source {
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        match &self.entries {
+            Entries::Logs(changes) => {
+                let Change { key, seq, kind, value } = changes.as_slice().first()?;
+                Some(EntryRef { key, seq: *seq, kind: *kind, value })
+            }
+            Entries::Table(cursor) => cursor.entry(),
+        }
+    }
+
+    fn advance(&mut self, lose: &mut dyn FnMut(LostEntries)) {
+        match &mut self.entries {
+            Entries::Logs(changes) => drop(changes.next()),
+            Entries::Table(cursor) => cursor.advance(lose),
+        }
+    }
+
+    fn place(&self) -> Option<(&[u8], Seq)> {
+        self.entry().map(|entry| (entry.key, entry.seq))
+    }
+}
+
+/// The greatest is the one to read next.
+impl Ord for Source {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self.place(), other.place()) {
+            (Some(one), Some(two)) => compare(two, one).then(self.in_force.cmp(&other.in_force)),
+            (one, two) => one.is_some().cmp(&two.is_some()),
+        }
+    }
+}
+
+impl PartialOrd for Source {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Source {}
+
+/// All sources, by their next entries.
+#[derive(Default)]
+pub(super) struct Merge(BinaryHeap<Source>);
+
+impl Merge {
+    pub(super) fn add_logs(&mut self, mut changes: Vec<Change>) {
+        changes.sort_unstable_by(|a, b| compare((&a.key, a.seq), (&b.key, b.seq)));
+        let entries = Entries::Logs(changes.into_iter());
+        self.0.push(Source { entries, in_force: true });
+    }
+
+    /// Adds a table at its first sound entry.
+    pub(super) fn add_table(&mut self, cursor: SalvageCursor, in_force: bool) {
+        self.0.push(Source { entries: Entries::Table(Box::new(cursor)), in_force });
+    }
+
+    /// Passes the newest entry of each key to `take`, in order, and whether it is in force. Losses among the
+    /// entries up to a key are passed to `lose` before that key is.
+    pub(super) fn for_each_newest<E>(
+        mut self,
+        mut lose: impl FnMut(LostEntries),
+        mut take: impl FnMut(EntryRef<'_>, bool) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut key: Option<Vec<u8>> = None;
+        while let Some(mut source) = self.0.peek_mut() {
+            let in_force = source.in_force;
+            let Some(entry) = source.entry() else {
+                PeekMut::pop(source);
+                continue;
+            };
+            if key.as_deref() != Some(entry.key) {
+                key = Some(entry.key.to_vec());
+                take(entry, in_force)?;
+            }
+            source.advance(&mut lose);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,382 @@
+//! Salvages a damaged store into a new one.
+//!
+//! Invariant: **a key gets a value in the new store only if that is provably its newest.** Every change has a
+//! sequence number, and no two have the same. Each damaged place is a [`Loss`]: keys that the lost changes can be
+//! of, and the greatest sequence number that they can have. A key is *uncertain* if a lost change of it can be newer
+//! than its newest one that was read. Versions are merged by sequence number; on which level a table was does not
+//! count.
+//!
+//! What is proven, and how:
+//! * The manifest in force names the tables that count. If it is damaged, nothing is certain: an older state of
+//!   it may name tables whose changes were overwritten or deleted since.
+//! * The changes in logs have consecutive sequence numbers. So the next whole record bounds what damage
+//!   before it cost. Damage at the end is not bounded; a crash that cut the log short looks like it.
+//! * A table's index bounds the keys of each data block. Without the index, blocks are found by their checksums,
+//!   and the manifest's number of entries shows whether all are there.
+//! * Filters are not read. The new store has new ones.
+
+mod logs;
+mod manifest;
+mod merge;
+
+use std::fmt;
+use std::io;
+use std::ops::{Bound, RangeBounds};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use self::logs::History;
+use self::merge::{Change, Merge};
+use super::Db;
+use super::directory::{Listing, lock, not_a_store};
+use super::staged;
+use super::verify::Finding;
+use crate::batch::Batch;
+use crate::error::{Error, IoContext, Result};
+use crate::filter::HashKey;
+use crate::key::{EntryKind, EntryRef, Seq};
+use crate::names::FileName;
+use crate::options::Options;
+use crate::sstable::{KeyBounds, LostEntries, SalvageCursor, Table, TableEnv, TableMeta};
+use crate::version::TableSet;
+use crate::vfs::{RealVfs, Vfs};
+
+/// The store of uncertain keys, in the directory of the new store.
+const UNCERTAIN: &str = "uncertain";
+
+const ANY_KEY: KeyBounds = (Bound::Unbounded, Bound::Unbounded);
+
+/// The size of a batch of the new store.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// What [`repair`] does with a key whose newest change may be lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Uncertain {
+    /// Its newest value that was read goes to a second store, in the directory `uncertain` of the new one.
+    #[default]
+    SetAside,
+    /// Its newest value that was read goes into the new store. Deleted keys and older values can come back.
+    Accept,
+}
+
+/// A damaged place, and what it cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Loss {
+    /// The file, the offset, and what was found.
+    pub finding: Finding,
+    /// Lost changes can only be of these keys.
+    pub keys: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+    /// The greatest sequence number that they can have.
+    newest: Seq,
+}
+
+/// The finding, then the keys in quotes, escaped as in Rust strings.
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.finding)?;
+        let key = |key: &Vec<u8>| key.escape_ascii().to_string();
+        match &self.keys {
+            (Bound::Unbounded, Bound::Unbounded) => return f.write_str("changes of any key"),
+            (Bound::Unbounded, _) => f.write_str("keys")?,
+            (Bound::Included(first), _) => write!(f, "keys from \"{}\"", key(first))?,
+            (Bound::Excluded(before), _) => write!(f, "keys after \"{}\"", key(before))?,
+        }
+        match &self.keys.1 {
+            Bound::Unbounded => Ok(()),
+            Bound::Included(last) => write!(f, " up to \"{}\"", key(last)),
+            Bound::Excluded(end) => write!(f, " before \"{}\"", key(end)),
+        }
+    }
+}
+
+impl Loss {
+    fn of_error(dir: &Path, error: Error, keys: KeyBounds, newest: Seq) -> Self {
+        Self { finding: Finding::of_error(dir, error), keys, newest }
+    }
+
+    fn of_any_key(path: PathBuf, offset: Option<u64>, what: String, newest: Seq) -> Self {
+        Self { finding: Finding { path, offset, what }, keys: ANY_KEY, newest }
+    }
+}
+
+/// What [`repair`] found and made.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Repaired {
+    /// Damage that cost changes, or may have. Empty if everything was read.
+    pub losses: Vec<Loss>,
+    /// Keys in the new store.
+    pub keys: u64,
+    /// Keys set aside; with [`Uncertain::Accept`], those among `keys` that are uncertain.
+    pub uncertain: u64,
+    /// Whether filter policy and prefix extractor of the store were read. The new store has them, or else the
+    /// default ones.
+    pub policy_known: bool,
+    /// Tables read.
+    pub tables: u64,
+    /// Logs read.
+    pub logs: u64,
+}
+
+/// Salvages a damaged store that is not open: makes a new store in the directory `to` from everything that can be
+/// read of the one in `dir`, of which nothing is changed.
+///
+/// A key whose newest change may be lost is *uncertain*: in a damaged block, a gap in a log, or anywhere if the
+/// manifest is damaged. See [`Uncertain`]. [`Db::put`] each key of the second store into the first to accept them
+/// later.
+///
+/// The new store has its own hash key, and new filters. `to` must not exist; it appears at the end, whole.
+///
+/// Cost: reads each table and log once, and a table with a damaged index twice. Memory: the logs, the
+/// indexes, a table with a damaged index, and three memtables.
+///
+/// # Errors
+/// [`Error::NotAStore`]; [`Error::Locked`]; [`Error::Unsupported`] for a file of a newer criba; [`Error::Io`] if `to` exists or
+/// cannot be written. Damage is no error.
+pub fn repair(
+    dir: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    uncertain: Uncertain,
+) -> Result<Repaired> {
+    repair_with(dir, to, uncertain, &(Arc::new(RealVfs) as Arc<dyn Vfs>))
+}
+
+/// As [`repair`], with any file layer.
+///
+/// # Errors
+/// As [`repair`].
+pub fn repair_with(
+    dir: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    uncertain: Uncertain,
+    vfs: &Arc<dyn Vfs>,
+) -> Result<Repaired> {
+    let (dir, to) = (dir.as_ref(), to.as_ref());
+    let listing = Listing::read(vfs.as_ref(), dir)?.ok_or_else(|| not_a_store(dir, "nothing"))?;
+    if listing.ours.iter().all(|&name| name == FileName::Lock) {
+        return Err(not_a_store(dir, "no file of one"));
+    }
+    let absolute = |path| std::path::absolute(path).context("find the full path", path);
+    if absolute(to)?.starts_with(absolute(dir)?) {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "it is in the damaged store");
+        return Err(error).context("make a new store", to);
+    }
+    let has_lock = listing.ours.contains(&FileName::Lock);
+    let _lock = has_lock.then(|| lock(vfs.as_ref(), dir)).transpose()?;
+    staged::make(vfs.as_ref(), to, "repair", |new, lock| {
+        drop(lock); // the store in it takes it
+        let uncertain_dir = new.join(UNCERTAIN);
+        staged::discard(vfs.as_ref(), &uncertain_dir);
+        staged::clear(vfs.as_ref(), new)?;
+        Salvage::of(dir, &listing, vfs)?
+            .write(new, uncertain)
+            .inspect_err(|_| staged::discard(vfs.as_ref(), &uncertain_dir))
+    })
+}
+
+/// The keys of which a newer change may be lost than one that was read. Keys come in order.
+#[derive(Default)]
+struct Doubt {
+    /// Changes of any key up to this one.
+    newest: Seq,
+    ranges: Vec<(KeyBounds, Seq)>,
+}
+
+impl Doubt {
+    fn add(&mut self, loss: &Loss) {
+        if loss.keys == ANY_KEY {
+            self.newest = self.newest.max(loss.newest);
+        } else {
+            self.ranges.push((loss.keys.clone(), loss.newest));
+        }
+    }
+
+    /// Whether a change of `key` newer than `seq` may be lost. No later key is less.
+    fn covers(&mut self, key: &[u8], seq: Seq) -> bool {
+        self.ranges.retain(|((_, end), _)| match end {
+            Bound::Included(last) => key <= last.as_slice(),
+            Bound::Excluded(end) => key < end.as_slice(),
+            Bound::Unbounded => true,
+        });
+        seq < self.newest
+            || self.ranges.iter().any(|((begin, end), newest)| {
+                let keys = (begin.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
+                seq < *newest && RangeBounds::<[u8]>::contains(&keys, key)
+            })
+    }
+}
+
+/// Everything that was read, before it is merged.
+struct Salvage<'a> {
+    vfs: &'a Arc<dyn Vfs>,
+    options: Options,
+    merge: Merge,
+    found: Repaired,
+    dir: &'a Path,
+}
+
+impl<'a> Salvage<'a> {
+    fn of(dir: &'a Path, listing: &Listing, vfs: &'a Arc<dyn Vfs>) -> Result<Self> {
+        let mut found = Repaired::default();
+        let set = manifest::tables_in_force(vfs.as_ref(), dir, listing, &mut found.losses)?;
+        let key = HashKey::new([0; HashKey::BYTES]); // no filter is read
+        let env = TableEnv::standalone(vfs, dir, 0, key);
+        let store = manifest::store_id(vfs.as_ref(), &env, listing);
+        let env = TableEnv::standalone(vfs, dir, store, key);
+        let mut options = Options::new().vfs(Arc::clone(vfs));
+        if let Some(settings) = set.as_ref().and_then(|set| set.filter_settings) {
+            found.policy_known = true;
+            options = options.filter(settings.policy);
+            if let Some(extractor) = settings.extractor {
+                options = options.prefix(extractor);
+            }
+        }
+        let mut salvage = Self { vfs, options, merge: Merge::default(), found, dir };
+        let reached = salvage.read_logs(store, set.as_ref(), listing)?;
+        salvage.open_tables(&env, set, reached, listing)?;
+        Ok(salvage)
+    }
+
+    /// Returns the sequence number of the newest change in tables and logs.
+    fn read_logs(&mut self, store: u64, set: Option<&TableSet>, listing: &Listing) -> Result<Seq> {
+        let (first, next) = set.map_or((None, 0), |set| (Some(set.log), set.flushed_seq + 1));
+        let logs = listing.logs_from(first.unwrap_or(0));
+        let mut history = History::new(self.vfs.as_ref(), self.dir, store, first, next);
+        let mut changes = Vec::new();
+        history.read(&logs, |entry| changes.push(Change::new(entry)))?;
+        self.found.logs = logs.len() as u64;
+        self.found.losses.append(&mut history.losses);
+        self.merge.add_logs(changes);
+        Ok(history.next.saturating_sub(1))
+    }
+
+    fn open_tables(
+        &mut self,
+        env: &Arc<TableEnv>,
+        set: Option<TableSet>,
+        reached: Seq,
+        listing: &Listing,
+    ) -> Result<()> {
+        let known = set.is_some();
+        let tables = set.map(|set| set.tables).unwrap_or_default();
+        let is_there = |id: &u64| listing.ours.contains(&FileName::Table(*id));
+        let all_there = tables.keys().all(is_there);
+        let named = tables.into_iter().map(|(id, (_, meta))| (id, Some(meta)));
+        let named: Vec<(u64, Option<TableMeta>)> = named.collect();
+        // A table that nothing names is of no account: a compaction merged it, or was not finished. But if a
+        // named one is missing, it may be the one in its place.
+        let others = listing.ours.iter().filter_map(|name| match name {
+            FileName::Table(id) if !named.iter().any(|(named, _)| named == id) => Some(*id),
+            _ => None,
+        });
+        let others: Vec<u64> = if known && all_there { Vec::new() } else { others.collect() };
+        for (id, meta) in named {
+            self.open_table(env, id, meta, true)?;
+        }
+        for id in others {
+            if let Ok((meta, _)) = Table::meta_of_file(env, id)
+                && known
+                && meta.max_seq > reached
+            {
+                let (path, what) =
+                    (FileName::Table(id).path(self.dir), "changes that the logs lack");
+                let loss = Loss::of_any_key(path, None, what.into(), meta.max_seq);
+                self.found.losses.push(loss);
+            }
+            self.open_table(env, id, None, false)?;
+        }
+        Ok(())
+    }
+
+    fn open_table(
+        &mut self,
+        env: &Arc<TableEnv>,
+        id: u64,
+        meta: Option<TableMeta>,
+        in_force: bool,
+    ) -> Result<()> {
+        let Self { found, dir, .. } = self;
+        let mut lose = |lost: LostEntries| found.losses.push(lost.into_loss(dir));
+        let mut cursor = SalvageCursor::open(env, id, meta, &mut lose)?;
+        cursor.advance(&mut lose);
+        found.tables += 1;
+        self.merge.add_table(cursor, in_force);
+        Ok(())
+    }
+
+    /// Writes the store in `new` and the one within it.
+    fn write(self, new: &Path, uncertain: Uncertain) -> Result<Repaired> {
+        let Self { options, merge, found, dir, .. } = self;
+        let (mut doubt, losses) = (Doubt::default(), std::cell::RefCell::new(Vec::new()));
+        found.losses.iter().for_each(|loss| doubt.add(loss));
+        let mut sound = NewStore::open(new, &options)?;
+        let mut aside = None;
+        let mut uncertain_keys = 0;
+        let mut seen = 0;
+        merge.for_each_newest(
+            |lost| losses.borrow_mut().push(lost.into_loss(dir)),
+            |entry, in_force| {
+                let losses = losses.borrow();
+                losses.iter().skip(seen).for_each(|loss| doubt.add(loss));
+                seen = losses.len();
+                let is_certain = in_force && !doubt.covers(entry.key, entry.seq);
+                if entry.kind == EntryKind::Delete {
+                    return Ok(());
+                }
+                uncertain_keys += u64::from(!is_certain);
+                if is_certain || uncertain == Uncertain::Accept {
+                    return sound.put(entry);
+                }
+                match &mut aside {
+                    Some(store) => store,
+                    none => none.insert(NewStore::open(&new.join(UNCERTAIN), &options)?),
+                }
+                .put(entry)
+            },
+        )?;
+        let mut repaired = Repaired { uncertain: uncertain_keys, ..found };
+        repaired.losses.append(&mut losses.into_inner());
+        repaired.keys = sound.finish()?;
+        aside.map(NewStore::finish).transpose()?;
+        Ok(repaired)
+    }
+}
+
+impl LostEntries {
+    fn into_loss(self, dir: &Path) -> Loss {
+        let Self { error, keys, newest } = self;
+        Loss::of_error(dir, error, keys, newest)
+    }
+}
+
+/// A store that is being written.
+struct NewStore {
+    db: Db,
+    batch: Batch,
+    keys: u64,
+}
+
+impl NewStore {
+    fn open(dir: &Path, options: &Options) -> Result<Self> {
+        Ok(Self { db: options.clone().open(dir)?, batch: Batch::new(), keys: 0 })
+    }
+
+    fn put(&mut self, entry: EntryRef<'_>) -> Result<()> {
+        self.keys += 1;
+        self.batch.put(entry.key, entry.value);
+        if self.batch.bytes() >= BATCH_BYTES {
+            self.db.write(&mut self.batch)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of keys.
+    fn finish(self) -> Result<u64> {
+        self.db.write(self.batch)?;
+        self.db.flush()?;
+        self.db.wait_until_settled()?;
+        self.db.close()?;
+        Ok(self.keys)
+    }
+}

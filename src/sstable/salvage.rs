@@ -1,0 +1,251 @@
+//! Reads what is sound of a damaged table: each block that passes its checks, found by the index, or without
+//! it by the blocks' checksums.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::block::{Block, DecodedBlock};
+use super::env::TableEnv;
+use super::format::{
+    BlockHandle, BlockType, FOOTER_BYTES, Footer, FooterError, TRAILER_BYTES, TableMeta, VERSION,
+    check_block,
+};
+use super::reader::Table;
+use crate::codec::{ChecksumAt, u32_at};
+use crate::error::{Error, IoContext, Result};
+use crate::key::{EntryRef, Seq};
+use crate::names::{FileName, MAX_NUMBER};
+use bytes::Bytes;
+
+/// The bytes that a damaged file is read by, so that a bad sector costs no more than them.
+const SECTOR_BYTES: usize = 4096;
+
+/// Keys, from a bound to a bound.
+pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// Entries that cannot be read.
+#[derive(Debug)]
+pub(crate) struct LostEntries {
+    pub(crate) error: Error,
+    /// No other key can be among them …
+    pub(crate) keys: KeyBounds,
+    /// … and no greater sequence number.
+    pub(crate) newest: Seq,
+}
+
+/// Walks the sound entries of a table, in order.
+#[derive(Debug)]
+pub(crate) struct SalvageCursor {
+    env: Arc<TableEnv>,
+    id: u64,
+    /// What is known of the table; `None` without manifest and footer.
+    meta: Option<TableMeta>,
+    parts: Vec<Part>,
+    /// The next part.
+    next: usize,
+    current: Option<(DecodedBlock, usize)>,
+}
+
+/// A data block, and a key that is at least its last one and less than the next block's first one.
+#[derive(Debug)]
+struct Part {
+    place: BlockHandle,
+    end: Vec<u8>,
+}
+
+impl SalvageCursor {
+    /// A cursor before the first entry of table `id`, to be advanced. Calls `lose` for entries that the table
+    /// must have and that are in none of the blocks found.
+    ///
+    /// `named` is the manifest's record; without it, that in the file counts.
+    pub(crate) fn open(
+        env: &Arc<TableEnv>,
+        id: u64,
+        named: Option<TableMeta>,
+        lose: &mut dyn FnMut(LostEntries),
+    ) -> Result<Self> {
+        let found = named.map_or_else(|| Ok(Table::meta_of_file(env, id)?.0), Ok);
+        let (env, meta) = (Arc::clone(env), found.as_ref().ok().cloned());
+        let mut cursor = Self { env, id, meta, parts: Vec::new(), next: 0, current: None };
+        let error = match found.and_then(|meta| Table::open_data(&cursor.env, meta)) {
+            Ok(table) => {
+                let index = table.index();
+                let part = |number| {
+                    let (place, end) = (index.block(number)?, index.separator(number)?.to_vec());
+                    Some(Part { place, end })
+                };
+                cursor.parts = (0..index.len()).filter_map(part).collect();
+                return Ok(cursor);
+            }
+            Err(error @ Error::Unsupported { .. }) => return Err(error),
+            Err(error) => error,
+        };
+        let complete = match cursor.file_bytes() {
+            Ok(bytes) => !cursor.is_foreign(&bytes)? && cursor.find_parts(&bytes),
+            Err(_) => false,
+        };
+        if !complete {
+            let keys = (cursor.begin(cursor.parts.len()), cursor.largest());
+            lose(LostEntries { error, keys, newest: cursor.newest() });
+        }
+        Ok(cursor)
+    }
+
+    pub(crate) fn entry(&self) -> Option<EntryRef<'_>> {
+        let (block, number) = self.current.as_ref()?;
+        block.entry(*number)
+    }
+
+    /// Moves to the next sound entry. Calls `lose` for each block in between that is not sound.
+    pub(crate) fn advance(&mut self, lose: &mut dyn FnMut(LostEntries)) {
+        if let Some((block, number)) = &mut self.current {
+            *number += 1;
+            if *number < block.len() {
+                return;
+            }
+        }
+        self.current = None;
+        while let Some(part) = self.parts.get(self.next) {
+            let (keys, place) =
+                ((self.begin(self.next), Bound::Included(part.end.clone())), part.place);
+            let read = self.read(place).and_then(|bytes| self.decode(&bytes, place, &keys));
+            self.next += 1;
+            match read {
+                Ok(block) => {
+                    self.current = Some((block, 0));
+                    return;
+                }
+                Err(error) => lose(LostEntries { error, keys, newest: self.newest() }),
+            }
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        FileName::Table(self.id).path(&self.env.dir)
+    }
+
+    fn newest(&self) -> Seq {
+        self.meta.as_ref().map_or(MAX_NUMBER, |meta| meta.max_seq)
+    }
+
+    fn largest(&self) -> Bound<Vec<u8>> {
+        let meta = self.meta.as_ref();
+        meta.map_or(Bound::Unbounded, |meta| Bound::Included(meta.largest.clone()))
+    }
+
+    /// Where the keys of a part begin.
+    fn begin(&self, number: usize) -> Bound<Vec<u8>> {
+        match number.checked_sub(1).and_then(|before| self.parts.get(before)) {
+            Some(before) => Bound::Excluded(before.end.clone()),
+            None => {
+                let meta = self.meta.as_ref();
+                meta.map_or(Bound::Unbounded, |meta| Bound::Included(meta.smallest.clone()))
+            }
+        }
+    }
+
+    fn read(&self, place: BlockHandle) -> Result<Bytes> {
+        let mut bytes = vec![0; place.length as usize + TRAILER_BYTES];
+        let file = self.env.files.get(self.id, self.env.vfs.as_ref(), &self.env.dir);
+        file.and_then(|file| file.read_exact_at(&mut bytes, place.offset))
+            .context(format_args!("read a block at offset {}", place.offset), &self.path())?;
+        Ok(bytes.into())
+    }
+
+    /// Decodes a block that has only keys within these bounds, and checks everything.
+    fn decode(&self, bytes: &Bytes, place: BlockHandle, keys: &KeyBounds) -> Result<DecodedBlock> {
+        let damaged = |offset, expected, found: String| {
+            Error::corrupt(&self.path(), place.offset + offset, expected, found)
+        };
+        let contents = check_block(bytes, BlockType::Data, self.id, place.offset)
+            .map_err(|found| damaged(0, "a data block with its checksum", found))?;
+        let block =
+            Block::new(bytes.slice_ref(contents)).and_then(Block::decode).map_err(|damage| {
+                damaged(damage.offset as u64, damage.expected, "something else".into())
+            })?;
+        let ends = block.entry(0).zip(block.entry(block.len().saturating_sub(1)));
+        let in_place = ends.is_some_and(|(first, last)| {
+            let begins = match &keys.0 {
+                Bound::Unbounded => true,
+                Bound::Included(key) => key.as_slice() <= first.key,
+                Bound::Excluded(key) => key.as_slice() < first.key,
+            };
+            begins && !matches!(&keys.1, Bound::Included(key) if last.key > key.as_slice())
+        });
+        let seqs = self.meta.as_ref().map_or(1..=MAX_NUMBER, |meta| meta.min_seq..=meta.max_seq);
+        if in_place && block.seqs().all(|seq| seqs.contains(&seq)) {
+            return Ok(block);
+        }
+        let expected = "keys and sequence numbers that belong into this block";
+        Err(damaged(0, expected, "others".into()))
+    }
+
+    /// The whole file, with zeros where it cannot be read.
+    fn file_bytes(&self) -> Result<Bytes> {
+        let path = self.path();
+        let file = self.env.files.get(self.id, self.env.vfs.as_ref(), &self.env.dir);
+        let file = file.context("open", &path)?;
+        let length = file.length().context("find the length", &path)? as usize;
+        let mut bytes = Vec::new();
+        let allocated = bytes.try_reserve_exact(length).map_err(std::io::Error::from);
+        allocated.context(format_args!("find memory for {length} bytes of it"), &path)?;
+        bytes.resize(length, 0);
+        for (number, sector) in bytes.chunks_mut(SECTOR_BYTES).enumerate() {
+            if file.read_exact_at(sector, (number * SECTOR_BYTES) as u64).is_err() {
+                sector.fill(0);
+            }
+        }
+        Ok(bytes.into())
+    }
+
+    /// Whether the file has a sound footer that is another table's. A file without a sound footer is taken for
+    /// this table: its blocks have its number, and all else is checked.
+    fn is_foreign(&self, bytes: &[u8]) -> Result<bool> {
+        let Some(meta) = &self.meta else { return Ok(false) };
+        let Some(offset) = bytes.len().checked_sub(FOOTER_BYTES) else { return Ok(false) };
+        let footer = bytes.get(offset..).unwrap_or_default();
+        match Footer::decode(footer, offset as u64) {
+            Ok(found) => {
+                let of_table = Footer::checksum(footer) == meta.footer_checksum;
+                Ok(!of_table || found.store != self.env.store)
+            }
+            Err(FooterError::Damaged(_)) => Ok(false),
+            Err(FooterError::Version(version)) => Err(Error::Unsupported {
+                path: self.path(),
+                supported: format!("SSTable version {VERSION}"),
+                found: format!("version {version}"),
+            }),
+        }
+    }
+
+    /// Finds the data blocks of the file without its index, up to the first that is not sound. Returns whether
+    /// they have all entries of the table.
+    fn find_parts(&mut self, file: &Bytes) -> bool {
+        let (mut offset, mut entries) = (0, 0);
+        while let Some(place) = find_block(file, self.id, offset) {
+            let end = offset + place.length as usize + TRAILER_BYTES;
+            let keys = (self.begin(self.parts.len()), self.largest());
+            let Ok(block) = self.decode(&file.slice(offset..end), place, &keys) else { break };
+            let Some(last) = block.entry(block.len() - 1) else { break };
+            self.parts.push(Part { place, end: last.key.to_vec() });
+            entries += block.len() as u64;
+            offset = end;
+        }
+        self.meta.as_ref().is_some_and(|meta| meta.entries == entries)
+    }
+}
+
+/// The data block at an offset: its end is where its checksum is right.
+fn find_block(file: &[u8], id: u64, offset: usize) -> Option<BlockHandle> {
+    let mut checksum = ChecksumAt::new(id, offset as u64);
+    let bytes = file.get(offset..)?;
+    bytes.iter().enumerate().find_map(|(length, byte)| {
+        checksum.update(&[*byte]);
+        let ends = *byte == BlockType::Data as u8
+            && u32_at(bytes, length + 1) == Some(checksum.clone().finish());
+        ends.then_some(BlockHandle { offset: offset as u64, length: length as u64 })
+    })
+}
