@@ -22,6 +22,7 @@ mod progress;
 mod put;
 pub mod readamp;
 mod rebuild_filters;
+mod repair;
 mod scan;
 mod stats;
 mod store;
@@ -65,6 +66,7 @@ enum Command {
     Explain(explain::Args),
     Inspect(inspect::Args),
     Verify(verify::Args),
+    Repair(repair::Args),
     RebuildFilters(rebuild_filters::Args),
     Readamp(readamp::Args),
     Lab(lab::Args),
@@ -93,6 +95,7 @@ impl Command {
             Self::Explain(args) => explain::run(args, out),
             Self::Inspect(args) => inspect::run(args, out),
             Self::Verify(args) => verify::run(args, out),
+            Self::Repair(args) => repair::run(args, out),
             Self::RebuildFilters(args) => rebuild_filters::run(args, out),
             Self::Readamp(args) => readamp::run(args, out),
             Self::Lab(args) => lab::run(args),

@@ -5,8 +5,8 @@ use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
-use criba::vfs::{SimDisk, SimVfs, Vfs};
-use criba::{Loss, Options, Repaired, Uncertain, repair_with, verify_with};
+use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimDisk, SimVfs, Vfs};
+use criba::{Error, Loss, Options, Repaired, Uncertain, repair_with, verify_with};
 
 use crate::bytes::parts;
 use crate::fixture::{DIR, FIXTURE, KEYS, Kind, Map, key, path};
@@ -37,9 +37,16 @@ fn of_dir(disk: &SimDisk) -> Vec<(&Path, &[u8])> {
 /// Repairs the store on a disk, which must not change, and checks what holds for all damage.
 fn salvage(what: &str, disk: &SimDisk) -> Salvaged {
     let sim = SimVfs::on(disk.clone());
-    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
-    let repaired = repair_with(DIR, NEW, Uncertain::SetAside, &vfs);
-    let repaired = repaired.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let repaired = repair_with(DIR, NEW, Uncertain::SetAside, &layer(&sim));
+    check(what, disk, &sim, repaired.unwrap_or_else(|error| panic!("{what}: {error}")))
+}
+
+fn layer(vfs: &(impl Vfs + Clone + 'static)) -> Arc<dyn Vfs> {
+    Arc::new(vfs.clone())
+}
+
+fn check(what: &str, disk: &SimDisk, sim: &SimVfs, repaired: Repaired) -> Salvaged {
+    let vfs = layer(sim);
     assert_eq!(of_dir(&sim.disk()), of_dir(disk), "{what}: the store has changed");
     let sound = contents(&vfs, NEW.as_ref());
     let aside = Path::new(NEW).join("uncertain");
@@ -52,8 +59,9 @@ fn salvage(what: &str, disk: &SimDisk) -> Salvaged {
         let newest = FIXTURE.last().get(key);
         assert_eq!(newest, Some(value), "{what}: {} came back", key.escape_ascii());
     }
-    if !uncertain.is_empty() || sound.len() < FIXTURE.last().len() {
-        assert!(!repaired.losses.is_empty(), "{what}: nothing said");
+    for key in FIXTURE.last().keys().filter(|key| !sound.contains_key(*key)) {
+        let named = repaired.losses.iter().any(|loss| names(loss, key));
+        assert!(named, "{what}: no loss names {}", key.escape_ascii());
     }
     Salvaged { repaired, sound, uncertain }
 }
@@ -148,7 +156,7 @@ fn files_that_are_missing_are_named() {
             let Repaired { losses, .. } = &found.repaired;
             match kind {
                 Kind::Filter | Kind::Lock | Kind::Current => {
-                    assert_eq!(losses.len(), 0, "{losses:?}")
+                    assert_eq!(losses.len(), 0, "{losses:?}");
                 }
                 _ => assert!(
                     losses.iter().any(|loss| loss.finding.path == path(&name)),
@@ -194,4 +202,156 @@ fn an_older_manifest_brings_back_nothing() {
         }
         salvage(&format!("with manifest {number}"), &disk);
     }
+}
+
+#[test]
+fn a_table_without_its_index_and_one_of_its_blocks_brings_back_nothing() {
+    for name in FIXTURE.of_kind(Kind::Table) {
+        let bytes = FIXTURE.file(&name);
+        let [data, _, index] = parts(bytes);
+        for at in 0..data {
+            let mut bytes = bytes.to_vec();
+            bytes[at] ^= 1;
+            bytes[index] ^= 1;
+            let found = salvage(
+                &format!("{name}: bytes {at} and {index} flipped"),
+                &FIXTURE.with(&name, bytes),
+            );
+            assert_eq!(found.repaired.losses.len(), 1);
+        }
+    }
+}
+
+#[test]
+fn bad_sectors_bring_back_nothing() {
+    for kind in [FileKind::Table, FileKind::Wal, FileKind::Manifest, FileKind::Current] {
+        for number in 0.. {
+            let sim = SimVfs::on(FIXTURE.disk.clone());
+            let faults = FaultVfs::new(layer(&sim));
+            let rule = FaultRule::new(Fault::Io).operations([Operation::Read]);
+            faults.add(rule.kinds([kind]).skip(number));
+            let repaired = repair_with(DIR, NEW, Uncertain::SetAside, &layer(&faults));
+            // Those of the new store are tried, too.
+            if !faults.injected().iter().any(|fault| fault.path.starts_with(DIR)) {
+                assert!(number > 0, "no read of a {kind:?}");
+                break;
+            }
+            check(&format!("{kind:?} read {number}"), &FIXTURE.disk, &sim, repaired.unwrap());
+        }
+    }
+}
+
+/// A table that a compaction replaced, and whose file a crash left, has keys that were deleted since.
+#[test]
+fn a_table_that_nothing_names_counts_only_in_place_of_a_missing_one_and_is_uncertain() {
+    let sim = SimVfs::new();
+    let db = Options::new().background_threads(0).vfs(sim.clone()).open(DIR).unwrap();
+    db.put("deleted", "value").unwrap();
+    db.flush().unwrap();
+    let older = sim.disk();
+    db.delete("deleted").unwrap();
+    db.put("kept", "value").unwrap();
+    db.compact().unwrap();
+    db.close().unwrap();
+    let mut disk = sim.disk();
+    let tables = |disk: &SimDisk| {
+        let paths = disk.files().map(|(path, _)| path.to_owned());
+        paths.filter(|path| path.extension().is_some_and(|is| is == "sst")).collect::<Vec<_>>()
+    };
+    let (compacted, left) = (tables(&disk).remove(0), tables(&older).remove(0));
+    disk.write(&left, older.read(&left).unwrap());
+    let repaired = |disk: SimDisk| {
+        let vfs = layer(&SimVfs::on(disk));
+        let repaired = repair_with(DIR, NEW, Uncertain::SetAside, &vfs).unwrap();
+        let keys = |dir: &Path| contents(&vfs, dir).into_keys().collect::<Vec<_>>();
+        let uncertain = Path::new(NEW).join("uncertain");
+        let uncertain = if repaired.uncertain > 0 { keys(&uncertain) } else { Vec::new() };
+        (keys(NEW.as_ref()), uncertain)
+    };
+    assert_eq!(repaired(disk.clone()), (vec![b"kept".to_vec()], Vec::new()));
+    disk.remove(&compacted);
+    assert_eq!(repaired(disk), (Vec::new(), vec![b"deleted".to_vec()]));
+}
+
+/// With the same number, and sound in itself.
+#[test]
+fn a_table_of_another_store_does_not_count() {
+    let other = SimVfs::new();
+    let options = Options::new().background_threads(0).auto_compaction(false).vfs(other.clone());
+    for flushes in [1, 2, 3, 2, 1, 4] {
+        let db = options.clone().open(DIR).unwrap();
+        for _ in 0..flushes {
+            (0..KEYS).for_each(|number| db.put(key(number), "of another store").unwrap());
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+    }
+    let mut tables = 0;
+    for name in FIXTURE.of_kind(Kind::Table) {
+        let Some(bytes) = other.disk().read(path(&name)).map(<[u8]>::to_vec) else { continue };
+        let found = salvage(&format!("{name} of another store"), &FIXTURE.with(&name, bytes));
+        assert!(found.uncertain.values().all(|value| value != b"of another store"));
+        tables += 1;
+    }
+    assert!(tables > 1, "{tables} tables with a number of this store");
+}
+
+#[test]
+fn uncertain_keys_are_accepted_on_demand() {
+    let mut disk = FIXTURE.disk.clone();
+    disk.remove(path(&FIXTURE.only(Kind::Manifest)));
+    let set_aside = salvage("without manifest", &disk);
+    assert!(set_aside.sound.is_empty() && !set_aside.repaired.policy_known);
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::on(disk));
+    let repaired = repair_with(DIR, NEW, Uncertain::Accept, &vfs).unwrap();
+    assert_eq!(repaired.uncertain, repaired.keys);
+    assert!(vfs.list(&Path::new(NEW).join("uncertain")).is_err());
+    assert_eq!(contents(&vfs, NEW.as_ref()), set_aside.uncertain);
+}
+
+#[test]
+fn a_new_store_that_cannot_be_written_leaves_nothing() {
+    let name = FIXTURE.of_kind(Kind::Table)[0].clone();
+    let disk = FIXTURE.with(&name, &FIXTURE.file(&name)[..100]);
+    let writes = [
+        Operation::Create,
+        Operation::Append,
+        Operation::Sync,
+        Operation::SyncDir,
+        Operation::Rename,
+        Operation::CreateDir,
+    ];
+    for number in 0.. {
+        let sim = SimVfs::on(disk.clone());
+        let faults = FaultVfs::new(layer(&sim));
+        faults.add(FaultRule::new(Fault::NoSpace).operations(writes).skip(number).from_then_on());
+        let repaired = repair_with(DIR, NEW, Uncertain::SetAside, &layer(&faults));
+        if faults.injected().is_empty() {
+            assert!(repaired.is_ok() && number > 20, "{number} {repaired:?}");
+            break;
+        }
+        assert!(repaired.is_err(), "operation {number}");
+        let last_sync = sim.list(NEW.as_ref()).is_ok();
+        let left = sim.disk();
+        if last_sync {
+            contents(&layer(&sim), NEW.as_ref());
+        } else {
+            assert_eq!(left.files().count(), of_dir(&disk).len(), "operation {number}");
+        }
+    }
+}
+
+#[test]
+fn only_a_store_that_is_not_open_is_repaired_and_only_into_a_new_directory() {
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::on(FIXTURE.disk.clone()));
+    let repair = |from: &str, to: &str| repair_with(from, to, Uncertain::SetAside, &vfs);
+    for to in [DIR, "/store/new", "/store/../store/new"] {
+        assert!(matches!(repair(DIR, to), Err(Error::Io { .. })), "{to}");
+    }
+    assert!(matches!(repair("/nothing", NEW), Err(Error::NotAStore { .. })));
+    repair(DIR, NEW).unwrap();
+    assert!(matches!(repair(DIR, NEW), Err(Error::Io { .. })), "it is there");
+    let db = Options::new().vfs(Arc::clone(&vfs)).open(NEW).unwrap();
+    assert!(matches!(repair(NEW, "/newer"), Err(Error::Locked { .. })));
+    db.close().unwrap();
 }

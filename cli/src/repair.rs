@@ -1,0 +1,113 @@
+//! `criba repair`: what can be read of a damaged store, in a new one.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use criba::{Loss, Repaired, Uncertain, repair};
+use serde_json::{Map, json};
+
+use crate::Answer;
+use crate::failure::Result;
+use crate::json::insert_bytes;
+use crate::text::{counted, escaped};
+
+/// Salvage a damaged store into a new one; the damaged one is not changed
+///
+/// Prints each damaged place and the keys that it can have cost. A key whose newest value may be lost goes to a
+/// second store, NEWDIR/uncertain. The exit code is 1 if anything may be lost. The store must not be open.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The damaged store's directory
+    dir: PathBuf,
+    /// The new store's directory, which must not exist
+    #[arg(long, value_name = "NEWDIR")]
+    to: PathBuf,
+    /// Put uncertain keys into the new store: deleted keys and older values can come back
+    #[arg(long)]
+    accept_stale: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
+    let uncertain = if args.accept_stale { Uncertain::Accept } else { Uncertain::SetAside };
+    let repaired = repair(&args.dir, &args.to, uncertain)?;
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &as_json(&repaired))
+            .map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        print(args, &repaired, out)?;
+    }
+    Ok(if repaired.losses.is_empty() { Answer::Yes } else { Answer::No })
+}
+
+fn print(args: &Args, repaired: &Repaired, out: &mut dyn Write) -> Result<()> {
+    let Repaired { losses, keys, uncertain, policy_known, tables, logs, .. } = repaired;
+    for loss in losses {
+        writeln!(out, "{}\n  may have cost {}", loss.finding, keys_of(loss))?;
+    }
+    let sources = format!("{} and {}", counted(*tables, "table"), counted(*logs, "log"));
+    writeln!(out, "read:      {sources}, with {}", counted(losses.len() as u64, "damaged place"))?;
+    writeln!(out, "salvaged:  {} into {}", counted(*keys, "key"), args.to.display())?;
+    match uncertain {
+        0 => writeln!(out, "uncertain: none")?,
+        _ if args.accept_stale => {
+            writeln!(out, "uncertain: {} of them, accepted", counted(*uncertain, "key"))?;
+        }
+        _ => {
+            let aside = args.to.join("uncertain");
+            writeln!(out, "uncertain: {} into {}", counted(*uncertain, "key"), aside.display())?;
+            writeln!(out, "Newer values of these may be lost. To accept them as they are:")?;
+            let (aside, to) = (aside.display(), args.to.display());
+            writeln!(out, "  criba dump {aside} | criba load {to} -")?;
+        }
+    }
+    if !policy_known {
+        writeln!(out, "The filter policy is lost; the new store has the default one.")?;
+    }
+    Ok(())
+}
+
+fn keys_of(loss: &Loss) -> String {
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+    let begin = match &loss.keys.0 {
+        Unbounded => String::new(),
+        Included(key) => format!(" from {}", escaped(key)),
+        Excluded(key) => format!(" after {}", escaped(key)),
+    };
+    match &loss.keys.1 {
+        Unbounded if begin.is_empty() => "changes of any key".to_owned(),
+        Unbounded => format!("keys{begin}"),
+        Included(key) => format!("keys{begin} up to {}", escaped(key)),
+        Excluded(key) => format!("keys{begin} before {}", escaped(key)),
+    }
+}
+
+fn as_json(repaired: &Repaired) -> serde_json::Value {
+    use std::ops::Bound::{Excluded, Included};
+    let losses = repaired.losses.iter().map(|loss| {
+        let mut fields = Map::new();
+        fields.insert("file".into(), loss.finding.path.to_string_lossy().into());
+        fields.insert("offset".into(), loss.finding.offset.into());
+        fields.insert("found".into(), loss.finding.what.clone().into());
+        match &loss.keys.0 {
+            Included(key) => insert_bytes(&mut fields, "from", key),
+            Excluded(key) => insert_bytes(&mut fields, "after", key),
+            _ => {}
+        }
+        if let Included(key) = &loss.keys.1 {
+            insert_bytes(&mut fields, "up_to", key);
+        }
+        fields
+    });
+    json!({
+        "losses": losses.collect::<Vec<_>>(),
+        "keys": repaired.keys,
+        "uncertain": repaired.uncertain,
+        "policy_known": repaired.policy_known,
+        "tables": repaired.tables,
+        "logs": repaired.logs,
+    })
+}
