@@ -307,7 +307,7 @@ impl<'a> Salvage<'a> {
 
     /// Writes the store in `new` and the one within it.
     fn write(self, new: &Path, uncertain: Uncertain) -> Result<Repaired> {
-        let Self { options, merge, found, dir, .. } = self;
+        let Self { vfs, options, merge, found, dir } = self;
         let (mut doubt, losses) = (Doubt::default(), std::cell::RefCell::new(Vec::new()));
         found.losses.iter().for_each(|loss| doubt.add(loss));
         let mut sound = NewStore::open(new, &options)?;
@@ -339,6 +339,7 @@ impl<'a> Salvage<'a> {
         repaired.losses.append(&mut losses.into_inner());
         repaired.keys = sound.finish()?;
         aside.map(NewStore::finish).transpose()?;
+        vfs.sync_dir(new).context("sync", new)?; // the name of the second store
         Ok(repaired)
     }
 }
