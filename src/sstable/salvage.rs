@@ -17,7 +17,7 @@ use super::reader::Table;
 use crate::codec::{ChecksumAt, u32_at};
 use crate::error::{Error, IoContext, Result};
 use crate::key::{EntryRef, Seq};
-use crate::names::{FileName, MAX_NUMBER};
+use crate::names::FileName;
 use bytes::Bytes;
 
 /// The bytes that a damaged file is read by, so that a bad sector costs no more than them.
@@ -128,7 +128,7 @@ impl SalvageCursor {
     }
 
     fn newest(&self) -> Seq {
-        self.meta.as_ref().map_or(MAX_NUMBER, |meta| meta.max_seq)
+        self.meta.as_ref().map_or(Seq::MAX, |meta| meta.max_seq)
     }
 
     fn largest(&self) -> Bound<Vec<u8>> {
@@ -175,7 +175,7 @@ impl SalvageCursor {
             };
             begins && !matches!(&keys.1, Bound::Included(key) if last.key > key.as_slice())
         });
-        let seqs = self.meta.as_ref().map_or(1..=MAX_NUMBER, |meta| meta.min_seq..=meta.max_seq);
+        let seqs = self.meta.as_ref().map_or(1..=Seq::MAX, |meta| meta.min_seq..=meta.max_seq);
         if in_place && block.seqs().all(|seq| seqs.contains(&seq)) {
             return Ok(block);
         }

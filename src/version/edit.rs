@@ -185,6 +185,12 @@ impl TableSet {
         }
     }
 
+    /// Whether both name the same tables and logs.
+    pub(crate) fn has_same_tables(&self, other: &Self) -> bool {
+        let Self { tables, log, flushed_seq, .. } = self;
+        (tables, log, flushed_seq) == (&other.tables, &other.log, &other.flushed_seq)
+    }
+
     /// Whether a file belongs to the store with this set in manifest number `manifest`.
     pub(crate) fn refers_to(&self, name: FileName, manifest: u64) -> bool {
         match name {

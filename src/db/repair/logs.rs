@@ -70,7 +70,7 @@ impl<'a> History<'a> {
         }
         // No record follows, so nothing bounds what is lost.
         if self.hole.is_some() {
-            self.lose_up_to(MAX_NUMBER, None);
+            self.lose_up_to(Seq::MAX, None);
         }
         Ok(())
     }
@@ -83,7 +83,9 @@ impl<'a> History<'a> {
     ) {
         loop {
             let (offset, found) = match reader.next() {
-                Ok(Item::Record { seq, offset, payload }) if seq >= self.next => {
+                Ok(Item::Record { seq, offset, payload })
+                    if (self.next..=MAX_NUMBER).contains(&seq) =>
+                {
                     match for_each_logged_entry(path, offset, seq, &payload, |_| {}) {
                         Ok(changes) => {
                             self.continue_at(path, seq, offset);

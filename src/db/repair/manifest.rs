@@ -6,14 +6,14 @@ use super::super::directory::Listing;
 use super::Loss;
 use crate::error::{Error, Result};
 use crate::key::Seq;
-use crate::names::{FileName, MAX_NUMBER};
+use crate::names::FileName;
 use crate::sstable::{Table, TableEnv};
 use crate::version::{Manifest, TableSet, read_current};
 use crate::vfs::Vfs;
 use crate::wal::{FILTER_SETTINGS, FileHeader, LogKind, LogReader};
 
 /// Of a damaged manifest no part counts: a later edit may have replaced every table that an earlier one names.
-const NEWEST_LOST: Seq = MAX_NUMBER;
+const NEWEST_LOST: Seq = Seq::MAX;
 
 /// The tables in force, if all edits of the manifest in force are known. Without them, adds the loss.
 pub(super) fn tables_in_force(
@@ -38,14 +38,18 @@ pub(super) fn tables_in_force(
             }
         }
     }
-    // Only the manifest in force gets edits. A newer one with a single edit repeats what it amounts to.
-    let in_force = known.iter().rposition(|(_, edits)| *edits > 1);
-    let in_force = in_force.or(known.len().checked_sub(1));
+    let in_force = match &mut known[..] {
+        // Only the manifest in force gets edits.
+        [(set, _)] | [.., (set, 2..)] => Some(std::mem::take(set)),
+        // The newest repeats another one, or is in its place.
+        [.., (before, _), (set, _)] if before.has_same_tables(set) => Some(std::mem::take(set)),
+        _ => None,
+    };
     if in_force.is_none() {
-        let (path, found) = (FileName::Current.path(dir), "no manifest".to_owned());
-        losses.push(Loss::of_any_key(path, None, found, NEWEST_LOST));
+        let (path, what) = (FileName::Current.path(dir), "the manifest in force is unknown".into());
+        losses.push(Loss::of_any_key(path, None, what, NEWEST_LOST));
     }
-    Ok(in_force.map(|number| known.swap_remove(number).0))
+    Ok(in_force)
 }
 
 /// All edits of a manifest, whatever its header says of them.
