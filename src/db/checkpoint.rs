@@ -48,7 +48,7 @@ impl DbInner {
         let _store = self.health.directory_lock()?;
         // The lock is held until the directory has its name.
         let vfs = self.env.vfs.as_ref();
-        staged::make(vfs, path, "checkpoint", |dir, lock| self.fill(dir).map(|()| lock))?;
+        staged::make(vfs, path, "checkpoint", None, |dir, lock| self.fill(dir).map(|()| lock))?;
         Ok(())
     }
 

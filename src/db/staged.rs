@@ -10,11 +10,13 @@ use crate::names::FileName;
 use crate::vfs::{FileKind, FileLock, Vfs};
 
 /// Lets `fill` make the files of `path`, all synced, in a directory beside it, and renames that. `fill` gets the
-/// directory, which may have files of an earlier attempt, and its lock. `purpose` is part of its name.
+/// directory, which may have files of an earlier attempt, and its lock. `purpose` is part of its name; `within`
+/// is a store that `fill` may make in it.
 pub(super) fn make<T>(
     vfs: &dyn Vfs,
     path: &Path,
     purpose: &str,
+    within: Option<&str>,
     fill: impl FnOnce(&Path, Arc<dyn FileLock>) -> Result<T>,
 ) -> Result<T> {
     let action = format_args!("make a {purpose}");
@@ -37,6 +39,10 @@ pub(super) fn make<T>(
     let lock = lock(vfs, &dir).inspect_err(|_| {
         let _ = vfs.remove(&dir, FileKind::Directory); // fails unless it is empty
     })?;
+    let discard_all = || {
+        within.into_iter().for_each(|store| discard(vfs, &dir.join(store)));
+        discard(vfs, &dir);
+    };
     let made = fill(&dir, lock)
         .and_then(|made| {
             vfs.rename(&dir, path, FileKind::Directory)
@@ -44,7 +50,7 @@ pub(super) fn make<T>(
             Ok(made)
         })
         // The next attempt removes what cannot be removed now.
-        .inspect_err(|_| discard(vfs, &dir))?;
+        .inspect_err(|_| discard_all())?;
     vfs.sync_dir(parent).context("sync", parent)?;
     Ok(made)
 }

@@ -164,14 +164,11 @@ pub fn repair_with(
     }
     let has_lock = listing.ours.contains(&FileName::Lock);
     let _lock = has_lock.then(|| lock(vfs.as_ref(), dir)).transpose()?;
-    staged::make(vfs.as_ref(), to, "repair", |new, lock| {
+    staged::make(vfs.as_ref(), to, "repair", Some(UNCERTAIN), |new, lock| {
         drop(lock); // the store in it takes it
-        let uncertain_dir = new.join(UNCERTAIN);
-        staged::discard(vfs.as_ref(), &uncertain_dir);
+        staged::discard(vfs.as_ref(), &new.join(UNCERTAIN));
         staged::clear(vfs.as_ref(), new)?;
-        Salvage::of(dir, &listing, vfs)?
-            .write(new, uncertain)
-            .inspect_err(|_| staged::discard(vfs.as_ref(), &uncertain_dir))
+        Salvage::of(dir, &listing, vfs)?.write(new, uncertain)
     })
 }
 
