@@ -21,7 +21,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let db = store::to_change(&args.dir, &args.filters)?;
-    db.delete(text::of_argument(&args.key))?;
+    db.delete(text::of_argument(&args.key)?)?;
     db.close()?; // which syncs
     Ok(Answer::Yes)
 }

@@ -38,6 +38,7 @@ use self::report::Report;
 use self::settings::Settings;
 use self::unsynced::Unsynced;
 use crate::failure::{Failure, Result};
+use crate::interrupt::TemporaryDir;
 use crate::page::output::Output;
 use crate::policy::PolicyArgs;
 use crate::{Answer, print_error};
@@ -228,9 +229,7 @@ fn print_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<()> 
 }
 
 fn run_in_temporary(input: &Input, settings: &Settings) -> Result<Report> {
-    let parent = std::env::temp_dir();
-    let dir = tempfile::Builder::new().prefix("criba-readamp-").tempdir_in(&parent);
-    let dir = dir.map_err(|e| Failure::file("make a directory in it", &parent, e))?;
+    let dir = TemporaryDir::new("criba-readamp-")?;
     let mut report = run_on(Arc::new(Unsynced), dir.path(), input, settings)?;
     report.setup.synced = false;
     Ok(report)
