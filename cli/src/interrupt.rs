@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::failure::{Failure, Result};
 /// The exit code of an interrupted command.
 pub(crate) const EXIT_CODE: i32 = 130;
 
-static ENDING: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+static ENDING: AtomicBool = AtomicBool::new(false);
 static STEPS: Mutex<BTreeMap<u64, Box<dyn FnOnce() + Send>>> = Mutex::new(BTreeMap::new());
 
 /// A step before the end, until this is dropped.
@@ -48,14 +48,18 @@ pub(crate) fn before_end(step: impl FnOnce() + Send + 'static) -> Guard {
 }
 
 fn start() {
-    // Without these the signals end the process as if there were no step.
-    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
+    let at_once = Arc::new(AtomicBool::new(false));
+    // Before the thread that sets it, so that it is read first: a signal runs these in order.
     for signal in [SIGINT, SIGTERM] {
-        let _ = register_conditional_shutdown(signal, EXIT_CODE, Arc::clone(&ENDING));
+        let _ = register_conditional_shutdown(signal, EXIT_CODE, Arc::clone(&at_once));
     }
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else {
+        return at_once.store(true, Ordering::SeqCst);
+    };
     thread::spawn(move || {
         if signals.forever().next().is_some() {
             ENDING.store(true, Ordering::SeqCst);
+            at_once.store(true, Ordering::SeqCst);
             let steps = std::mem::take(&mut *steps());
             steps.into_values().rev().for_each(|step| step());
             process::exit(EXIT_CODE);

@@ -13,6 +13,9 @@ use crate::failure::{Failure, Result};
 /// The bytes that begin a gzip file: its magic, and the only method in use.
 pub(crate) const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
 
+/// The name of standard input in messages.
+pub(crate) const STANDARD_INPUT: &str = "standard input";
+
 pub(crate) struct Lines<'a> {
     path: &'a Path,
     file: BufReader<Box<dyn Read>>,
@@ -27,21 +30,21 @@ impl<'a> Lines<'a> {
         Self::open_with(path, &ProgressBar::hidden())
     }
 
-    /// As [`open`](Self::open). The bar counts the bytes that are read from the file, and has its length if that
+    /// As [`open`](Self::open). The bar counts the bytes that are read from a file, and has its length if that
     /// is known.
     pub(crate) fn open_with(path: &'a Path, bar: &ProgressBar) -> Result<Self> {
-        let source: Box<dyn Read> = if path == Path::new("-") {
-            Box::new(io::stdin().lock())
-        } else {
-            let file = File::open(path).map_err(|source| Failure::file("open", path, source))?;
-            if let Ok(about) = file.metadata()
-                && about.is_file()
-            {
-                bar.set_length(about.len());
-            }
-            Box::new(file)
-        };
-        let mut source = bar.wrap_read(source);
+        if path == Path::new("-") {
+            return Self::of(Path::new(STANDARD_INPUT), io::stdin().lock());
+        }
+        let file = File::open(path).map_err(|source| Failure::file("open", path, source))?;
+        let about = file.metadata().map_err(|source| Failure::file("open", path, source))?;
+        if about.is_file() {
+            bar.set_length(about.len());
+        }
+        Self::of(path, bar.wrap_read(file))
+    }
+
+    fn of(path: &'a Path, mut source: impl Read + 'static) -> Result<Self> {
         let mut head = Vec::new();
         let begun = source.by_ref().take(GZIP.len() as u64).read_to_end(&mut head);
         begun.map_err(|source| Failure::file("read its lines", path, source))?;
@@ -52,6 +55,11 @@ impl<'a> Lines<'a> {
         let action = if gzipped { "read it as gzipped lines" } else { "read its lines" };
         let file = BufReader::with_capacity(1 << 16, file);
         Ok(Self { path, file, action, line: Vec::new(), number: 0 })
+    }
+
+    /// The file's name in messages.
+    pub(crate) fn path(&self) -> &'a Path {
+        self.path
     }
 
     /// The next line, without newline, and its number; the first is 1.

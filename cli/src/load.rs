@@ -55,12 +55,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         let (loading, bar) = (Arc::clone(&loading), bar.clone());
         move || end(&loading, &bar)
     });
+    let name = lines.path();
     let loaded = load(args, lines, &loading, &bar);
     bar.finish_and_clear();
     let mut done = locked(&loading);
     if let Err(failure) = loaded {
         let ended = done.store().and_then(|()| done.db.take().map_or(Ok(()), |db| Ok(db.close()?)));
-        return Err(with_count(ended.err().unwrap_or(failure), &args.file, done.stored));
+        return Err(with_count(ended.err().unwrap_or(failure), name, done.stored));
     }
     let db = done.db()?.clone();
     let stored = done.stored;
@@ -119,9 +120,12 @@ fn locked(loading: &Mutex<Loading>) -> MutexGuard<'_, Loading> {
 }
 
 fn load(args: &Args, mut lines: Lines, loading: &Mutex<Loading>, bar: &ProgressBar) -> Result<()> {
+    let name = lines.path();
     while let Some((number, line)) = lines.next()? {
-        let (key, value) = parsed(args, number, line)?;
-        check_lengths(&args.file, number, &key, &value)?;
+        let (key, value) = parsed(line, args.raw).map_err(|(expected, found)| {
+            Failure::unfit(name, format!("{expected} on line {number}"), found)
+        })?;
+        check_lengths(name, number, &key, &value)?;
         locked(loading).put(&key, &value)?;
         if args.file == Path::new("-") {
             bar.inc(1);
@@ -132,27 +136,23 @@ fn load(args: &Args, mut lines: Lines, loading: &Mutex<Loading>, bar: &ProgressB
 
 type Pair<'l> = (Cow<'l, [u8]>, Cow<'l, [u8]>);
 
-/// The key and the value of a line.
-fn parsed<'l>(args: &Args, number: u64, line: &'l [u8]) -> Result<Pair<'l>> {
-    let unfit = |expected: &str, found: String| {
-        Failure::unfit(&args.file, format!("{expected} on line {number}"), found)
-    };
+/// The key and the value of a line, or what was expected and found.
+fn parsed(line: &[u8], raw: bool) -> std::result::Result<Pair<'_>, (&'static str, String)> {
     let before_cr = line.strip_suffix(b"\r");
-    if args.raw && before_cr.is_some() {
-        let found = "CRLF line ends; leave --raw out, or remove them".into();
-        return Err(unfit("no CR before the newline", found));
+    if raw && before_cr.is_some() {
+        let found = "a CRLF line end; leave --raw out, or remove the CR".to_owned();
+        return Err(("no CR before the newline", found));
     }
     let (key, value) = split_at_tab(before_cr.unwrap_or(line));
     let value = value.ok_or_else(|| {
-        let found = "a line without a TAB (one follows the key also if the value is empty)".into();
-        unfit("key TAB value", found)
+        let found = "a line without a TAB (one follows the key also if the value is empty)";
+        ("key TAB value", found.to_owned())
     })?;
-    if args.raw {
+    if raw {
         return Ok((Cow::Borrowed(key), Cow::Borrowed(value)));
     }
-    let text = |text| {
-        unescaped(text).map_err(|misspelt| unfit("text", format!("{misspelt}, or use --raw")))
-    };
+    let text =
+        |text| unescaped(text).map_err(|misspelt| ("text", format!("{misspelt}, or use --raw")));
     Ok((text(key)?, text(value)?))
 }
 

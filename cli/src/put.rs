@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use criba::MAX_VALUE_BYTES;
 
 use crate::failure::{Failure, Result};
+use crate::lines::STANDARD_INPUT;
 use crate::policy::FilterArgs;
 use crate::{Answer, store, text};
 
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
 }
 
 fn of_input() -> Result<Vec<u8>> {
-    let input = Path::new("standard input");
+    let input = Path::new(STANDARD_INPUT);
     let mut value = Vec::new();
     // One byte more than fits, to notice it.
     let read = io::stdin().lock().take(MAX_VALUE_BYTES as u64 + 1).read_to_end(&mut value);

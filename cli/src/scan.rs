@@ -135,16 +135,16 @@ fn print_item(
 
 /// Refuses what `load --raw` would read as something else.
 fn check_raw(dir: &Path, first: bool, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-    let line_end = |bytes: &[u8]| bytes.contains(&b'\n') || bytes.ends_with(b"\r");
-    let refusal = if key.contains(&b'\t') || key.contains(&b'\n') {
-        "a key without TAB and newline"
-    } else if line_end(value.unwrap_or(key)) {
-        "a value without newline, and without a CR at its end"
+    let ends_line = |bytes: &[u8]| bytes.contains(&b'\n') || bytes.ends_with(b"\r");
+    let expected = if key.contains(&b'\t') || key.contains(&b'\n') {
+        "keys without TAB and newline"
+    } else if ends_line(value.unwrap_or(key)) {
+        "lines without a newline within, and without a CR at their end"
     } else if first && key.starts_with(&GZIP) {
-        "a first key that does not begin as gzip files do"
+        "a first line that does not begin as gzip files do"
     } else {
         return Ok(());
     };
-    let found = format!("the key {}; leave --raw out", escaped(key));
-    Err(Failure::unfit(dir, refusal, found))
+    let found = format!("another at the key {}; leave --raw out", escaped(key));
+    Err(Failure::unfit(dir, expected, found))
 }
