@@ -12,6 +12,9 @@ use crate::failure::{Failure, Result};
 
 /// The text of bytes. It has no control character, no TAB and no newline.
 pub(crate) fn escaped(bytes: &[u8]) -> String {
+    if is_plain(bytes) {
+        return bytes.iter().map(|&byte| char::from(byte)).collect();
+    }
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         let mut rest = chunk.valid();
@@ -38,6 +41,11 @@ fn push_hex(text: &mut String, bytes: &[u8]) {
     for byte in bytes {
         write!(text, "\\x{byte:02x}").expect("a String takes everything");
     }
+}
+
+/// Whether bytes are their own text, as almost all are.
+fn is_plain(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| matches!(byte, b' '..=b'~') && *byte != b'\\')
 }
 
 /// Whether a terminal obeys this character or shows it as nothing: control characters, separators of lines and
@@ -74,8 +82,7 @@ impl Display for Misspelt {
 
 /// The bytes of a text.
 pub(crate) fn unescaped(text: &[u8]) -> std::result::Result<Cow<'_, [u8]>, Misspelt> {
-    let plain = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != b'\\';
-    if text.iter().all(plain) {
+    if is_plain(text) {
         return Ok(Cow::Borrowed(text));
     }
     let mut bytes = Vec::with_capacity(text.len());
