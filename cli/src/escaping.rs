@@ -128,6 +128,11 @@ fn first_difference(text: &[u8], right: &str) -> Misspelt {
     }
     // A character may begin as bytes and end as escapes.
     let start = (0..=at).rev().find(|&at| right.is_char_boundary(at)).unwrap_or(0);
+    let valid = text[start..].utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    if let Some(char) = valid.chars().next().filter(|&char| is_hidden(char)) {
+        let written = escaped(char.encode_utf8(&mut [0; 4]).as_bytes());
+        return Misspelt { found: format!("U+{:04X}", u32::from(char)), written: Some(written) };
+    }
     let found = shown(&text[start..at + length]);
     let right = &right[start..];
     let written = match first_unit(right.as_bytes()) {
@@ -253,9 +258,9 @@ mod tests {
             (b"\\x09", "\\x09, which is written \\t; write \\\\ for a backslash"),
             (b"\\xc3\\xa9", "\\xc3, which is written é; write \\\\ for a backslash"),
             (b"\xc3\\xa9", "byte c3 5c 78 61 39; write é"),
-            (b"a\tb", "byte 09; write \\t"),
+            (b"a\tb", "U+0009; write \\t"),
             (b"caf\xe9", "byte e9; write \\xe9"),
-            ("\u{202e}".as_bytes(), "byte e2; write \\xe2"),
+            ("\u{202e}".as_bytes(), "U+202E; write \\xe2\\x80\\xae"),
         ];
         for (text, told) in pairs {
             assert_eq!(unescaped(text).expect_err(told).to_string(), told);
@@ -265,9 +270,6 @@ mod tests {
     #[test]
     fn an_argument_is_named_without_what_a_terminal_obeys() {
         let failure = of_argument(OsStr::new("\u{1b}[2J\\x2d")).expect_err("two mistakes");
-        assert_eq!(
-            failure.to_string(),
-            "the argument \u{fffd}[2J\\x2d: found byte 1b; write \\x1b"
-        );
+        assert_eq!(failure.to_string(), "the argument \u{fffd}[2J\\x2d: found U+001B; write \\x1b");
     }
 }
