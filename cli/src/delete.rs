@@ -12,7 +12,7 @@ use crate::{Answer, store, text};
 pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
-    /// The key; \xNN stands for a byte
+    /// The key
     #[arg(allow_hyphen_values = true)]
     key: OsString,
     #[command(flatten)]

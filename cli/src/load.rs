@@ -43,18 +43,17 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     } else {
         progress::over_bytes("loading")
     };
-    let lines = Lines::open_with(&args.file, &bar)?; // first: a mistyped name makes no store
     let (dir, filters) = (args.dir.clone(), args.filters.clone());
-    let mut loading =
-        Loading { dir, filters, db: None, batch: Batch::new(), waiting: 0, stored: 0 };
-    if args.dir.join("CURRENT").exists() {
-        loading.db()?; // so that an error comes before the work
-    }
+    let loading = Loading { dir, filters, db: None, batch: Batch::new(), waiting: 0, stored: 0 };
     let loading = Arc::new(Mutex::new(loading));
     let _guard = interrupt::before_end({
         let (loading, bar) = (Arc::clone(&loading), bar.clone());
         move || end(&loading, &bar)
     });
+    let lines = Lines::open_with(&args.file, &bar)?; // first: a mistyped name makes no store
+    if args.dir.join("CURRENT").exists() {
+        locked(&loading).db()?; // so that an error comes before the work
+    }
     let name = lines.path();
     let loaded = load(args, lines, &loading, &bar);
     bar.finish_and_clear();
@@ -126,6 +125,7 @@ fn load(args: &Args, mut lines: Lines, loading: &Mutex<Loading>, bar: &ProgressB
             Failure::unfit(name, format!("{expected} on line {number}"), found)
         })?;
         check_lengths(name, number, &key, &value)?;
+        interrupt::wait_if_ending(); // this thread would take the lock again and again
         locked(loading).put(&key, &value)?;
         if args.file == Path::new("-") {
             bar.inc(1);

@@ -79,6 +79,20 @@ fn a_signal_ends_load_with_the_number_of_stored_lines() {
     }
 }
 
+/// The thread that reads lines does not keep the one for signals waiting.
+#[test]
+fn a_signal_ends_load_before_the_end_of_a_file() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (store, file) = (dir.path().join("store"), dir.path().join("lines"));
+    fs::write(&file, lines(2_000_000)).expect("a file");
+    let child = start(&mut criba([Path::new("load"), &store, &file]));
+    until(|| store.join("CURRENT").exists());
+    send(&child, Signal::INT);
+    let count = told(&Run::new(child.wait_with_output().expect("an end")));
+    assert!(count < 1_000_000, "{count}");
+    assert_eq!(stored(&store), count);
+}
+
 /// The command waits for its input, with lines that do not fill a batch.
 #[test]
 fn a_signal_ends_a_load_that_waits_for_input() {
@@ -97,8 +111,7 @@ fn a_signal_ends_a_load_that_waits_for_input() {
 #[test]
 fn a_signal_before_the_first_line_leaves_nothing() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let (child, mut pipe) = load_from_pipe(&dir.path().join("store"));
-    pipe.write_all(b"half").expect("an open pipe");
+    let (child, pipe) = load_from_pipe(&dir.path().join("store"));
     until(|| handles_signals(&child));
     send(&child, Signal::TERM);
     assert_eq!(told(&Run::new(child.wait_with_output().expect("an end"))), 0);

@@ -118,7 +118,7 @@ pub struct Args {
     /// An empty or new directory for the store, which is kept; otherwise a temporary one
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Load these keys instead: one a line, or key TAB value; byte for byte; gzipped if named .gz
+    /// Load these keys instead: one a line, or key TAB value; byte for byte; plain or gzipped
     #[arg(long, value_name = "FILE", requires = "absent")]
     present: Option<PathBuf>,
     /// Look these up as absent keys, one a line
