@@ -79,7 +79,6 @@ fn a_signal_ends_load_with_the_number_of_stored_lines() {
     }
 }
 
-/// The thread that reads lines does not keep the one for signals waiting.
 #[test]
 fn a_signal_ends_load_before_the_end_of_a_file() {
     let dir = tempfile::tempdir().expect("a temporary directory");
