@@ -126,6 +126,7 @@ pub use ledger::{
     TableStep, Verdict,
 };
 pub use options::Options;
+pub use sstable::FORMAT_VERSION;
 pub use value::Value;
 pub use wal::LostTail;
 

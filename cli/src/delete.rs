@@ -12,7 +12,7 @@ use crate::{Answer, store, text};
 pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
-    /// The key; \xNN stands for a byte
+    /// The key
     #[arg(allow_hyphen_values = true)]
     key: OsString,
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let db = store::to_change(&args.dir, &args.filters)?;
-    db.delete(text::of_argument(&args.key))?;
+    db.delete(text::of_argument(&args.key)?)?;
     db.close()?; // which syncs
     Ok(Answer::Yes)
 }

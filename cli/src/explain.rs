@@ -17,7 +17,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let db = store::to_read(&args.dir)?;
-    let explanation = db.explain(text::of_argument(&args.key))?;
+    let explanation = db.explain(text::of_argument(&args.key)?)?;
     writeln!(out, "{explanation}")?;
     Ok(if explanation.value.is_some() { Answer::Yes } else { Answer::No })
 }

@@ -1,5 +1,4 @@
 //! Keys and values in JSON.
-#![allow(dead_code)] // until the commands that print keys call it
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -29,8 +29,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let error = Command::new(program).arg0("criba lab").args(&args.args).exec();
     Err(match error.kind() {
         ErrorKind::NotFound => {
-            let expected = "a program beside criba or in PATH, built with \
-                            `cargo build --release -p criba-lab`";
+            let expected = "a program beside criba or in PATH, from `cargo install --path lab` in \
+                            criba's sources";
             Failure::unfit(program, expected, "none")
         }
         _ => Failure::file("start it", program, error),

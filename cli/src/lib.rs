@@ -2,16 +2,19 @@
 //!
 //! Each subcommand has a file. This one parses the command line and returns the exit code: 0; 1 for a
 //! negative answer (an absent key, a check that does not hold); 2 for wrong usage; 3 for an error, with one
-//! line on standard error.
+//! line on standard error; 130 if a signal interrupted it.
 //!
-//! The program `criba-lab` uses [`run_as`], [`page`], [`text`] and the keys of [`readamp`].
+//! The program `criba-lab` uses [`run_as`], [`page`], [`text`], [`interrupt`] and the keys of [`readamp`].
 
 mod compact;
+mod completions;
 mod delete;
+mod escaping;
 mod explain;
 mod failure;
 mod get;
 mod inspect;
+pub mod interrupt;
 mod json;
 mod lab;
 mod lines;
@@ -32,21 +35,24 @@ mod verify;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
+use std::sync::LazyLock;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use failure::{Failure, Result};
 
-/// An embedded key-value store for lookups that mostly miss, at the command line.
+/// An embedded key-value store for lookups that mostly miss, at the command line
 ///
-/// Keys and values on the command line and in what is printed are text in which any byte may stand
-/// as \xNN. A backslash that begins no \xNN stands for itself.
+/// Keys and values are bytes. Arguments, the lines of `load` and what is printed are text: UTF-8 as it is, but
+/// \\ for a backslash, \t, \n and \r for TAB, newline and CR, and \xNN for each byte of another control
+/// character or of what is no UTF-8. Each key has one such text, and every other one is refused.
 #[derive(Debug, Parser)]
 #[command(
     name = "criba",
-    version,
+    version = version(),
+    max_term_width = 80,
     after_help = "Exit codes: 0; 1 a negative answer (an absent key, a check that does not hold); \
-                  2 wrong usage; 3 an error."
+                  2 wrong usage; 3 an error; 130 interrupted."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -58,6 +64,7 @@ enum Command {
     Get(get::Args),
     Put(put::Args),
     Delete(delete::Args),
+    #[command(visible_alias = "dump")]
     Scan(scan::Args),
     Load(load::Args),
     Compact(compact::Args),
@@ -70,6 +77,15 @@ enum Command {
     RebuildFilters(rebuild_filters::Args),
     Readamp(readamp::Args),
     Lab(lab::Args),
+    Completions(completions::Args),
+}
+
+/// The command's version, and that of the files.
+fn version() -> &'static str {
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        format!("{} (format {})", env!("CARGO_PKG_VERSION"), criba::FORMAT_VERSION)
+    });
+    &VERSION
 }
 
 /// The answer of a command that succeeded.
@@ -99,6 +115,7 @@ impl Command {
             Self::RebuildFilters(args) => rebuild_filters::run(args, out),
             Self::Readamp(args) => readamp::run(args, out),
             Self::Lab(args) => lab::run(args),
+            Self::Completions(args) => completions::run(args, Cli::command(), out),
         }
     }
 }
@@ -125,6 +142,7 @@ pub fn run_as<C: Parser>(
     let done = command(&parsed, &mut out);
     // Output before an error is useful.
     let flushed = out.flush().map_err(Failure::from);
+    interrupt::wait_if_ending();
     match done.and_then(|answer| flushed.map(|()| answer)) {
         Ok(Answer::Yes) => 0,
         Ok(Answer::No) => 1,

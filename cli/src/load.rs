@@ -1,22 +1,35 @@
-use std::io::Write;
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use criba::Batch;
+use criba::{Batch, Db};
+use indicatif::ProgressBar;
+use serde_json::json;
 
+use crate::escaping::unescaped;
 use crate::failure::{Failure, Result};
 use crate::lines::{Lines, check_lengths, split_at_tab};
 use crate::policy::FilterArgs;
-use crate::{Answer, store, text};
+use crate::text::{counted, thousands};
+use crate::{Answer, interrupt, print_error, progress, store};
 
 /// Write the keys and values of a file, key TAB value a line; makes the store if there is none
 ///
-/// A line that is wrong ends it; lines before that one may have been written.
+/// The lines are text, as `criba --help` describes it and `scan` prints it; a CR before the newline is left
+/// out. A wrong line, SIGINT or SIGTERM ends the command: it stores the lines before, and prints their number.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
-    /// The file, gzipped if its name ends in .gz; - is standard input. \xNN stands for a byte
+    /// The file, plain or gzipped; - is standard input
     file: PathBuf,
+    /// Take bytes as they are, without escapes: the key up to the first TAB, the value up to the newline
+    #[arg(long)]
+    raw: bool,
+    /// Print what was done as a JSON object
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     filters: FilterArgs,
 }
@@ -25,33 +38,148 @@ pub(crate) struct Args {
 const BATCH_BYTES: usize = 64 << 10;
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let lines = Lines::open(&args.file)?; // first: a mistyped name makes no store
-    let db = store::to_fill(&args.dir, &args.filters)?;
-    let (mut batch, mut count) = (Batch::new(), 0);
-    lines.for_each(|number, line| {
-        let (key, value) = split_at_tab(line);
-        let value = value.ok_or_else(|| {
-            let found = "a line without a TAB";
-            Failure::unfit(&args.file, format!("key TAB value on line {number}"), found)
-        })?;
-        let (key, value) = (text::unescaped(key), text::unescaped(value));
-        check_lengths(&args.file, number, &key, &value)?;
-        batch.put(key, value);
-        count += 1;
-        if batch.bytes() >= BATCH_BYTES {
-            db.write(&mut batch)?;
-        }
-        Ok(())
-    })?;
-    db.write(batch)?;
+    let bar = if args.file == Path::new("-") {
+        progress::of_lines("loading")
+    } else {
+        progress::over_bytes("loading")
+    };
+    let (dir, filters) = (args.dir.clone(), args.filters.clone());
+    let loading = Loading { dir, filters, db: None, batch: Batch::new(), waiting: 0, stored: 0 };
+    let loading = Arc::new(Mutex::new(loading));
+    let _guard = interrupt::before_end({
+        let (loading, bar) = (Arc::clone(&loading), bar.clone());
+        move || end(&loading, &bar)
+    });
+    let lines = Lines::open_with(&args.file, &bar)?; // first: a mistyped name makes no store
+    if args.dir.join("CURRENT").exists() {
+        locked(&loading).db()?; // so that an error comes before the work
+    }
+    let name = lines.path();
+    let loaded = load(args, lines, &loading, &bar);
+    bar.finish_and_clear();
+    let mut done = locked(&loading);
+    if let Err(failure) = loaded {
+        let ended = done.store().and_then(|()| done.db.take().map_or(Ok(()), |db| Ok(db.close()?)));
+        return Err(with_count(ended.err().unwrap_or(failure), name, done.stored));
+    }
+    let db = done.db()?.clone();
+    let stored = done.stored;
+    drop(done); // so that a signal ends the process also while the store settles
     db.wait_until_settled()?;
     let tables = db.tables().len() as u64;
+    locked(&loading).db = None;
     db.close()?;
-    writeln!(
-        out,
-        "{} written; the store has {}",
-        text::counted(count, "line"),
-        text::counted(tables, "table")
-    )?;
+    if args.json {
+        writeln!(out, "{}", json!({ "lines": stored, "tables": tables }))?;
+    } else {
+        let (lines, tables) = (counted(stored, "line"), counted(tables, "table"));
+        writeln!(out, "{lines} written; the store has {tables}")?;
+    }
     Ok(Answer::Yes)
+}
+
+/// A store that is being filled. It is made when the first lines are stored.
+struct Loading {
+    dir: PathBuf,
+    filters: FilterArgs,
+    db: Option<Db>,
+    batch: Batch,
+    /// Lines in the batch.
+    waiting: u64,
+    stored: u64,
+}
+
+impl Loading {
+    fn db(&mut self) -> Result<&Db> {
+        if self.db.is_none() {
+            self.db = Some(store::to_fill(&self.dir, &self.filters)?);
+        }
+        Ok(self.db.as_ref().expect("opened above"))
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.batch.put(key, value);
+        self.waiting += 1;
+        if self.batch.bytes() >= BATCH_BYTES { self.store() } else { Ok(()) }
+    }
+
+    fn store(&mut self) -> Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        if waiting > 0 {
+            let batch = std::mem::take(&mut self.batch);
+            self.db()?.write(batch)?;
+            self.stored += waiting;
+        }
+        Ok(())
+    }
+}
+
+fn locked(loading: &Mutex<Loading>) -> MutexGuard<'_, Loading> {
+    loading.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn load(args: &Args, mut lines: Lines, loading: &Mutex<Loading>, bar: &ProgressBar) -> Result<()> {
+    let name = lines.path();
+    while let Some((number, line)) = lines.next()? {
+        let (key, value) = parsed(line, args.raw).map_err(|(expected, found)| {
+            Failure::unfit(name, format!("{expected} on line {number}"), found)
+        })?;
+        check_lengths(name, number, &key, &value)?;
+        interrupt::wait_if_ending(); // this thread would take the lock again and again
+        locked(loading).put(&key, &value)?;
+        if args.file == Path::new("-") {
+            bar.inc(1);
+        }
+    }
+    locked(loading).store()
+}
+
+type Pair<'l> = (Cow<'l, [u8]>, Cow<'l, [u8]>);
+
+/// The key and the value of a line, or what was expected and found.
+fn parsed(line: &[u8], raw: bool) -> std::result::Result<Pair<'_>, (&'static str, String)> {
+    let before_cr = line.strip_suffix(b"\r");
+    if raw && before_cr.is_some() {
+        let found = "a CRLF line end; leave --raw out, or remove the CR".to_owned();
+        return Err(("no CR before the newline", found));
+    }
+    let (key, value) = split_at_tab(before_cr.unwrap_or(line));
+    let value = value.ok_or_else(|| {
+        let found = "a line without a TAB (one follows the key also if the value is empty)";
+        ("key TAB value", found.to_owned())
+    })?;
+    if raw {
+        return Ok((Cow::Borrowed(key), Cow::Borrowed(value)));
+    }
+    let text =
+        |text| unescaped(text).map_err(|misspelt| ("text", format!("{misspelt}, or use --raw")));
+    Ok((text(key)?, text(value)?))
+}
+
+/// The end by a signal.
+fn end(loading: &Mutex<Loading>, bar: &ProgressBar) {
+    let mut loading = locked(loading);
+    bar.finish_and_clear();
+    let ended =
+        loading.store().and_then(|()| loading.db.take().map_or(Ok(()), |db| Ok(db.close()?)));
+    if let Err(failure) = ended {
+        print_error(&failure.to_string());
+    }
+    print_error(&format!("interrupted; lines stored: {}", thousands(loading.stored)));
+    // Kept locked: no line is stored after this count.
+    std::mem::forget(loading);
+}
+
+/// Adds how many lines are stored to the message of a failure.
+fn with_count(failure: Failure, file: &Path, stored: u64) -> Failure {
+    let count = format!("; lines stored: {}", thousands(stored));
+    match failure {
+        Failure::Unfit { path, expected, found } => {
+            Failure::Unfit { path, expected, found: found + &count }
+        }
+        Failure::File { action, path, source } => {
+            Failure::File { action, path, source: io::Error::other(format!("{source}{count}")) }
+        }
+        other => Failure::file("load", file, io::Error::other(format!("{other}{count}"))),
+    }
 }

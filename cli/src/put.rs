@@ -1,9 +1,13 @@
 //! `criba put`: sets a key's value.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
-use crate::failure::Result;
+use criba::MAX_VALUE_BYTES;
+
+use crate::failure::{Failure, Result};
+use crate::lines::STANDARD_INPUT;
 use crate::policy::FilterArgs;
 use crate::{Answer, store, text};
 
@@ -12,10 +16,11 @@ use crate::{Answer, store, text};
 pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
-    /// The key; \xNN stands for a byte
+    /// The key
     #[arg(allow_hyphen_values = true)]
     key: OsString,
-    /// The value; \xNN stands for a byte
+    /// The value. - is all bytes of standard input, as they are; so the value - itself is written
+    /// `printf - | criba put DIR KEY -`
     #[arg(allow_hyphen_values = true)]
     value: OsString,
     #[command(flatten)]
@@ -23,8 +28,23 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let key = text::of_argument(&args.key)?;
+    let value = if args.value == "-" { of_input()? } else { text::of_argument(&args.value)? };
     let db = store::to_fill(&args.dir, &args.filters)?;
-    db.put(text::of_argument(&args.key), text::of_argument(&args.value))?;
+    db.put(key, value)?;
     db.close()?; // which syncs: when the command ends well, the write survives a power failure
     Ok(Answer::Yes)
+}
+
+fn of_input() -> Result<Vec<u8>> {
+    let input = Path::new(STANDARD_INPUT);
+    let mut value = Vec::new();
+    // One byte more than fits, to notice it.
+    let read = io::stdin().lock().take(MAX_VALUE_BYTES as u64 + 1).read_to_end(&mut value);
+    read.map_err(|source| Failure::file("read it", input, source))?;
+    if value.len() > MAX_VALUE_BYTES {
+        let expected = format!("a value of at most {MAX_VALUE_BYTES} bytes");
+        return Err(Failure::unfit(input, expected, "a longer one"));
+    }
+    Ok(value)
 }

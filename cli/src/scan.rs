@@ -1,20 +1,24 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::ops::Bound;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use criba::{Range, Value};
+use criba::Value;
+use serde_json::{Map, json};
 
-use crate::failure::Result;
-use crate::{Answer, store, text};
+use crate::failure::{Failure, Result};
+use crate::lines::GZIP;
+use crate::text::escaped;
+use crate::{Answer, json, store, text};
 
 /// Print keys and values in order, key TAB value a line: the form that `load` reads
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
     /// Only keys that start with this
-    #[arg(long, conflicts_with_all = ["from", "to"])]
+    #[arg(long)]
     prefix: Option<OsString>,
     /// Only this key and later ones
     #[arg(long, value_name = "KEY")]
@@ -25,31 +29,122 @@ pub(crate) struct Args {
     /// From the last key to the first
     #[arg(long)]
     reverse: bool,
-    /// Not more lines than this
-    #[arg(long, value_name = "N")]
+    /// Not more keys than this
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     limit: Option<usize>,
+    /// Print keys without values
+    #[arg(long)]
+    keys: bool,
+    /// Print only the number of keys
+    #[arg(long, conflicts_with_all = ["keys", "raw"])]
+    count: bool,
+    /// Print bytes as they are, for `load --raw`; refuses keys and values that a line cannot hold
+    #[arg(long, conflicts_with = "json")]
+    raw: bool,
+    /// Print a JSON object a line: `key`, `value`; `key_base64`, `value_base64` if they are no UTF-8
+    #[arg(long)]
+    json: bool,
+}
+
+fn count(text: &str) -> std::result::Result<usize, String> {
+    text.parse().map_err(|_| "a limit is a count of keys: 0, 1, 2 and so on".to_owned())
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
+    let range = bounds(args)?;
     let db = store::to_read(&args.dir)?;
-    let bytes = |key: &OsString| text::of_argument(OsStr::new(key));
-    let range: Range = if let Some(prefix) = &args.prefix {
-        db.prefix(bytes(prefix))?
-    } else {
-        let from = args.from.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(bytes(key)));
-        let to = args.to.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(bytes(key)));
-        db.range((from, to))?
-    };
+    let range = db.range(range)?;
     let limit = args.limit.unwrap_or(usize::MAX);
-    let mut print = |item: criba::Result<(Value, Value)>| -> Result<()> {
+    let mut printed: u64 = 0;
+    let mut print = |item: criba::Result<(Value, Value)>| {
         let (key, value) = item?;
-        writeln!(out, "{}\t{}", text::escaped(&key), text::escaped(&value))?;
-        Ok(())
+        if !args.count {
+            print_item(args, printed == 0, &key, &value, out)?;
+        }
+        printed += 1;
+        Ok::<(), Failure>(())
     };
     if args.reverse {
         range.rev().take(limit).try_for_each(&mut print)?;
     } else {
         range.take(limit).try_for_each(&mut print)?;
     }
+    match (args.count, args.json) {
+        (false, _) => {}
+        (true, false) => writeln!(out, "{printed}")?,
+        (true, true) => writeln!(out, "{}", json!({ "count": printed }))?,
+    }
     Ok(Answer::Yes)
+}
+
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// The keys that satisfy all of `--prefix`, `--from` and `--to`.
+fn bounds(args: &Args) -> Result<Bounds> {
+    let bytes = |key: &Option<OsString>| {
+        key.as_ref().map(|key| text::of_argument(OsStr::new(key))).transpose()
+    };
+    let (prefix, from, to) = (bytes(&args.prefix)?, bytes(&args.from)?, bytes(&args.to)?);
+    let after = prefix.as_deref().and_then(after_prefix);
+    let first = prefix.into_iter().chain(from).max();
+    let end = after.into_iter().chain(to).min();
+    Ok((
+        first.map_or(Bound::Unbounded, Bound::Included),
+        end.map_or(Bound::Unbounded, Bound::Excluded),
+    ))
+}
+
+/// The first key after all that start with a prefix.
+fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte < 0xff)?;
+    let mut after = prefix[..=last].to_vec();
+    after[last] += 1;
+    Some(after)
+}
+
+fn print_item(
+    args: &Args,
+    first: bool,
+    key: &[u8],
+    value: &[u8],
+    out: &mut dyn Write,
+) -> Result<()> {
+    if args.json {
+        let mut object = Map::new();
+        json::insert_bytes(&mut object, "key", key);
+        if !args.keys {
+            json::insert_bytes(&mut object, "value", value);
+        }
+        writeln!(out, "{}", serde_json::Value::Object(object))?;
+    } else if args.raw {
+        let value = (!args.keys).then_some(value);
+        check_raw(&args.dir, first, key, value)?;
+        out.write_all(key)?;
+        if let Some(value) = value {
+            out.write_all(b"\t")?;
+            out.write_all(value)?;
+        }
+        out.write_all(b"\n")?;
+    } else if args.keys {
+        writeln!(out, "{}", escaped(key))?;
+    } else {
+        writeln!(out, "{}\t{}", escaped(key), escaped(value))?;
+    }
+    Ok(())
+}
+
+/// Refuses what `load --raw` would read as something else.
+fn check_raw(dir: &Path, first: bool, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    let ends_line = |bytes: &[u8]| bytes.contains(&b'\n') || bytes.ends_with(b"\r");
+    let expected = if key.contains(&b'\t') || key.contains(&b'\n') {
+        "keys without TAB and newline"
+    } else if ends_line(value.unwrap_or(key)) {
+        "lines without a newline within, and without a CR at their end"
+    } else if first && key.starts_with(&GZIP) {
+        "a first line that does not begin as gzip files do"
+    } else {
+        return Ok(());
+    };
+    let found = format!("another at the key {}; leave --raw out", escaped(key));
+    Err(Failure::unfit(dir, expected, found))
 }

@@ -1,49 +1,8 @@
-//! Bytes as text and back, and numbers for readers.
-
-use std::ffi::OsStr;
-use std::fmt::Write;
-use std::os::unix::ffi::OsStrExt;
+//! Numbers for readers, and the text of bytes.
 
 use criba::PrefixExtractor;
 
-/// Printable ASCII as it is; other bytes, and the backslash, as `\xNN`. The result has no TAB and no newline.
-pub(crate) fn escaped(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for &byte in bytes {
-        if (b' '..=b'~').contains(&byte) && byte != b'\\' {
-            text.push(char::from(byte));
-        } else {
-            write!(text, "\\x{byte:02x}").expect("a String takes everything");
-        }
-    }
-    text
-}
-
-/// The bytes of a text: `\xNN` is one byte; other bytes stand for themselves, also a backslash without `xNN`.
-pub(crate) fn unescaped(text: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let [first, after @ ..] = rest {
-        match *rest {
-            [b'\\', b'x', high, low, ref after @ ..]
-                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
-            {
-                let digit = |c| char::from(c).to_digit(16).unwrap_or(0) as u8;
-                bytes.push(digit(high) << 4 | digit(low));
-                rest = after;
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    bytes
-}
-
-pub(crate) fn of_argument(argument: &OsStr) -> Vec<u8> {
-    unescaped(argument.as_bytes())
-}
+pub(crate) use crate::escaping::{escaped, of_argument};
 
 /// A number with a comma between thousands.
 pub fn thousands(number: u64) -> String {
@@ -94,23 +53,6 @@ pub(crate) fn ratio(part: f64, whole: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn all_bytes_come_back() {
-        let all: Vec<u8> = (0..=255).collect();
-        let text = escaped(&all);
-        assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{text}");
-        assert_eq!(unescaped(text.as_bytes()), all);
-        assert_eq!(escaped(b"a\\b\tc\n\xff"), "a\\x5cb\\x09c\\x0a\\xff");
-    }
-
-    #[test]
-    fn what_is_no_escape_stands_for_itself() {
-        for text in ["\\", "\\x", "\\x4", "\\xg0", "\\n", "C:\\dir", "\\\\"] {
-            assert_eq!(unescaped(text.as_bytes()), text.as_bytes());
-        }
-        assert_eq!(unescaped(b"\\x41\\x4A\\x4a"), b"AJJ");
-    }
 
     #[test]
     fn numbers_are_grouped() {

@@ -36,6 +36,7 @@ use self::run::Run;
 /// Writes report.html, a page with figures; each figure as .svg and its points as .csv; and
 /// checks.csv. Exit code 1 if a check does not hold.
 #[derive(Debug, clap::Parser)]
+#[command(max_term_width = 80)]
 pub struct Args {
     /// Which experiments; all of them if none is named
     #[arg(value_name = "EXPERIMENT")]
@@ -52,8 +53,8 @@ pub struct Args {
     /// Fixes everything random; the same seed gives the same counts
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Real keys for hash-families in place of the sample of paths: a key, or key TAB value, a line;
-    /// gzipped if named .gz
+    /// Real keys for hash-families in place of the sample of paths: a key, or key TAB value, a line,
+    /// plain or gzipped
     #[arg(long, value_name = "FILE", requires = "absent")]
     present: Option<PathBuf>,
     /// Others that are not among them, one a line

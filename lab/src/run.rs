@@ -5,6 +5,7 @@ use std::io::{IsTerminal, stderr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use criba_cli::interrupt::TemporaryDir;
 use criba_cli::page::output;
 use criba_cli::text::counted;
 use criba_cli::{Failure, Result};
@@ -48,9 +49,7 @@ impl Run {
         real: Keys,
     ) -> Result<Self> {
         let real = Arc::new(real);
-        let parent = std::env::temp_dir();
-        let scratch = tempfile::Builder::new().prefix("criba-lab-").tempdir_in(&parent);
-        let scratch = scratch.map_err(|e| Failure::file("make a directory in it", &parent, e))?;
+        let scratch = TemporaryDir::new("criba-lab-")?;
         let progress = progress_bar();
         let mut outcomes = Vec::new();
         for &experiment in experiments {

@@ -10,7 +10,8 @@ use crate::sealed::mapped_bytes;
 /// Type byte and checksum, after the contents of each block.
 pub(crate) const TRAILER_BYTES: usize = 5;
 pub(crate) const FOOTER_BYTES: usize = 128;
-pub(crate) const VERSION: u16 = 1;
+/// The version of the files that this criba reads and writes; format.md describes every byte of them.
+pub const VERSION: u16 = 1;
 const MAGIC: &[u8; 8] = b"cribaSST";
 /// The filter block starts at a multiple of this.
 pub(crate) const FILTER_ALIGNMENT: u64 = 64;

@@ -30,6 +30,7 @@ pub(crate) use check::Checked;
 pub(crate) use cursor::{ReadPlan, TableCursor};
 pub(crate) use env::TableEnv;
 pub(crate) use filter::{FilterState, OpenTable, TableFilter};
+pub use format::VERSION as FORMAT_VERSION;
 pub(crate) use format::{FilterMeta, Properties, TableMeta};
 pub(crate) use memory::{FilterMemory, resident_bytes};
 pub(crate) use pool::FilePool;

@@ -38,6 +38,7 @@ use self::report::Report;
 use self::settings::Settings;
 use self::unsynced::Unsynced;
 use crate::failure::{Failure, Result};
+use crate::interrupt::TemporaryDir;
 use crate::page::output::Output;
 use crate::policy::PolicyArgs;
 use crate::{Answer, print_error};
@@ -117,7 +118,7 @@ pub struct Args {
     /// An empty or new directory for the store, which is kept; otherwise a temporary one
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Load these keys instead: one a line, or key TAB value; byte for byte; gzipped if named .gz
+    /// Load these keys instead: one a line, or key TAB value; byte for byte; plain or gzipped
     #[arg(long, value_name = "FILE", requires = "absent")]
     present: Option<PathBuf>,
     /// Look these up as absent keys, one a line
@@ -228,9 +229,7 @@ fn print_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<()> 
 }
 
 fn run_in_temporary(input: &Input, settings: &Settings) -> Result<Report> {
-    let parent = std::env::temp_dir();
-    let dir = tempfile::Builder::new().prefix("criba-readamp-").tempdir_in(&parent);
-    let dir = dir.map_err(|e| Failure::file("make a directory in it", &parent, e))?;
+    let dir = TemporaryDir::new("criba-readamp-")?;
     let mut report = run_on(Arc::new(Unsynced), dir.path(), input, settings)?;
     report.setup.synced = false;
     Ok(report)

@@ -1,0 +1,178 @@
+//! Commands at a terminal: what they draw, and what a signal leaves.
+
+mod common;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use common::{Run, criba};
+use rustix::io::ioctl_fionread;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+fn lines(count: usize) -> String {
+    let lines: Vec<_> = (0..count).map(|number| format!("{number:07}\tvalue {number}\n")).collect();
+    lines.concat()
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("it runs");
+}
+
+/// Waits until something holds.
+#[track_caller]
+fn until(mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(60), "a minute has passed");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The keys of a store, which are the first lines of the input, without a gap.
+fn stored(dir: &Path) -> usize {
+    let db = criba::Options::new().open_read_only(dir).expect("a sound store");
+    let mut count = 0;
+    for item in db.iter().expect("a scan") {
+        let (key, value) = item.expect("sound data");
+        assert_eq!(key, format!("{count:07}").as_bytes());
+        assert_eq!(value, format!("value {count}").as_bytes());
+        count += 1;
+    }
+    count
+}
+
+/// The number that an interrupted `load` prints.
+fn told(end: &Run) -> usize {
+    assert_eq!((end.code, end.out.as_str()), (130, ""), "{}", end.err);
+    let count = end.err.strip_prefix("criba: interrupted; lines stored: ").expect("the message");
+    count.trim_end().replace(',', "").parse().expect("a number")
+}
+
+fn start(command: &mut Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+}
+
+fn load_from_pipe(store: &Path) -> (Child, ChildStdin) {
+    let mut command = criba([Path::new("load"), store, Path::new("-")]);
+    let mut child = start(command.stdin(Stdio::piped()));
+    let pipe = child.stdin.take().expect("piped");
+    (child, pipe)
+}
+
+#[test]
+fn a_signal_ends_load_with_the_number_of_stored_lines() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let store = dir.path().join("store");
+        let (child, mut pipe) = load_from_pipe(&store);
+        // A pipe and a buffer hold less than the second half of it.
+        pipe.write_all(lines(40_000).as_bytes()).expect("an open pipe");
+        send(&child, signal);
+        let count = told(&Run::new(child.wait_with_output().expect("an end")));
+        assert!((20_000..=40_000).contains(&count), "{count}");
+        assert_eq!(stored(&store), count);
+    }
+}
+
+#[test]
+fn a_signal_ends_load_before_the_end_of_a_file() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (store, file) = (dir.path().join("store"), dir.path().join("lines"));
+    fs::write(&file, lines(2_000_000)).expect("a file");
+    let child = start(&mut criba([Path::new("load"), &store, &file]));
+    until(|| store.join("CURRENT").exists());
+    send(&child, Signal::INT);
+    let count = told(&Run::new(child.wait_with_output().expect("an end")));
+    assert!(count < 2_000_000, "{count}");
+    assert_eq!(stored(&store), count);
+}
+
+/// The command waits for its input, with lines that do not fill a batch.
+#[test]
+fn a_signal_ends_a_load_that_waits_for_input() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("store");
+    let (child, mut pipe) = load_from_pipe(&store);
+    pipe.write_all(lines(7).as_bytes()).expect("an open pipe");
+    until(|| handles_signals(&child) && ioctl_fionread(&pipe).is_ok_and(|unread| unread == 0));
+    thread::sleep(Duration::from_millis(200)); // for what it has read
+    send(&child, Signal::INT);
+    let count = told(&Run::new(child.wait_with_output().expect("an end")));
+    drop(pipe);
+    assert_eq!((count, stored(&store)), (7, 7));
+}
+
+#[test]
+fn a_signal_before_the_first_line_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (child, pipe) = load_from_pipe(&dir.path().join("store"));
+    until(|| handles_signals(&child));
+    send(&child, Signal::TERM);
+    assert_eq!(told(&Run::new(child.wait_with_output().expect("an end"))), 0);
+    drop(pipe);
+    assert!(dir.path().read_dir().expect("there").next().is_none());
+}
+
+/// Whether the process catches SIGTERM, by the bits of the kernel's list.
+fn handles_signals(child: &Child) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    caught.is_some_and(|bits| bits >> (Signal::TERM.as_raw() - 1) & 1 == 1)
+}
+
+#[test]
+fn a_signal_removes_the_temporary_store_of_readamp() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let temporary = tempfile::tempdir().expect("a temporary directory");
+        let mut command = criba(["readamp", "--n", "400000"]);
+        let child = start(command.env("TMPDIR", temporary.path()));
+        let stores =
+            || temporary.path().read_dir().expect("there").map(|e| e.expect("a name").path());
+        until(|| stores().any(|store| store.join("CURRENT").exists()));
+        send(&child, signal);
+        let end = Run::new(child.wait_with_output().expect("an end"));
+        assert_eq!((end.code, end.out.as_str(), end.err.as_str()), (130, "", ""));
+        assert_eq!(stores().next(), None);
+    }
+}
+
+/// A terminal; the thread ends with what was drawn on it.
+fn terminal() -> (File, JoinHandle<String>) {
+    let control = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&control).and_then(|()| unlockpt(&control)).expect("a terminal");
+    let name = ptsname(&control, Vec::new()).expect("its name").into_string().expect("text");
+    let screen = OpenOptions::new().read(true).write(true).open(name).expect("the other end");
+    let drawn = thread::spawn(move || {
+        let mut drawn = Vec::new();
+        // When the last process has closed a terminal, reading fails.
+        let _ = File::from(control).read_to_end(&mut drawn);
+        String::from_utf8_lossy(&drawn).into_owned()
+    });
+    (screen, drawn)
+}
+
+#[test]
+fn load_draws_its_progress_on_a_terminal_only() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("lines");
+    fs::write(&file, lines(200_000)).expect("a file");
+    for (from, part) in [(file.as_path(), "MiB"), (Path::new("-"), "lines")] {
+        let store = dir.path().join("store of ".to_owned() + part);
+        let mut command = criba([Path::new("load"), &store, from]);
+        command.stdin(File::open(&file).expect("the file"));
+        let (screen, drawn) = terminal();
+        let end = command.stderr(screen).output().expect("it starts");
+        drop(command); // and its end of the terminal
+        assert!(end.status.success());
+        let drawn = drawn.join().expect("no panic");
+        assert!(drawn.contains("loading") && drawn.contains(part), "{part}: {drawn:?}");
+    }
+    let quiet = criba([Path::new("load"), &dir.path().join("quiet"), &file]).output();
+    Run::new(quiet.expect("it starts")).well();
+}
