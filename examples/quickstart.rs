@@ -15,10 +15,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     batch.put("name/bea", "account 2").delete("name/ada");
     db.write(batch)?;
     println!("ada was {:?}, is {:?}", before.get("name/ada")?, db.get("name/ada")?);
-    for item in db.prefix("name/")? {
-        let (name, account) = item?;
-        println!("{name:?} = {account:?}");
-    }
 
     db.flush()?; // from memory into a file, so that there is something to read
     println!("{}", db.explain("name/al")?);

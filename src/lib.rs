@@ -129,7 +129,8 @@ pub use options::Options;
 pub use value::Value;
 pub use wal::LostTail;
 
-/// The README's examples, run as tests.
+/// The examples of documents, run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+#[doc = include_str!("../docs/filters.md")]
+struct Documents;
