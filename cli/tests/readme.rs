@@ -93,7 +93,7 @@ fn run(command: &str, directory: &Path) -> String {
 fn compare(wanted: impl Fn(&str) -> bool) -> usize {
     let target = root().join("target"); // so that `cargo` finds the workspace
     fs::create_dir_all(&target).expect("a directory");
-    let (mut compared, mut wrong) = (0, String::new());
+    let (mut compared, mut wrong) = (0, Vec::new());
     for (name, text) in documents() {
         let directory = tempfile::tempdir_in(&target).expect("a directory");
         for Step { line, command, output } in
@@ -102,12 +102,12 @@ fn compare(wanted: impl Fn(&str) -> bool) -> usize {
             let printed = run(command, directory.path());
             let lines: Vec<_> = printed.lines().collect();
             if !output_matches(&output, &lines) {
-                wrong += &format!("{name}:{line}: `{command}` prints\n{printed}\n");
+                wrong.push(format!("{name}:{line}: `{command}` prints\n{printed}"));
             }
             compared += 1;
         }
     }
-    assert!(wrong.is_empty(), "{wrong}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     compared
 }
 
