@@ -1,42 +1,22 @@
-//! Put, get, scan, delete; and the disk reads that filters avoid.
-//!
-//! `cargo run --release --example quickstart`
+//! The program of the README: `cargo run --example quickstart`.
 
-use criba::Db;
+use criba::{Batch, Db};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let parent = tempfile::tempdir()?;
-    let dir = parent.path().join("store");
+    let db = Db::open("users")?; // a directory, made if it is missing
 
-    let db = Db::open(&dir)?;
-    for number in 0..1000 {
-        db.put(format!("user{number:03}"), format!("{number}@example.org"))?;
-    }
-    db.delete("user007")?;
-    db.sync()?; // a power failure loses nothing from here on
+    // Of all threads that insert the name, one gets `true`.
+    let free = db.insert_if_absent("name/ada", "account 1")?;
+    println!("ada is {}", if free { "yours" } else { "taken" });
 
-    println!("user042 is {:?}", db.get("user042")?);
-    println!("user007 is {:?}", db.get("user007")?);
-    for item in db.prefix("user00")? {
-        let (key, value) = item?;
-        println!("{key:?} = {value:?}");
-    }
+    // A batch is written whole or not at all; a snapshot does not see it.
+    let before = db.snapshot()?;
+    let mut batch = Batch::new();
+    batch.put("name/bea", "account 2").delete("name/ada");
+    db.write(batch)?;
+    println!("ada was {:?}, is {:?}", before.get("name/ada")?, db.get("name/ada")?);
 
-    // The newest entries are in memory. After a flush they are in a file, with a filter in memory.
-    db.flush()?;
-    let before = db.stats();
-    for number in 0..1000 {
-        assert!(db.get(format!("user{number:03}x"))?.is_none());
-    }
-    let total = (db.stats() - before).total();
-    println!(
-        "1000 absent keys: {} disk reads, {} avoided",
-        total.disk_reads,
-        total.reads_avoided()
-    );
-
-    db.close()?;
-    let db = Db::open(&dir)?;
-    println!("after reopening: {} users", db.prefix("user")?.count());
-    Ok(())
+    db.flush()?; // from memory into a file, so that there is something to read
+    println!("{}", db.explain("name/al")?);
+    Ok(db.close()?)
 }

@@ -130,7 +130,8 @@ pub use sstable::FORMAT_VERSION;
 pub use value::Value;
 pub use wal::LostTail;
 
-/// The README's examples, run as tests.
+/// The examples of documents, run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+#[doc = include_str!("../docs/filters.md")]
+struct Documents;
