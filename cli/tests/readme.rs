@@ -12,17 +12,17 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
 }
 
-/// The README and the files of `docs`: each name with its text.
-fn documents() -> Vec<(String, String)> {
-    let docs = fs::read_dir(root().join("docs"))
-        .expect("a directory")
-        .map(|entry| entry.expect("a name").path());
-    let is_text = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md");
-    let mut paths: Vec<_> = docs.filter(is_text).chain([root().join("README.md")]).collect();
+/// The documents, each with its path.
+fn documents() -> Vec<(PathBuf, String)> {
+    let files = |directory| fs::read_dir(root().join(directory)).expect("a directory");
+    let paths = ["", "docs", "tests"].into_iter().flat_map(files);
+    let mut paths: Vec<_> = paths.map(|entry| entry.expect("a name").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     paths.sort();
-    let document =
-        |path: PathBuf| (path.display().to_string(), fs::read_to_string(&path).expect("a text"));
-    paths.into_iter().map(document).collect()
+    paths
+        .into_iter()
+        .map(|path| (path.clone(), fs::read_to_string(path).expect("a text")))
+        .collect()
 }
 
 struct Step<'a> {
@@ -93,8 +93,8 @@ fn run(command: &str, directory: &Path) -> String {
 fn compare(wanted: impl Fn(&str) -> bool) -> usize {
     let target = root().join("target"); // so that `cargo` finds the workspace
     fs::create_dir_all(&target).expect("a directory");
-    let (mut compared, mut wrong) = (0, String::new());
-    for (name, text) in documents() {
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for (path, text) in documents() {
         let directory = tempfile::tempdir_in(&target).expect("a directory");
         for Step { line, command, output } in
             steps(&text).into_iter().filter(|step| wanted(step.command))
@@ -102,12 +102,12 @@ fn compare(wanted: impl Fn(&str) -> bool) -> usize {
             let printed = run(command, directory.path());
             let lines: Vec<_> = printed.lines().collect();
             if !output_matches(&output, &lines) {
-                wrong += &format!("{name}:{line}: `{command}` prints\n{printed}\n");
+                wrong.push(format!("{}:{line}: `{command}` prints\n{printed}", path.display()));
             }
             compared += 1;
         }
     }
-    assert!(wrong.is_empty(), "{wrong}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     compared
 }
 
