@@ -298,20 +298,26 @@ fn the_page_has_what_was_printed_and_its_figures() {
         let figures: Vec<_> =
             page.descendants().filter(|node| node.has_tag_name("figure")).collect();
         // Without filters there are no rates.
-        assert_eq!(figures.len(), if filters.is_empty() { 4 } else { 3 });
+        assert_eq!(figures.len(), if filters.is_empty() { 5 } else { 4 });
         for figure in figures {
             let stem = figure.attribute("id").expect("a name");
             with_id(&page, stem);
+            let of_figure =
+                |name| figure.descendants().filter(move |node| node.has_tag_name(name)).count();
+            assert_eq!((of_figure("title"), of_figure("figcaption")), (1, 1), "{stem}");
             for kind in ["svg", "csv"] {
                 assert!(dir.join(format!("{stem}.{kind}")).exists(), "{stem}.{kind}");
             }
+        }
+        for link in page.descendants().filter_map(|node| node.attribute("href")) {
+            assert!(dir.join(link).exists(), "{link}");
         }
         let checks = fs::read_to_string(dir.join("checks.csv")).expect("a table");
         let all = if filters.is_empty() { 26 } else { 19 }; // there are no other filters without filters
         assert_eq!(checks.lines().count(), 1 + all, "{checks}");
     }
     // What an earlier run left, and this one has no points for, is gone.
-    assert!(!dir.join("readamp-rates.svg").exists());
+    assert!(!dir.join("readamp-rates-by-level.svg").exists());
     let line = format!("readamp --n 100 --report {}", parent.path().display());
     run(&line).error(3);
 }

@@ -7,6 +7,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::figure::{Figure, HUES, Series, Style};
+use super::rows;
 use super::ruler::Ruler;
 
 // The page shows 3 of these units as one pixel or so: what is drawn is rounded to whole units.
@@ -23,14 +24,14 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Failed = DrawingAreaErrorKind<io::Error>;
 
 /// A colour on white, and its replacement on black.
-struct Ink {
-    light: RGBColor,
+pub(super) struct Ink {
+    pub(super) light: RGBColor,
     dark: &'static str,
 }
 
-const INK: Ink = Ink { light: RGBColor(0x22, 0x22, 0x22), dark: "#E6E6E6" };
+pub(super) const INK: Ink = Ink { light: RGBColor(0x22, 0x22, 0x22), dark: "#E6E6E6" };
 const PAPER: Ink = Ink { light: RGBColor(0xFE, 0xFE, 0xFE), dark: "#16181B" };
-const GRID: Ink = Ink { light: RGBColor(0xDD, 0xDD, 0xDD), dark: "#3A3E44" };
+pub(super) const GRID: Ink = Ink { light: RGBColor(0xDD, 0xDD, 0xDD), dark: "#3A3E44" };
 /// With the dash of lines: drawn and blank, in turn.
 const COLOURS: [(Ink, &str); HUES] = [
     (Ink { light: RGBColor(0x1B, 0x4F, 0x9C), dark: "#7FB2F5" }, ""),
@@ -41,7 +42,7 @@ const COLOURS: [(Ink, &str); HUES] = [
     (Ink { light: RGBColor(0x5F, 0x66, 0x6E), dark: "#B4BCC6" }, "18 8 6 8 6 8"),
 ];
 
-fn hex(RGBColor(r, g, b): RGBColor) -> String {
+pub(super) fn hex(RGBColor(r, g, b): RGBColor) -> String {
     format!("#{r:02X}{g:02X}{b:02X}")
 }
 
@@ -67,6 +68,9 @@ pub(super) fn standalone(figure: &Figure) -> String {
 
 /// A figure for a page with the [`dark_rules`].
 pub(super) fn svg(figure: &Figure) -> String {
+    if figure.series.iter().any(|series| series.style == Style::Rows) {
+        return rows::svg(figure);
+    }
     let mut svg = String::new();
     draw(figure, &mut svg).expect("a string takes everything");
     for (Ink { light, .. }, dash) in &COLOURS {
@@ -76,9 +80,18 @@ pub(super) fn svg(figure: &Figure) -> String {
         }
     }
     // For screen readers.
-    let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;")];
-    let title = escapes.iter().fold(figure.title.clone(), |text, (c, code)| text.replace(*c, code));
+    let title = escaped(&figure.title);
     svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{title}\" "), 1)
+}
+
+/// A figure for a page with the [`dark_rules`], titled for readers that point at it.
+pub(super) fn titled(figure: &Figure) -> String {
+    svg(figure).replacen('>', &format!(">\n<title>{}</title>", escaped(&figure.title)), 1)
+}
+
+pub(super) fn escaped(text: &str) -> String {
+    let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;")];
+    escapes.iter().fold(text.to_owned(), |text, (c, code)| text.replace(*c, code))
 }
 
 fn draw(figure: &Figure, svg: &mut String) -> Result<(), Failed> {
@@ -140,7 +153,7 @@ fn draw_plot(figure: &Figure, area: &Area) -> Result<(), Failed> {
             Style::Line | Style::Marked => {
                 chart.draw_series([PathElement::new(series.points.clone(), line)])?;
             }
-            Style::Marks => {}
+            Style::Marks | Style::Rows => {}
         }
         if has_marks(series.style) {
             let at = |&point: &(f64, f64)| EmptyElement::at(point) + mark(series.hue);
@@ -154,7 +167,7 @@ fn has_marks(style: Style) -> bool {
     matches!(style, Style::Marks | Style::Marked | Style::Stems)
 }
 
-fn colour(series: &Series) -> RGBColor {
+pub(super) fn colour(series: &Series) -> RGBColor {
     COLOURS[series.hue % HUES].0.light
 }
 
@@ -206,7 +219,7 @@ fn draw_legend(figure: &Figure, area: &Area) -> Result<(), Failed> {
                 let corners = [(from + 35, y - 18), (to - 35, y + 18)];
                 area.draw(&Rectangle::new(corners, colour.mix(BAR).filled()))?;
             }
-            Style::Marks | Style::Stems => {}
+            Style::Marks | Style::Stems | Style::Rows => {}
         }
         if has_marks(series.style) {
             area.draw(&(EmptyElement::at((i32::midpoint(from, to), y)) + mark(series.hue)))?;

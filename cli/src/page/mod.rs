@@ -1,12 +1,13 @@
 //! A page in one HTML file, without scripts or external files, for phones and print, light and dark. It is
 //! well-formed XML.
 //!
-//! [`figure`] has the content of a figure, `draw` and `ruler` draw it, and [`output`] writes page and figures
+//! [`figure`] has the content of a figure, `draw`, `rows` and `ruler` draw it, and [`output`] writes page and figures
 //! to a directory.
 
 mod draw;
 pub mod figure;
 pub mod output;
+mod rows;
 mod ruler;
 
 use maud::{Markup, PreEscaped, html};
@@ -97,13 +98,13 @@ pub fn shown(figure: &Figure, stem: &str, more: &Markup) -> Markup {
     html! {
         figure id=(stem) {
             h3 { (figure.title) }
-            (PreEscaped(draw::svg(figure)))
+            (PreEscaped(draw::titled(figure)))
             figcaption {
                 dl {
                     dt { "Asked" } dd { (figure.asked) }
                     dt { "Theory" } dd { (figure.theory) }
                     dt { "Measured" } dd { (figure.measured) }
-                    dt { "Points" } dd { code { (stem) ".csv" } }
+                    dt { "Points" } dd { a href={ (stem) ".csv" } { (stem) ".csv" } }
                 }
                 (more)
             }

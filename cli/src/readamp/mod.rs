@@ -16,6 +16,7 @@ pub mod other_filters;
 mod page;
 pub mod pass;
 mod print;
+mod provenance;
 pub mod report;
 pub mod settings;
 pub mod state;

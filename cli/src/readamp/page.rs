@@ -2,10 +2,11 @@
 
 use maud::{Markup, html};
 
+use super::pass::PassReport;
+use super::provenance;
 use super::report::{Level, Report};
-use super::state::State;
 use super::words::NONE;
-use crate::page::figure::{Axis, Figure, Scale, Series};
+use crate::page::figure::{Axis, Figure, Series};
 use crate::page::{self, output};
 use crate::text::{counted, percent, ratio};
 
@@ -32,30 +33,42 @@ fn checks_csv(report: &Report) -> Vec<u8> {
 }
 
 fn page(report: &Report, figures: &[Figure]) -> String {
-    let setup = report.setup_lines();
+    let shown = |place: fn(&&Figure) -> bool| {
+        let figures = figures.iter().filter(place);
+        let figures =
+            figures.map(|figure| page::shown(figure, &figure.file_stem("readamp"), &html! {}));
+        figures.collect::<Vec<_>>()
+    };
     let body = html! {
         header {
             h1 { "criba readamp" }
             p {
                 "The disk reads of lookups in one store, with its filters and with every filter \
-                 answering “maybe”."
-            }
-            ul { @for (name, line) in report.headlines() { li { (name) ": " (line) } } }
-            @if report.failed().next().is_none() {
-                p { strong.good { "No check fails." } }
-            } @else {
-                p { strong.bad { "A check does not hold." } }
-            }
-            dl { @for (name, text) in &setup { dt { (name) } dd { (text) } } }
-        }
-        main {
-            section {
-                h2 { "Reads" }
-                @for figure in figures {
-                    (page::shown(figure, &figure.file_stem("readamp"), &html! {}))
+                 answering “maybe”. "
+                @if report.failed().next().is_none() {
+                    strong.good { "No check fails." }
+                } @else {
+                    strong.bad { "A check does not hold." }
                 }
             }
-            section { h2 { "Levels" } (levels(report)) (reads(report)) }
+        }
+        main {
+            @for figure in shown(|figure| !figure.id.contains('-')) { (figure) }
+            section {
+                h2 { "This run" }
+                ul { @for (name, line) in report.headlines() { li { (name) ": " (line) } } }
+                dl {
+                    @for (name, text) in provenance::lines(report.setup.seed) {
+                        dt { (name) } dd { (text) }
+                    }
+                    @for (name, text) in report.setup_lines() { dt { (name) } dd { (text) } }
+                }
+            }
+            section {
+                h2 { "Levels" }
+                @for figure in shown(|figure| figure.id.contains('-')) { (figure) }
+                (levels(report)) (reads(report))
+            }
             (acts(report))
             section { h2 { "Checks" } (checks(report)) (passes(report)) }
             section { h2 { "Times" } (times(report)) }
@@ -64,56 +77,128 @@ fn page(report: &Report, figures: &[Figure]) -> String {
     page::page("criba readamp", &body)
 }
 
-/// The figures with something to plot: not without levels or reads.
+/// The figures with something to plot. Those by level have a hyphen in their names.
 fn figures(report: &Report) -> Vec<Figure> {
     let figures = [
-        reads_by_level(report, "absent", [0, 2]),
-        reads_by_level(report, "present", [1, 3]),
+        reads_by_state(report, ABSENT),
+        reads_by_state(report, PRESENT),
+        reads_by_level(report, ABSENT),
+        reads_by_level(report, PRESENT),
         rates_by_level(report),
-        reads_by_state(report),
     ];
     figures.into_iter().filter(|figure| !figure.series.is_empty()).collect()
 }
 
-/// The reads of two passes, with filters and without.
-fn reads_by_level(report: &Report, keys: &'static str, passes: [usize; 2]) -> Figure {
-    let reads = |pass: usize| {
-        by_level(report, |level| report.per_lookup(level)[pass].filter(|reads| *reads > 0.0))
+/// The passes over one kind of keys.
+#[derive(Clone, Copy)]
+struct Lookups {
+    keys: &'static str,
+    one: &'static str,
+    id: &'static str,
+    by_level: &'static str,
+    axis: &'static str,
+    with: usize,
+    without: usize,
+}
+
+const ABSENT: Lookups = Lookups {
+    keys: "absent",
+    one: "an absent",
+    id: "absent",
+    by_level: "absent-by-level",
+    axis: "disk reads per absent lookup",
+    with: 0,
+    without: 2,
+};
+
+const PRESENT: Lookups = Lookups {
+    keys: "present",
+    one: "a present",
+    id: "present",
+    by_level: "present-by-level",
+    axis: "disk reads per present lookup",
+    with: 1,
+    without: 3,
+};
+
+const WITHOUT: usize = 5;
+const OWN: usize = 0;
+const OTHER: usize = 2;
+
+/// What a lookup reads in each state of the store: without filters, with its own, and with others.
+fn reads_by_state(report: &Report, of: Lookups) -> Figure {
+    let mut states = vec![("loaded", report.tables, &report.passes)];
+    if let Some(act) = &report.compaction {
+        states.push(("changed", act.before.tables, &act.before.passes));
+        states.push(("compacted", act.after.tables, &act.after.passes));
+    }
+    let reads = |passes: &[PassReport], pass: usize| {
+        ratio(passes[pass].disk_reads as f64, passes[pass].lookups)
     };
-    let [with, without] = passes.map(reads);
-    let (id, label) = match keys {
-        "absent" => ("absent", "disk reads per absent lookup"),
-        _ => ("present", "disk reads per present lookup"),
+    let along = |pass: usize| -> Vec<_> {
+        let states = (1..).map(f64::from).zip(&states);
+        states.filter_map(|(place, (.., passes))| Some((place, reads(passes, pass)?))).collect()
     };
-    let total = report.per_lookup(&report.total());
-    let reads_of =
-        |pass: usize| total[pass].map_or("none".to_owned(), |reads| format!("{reads:.4}"));
+    // Other filters are beside the tables of the last state.
+    let place = states.len() as f64;
+    let others = report.other_filters.as_ref();
+    let other = others.and_then(|act| Some((place, reads(&act.state.passes, of.with)?)));
+    let own = if report.filter_bytes > 0 { along(of.with) } else { vec![] };
+    let named =
+        |(name, tables, _): &(&str, u64, _)| format!("{name}: {}", counted(*tables, "table"));
+    let places: Vec<_> = states.iter().map(named).collect();
     Figure {
-        id,
-        title: format!("Where lookups of {keys} keys read"),
-        asked: format!("On which levels do lookups of {keys} keys read from disk?"),
-        theory: match keys {
+        id: of.id,
+        title: format!("Disk reads per lookup of {} keys", of.keys),
+        asked: format!("How many blocks does {} lookup read from disk?", of.one),
+        theory: match of.keys {
             "absent" => {
                 "Without a cache and without filters a read for each table whose keys reach the one \
-                 asked for; with filters p of those, p the filter's false-positive rate."
+                 asked for; with filters p of those, p the filter's false-positive rate. Before the \
+                 compaction a deleted key passes the filter of each table that holds it or its \
+                 tombstone."
             }
             _ => {
-                "Without a cache one read where the key is, with filters or without. Above it as for an \
-                 absent key; below it none: the search ends where the key is found."
+                "Without a cache one read where the key is, with filters or without. Before it, on \
+                 newer tables, as for an absent key."
             }
         }
         .to_owned(),
         measured: format!(
-            "{} reads a lookup without filters, {} with them, all levels together. A level without \
-             a read has no mark.",
-            reads_of(passes[1]),
-            reads_of(passes[0])
+            "{} of {} keys as the store was loaded. {}.",
+            counted(report.passes[of.with].lookups, "lookup"),
+            of.keys,
+            report.act_lines().join("; ")
         ),
-        x: LEVEL_AXIS,
-        y: Axis::log(label, ""),
+        x: Axis::named("state of the store", &places),
+        y: Axis::linear(of.axis, ""),
         series: plotted([
-            Series::marks("without filters", 1, without),
-            Series::marks("with filters", 0, with),
+            Series::rows("without filters", WITHOUT, along(of.without)),
+            Series::rows(own_filters(report), OWN, own),
+            Series::rows(others.map_or("", |act| &act.kind), OTHER, other.into_iter().collect()),
+        ]),
+    }
+}
+
+/// The kind of the store's filters.
+fn own_filters(report: &Report) -> &str {
+    report.setup.filter.split(' ').next().unwrap_or_default()
+}
+
+fn reads_by_level(report: &Report, of: Lookups) -> Figure {
+    let reads = |pass: usize| by_level(report, |level| report.per_lookup(level)[pass]);
+    let own = if report.filter_bytes > 0 { reads(of.with) } else { vec![] };
+    Figure {
+        id: of.by_level,
+        title: format!("Where lookups of {} keys read", of.keys),
+        asked: format!("On which levels do lookups of {} keys read from disk?", of.keys),
+        theory: "L0 is searched first. The search ends where the key is found.".to_owned(),
+        measured: "The store as it was loaded. Levels without tables are left out.".to_owned(),
+        x: level_axis(report),
+        y: Axis::linear(of.axis, ""),
+        series: plotted([
+            Series::rows("without filters", WITHOUT, reads(of.without)),
+            Series::rows(own_filters(report), OWN, own),
         ]),
     }
 }
@@ -123,7 +208,7 @@ fn rates_by_level(report: &Report) -> Figure {
     let measured = by_level(report, |level| above_zero(level.fpr_measured));
     let predicted = by_level(report, |level| above_zero(level.fpr_predicted));
     Figure {
-        id: "rates",
+        id: "rates-by-level",
         title: "False positives, predicted and measured".to_owned(),
         asked: "How often does a filter say “maybe” of a key that its table does not hold?"
             .to_owned(),
@@ -137,7 +222,7 @@ fn rates_by_level(report: &Report) -> Figure {
             percent(report.fpr_measured),
             percent(report.fpr_predicted)
         ),
-        x: LEVEL_AXIS,
+        x: level_axis(report),
         y: Axis::log("false-positive rate", ""),
         series: plotted([
             Series::marks("predicted", 1, predicted),
@@ -146,49 +231,16 @@ fn rates_by_level(report: &Report) -> Figure {
     }
 }
 
-/// The reads of absent lookups as the store was loaded, changed and compacted, and with other filters.
-fn reads_by_state(report: &Report) -> Figure {
-    let states = report.compaction.iter().flat_map(|act| [&act.before, &act.after]);
-    let states = states.chain(report.other_filters.iter().map(|act| &act.state));
-    let per_lookup = |reads: fn(&State) -> u64, loaded: usize| -> Vec<(f64, f64)> {
-        let states = states.clone().map(|state| ratio(reads(state) as f64, state.absent));
-        let loaded = report.per_lookup(&report.total())[loaded];
-        let places = (1..).map(f64::from).zip([loaded].into_iter().chain(states));
-        // Without the second act there is nothing to compare.
-        let places = places.filter(|_| report.compaction.is_some());
-        places
-            .filter_map(|(place, reads)| Some((place, reads.filter(|reads| *reads > 0.0)?)))
-            .collect()
-    };
-    Figure {
-        id: "states",
-        title: "What compaction and other filters change".to_owned(),
-        asked: "What does a lookup of an absent key read before and after a compaction, and with filters \
-                of another kind in the same bytes?"
-            .to_owned(),
-        theory: "A deleted key passes the filter of each table that holds it or its tombstone. The \
-                 compaction builds filters of the keys that are left, so it passes by mistake only."
-            .to_owned(),
-        measured: report.act_lines().join("; "),
-        x: Axis::named("state of the store", &["loaded", "changed", "compacted", "other filters"]),
-        y: Axis::log("disk reads per absent lookup", ""),
-        series: plotted([
-            Series::marks("without filters", 1, per_lookup(|s| s.disk_reads_unfiltered, 2)),
-            Series::marks("with filters", 0, per_lookup(|s| s.disk_reads, 0)),
-        ]),
-    }
+/// The levels with tables.
+fn level_axis(report: &Report) -> Axis {
+    let names: Vec<_> = report.levels.iter().map(|level| format!("L{}", level.level)).collect();
+    Axis::named("level", &names)
 }
 
-const LEVEL_AXIS: Axis = Axis {
-    label: "level",
-    unit: "",
-    scale: Scale::Named(&["L0", "L1", "L2", "L3", "L4", "L5", "L6"]),
-};
-
-/// The place of each level with tables on the axis, with its number if there is one.
+/// The place of each level with tables on its axis, with its number if there is one.
 fn by_level(report: &Report, of: impl Fn(&Level) -> Option<f64>) -> Vec<(f64, f64)> {
-    let points = report.levels.iter().filter_map(|level| Some((level.level, of(level)?)));
-    points.map(|(level, value)| ((level + 1) as f64, value)).collect()
+    let levels = (1..).map(f64::from).zip(&report.levels);
+    levels.filter_map(|(place, level)| Some((place, of(level)?))).collect()
 }
 
 fn plotted<const N: usize>(series: [Series; N]) -> Vec<Series> {
@@ -257,7 +309,7 @@ fn checks(report: &Report) -> Markup {
     html! {
         (page::table("", &head, &head[1..], rows))
         ul { @for (name, text) in report.check_notes() { li { code { (name) } ": " (text) } } }
-        p.quiet { "What each compared: " code { "checks.csv" } }
+        p.quiet { "What each compared: " a href="checks.csv" { "checks.csv" } }
     }
 }
 

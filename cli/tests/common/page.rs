@@ -24,10 +24,14 @@ pub(crate) fn assert_stands_alone(text: &str) {
         assert!(!loads.contains(&name), "{name}");
         for attribute in node.attributes() {
             match attribute.name() {
-                "href" => {
-                    let place = attribute.value().strip_prefix('#').expect("a place in the page");
-                    with_id(&page, place);
-                }
+                "href" => match attribute.value().strip_prefix('#') {
+                    Some(place) => {
+                        with_id(&page, place);
+                    }
+                    None => {
+                        assert!(!attribute.value().contains(['/', ':']), "a file beside the page")
+                    }
+                },
                 name => assert!(!name.contains("src") && !name.starts_with("on"), "{name}"),
             }
         }
