@@ -44,7 +44,7 @@ pub fn report(run: &Run) -> String {
             }
         }
     };
-    page::page("criba lab", &body)
+    page::page("criba lab", &body, &[])
 }
 
 fn command(run: &Run) -> String {

@@ -18,6 +18,7 @@ pub mod pass;
 mod print;
 mod provenance;
 pub mod report;
+pub mod sample_table;
 pub mod settings;
 pub mod state;
 mod table_files;
@@ -36,6 +37,7 @@ use self::compare::Comparison;
 use self::input::Input;
 use self::measure::Engine;
 use self::report::Report;
+use self::sample_table::SampleTable;
 use self::settings::Settings;
 use self::unsynced::Unsynced;
 use crate::failure::{Failure, Result};
@@ -185,7 +187,8 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
     }
     if let (Some(output), Some(dir)) = (&output, &args.report) {
         out.flush()?; // print the result even if the report cannot be written
-        output.replace(&page::files(&report))?;
+        let sample = in_temporary(|dir| SampleTable::new(dir, args.seed))?;
+        output.replace(&page::files(&report, &sample))?;
         if !args.json {
             writeln!(out, "\nThe report: {}", dir.join("report.html").display())?;
         }
@@ -229,12 +232,16 @@ fn print_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<()> 
 }
 
 fn run_in_temporary(input: &Input, settings: &Settings) -> Result<Report> {
+    let mut report = in_temporary(|dir| run_on(Arc::new(Unsynced), dir, input, settings))?;
+    report.setup.synced = false;
+    Ok(report)
+}
+
+fn in_temporary<T>(run: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let parent = std::env::temp_dir();
     let dir = tempfile::Builder::new().prefix("criba-readamp-").tempdir_in(&parent);
     let dir = dir.map_err(|e| Failure::file("make a directory in it", &parent, e))?;
-    let mut report = run_on(Arc::new(Unsynced), dir.path(), input, settings)?;
-    report.setup.synced = false;
-    Ok(report)
+    run(dir.path())
 }
 
 /// Measures a store in an empty directory on the real file system.

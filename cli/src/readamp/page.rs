@@ -5,16 +5,17 @@ use maud::{Markup, html};
 use super::pass::PassReport;
 use super::provenance;
 use super::report::{Level, Report};
+use super::sample_table::{SCRIPTS, SampleTable};
 use super::words::NONE;
 use crate::page::figure::{Axis, Figure, Series};
 use crate::page::{self, output};
 use crate::text::{counted, percent, ratio};
 
 /// What `readamp --report` writes, by name.
-pub(super) fn files(report: &Report) -> Vec<(String, Vec<u8>)> {
+pub(super) fn files(report: &Report, sample: &SampleTable) -> Vec<(String, Vec<u8>)> {
     let figures = figures(report);
     let mut files = vec![
-        ("report.html".to_owned(), page(report, &figures).into_bytes()),
+        ("report.html".to_owned(), page(report, &figures, sample).into_bytes()),
         ("checks.csv".to_owned(), checks_csv(report)),
     ];
     for figure in &figures {
@@ -32,7 +33,7 @@ fn checks_csv(report: &Report) -> Vec<u8> {
     output::csv(["check", "state", "verdict", "what was compared"], rows)
 }
 
-fn page(report: &Report, figures: &[Figure]) -> String {
+fn page(report: &Report, figures: &[Figure], sample: &SampleTable) -> String {
     let shown = |place: fn(&&Figure) -> bool| {
         let figures = figures.iter().filter(place);
         let figures =
@@ -64,6 +65,7 @@ fn page(report: &Report, figures: &[Figure]) -> String {
                     @for (name, text) in report.setup_lines() { dt { (name) } dd { (text) } }
                 }
             }
+            (sample.shown())
             section {
                 h2 { "Levels" }
                 @for figure in shown(|figure| figure.id.contains('-')) { (figure) }
@@ -74,7 +76,7 @@ fn page(report: &Report, figures: &[Figure]) -> String {
             section { h2 { "Times" } (times(report)) }
         }
     };
-    page::page("criba readamp", &body)
+    page::page("criba readamp", &body, &SCRIPTS)
 }
 
 /// The figures with something to plot. Those by level have a hyphen in their names.
