@@ -23,6 +23,7 @@
   }
 
   function showLookup() {
+    if (table === undefined) return;
     const found = sampleTable.lookUp(table, new TextEncoder().encode(part("key").value));
     const { number, offset, bytes, separator } = found.dataBlock ?? {};
     const unset = found.probes.filter((probe) => !probe.isSet).length;
