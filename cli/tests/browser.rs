@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -124,8 +124,8 @@ struct Examined {
 
 /// The report, examined once for all tests; `None` without a browser.
 fn examined() -> Option<&'static Examined> {
-    static EXAMINED: OnceLock<Option<Examined>> = OnceLock::new();
-    let examined = EXAMINED.get_or_init(|| {
+    // If it fails for one test, it fails for the others at once.
+    static EXAMINED: LazyLock<Option<Examined>> = LazyLock::new(|| {
         let browser = browser()?;
         let dir = tempfile::tempdir().expect("a directory");
         let report = dir.path().join("report");
@@ -145,10 +145,10 @@ fn examined() -> Option<&'static Examined> {
         let table = TableFile::open(file).expect("a sound table");
         Some(Examined { dir, keys, present: 1000, table, found })
     });
-    if examined.is_none() {
+    if EXAMINED.is_none() {
         common::skip("no chromium, chromium-browser or google-chrome, nor CRIBA_BROWSER");
     }
-    examined.as_ref()
+    EXAMINED.as_ref()
 }
 
 const FLIPS_EVERY: u64 = 61;
