@@ -7,7 +7,8 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use common::page::{assert_stands_alone, parsed, with_id};
-use common::run;
+use common::terminal::terminal;
+use common::{criba, run};
 use serde_json::Value;
 
 /// Sizes at which a few thousand keys make several tables on several levels.
@@ -348,6 +349,49 @@ fn a_comparison_runs_every_kind_over_as_many_bytes() {
     for row in rows {
         assert_eq!(number(row, "absent"), 20_000);
         assert!(number(row, "filter_bytes").abs_diff(classic) * 100 <= classic, "{row:#}");
+    }
+}
+
+/// Small filters are far apart in size: 12 tables have 25,856 to 26,592 bytes of them.
+#[test]
+fn small_filters_are_of_one_size_within_a_block_a_table() {
+    for keys in ["20000 --zipf 0.99", "300"] {
+        let told = run(&format!("readamp --n {keys} --compare")).well();
+        assert!(
+            told.contains(
+                "holds    all filters take the same bytes, within 2 % or 64 bytes a table"
+            ),
+            "{told}"
+        );
+        assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    }
+}
+
+#[test]
+fn a_comparison_draws_which_policy_of_how_many_is_running() {
+    let (screen, drawn) = terminal();
+    let mut command = criba(["readamp", "--n", "2000", "--compare"]);
+    let end = command.stderr(screen).output().expect("it starts");
+    drop(command); // and its end of the terminal
+    assert!(end.status.success(), "{end:?}");
+    let drawn = drawn.join().expect("no panic");
+    for policy in
+        ["1 of 6, classic loading", "2 of 6, bloom balanced (default) ", "6 of 6, ribbon balanced "]
+    {
+        assert!(drawn.contains(policy), "{policy}: {drawn:?}");
+    }
+}
+
+/// 0.99992 of all reads is not all: 2 of 19,984 are left.
+#[test]
+fn a_share_of_reads_is_100_percent_only_if_no_read_is_left() {
+    for (bits, share) in [("20", "99.9 %"), ("24", "100.0 %")] {
+        let line = format!("readamp --n 20000 --bits-per-key {bits} --only-lookups");
+        let told = run(&line).well();
+        let first = told.lines().next().expect("a line");
+        assert!(first.ends_with(&format!(" {share} avoided")), "{first}");
+        let report = report(&line["readamp ".len()..]);
+        assert_eq!(number(&report["passes"][0], "disk_reads") == 0, share == "100.0 %");
     }
 }
 

@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::io::Write;
 
 use super::report::Report;
+use super::words::avoided;
 use crate::failure::Result;
-use crate::text::{counted, percent, ratio, thousands};
+use crate::text::{counted, ratio, thousands};
 
 const WIDTH: usize = 80;
 
@@ -85,10 +86,10 @@ fn print_reads(report: &Report, out: &mut dyn Write) -> Result<()> {
         let [a, b, c, d] = report.reads_as_text(&level);
         let [absent_reads, present_reads, rest @ ..] = level.pass_reads;
         let without: u64 = rest.iter().sum();
-        let avoided = without as i64 - (absent_reads + present_reads) as i64;
-        let sign = if avoided < 0 { "-" } else { "" }; // with a cache, at one level
-        let count = format!("{sign}{}", thousands(avoided.unsigned_abs()));
-        let share = percent(ratio(avoided as f64, without));
+        let saved = without as i64 - (absent_reads + present_reads) as i64;
+        let sign = if saved < 0 { "-" } else { "" }; // with a cache, at one level
+        let count = format!("{sign}{}", thousands(saved.unsigned_abs()));
+        let share = avoided(saved, without);
         writeln!(out, "{name:<5}  {a:>10} {b:>10}  {c:>10} {d:>10}  {count:>17} {share:>9}")?;
     }
     Ok(())
