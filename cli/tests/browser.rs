@@ -255,7 +255,7 @@ fn the_page_is_readable_and_loads_nothing() {
                 "{} texts, contrast {} or more",
                 layout["faint"]["texts"], layout["faint"]["least"]
             );
-            assert_eq!(layout["figures"].as_u64(), Some(5));
+            assert_eq!(layout["figures"].as_u64(), Some(6));
             assert!(layout["faint"]["texts"].as_u64() > Some(300), "{}", layout["faint"]["texts"]);
         }
     }

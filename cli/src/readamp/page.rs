@@ -6,7 +6,7 @@ use super::pass::PassReport;
 use super::provenance;
 use super::report::{Level, Report};
 use super::sample_table::{SCRIPTS, SampleTable};
-use super::words::NONE;
+use super::words::{NONE, capitalised};
 use crate::page::figure::{Axis, Figure, Series};
 use crate::page::{self, output};
 use crate::text::{counted, percent, ratio};
@@ -34,8 +34,8 @@ fn checks_csv(report: &Report) -> Vec<u8> {
 }
 
 fn page(report: &Report, figures: &[Figure], sample: &SampleTable) -> String {
-    let shown = |place: fn(&&Figure) -> bool| {
-        let figures = figures.iter().filter(place);
+    let shown = |ids: &[&str]| {
+        let figures = figures.iter().filter(|figure| ids.contains(&figure.id));
         let figures =
             figures.map(|figure| page::shown(figure, &figure.file_stem("readamp"), &html! {}));
         figures.collect::<Vec<_>>()
@@ -54,7 +54,7 @@ fn page(report: &Report, figures: &[Figure], sample: &SampleTable) -> String {
             }
         }
         main {
-            @for figure in shown(|figure| !figure.id.contains('-')) { (figure) }
+            @for figure in shown(&["absent", "present"]) { (figure) }
             section {
                 h2 { "This run" }
                 ul { @for (name, line) in report.headlines() { li { (name) ": " (line) } } }
@@ -68,10 +68,10 @@ fn page(report: &Report, figures: &[Figure], sample: &SampleTable) -> String {
             (sample.shown())
             section {
                 h2 { "Levels" }
-                @for figure in shown(|figure| figure.id.contains('-')) { (figure) }
-                (levels(report)) (reads(report))
+                @for figure in shown(&["absent-by-level", "present-by-level", "rates-by-level"]) { (figure) }
+                (levels(report)) (level_reads(report))
             }
-            (acts(report))
+            (acts(report, &shown(&["states"])))
             section { h2 { "Checks" } (checks(report)) (passes(report)) }
             section { h2 { "Times" } (times(report)) }
         }
@@ -79,14 +79,15 @@ fn page(report: &Report, figures: &[Figure], sample: &SampleTable) -> String {
     page::page("criba readamp", &body, &SCRIPTS)
 }
 
-/// The figures with something to plot. Those by level have a hyphen in their names.
+/// The figures with something to plot.
 fn figures(report: &Report) -> Vec<Figure> {
     let figures = [
-        reads_by_state(report, ABSENT),
-        reads_by_state(report, PRESENT),
+        reads(report, ABSENT),
+        reads(report, PRESENT),
         reads_by_level(report, ABSENT),
         reads_by_level(report, PRESENT),
         rates_by_level(report),
+        reads_by_state(report),
     ];
     figures.into_iter().filter(|figure| !figure.series.is_empty()).collect()
 }
@@ -127,28 +128,25 @@ const WITHOUT: usize = 5;
 const OWN: usize = 0;
 const OTHER: usize = 2;
 
-/// What a lookup reads in each state of the store: without filters, with its own, and with others.
-fn reads_by_state(report: &Report, of: Lookups) -> Figure {
-    let mut states = vec![("loaded", report.tables, &report.passes)];
-    if let Some(act) = &report.compaction {
-        states.push(("changed", act.before.tables, &act.before.passes));
-        states.push(("compacted", act.after.tables, &act.after.passes));
-    }
-    let reads = |passes: &[PassReport], pass: usize| {
-        ratio(passes[pass].disk_reads as f64, passes[pass].lookups)
+fn reads_each(passes: &[PassReport], pass: usize) -> Option<f64> {
+    ratio(passes[pass].disk_reads as f64, passes[pass].lookups)
+}
+
+/// What a lookup reads in the loaded store: without filters, with its own, and with others.
+fn reads(report: &Report, of: Lookups) -> Figure {
+    let with_filters = report.filter_bytes > 0;
+    let others = report.other_filters_loaded.as_ref();
+    let bar = |reads: Option<f64>| reads.map(|reads| (1.0, reads)).into_iter().collect();
+    let place = format!(
+        "{} on {}",
+        counted(report.tables, "table"),
+        counted(report.levels.len() as u64, "level")
+    );
+    let counted_by = match report.checks.get("kernel_agrees").and_then(|check| check.holds) {
+        Some(true) => "Engine, file layer and kernel count the same reads.",
+        _ => "The engine counts the reads.",
     };
-    let along = |pass: usize| -> Vec<_> {
-        let states = (1..).map(f64::from).zip(&states);
-        states.filter_map(|(place, (.., passes))| Some((place, reads(passes, pass)?))).collect()
-    };
-    // Other filters are beside the tables of the last state.
-    let place = states.len() as f64;
-    let others = report.other_filters.as_ref();
-    let other = others.and_then(|act| Some((place, reads(&act.state.passes, of.with)?)));
-    let own = if report.filter_bytes > 0 { along(of.with) } else { vec![] };
-    let named =
-        |(name, tables, _): &(&str, u64, _)| format!("{name}: {}", counted(*tables, "table"));
-    let places: Vec<_> = states.iter().map(named).collect();
+    let lookups = report.passes[of.with].lookups;
     Figure {
         id: of.id,
         title: format!("Disk reads per lookup of {} keys", of.keys),
@@ -156,9 +154,7 @@ fn reads_by_state(report: &Report, of: Lookups) -> Figure {
         theory: match of.keys {
             "absent" => {
                 "Without a cache and without filters a read for each table whose keys reach the one \
-                 asked for; with filters p of those, p the filter's false-positive rate. Before the \
-                 compaction a deleted key passes the filter of each table that holds it or its \
-                 tombstone."
+                 asked for; with filters p of those, p the filter's false-positive rate."
             }
             _ => {
                 "Without a cache one read where the key is, with filters or without. Before it, on \
@@ -166,25 +162,76 @@ fn reads_by_state(report: &Report, of: Lookups) -> Figure {
             }
         }
         .to_owned(),
-        measured: format!(
-            "{} of {} keys as the store was loaded. {}.",
-            counted(report.passes[of.with].lookups, "lookup"),
-            of.keys,
-            report.act_lines().join("; ")
-        ),
-        x: Axis::named("state of the store", &places),
+        measured: format!("{} of {} keys. {counted_by}", counted(lookups, "lookup"), of.keys),
+        x: Axis::named("store", &[place]),
         y: Axis::linear(of.axis, ""),
         series: plotted([
-            Series::rows("without filters", WITHOUT, along(of.without)),
-            Series::rows(own_filters(report), OWN, own),
-            Series::rows(others.map_or("", |act| &act.kind), OTHER, other.into_iter().collect()),
+            Series::rows("without filters", WITHOUT, bar(reads_each(&report.passes, of.without))),
+            Series::rows(
+                own_filters(report),
+                OWN,
+                bar(reads_each(&report.passes, of.with).filter(|_| with_filters)),
+            ),
+            Series::rows(
+                others.map_or(String::new(), |act| named(&act.kind)),
+                OTHER,
+                bar(others.and_then(|act| reads_each(&act.state.passes, of.with))),
+            ),
         ]),
     }
 }
 
-/// The kind of the store's filters.
-fn own_filters(report: &Report) -> &str {
-    report.setup.filter.split(' ').next().unwrap_or_default()
+/// The reads of absent lookups as the store was loaded, changed and compacted, and with other filters.
+fn reads_by_state(report: &Report) -> Figure {
+    let mut states = Vec::new();
+    if let Some(act) = &report.compaction {
+        states.push(("loaded", report.tables, &report.passes));
+        states.push(("changed", act.before.tables, &act.before.passes));
+        states.push(("compacted", act.after.tables, &act.after.passes));
+    }
+    let along = |pass: usize| -> Vec<_> {
+        let states = (1..).map(f64::from).zip(&states);
+        states
+            .filter_map(|(place, (.., passes))| Some((place, reads_each(passes, pass)?)))
+            .collect()
+    };
+    let others = [(1.0, &report.other_filters_loaded), (3.0, &report.other_filters)];
+    let others = others.into_iter().filter_map(|(place, act)| Some((place, act.as_ref()?)));
+    let other_reads = others.clone();
+    let other_reads = other_reads
+        .filter_map(|(place, act)| Some((place, reads_each(&act.state.passes, ABSENT.with)?)));
+    let other_name = others.clone().next().map_or(String::new(), |(_, act)| named(&act.kind));
+    let own = if report.filter_bytes > 0 { along(ABSENT.with) } else { vec![] };
+    let place =
+        |(name, tables, _): &(&str, u64, _)| format!("{name}: {}", counted(*tables, "table"));
+    let places: Vec<_> = states.iter().map(place).collect();
+    Figure {
+        id: "states",
+        title: "What a compaction changes".to_owned(),
+        asked: "What does an absent lookup read before and after a compaction?".to_owned(),
+        theory:
+            "A deleted key passes the filter of each table that holds it or its tombstone. The \
+                 compaction builds filters of the keys that are left, so it passes by mistake only."
+                .to_owned(),
+        measured: report.act_lines().join("; "),
+        x: Axis::named("state of the store", &places),
+        y: Axis::linear(ABSENT.axis, ""),
+        series: plotted([
+            Series::rows("without filters", WITHOUT, along(ABSENT.without)),
+            Series::rows(own_filters(report), OWN, own),
+            Series::rows(other_name, OTHER, other_reads.collect()),
+        ]),
+    }
+}
+
+/// The store's own filters.
+fn own_filters(report: &Report) -> String {
+    named(report.setup.filter.split(' ').next().unwrap_or_default())
+}
+
+/// Filters of a kind.
+fn named(kind: &str) -> String {
+    format!("{} filters", capitalised(kind))
 }
 
 fn reads_by_level(report: &Report, of: Lookups) -> Figure {
@@ -270,7 +317,7 @@ fn levels(report: &Report) -> Markup {
     page::table("Tables, filters and probes", &head, &head[1..], rows)
 }
 
-fn reads(report: &Report) -> Markup {
+fn level_reads(report: &Report) -> Markup {
     let head = ["level", "absent, without", "absent, with", "present, without", "present, with"];
     let rows = report.named_levels();
     let rows = rows.map(|(name, level)| cells(name, report.reads_as_text(&level)));
@@ -278,7 +325,7 @@ fn reads(report: &Report) -> Markup {
 }
 
 /// The second and the third act.
-fn acts(report: &Report) -> Markup {
+fn acts(report: &Report, figures: &[Markup]) -> Markup {
     let mut rows = report.state_rows().into_iter();
     let Some((caption, states)) = rows.next() else { return html! {} };
     let head: Vec<&str> = [""].into_iter().chain(states.iter().map(String::as_str)).collect();
@@ -287,7 +334,7 @@ fn acts(report: &Report) -> Markup {
     html! {
         section {
             h2 { "Compaction, and other filters" }
-            ul { @for line in report.act_lines() { li { (line) } } }
+            @for figure in figures { (figure) }
             (page::table(&caption, &head, &head[1..], rows))
         }
     }

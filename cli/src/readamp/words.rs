@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 
 use super::checks::{Check, Checks, FalsePositives};
-use super::compaction::Compaction;
 use super::pass::PassReport;
 use super::report::{Level, Report};
 use super::state::State;
@@ -11,6 +10,12 @@ use crate::text::{counted, percent, ratio, thousands};
 
 /// In place of a missing number.
 pub(super) const NONE: &str = "–";
+
+/// As a sentence begins.
+pub(super) fn capitalised(text: &str) -> String {
+    let (first, rest) = text.split_at(1);
+    first.to_uppercase() + rest
+}
 
 fn or_none(number: Option<f64>, decimals: usize) -> String {
     number.map_or(NONE.to_owned(), |number| format!("{number:.decimals$}"))
@@ -70,6 +75,13 @@ impl Report {
                 lines.push((name.to_owned(), format!("{reads}: {avoided} avoided")));
             }
         }
+        if let Some(act) = &self.other_filters_loaded {
+            let other = or_none(ratio(act.state.disk_reads as f64, act.state.absent), 4);
+            let own = or_none(per_lookup[0], 4);
+            let size = share(act.state.filter_bytes, act.filter_bytes_before, 1);
+            let line = format!("in as many bytes ({size}), {other} reads an absent key, not {own}");
+            lines.push((capitalised(&act.kind), line));
+        }
         if let Some(act) = &self.compaction {
             let (before, after) = (act.before.filter_keys, act.after.filter_keys);
             let line = format!(
@@ -80,16 +92,6 @@ impl Report {
                 thousands(before),
             );
             lines.push(("Compaction".to_owned(), line));
-        }
-        if let (Some(act), Some(Compaction { after: own, .. })) =
-            (&self.other_filters, &self.compaction)
-        {
-            let reads = |state: &State| ratio(state.disk_reads as f64, state.absent);
-            let [own, other] = [own, &act.state].map(|state| or_none(reads(state), 4));
-            let size = share(act.state.filter_bytes, act.filter_bytes_before, 1);
-            let line = format!("in as many bytes ({size}), {other} reads an absent key, not {own}");
-            let (first, rest) = act.kind.split_at(1);
-            lines.push((first.to_uppercase() + rest, line));
         }
         lines.push(("Checks".to_owned(), self.verdicts()));
         lines
