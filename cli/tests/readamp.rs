@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use common::page::{assert_stands_alone, parsed, with_id};
 use common::terminal::terminal;
 use common::{criba, run};
+use roxmltree::{Document, Node};
 use serde_json::Value;
 
 /// Sizes at which a few thousand keys make several tables on several levels.
@@ -288,6 +290,40 @@ fn the_output_fits_in_80_columns_and_begins_with_the_answer() {
     assert_eq!(made("holds") + made("NOT CHECKED"), 33, "{told}");
 }
 
+fn said(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn texts(page: &Document) -> Vec<String> {
+    let texts = page.descendants().filter(Node::is_text);
+    texts.filter_map(|node| node.text()).map(said).collect()
+}
+
+#[test]
+fn the_page_says_where_it_comes_from_and_shows_only_levels_with_tables() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let line = format!("readamp --n 3000 {SMALL} --seed 7 --report {}", dir.path().display());
+    let printed = run(&line).well();
+    let text = fs::read_to_string(dir.path().join("report.html")).expect("a page");
+    let words = texts(&parsed(&text));
+    let stated = |name: &str| {
+        let place = words.iter().position(|word| word == name).expect("a name");
+        &words[place + 1]
+    };
+    assert_eq!(stated("command"), &format!("criba {line}"));
+    assert_eq!(stated("version"), &format!("criba {}", env!("CARGO_PKG_VERSION")));
+    assert_eq!(stated("seed"), "7");
+    assert!(stated("machine").contains(std::env::consts::OS), "{}", stated("machine"));
+    assert!(stated("date").starts_with("20") && stated("date").ends_with(" UTC"));
+    let levels = |words: &mut dyn Iterator<Item = &str>| {
+        let level = |word: &&str| word.len() == 2 && word.starts_with('L');
+        words.filter(level).map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let with_tables = levels(&mut printed.lines().filter_map(|line| line.get(..2)));
+    assert!((1..7).contains(&with_tables.len()), "{printed}");
+    assert_eq!(levels(&mut words.iter().map(String::as_str)), with_tables);
+}
+
 #[test]
 fn the_page_has_what_was_printed_and_its_figures() {
     let parent = tempfile::tempdir().expect("a directory");
@@ -298,9 +334,7 @@ fn the_page_has_what_was_printed_and_its_figures() {
         let text = fs::read_to_string(dir.join("report.html")).expect("a page");
         assert_stands_alone(&text);
         let page = parsed(&text);
-        let words: Vec<&str> = page.descendants().filter_map(|node| node.text()).collect();
-        let said = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-        let words: Vec<String> = words.into_iter().map(said).collect();
+        let words = texts(&page);
         for line in printed.lines().take(5).filter(|line| !line.is_empty()) {
             assert!(words.contains(&said(line)), "{line}");
         }

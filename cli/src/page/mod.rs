@@ -52,7 +52,8 @@ textarea { width: 100%; box-sizing: border-box; font: 0.75rem/1.4 ui-monospace, 
 .bits { font-family: ui-monospace, monospace; white-space: nowrap; }
 mark { color: var(--paper); background: var(--ink); }
 @media print {
-  .controls, textarea { display: none; }
+  button, textarea { display: none; }
+  mark { color: inherit; background: none; font-weight: bold; text-decoration: underline; }
   body { max-width: none; font-size: 10pt; }
   figure svg { max-width: 14cm; }
   figure svg, tr { break-inside: avoid; }

@@ -92,9 +92,9 @@ impl SampleTable {
                 h2 { "One filter" }
                 p {
                     "Below is the end of " code { (self.file) } ", byte for byte as the library wrote it: \
-                     filter block, index, properties and footer of an SSTable with "
-                    (counted(KEYS, "made-up name")) " as keys. A script of this page reads it by format.md \
-                     and looks up what is typed."
+                     filter block, index, properties and footer of an SSTable. Its keys are "
+                    (counted(KEYS, "made-up name")) " such as " code { (key) } ". A script of this page \
+                     reads these bytes as format.md says, and looks up the typed key."
                 }
                 noscript { p { "The lookup needs JavaScript." } }
                 p.controls {
