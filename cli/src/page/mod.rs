@@ -6,6 +6,7 @@
 
 mod draw;
 pub mod figure;
+mod ink;
 pub mod output;
 mod rows;
 mod ruler;
@@ -64,7 +65,7 @@ mark { color: var(--paper); background: var(--ink); }
 
 /// A whole page, with scripts at its end.
 pub fn page(title: &str, body: &Markup, scripts: &[&str]) -> String {
-    let style = PreEscaped(format!("<style>{STYLE}{}</style>", draw::dark_rules()));
+    let style = PreEscaped(format!("<style>{STYLE}{}</style>", ink::dark_rules()));
     // Elements without an end are closed by hand, for XML's sake.
     let allowed = if scripts.is_empty() { "" } else { "; script-src 'unsafe-inline'" };
     let meta = PreEscaped(format!(

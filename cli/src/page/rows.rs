@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use super::draw::{GRID, INK, colour, escaped, hex};
 use super::figure::{Figure, Scale, Series};
+use super::ink::{GRID, INK, colour, escaped, hex};
 
 /// In a file of its own; a page takes its own width.
 const WIDTH: u32 = 704;

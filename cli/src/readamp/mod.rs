@@ -19,6 +19,7 @@ mod print;
 mod provenance;
 pub mod report;
 pub mod sample_table;
+mod scratch;
 pub mod settings;
 pub mod state;
 mod table_files;
@@ -38,6 +39,7 @@ use self::input::Input;
 use self::measure::Engine;
 use self::report::Report;
 use self::sample_table::SampleTable;
+use self::scratch::scratch;
 use self::settings::Settings;
 use self::unsynced::Unsynced;
 use crate::failure::{Failure, Result};
@@ -263,13 +265,6 @@ fn run_on(
     let report = measure::measure(dir, input, settings, &engine, progress);
     progress.finish_and_clear();
     report
-}
-
-/// A directory for a store beside the measured one.
-fn scratch() -> Result<tempfile::TempDir> {
-    let parent = std::env::temp_dir();
-    let dir = tempfile::Builder::new().prefix("criba-readamp-").tempdir_in(&parent);
-    dir.map_err(|e| Failure::file("make a directory in it", &parent, e))
 }
 
 /// Prints a report as `criba readamp` does.

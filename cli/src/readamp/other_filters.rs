@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::bench::Bench;
 use super::changes::Changes;
 use super::checks::Check;
-use super::scratch;
+use super::scratch::scratch;
 use super::state::State;
 use super::table_files;
 use super::work::Work;
