@@ -2,12 +2,15 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 
 use common::page::{assert_stands_alone, parsed, with_id};
-use common::run;
+use common::terminal::terminal;
+use common::{criba, run};
+use roxmltree::{Document, Node};
 use serde_json::Value;
 
 /// Sizes at which a few thousand keys make several tables on several levels.
@@ -60,8 +63,10 @@ fn assert_sound(report: &Value) {
         assert_state_is_sound(&act["before"], 6);
         assert_state_is_sound(&act["after"], 7);
     }
-    if let act @ Value::Object(_) = &report["other_filters"] {
-        assert_state_is_sound(&act["state"], 7);
+    for act in ["other_filters_loaded", "other_filters"] {
+        if let act @ Value::Object(_) = &report[act] {
+            assert_state_is_sound(&act["state"], 7);
+        }
     }
 }
 
@@ -103,7 +108,13 @@ fn without_a_cache_each_true_negative_is_a_read_avoided() {
 
 /// All fields but the times.
 fn counts(mut report: Value) -> Value {
-    for state in ["", "/compaction/before", "/compaction/after", "/other_filters/state"] {
+    for state in [
+        "",
+        "/other_filters_loaded/state",
+        "/compaction/before",
+        "/compaction/after",
+        "/other_filters/state",
+    ] {
         let passes = report.pointer_mut(&format!("{state}/passes"));
         for pass in passes.and_then(Value::as_array_mut).expect("a list") {
             for time in ["start_ns", "end_ns"] {
@@ -273,10 +284,44 @@ fn the_output_fits_in_80_columns_and_begins_with_the_answer() {
     }
     let names: Vec<_> =
         told.lines().take(5).map(|line| line.split_once(':').expect("a name").0).collect();
-    assert_eq!(names, ["Absent key", "Present key", "Compaction", "Ribbon", "Checks"]);
+    assert_eq!(names, ["Absent key", "Present key", "Ribbon", "Compaction", "Checks"]);
     assert!(told.contains("\ntotal "), "{told}");
     let made = |verdict: &str| told.matches(&format!("  {verdict}")).count();
-    assert_eq!(made("holds") + made("NOT CHECKED"), 26, "{told}");
+    assert_eq!(made("holds") + made("NOT CHECKED"), 33, "{told}");
+}
+
+fn said(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn texts(page: &Document) -> Vec<String> {
+    let texts = page.descendants().filter(Node::is_text);
+    texts.filter_map(|node| node.text()).map(said).collect()
+}
+
+#[test]
+fn the_page_says_where_it_comes_from_and_shows_only_levels_with_tables() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let line = format!("readamp --n 3000 {SMALL} --seed 7 --report {}", dir.path().display());
+    let printed = run(&line).well();
+    let text = fs::read_to_string(dir.path().join("report.html")).expect("a page");
+    let words = texts(&parsed(&text));
+    let stated = |name: &str| {
+        let place = words.iter().position(|word| word == name).expect("a name");
+        &words[place + 1]
+    };
+    assert_eq!(stated("command"), &format!("criba {line}"));
+    assert_eq!(stated("version"), &format!("criba {}", env!("CARGO_PKG_VERSION")));
+    assert_eq!(stated("seed"), "7");
+    assert!(stated("machine").contains(std::env::consts::OS), "{}", stated("machine"));
+    assert!(stated("date").starts_with("20") && stated("date").ends_with(" UTC"));
+    let levels = |words: &mut dyn Iterator<Item = &str>| {
+        let level = |word: &&str| word.len() == 2 && word.starts_with('L');
+        words.filter(level).map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let with_tables = levels(&mut printed.lines().filter_map(|line| line.get(..2)));
+    assert!((1..7).contains(&with_tables.len()), "{printed}");
+    assert_eq!(levels(&mut words.iter().map(String::as_str)), with_tables);
 }
 
 #[test]
@@ -289,29 +334,33 @@ fn the_page_has_what_was_printed_and_its_figures() {
         let text = fs::read_to_string(dir.join("report.html")).expect("a page");
         assert_stands_alone(&text);
         let page = parsed(&text);
-        let words: Vec<&str> = page.descendants().filter_map(|node| node.text()).collect();
-        let said = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-        let words: Vec<String> = words.into_iter().map(said).collect();
+        let words = texts(&page);
         for line in printed.lines().take(5).filter(|line| !line.is_empty()) {
             assert!(words.contains(&said(line)), "{line}");
         }
         let figures: Vec<_> =
             page.descendants().filter(|node| node.has_tag_name("figure")).collect();
         // Without filters there are no rates.
-        assert_eq!(figures.len(), if filters.is_empty() { 4 } else { 3 });
+        assert_eq!(figures.len(), if filters.is_empty() { 6 } else { 5 });
         for figure in figures {
             let stem = figure.attribute("id").expect("a name");
             with_id(&page, stem);
+            let of_figure =
+                |name| figure.descendants().filter(move |node| node.has_tag_name(name)).count();
+            assert_eq!((of_figure("title"), of_figure("figcaption")), (1, 1), "{stem}");
             for kind in ["svg", "csv"] {
                 assert!(dir.join(format!("{stem}.{kind}")).exists(), "{stem}.{kind}");
             }
         }
+        for link in page.descendants().filter_map(|node| node.attribute("href")) {
+            assert!(dir.join(link).exists(), "{link}");
+        }
         let checks = fs::read_to_string(dir.join("checks.csv")).expect("a table");
-        let all = if filters.is_empty() { 26 } else { 19 }; // there are no other filters without filters
+        let all = if filters.is_empty() { 33 } else { 19 }; // there are no other filters without filters
         assert_eq!(checks.lines().count(), 1 + all, "{checks}");
     }
     // What an earlier run left, and this one has no points for, is gone.
-    assert!(!dir.join("readamp-rates.svg").exists());
+    assert!(!dir.join("readamp-rates-by-level.svg").exists());
     let line = format!("readamp --n 100 --report {}", parent.path().display());
     run(&line).error(3);
 }
@@ -342,6 +391,49 @@ fn a_comparison_runs_every_kind_over_as_many_bytes() {
     for row in rows {
         assert_eq!(number(row, "absent"), 20_000);
         assert!(number(row, "filter_bytes").abs_diff(classic) * 100 <= classic, "{row:#}");
+    }
+}
+
+/// Small filters are far apart in size: 12 tables have 25,856 to 26,592 bytes of them.
+#[test]
+fn small_filters_are_of_one_size_within_a_block_a_table() {
+    for keys in ["20000 --zipf 0.99", "300"] {
+        let told = run(&format!("readamp --n {keys} --compare")).well();
+        assert!(
+            told.contains(
+                "holds    all filters take the same bytes, within 2 % or 64 bytes a table"
+            ),
+            "{told}"
+        );
+        assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    }
+}
+
+#[test]
+fn a_comparison_draws_which_policy_of_how_many_is_running() {
+    let (screen, drawn) = terminal();
+    let mut command = criba(["readamp", "--n", "2000", "--compare"]);
+    let end = command.stderr(screen).output().expect("it starts");
+    drop(command); // and its end of the terminal
+    assert!(end.status.success(), "{end:?}");
+    let drawn = drawn.join().expect("no panic");
+    for policy in
+        ["1 of 6, classic loading", "2 of 6, bloom balanced (default) ", "6 of 6, ribbon balanced "]
+    {
+        assert!(drawn.contains(policy), "{policy}: {drawn:?}");
+    }
+}
+
+/// 0.99992 of all reads is not all: 2 of 19,984 are left.
+#[test]
+fn a_share_of_reads_is_100_percent_only_if_no_read_is_left() {
+    for (bits, share) in [("20", "99.9 %"), ("24", "100.0 %")] {
+        let line = format!("readamp --n 20000 --bits-per-key {bits} --only-lookups");
+        let told = run(&line).well();
+        let first = told.lines().next().expect("a line");
+        assert!(first.ends_with(&format!(" {share} avoided")), "{first}");
+        let report = report(&line["readamp ".len()..]);
+        assert_eq!(number(&report["passes"][0], "disk_reads") == 0, share == "100.0 %");
     }
 }
 
@@ -421,6 +513,14 @@ fn other_filters_take_the_same_bytes_and_touch_no_table() {
         let (ribbon, bloom) =
             if other == "ribbon" { (&act["state"], own) } else { (own, &act["state"]) };
         assert!(3 * reads(ribbon) < 2 * reads(bloom), "{} and {}", reads(ribbon), reads(bloom));
+        // And beside the tables of the loaded store, whose own reads they leave as they were.
+        let (loaded, own) = (&report["other_filters_loaded"], &report["passes"]);
+        assert_eq!(number(loaded, "rebuilt"), number(&report, "tables"));
+        let other = &loaded["state"]["passes"];
+        let reads = |passes: &Value, pass: usize| number(&passes[pass], "disk_reads");
+        assert_eq!((reads(other, 2), reads(other, 3)), (reads(own, 2), reads(own, 3)));
+        let (ribbon, bloom) = if filter == "bloom" { (other, own) } else { (own, other) };
+        assert!(3 * reads(ribbon, 0) < 2 * reads(bloom, 0), "{loaded:#}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use criba_cli::page::{self, figure::Figure};
 use criba_cli::text::counted;
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::check::{Check, Law};
 use super::claims::{self, Claim};
@@ -44,7 +44,7 @@ pub fn report(run: &Run) -> String {
             }
         }
     };
-    page::page("criba lab", &body)
+    page::page("criba lab", &body, &[])
 }
 
 fn command(run: &Run) -> String {
@@ -187,9 +187,7 @@ fn measured(notes: &Notes) -> Markup {
 fn shown_figure(run: &Run, experiment: &str, notes: &Notes, figure: &Figure) -> Markup {
     let its_checks = notes.checks.iter().filter(|check| check.figure == figure.id);
     let stem = figure.file_stem(experiment);
-    let shown = page::shown(figure, &stem, &checks(run, "Its checks", its_checks)).into_string();
-    let link = format!("<a href=\"{stem}.csv\">{stem}.csv</a>");
-    PreEscaped(shown.replace(&format!("<code>{stem}.csv</code>"), &link))
+    page::shown(figure, &stem, &checks(run, "Its checks", its_checks))
 }
 
 fn checks<'a>(run: &Run, caption: &str, checks: impl Iterator<Item = &'a Check>) -> Markup {

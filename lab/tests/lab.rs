@@ -242,6 +242,7 @@ fn drawn_points(figure: Node, of: &Figure) -> Vec<(f64, f64)> {
             Style::Marks | Style::Marked | Style::Stems => drawn.extend(marks.by_ref().take(n)),
             Style::Bars => drawn.extend(bars.by_ref().take(n)),
             Style::Line => {}
+            Style::Rows => unreachable!("the lab has no such figure"),
         }
     }
     let left = lines.count() + marks.count() + bars.count();

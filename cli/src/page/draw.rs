@@ -7,6 +7,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::figure::{Figure, HUES, Series, Style};
+use super::ink::{COLOURS, GRID, INK, Ink, PAPER, colour, dark_rules, escaped, hex};
+use super::rows;
 use super::ruler::Ruler;
 
 // The page shows 3 of these units as one pixel or so: what is drawn is rounded to whole units.
@@ -22,43 +24,6 @@ const BAR: f64 = 0.45; // how dense bars are
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Failed = DrawingAreaErrorKind<io::Error>;
 
-/// A colour on white, and its replacement on black.
-struct Ink {
-    light: RGBColor,
-    dark: &'static str,
-}
-
-const INK: Ink = Ink { light: RGBColor(0x22, 0x22, 0x22), dark: "#E6E6E6" };
-const PAPER: Ink = Ink { light: RGBColor(0xFE, 0xFE, 0xFE), dark: "#16181B" };
-const GRID: Ink = Ink { light: RGBColor(0xDD, 0xDD, 0xDD), dark: "#3A3E44" };
-/// With the dash of lines: drawn and blank, in turn.
-const COLOURS: [(Ink, &str); HUES] = [
-    (Ink { light: RGBColor(0x1B, 0x4F, 0x9C), dark: "#7FB2F5" }, ""),
-    (Ink { light: RGBColor(0xC7, 0x5A, 0x00), dark: "#FFA552" }, "24 14"),
-    (Ink { light: RGBColor(0x1E, 0x7D, 0x4F), dark: "#6FD6A0" }, "6 12"),
-    (Ink { light: RGBColor(0x8A, 0x2F, 0x8F), dark: "#E29BE6" }, "36 12 6 12"),
-    (Ink { light: RGBColor(0xB0, 0x1E, 0x2E), dark: "#FF8A94" }, "48 16"),
-    (Ink { light: RGBColor(0x5F, 0x66, 0x6E), dark: "#B4BCC6" }, "18 8 6 8 6 8"),
-];
-
-fn hex(RGBColor(r, g, b): RGBColor) -> String {
-    format!("#{r:02X}{g:02X}{b:02X}")
-}
-
-/// Style rules for a dark background. Figures also have their colours as attributes, for readers without
-/// style rules.
-pub(super) fn dark_rules() -> String {
-    let mut rules = String::from("@media screen and (prefers-color-scheme: dark) {\n");
-    for Ink { light, dark } in [INK, PAPER, GRID].into_iter().chain(COLOURS.map(|(ink, _)| ink)) {
-        for attribute in ["fill", "stroke"] {
-            let light = hex(light);
-            let rule = format!("svg [{attribute}=\"{light}\"] {{ {attribute}: {dark} }}\n");
-            rules.push_str(&rule);
-        }
-    }
-    rules + "}\n"
-}
-
 /// A figure for a file of its own.
 pub(super) fn standalone(figure: &Figure) -> String {
     let style = format!(">\n<style>\n{}</style>", dark_rules());
@@ -67,6 +32,9 @@ pub(super) fn standalone(figure: &Figure) -> String {
 
 /// A figure for a page with the [`dark_rules`].
 pub(super) fn svg(figure: &Figure) -> String {
+    if figure.series.iter().any(|series| series.style == Style::Rows) {
+        return rows::svg(figure);
+    }
     let mut svg = String::new();
     draw(figure, &mut svg).expect("a string takes everything");
     for (Ink { light, .. }, dash) in &COLOURS {
@@ -76,9 +44,13 @@ pub(super) fn svg(figure: &Figure) -> String {
         }
     }
     // For screen readers.
-    let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;")];
-    let title = escapes.iter().fold(figure.title.clone(), |text, (c, code)| text.replace(*c, code));
+    let title = escaped(&figure.title);
     svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{title}\" "), 1)
+}
+
+/// A figure for a page with the [`dark_rules`], titled for readers that point at it.
+pub(super) fn titled(figure: &Figure) -> String {
+    svg(figure).replacen('>', &format!(">\n<title>{}</title>", escaped(&figure.title)), 1)
 }
 
 fn draw(figure: &Figure, svg: &mut String) -> Result<(), Failed> {
@@ -140,7 +112,7 @@ fn draw_plot(figure: &Figure, area: &Area) -> Result<(), Failed> {
             Style::Line | Style::Marked => {
                 chart.draw_series([PathElement::new(series.points.clone(), line)])?;
             }
-            Style::Marks => {}
+            Style::Marks | Style::Rows => {}
         }
         if has_marks(series.style) {
             let at = |&point: &(f64, f64)| EmptyElement::at(point) + mark(series.hue);
@@ -152,10 +124,6 @@ fn draw_plot(figure: &Figure, area: &Area) -> Result<(), Failed> {
 
 fn has_marks(style: Style) -> bool {
     matches!(style, Style::Marks | Style::Marked | Style::Stems)
-}
-
-fn colour(series: &Series) -> RGBColor {
-    COLOURS[series.hue % HUES].0.light
 }
 
 fn half_width(series: &Series) -> f64 {
@@ -206,7 +174,7 @@ fn draw_legend(figure: &Figure, area: &Area) -> Result<(), Failed> {
                 let corners = [(from + 35, y - 18), (to - 35, y + 18)];
                 area.draw(&Rectangle::new(corners, colour.mix(BAR).filled()))?;
             }
-            Style::Marks | Style::Stems => {}
+            Style::Marks | Style::Stems | Style::Rows => {}
         }
         if has_marks(series.style) {
             area.draw(&(EmptyElement::at((i32::midpoint(from, to), y)) + mark(series.hue)))?;

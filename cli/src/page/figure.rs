@@ -38,14 +38,14 @@ pub struct Axis {
 }
 
 /// How an axis is divided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scale {
     /// Equal steps are equal differences. Contains zero if it is near.
     Linear,
     /// Equal steps are equal ratios; all values are above 0.
     Log,
     /// The names of the places 1, 2, 3, …; points lie at or beside them.
-    Named(&'static [&'static str]),
+    Named(Vec<String>),
 }
 
 impl Axis {
@@ -60,7 +60,8 @@ impl Axis {
     }
 
     /// An axis of named places.
-    pub fn named(label: &'static str, names: &'static [&'static str]) -> Self {
+    pub fn named(label: &'static str, names: &[impl ToString]) -> Self {
+        let names = names.iter().map(ToString::to_string).collect();
         Self { label, unit: "", scale: Scale::Named(names) }
     }
 
@@ -100,6 +101,9 @@ pub enum Style {
     Bars,
     /// A line from the lower edge to each point, with a mark.
     Stems,
+    /// Horizontal bars from zero, one below the other, with their names and values. All series of a figure
+    /// have this style or none; the axis `x` is [`Scale::Named`].
+    Rows,
 }
 
 /// How many hues there are.
@@ -126,6 +130,11 @@ impl Series {
         Self { style: Style::Bars, ..Self::line(name, hue, points) }
     }
 
+    /// Horizontal bars.
+    pub fn rows(name: impl Into<String>, hue: usize, points: Vec<(f64, f64)>) -> Self {
+        Self { style: Style::Rows, ..Self::line(name, hue, points) }
+    }
+
     /// Upright lines.
     pub fn stems(name: impl Into<String>, hue: usize, points: Vec<(f64, f64)>) -> Self {
         Self { style: Style::Stems, ..Self::line(name, hue, points) }
@@ -144,8 +153,8 @@ impl Figure {
             series.points.iter().map(|&(x, y)| (series.name.clone(), x, y.to_string()))
         });
         let (x_name, y_name) = (self.x.name(), self.y.name());
-        if let Scale::Named(names) = self.x.scale {
-            let nearest = |x: f64| names[(x.round() as usize).clamp(1, names.len()) - 1].to_owned();
+        if let Scale::Named(names) = &self.x.scale {
+            let nearest = |x: f64| names[(x.round() as usize).clamp(1, names.len()) - 1].clone();
             let points = points.map(|(series, x, y)| [series, nearest(x), x.to_string(), y]);
             return output::csv(["series", &x_name, "place", &y_name], points);
         }

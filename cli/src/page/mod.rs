@@ -1,12 +1,14 @@
-//! A page in one HTML file, without scripts or external files, for phones and print, light and dark. It is
-//! well-formed XML.
+//! A page in one HTML file, without external files, for phones and print, light and dark. It is well-formed
+//! XML. A policy in its head has browsers refuse every request, and every script that is not its own.
 //!
-//! [`figure`] has the content of a figure, `draw` and `ruler` draw it, and [`output`] writes page and figures
+//! [`figure`] has the content of a figure, `draw`, `rows` and `ruler` draw it, and [`output`] writes page and figures
 //! to a directory.
 
 mod draw;
 pub mod figure;
+mod ink;
 pub mod output;
+mod rows;
 mod ruler;
 
 use maud::{Markup, PreEscaped, html};
@@ -42,7 +44,17 @@ figure svg { display: block; width: 100%; max-width: 44rem; height: auto; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.2rem 1rem; margin: 0.5rem 0; }
 dt { color: var(--quiet); } dd { margin: 0; }
 @media (max-width: 30rem) { dl { display: block; } dd { margin-bottom: 0.4rem; } }
+.controls > * { margin: 0 0.4rem 0.4rem 0; }
+input, button, textarea { font: inherit; color: inherit; background: var(--paper);
+                          border: 1px solid var(--quiet); border-radius: 0.25rem; padding: 0.3rem 0.6rem; }
+button { cursor: pointer; }
+input { max-width: 100%; box-sizing: border-box; font-family: ui-monospace, monospace; }
+textarea { width: 100%; box-sizing: border-box; font: 0.75rem/1.4 ui-monospace, monospace; }
+.bits { font-family: ui-monospace, monospace; white-space: nowrap; }
+mark { color: var(--paper); background: var(--ink); }
 @media print {
+  button, textarea { display: none; }
+  mark { color: inherit; background: none; font-weight: bold; text-decoration: underline; }
   body { max-width: none; font-size: 10pt; }
   figure svg { max-width: 14cm; }
   figure svg, tr { break-inside: avoid; }
@@ -51,19 +63,24 @@ dt { color: var(--quiet); } dd { margin: 0; }
 }
 ";
 
-/// A whole page.
-pub fn page(title: &str, body: &Markup) -> String {
-    let style = PreEscaped(format!("<style>{STYLE}{}</style>", draw::dark_rules()));
+/// A whole page, with scripts at its end.
+pub fn page(title: &str, body: &Markup, scripts: &[&str]) -> String {
+    let style = PreEscaped(format!("<style>{STYLE}{}</style>", ink::dark_rules()));
     // Elements without an end are closed by hand, for XML's sake.
-    let meta = PreEscaped(
+    let allowed = if scripts.is_empty() { "" } else { "; script-src 'unsafe-inline'" };
+    let meta = PreEscaped(format!(
         "<meta charset=\"utf-8\"/>\
+         <meta http-equiv=\"Content-Security-Policy\" \
+         content=\"default-src 'none'; style-src 'unsafe-inline'{allowed}\"/>\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>",
-    );
+    ));
+    // A comment of the script hides XML's brackets from it.
+    let script = |script: &str| PreEscaped(format!("<script>//<![CDATA[\n{script}//]]></script>"));
     let page = html! {
         (PreEscaped("<!DOCTYPE html>\n"))
         html lang="en" {
             head { (meta) title { (title) } (style) }
-            body { (body) }
+            body { (body) @for text in scripts { (script(text)) } }
         }
     };
     page.into_string() + "\n"
@@ -97,13 +114,13 @@ pub fn shown(figure: &Figure, stem: &str, more: &Markup) -> Markup {
     html! {
         figure id=(stem) {
             h3 { (figure.title) }
-            (PreEscaped(draw::svg(figure)))
+            (PreEscaped(draw::titled(figure)))
             figcaption {
                 dl {
                     dt { "Asked" } dd { (figure.asked) }
                     dt { "Theory" } dd { (figure.theory) }
                     dt { "Measured" } dd { (figure.measured) }
-                    dt { "Points" } dd { code { (stem) ".csv" } }
+                    dt { "Points" } dd { a href={ (stem) ".csv" } { (stem) ".csv" } }
                 }
                 (more)
             }

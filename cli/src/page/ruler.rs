@@ -20,7 +20,7 @@ impl Ruler {
     pub(super) fn over(axis: &Axis, from_zero: bool, values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = values
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
-        let (from, to) = match axis.scale {
+        let (from, to) = match &axis.scale {
             Scale::Linear => {
                 let room = if high > low { (high - low) * 0.04 } else { low.abs().max(1.0) * 0.1 };
                 // Zero belongs to the picture unless the values are far from it.
@@ -33,12 +33,12 @@ impl Ruler {
             }
             Scale::Named(names) => (0.5, names.len() as f64 + 0.5),
         };
-        let ticks = match axis.scale {
+        let ticks = match &axis.scale {
             Scale::Linear => linear_ticks(from, to),
             Scale::Log => log_ticks(from, to),
             Scale::Named(names) => (1..=names.len()).map(|place| place as f64).collect(),
         };
-        Self { scale: axis.scale, from, to, ticks }
+        Self { scale: axis.scale.clone(), from, to, ticks }
     }
 
     pub(super) fn from(&self) -> f64 {
@@ -96,11 +96,11 @@ impl Ranged for Ruler {
 
 impl ValueFormatter<f64> for Ruler {
     fn format_ext(&self, value: &f64) -> String {
-        let name = match self.scale {
+        let name = match &self.scale {
             Scale::Named(names) => names.get((value.round() as usize).wrapping_sub(1)),
             Scale::Linear | Scale::Log => None,
         };
-        name.map_or_else(|| tick(*value), |name| (*name).to_owned())
+        name.map_or_else(|| tick(*value), Clone::clone)
     }
 }
 

@@ -30,6 +30,11 @@ impl<'a> Changes<'a> {
         Self { overwritten: keys, deleted }
     }
 
+    /// No change.
+    pub(super) fn none() -> Self {
+        Self { overwritten: vec![], deleted: HashSet::new() }
+    }
+
     /// The lookups after the changes: absent keys with the deleted ones among them, and present keys.
     pub(super) fn work(&self, input: &'a Input, settings: &Settings) -> Result<[Work<'a>; 2]> {
         let absent = input.absent.iter().map(|key| &key[..]).chain(self.deleted.iter().copied());

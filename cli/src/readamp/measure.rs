@@ -12,7 +12,7 @@ pub use super::bench::Engine;
 use super::changes::Changes;
 use super::compaction::compact;
 use super::input::{Input, Stream, random};
-use super::other_filters::rebuild;
+use super::other_filters::{rebuild, rebuild_in_copy};
 use super::report::Report;
 use super::settings::Settings;
 use super::work::Work;
@@ -43,6 +43,7 @@ pub fn measure(
     let loading = loading.elapsed();
     let mut report = Report::new(input, settings, loading, &bench.passes(settings.filter, &work)?);
     if !settings.only_lookups {
+        report.other_filters_loaded = rebuild_in_copy(&bench, report.filter_bytes, &work)?;
         let changes = Changes::new(input, settings.seed);
         let work = changes.work(input, settings)?;
         let compaction = compact(&bench, &changes, &work)?;

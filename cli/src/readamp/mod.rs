@@ -16,7 +16,10 @@ pub mod other_filters;
 mod page;
 pub mod pass;
 mod print;
+mod provenance;
 pub mod report;
+pub mod sample_table;
+mod scratch;
 pub mod settings;
 pub mod state;
 mod table_files;
@@ -35,6 +38,8 @@ use self::compare::Comparison;
 use self::input::Input;
 use self::measure::Engine;
 use self::report::Report;
+use self::sample_table::SampleTable;
+use self::scratch::scratch;
 use self::settings::Settings;
 use self::unsynced::Unsynced;
 use crate::failure::{Failure, Result};
@@ -176,7 +181,7 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
             check_free(dir)?;
             run_in(dir, input, &settings)?
         }
-        None => run_in_temporary(input, &settings)?,
+        None => run_in_temporary(input, &settings, &progress_bar())?,
     };
     if args.json {
         print_json(&report, out)?;
@@ -185,7 +190,8 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
     }
     if let (Some(output), Some(dir)) = (&output, &args.report) {
         out.flush()?; // print the result even if the report cannot be written
-        output.replace(&page::files(&report))?;
+        let sample = SampleTable::new(scratch()?.path(), args.seed)?;
+        output.replace(&page::files(&report, &sample))?;
         if !args.json {
             writeln!(out, "\nThe report: {}", dir.join("report.html").display())?;
         }
@@ -204,13 +210,16 @@ fn compare(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer> {
     let bits = args.policy.bits().unwrap_or(COMPARED_BITS);
     let asked = args.policy.policy().with_bits_per_key(bits);
     let mut reports: Vec<(String, Report)> = Vec::new();
-    for (name, filter) in compare::policies(bits, asked) {
+    let policies = compare::policies(bits, asked);
+    let count = policies.len();
+    for (number, (name, filter)) in (1..).zip(policies) {
         // Small tables round their bits up, each kind in its own way: bytes are comparable.
         let filter = match reports.first() {
             Some((_, classic)) => filter.with_total_bytes(classic.filter_bytes),
             None => filter,
         };
-        let report = run_in_temporary(input, &Settings { filter, ..args.settings() })?;
+        let progress = progress_bar().with_prefix(format!("{number} of {count}, {name} "));
+        let report = run_in_temporary(input, &Settings { filter, ..args.settings() }, &progress)?;
         reports.push((name, report));
     }
     let comparison = Comparison::new(&reports);
@@ -228,9 +237,9 @@ fn print_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<()> 
     Ok(())
 }
 
-fn run_in_temporary(input: &Input, settings: &Settings) -> Result<Report> {
+fn run_in_temporary(input: &Input, settings: &Settings, progress: &ProgressBar) -> Result<Report> {
     let dir = TemporaryDir::new("criba-readamp-")?;
-    let mut report = run_on(Arc::new(Unsynced), dir.path(), input, settings)?;
+    let mut report = run_on(Arc::new(Unsynced), dir.path(), input, settings, progress)?;
     report.setup.synced = false;
     Ok(report)
 }
@@ -240,14 +249,19 @@ fn run_in_temporary(input: &Input, settings: &Settings) -> Result<Report> {
 /// # Errors
 /// Those of [`measure::measure`].
 pub fn run_in(dir: &Path, input: &Input, settings: &Settings) -> Result<Report> {
-    run_on(Arc::new(RealVfs), dir, input, settings)
+    run_on(Arc::new(RealVfs), dir, input, settings, &progress_bar())
 }
 
-fn run_on(files: Arc<dyn Vfs>, dir: &Path, input: &Input, settings: &Settings) -> Result<Report> {
+fn run_on(
+    files: Arc<dyn Vfs>,
+    dir: &Path,
+    input: &Input,
+    settings: &Settings,
+    progress: &ProgressBar,
+) -> Result<Report> {
     let counting = CountingVfs::new(files);
     let engine = Engine { vfs: Arc::new(counting.clone()), counting };
-    let progress = progress_bar();
-    let report = measure::measure(dir, input, settings, &engine, &progress);
+    let report = measure::measure(dir, input, settings, &engine, progress);
     progress.finish_and_clear();
     report
 }
@@ -283,7 +297,7 @@ fn progress_bar() -> ProgressBar {
     if !stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let template = "{msg:<28} {wide_bar} {human_pos} of {human_len}";
+    let template = "{prefix}{msg:<19} {wide_bar} {human_pos} of {human_len}";
     let style = ProgressStyle::with_template(template);
     ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -1,6 +1,7 @@
-//! The third act: other filters for the same tables, in as many bytes.
+//! Other filters for the same tables, in as many bytes: in a copy of the loaded store, and as the third act.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use criba::FilterKind;
 use serde::Serialize;
@@ -8,10 +9,11 @@ use serde::Serialize;
 use super::bench::Bench;
 use super::changes::Changes;
 use super::checks::Check;
+use super::scratch::scratch;
 use super::state::State;
 use super::table_files;
 use super::work::Work;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::text::counted;
 
 /// What other filters on the same tables did.
@@ -66,6 +68,25 @@ pub(super) fn rebuild(
         table_bytes: after.values().map(|(bytes, _)| bytes).sum(),
         state,
     }))
+}
+
+/// [`rebuild`] in a copy of the store.
+pub(super) fn rebuild_in_copy(
+    bench: &Bench,
+    filter_bytes: u64,
+    work: &[Work; 2],
+) -> Result<Option<OtherFilters>> {
+    if filter_bytes == 0 {
+        return Ok(None);
+    }
+    let copy = scratch()?;
+    for entry in fs::read_dir(bench.dir).map_err(|e| Failure::file("list", bench.dir, e))? {
+        let entry = entry.map_err(|e| Failure::file("list", bench.dir, e))?;
+        let (from, to) = (entry.path(), copy.path().join(entry.file_name()));
+        fs::copy(&from, to).map_err(|e| Failure::file("copy", &from, e))?;
+    }
+    let bench = Bench { dir: copy.path(), ..*bench };
+    rebuild(&bench, &Changes::none(), filter_bytes, work)
 }
 
 /// Table files by number: their lengths and digests.

@@ -2,18 +2,20 @@
 
 use maud::{Markup, html};
 
+use super::pass::PassReport;
+use super::provenance;
 use super::report::{Level, Report};
-use super::state::State;
-use super::words::NONE;
-use crate::page::figure::{Axis, Figure, Scale, Series};
+use super::sample_table::{SCRIPTS, SampleTable};
+use super::words::{NONE, capitalised};
+use crate::page::figure::{Axis, Figure, Series};
 use crate::page::{self, output};
 use crate::text::{counted, percent, ratio};
 
 /// What `readamp --report` writes, by name.
-pub(super) fn files(report: &Report) -> Vec<(String, Vec<u8>)> {
+pub(super) fn files(report: &Report, sample: &SampleTable) -> Vec<(String, Vec<u8>)> {
     let figures = figures(report);
     let mut files = vec![
-        ("report.html".to_owned(), page(report, &figures).into_bytes()),
+        ("report.html".to_owned(), page(report, &figures, sample).into_bytes()),
         ("checks.csv".to_owned(), checks_csv(report)),
     ];
     for figure in &figures {
@@ -31,89 +33,221 @@ fn checks_csv(report: &Report) -> Vec<u8> {
     output::csv(["check", "state", "verdict", "what was compared"], rows)
 }
 
-fn page(report: &Report, figures: &[Figure]) -> String {
-    let setup = report.setup_lines();
+fn page(report: &Report, figures: &[Figure], sample: &SampleTable) -> String {
+    let shown = |ids: &[&str]| {
+        let figures = figures.iter().filter(|figure| ids.contains(&figure.id));
+        let figures =
+            figures.map(|figure| page::shown(figure, &figure.file_stem("readamp"), &html! {}));
+        figures.collect::<Vec<_>>()
+    };
     let body = html! {
         header {
             h1 { "criba readamp" }
             p {
                 "The disk reads of lookups in one store, with its filters and with every filter \
-                 answering “maybe”."
-            }
-            ul { @for (name, line) in report.headlines() { li { (name) ": " (line) } } }
-            @if report.failed().next().is_none() {
-                p { strong.good { "No check fails." } }
-            } @else {
-                p { strong.bad { "A check does not hold." } }
-            }
-            dl { @for (name, text) in &setup { dt { (name) } dd { (text) } } }
-        }
-        main {
-            section {
-                h2 { "Reads" }
-                @for figure in figures {
-                    (page::shown(figure, &figure.file_stem("readamp"), &html! {}))
+                 answering “maybe”. "
+                @if report.failed().next().is_none() {
+                    strong.good { "No check fails." }
+                } @else {
+                    strong.bad { "A check does not hold." }
                 }
             }
-            section { h2 { "Levels" } (levels(report)) (reads(report)) }
-            (acts(report))
+        }
+        main {
+            @for figure in shown(&["absent", "present"]) { (figure) }
+            section {
+                h2 { "This run" }
+                ul { @for (name, line) in report.headlines() { li { (name) ": " (line) } } }
+                dl {
+                    @for (name, text) in provenance::lines(report.setup.seed) {
+                        dt { (name) } dd { (text) }
+                    }
+                    @for (name, text) in report.setup_lines() { dt { (name) } dd { (text) } }
+                }
+            }
+            (sample.shown())
+            section {
+                h2 { "Levels" }
+                @for figure in shown(&["absent-by-level", "present-by-level", "rates-by-level"]) { (figure) }
+                (levels(report)) (level_reads(report))
+            }
+            (acts(report, &shown(&["states"])))
             section { h2 { "Checks" } (checks(report)) (passes(report)) }
             section { h2 { "Times" } (times(report)) }
         }
     };
-    page::page("criba readamp", &body)
+    page::page("criba readamp", &body, &SCRIPTS)
 }
 
-/// The figures with something to plot: not without levels or reads.
+/// The figures with something to plot.
 fn figures(report: &Report) -> Vec<Figure> {
     let figures = [
-        reads_by_level(report, "absent", [0, 2]),
-        reads_by_level(report, "present", [1, 3]),
+        reads(report, ABSENT),
+        reads(report, PRESENT),
+        reads_by_level(report, ABSENT),
+        reads_by_level(report, PRESENT),
         rates_by_level(report),
         reads_by_state(report),
     ];
     figures.into_iter().filter(|figure| !figure.series.is_empty()).collect()
 }
 
-/// The reads of two passes, with filters and without.
-fn reads_by_level(report: &Report, keys: &'static str, passes: [usize; 2]) -> Figure {
-    let reads = |pass: usize| {
-        by_level(report, |level| report.per_lookup(level)[pass].filter(|reads| *reads > 0.0))
+/// The passes over one kind of keys.
+#[derive(Clone, Copy)]
+struct Lookups {
+    keys: &'static str,
+    one: &'static str,
+    id: &'static str,
+    by_level: &'static str,
+    axis: &'static str,
+    with: usize,
+    without: usize,
+}
+
+const ABSENT: Lookups = Lookups {
+    keys: "absent",
+    one: "an absent",
+    id: "absent",
+    by_level: "absent-by-level",
+    axis: "disk reads per absent lookup",
+    with: 0,
+    without: 2,
+};
+
+const PRESENT: Lookups = Lookups {
+    keys: "present",
+    one: "a present",
+    id: "present",
+    by_level: "present-by-level",
+    axis: "disk reads per present lookup",
+    with: 1,
+    without: 3,
+};
+
+const WITHOUT: usize = 5;
+const OWN: usize = 0;
+const OTHER: usize = 2;
+
+fn reads_each(passes: &[PassReport], pass: usize) -> Option<f64> {
+    ratio(passes[pass].disk_reads as f64, passes[pass].lookups)
+}
+
+/// What a lookup reads in the loaded store: without filters, with its own, and with others.
+fn reads(report: &Report, of: Lookups) -> Figure {
+    let with_filters = report.filter_bytes > 0;
+    let others = report.other_filters_loaded.as_ref();
+    let bar = |reads: Option<f64>| reads.map(|reads| (1.0, reads)).into_iter().collect();
+    let place = format!(
+        "{} on {}",
+        counted(report.tables, "table"),
+        counted(report.levels.len() as u64, "level")
+    );
+    let counted_by = match report.checks.get("kernel_agrees").and_then(|check| check.holds) {
+        Some(true) => "Engine, file layer and kernel count the same reads.",
+        _ => "The engine counts the reads.",
     };
-    let [with, without] = passes.map(reads);
-    let (id, label) = match keys {
-        "absent" => ("absent", "disk reads per absent lookup"),
-        _ => ("present", "disk reads per present lookup"),
-    };
-    let total = report.per_lookup(&report.total());
-    let reads_of =
-        |pass: usize| total[pass].map_or("none".to_owned(), |reads| format!("{reads:.4}"));
+    let lookups = report.passes[of.with].lookups;
     Figure {
-        id,
-        title: format!("Where lookups of {keys} keys read"),
-        asked: format!("On which levels do lookups of {keys} keys read from disk?"),
-        theory: match keys {
+        id: of.id,
+        title: format!("Disk reads per lookup of {} keys", of.keys),
+        asked: format!("How many blocks does {} lookup read from disk?", of.one),
+        theory: match of.keys {
             "absent" => {
                 "Without a cache and without filters a read for each table whose keys reach the one \
                  asked for; with filters p of those, p the filter's false-positive rate."
             }
             _ => {
-                "Without a cache one read where the key is, with filters or without. Above it as for an \
-                 absent key; below it none: the search ends where the key is found."
+                "Without a cache one read where the key is, with filters or without. Before it, on \
+                 newer tables, as for an absent key."
             }
         }
         .to_owned(),
-        measured: format!(
-            "{} reads a lookup without filters, {} with them, all levels together. A level without \
-             a read has no mark.",
-            reads_of(passes[1]),
-            reads_of(passes[0])
-        ),
-        x: LEVEL_AXIS,
-        y: Axis::log(label, ""),
+        measured: format!("{} of {} keys. {counted_by}", counted(lookups, "lookup"), of.keys),
+        x: Axis::named("store", &[place]),
+        y: Axis::linear(of.axis, ""),
         series: plotted([
-            Series::marks("without filters", 1, without),
-            Series::marks("with filters", 0, with),
+            Series::rows("without filters", WITHOUT, bar(reads_each(&report.passes, of.without))),
+            Series::rows(
+                own_filters(report),
+                OWN,
+                bar(reads_each(&report.passes, of.with).filter(|_| with_filters)),
+            ),
+            Series::rows(
+                others.map_or(String::new(), |act| named(&act.kind)),
+                OTHER,
+                bar(others.and_then(|act| reads_each(&act.state.passes, of.with))),
+            ),
+        ]),
+    }
+}
+
+/// The reads of absent lookups as the store was loaded, changed and compacted, and with other filters.
+fn reads_by_state(report: &Report) -> Figure {
+    let mut states = Vec::new();
+    if let Some(act) = &report.compaction {
+        states.push(("loaded", report.tables, &report.passes));
+        states.push(("changed", act.before.tables, &act.before.passes));
+        states.push(("compacted", act.after.tables, &act.after.passes));
+    }
+    let along = |pass: usize| -> Vec<_> {
+        let states = (1..).map(f64::from).zip(&states);
+        states
+            .filter_map(|(place, (.., passes))| Some((place, reads_each(passes, pass)?)))
+            .collect()
+    };
+    let others = [(1.0, &report.other_filters_loaded), (3.0, &report.other_filters)];
+    let others = others.into_iter().filter_map(|(place, act)| Some((place, act.as_ref()?)));
+    let other_reads = others.clone();
+    let other_reads = other_reads
+        .filter_map(|(place, act)| Some((place, reads_each(&act.state.passes, ABSENT.with)?)));
+    let other_name = others.clone().next().map_or(String::new(), |(_, act)| named(&act.kind));
+    let own = if report.filter_bytes > 0 { along(ABSENT.with) } else { vec![] };
+    let place =
+        |(name, tables, _): &(&str, u64, _)| format!("{name}: {}", counted(*tables, "table"));
+    let places: Vec<_> = states.iter().map(place).collect();
+    Figure {
+        id: "states",
+        title: "What a compaction changes".to_owned(),
+        asked: "What does an absent lookup read before and after a compaction?".to_owned(),
+        theory:
+            "A deleted key passes the filter of each table that holds it or its tombstone. The \
+                 compaction builds filters of the keys that are left, so it passes by mistake only."
+                .to_owned(),
+        measured: report.act_lines().join("; "),
+        x: Axis::named("state of the store", &places),
+        y: Axis::linear(ABSENT.axis, ""),
+        series: plotted([
+            Series::rows("without filters", WITHOUT, along(ABSENT.without)),
+            Series::rows(own_filters(report), OWN, own),
+            Series::rows(other_name, OTHER, other_reads.collect()),
+        ]),
+    }
+}
+
+/// The store's own filters.
+fn own_filters(report: &Report) -> String {
+    named(report.setup.filter.split(' ').next().unwrap_or_default())
+}
+
+/// Filters of a kind.
+fn named(kind: &str) -> String {
+    format!("{} filters", capitalised(kind))
+}
+
+fn reads_by_level(report: &Report, of: Lookups) -> Figure {
+    let reads = |pass: usize| by_level(report, |level| report.per_lookup(level)[pass]);
+    let own = if report.filter_bytes > 0 { reads(of.with) } else { vec![] };
+    Figure {
+        id: of.by_level,
+        title: format!("Where lookups of {} keys read", of.keys),
+        asked: format!("On which levels do lookups of {} keys read from disk?", of.keys),
+        theory: "L0 is searched first. The search ends where the key is found.".to_owned(),
+        measured: "The store as it was loaded. Levels without tables are left out.".to_owned(),
+        x: level_axis(report),
+        y: Axis::linear(of.axis, ""),
+        series: plotted([
+            Series::rows("without filters", WITHOUT, reads(of.without)),
+            Series::rows(own_filters(report), OWN, own),
         ]),
     }
 }
@@ -123,7 +257,7 @@ fn rates_by_level(report: &Report) -> Figure {
     let measured = by_level(report, |level| above_zero(level.fpr_measured));
     let predicted = by_level(report, |level| above_zero(level.fpr_predicted));
     Figure {
-        id: "rates",
+        id: "rates-by-level",
         title: "False positives, predicted and measured".to_owned(),
         asked: "How often does a filter say “maybe” of a key that its table does not hold?"
             .to_owned(),
@@ -137,7 +271,7 @@ fn rates_by_level(report: &Report) -> Figure {
             percent(report.fpr_measured),
             percent(report.fpr_predicted)
         ),
-        x: LEVEL_AXIS,
+        x: level_axis(report),
         y: Axis::log("false-positive rate", ""),
         series: plotted([
             Series::marks("predicted", 1, predicted),
@@ -146,49 +280,16 @@ fn rates_by_level(report: &Report) -> Figure {
     }
 }
 
-/// The reads of absent lookups as the store was loaded, changed and compacted, and with other filters.
-fn reads_by_state(report: &Report) -> Figure {
-    let states = report.compaction.iter().flat_map(|act| [&act.before, &act.after]);
-    let states = states.chain(report.other_filters.iter().map(|act| &act.state));
-    let per_lookup = |reads: fn(&State) -> u64, loaded: usize| -> Vec<(f64, f64)> {
-        let states = states.clone().map(|state| ratio(reads(state) as f64, state.absent));
-        let loaded = report.per_lookup(&report.total())[loaded];
-        let places = (1..).map(f64::from).zip([loaded].into_iter().chain(states));
-        // Without the second act there is nothing to compare.
-        let places = places.filter(|_| report.compaction.is_some());
-        places
-            .filter_map(|(place, reads)| Some((place, reads.filter(|reads| *reads > 0.0)?)))
-            .collect()
-    };
-    Figure {
-        id: "states",
-        title: "What compaction and other filters change".to_owned(),
-        asked: "What does a lookup of an absent key read before and after a compaction, and with filters \
-                of another kind in the same bytes?"
-            .to_owned(),
-        theory: "A deleted key passes the filter of each table that holds it or its tombstone. The \
-                 compaction builds filters of the keys that are left, so it passes by mistake only."
-            .to_owned(),
-        measured: report.act_lines().join("; "),
-        x: Axis::named("state of the store", &["loaded", "changed", "compacted", "other filters"]),
-        y: Axis::log("disk reads per absent lookup", ""),
-        series: plotted([
-            Series::marks("without filters", 1, per_lookup(|s| s.disk_reads_unfiltered, 2)),
-            Series::marks("with filters", 0, per_lookup(|s| s.disk_reads, 0)),
-        ]),
-    }
+/// The levels with tables.
+fn level_axis(report: &Report) -> Axis {
+    let names: Vec<_> = report.levels.iter().map(|level| format!("L{}", level.level)).collect();
+    Axis::named("level", &names)
 }
 
-const LEVEL_AXIS: Axis = Axis {
-    label: "level",
-    unit: "",
-    scale: Scale::Named(&["L0", "L1", "L2", "L3", "L4", "L5", "L6"]),
-};
-
-/// The place of each level with tables on the axis, with its number if there is one.
+/// The place of each level with tables on its axis, with its number if there is one.
 fn by_level(report: &Report, of: impl Fn(&Level) -> Option<f64>) -> Vec<(f64, f64)> {
-    let points = report.levels.iter().filter_map(|level| Some((level.level, of(level)?)));
-    points.map(|(level, value)| ((level + 1) as f64, value)).collect()
+    let levels = (1..).map(f64::from).zip(&report.levels);
+    levels.filter_map(|(place, level)| Some((place, of(level)?))).collect()
 }
 
 fn plotted<const N: usize>(series: [Series; N]) -> Vec<Series> {
@@ -216,7 +317,7 @@ fn levels(report: &Report) -> Markup {
     page::table("Tables, filters and probes", &head, &head[1..], rows)
 }
 
-fn reads(report: &Report) -> Markup {
+fn level_reads(report: &Report) -> Markup {
     let head = ["level", "absent, without", "absent, with", "present, without", "present, with"];
     let rows = report.named_levels();
     let rows = rows.map(|(name, level)| cells(name, report.reads_as_text(&level)));
@@ -224,7 +325,7 @@ fn reads(report: &Report) -> Markup {
 }
 
 /// The second and the third act.
-fn acts(report: &Report) -> Markup {
+fn acts(report: &Report, figures: &[Markup]) -> Markup {
     let mut rows = report.state_rows().into_iter();
     let Some((caption, states)) = rows.next() else { return html! {} };
     let head: Vec<&str> = [""].into_iter().chain(states.iter().map(String::as_str)).collect();
@@ -233,7 +334,7 @@ fn acts(report: &Report) -> Markup {
     html! {
         section {
             h2 { "Compaction, and other filters" }
-            ul { @for line in report.act_lines() { li { (line) } } }
+            @for figure in figures { (figure) }
             (page::table(&caption, &head, &head[1..], rows))
         }
     }
@@ -257,7 +358,7 @@ fn checks(report: &Report) -> Markup {
     html! {
         (page::table("", &head, &head[1..], rows))
         ul { @for (name, text) in report.check_notes() { li { code { (name) } ": " (text) } } }
-        p.quiet { "What each compared: " code { "checks.csv" } }
+        p.quiet { "What each compared: " a href="checks.csv" { "checks.csv" } }
     }
 }
 

@@ -4,10 +4,13 @@ use std::fmt::Display;
 use std::io::Write;
 
 use super::report::Report;
+use super::words::avoided;
 use crate::failure::Result;
-use crate::text::{counted, percent, ratio, thousands};
+use crate::text::{counted, ratio, thousands};
 
 const WIDTH: usize = 80;
+/// The columns of the table of checks.
+const CHECKS: [usize; 2] = [20, 12];
 
 pub(super) fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     print_setup(report, out)?;
@@ -85,10 +88,10 @@ fn print_reads(report: &Report, out: &mut dyn Write) -> Result<()> {
         let [a, b, c, d] = report.reads_as_text(&level);
         let [absent_reads, present_reads, rest @ ..] = level.pass_reads;
         let without: u64 = rest.iter().sum();
-        let avoided = without as i64 - (absent_reads + present_reads) as i64;
-        let sign = if avoided < 0 { "-" } else { "" }; // with a cache, at one level
-        let count = format!("{sign}{}", thousands(avoided.unsigned_abs()));
-        let share = percent(ratio(avoided as f64, without));
+        let saved = without as i64 - (absent_reads + present_reads) as i64;
+        let sign = if saved < 0 { "-" } else { "" }; // with a cache, at one level
+        let count = format!("{sign}{}", thousands(saved.unsigned_abs()));
+        let share = avoided(saved, without);
         writeln!(out, "{name:<5}  {a:>10} {b:>10}  {c:>10} {d:>10}  {count:>17} {share:>9}")?;
     }
     Ok(())
@@ -99,18 +102,21 @@ fn print_states(report: &Report, out: &mut dyn Write) -> Result<()> {
     for (place, line) in report.act_lines().into_iter().enumerate() {
         writeln!(out, "{}{line}", if place == 0 { "\n" } else { "" })?;
     }
-    report.state_rows().into_iter().try_for_each(|(name, cells)| print_row(&name, 35, cells, out))
+    report
+        .state_rows()
+        .into_iter()
+        .try_for_each(|(name, cells)| print_row(&name, [35, 15], cells, out))
 }
 
 /// A row of a table with a column for each state.
 fn print_row(
     name: &str,
-    width: usize,
+    [first, others]: [usize; 2],
     cells: impl IntoIterator<Item = impl Display>,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let cells: Vec<_> = cells.into_iter().map(|cell| format!("{cell:>15}")).collect();
-    writeln!(out, "{}", format!("{name:<width$}{}", cells.concat()).trim_end())?;
+    let cells: Vec<_> = cells.into_iter().map(|cell| format!("{cell:>others$}")).collect();
+    writeln!(out, "{}", format!("{name:<first$}{}", cells.concat()).trim_end())?;
     Ok(())
 }
 
@@ -133,9 +139,9 @@ fn print_passes(report: &Report, out: &mut dyn Write) -> Result<()> {
 
 fn print_checks(report: &Report, out: &mut dyn Write) -> Result<()> {
     writeln!(out)?;
-    print_row("checks", 20, report.states().into_iter().map(|(state, ..)| state), out)?;
+    print_row("checks", CHECKS, report.states().into_iter().map(|(state, ..)| state), out)?;
     for (name, cells) in report.check_rows() {
-        print_row(name, 20, cells, out)?;
+        print_row(name, CHECKS, cells, out)?;
     }
     for (name, text) in report.check_notes() {
         let mut line = format!("{name}:");

@@ -76,6 +76,9 @@ pub struct Report {
     pub setup: Setup,
     /// How long loading took, in nanoseconds.
     pub load_ns: u64,
+    /// Other filters beside the tables of the loaded store, in a copy of it; `None` with the first act alone,
+    /// or without filters.
+    pub other_filters_loaded: Option<OtherFilters>,
     /// The second act; `None` without it.
     pub compaction: Option<Compaction>,
     /// The third act; `None` without it, or without filters.
@@ -230,6 +233,7 @@ impl Report {
             checks,
             setup: Setup::new(input, settings),
             load_ns: loading.as_nanos() as u64,
+            other_filters_loaded: None,
             compaction: None,
             other_filters: None,
         }
@@ -241,6 +245,7 @@ impl Report {
             (name, &state.first_probes, &state.checks)
         }
         let mut states = vec![("loaded", &self.first_probes, &self.checks)];
+        states.extend(self.other_filters_loaded.iter().map(|act| of(&act.kind, &act.state)));
         if let Some(act) = &self.compaction {
             states.extend([of("changed", &act.before), of("compacted", &act.after)]);
         }

@@ -11,6 +11,8 @@ use criba::{TableFile, Value};
 use crate::failure::{Failure, Result};
 
 const FOOTER: u64 = 128;
+/// Behind the manifest's header and the head of its first frame.
+const FIRST_EDIT: u64 = 40 + 27;
 const FILTER_MAGIC: &[u8; 8] = b"cribaFLT";
 
 /// The tables of a closed store, and the generation of the newest filter file of each; 0 for none.
@@ -44,9 +46,7 @@ pub(super) fn keys_in_filter(dir: &Path, id: u64, generation: u64) -> Result<Opt
     let table = path(dir, id);
     let (path, offset) = match generation {
         0 => {
-            let length = fs::metadata(&table).map_err(|e| Failure::file("look at", &table, e))?;
-            let footer = read(&table, length.len().saturating_sub(FOOTER), 16)?;
-            let (offset, length) = (number(&footer), number(&footer[8..]));
+            let [offset, length] = filter_handle(&table)?;
             if length == 0 {
                 return Ok(None);
             }
@@ -60,6 +60,35 @@ pub(super) fn keys_in_filter(dir: &Path, id: u64, generation: u64) -> Result<Opt
         return Err(Failure::unfit(&path, expected, "other bytes"));
     }
     Ok(Some(number(&header[32..])))
+}
+
+/// The offset of a table's filter block, and the length of its contents.
+fn filter_handle(table: &Path) -> Result<[u64; 2]> {
+    let length = fs::metadata(table).map_err(|e| Failure::file("look at", table, e))?.len();
+    let footer = read(table, length.saturating_sub(FOOTER), 16)?;
+    Ok([number(&footer), number(&footer[8..])])
+}
+
+/// A table's bytes from its filter block to the end.
+pub(super) fn tail(table: &Path) -> Result<Vec<u8>> {
+    let [offset, _] = filter_handle(table)?;
+    let length = fs::metadata(table).map_err(|e| Failure::file("look at", table, e))?.len();
+    read(table, offset, length.saturating_sub(offset) as usize)
+}
+
+/// The hash key of a store that was just made: in the first edit of the manifest, behind the fields 3, 4 and 5.
+pub(super) fn hash_key(dir: &Path) -> Result<[u8; 16]> {
+    let current = dir.join("CURRENT");
+    let text = fs::read_to_string(&current).map_err(|e| Failure::file("read", &current, e))?;
+    let manifest = dir.join(text.lines().nth(1).unwrap_or_default());
+    let fields = read(&manifest, FIRST_EDIT, 44)?;
+    if [0, 9, 18, 27].map(|at| fields[at]) != [3, 4, 5, 6] {
+        let expected = format!("the fields 3 to 6 at offset {FIRST_EDIT}");
+        return Err(Failure::unfit(&manifest, expected, "others"));
+    }
+    let mut key = [0; 16];
+    key.copy_from_slice(&fields[28..]);
+    Ok(key)
 }
 
 fn read(path: &Path, offset: u64, length: usize) -> Result<Vec<u8>> {

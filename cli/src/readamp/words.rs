@@ -1,7 +1,8 @@
 //! The report in words, for terminal and page.
 
+use std::cmp::Ordering;
+
 use super::checks::{Check, Checks, FalsePositives};
-use super::compaction::Compaction;
 use super::pass::PassReport;
 use super::report::{Level, Report};
 use super::state::State;
@@ -10,8 +11,34 @@ use crate::text::{counted, percent, ratio, thousands};
 /// In place of a missing number.
 pub(super) const NONE: &str = "–";
 
+/// As a sentence begins.
+pub(super) fn capitalised(text: &str) -> String {
+    let (first, rest) = text.split_at(1);
+    first.to_uppercase() + rest
+}
+
 fn or_none(number: Option<f64>, decimals: usize) -> String {
     number.map_or(NONE.to_owned(), |number| format!("{number:.decimals$}"))
+}
+
+/// A part in percent with so many decimals. It is 100 only if part and whole are equal.
+fn share(part: u64, whole: u64, decimals: usize) -> String {
+    let unit = 0.1_f64.powi(decimals as i32);
+    let exact = 100.0 * part as f64 / whole as f64;
+    let shown = match part.cmp(&whole) {
+        Ordering::Less => exact.min(100.0 - unit),
+        Ordering::Equal => 100.0,
+        Ordering::Greater => exact.max(100.0 + unit),
+    };
+    format!("{shown:.decimals$} %")
+}
+
+/// The share of reads that filters avoided. It is 100 % only if they avoided all, and 0 only if none.
+pub(super) fn avoided(avoided: i64, without: u64) -> String {
+    match u64::try_from(avoided) {
+        Ok(part) if part as f64 >= 0.99 * without as f64 && without > 0 => share(part, without, 1),
+        _ => percent(ratio(avoided as f64, without)),
+    }
 }
 
 /// The passes in the order of the tables of reads: absent keys without filters and with them, then present
@@ -37,14 +64,23 @@ impl Report {
 
     /// The results: a name and a sentence each.
     pub(super) fn headlines(&self) -> Vec<(String, String)> {
-        let per_lookup = self.per_lookup(&self.total());
+        let total = self.total();
+        let per_lookup = self.per_lookup(&total);
         let mut lines = Vec::new();
         for (name, with, without) in [("Absent key", 0, 2), ("Present key", 1, 3)] {
-            if let (Some(with), Some(without)) = (per_lookup[with], per_lookup[without]) {
-                let avoided = percent((without > 0.0).then(|| 1.0 - with / without));
-                let reads = format!("{without:.4} disk reads without filters, {with:.4} with");
+            if let (Some(each), Some(each_without)) = (per_lookup[with], per_lookup[without]) {
+                let [with_all, without_all] = [with, without].map(|pass| total.pass_reads[pass]);
+                let avoided = avoided(without_all as i64 - with_all as i64, without_all);
+                let reads = format!("{each_without:.4} disk reads without filters, {each:.4} with");
                 lines.push((name.to_owned(), format!("{reads}: {avoided} avoided")));
             }
+        }
+        if let Some(act) = &self.other_filters_loaded {
+            let other = or_none(ratio(act.state.disk_reads as f64, act.state.absent), 4);
+            let own = or_none(per_lookup[0], 4);
+            let size = share(act.state.filter_bytes, act.filter_bytes_before, 1);
+            let line = format!("in as many bytes ({size}), {other} reads an absent key, not {own}");
+            lines.push((capitalised(&act.kind), line));
         }
         if let Some(act) = &self.compaction {
             let (before, after) = (act.before.filter_keys, act.after.filter_keys);
@@ -56,19 +92,6 @@ impl Report {
                 thousands(before),
             );
             lines.push(("Compaction".to_owned(), line));
-        }
-        if let (Some(act), Some(Compaction { after: own, .. })) =
-            (&self.other_filters, &self.compaction)
-        {
-            let reads = |state: &State| ratio(state.disk_reads as f64, state.absent);
-            let [own, other] = [own, &act.state].map(|state| or_none(reads(state), 4));
-            let size = act.state.filter_bytes as f64 / act.filter_bytes_before as f64;
-            let line = format!(
-                "in as many bytes ({:.1} %), {other} reads an absent key, not {own}",
-                100.0 * size
-            );
-            let (first, rest) = act.kind.split_at(1);
-            lines.push((first.to_uppercase() + rest, line));
         }
         lines.push(("Checks".to_owned(), self.verdicts()));
         lines
@@ -107,10 +130,10 @@ impl Report {
         }
         if let Some(act) = &self.other_filters {
             lines.push(format!(
-                "{:<10} {} beside the same tables, in {:.2} % of the bytes",
+                "{:<10} {} beside the same tables, in {} of the bytes",
                 format!("{}:", act.kind),
                 counted(act.rebuilt, "filter"),
-                100.0 * act.state.filter_bytes as f64 / act.filter_bytes_before as f64,
+                share(act.state.filter_bytes, act.filter_bytes_before, 2),
             ));
         }
         lines
@@ -286,5 +309,28 @@ impl PassReport {
             Some(keys) => format!("{keys} keys, without filters"),
             None => format!("{} keys, with filters", self.name),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_whole_or_nothing_only_if_it_is_exactly_that() {
+        for (saved, without, expected) in [
+            (0, 0, "–"),
+            (0, 346_821, "0.0 %"),
+            (1, 346_821, "0.00029 %"),
+            (500, 1000, "50.0 %"),
+            (996, 1000, "99.6 %"),
+            (999_747, 1_000_000, "99.9 %"), // beside 253 reads
+            (1_000_000, 1_000_000, "100.0 %"),
+            (-30, 1000, "-3.0 %"),
+        ] {
+            assert_eq!(avoided(saved, without), expected, "{saved} of {without}");
+        }
+        let shares = [99_999, 100_000, 100_001, 98_765].map(|part| share(part, 100_000, 2));
+        assert_eq!(shares, ["99.99 %", "100.00 %", "100.01 %", "98.77 %"]);
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod page;
 mod run;
 #[path = "../../../tests/common/skip.rs"]
 mod skip;
+pub(crate) mod terminal;
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
