@@ -22,7 +22,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let db = store::to_read(&args.dir)?;
+    let db = store::to_change_filters(&args.dir)?;
     let policy = args.filters.applied_to(db.policy());
     db.set_policy(policy)?; // fails on a wrong number, before anything is printed
     writeln!(out, "before: {}", size(&db))?;

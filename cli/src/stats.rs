@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use criba::{FilterInfo, LEVELS, MemoryUse, RecoveryReport, TableInfo};
+use criba::{FilterInfo, LEVELS, MemoryUse, Options, RecoveryReport, TableInfo};
 
 use crate::failure::Result;
 use crate::text::{counted, percent, ratio, thousands};
@@ -20,10 +20,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let db = store::to_read(&args.dir)?;
-    if args.filter_memory.is_some() {
-        db.set_filter_memory(args.filter_memory)?;
-    }
+    let options =
+        args.filter_memory.map_or(Options::new(), |budget| Options::new().filter_memory(budget));
+    let db = store::to_read_with(&args.dir, options)?;
     let tables = db.tables();
     writeln!(
         out,
@@ -55,7 +54,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     print_resident(&tables, out)?;
     print_memory(db.memory(), out)?;
     print_degraded(&tables, out)?;
-    print_recovery(db.recovery(), out)?;
+    print_recovery(&db.recovery(), out)?;
     Ok(Answer::Yes)
 }
 

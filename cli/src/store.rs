@@ -2,14 +2,26 @@
 
 use std::path::Path;
 
-use criba::{Db, Error, FilterPolicy, LostTail, Options};
+use criba::{Db, Error, FilterPolicy, LostTail, Options, ReadOnlyDb, RecoveryReport};
 
 use crate::failure::{Failure, Result};
 use crate::policy::FilterArgs;
 use crate::{print_error, text};
 
-/// Opens an existing store without compactions, so that its tables stay as they are.
-pub(crate) fn to_read(dir: &Path) -> Result<Db> {
+/// Opens an existing store without any change to it, also beside a process that has it open.
+pub(crate) fn to_read(dir: &Path) -> Result<ReadOnlyDb> {
+    to_read_with(dir, Options::new())
+}
+
+/// As [`to_read`], with these options.
+pub(crate) fn to_read_with(dir: &Path, options: Options) -> Result<ReadOnlyDb> {
+    let db = options.open_read_only(dir).map_err(no_store)?;
+    warn_of_losses(&db.recovery());
+    Ok(db)
+}
+
+/// Opens an existing store to change its filters and nothing else.
+pub(crate) fn to_change_filters(dir: &Path) -> Result<Db> {
     existing(dir, Options::new().auto_compaction(false).background_threads(0))
 }
 
@@ -38,22 +50,29 @@ fn change_policy(db: &Db, filters: &FilterArgs) -> Result<()> {
 }
 
 fn existing(dir: &Path, options: Options) -> Result<Db> {
-    open(dir, options.create_if_missing(false)).map_err(|failure| match failure {
+    let db = options.create_if_missing(false).open(dir).map_err(no_store)?;
+    warn_of_losses(db.recovery());
+    Ok(db)
+}
+
+fn no_store(error: Error) -> Failure {
+    match error {
         // The library would take an empty directory too; these commands would not.
-        Failure::Store(Error::NotAStore { path, found }) => {
-            Failure::unfit(&path, "a criba store", found)
-        }
-        other => other,
-    })
+        Error::NotAStore { path, found } => Failure::unfit(&path, "a criba store", found),
+        other => other.into(),
+    }
 }
 
 fn open(dir: &Path, options: Options) -> Result<Db> {
     let db = options.open(dir)?;
-    let recovery = db.recovery();
+    warn_of_losses(db.recovery());
+    Ok(db)
+}
+
+fn warn_of_losses(recovery: &RecoveryReport) {
     for lost in recovery.lost_tail.iter().chain(&recovery.lost_edit) {
         print_error(&format!("warning: {}", lost_tail_as_text(lost)));
     }
-    Ok(db)
 }
 
 /// What recovery dropped and where, in a line.

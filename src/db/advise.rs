@@ -1,9 +1,8 @@
 //! Estimates of what other filters would cost and avoid for the present tables. No I/O.
 
-use super::inner::DbInner;
-use crate::filter::{Allocation, FilterHeader, FilterKind, FilterPolicy, Share};
+use crate::filter::{Allocation, FilterHeader, FilterKind, FilterPolicy, FilterSettings, Share};
 use crate::filters::expected_load;
-use crate::ledger::LEVELS;
+use crate::ledger::{LEVELS, Ledger};
 use crate::sstable::FilterState;
 use crate::version::{LiveTable, Version, keys_within};
 
@@ -88,12 +87,10 @@ struct TableLoad {
     degraded: bool,
 }
 
-pub(super) fn advise(inner: &DbInner) -> Advice {
-    let view = inner.views.load_full();
-    let version = &view.version;
-    let unanswered = unanswered(inner);
+pub(super) fn advise(version: &Version, ledger: &Ledger, settings: FilterSettings) -> Advice {
+    let unanswered = unanswered(ledger);
     let expected_load = expected_load(version);
-    let counted = inner.env.ledger.absent_probes();
+    let counted = ledger.absent_probes();
     let table_load = |(level, live): (usize, &LiveTable)| {
         let keys = live.table.meta().keys;
         let (bytes, rate, prefixes) = match &live.filter.state {
@@ -109,7 +106,7 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
         TableLoad {
             share: Share { keys, load: expected_load(level, live) },
             load: (probes as f64 + PRIOR_PROBES) / (lookups + expected_lookups),
-            hashes: keys + if inner.filters.extractor().is_some() { prefixes } else { 0 },
+            hashes: keys + if settings.extractor.is_some() { prefixes } else { 0 },
             bytes,
             rate,
             degraded: matches!(live.filter.state, FilterState::Degraded(_)),
@@ -140,7 +137,7 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
         if tables.is_empty() || !(1.0..=64.0).contains(&bits_per_key) {
             continue;
         }
-        let policy = inner.filters.policy().with_bits_per_key(bits_per_key);
+        let policy = settings.policy.with_bits_per_key(bits_per_key);
         for kind in FilterKind::ALL {
             for allocation in [Allocation::Uniform, Allocation::Balanced] {
                 let policy = policy.with_kind(kind).with_allocation(allocation);
@@ -173,10 +170,10 @@ fn part_of_range(version: &Version, live: &LiveTable) -> f64 {
 }
 
 /// For each level, the share of lookups that find nothing on this level or above it.
-fn unanswered(inner: &DbInner) -> [f64; LEVELS] {
-    let lookups = inner.env.ledger.table_lookups().max(1) as f64;
+fn unanswered(ledger: &Ledger) -> [f64; LEVELS] {
+    let lookups = ledger.table_lookups().max(1) as f64;
     let mut found = 0;
-    inner.env.ledger.stats().levels.map(|counts| {
+    ledger.stats().levels.map(|counts| {
         found += counts.true_positives + counts.unfiltered_found;
         (1.0 - found as f64 / lookups).max(0.0)
     })
