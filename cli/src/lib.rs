@@ -6,6 +6,7 @@
 //!
 //! The program `criba-lab` uses [`run_as`], [`page`], [`text`] and the keys of [`readamp`].
 
+mod backup;
 mod compact;
 mod delete;
 mod explain;
@@ -14,6 +15,7 @@ mod get;
 mod inspect;
 mod json;
 mod lab;
+mod layout;
 mod lines;
 mod load;
 pub mod page;
@@ -66,6 +68,7 @@ enum Command {
     Inspect(inspect::Args),
     Verify(verify::Args),
     RebuildFilters(rebuild_filters::Args),
+    Backup(backup::Args),
     Readamp(readamp::Args),
     Lab(lab::Args),
 }
@@ -94,6 +97,7 @@ impl Command {
             Self::Inspect(args) => inspect::run(args, out),
             Self::Verify(args) => verify::run(args, out),
             Self::RebuildFilters(args) => rebuild_filters::run(args, out),
+            Self::Backup(args) => backup::run(args, out),
             Self::Readamp(args) => readamp::run(args, out),
             Self::Lab(args) => lab::run(args),
         }

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use criba::{Db, Error, FilterPolicy, LostTail, Options, ReadOnlyDb, RecoveryReport};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::failure::{Failure, Result};
 use crate::policy::FilterArgs;
 use crate::{print_error, text};
@@ -15,18 +17,27 @@ pub(crate) fn to_read(dir: &Path) -> Result<ReadOnlyDb> {
 
 /// As [`to_read`], with these options.
 pub(crate) fn to_read_with(dir: &Path, options: Options) -> Result<ReadOnlyDb> {
-    let db = options.open_read_only(dir).map_err(no_store)?;
+    // It keeps a file of each table open.
+    let _ = raise_file_limit();
+    let db = options.max_open_files(usize::MAX).open_read_only(dir).map_err(no_store)?;
     warn_of_losses(&db.recovery());
     Ok(db)
 }
 
-/// Opens an existing store to change its filters and nothing else.
-pub(crate) fn to_change_filters(dir: &Path) -> Result<Db> {
+/// Allows this process as many open files as the system lets it have.
+fn raise_file_limit() -> std::io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?)
+}
+
+/// Opens an existing store to write, without compactions.
+pub(crate) fn without_compactions(dir: &Path) -> Result<Db> {
     existing(dir, Options::new().auto_compaction(false).background_threads(0))
 }
 
 /// Opens an existing store to change it, under the policy that `filters` makes of its own.
 pub(crate) fn to_change(dir: &Path, filters: &FilterArgs) -> Result<Db> {
+    filters.check()?;
     let db = existing(dir, Options::new())?;
     change_policy(&db, filters)?;
     Ok(db)
@@ -34,6 +45,7 @@ pub(crate) fn to_change(dir: &Path, filters: &FilterArgs) -> Result<Db> {
 
 /// As [`to_change`], but makes the store if there is none.
 pub(crate) fn to_fill(dir: &Path, filters: &FilterArgs) -> Result<Db> {
+    filters.check()?;
     let new = filters.change(FilterPolicy::default()).filter(|_| !dir.join("CURRENT").exists());
     // So that a wrong number makes no store.
     let options = new.map_or_else(Options::new, |policy| Options::new().filter(policy));
@@ -58,7 +70,10 @@ fn existing(dir: &Path, options: Options) -> Result<Db> {
 fn no_store(error: Error) -> Failure {
     match error {
         // The library would take an empty directory too; these commands would not.
-        Error::NotAStore { path, found } => Failure::unfit(&path, "a criba store", found),
+        Error::NotAStore { path, found } => {
+            let found = format!("{found}; is the name right? put and load make a store");
+            Failure::unfit(&path, "a criba store", found)
+        }
         other => other.into(),
     }
 }
@@ -78,8 +93,8 @@ fn warn_of_losses(recovery: &RecoveryReport) {
 /// What recovery dropped and where, in a line.
 pub(crate) fn lost_tail_as_text(lost: &LostTail) -> String {
     format!(
-        "{}: offset {}: expected a whole record, found {}; recovery dropped {} that a crash left \
-         unsynced",
+        "{}: offset {}: expected a whole record, found {}; left out are {} of a write that a \
+         crash cut short, or that is under way",
         lost.path.display(),
         lost.offset,
         lost.found,

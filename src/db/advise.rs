@@ -1,5 +1,7 @@
 //! Estimates of what other filters would cost and avoid for the present tables. No I/O.
 
+use std::ops::Add;
+
 use crate::filter::{Allocation, FilterHeader, FilterKind, FilterPolicy, FilterSettings, Share};
 use crate::filters::expected_load;
 use crate::ledger::{LEVELS, Ledger};
@@ -45,6 +47,8 @@ pub struct Advice {
     pub estimates: Vec<Estimate>,
     /// One sentence, with a call that gives the store these filters: see [`recommend`](Self::recommend).
     pub recommendation: String,
+    /// That of the store's policy.
+    allocation: Allocation,
 }
 
 /// What filters of one policy would cost and avoid for all present tables; see [`Advice`].
@@ -71,6 +75,10 @@ const CHANGES: [i32; 7] = [-4, -2, -1, 0, 1, 2, 4];
 const WORTHWHILE: f64 = 0.1;
 /// … and at least this many reads per absent lookup.
 const NOTICEABLE: f64 = 1e-5;
+/// With another allocation than the store's, they must save at least this part more.
+const TIE: f64 = 0.01;
+/// Filters of fewer keys are rounded up by so much that nothing follows from their bits per key.
+const FEW_KEYS: u64 = 100;
 /// Filters that are larger by at most this part have the same size.
 const SAME_SIZE: f64 = 0.02;
 
@@ -119,6 +127,8 @@ pub(super) fn advise(version: &Version, ledger: &Ledger, settings: FilterSetting
     let bits = sound().map(|table| 8 * table.bytes.saturating_sub(FilterHeader::BYTES as u64));
     let bits_per_key = to_hundredths(bits.sum::<u64>() as f64 / sound_keys);
     let filter_bytes = tables.iter().map(|table| table.bytes).sum();
+    // From 0: the sum of no floats is -0.
+    let sum = |of: &dyn Fn(&TableLoad) -> f64| tables.iter().map(of).fold(0.0, Add::add);
     let mut advice = Advice {
         tables: tables.len() as u64,
         keys: tables.iter().map(|table| table.share.keys).sum(),
@@ -127,10 +137,11 @@ pub(super) fn advise(version: &Version, ledger: &Ledger, settings: FilterSetting
         filter_bytes,
         bits_per_key,
         bits_per_key_with_headers: 8.0 * filter_bytes as f64 / sound_keys,
-        reads_per_absent_lookup: tables.iter().map(|table| table.load * table.rate).sum(),
-        reads_without_filters: tables.iter().map(|table| table.load).sum(),
+        reads_per_absent_lookup: sum(&|table| table.load * table.rate),
+        reads_without_filters: sum(&|table| table.load),
         estimates: Vec::new(),
         recommendation: String::new(),
+        allocation: settings.policy.allocation(),
     };
     for change in CHANGES {
         let bits_per_key = to_hundredths(bits_per_key + f64::from(change));
@@ -196,6 +207,11 @@ impl Advice {
         if self.tables == 0 {
             return "There are no tables yet, and so nothing to advise.".into();
         }
+        if self.has_few_keys() {
+            return "The tables have few keys, fewer than 100 on average: their filters are rounded up, and \
+                    others would save nothing that matters."
+                .into();
+        }
         if self.estimates.is_empty() {
             return "These filters have more bits a key than the largest setting, as those of few keys do, \
                     and there is nothing to advise."
@@ -243,7 +259,18 @@ impl Advice {
         self.estimates
             .iter()
             .filter(|estimate| estimate.change == change)
-            .min_by(|a, b| a.reads_per_absent_lookup.total_cmp(&b.reads_per_absent_lookup))
+            .min_by(|a, b| self.cost(a).total_cmp(&self.cost(b)))
+    }
+
+    fn cost(&self, estimate: &Estimate) -> f64 {
+        let other = estimate.allocation != self.allocation;
+        estimate.reads_per_absent_lookup * if other { 1.0 + TIE } else { 1.0 }
+    }
+
+    /// Whether the tables have so few keys, fewer than a hundred on average, that estimates say little: filters
+    /// are rounded up to whole words.
+    pub fn has_few_keys(&self) -> bool {
+        self.keys < FEW_KEYS * self.tables
     }
 
     /// Degraded filters count as if they were sound.
@@ -407,7 +434,7 @@ mod tests {
         db.put("one", "key")?; // takes a cache line
         db.flush()?;
         let one = db.advise();
-        assert!(one.recommendation.contains("as those of few keys do"), "{one:?}");
+        assert!(one.recommendation.contains("fewer than 100 on average"), "{one:?}");
         assert_eq!((one.tables, one.estimates.len()), (1, 0));
 
         let classic = FilterPolicy::classic().with_bits_per_key(10.0);

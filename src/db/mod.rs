@@ -13,6 +13,7 @@ mod info;
 pub(crate) mod inner;
 mod keys;
 mod loaded;
+mod lock_holder;
 mod open;
 mod open_tables;
 mod read;

@@ -14,7 +14,7 @@ const CHILD_DIR: &str = "CRIBA_TEST_LOCKING_DIR";
 
 fn is_locked(opened: criba::Result<Db>) -> bool {
     match opened {
-        Err(Error::Locked { path }) => {
+        Err(Error::Locked { path, .. }) => {
             assert!(path.ends_with("LOCK"));
             true
         }
