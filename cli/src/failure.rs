@@ -58,7 +58,7 @@ fn next_step(error: &criba::Error) -> String {
         NotAStore { .. } => "; a store is made in a new or an empty directory".into(),
         Io { source, .. } => match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                "; get, scan, stats, tune, explain, inspect and verify need to read only".into()
+                "; get, scan, stats, tune, explain, inspect and verify only read".into()
             }
             io::ErrorKind::StorageFull => "; free some space and run the command again".into(),
             _ => String::new(),

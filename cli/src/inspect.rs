@@ -63,12 +63,12 @@ fn check_name(path: &Path) -> Result<()> {
     };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let number = |name: &str| name.len() >= 6 && name.bytes().all(|byte| byte.is_ascii_digit());
-    let found = match name.split_once(['.', '-']) {
+    let found = match name.split(['.', '-']).collect::<Vec<_>>()[..] {
         _ if found.is_dir() => {
             "a directory: criba stats and criba verify take the directory of a store".to_owned()
         }
-        Some((id, "sst")) if number(id) => return Ok(()),
-        Some((id, rest)) if number(id) && rest.ends_with(".flt") => {
+        [id, "sst"] if number(id) => return Ok(()),
+        [id, _, "flt"] if number(id) => {
             let table = path.with_file_name(format!("{id}.sst"));
             format!("the filter of a table: criba inspect {} prints it", table.display())
         }

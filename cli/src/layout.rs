@@ -6,7 +6,8 @@ const COLUMNS: usize = 80;
 pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     let mut wrapped = String::with_capacity(text.len());
     let mut column = 0;
-    for (number, word) in text.split(' ').enumerate() {
+    // No line begins with a percent sign.
+    for (number, word) in text.replace(" %", "\u{a0}%").split(' ').enumerate() {
         let width = word.chars().count();
         if number > 0 && column + 1 + width > COLUMNS {
             wrapped.push('\n');
@@ -19,7 +20,7 @@ pub(crate) fn wrapped(text: &str, indent: usize) -> String {
         wrapped.push_str(word);
         column += width;
     }
-    wrapped
+    wrapped.replace("\u{a0}%", " %")
 }
 
 /// A number of bytes with its largest unit.
@@ -41,6 +42,8 @@ mod tests {
     #[test]
     fn lines_are_broken_at_spaces() {
         assert_eq!(wrapped("  a  b ", 4), "  a  b ");
+        let rate = format!("{} 12 %", "x".repeat(76));
+        assert_eq!(wrapped(&rate, 1), rate.replace(" 12", "\n 12"));
         let long = "k".repeat(90);
         let text = format!("{} {long} {}", "a ".repeat(45), "b ".repeat(45));
         let lines = wrapped(text.trim_end(), 2);

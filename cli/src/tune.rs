@@ -89,7 +89,7 @@ fn print(advice: &Advice, out: &mut dyn Write) -> Result<()> {
     let (uniform, balanced) = (of(Allocation::Uniform), of(Allocation::Balanced));
     let alike = |(a, b): (&&Estimate, &&Estimate)| {
         (a.reads_per_absent_lookup - b.reads_per_absent_lookup).abs()
-            <= 0.01 * a.reads_per_absent_lookup
+            <= 0.02 * a.reads_per_absent_lookup
     };
     if uniform.iter().zip(&balanced).all(alike) {
         print_table("uniform or balanced, which are alike here", &balanced, out)?;

@@ -76,7 +76,7 @@ const WORTHWHILE: f64 = 0.1;
 /// … and at least this many reads per absent lookup.
 const NOTICEABLE: f64 = 1e-5;
 /// With another allocation than the store's, they must save at least this part more.
-const TIE: f64 = 0.01;
+const TIE: f64 = 0.02;
 /// Filters of fewer keys are rounded up by so much that nothing follows from their bits per key.
 const FEW_KEYS: u64 = 100;
 /// Filters that are larger by at most this part have the same size.
