@@ -104,7 +104,9 @@ fn collect(section: &str, path: &str, value: &Value, fields: &mut BTreeMap<Strin
             }
         }
         Value::Array(values) => {
-            values.iter().for_each(|value| collect(section, &format!("{path}[]"), value, fields));
+            for value in values {
+                collect(section, &format!("{path}[]"), value, fields);
+            }
         }
         _ => {}
     }

@@ -145,7 +145,7 @@ fn reading_commands_make_no_system_call_that_could_change_a_file() {
     }
 }
 
-/// A user who may only read: the owner, or, if that is root, another one.
+/// Runs a command as a user that may only read: the owner, or, if that is root, another one.
 fn as_reader(line: &str, program: &Path) -> Run {
     let mut command = Command::new(program);
     command.args(line.split_whitespace());
