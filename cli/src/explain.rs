@@ -29,7 +29,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     if args.json {
         json::print(&as_json(&key, &explanation), out)?;
     } else {
-        for line in explanation.to_string().lines() {
+        let text = explanation.to_string().replacen("; disk reads", "\ndisk reads", 1);
+        for line in text.lines() {
             writeln!(out, "{}", wrapped(line, 4))?;
         }
     }

@@ -43,7 +43,7 @@ pub enum Failure {
 
 /// What helps after an error of the store.
 fn next_step(error: &criba::Error) -> String {
-    use criba::Error::{Corrupt, Io, Missing, NotAStore};
+    use criba::Error::{Corrupt, Io, Locked, Missing, NotAStore};
     match error {
         Corrupt { path, .. } | Missing { path, .. } => {
             let dir = match path.parent() {
@@ -55,6 +55,7 @@ fn next_step(error: &criba::Error) -> String {
                 "; criba verify {dir} lists the damage, criba repair {dir} --to NEW salvages the rest"
             )
         }
+        Locked { .. } => "; get, scan, stats, tune, explain and inspect work meanwhile".into(),
         NotAStore { .. } => "; a store is made in a new or an empty directory".into(),
         Io { source, .. } => match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

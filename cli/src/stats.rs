@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use criba::{FilterInfo, FilterShape, MemoryUse, Options, RecoveryReport, TableInfo};
 use serde::Serialize;
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     print_prefixes(&tables, out)?;
     print_resident(&tables, out)?;
     print_memory(memory, out)?;
-    print_degraded(&tables, out)?;
+    print_degraded(&tables, &args.dir, out)?;
     print_logs(&recovery, out)?;
     Ok(Answer::Yes)
 }
@@ -218,7 +218,7 @@ fn print_memory(memory: MemoryUse, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-fn print_degraded(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
+fn print_degraded(tables: &[TableInfo], dir: &Path, out: &mut dyn Write) -> Result<()> {
     let degraded = tables.iter().filter_map(|table| match &table.filter {
         FilterInfo::Degraded { reason } => Some((table, reason)),
         _ => None,
@@ -229,7 +229,7 @@ fn print_degraded(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
         writeln!(out, "{}", wrapped(&line, 6))?;
     }
     if degraded.count() > 0 {
-        writeln!(out, "  they answer \"maybe\"; criba rebuild-filters DIR makes them anew")?;
+        writeln!(out, "  criba rebuild-filters {} makes them anew", dir.display())?;
     }
     Ok(())
 }

@@ -37,6 +37,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         }
         writeln!(out, "{}", wrapped(sentence.trim_end(), 0))?;
         if let Some((command, bits)) = command.trim_end_matches('.').rsplit_once(" --all") {
+            let command = command.replace("DIR", &args.dir.display().to_string());
             writeln!(out, "  {command} \\\n    --all{bits}")?;
         }
     }
@@ -60,7 +61,7 @@ fn print(advice: &Advice, out: &mut dyn Write) -> Result<()> {
     }
     writeln!(
         out,
-        "tables   {} with {}; an absent key meets {:.2}",
+        "tables   {} with {}; {:.2} in the way of an absent key",
         thousands(advice.tables),
         counted(advice.keys, "key"),
         advice.reads_without_filters,
@@ -77,8 +78,8 @@ fn print(advice: &Advice, out: &mut dyn Write) -> Result<()> {
         writeln!(out, "degraded {}", counted(advice.degraded, "filter"))?;
     }
     match advice.absent_probes {
-        0 => writeln!(out, "loads    from the key ranges alone")?,
-        probes => writeln!(out, "loads    from {}", counted(probes, "absent probe"))?,
+        0 => writeln!(out, "assumed  absent keys are spread as the present ones")?,
+        probes => writeln!(out, "counted  {}", counted(probes, "absent probe"))?,
     }
     if advice.has_few_keys() {
         return Ok(());

@@ -34,6 +34,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         json::print(&as_json(&found), out)?;
     } else {
         print(&found, out)?;
+        if !found.is_sound() {
+            let dir = args.dir.display();
+            writeln!(out, "criba repair {dir} --to NEW salvages what is sound into a new store")?;
+        }
     }
     Ok(if found.is_sound() { Answer::Yes } else { Answer::No })
 }
@@ -63,9 +67,6 @@ fn print(found: &Verification, out: &mut dyn Write) -> Result<()> {
         0 => writeln!(out, "sound")?,
         1 => writeln!(out, "1 finding")?,
         more => writeln!(out, "{} findings", thousands(more as u64))?,
-    }
-    if !found.is_sound() {
-        writeln!(out, "criba repair DIR --to NEW salvages what is sound into a new store")?;
     }
     Ok(())
 }

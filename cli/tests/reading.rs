@@ -388,7 +388,8 @@ fn errors_end_with_what_to_do() {
     }
     let found = run(&format!("verify {dir}"));
     assert_eq!(found.code, 1);
-    assert!(found.out.contains("\n1 finding\ncriba repair DIR --to NEW salvages"), "{}", found.out);
+    let hint = format!("\n1 finding\ncriba repair {dir} --to NEW salvages ");
+    assert!(found.out.contains(&hint), "{}", found.out);
 }
 
 #[test]
