@@ -67,7 +67,8 @@ fn existing(dir: &Path, options: Options) -> Result<Db> {
     Ok(db)
 }
 
-fn no_store(error: Error) -> Failure {
+/// As the error, and of what is no store also what makes one.
+pub(crate) fn no_store(error: Error) -> Failure {
     match error {
         // The library would take an empty directory too; these commands would not.
         Error::NotAStore { path, found } => {

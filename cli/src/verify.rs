@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::failure::Result;
 use crate::layout::wrapped;
 use crate::text::{counted, thousands};
-use crate::{Answer, json, progress};
+use crate::{Answer, json, progress, store};
 
 /// Read a whole store and print everything that is wrong with it; the exit code is 1 if anything is
 ///
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let bar = progress::over_bytes("verifying");
     let found = criba::verify_with(&args.dir, &vfs, |done, left| progress::at(&bar, done, left));
     bar.finish_and_clear();
-    let found = found?;
+    let found = found.map_err(store::no_store)?;
     if args.json {
         json::print(&as_json(&found), out)?;
     } else {

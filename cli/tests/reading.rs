@@ -367,8 +367,10 @@ fn compact_says_that_the_filters_of_one_run_stay() {
 fn errors_end_with_what_to_do() {
     let (parent, dir) = store();
     let missing = parent.path().join("stor").display().to_string();
-    let told = run(&format!("get {missing} key")).error(3);
-    assert!(told.ends_with("found nothing; is the name right? put and load make a store\n"));
+    for line in ["get DIR key", "delete DIR key", "compact DIR", "verify DIR", "backup DIR copy"] {
+        let told = run(&line.replace("DIR", &missing)).error(3);
+        assert!(told.ends_with("found nothing; is the name right? put and load make a store\n"));
+    }
     let file = parent.path().join("lines");
     fs::write(&file, "").expect("a file");
     let told = run(&format!("load {} {}", parent.path().display(), file.display())).error(3);
