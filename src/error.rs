@@ -62,13 +62,15 @@ pub enum Error {
     },
     /// The store is in use, in this process or another: it is open, a [`Range`](crate::Range) or
     /// [`Snapshot`](crate::Snapshot) of it is alive, or [`verify`](crate::verify) reads it.
-    #[error(
-        "{}: the store is locked: it is open in this or another process, or a scan or snapshot of a closed handle is still alive",
-        path.display()
-    )]
+    #[error("{} is held by {}", path.display(), holder(*pid, name))]
+    #[non_exhaustive]
     Locked {
         /// The lock file.
         path: PathBuf,
+        /// The process that holds the lock, where the system tells it. It may be this one.
+        pid: Option<u32>,
+        /// The name of that process, or nothing.
+        name: String,
     },
     /// The store was closed through another handle.
     #[error("the store is closed")]
@@ -145,6 +147,21 @@ pub enum Error {
         /// [`cache_bytes`](crate::Options::cache_bytes).
         cache: u64,
     },
+}
+
+/// The holder of a lock, and what to do.
+fn holder(pid: Option<u32>, name: &str) -> String {
+    match pid {
+        Some(pid) if pid == std::process::id() => {
+            "this process: a Db, a Snapshot or a scan of the store \
+            is alive; clone the Db, or open the store read-only"
+                .into()
+        }
+        Some(pid) => format!(
+            "process {pid} ({name}), which has the store open: close it there, or open it read-only"
+        ),
+        None => "another process, or this one: close the store there, or open it read-only".into(),
+    }
 }
 
 impl Error {

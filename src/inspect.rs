@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, IoContext, Result};
 use crate::filter::{
     FilterHeader, FilterKind, Geometry, HashFunction, HashKey, LookupKey, PrefixExtractor,
 };
@@ -17,7 +17,7 @@ use crate::names::FileName;
 use crate::sstable::{FilterState, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableFilter};
 use crate::value::Value;
 use crate::version::{Manifest, read_current};
-use crate::vfs::{RealVfs, Vfs};
+use crate::vfs::{FileKind, RealVfs, Vfs};
 
 /// The state of a table's filter.
 #[derive(Debug, Clone, PartialEq)]
@@ -229,6 +229,7 @@ impl TableFile {
         let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
         let name = path.file_name().and_then(OsStr::to_str).and_then(FileName::parse);
         let Some(FileName::Table(id)) = name else {
+            vfs.open(path, FileKind::Table).context("open", path)?;
             let expected = "a table file, named by its number (000001.sst)";
             return Err(Error::corrupt(path, 0, expected, "another name"));
         };

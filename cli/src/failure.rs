@@ -11,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Failure>;
 #[non_exhaustive]
 pub enum Failure {
     /// The store refused or failed.
-    #[error(transparent)]
+    #[error("{}{}", .0, next_step(.0))]
     Store(#[from] criba::Error),
     /// A file outside the store failed.
     #[error("{}: cannot {action}: {source}", path.display())]
@@ -39,6 +39,33 @@ pub enum Failure {
     /// Standard output failed. The only plain I/O error: all others name their file.
     #[error("standard output: cannot write: {0}")]
     Output(#[from] io::Error),
+}
+
+/// What helps after an error of the store.
+fn next_step(error: &criba::Error) -> String {
+    use criba::Error::{Corrupt, Io, Locked, Missing, NotAStore};
+    match error {
+        Corrupt { path, .. } | Missing { path, .. } => {
+            let dir = match path.parent() {
+                Some(dir) if dir != Path::new("") => dir,
+                _ => Path::new("."),
+            };
+            let dir = dir.display();
+            format!(
+                "; criba verify {dir} lists the damage, criba repair {dir} --to NEW salvages the rest"
+            )
+        }
+        Locked { .. } => "; get, scan, stats, tune, explain and inspect work meanwhile".into(),
+        NotAStore { .. } => "; a store is made in a new or an empty directory".into(),
+        Io { source, .. } => match source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                "; get, scan, stats, tune, explain, inspect and verify only read".into()
+            }
+            io::ErrorKind::StorageFull => "; free some space and run the command again".into(),
+            _ => String::new(),
+        },
+        _ => String::new(),
+    }
 }
 
 impl Failure {

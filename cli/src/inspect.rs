@@ -1,13 +1,16 @@
 //! `criba inspect`: one SSTable, without its store.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use criba::{EntryKind, FilterInfo, FilterKind, TableFile};
+use serde_json::{Map, Value};
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::layout::wrapped;
 use crate::text::{escaped, percent, thousands};
-use crate::{Answer, text};
+use crate::{Answer, json, text};
 
 /// Print an SSTable's properties, filter header and index
 #[derive(Debug, clap::Args)]
@@ -17,10 +20,18 @@ pub(crate) struct Args {
     /// Print its entries too, which reads and verifies every data block
     #[arg(long)]
     entries: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
+    check_name(&args.file)?;
     let table = TableFile::open(&args.file)?;
+    if args.json {
+        json::print(&as_json(&table, args.entries)?, out)?;
+        return Ok(Answer::Yes);
+    }
     print_properties(&table, out)?;
     print_filter(&table, out)?;
     print_index(&table, out)?;
@@ -39,6 +50,76 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         }
     }
     Ok(Answer::Yes)
+}
+
+/// Refuses what is no table by its name, and says what to pass instead.
+fn check_name(path: &Path) -> Result<()> {
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let why = "not found; criba stats --json DIR lists the tables of a store";
+            return Err(Failure::file("open", path, io::Error::new(error.kind(), why)));
+        }
+        found => found.map_err(|error| Failure::file("open", path, error))?,
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let number = |name: &str| name.len() >= 6 && name.bytes().all(|byte| byte.is_ascii_digit());
+    let found = match name.split(['.', '-']).collect::<Vec<_>>()[..] {
+        _ if found.is_dir() => {
+            "a directory: criba stats and criba verify take the directory of a store".to_owned()
+        }
+        [id, "sst"] if number(id) => return Ok(()),
+        [id, _, "flt"] if number(id) => {
+            let table = path.with_file_name(format!("{id}.sst"));
+            format!("the filter of a table: criba inspect {} prints it", table.display())
+        }
+        _ => "a file with another name".to_owned(),
+    };
+    Err(Failure::unfit(path, "a table, named NNNNNN.sst", found))
+}
+
+fn as_json(table: &TableFile, entries: bool) -> Result<Map<String, Value>> {
+    let properties = table.properties();
+    let mut object = Map::new();
+    for (name, number) in [
+        ("id", properties.id),
+        ("file_bytes", properties.file_bytes),
+        ("entries", properties.entries),
+        ("tombstones", properties.tombstones),
+        ("keys", properties.keys),
+        ("data_blocks", properties.data_blocks),
+        ("key_bytes", properties.key_bytes),
+        ("value_bytes", properties.value_bytes),
+        ("min_sequence", properties.min_seq),
+        ("max_sequence", properties.max_seq),
+    ] {
+        object.insert(name.into(), number.into());
+    }
+    object.insert("store".into(), format!("{:016x}", properties.store).into());
+    json::insert_bytes(&mut object, "smallest", &properties.smallest);
+    json::insert_bytes(&mut object, "largest", &properties.largest);
+    object.insert("filter".into(), json::filter(&table.filter()));
+    let blocks = table.index().into_iter().map(|block| {
+        let mut entry = Map::new();
+        entry.insert("offset".into(), block.offset.into());
+        entry.insert("bytes".into(), block.bytes.into());
+        json::insert_bytes(&mut entry, "separator", &block.separator);
+        Value::Object(entry)
+    });
+    object.insert("index".into(), blocks.collect());
+    if entries {
+        let entries = table.entries().map(|entry| {
+            let entry = entry?;
+            let mut object = Map::new();
+            json::insert_bytes(&mut object, "key", &entry.key);
+            object.insert("sequence".into(), entry.seq.into());
+            if entry.kind == EntryKind::Put {
+                json::insert_bytes(&mut object, "value", &entry.value);
+            }
+            Ok(Value::Object(object))
+        });
+        object.insert("all_entries".into(), entries.collect::<Result<_>>()?);
+    }
+    Ok(object)
 }
 
 fn print_properties(table: &TableFile, out: &mut dyn Write) -> Result<()> {
@@ -110,7 +191,7 @@ fn print_filter(table: &TableFile, out: &mut dyn Write) -> Result<()> {
                 writeln!(out, "  {name:<17} {value}")?;
             }
         }
-        other => writeln!(out, "  {other}")?,
+        other => writeln!(out, "{}", wrapped(&format!("  {other}"), 4))?,
     }
     Ok(())
 }

@@ -1,8 +1,20 @@
-//! Keys and values in JSON.
+//! JSON of the commands; docs/command.md lists all fields.
+
+use std::io::{self, Write};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value};
+use criba::FilterInfo;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::failure::Result;
+
+/// Prints one object.
+pub(crate) fn print(object: &impl Serialize, out: &mut dyn Write) -> Result<()> {
+    serde_json::to_writer_pretty(&mut *out, object).map_err(io::Error::from)?;
+    Ok(writeln!(out)?)
+}
 
 /// Adds bytes to an object: as the string `name` if they are UTF-8, or else in base64 as `name_base64`.
 pub(crate) fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
@@ -10,6 +22,45 @@ pub(crate) fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &
         Ok(text) => object.insert(name.to_owned(), text.into()),
         Err(_) => object.insert(format!("{name}_base64"), STANDARD.encode(bytes).into()),
     };
+}
+
+/// The state of a table's filter.
+pub(crate) fn filter(filter: &FilterInfo) -> Value {
+    match filter {
+        FilterInfo::None => json!({ "state": "none" }),
+        FilterInfo::Active {
+            kind,
+            hash,
+            generation,
+            geometry,
+            bytes,
+            predicted_rate,
+            prefixes,
+            stored,
+            ..
+        } => json!({
+            "state": "active",
+            "kind": kind.to_string(),
+            "hash": hash.to_string(),
+            "generation": generation,
+            "m": geometry.m,
+            "k": geometry.k,
+            "bytes": bytes,
+            "fpr_predicted": predicted_rate,
+            "prefixes": prefixes,
+            "stored_bytes": stored.bytes,
+            "stored_fpr_predicted": stored.predicted_rate,
+        }),
+        FilterInfo::NotResident { kind, hash, stored, .. } => json!({
+            "state": "not resident",
+            "kind": kind.to_string(),
+            "hash": hash.to_string(),
+            "stored_bytes": stored.bytes,
+            "stored_fpr_predicted": stored.predicted_rate,
+        }),
+        FilterInfo::Degraded { reason } => json!({ "state": "degraded", "reason": reason }),
+        other => json!({ "state": other.to_string() }),
+    }
 }
 
 #[cfg(test)]

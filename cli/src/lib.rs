@@ -6,6 +6,7 @@
 //!
 //! The program `criba-lab` uses [`run_as`], [`page`], [`text`], [`interrupt`] and the keys of [`readamp`].
 
+mod backup;
 mod compact;
 mod completions;
 mod delete;
@@ -17,6 +18,7 @@ mod inspect;
 pub mod interrupt;
 mod json;
 mod lab;
+mod layout;
 mod lines;
 mod load;
 pub mod page;
@@ -75,6 +77,7 @@ enum Command {
     Verify(verify::Args),
     Repair(repair::Args),
     RebuildFilters(rebuild_filters::Args),
+    Backup(backup::Args),
     Readamp(readamp::Args),
     Lab(lab::Args),
     Completions(completions::Args),
@@ -113,6 +116,7 @@ impl Command {
             Self::Verify(args) => verify::run(args, out),
             Self::Repair(args) => repair::run(args, out),
             Self::RebuildFilters(args) => rebuild_filters::run(args, out),
+            Self::Backup(args) => backup::run(args, out),
             Self::Readamp(args) => readamp::run(args, out),
             Self::Lab(args) => lab::run(args),
             Self::Completions(args) => completions::run(args, Cli::command(), out),

@@ -3,6 +3,8 @@
 use clap::ValueEnum;
 use criba::{Allocation, FilterKind, FilterPolicy, HashFunction};
 
+use crate::failure::{Failure, Result};
+
 /// The options that change the filters of later tables.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct FilterArgs {
@@ -29,11 +31,12 @@ impl FilterArgs {
             return None;
         }
         let none = policy.with_bits_per_key(0.0);
-        let sized = if policy == none { policy.with_bits_per_key(10.0) } else { policy };
+        // Nothing is left of the filters that the store had before it had none.
+        let policy = if policy == none { FilterPolicy::default() } else { policy };
         let policy = match self.filter {
-            Some(Kind::Bloom) => sized.with_kind(FilterKind::Bloom),
-            Some(Kind::Blocked) => sized.with_kind(FilterKind::Blocked),
-            Some(Kind::Ribbon) => sized.with_kind(FilterKind::Ribbon),
+            Some(Kind::Bloom) => policy.with_kind(FilterKind::Bloom),
+            Some(Kind::Blocked) => policy.with_kind(FilterKind::Blocked),
+            Some(Kind::Ribbon) => policy.with_kind(FilterKind::Ribbon),
             Some(Kind::None) => return Some(none),
             None => policy,
         };
@@ -43,6 +46,30 @@ impl FilterArgs {
             _ => policy,
         })
     }
+
+    /// Refuses numbers out of range, and options that contradict each other.
+    pub(crate) fn check(&self) -> Result<()> {
+        if let Some(rate) = self.fpr.filter(|&rate| !(rate > 0.0 && rate < 1.0)) {
+            return wrong(format!(
+                "--fpr {rate}: expected more than 0 and less than 1, such as 0.01"
+            ));
+        }
+        if let Some(bits) = self.bits_per_key.filter(|bits| !(0.0..=64.0).contains(bits)) {
+            return wrong(format!(
+                "--bits-per-key {bits}: expected 0 (no filters) to 64, such as 10"
+            ));
+        }
+        let sizes =
+            [("--fpr", self.fpr.is_some()), ("--bits-per-key", self.bits_per_key.is_some())];
+        match sizes.into_iter().find(|(_, given)| *given && self.filter == Some(Kind::None)) {
+            Some((size, _)) => wrong(format!("--filter none and {size} contradict each other")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn wrong(what: String) -> Result<()> {
+    Err(Failure::Usage(what))
 }
 
 /// All options for filters.
@@ -123,6 +150,30 @@ impl PolicyArgs {
         policy
     }
 
+    /// As [`FilterArgs::check`].
+    pub(crate) fn check(&self) -> Result<()> {
+        self.filter.check()?;
+        let FilterArgs { filter, fpr, bits_per_key } = self.filter;
+        if filter == Some(Kind::None) && self.filter_bytes.is_some() {
+            return wrong("--filter none and --filter-bytes contradict each other".into());
+        }
+        let sized = fpr.is_some() || bits_per_key.is_some() || self.filter_bytes.is_some();
+        let rate = if fpr.is_some() {
+            "--fpr"
+        } else if self.policy == Some(Named::Classic) && !sized {
+            "--policy classic"
+        } else {
+            return Ok(());
+        };
+        match self.allocation {
+            Some(Share::Balanced) => wrong(format!(
+                "{rate} and --allocation balanced contradict each other: a rate is that of every table; \
+                 what can be balanced is --bits-per-key"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// As [`applied_to`](Self::applied_to) the default policy.
     pub(crate) fn policy(&self) -> FilterPolicy {
         self.applied_to(FilterPolicy::default())
@@ -156,7 +207,7 @@ mod tests {
         assert_eq!(policy("--filter blocked"), FilterPolicy::blocked());
         assert_eq!(policy("--policy default"), FilterPolicy::bloom());
         assert_eq!(policy("--policy ribbon"), FilterPolicy::ribbon());
-        assert_eq!(policy("--kind none --bits-per-key 3"), FilterPolicy::none());
+        assert_eq!(policy("--kind none"), FilterPolicy::none());
         assert_eq!(
             policy("--fpr 0.02 --filter bloom").to_string(),
             "bloom filters at a rate of 0.02, SipHash-1-3, keyed"
@@ -175,7 +226,10 @@ mod tests {
         assert_eq!(FilterArgs::default().change(ribbon), None);
         assert_eq!(bits.change(ribbon), Some(ribbon.with_bits_per_key(7.0)));
         assert_eq!(bloom.change(ribbon), Some(FilterPolicy::bloom().with_rate(0.001)));
-        assert_eq!(bloom.change(FilterPolicy::none()), Some(FilterPolicy::bloom()));
+        let left = FilterPolicy::classic().with_bits_per_key(0.0);
+        for none in [FilterPolicy::none(), left] {
+            assert_eq!(bloom.change(none), Some(FilterPolicy::bloom()));
+        }
         assert_eq!(PolicyArgs::default().applied_to(ribbon), ribbon);
     }
 }

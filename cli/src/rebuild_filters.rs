@@ -1,12 +1,15 @@
+use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 
 use criba::Db;
+use serde::Serialize;
+use serde_json::json;
 
 use crate::failure::Result;
 use crate::policy::PolicyArgs;
 use crate::text::{counted, ratio, thousands};
-use crate::{Answer, store};
+use crate::{Answer, json, store};
 
 /// Build new filters beside the tables of a store, without rewriting its data
 ///
@@ -19,19 +22,34 @@ pub(crate) struct Args {
     dir: PathBuf,
     #[command(flatten)]
     filters: PolicyArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let db = store::to_read(&args.dir)?;
+    args.filters.check()?;
+    let db = store::without_compactions(&args.dir)?;
     let policy = args.filters.applied_to(db.policy());
     db.set_policy(policy)?; // fails on a wrong number, before anything is printed
-    writeln!(out, "before: {}", size(&db))?;
+    let before = Size::of(&db);
     let report = db.rebuild_filters(&policy)?;
-    writeln!(out, "after:  {}", size(&db))?;
+    let after = Size::of(&db);
     db.close()?;
+    if args.json {
+        let object = json!({
+            "before": before,
+            "after": after,
+            "rebuilt": report.rebuilt,
+            "already_right": report.already_right,
+            "removed": report.removed,
+        });
+        json::print(&object, out)?;
+        return Ok(Answer::Yes);
+    }
     writeln!(
         out,
-        "{} rebuilt, {} already right, {} removed",
+        "before: {before}\nafter:  {after}\n{} rebuilt, {} already right, {} removed",
         counted(report.rebuilt, "filter"),
         thousands(report.already_right),
         thousands(report.removed),
@@ -39,11 +57,27 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-fn size(db: &Db) -> String {
-    let tables = db.tables();
-    let bytes: u64 = tables.iter().map(|table| table.filter.bytes() as u64).sum();
-    let keys = tables.iter().map(|table| table.keys).sum();
-    let bits = ratio(bytes as f64 * 8.0, keys).unwrap_or(0.0);
-    let tables = counted(tables.len() as u64, "table");
-    format!("{tables}, {} of filters in use, {bits:.2} bits a key", counted(bytes, "byte"))
+#[derive(Debug, Serialize)]
+struct Size {
+    tables: u64,
+    filter_bytes: u64,
+    bits_per_key: Option<f64>,
+}
+
+impl Size {
+    fn of(db: &Db) -> Self {
+        let tables = db.tables();
+        let filter_bytes = tables.iter().map(|table| table.filter.bytes() as u64).sum();
+        let keys = tables.iter().map(|table| table.keys).sum();
+        let bits_per_key = ratio(filter_bytes as f64 * 8.0, keys);
+        Self { tables: tables.len() as u64, filter_bytes, bits_per_key }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tables, bytes) = (counted(self.tables, "table"), counted(self.filter_bytes, "byte"));
+        let bits = self.bits_per_key.unwrap_or(0.0);
+        write!(f, "{tables}, {bytes} of filters in use, {bits:.2} bits a key")
+    }
 }

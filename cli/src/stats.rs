@@ -1,14 +1,17 @@
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use criba::{FilterInfo, LEVELS, MemoryUse, RecoveryReport, TableInfo};
+use criba::{FilterInfo, FilterShape, MemoryUse, Options, RecoveryReport, TableInfo};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::failure::Result;
+use crate::layout::{size, wrapped};
 use crate::text::{counted, percent, ratio, thousands};
-use crate::{Answer, store};
+use crate::{Answer, json, store};
 
-/// Print a store's tables by level, what their filters take and promise, and what recovery did
+/// Print a store's tables by level, and what their filters take and promise
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
@@ -17,70 +20,127 @@ pub(crate) struct Args {
     /// memory]
     #[arg(long, value_name = "BYTES")]
     filter_memory: Option<u64>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let db = store::to_read(&args.dir)?;
-    if args.filter_memory.is_some() {
-        db.set_filter_memory(args.filter_memory)?;
-    }
+    let options = Options::new();
+    let options = args.filter_memory.map_or(options.clone(), |bytes| options.filter_memory(bytes));
+    let db = store::to_read_with(&args.dir, options)?;
     let tables = db.tables();
-    writeln!(
-        out,
-        "{:<5} {:>7} {:>13} {:>11} {:>15} {:>13} {:>8} {:>13}",
-        "level",
-        "tables",
-        "keys",
-        "tombstones",
-        "file bytes",
-        "filter bytes",
-        "bits/key",
-        "predicted FPR"
-    )?;
-    for level in 0..LEVELS {
-        let of_level: Vec<_> = tables.iter().filter(|table| table.level == level).collect();
-        if !of_level.is_empty() {
-            print_row(&format!("L{level}"), &of_level, out)?;
-        }
+    // Sorted by level.
+    let levels = tables.chunk_by(|a, b| a.level == b.level);
+    let levels: Vec<_> =
+        levels.map(|of_level| Row::of(Some(of_level[0].level), of_level)).collect();
+    let total = Row::of(None, &tables);
+    let (policy, memory, recovery) = (db.policy().to_string(), db.memory(), db.recovery());
+    if args.json {
+        let object = json!({
+            "policy": policy,
+            "levels": levels,
+            "total": total,
+            "tables": tables.iter().map(table).collect::<Vec<_>>(),
+            "memory_bytes": memory.total(),
+            "logs": recovery.logs,
+            "logged_changes": recovery.changes,
+            "left_out_bytes": left_out(&recovery).map(|lost| lost.bytes).sum::<u64>(),
+        });
+        json::print(&object, out)?;
+        return Ok(Answer::Yes);
     }
-    print_row("total", &tables.iter().collect::<Vec<_>>(), out)?;
     writeln!(
         out,
-        "A key counts in each table that holds it. Bits per key include the filters' headers. A table \
-         without\na filter in memory passes every absent key."
+        "{:<5} {:>7} {:>13} {:>11} {:>10} {:>10} {:>8} {:>9}",
+        "level", "tables", "keys", "tombstones", "size", "filters", "bits/key", "FPR"
     )?;
-    writeln!(out)?;
-    writeln!(out, "policy: {}", db.policy())?;
+    for row in levels.iter().chain([&total]) {
+        row.print(out)?;
+    }
+    let notes = "A key counts in each table that holds it. Bits per key include the filters' headers. \
+                 FPR is the predicted false-positive rate; without a filter in memory it is 100 %.";
+    writeln!(out, "{}\n", wrapped(notes, 0))?;
+    writeln!(out, "{}", wrapped(&format!("policy: {policy}"), 4))?;
     print_prefixes(&tables, out)?;
     print_resident(&tables, out)?;
-    print_memory(db.memory(), out)?;
-    print_degraded(&tables, out)?;
-    print_recovery(db.recovery(), out)?;
+    print_memory(memory, out)?;
+    print_degraded(&tables, &args.dir, out)?;
+    print_logs(&recovery, out)?;
     Ok(Answer::Yes)
 }
 
-fn print_row(name: &str, tables: &[&TableInfo], out: &mut dyn Write) -> Result<()> {
-    let sum = |of: fn(&TableInfo) -> u64| tables.iter().map(|table| of(table)).sum::<u64>();
-    let keys = sum(|table| table.keys);
-    let filter_bytes = sum(|table| table.filter.bytes() as u64);
-    let rate = |table: &TableInfo| match table.filter {
+/// The sums over the tables of a level, or over all.
+#[derive(Debug, Serialize)]
+struct Row {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<usize>,
+    tables: u64,
+    keys: u64,
+    tombstones: u64,
+    file_bytes: u64,
+    filter_bytes: u64,
+    bits_per_key: Option<f64>,
+    fpr_predicted: Option<f64>,
+}
+
+impl Row {
+    fn of(level: Option<usize>, tables: &[TableInfo]) -> Self {
+        let sum = |of: fn(&TableInfo) -> u64| tables.iter().map(of).sum::<u64>();
+        let keys = sum(|table| table.keys);
+        let filter_bytes = sum(|table| table.filter.bytes() as u64);
+        let passing: f64 = tables.iter().map(|table| table.keys as f64 * rate(table)).sum();
+        Self {
+            level,
+            tables: tables.len() as u64,
+            keys,
+            tombstones: sum(|table| table.tombstones),
+            file_bytes: sum(|table| table.file_bytes),
+            filter_bytes,
+            bits_per_key: ratio(filter_bytes as f64 * 8.0, keys),
+            fpr_predicted: ratio(passing, keys),
+        }
+    }
+
+    fn print(&self, out: &mut dyn Write) -> Result<()> {
+        writeln!(
+            out,
+            "{:<5} {:>7} {:>13} {:>11} {:>10} {:>10} {:>8} {:>9}",
+            self.level.map_or("total".into(), |level| format!("L{level}")),
+            thousands(self.tables),
+            thousands(self.keys),
+            thousands(self.tombstones),
+            size(self.file_bytes),
+            size(self.filter_bytes),
+            self.bits_per_key.map_or("–".into(), |bits| format!("{bits:.2}")),
+            percent(self.fpr_predicted),
+        )?;
+        Ok(())
+    }
+}
+
+fn rate(table: &TableInfo) -> f64 {
+    match table.filter {
         FilterInfo::Active { predicted_rate, .. } => predicted_rate,
         _ => 1.0,
-    };
-    let passing: f64 = tables.iter().map(|table| table.keys as f64 * rate(table)).sum();
-    let bits =
-        ratio(filter_bytes as f64 * 8.0, keys).map_or("–".into(), |bits| format!("{bits:.2}"));
-    writeln!(
-        out,
-        "{name:<5} {:>7} {:>13} {:>11} {:>15} {:>13} {bits:>8} {:>13}",
-        thousands(tables.len() as u64),
-        thousands(keys),
-        thousands(sum(|table| table.tombstones)),
-        thousands(sum(|table| table.file_bytes)),
-        thousands(filter_bytes),
-        percent(ratio(passing, keys)),
-    )?;
-    Ok(())
+    }
+}
+
+fn table(table: &TableInfo) -> Value {
+    let mut object = json!({
+        "id": table.id,
+        "level": table.level,
+        "keys": table.keys,
+        "entries": table.entries,
+        "tombstones": table.tombstones,
+        "file_bytes": table.file_bytes,
+        "filter": json::filter(&table.filter),
+    });
+    if let Value::Object(object) = &mut object {
+        json::insert_bytes(object, "smallest", &table.smallest);
+        json::insert_bytes(object, "largest", &table.largest);
+    }
+    object
 }
 
 fn print_prefixes(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
@@ -113,7 +173,7 @@ fn print_resident(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
                 format!(
                     "{} of {} columns, {} of {}, an FPR of {} instead of {}",
                     geometry.k,
-                    stored.geometry.k,
+                    columns(stored),
                     thousands(*bytes as u64),
                     counted(stored.bytes as u64, "byte"),
                     percent(Some(*predicted_rate)),
@@ -131,48 +191,64 @@ fn print_resident(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
     }
     writeln!(out, "filters in memory in part or not at all: {}", lines.len())?;
     for line in lines {
-        writeln!(out, "{line}")?;
+        writeln!(out, "{}", wrapped(&line, 6))?;
     }
     Ok(())
 }
 
+/// The columns of a ribbon filter, on average: its first segments may have one more than the others.
+fn columns(stored: &FilterShape) -> String {
+    let criba::Geometry { m, k, wide } = stored.geometry;
+    match wide {
+        0 => k.to_string(),
+        _ => format!("{:.2}", f64::from(k) + 64.0 * wide as f64 / m as f64),
+    }
+}
+
 fn print_memory(memory: MemoryUse, out: &mut dyn Write) -> Result<()> {
-    writeln!(
-        out,
+    let text = format!(
         "memory: {}: memtables {}, filters {}, indexes {}, cache {}",
         counted(memory.total(), "byte"),
         thousands(memory.memtables),
         thousands(memory.filters.resident),
         thousands(memory.indexes),
         thousands(memory.cache),
-    )?;
+    );
+    writeln!(out, "{}", wrapped(&text, 4))?;
     Ok(())
 }
 
-fn print_degraded(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
+fn print_degraded(tables: &[TableInfo], dir: &Path, out: &mut dyn Write) -> Result<()> {
     let degraded = tables.iter().filter_map(|table| match &table.filter {
         FilterInfo::Degraded { reason } => Some((table, reason)),
         _ => None,
     });
     writeln!(out, "degraded filters: {}", degraded.clone().count())?;
-    for (table, reason) in degraded {
-        writeln!(out, "  {:06}.sst on L{}: {reason}", table.id, table.level)?;
+    for (table, reason) in degraded.clone() {
+        let line = format!("  {:06}.sst on L{}: {reason}", table.id, table.level);
+        writeln!(out, "{}", wrapped(&line, 6))?;
+    }
+    if degraded.count() > 0 {
+        writeln!(out, "  criba rebuild-filters {} makes them anew", dir.display())?;
     }
     Ok(())
 }
 
-fn print_recovery(recovery: &RecoveryReport, out: &mut dyn Write) -> Result<()> {
-    let lost = recovery.lost_tail.iter().chain(&recovery.lost_edit);
-    writeln!(
-        out,
-        "recovery: {} read, {} replayed, {} removed, {}",
-        counted(recovery.logs as u64, "log"),
+fn print_logs(recovery: &RecoveryReport, out: &mut dyn Write) -> Result<()> {
+    let lost = left_out(recovery);
+    let text = format!(
+        "logs: {}, with {} that no table has yet{}",
+        thousands(recovery.logs as u64),
         counted(recovery.changes, "change"),
-        counted(recovery.removed_files as u64, "unreferenced file"),
-        if lost.clone().count() == 0 { "nothing dropped" } else { "dropped:" },
-    )?;
+        if lost.clone().next().is_some() { "; left out:" } else { "" },
+    );
+    writeln!(out, "{}", wrapped(&text, 4))?;
     for lost in lost {
-        writeln!(out, "  {}", store::lost_tail_as_text(lost))?;
+        writeln!(out, "{}", wrapped(&format!("  {}", store::lost_tail_as_text(lost)), 6))?;
     }
     Ok(())
+}
+
+fn left_out(recovery: &RecoveryReport) -> impl Iterator<Item = &criba::LostTail> + Clone {
+    recovery.lost_tail.iter().chain(&recovery.lost_edit)
 }

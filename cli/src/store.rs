@@ -2,19 +2,42 @@
 
 use std::path::Path;
 
-use criba::{Db, Error, FilterPolicy, LostTail, Options};
+use criba::{Db, Error, FilterPolicy, LostTail, Options, ReadOnlyDb, RecoveryReport};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::failure::{Failure, Result};
 use crate::policy::FilterArgs;
 use crate::{print_error, text};
 
-/// Opens an existing store without compactions, so that its tables stay as they are.
-pub(crate) fn to_read(dir: &Path) -> Result<Db> {
+/// Opens an existing store without any change to it, also beside a process that has it open.
+pub(crate) fn to_read(dir: &Path) -> Result<ReadOnlyDb> {
+    to_read_with(dir, Options::new())
+}
+
+/// As [`to_read`], with these options.
+pub(crate) fn to_read_with(dir: &Path, options: Options) -> Result<ReadOnlyDb> {
+    // It keeps a file of each table open.
+    let _ = raise_file_limit();
+    let db = options.max_open_files(usize::MAX).open_read_only(dir).map_err(no_store)?;
+    warn_of_losses(&db.recovery());
+    Ok(db)
+}
+
+/// Allows this process as many open files as the system lets it have.
+fn raise_file_limit() -> std::io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?)
+}
+
+/// Opens an existing store to write, without compactions.
+pub(crate) fn without_compactions(dir: &Path) -> Result<Db> {
     existing(dir, Options::new().auto_compaction(false).background_threads(0))
 }
 
 /// Opens an existing store to change it, under the policy that `filters` makes of its own.
 pub(crate) fn to_change(dir: &Path, filters: &FilterArgs) -> Result<Db> {
+    filters.check()?;
     let db = existing(dir, Options::new())?;
     change_policy(&db, filters)?;
     Ok(db)
@@ -22,6 +45,7 @@ pub(crate) fn to_change(dir: &Path, filters: &FilterArgs) -> Result<Db> {
 
 /// As [`to_change`], but makes the store if there is none.
 pub(crate) fn to_fill(dir: &Path, filters: &FilterArgs) -> Result<Db> {
+    filters.check()?;
     let new = filters.change(FilterPolicy::default()).filter(|_| !dir.join("CURRENT").exists());
     // So that a wrong number makes no store.
     let options = new.map_or_else(Options::new, |policy| Options::new().filter(policy));
@@ -38,29 +62,40 @@ fn change_policy(db: &Db, filters: &FilterArgs) -> Result<()> {
 }
 
 fn existing(dir: &Path, options: Options) -> Result<Db> {
-    open(dir, options.create_if_missing(false)).map_err(|failure| match failure {
+    let db = options.create_if_missing(false).open(dir).map_err(no_store)?;
+    warn_of_losses(db.recovery());
+    Ok(db)
+}
+
+/// As the error, and of what is no store also what makes one.
+pub(crate) fn no_store(error: Error) -> Failure {
+    match error {
         // The library would take an empty directory too; these commands would not.
-        Failure::Store(Error::NotAStore { path, found }) => {
+        Error::NotAStore { path, found } => {
+            let found = format!("{found}; is the name right? put and load make a store");
             Failure::unfit(&path, "a criba store", found)
         }
-        other => other,
-    })
+        other => other.into(),
+    }
 }
 
 fn open(dir: &Path, options: Options) -> Result<Db> {
     let db = options.open(dir)?;
-    let recovery = db.recovery();
+    warn_of_losses(db.recovery());
+    Ok(db)
+}
+
+fn warn_of_losses(recovery: &RecoveryReport) {
     for lost in recovery.lost_tail.iter().chain(&recovery.lost_edit) {
         print_error(&format!("warning: {}", lost_tail_as_text(lost)));
     }
-    Ok(db)
 }
 
 /// What recovery dropped and where, in a line.
 pub(crate) fn lost_tail_as_text(lost: &LostTail) -> String {
     format!(
-        "{}: offset {}: expected a whole record, found {}; recovery dropped {} that a crash left \
-         unsynced",
+        "{}: offset {}: expected a whole record, found {}; left out are {} of a write that a \
+         crash cut short, or that is under way",
         lost.path.display(),
         lost.offset,
         lost.found,

@@ -5,8 +5,9 @@ use criba::{Advice, Allocation, Estimate};
 use serde::Serialize;
 
 use crate::failure::Result;
+use crate::layout::{size, wrapped};
 use crate::text::{counted, thousands};
-use crate::{Answer, store};
+use crate::{Answer, json, store};
 
 /// Print what other filters would cost and avoid for a store as it is, and which to choose
 ///
@@ -25,17 +26,26 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let advice = store::to_read(&args.dir)?.advise();
-    let recommendation = advice.recommend(command);
     if args.json {
-        serde_json::to_writer_pretty(&mut *out, &Json::new(&advice, &recommendation))
-            .map_err(std::io::Error::from)?;
-        writeln!(out)?;
+        json::print(&Json::new(&advice, &advice.recommend(command)), out)?;
     } else {
         print(&advice, out)?;
-        writeln!(out, "\n{recommendation}")?;
+        let recommendation = advice.recommend(|to| BREAK.to_owned() + &command(to));
+        let (sentence, command) = recommendation.split_once(BREAK).unwrap_or((&recommendation, ""));
+        if advice.tables > 0 {
+            writeln!(out)?;
+        }
+        writeln!(out, "{}", wrapped(sentence.trim_end(), 0))?;
+        if let Some((command, bits)) = command.trim_end_matches('.').rsplit_once(" --all") {
+            let command = command.replace("DIR", &args.dir.display().to_string());
+            writeln!(out, "  {command} \\\n    --all{bits}")?;
+        }
     }
     Ok(Answer::Yes)
 }
+
+/// Before the command in a recommendation.
+const BREAK: &str = "\n";
 
 fn command(to: &Estimate) -> String {
     let Estimate { kind, bits_per_key, .. } = to;
@@ -46,72 +56,94 @@ fn command(to: &Estimate) -> String {
 }
 
 fn print(advice: &Advice, out: &mut dyn Write) -> Result<()> {
+    if advice.tables == 0 {
+        return Ok(());
+    }
     writeln!(
         out,
-        "tables  {} with {}; {:.2} lie in the way of an absent key",
+        "tables   {} with {}; {:.2} in the way of an absent key",
         thousands(advice.tables),
         counted(advice.keys, "key"),
         advice.reads_without_filters,
     )?;
+    writeln!(out, "today    {} reads per absent lookup", reads(advice.reads_per_absent_lookup))?;
     writeln!(
         out,
-        "today   {} reads per absent lookup, with {} of filters in memory:\n        {:.2} bits a key, \
-         {:.2} with headers",
-        reads(advice.reads_per_absent_lookup),
+        "filters  {} in memory, {:.2} bits a key, {:.2} with headers",
         counted(advice.filter_bytes, "byte"),
         advice.bits_per_key,
         advice.bits_per_key_with_headers,
     )?;
     if advice.degraded > 0 {
-        writeln!(out, "        {}", counted(advice.degraded, "degraded filter"))?;
+        writeln!(out, "degraded {}", counted(advice.degraded, "filter"))?;
     }
     match advice.absent_probes {
-        0 => writeln!(out, "loads   from the key ranges alone")?,
-        probes => writeln!(out, "loads   from {}", counted(probes, "absent probe"))?,
+        0 => writeln!(out, "assumed  absent keys are spread as the present ones")?,
+        probes => writeln!(out, "counted  {}", counted(probes, "absent probe"))?,
     }
-    if !advice.estimates.is_empty() {
-        let title = "expected disk reads per absent lookup";
-        print_table(title, advice, |estimate| reads(estimate.reads_per_absent_lookup), out)?;
-        let title = "bytes of filters, headers included";
-        print_table(title, advice, |estimate| thousands(estimate.filter_bytes), out)?;
+    if advice.has_few_keys() {
+        return Ok(());
+    }
+    let of = |allocation| -> Vec<_> {
+        advice.estimates.iter().filter(|e| e.allocation == allocation).collect()
+    };
+    let (uniform, balanced) = (of(Allocation::Uniform), of(Allocation::Balanced));
+    let alike = |(a, b): (&&Estimate, &&Estimate)| {
+        (a.reads_per_absent_lookup - b.reads_per_absent_lookup).abs()
+            <= 0.02 * a.reads_per_absent_lookup
+    };
+    if uniform.iter().zip(&balanced).all(alike) {
+        print_table("uniform or balanced, which are alike here", &balanced, out)?;
+    } else {
+        print_table("balanced", &balanced, out)?;
+        print_table("uniform", &uniform, out)?;
     }
     Ok(())
 }
 
-/// A row for each number of bits, a column for each kind and allocation.
-fn print_table(
-    title: &str,
-    advice: &Advice,
-    cell: fn(&Estimate) -> String,
-    out: &mut dyn Write,
-) -> Result<()> {
+/// A row for each number of bits: the expected disk reads and the bytes of each kind.
+fn print_table(title: &str, estimates: &[&Estimate], out: &mut dyn Write) -> Result<()> {
+    if estimates.is_empty() {
+        return Ok(());
+    }
     writeln!(out, "\n{title}")?;
-    for (first, estimates) in advice.estimates.chunk_by(|a, b| a.change == b.change).enumerate() {
+    writeln!(
+        out,
+        "{:14}{:>33}{:>33}",
+        "", "disk reads per absent lookup", "bytes, headers included"
+    )?;
+    for (first, row) in estimates.chunk_by(|a, b| a.change == b.change).enumerate() {
         if first == 0 {
-            let kinds: Vec<_> = estimates.chunk_by(|a, b| a.kind == b.kind).collect();
-            let heads = kinds.iter().map(|of_kind| format!("{:>26}", of_kind[0].kind.to_string()));
-            writeln!(out, "{:<16}{}", "", heads.collect::<String>())?;
-            let heads = estimates.iter().map(|e| format!("{:>13}", allocation(e.allocation)));
-            writeln!(out, "{:<16}{}", "bits per key", heads.collect::<String>())?;
+            let kinds = row.iter().chain(row).map(|estimate| estimate.kind.to_string());
+            print_row("bits per key", kinds, out)?;
         }
-        let change = match estimates[0].change {
+        let change = match row[0].change {
             0 => "today".to_owned(),
             change => format!("{change:+}"),
         };
-        let cells = estimates.iter().map(|estimate| format!("{:>13}", cell(estimate)));
-        let bits = estimates[0].bits_per_key;
-        writeln!(out, "{bits:>5.2}  {change:<9}{}", cells.collect::<String>())?;
+        let cells = row.iter().map(|estimate| reads(estimate.reads_per_absent_lookup));
+        let cells = cells.chain(row.iter().map(|estimate| size(estimate.filter_bytes)));
+        print_row(&format!("{:>5.2}  {change}", row[0].bits_per_key), cells, out)?;
     }
     Ok(())
+}
+
+fn print_row(head: &str, cells: impl Iterator<Item = String>, out: &mut dyn Write) -> Result<()> {
+    write!(out, "{head:<14}")?;
+    for cell in cells {
+        write!(out, "{cell:>11}")?;
+    }
+    Ok(writeln!(out)?)
 }
 
 fn allocation(allocation: Allocation) -> &'static str {
     if allocation == Allocation::Uniform { "uniform" } else { "balanced" }
 }
 
-/// Three significant digits or so.
+/// Four decimals, or three significant digits of a small number.
 fn reads(reads: f64) -> String {
-    if reads > 0.0 && reads < 0.001 { format!("{reads:.2e}") } else { format!("{reads:.4}") }
+    let places = if reads > 0.0 { (2.0 - reads.log10().floor()).clamp(4.0, 8.0) } else { 4.0 };
+    format!("{reads:.0$}", places as usize)
 }
 
 /// As [`Advice`] has it, with a command to run.

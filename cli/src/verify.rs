@@ -3,19 +3,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use criba::vfs::{RealVfs, Vfs};
+use criba::{Finding, Verification};
+use serde_json::{Value, json};
 
 use crate::failure::Result;
+use crate::layout::wrapped;
 use crate::text::{counted, thousands};
-use crate::{Answer, progress};
+use crate::{Answer, json, progress, store};
 
 /// Read a whole store and print everything that is wrong with it; the exit code is 1 if anything is
 ///
 /// Checks all checksums, each key and its prefix against the filter of its table, the tables against the
-/// manifest, order and ranges, and the logs. Changes nothing. The store must not be open.
+/// manifest, order and ranges, and the logs. Changes nothing. No process may have the store open to write.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
@@ -23,35 +29,70 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let bar = progress::over_bytes("verifying");
     let found = criba::verify_with(&args.dir, &vfs, |done, left| progress::at(&bar, done, left));
     bar.finish_and_clear();
-    let found = found?;
+    let found = found.map_err(store::no_store)?;
+    if args.json {
+        json::print(&as_json(&found), out)?;
+    } else {
+        print(&found, out)?;
+        if !found.is_sound() {
+            let dir = args.dir.display();
+            writeln!(out, "criba repair {dir} --to NEW salvages what is sound into a new store")?;
+        }
+    }
+    Ok(if found.is_sound() { Answer::Yes } else { Answer::No })
+}
+
+fn print(found: &Verification, out: &mut dyn Write) -> Result<()> {
     for note in &found.notes {
-        writeln!(out, "note: {note}")?;
+        writeln!(out, "{}", wrapped(&format!("note: {note}"), 4))?;
     }
     for finding in &found.findings {
-        writeln!(out, "{finding}")?;
+        writeln!(out, "{}", wrapped(&finding.to_string(), 4))?;
     }
+    let entries =
+        if found.entries == 1 { "1 entry".into() } else { thousands(found.entries) + " entries" };
+    let (tables, blocks) = (counted(found.tables, "table"), counted(found.blocks, "block"));
+    writeln!(out, "{tables} with {blocks}, {} and {entries}", counted(found.keys, "key"))?;
     let keys = counted(found.probed_keys, "key");
-    let asked = match found.probed_prefixes {
+    let probed = match found.probed_prefixes {
         0 => keys,
         1 => keys + " and 1 prefix",
         more => format!("{keys} and {} prefixes", thousands(more)),
     };
-    writeln!(
-        out,
-        "{} with {}, {} and {}; {} asked for {asked}, {} denied; {} with {}",
-        counted(found.tables, "table"),
-        counted(found.blocks, "block"),
-        counted(found.keys, "key"),
-        if found.entries == 1 { "1 entry".into() } else { thousands(found.entries) + " entries" },
-        counted(found.filters, "filter"),
-        thousands(found.denied_keys + found.denied_prefixes),
-        counted(found.logs, "log"),
-        counted(found.changes, "change"),
-    )?;
+    let denied = thousands(found.denied_keys + found.denied_prefixes);
+    writeln!(out, "{} probed with {probed}, {denied} denied", counted(found.filters, "filter"))?;
+    let changes = counted(found.changes, "change");
+    writeln!(out, "{} with {changes} that no table has yet", counted(found.logs, "log"))?;
     match found.findings.len() {
         0 => writeln!(out, "sound")?,
         1 => writeln!(out, "1 finding")?,
         more => writeln!(out, "{} findings", thousands(more as u64))?,
     }
-    Ok(if found.is_sound() { Answer::Yes } else { Answer::No })
+    Ok(())
+}
+
+fn as_json(found: &Verification) -> Value {
+    let list = |findings: &[Finding]| -> Value {
+        let object = |finding: &Finding| {
+            let Finding { path, offset, what, .. } = finding;
+            json!({ "path": path.display().to_string(), "offset": offset, "what": what })
+        };
+        findings.iter().map(object).collect()
+    };
+    json!({
+        "sound": found.is_sound(),
+        "findings": list(&found.findings),
+        "notes": list(&found.notes),
+        "tables": found.tables,
+        "blocks": found.blocks,
+        "keys": found.keys,
+        "entries": found.entries,
+        "filters": found.filters,
+        "probed_keys": found.probed_keys,
+        "denied_keys": found.denied_keys,
+        "probed_prefixes": found.probed_prefixes,
+        "denied_prefixes": found.denied_prefixes,
+        "logs": found.logs,
+        "logged_changes": found.changes,
+    })
 }

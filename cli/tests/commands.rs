@@ -148,15 +148,12 @@ fn compact_and_stats() {
     let row = stats.lines().find(|line| line.starts_with("L6")).expect("a row of L6");
     let cells: Vec<_> = row.split_whitespace().collect();
     assert_eq!(cells[..4], ["L6", "1", "2", "0"], "{stats}");
-    for part in ["predicted FPR", "degraded filters: 0", "nothing dropped"] {
-        assert!(stats.contains(part), "{part}: {stats}");
-    }
+    assert!(stats.contains("\ndegraded filters: 0\nlogs: 1, with 0 changes that"), "{stats}");
 }
 
 #[test]
 fn looking_changes_no_table() {
     let (_dir, store) = store();
-    run(&format!("get {store} ada")).well(); // replays the log of the last put
     let before = tables(&store);
     for line in ["get STORE ada", "scan STORE", "stats STORE", "explain STORE ada"] {
         run(&line.replace("STORE", &store)).well();
@@ -168,11 +165,11 @@ fn looking_changes_no_table() {
 fn explain_a_found_key_and_an_absent_one() {
     let (_dir, store) = store();
     let found = run(&format!("explain {store} ada")).well();
-    assert!(found.contains("holds the key"), "{found}");
-    assert!(found.contains("found, 16 bytes; disk reads: 1,"), "{found}");
+    assert!(found.contains("the key (true positive)\n"), "{found}");
+    assert!(found.contains("\nfound, 16 bytes\ndisk reads: 1,"), "{found}");
     let absent = run(&format!("explain {store} bob"));
     assert_eq!((absent.code, absent.err.as_str()), (1, ""));
-    assert!(absent.out.contains("absent; disk reads: 0,"), "{}", absent.out);
+    assert!(absent.out.contains("\nabsent\ndisk reads: 0,"), "{}", absent.out);
 }
 
 #[test]
@@ -181,7 +178,7 @@ fn inspect_a_table() {
     run(&format!("delete {store} ada")).well();
     run(&format!("put {store} ada again")).well();
     run(&format!("delete {store} zoe")).well();
-    run(&format!("get {store} ada")).well(); // replays the log of the delete
+    run(&format!("rebuild-filters {store}")).well(); // replays the log of the delete
     let newest = tables(&store).pop().expect("a table").display().to_string();
     let told = run(&format!("inspect {newest}")).well();
     for part in ["properties\n", "distinct keys", "\nfilter\n", "bits (m)", "\nindex\n"] {
@@ -225,15 +222,15 @@ fn prefixes_are_reported_and_kept() {
         let line = format!("\nprefixes: {prefixes} in {filters}, up to '/'\n");
         assert!(stats.contains(&line), "{stats}");
         let verified = run(&format!("verify {store}")).well();
-        let asked = format!("asked for {keys} keys and {prefixes} prefixes, 0 denied");
-        assert!(verified.contains(&asked), "{verified}");
+        let probed = format!("probed with {keys} keys and {prefixes} prefixes, 0 denied");
+        assert!(verified.contains(&probed), "{verified}");
     };
     told(10, "1 filter", 30);
     let inspected = run(&format!("inspect {}", newest())).well();
     assert!(inspected.contains("\n  prefixes          10, up to '/'\n"), "{inspected}");
 
     run(&format!("put {store} row9/new value")).well();
-    run(&format!("get {store} row9/new")).well(); // replays the log of the put
+    run(&format!("rebuild-filters {store}")).well(); // replays the log of the put
     told(11, "2 filters", 31);
     run(&format!("rebuild-filters {store} --policy blocked")).well();
     told(11, "2 filters", 31);
@@ -273,8 +270,8 @@ fn stats_prints_the_filter_bytes_in_memory() {
 
     let part = stats("--filter-memory 16384");
     let (_, line) = part.split_once(&format!("{title}1\n")).expect("one filter");
-    let line = line.lines().next().expect("a line");
-    assert!(line.contains(".sst on L6: 5 of 8 columns, "), "{part}");
+    let line = line.lines().take(2).map(str::trim).collect::<Vec<_>>().join(" ");
+    assert!(line.contains(".sst on L6: 5 of 8.97 columns, "), "{part}");
     assert!(line.contains("an FPR of 3.") && line.contains(" % instead of 0."), "{part}");
 
     let none = stats("--filter-memory 0");
@@ -313,7 +310,7 @@ fn rebuild_filters_leaves_the_tables_alone() {
     assert_eq!(run(&format!("get {store} ada")).well(), "ada@example.org \n");
 
     let told = run(&format!("{command} --fpr 2")).error(2);
-    assert!(told.contains("the rate of a bloom filter"), "{told}");
+    assert!(told.contains("--fpr 2: expected more than 0 and less than 1"), "{told}");
 }
 
 /// The kind of the newest table's filter, as `inspect` prints it.
@@ -372,13 +369,10 @@ fn tune_advises_and_the_advice_can_be_followed() {
     run(&format!("rebuild-filters {store} --policy classic --bits-per-key 10")).well();
     let before = tables(&store);
     let told = run(&format!("tune {store}")).well();
-    for line in told.lines().filter(|line| !line.contains("criba rebuild-filters")) {
-        assert!(line.chars().count() <= 100 && line.trim_end() == line, "{line}");
-    }
     for part in [
-        "\nloads   from the key ranges alone\n",
-        "\nexpected disk reads per absent lookup\n",
-        "\nbits per key          uniform     balanced",
+        "\nassumed  absent keys are spread as the present ones\n",
+        "\nuniform or balanced, which are alike here\n",
+        "\nbits per key        bloom    blocked     ribbon      bloom",
         "\n 6.00  -4  ",
         "\n10.00  today  ",
         "\n14.00  +4  ",
@@ -390,13 +384,18 @@ fn tune_advises_and_the_advice_can_be_followed() {
     assert_eq!(json["estimates"].as_array().expect("a list").len(), 42);
     assert_eq!((json["absent_probes"].as_u64(), json["degraded"].as_u64()), (Some(0), Some(0)));
     let sentence = json["recommendation"].as_str().expect("text");
-    assert!(told.ends_with(&format!("\n\n{sentence}\n")), "{told}");
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let (_, printed) = told.rsplit_once("\n\n").expect("an empty line");
+    assert_eq!(
+        words(&printed.replace('\\', "").replace(&store, "DIR")),
+        words(sentence.trim_end_matches('.'))
+    );
     assert_eq!(tables(&store), before);
 
     let (_, command) = sentence.split_once(": criba ").expect("a command");
     run(&command.trim_end_matches('.').replace("DIR", &store)).well();
     let then = run(&format!("tune {store}")).well();
-    assert!(then.contains("\nThese filters are right for their memory: "), "{then}");
+    assert!(then.contains("\n\nThese filters are right for their memory: "), "{then}");
 }
 
 #[test]
@@ -408,8 +407,8 @@ fn verify_reports_all_damage() {
     let sound = run(&format!("verify {store}")).well();
     assert_eq!(
         sound,
-        "2 tables with 2 blocks, 4 keys and 4 entries; 2 filters asked for 4 keys, 0 denied; 1 log \
-         with 0 changes\nsound\n"
+        "2 tables with 2 blocks, 4 keys and 4 entries\n2 filters probed with 4 keys, 0 denied\n\
+         1 log with 0 changes that no table has yet\nsound\n"
     );
     let stray = Path::new(&store).join("stray");
     fs::write(&stray, "").expect("a file");
@@ -430,7 +429,7 @@ fn verify_reports_all_damage() {
         let line = format!("{}: offset ", path.display());
         assert_eq!(found.out.matches(&line).count(), 1, "{}", found.out);
     }
-    assert!(found.out.ends_with("\n3 findings\n"), "{}", found.out);
+    assert!(found.out.contains("\n3 findings\ncriba repair"), "{}", found.out);
     assert_eq!(run(&format!("verify {store}")).out, found.out, "nothing was changed");
 }
 
@@ -475,9 +474,11 @@ fn commands_make_no_store_but_put_load_and_readamp() {
         "rebuild-filters NONE",
         "tune NONE",
         "verify NONE",
+        "backup NONE NONE/backup",
     ] {
         let told = run(&line.replace("NONE", &path.to_string())).error(3);
-        assert_eq!(told, format!("criba: {path}: expected a criba store, found nothing\n"));
+        let expected = format!("criba: {path}: expected a criba store, found nothing");
+        assert!(told.starts_with(&expected), "{told}");
         assert!(!none.exists(), "{line}");
     }
     let file = dir.path().join("file");
@@ -485,9 +486,7 @@ fn commands_make_no_store_but_put_load_and_readamp() {
     let told = run(&format!("get {} k", file.display())).error(3);
     assert!(told.contains("expected a criba store, found a file"), "{told}");
     let told = run(&format!("inspect {path}")).error(3);
-    assert!(told.contains("expected a table file"), "{told}");
-    let told = run(&format!("inspect {}", dir.path().join("000001.sst").display())).error(3);
-    assert!(told.contains("000001.sst: cannot open"), "{told}");
+    assert!(told.contains("none: cannot open: not found"), "{told}");
 }
 
 #[test]
@@ -507,9 +506,9 @@ fn a_damaged_store_is_an_error_in_one_line() {
 fn a_store_in_use_is_an_error() {
     let (_dir, store) = store();
     let db = criba::Db::open(&store).expect("a sound store");
-    for command in [format!("get {store} ada"), format!("verify {store}")] {
+    for command in [format!("delete {store} ada"), format!("verify {store}")] {
         let told = run(&command).error(3);
-        assert!(told.contains("the store is locked"), "{told}");
+        assert!(told.contains("/LOCK is held by process "), "{told}");
     }
     drop(db);
     run(&format!("get {store} ada")).well();
@@ -543,6 +542,7 @@ fn wrong_usage_is_2() {
         "rebuild-filters dir --fpr 0.1 --bits-per-key 10",
         "tune",
         "verify",
+        "backup dir",
     ] {
         let told = run(line);
         assert_eq!((told.code, told.out.as_str()), (2, ""), "{line}");

@@ -41,11 +41,8 @@ fn settings(filter: FilterPolicy) -> Settings {
 fn run(dir: &Path, input: &Input, filter: FilterPolicy) -> (Report, Advice) {
     let report = run_in(dir, input, &settings(filter)).expect("a measurement");
     assert_eq!(report.checks.failed().count(), 0);
-    let options = Options::new().auto_compaction(false).background_threads(0);
-    let db = options.create_if_missing(false).open(dir).expect("the store");
-    let advice = db.advise();
-    db.close().expect("a sound end");
-    (report, advice)
+    let db = Options::new().open_read_only(dir).expect("the store");
+    (report, db.advise())
 }
 
 /// Compares the advice with the pass of absent keys.

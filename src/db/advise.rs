@@ -1,9 +1,10 @@
 //! Estimates of what other filters would cost and avoid for the present tables. No I/O.
 
-use super::inner::DbInner;
-use crate::filter::{Allocation, FilterHeader, FilterKind, FilterPolicy, Share};
+use std::ops::Add;
+
+use crate::filter::{Allocation, FilterHeader, FilterKind, FilterPolicy, FilterSettings, Share};
 use crate::filters::expected_load;
-use crate::ledger::LEVELS;
+use crate::ledger::{LEVELS, Ledger};
 use crate::sstable::FilterState;
 use crate::version::{LiveTable, Version, keys_within};
 
@@ -46,6 +47,8 @@ pub struct Advice {
     pub estimates: Vec<Estimate>,
     /// One sentence, with a call that gives the store these filters: see [`recommend`](Self::recommend).
     pub recommendation: String,
+    /// That of the store's policy.
+    allocation: Allocation,
 }
 
 /// What filters of one policy would cost and avoid for all present tables; see [`Advice`].
@@ -72,6 +75,10 @@ const CHANGES: [i32; 7] = [-4, -2, -1, 0, 1, 2, 4];
 const WORTHWHILE: f64 = 0.1;
 /// … and at least this many reads per absent lookup.
 const NOTICEABLE: f64 = 1e-5;
+/// With another allocation than the store's, they must save at least this part more.
+const TIE: f64 = 0.02;
+/// Filters of fewer keys are rounded up by so much that nothing follows from their bits per key.
+const FEW_KEYS: u64 = 100;
 /// Filters that are larger by at most this part have the same size.
 const SAME_SIZE: f64 = 0.02;
 
@@ -88,12 +95,10 @@ struct TableLoad {
     degraded: bool,
 }
 
-pub(super) fn advise(inner: &DbInner) -> Advice {
-    let view = inner.views.load_full();
-    let version = &view.version;
-    let unanswered = unanswered(inner);
+pub(super) fn advise(version: &Version, ledger: &Ledger, settings: FilterSettings) -> Advice {
+    let unanswered = unanswered(ledger);
     let expected_load = expected_load(version);
-    let counted = inner.env.ledger.absent_probes();
+    let counted = ledger.absent_probes();
     let table_load = |(level, live): (usize, &LiveTable)| {
         let keys = live.table.meta().keys;
         let (bytes, rate, prefixes) = match &live.filter.state {
@@ -109,7 +114,7 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
         TableLoad {
             share: Share { keys, load: expected_load(level, live) },
             load: (probes as f64 + PRIOR_PROBES) / (lookups + expected_lookups),
-            hashes: keys + if inner.filters.extractor().is_some() { prefixes } else { 0 },
+            hashes: keys + if settings.extractor.is_some() { prefixes } else { 0 },
             bytes,
             rate,
             degraded: matches!(live.filter.state, FilterState::Degraded(_)),
@@ -122,6 +127,8 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
     let bits = sound().map(|table| 8 * table.bytes.saturating_sub(FilterHeader::BYTES as u64));
     let bits_per_key = to_hundredths(bits.sum::<u64>() as f64 / sound_keys);
     let filter_bytes = tables.iter().map(|table| table.bytes).sum();
+    // From 0: the sum of no floats is -0.
+    let sum = |of: &dyn Fn(&TableLoad) -> f64| tables.iter().map(of).fold(0.0, Add::add);
     let mut advice = Advice {
         tables: tables.len() as u64,
         keys: tables.iter().map(|table| table.share.keys).sum(),
@@ -130,17 +137,18 @@ pub(super) fn advise(inner: &DbInner) -> Advice {
         filter_bytes,
         bits_per_key,
         bits_per_key_with_headers: 8.0 * filter_bytes as f64 / sound_keys,
-        reads_per_absent_lookup: tables.iter().map(|table| table.load * table.rate).sum(),
-        reads_without_filters: tables.iter().map(|table| table.load).sum(),
+        reads_per_absent_lookup: sum(&|table| table.load * table.rate),
+        reads_without_filters: sum(&|table| table.load),
         estimates: Vec::new(),
         recommendation: String::new(),
+        allocation: settings.policy.allocation(),
     };
     for change in CHANGES {
         let bits_per_key = to_hundredths(bits_per_key + f64::from(change));
         if tables.is_empty() || !(1.0..=64.0).contains(&bits_per_key) {
             continue;
         }
-        let policy = inner.filters.policy().with_bits_per_key(bits_per_key);
+        let policy = settings.policy.with_bits_per_key(bits_per_key);
         for kind in FilterKind::ALL {
             for allocation in [Allocation::Uniform, Allocation::Balanced] {
                 let policy = policy.with_kind(kind).with_allocation(allocation);
@@ -173,10 +181,10 @@ fn part_of_range(version: &Version, live: &LiveTable) -> f64 {
 }
 
 /// For each level, the share of lookups that find nothing on this level or above it.
-fn unanswered(inner: &DbInner) -> [f64; LEVELS] {
-    let lookups = inner.env.ledger.table_lookups().max(1) as f64;
+fn unanswered(ledger: &Ledger) -> [f64; LEVELS] {
+    let lookups = ledger.table_lookups().max(1) as f64;
     let mut found = 0;
-    inner.env.ledger.stats().levels.map(|counts| {
+    ledger.stats().levels.map(|counts| {
         found += counts.true_positives + counts.unfiltered_found;
         (1.0 - found as f64 / lookups).max(0.0)
     })
@@ -198,6 +206,11 @@ impl Advice {
     pub fn recommend(&self, action: impl Fn(&Estimate) -> String) -> String {
         if self.tables == 0 {
             return "There are no tables yet, and so nothing to advise.".into();
+        }
+        if self.has_few_keys() {
+            return "The tables have few keys, fewer than 100 on average: their filters are rounded up, and \
+                    others would save nothing that matters."
+                .into();
         }
         if self.estimates.is_empty() {
             return "These filters have more bits a key than the largest setting, as those of few keys do, \
@@ -246,7 +259,18 @@ impl Advice {
         self.estimates
             .iter()
             .filter(|estimate| estimate.change == change)
-            .min_by(|a, b| a.reads_per_absent_lookup.total_cmp(&b.reads_per_absent_lookup))
+            .min_by(|a, b| self.cost(a).total_cmp(&self.cost(b)))
+    }
+
+    fn cost(&self, estimate: &Estimate) -> f64 {
+        let other = estimate.allocation != self.allocation;
+        estimate.reads_per_absent_lookup * if other { 1.0 + TIE } else { 1.0 }
+    }
+
+    /// Whether the tables have so few keys, fewer than a hundred on average, that estimates say little: filters
+    /// are rounded up to whole words.
+    pub fn has_few_keys(&self) -> bool {
+        self.keys < FEW_KEYS * self.tables
     }
 
     /// Degraded filters count as if they were sound.
@@ -410,7 +434,7 @@ mod tests {
         db.put("one", "key")?; // takes a cache line
         db.flush()?;
         let one = db.advise();
-        assert!(one.recommendation.contains("as those of few keys do"), "{one:?}");
+        assert!(one.recommendation.contains("fewer than 100 on average"), "{one:?}");
         assert_eq!((one.tables, one.estimates.len()), (1, 0));
 
         let classic = FilterPolicy::classic().with_bits_per_key(10.0);

@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::lock_holder::holder_of;
 use crate::batch::for_each_entry;
 use crate::error::{Error, IoContext, Result};
 use crate::filter::HashKey;
@@ -63,8 +64,21 @@ pub(super) fn not_a_store(dir: &Path, found: impl Into<String>) -> Error {
 
 pub(super) fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Arc<dyn FileLock>> {
     let path = FileName::Lock.path(dir);
-    match vfs.lock(&path) {
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(Error::Locked { path }),
+    locked(vfs.lock(&path), path)
+}
+
+/// Waits for nothing, changes nothing, and excludes only writers. The lock file must exist.
+pub(super) fn lock_shared(vfs: &dyn Vfs, dir: &Path) -> Result<Arc<dyn FileLock>> {
+    let path = FileName::Lock.path(dir);
+    locked(vfs.lock_shared(&path), path)
+}
+
+fn locked(taken: io::Result<Box<dyn FileLock>>, path: PathBuf) -> Result<Arc<dyn FileLock>> {
+    match taken {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+            let (pid, name) = holder_of(&path).unzip();
+            Err(Error::Locked { path, pid, name: name.unwrap_or_default() })
+        }
         other => Ok(Arc::from(other.context("lock", &path)?)),
     }
 }

@@ -1,9 +1,8 @@
-use super::inner::DbInner;
 use super::views::ReadView;
 use crate::filter::Portion;
 use crate::inspect::FilterInfo;
 use crate::ledger::{Counts, Ledger};
-use crate::sstable::{BlockCache, resident_bytes};
+use crate::sstable::{BlockCache, TableEnv, resident_bytes};
 use crate::value::Value;
 
 /// A live table.
@@ -69,9 +68,7 @@ pub struct FilterMemory {
     pub stored: u64,
 }
 
-pub(super) fn memory(inner: &DbInner) -> MemoryUse {
-    let env = &inner.env;
-    let view = inner.views.load();
+pub(super) fn memory(view: &ReadView, env: &TableEnv, limit: Option<u64>) -> MemoryUse {
     let residencies = view.version.tables().filter_map(|(_, live)| live.filter.residency());
     let filters = FilterMemory {
         budget: env.filter_memory.budget(),
@@ -79,7 +76,7 @@ pub(super) fn memory(inner: &DbInner) -> MemoryUse {
         stored: residencies.map(|(stored, _)| resident_bytes(stored, Portion::Whole)).sum(),
     };
     MemoryUse {
-        limit: inner.options.memory_limit,
+        limit,
         memtables: view.memtables().map(|memtable| memtable.bytes() as u64).sum(),
         filters,
         indexes: env.index_memory.bytes(),

@@ -6,6 +6,7 @@
 //! the manifest was read are replayed, so every write that was synced before is there.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use super::scan::Range;
 use super::views::ReadView;
 use crate::error::{Error, Result};
 use crate::filter::FilterSettings;
+use crate::filters::residency_changes;
 use crate::key::Seq;
 use crate::ledger::{Activity, Explanation, Ledger};
 use crate::memtable::{Memtable, MemtableFilter};
@@ -66,7 +68,13 @@ impl Loaded {
 
     fn load_once(dir: &Path, options: &Options, previous: Option<&Self>) -> Result<Self> {
         let vfs = options.vfs.as_ref();
-        let Some(number) = read_current(vfs, dir)? else {
+        let current = read_current(vfs, dir).map_err(|error| match error {
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::NotADirectory => {
+                not_a_store(dir, "a file")
+            }
+            other => other,
+        });
+        let Some(number) = current? else {
             check_directory(vfs, dir, Listing::read(vfs, dir)?.as_ref(), options)?;
             return Err(not_a_store(dir, "no CURRENT"));
         };
@@ -90,7 +98,7 @@ impl Loaded {
                 files: FilePool::unlimited(),
                 cache: BlockCache::new(options.cache_bytes, options.block_bytes),
                 ledger: Arc::new(Ledger::default()),
-                filter_memory: FilterMemory::new(None, Seal::for_files_of(vfs)),
+                filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(vfs)),
                 index_memory: Arc::default(),
                 next_file: AtomicU64::new(u64::MAX), // no file is made
             }),
@@ -102,7 +110,7 @@ impl Loaded {
         let (seq, logged) = replay_into(&memtable, &env, &set, &listing, &mut report)?;
         let none = Version::default();
         let old = previous.map_or(&none, |old| &*old.view.version);
-        let version = version_of(&set, old, &env, options)?;
+        let version = within_budget(version_of(&set, old, &env, options)?, &env);
         let tables: Vec<_> = version.tables().map(|(level, live)| (level, live.open())).collect();
         let settings = set.filter_settings.unwrap_or_else(|| settings_of_newest(&tables));
         let (memtable, version) = (Arc::new(memtable), Arc::new(version));
@@ -209,6 +217,17 @@ fn replay_into(
     report.changes = replayed.next_seq - first;
     report.lost_tail = replayed.lost;
     Ok((replayed.next_seq - 1, logged.finalize()))
+}
+
+/// The version with the portions of filters for which the budget has room.
+fn within_budget(version: Version, env: &TableEnv) -> Version {
+    let (less, more) = residency_changes(&version, env);
+    let changed = less.iter().chain(&more).filter_map(|change| {
+        let filter = change.apply(version.table(change.table)?)?;
+        Some((change.table, Arc::new(filter)))
+    });
+    let changed: HashMap<_, _> = changed.collect();
+    if changed.is_empty() { version } else { version.with_filters(&changed) }
 }
 
 /// The version with the tables of `set`. Tables that `old` has are not opened again.

@@ -13,6 +13,7 @@ mod info;
 pub(crate) mod inner;
 mod keys;
 mod loaded;
+mod lock_holder;
 mod open;
 mod open_tables;
 mod read;
@@ -566,7 +567,8 @@ impl Db {
 
     /// The memory of memtables, filters, indexes and cache. No I/O.
     pub fn memory(&self) -> MemoryUse {
-        info::memory(&self.0.inner)
+        let DbInner { views, env, options, .. } = &*self.0.inner;
+        info::memory(&views.load(), env, options.memory_limit)
     }
 
     /// Makes a checkpoint: a copy of the store, synced, in the new directory `path`. It holds a prefix of all
@@ -640,7 +642,8 @@ impl Db {
     /// # Ok::<(), criba::Error>(())
     /// ```
     pub fn advise(&self) -> Advice {
-        advise::advise(&self.0.inner)
+        let DbInner { views, env, filters, .. } = &*self.0.inner;
+        advise::advise(&views.load_full().version, &env.ledger, filters.settings())
     }
 
     /// What opening the store found and repaired.

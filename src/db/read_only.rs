@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use super::TableInfo;
-use super::info;
+use super::advise::{Advice, advise};
+use super::info::{self, MemoryUse, TableInfo};
 use super::loaded::Loaded;
 use super::open::RecoveryReport;
 use super::open_tables::check_filters;
 use super::read::Membership;
 use super::scan::Range;
 use super::snapshot::Snapshot;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::filter::FilterPolicy;
 use crate::key_range::KeyRange;
 use crate::ledger::{Explanation, Stats};
@@ -54,22 +54,18 @@ impl Options {
     /// reading count. The store must exist.
     ///
     /// A store that another process changes meanwhile is read again. Damage is an error only if it is found
-    /// twice while the manifest stays as it is.
+    /// twice while the manifest stays as it is. A [`filter_memory`](Self::filter_memory) is shared out at the
+    /// opening and at each refresh that finds a change; filters that only a snapshot or scan holds are beyond it.
     ///
     /// Cost: two reads for each table, one of them for its filter. Each log is read once, into memory.
     ///
     /// # Errors
     /// [`InvalidOption`](crate::Error::InvalidOption): there are more tables than
-    /// [`max_open_files`](Self::max_open_files), or there is a [`filter_memory`](Self::filter_memory);
-    /// [`NotAStore`](crate::Error::NotAStore); [`MemoryLimit`](crate::Error::MemoryLimit);
+    /// [`max_open_files`](Self::max_open_files); [`NotAStore`](crate::Error::NotAStore); [`MemoryLimit`](crate::Error::MemoryLimit);
     /// [`Corrupt`](crate::Error::Corrupt); [`Missing`](crate::Error::Missing);
     /// [`Unsupported`](crate::Error::Unsupported); [`Io`](crate::Error::Io).
     pub fn open_read_only(self, dir: impl AsRef<Path>) -> Result<ReadOnlyDb> {
         self.check()?;
-        if self.filter_memory.is_some() {
-            let reason = "a read-only store has all its filters in memory".into();
-            return Err(Error::InvalidOption { option: "filter_memory", reason });
-        }
         let (dir, options) = (dir.as_ref().to_owned(), self.create_if_missing(false));
         let loaded = load(&dir, &options, None)?;
         let (loaded, refreshing) = (ArcSwap::from_pointee(loaded), Mutex::new(()));
@@ -158,6 +154,18 @@ impl ReadOnlyDb {
     pub fn tables(&self) -> Vec<TableInfo> {
         let loaded = self.0.loaded.load();
         info::tables(&loaded.view, &loaded.env.ledger)
+    }
+
+    /// The memory of logged entries, filters, indexes and cache. No I/O.
+    pub fn memory(&self) -> MemoryUse {
+        let loaded = self.0.loaded.load();
+        info::memory(&loaded.view, &loaded.env, self.0.options.memory_limit)
+    }
+
+    /// As [`Db::advise`](crate::Db::advise), with the counts since the opening.
+    pub fn advise(&self) -> Advice {
+        let loaded = self.0.loaded.load();
+        advise(&loaded.view.version, &loaded.env.ledger, loaded.settings)
     }
 
     /// The store's policy for the filters of new tables. No I/O.

@@ -2,7 +2,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::directory::{Listing, for_each_logged_entry, hash_key, lock, not_a_store};
+use super::directory::{Listing, for_each_logged_entry, hash_key, lock_shared, not_a_store};
 use crate::error::{Error, Result};
 use crate::filter::HashKey;
 use crate::names::{FileName, check_numbers};
@@ -177,9 +177,9 @@ pub fn verify_with(
     if !listing.ours.iter().any(of_a_store) {
         return Err(not_a_store(dir, "neither CURRENT nor a table"));
     }
-    // The lock file exists if the store was ever opened. It is not made here.
+    // So that no process changes the store meanwhile. The lock file exists if the store was ever opened.
     let has_lock = listing.ours.contains(&FileName::Lock);
-    let _lock = has_lock.then(|| lock(vfs.as_ref(), dir)).transpose()?;
+    let _lock = has_lock.then(|| lock_shared(vfs.as_ref(), dir)).transpose()?;
     let mut found = Verification::default();
     for name in &listing.foreign {
         found.note(dir.join(name), None, "not a file of the store");

@@ -156,6 +156,10 @@ impl FilterPolicy {
         }
     }
 
+    pub(crate) fn allocation(&self) -> Allocation {
+        self.allocation
+    }
+
     /// The hash of the filters of memtables and tables.
     pub(crate) fn hash_function(&self) -> HashFunction {
         self.hash

@@ -1,8 +1,8 @@
 //! Chooses the portion of each filter that is resident within the memory budget.
 
 use crate::filter::{Choice, Claim, Portion, loss, ration};
-use crate::sstable::{FilterState, TableEnv, resident_bytes};
-use crate::version::Version;
+use crate::sstable::{FilterState, TableEnv, TableFilter, resident_bytes};
+use crate::version::{LiveTable, Version};
 
 use super::levels::expected_load;
 
@@ -17,6 +17,29 @@ pub(crate) struct ResidencyChange {
     pub(crate) table: u64,
     pub(crate) from: Portion,
     pub(crate) to: Portion,
+}
+
+impl ResidencyChange {
+    /// The filter after the change. `None` if there is another filter or portion by now, or if the filter
+    /// keeps its portion because its file is damaged.
+    pub(crate) fn apply(&self, live: &LiveTable) -> Option<TableFilter> {
+        let (stored, now) = live.filter.residency()?;
+        if now != self.from {
+            return None;
+        }
+        if self.to < now {
+            return Some(live.filter.reduced_to(self.to));
+        }
+        let loaded = live.table.load_portion(&live.filter, stored, self.to);
+        Some(live.filter.in_state(match (loaded, &live.filter.state) {
+            (Ok(filter), _) => FilterState::Active(filter),
+            (Err(reason), FilterState::Active(filter)) => {
+                filter.stored_is_damaged(reason);
+                return None;
+            }
+            (Err(reason), _) => FilterState::Degraded(reason),
+        }))
+    }
 }
 
 /// The releases and the loads after which the filters are within the budget with the fewest wasted reads.

@@ -88,26 +88,11 @@ fn try_change(db: &DbInner, change: &ResidencyChange, patience: &mut Duration) -
     let memory = &db.env.filter_memory;
     let _taking = memory.taking();
     let live = db.views.load().version.table(change.table)?.clone();
-    let (stored, now) = live.filter.residency()?;
-    if now != change.from {
+    let bytes = |portion| live.filter.residency().map_or(0, |of| resident_bytes(of.0, portion));
+    if change.to > change.from && !memory.has_room(bytes(change.from), bytes(change.to)) {
         return None;
     }
-    let next = if change.to < now {
-        live.filter.reduced_to(change.to)
-    } else {
-        let bytes = |portion| resident_bytes(stored, portion);
-        if !memory.has_room(bytes(now), bytes(change.to)) {
-            return None;
-        }
-        match (live.table.load_portion(&live.filter, stored, change.to), &live.filter.state) {
-            (Ok(filter), _) => live.filter.in_state(FilterState::Active(filter)),
-            (Err(reason), FilterState::Active(filter)) => {
-                filter.stored_is_damaged(reason);
-                return None;
-            }
-            (Err(reason), _) => live.filter.in_state(FilterState::Degraded(reason)),
-        }
-    };
+    let next = change.apply(&live)?;
     let degraded = match &next.state {
         FilterState::Degraded(reason) => {
             let (path, offset) = live.open().filter_place();

@@ -137,6 +137,11 @@ impl Vfs for CountingVfs {
         self.inner.lock(path)
     }
 
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.counters.count(FileKind::Lock, Operation::Lock, 0);
+        self.inner.lock_shared(path)
+    }
+
     fn is_simulated(&self) -> bool {
         self.inner.is_simulated()
     }

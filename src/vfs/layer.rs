@@ -150,6 +150,12 @@ pub trait Vfs: Debug + Send + Sync {
     /// dropped. If this or another process holds it, the error is [`io::ErrorKind::WouldBlock`], at once.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
+    /// Takes a shared lock on an existing file, without a change to it. Shared locks exclude only the
+    /// [exclusive](Self::lock) one. By default this is the exclusive one.
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.lock(path)
+    }
+
     /// Whether this is a simulation in a test, as `SimVfs` is. Filters and indexes of such a store are not
     /// made read-only: that interrupts all threads of the process, and tests open stores by the thousand.
     fn is_simulated(&self) -> bool {
@@ -194,6 +200,10 @@ impl<V: Vfs + ?Sized> Vfs for Arc<V> {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         (**self).lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        (**self).lock_shared(path)
     }
 
     fn is_simulated(&self) -> bool {

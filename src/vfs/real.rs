@@ -144,11 +144,20 @@ impl Vfs for RealVfs {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Box::new(RealLock { file })),
-            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(TryLockError::Error(e)) => Err(e),
-        }
+        locked(file.try_lock(), file)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let file = File::open(path)?;
+        locked(file.try_lock_shared(), file)
+    }
+}
+
+fn locked(taken: Result<(), TryLockError>, file: File) -> io::Result<Box<dyn FileLock>> {
+    match taken {
+        Ok(()) => Ok(Box::new(RealLock { file })),
+        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(TryLockError::Error(e)) => Err(e),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
-use criba::{Batch, Db, Durability, Error, FilterInfo, FilterPolicy, Options, Reader};
+use criba::{Batch, Db, Durability, Error, FilterInfo, FilterPolicy, Options, Reader, TableInfo};
 
 use crate::common::{self, HookVfs};
 
@@ -313,17 +313,44 @@ fn a_refresh_after_the_store_was_restored_from_a_checkpoint_shows_the_restored_s
 }
 
 #[test]
-fn what_is_not_a_store_and_a_filter_budget_are_refused() {
+fn what_is_not_a_store_is_refused() {
     let parent = common::tempdir();
-    for missing in [parent.path().to_owned(), parent.path().join("nothing")] {
+    let file = parent.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for missing in [parent.path().to_owned(), parent.path().join("nothing"), file] {
         let refused = small().open_read_only(missing);
         assert!(matches!(refused, Err(Error::NotAStore { .. })), "{refused:?}");
     }
     let dir = parent.path().join("store");
     drop(fill(&dir, 1));
-    let refused = small().filter_memory(1 << 20).open_read_only(&dir);
-    assert!(matches!(refused, Err(Error::InvalidOption { option: "filter_memory", .. })));
     assert!(small().memory_limit(1000).open_read_only(&dir).is_err());
+}
+
+#[test]
+fn a_filter_budget_leaves_what_it_leaves_of_an_open_store() {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    let options = || common::options().background_threads(0).auto_compaction(false);
+    let db = options().filter(FilterPolicy::ribbon()).open(&dir).unwrap();
+    for table in 0..3 {
+        (0..8000).for_each(|number| db.put(key(3 * number + table), "").unwrap());
+        db.flush().unwrap();
+    }
+    let rates = |tables: &[TableInfo]| -> Vec<_> {
+        tables.iter().map(|table| (table.id, table.filter.clone())).collect()
+    };
+    for budget in [0, 12_288, 24_576, 1 << 20] {
+        db.set_filter_memory(Some(budget)).unwrap();
+        let store = options().vfs(readable()).filter_memory(budget).open_read_only(&dir).unwrap();
+        assert_eq!(rates(&store.tables()), rates(&db.tables()), "{budget}");
+        let memory = store.memory().filters;
+        assert!(memory.resident <= budget && memory.budget == Some(budget), "{memory:?}");
+        assert_eq!(memory.stored, db.memory().filters.stored);
+        db.put("another", "").unwrap();
+        assert!(store.refresh().unwrap() && store.contains("another").unwrap());
+        db.delete("another").unwrap();
+    }
+    assert!(db.memory().filters.stored < 1 << 20);
 }
 
 /// The writer removes the file after the reader has read its name and before it opens it.

@@ -165,6 +165,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     if args.zipf.is_some_and(|theta| !(theta.is_finite() && theta >= 0.0)) {
         return Err(Failure::Usage("--zipf takes an exponent of 0 or more".into()));
     }
+    args.policy.check()?;
     let input = args.input()?;
     if args.compare { compare(args, &input, out) } else { measure_one(args, &input, out) }
 }
