@@ -4,12 +4,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use criba::{Loss, Repaired, Uncertain, repair};
-use serde_json::{Map, json};
+use serde_json::{Map, Value};
 
-use crate::Answer;
 use crate::failure::Result;
-use crate::json::insert_bytes;
 use crate::text::{counted, escaped};
+use crate::{Answer, json};
 
 /// Salvage a damaged store into a new one; the damaged one is not changed
 ///
@@ -34,9 +33,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let uncertain = if args.accept_stale { Uncertain::Accept } else { Uncertain::SetAside };
     let repaired = repair(&args.dir, &args.to, uncertain)?;
     if args.json {
-        serde_json::to_writer_pretty(&mut *out, &as_json(&repaired))
-            .map_err(std::io::Error::from)?;
-        writeln!(out)?;
+        json::print(&as_json(&repaired), out)?;
     } else {
         print(args, &repaired, out)?;
     }
@@ -85,24 +82,24 @@ fn keys_of(loss: &Loss) -> String {
     }
 }
 
-fn as_json(repaired: &Repaired) -> serde_json::Value {
-    use std::ops::Bound::{Excluded, Included};
+fn as_json(repaired: &Repaired) -> Value {
+    use std::ops::Bound::{Excluded, Included, Unbounded};
     let losses = repaired.losses.iter().map(|loss| {
         let mut fields = Map::new();
-        fields.insert("file".into(), loss.finding.path.to_string_lossy().into());
+        fields.insert("path".into(), loss.finding.path.to_string_lossy().into());
         fields.insert("offset".into(), loss.finding.offset.into());
-        fields.insert("found".into(), loss.finding.what.clone().into());
+        fields.insert("what".into(), loss.finding.what.clone().into());
         match &loss.keys.0 {
-            Included(key) => insert_bytes(&mut fields, "from", key),
-            Excluded(key) => insert_bytes(&mut fields, "after", key),
-            _ => {}
+            Included(key) => json::insert_bytes(&mut fields, "from", key),
+            Excluded(key) => json::insert_bytes(&mut fields, "after", key),
+            Unbounded => {}
         }
         if let Included(key) = &loss.keys.1 {
-            insert_bytes(&mut fields, "up_to", key);
+            json::insert_bytes(&mut fields, "up_to", key);
         }
         fields
     });
-    json!({
+    serde_json::json!({
         "losses": losses.collect::<Vec<_>>(),
         "keys": repaired.keys,
         "uncertain": repaired.uncertain,

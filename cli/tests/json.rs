@@ -53,6 +53,13 @@ fn damage(path: &str, at: usize) {
     fs::write(path, bytes).expect("a writable file");
 }
 
+/// The objects that a command prints, one a line.
+fn objects(args: &[&str]) -> Vec<(&'static str, Value)> {
+    let run = Run::new(criba(args).output().expect("it starts"));
+    let lines = run.out.lines().map(|line| ("get", serde_json::from_str(line).expect("an object")));
+    lines.collect()
+}
+
 /// Every command, on stores in all states, with the section that documents it.
 fn printed() -> Vec<(&'static str, Value)> {
     let (parent, dir) = store();
@@ -71,6 +78,17 @@ fn printed() -> Vec<(&'static str, Value)> {
         ("verify", object(&["verify", &dir])),
         ("compact", object(&["backup", &dir, &format!("{dir}.copy")])),
     ];
+    printed.extend(objects(&["get", &dir, "bytes \\xff", "none", "--json"]));
+    printed.extend(objects(&["scan", &dir, "--prefix", "in", "--json"]));
+    printed.extend(objects(&["scan", &dir, "--count", "--json"]));
+    let lines = parent.path().join("lines").display().to_string();
+    fs::write(&lines, "loaded\tvalue\n").expect("a file");
+    printed.push(("get", object(&["load", &format!("{dir}.loaded"), &lines])));
+    damage(&first, 0);
+    damage(&first, 9000);
+    printed.push(("repair", object(&["repair", &dir, "--to", &format!("{dir}.repaired")])));
+    damage(&first, 0);
+    damage(&first, 9000);
     let filter = first.replace(".sst", "-0001.flt");
     damage(&filter, 4000);
     fs::write(parent.path().join("store/stray"), "").expect("a file");

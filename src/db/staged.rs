@@ -40,7 +40,9 @@ pub(super) fn make<T>(
         let _ = vfs.remove(&dir, FileKind::Directory); // fails unless it is empty
     })?;
     let discard_all = || {
-        within.into_iter().for_each(|store| discard(vfs, &dir.join(store)));
+        if let Some(store) = within {
+            discard(vfs, &dir.join(store));
+        }
         discard(vfs, &dir);
     };
     let made = fill(&dir, lock)

@@ -46,7 +46,7 @@ use crate::failure::{Failure, Result};
 use crate::interrupt::TemporaryDir;
 use crate::page::output::Output;
 use crate::policy::PolicyArgs;
-use crate::{Answer, print_error};
+use crate::{Answer, json, print_error};
 
 /// Made-up keys are in memory.
 const MOST_KEYS: u64 = 1_000_000_000;
@@ -185,7 +185,7 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
         None => run_in_temporary(input, &settings, &progress_bar())?,
     };
     if args.json {
-        print_json(&report, out)?;
+        json::print(&report, out)?;
     } else {
         print::print(&report, out)?;
     }
@@ -225,17 +225,11 @@ fn compare(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer> {
     }
     let comparison = Comparison::new(&reports);
     if args.json {
-        print_json(&comparison, out)?;
+        json::print(&comparison, out)?;
     } else {
         comparison.print(out)?;
     }
     Ok(comparison.answer())
-}
-
-fn print_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<()> {
-    serde_json::to_writer_pretty(&mut *out, value).map_err(std::io::Error::from)?;
-    writeln!(out)?;
-    Ok(())
 }
 
 fn run_in_temporary(input: &Input, settings: &Settings, progress: &ProgressBar) -> Result<Report> {
