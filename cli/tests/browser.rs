@@ -118,6 +118,8 @@ struct Examined {
     keys: Vec<Vec<u8>>,
     present: usize,
     table: TableFile,
+    /// What the refusal of each forged table expects.
+    expected: Vec<&'static str>,
     /// In light and dark colours.
     found: [Value; 2],
 }
@@ -139,11 +141,12 @@ fn examined() -> Option<&'static Examined> {
         let present = input.present.iter().step_by(every).take(1000).map(|(key, _)| key.clone());
         let keys: Vec<_> = present.chain(input.absent).collect();
         let texts: Vec<_> = keys.iter().map(|key| String::from_utf8_lossy(key)).collect();
-        let questions = json!({ "keys": texts, "every": FLIPS_EVERY, "forged": forged(&file) });
+        let (forged, expected): (Vec<_>, Vec<_>) = forged(&file).into_iter().unzip();
+        let questions = json!({ "keys": texts, "every": FLIPS_EVERY, "forged": forged });
         let found = [(false, &questions), (true, &json!({}))]
             .map(|(dark, questions)| examine(&browser, &report, "report.html", questions, dark));
         let table = TableFile::open(file).expect("a sound table");
-        Some(Examined { dir, keys, present: 1000, table, found })
+        Some(Examined { dir, keys, present: 1000, table, expected, found })
     });
     if EXAMINED.is_none() {
         common::skip("no chromium, chromium-browser or google-chrome, nor CRIBA_BROWSER");
@@ -157,8 +160,8 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
 }
 
-/// Ends of the table with one wrong field under the right checksum, in base64.
-fn forged(file: &Path) -> Vec<String> {
+/// Ends of the table with one wrong field under the right checksum, in base64, and what is expected instead.
+fn forged(file: &Path) -> Vec<(String, &'static str)> {
     let whole = fs::read(file).expect("the table");
     let footer = whole.len() - 128;
     let handle = |at: usize| [0, 8].map(|more| number(&whole[footer + at + more..]) as usize);
@@ -190,33 +193,39 @@ fn forged(file: &Path) -> Vec<String> {
     let m = number(&whole[begin + 40..]);
     let count = index[1] - 5;
     vec![
-        forge(filter, 0, b"x"),
-        forge(filter, 8, &[2]),
-        forge(filter, 10, &[2]),
-        forge(filter, 11, &[2]),
-        forge(filter, 24, &[0; 8]),
-        forge(filter, 32, &20_001_u64.to_le_bytes()),
-        forge(filter, 40, &0_u64.to_le_bytes()),
-        forge(filter, 40, &(m + 64).to_le_bytes()),
-        forge(filter, 40, &u64::MAX.to_le_bytes()),
-        forge(filter, 48, &[0]),
-        forge(filter, 48, &[65]),
-        forge(filter, 56, &1.5_f64.to_le_bytes()),
-        forge(filter, 56, &f64::NAN.to_le_bytes()),
-        forge(filter, 64, &[1]),
-        forge(filter, 80, &[1]),
-        forge(filter, filter[1] - 1, &[1]),
-        forge(index, 0, &[1]),
-        forge(index, 8, &[0, 0]),
-        forge(index, count, &[0; 4]),
-        forge(index, count, &u32::MAX.to_le_bytes()),
-        forge(properties, 0, &[1]),
-        forge(properties, 28, &[0; 8]),
-        forge(properties, 68, &[255; 5]),
-        forge([footer, 116], 0, &[0; 8]),
-        forge([footer, 116], 16, &[0; 8]),
-        forge([footer, 116], 56, &[1]),
-        forge([footer, 116], 112, &[2]),
+        (forge(filter, 0, b"x"), "filter of version 1"),
+        (forge(filter, 8, &[2]), "filter of version 1"),
+        (forge(filter, 10, &[2]), "kind 1"),
+        (forge(filter, 11, &[2]), "hash 3"),
+        (forge(filter, 24, &[0; 8]), "fingerprint"),
+        (forge(filter, 32, &20_001_u64.to_le_bytes()), "as many keys"),
+        (forge(filter, 40, &0_u64.to_le_bytes()), "m and k"),
+        (forge(filter, 40, &(m + 64).to_le_bytes()), "array of m bits"),
+        (forge(filter, 40, &u64::MAX.to_le_bytes()), "m and k"),
+        (forge(filter, 48, &[0]), "m and k"),
+        (forge(filter, 48, &[65]), "m and k"),
+        (forge(filter, 56, &1.5_f64.to_le_bytes()), "a rate"),
+        (forge(filter, 56, &f64::NAN.to_le_bytes()), "a rate"),
+        (forge(filter, 64, &[1]), "no wide"),
+        (forge(filter, 80, &[1]), "prefixes"),
+        (forge(filter, filter[1] - 1, &[1]), "type 2"),
+        (forge(index, 0, &[1]), "first block at 0"),
+        (forge(index, 8, &[0, 0]), "entries in a row"),
+        (forge(index, count, &[0; 4]), "as many entries"),
+        (forge(index, count, &u32::MAX.to_le_bytes()), "as many entries"),
+        (forge(properties, 0, &[1]), "keyspace 0"),
+        (forge(properties, 28, &[0; 8]), "an entry for each"),
+        (forge(properties, 68, &[255; 5]), "a key of its length"),
+        (forge(properties, 69, &[255]), "ranges"),
+        (forge(properties, 4, &[0; 8]), "counts"),
+        (forge(properties, 12, &[255; 8]), "counts"),
+        (forge(properties, 20, &[255; 8]), "counts"),
+        (forge(properties, 52, &[255; 8]), "ranges"),
+        (forge(index, count - 8, &[0; 8]), "behind the data"),
+        (forge([footer, 116], 0, &[0; 8]), "in a row"),
+        (forge([footer, 116], 16, &[0; 8]), "in a row"),
+        (forge([footer, 116], 56, &[1]), "no range tombstones"),
+        (forge([footer, 116], 112, &[2]), "version 1"),
     ]
 }
 
@@ -324,15 +333,18 @@ fn the_script_answers_as_the_library_does() {
 fn the_script_refuses_wrong_bytes() {
     let Some(examined) = examined() else { return };
     let [found, _] = &examined.found;
-    for (name, least) in [("flips", 400), ("cuts", 6), ("forged", 27)] {
+    for (name, count) in [("flips", 481), ("cuts", 6), ("forged", examined.expected.len())] {
         let refusals = list(&found[name]);
-        assert!(refusals.len() >= least, "{name}: {}", refusals.len());
+        assert_eq!(refusals.len(), count, "{name}");
         for (place, refusal) in refusals.iter().enumerate() {
             let refusal = refusal.as_str().unwrap_or_else(|| panic!("{name} {place} is accepted"));
+            let [begin, middle] = ["offset ", ": expected "];
             assert!(
-                refusal.starts_with("offset ") && refusal.contains(": expected "),
+                refusal.starts_with(begin) && refusal.contains(middle),
                 "{name} {place}: {refusal}"
             );
+            let expected = if name == "forged" { examined.expected[place] } else { "" };
+            assert!(refusal.contains(expected), "{name} {place}: {expected}: {refusal}");
         }
     }
 }

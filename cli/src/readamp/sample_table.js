@@ -1,5 +1,5 @@
-// Reads the end of an SSTable, from its filter block on, and looks keys up in it. Written from format.md alone;
-// each part names its section. Wrong bytes are an Error with their offset in the file.
+// Reads the end of an SSTable, from its filter block on, and looks keys up in it. Written from format.md
+// alone; each part names its section. Wrong bytes are an Error with their offset in the file.
 "use strict";
 
 const sampleTable = (() => {
@@ -107,7 +107,12 @@ const sampleTable = (() => {
       return bytes.subarray(at, (at += length));
     };
     need(bytes.length > at && u32(bytes, 0) === 0, offset, "properties of keyspace 0");
-    return { keys: u64(bytes, 20), blocks: u64(bytes, 28), smallest: key(), largest: key() };
+    const [entries, tombstones, keys, blocks, , , oldest, newest] =
+      Array.from({ length: 8 }, (_, place) => u64(bytes, 4 + 8 * place));
+    const [smallest, largest] = [key(), key()];
+    need(keys >= 1n && keys <= entries && tombstones <= entries, offset, "counts of entries and keys");
+    need(oldest <= newest && compare(smallest, largest) <= 0, offset, "ranges of numbers and keys");
+    return { keys, blocks, smallest, largest };
   }
 
   // "Index block"
@@ -120,16 +125,19 @@ const sampleTable = (() => {
     need(BigInt(count) === table.blocks, offset, "an entry for each data block");
     let at = 0;
     const entries = Array.from({ length: count }, (_, number) => {
-      need(u32(bytes, entriesEnd + 4 * number) === at && at + 10 <= entriesEnd, offset, "entries in a row");
+      const begins = u32(bytes, entriesEnd + 4 * number) === at && at + 10 <= entriesEnd;
+      need(begins, offset, "entries in a row");
       const separator = bytes.subarray(at + 10, at + 10 + u16(bytes, at + 8));
       const entry = { number, offset: size(bytes, at), separator };
       at += 10 + separator.length;
       return entry;
     });
-    need(at === entriesEnd && entries[0].offset === 0, offset, "the first block at 0, the last entry at the end");
+    need(at === entriesEnd && entries[0].offset === 0, offset, "the first block at 0, no more entries");
+    const dataEnd = size(bytes, bytes.length - 12);
+    need(table.begin === Math.ceil(dataEnd / 64) * 64, offset, "the filter block behind the data");
     entries.forEach((entry, number) => {
       const next = entries[number + 1];
-      entry.bytes = (next ? next.offset : size(bytes, bytes.length - 12)) - entry.offset;
+      entry.bytes = (next ? next.offset : dataEnd) - entry.offset;
       const upTo = next ? next.separator : table.largest;
       const order = compare(entry.separator, upTo);
       need(entry.bytes > 5 && (next ? order < 0 : order === 0), offset, "blocks and separators in order");

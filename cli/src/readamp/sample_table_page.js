@@ -31,7 +31,7 @@
       ? "No. The key is outside the key range: the table does not probe its filter."
       : found.maybe
         ? `Maybe. All ${found.probes.length} bits are 1: the table reads a data block.`
-        : `No. ${unset} of ${found.probes.length} bits are 0: the table does not hold the key, and reads nothing.`;
+        : `No. ${unset} of ${found.probes.length} bits are 0: the table reads nothing.`;
     part("range").textContent = `${text(table.smallest)} to ${text(table.largest)}`;
     part("hash").textContent = `0x${found.hash.toString(16).padStart(16, "0")}`;
     part("block").textContent = found.dataBlock
