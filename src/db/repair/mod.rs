@@ -28,7 +28,7 @@ use std::sync::Arc;
 use self::logs::History;
 use self::merge::{Change, Merge};
 use super::Db;
-use super::directory::{Listing, lock, not_a_store};
+use super::directory::{Listing, lock_shared, not_a_store};
 use super::staged;
 use super::verify::Finding;
 use crate::batch::Batch;
@@ -163,7 +163,7 @@ pub fn repair_with(
         return Err(error).context("make a new store", to);
     }
     let has_lock = listing.ours.contains(&FileName::Lock);
-    let _lock = has_lock.then(|| lock(vfs.as_ref(), dir)).transpose()?;
+    let _lock = has_lock.then(|| lock_shared(vfs.as_ref(), dir)).transpose()?;
     staged::make(vfs.as_ref(), to, "repair", Some(UNCERTAIN), |new, lock| {
         drop(lock); // the store in it takes it
         staged::discard(vfs.as_ref(), &new.join(UNCERTAIN));
