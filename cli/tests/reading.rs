@@ -363,6 +363,18 @@ fn compact_says_that_the_filters_of_one_run_stay() {
     assert!(done.ends_with("0 filters rebuilt, 0 already right, 1 removed\n"), "{done}");
 }
 
+/// Opening it with compactions would begin one under the old policy.
+#[test]
+fn compact_merges_four_tables_under_the_policy_that_it_is_given() {
+    for _ in 0..5 {
+        let (_parent, dir) = store();
+        let shown = run(&format!("compact {dir} --filter none")).well();
+        assert!(shown.starts_with("before: 4 tables, ") && shown.lines().count() == 2, "{shown}");
+        let stats = run(&format!("stats {dir}")).well();
+        assert!(stats.contains("    0 B     0.00   100.0 %\n"), "{stats}");
+    }
+}
+
 #[test]
 fn errors_end_with_what_to_do() {
     let (parent, dir) = store();
