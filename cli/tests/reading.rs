@@ -8,7 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use common::{Run, run, skip};
 use tempfile::TempDir;
@@ -173,6 +173,28 @@ fn reading_commands_need_no_permission_to_write() {
     assert!(refused.contains("Permission denied"), "{refused}");
     assert!(refused.ends_with("; get, scan, stats, tune, explain, inspect and verify only read\n"));
     allow(Path::new(&dir), 0o755).expect("ours");
+}
+
+#[test]
+fn reading_commands_work_on_a_read_only_file_system() {
+    let (_parent, dir) = store();
+    // In a namespace of its own, the mount ends with the command.
+    let mount = "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" || exit 99; shift 1; exec \"$@\"";
+    let mounted = |line: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "sh", "-c", mount, "sh", &dir, env!("CARGO_BIN_EXE_criba")]);
+        command.args(line_for(line, &dir).split_whitespace()).output().ok()
+    };
+    let works =
+        |done: &Output| done.status.code() != Some(99) && !done.stderr.starts_with(b"unshare: ");
+    let refused = mounted("delete DIR key00007").filter(works);
+    let Some(refused) = refused else { return skip("no file system can be mounted") };
+    let refused = Run::new(refused).error(3);
+    assert!(refused.contains("/LOCK: cannot lock: Read-only file system"), "{refused}");
+    for line in READING {
+        let done = Run::new(mounted(line).expect("as before")).well();
+        assert!(!done.is_empty(), "{line}");
+    }
 }
 
 #[test]
