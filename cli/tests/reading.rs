@@ -256,8 +256,12 @@ fn nothing_is_wider_than_80_columns() {
 fn a_healthy_store_has_no_word_of_removed_files() {
     let (_parent, dir) = store();
     let shown = run(&format!("stats {dir}")).well();
-    assert!(!shown.contains("removed") && !shown.contains("unreferenced"), "{shown}");
-    assert!(shown.ends_with("\nlogs: 1, with 1 change that no table has yet\n"), "{shown}");
+    let logs = "\nlogs: 1, with 1 change that no table has yet\n";
+    let fact = "unreferenced files: 1, which the next writing command removes\n";
+    assert!(shown.ends_with(&format!("{logs}{fact}")), "{shown}");
+    run(&format!("delete {dir} key")).well();
+    let shown = run(&format!("stats {dir}")).well();
+    assert!(shown.ends_with(logs) && !shown.contains("unreferenced"), "{shown}");
 }
 
 /// The first segments of this filter have 9 columns: 8 of them are less than the filter, and not "8 of 8".
