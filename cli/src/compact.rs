@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let db = store::to_change(&args.dir, &args.filters)?;
+    let db = store::to_compact(&args.dir, &args.filters)?;
     let before = db.tables();
     db.compact()?;
     let after = db.tables();

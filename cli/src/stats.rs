@@ -45,6 +45,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
             "memory_bytes": memory.total(),
             "logs": recovery.logs,
             "logged_changes": recovery.changes,
+            "unreferenced_files": recovery.unreferenced_files,
             "left_out_bytes": left_out(&recovery).map(|lost| lost.bytes).sum::<u64>(),
         });
         json::print(&object, out)?;
@@ -245,6 +246,10 @@ fn print_logs(recovery: &RecoveryReport, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "{}", wrapped(&text, 4))?;
     for lost in lost {
         writeln!(out, "{}", wrapped(&format!("  {}", store::lost_tail_as_text(lost)), 6))?;
+    }
+    if recovery.unreferenced_files > 0 {
+        let files = thousands(recovery.unreferenced_files as u64);
+        writeln!(out, "unreferenced files: {files}, which the next writing command removes")?;
     }
     Ok(())
 }

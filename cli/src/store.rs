@@ -43,6 +43,14 @@ pub(crate) fn to_change(dir: &Path, filters: &FilterArgs) -> Result<Db> {
     Ok(db)
 }
 
+/// As [`to_change`], but no compaction begins with the opening, under the old policy.
+pub(crate) fn to_compact(dir: &Path, filters: &FilterArgs) -> Result<Db> {
+    filters.check()?;
+    let db = without_compactions(dir)?;
+    change_policy(&db, filters)?;
+    Ok(db)
+}
+
 /// As [`to_change`], but makes the store if there is none.
 pub(crate) fn to_fill(dir: &Path, filters: &FilterArgs) -> Result<Db> {
     filters.check()?;

@@ -8,7 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use common::{Run, run, skip};
 use tempfile::TempDir;
@@ -176,6 +176,28 @@ fn reading_commands_need_no_permission_to_write() {
 }
 
 #[test]
+fn reading_commands_work_on_a_read_only_file_system() {
+    let (_parent, dir) = store();
+    // In a namespace of its own, the mount ends with the command.
+    let mount = "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" || exit 99; shift 1; exec \"$@\"";
+    let mounted = |line: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "sh", "-c", mount, "sh", &dir, env!("CARGO_BIN_EXE_criba")]);
+        command.args(line_for(line, &dir).split_whitespace()).output().ok()
+    };
+    let works =
+        |done: &Output| done.status.code() != Some(99) && !done.stderr.starts_with(b"unshare: ");
+    let refused = mounted("delete DIR key00007").filter(works);
+    let Some(refused) = refused else { return skip("no file system can be mounted") };
+    let refused = Run::new(refused).error(3);
+    assert!(refused.contains("/LOCK: cannot lock: Read-only file system"), "{refused}");
+    for line in READING {
+        let done = Run::new(mounted(line).expect("as before")).well();
+        assert!(!done.is_empty(), "{line}");
+    }
+}
+
+#[test]
 fn reading_commands_work_beside_a_process_that_has_the_store_open() {
     let (_parent, dir) = store();
     let options = criba::Options::new().background_threads(0).auto_compaction(false);
@@ -234,8 +256,12 @@ fn nothing_is_wider_than_80_columns() {
 fn a_healthy_store_has_no_word_of_removed_files() {
     let (_parent, dir) = store();
     let shown = run(&format!("stats {dir}")).well();
-    assert!(!shown.contains("removed") && !shown.contains("unreferenced"), "{shown}");
-    assert!(shown.ends_with("\nlogs: 1, with 1 change that no table has yet\n"), "{shown}");
+    let logs = "\nlogs: 1, with 1 change that no table has yet\n";
+    let fact = "unreferenced files: 1, which the next writing command removes\n";
+    assert!(shown.ends_with(&format!("{logs}{fact}")), "{shown}");
+    run(&format!("delete {dir} key")).well();
+    let shown = run(&format!("stats {dir}")).well();
+    assert!(shown.ends_with(logs) && !shown.contains("unreferenced"), "{shown}");
 }
 
 /// The first segments of this filter have 9 columns: 8 of them are less than the filter, and not "8 of 8".
@@ -361,6 +387,18 @@ fn compact_says_that_the_filters_of_one_run_stay() {
     assert_eq!(command, format!("criba rebuild-filters {dir}\n"));
     let done = run(&command["criba ".len()..]).well();
     assert!(done.ends_with("0 filters rebuilt, 0 already right, 1 removed\n"), "{done}");
+}
+
+/// Opening it with compactions would begin one under the old policy.
+#[test]
+fn compact_merges_four_tables_under_the_policy_that_it_is_given() {
+    for _ in 0..5 {
+        let (_parent, dir) = store();
+        let shown = run(&format!("compact {dir} --filter none")).well();
+        assert!(shown.starts_with("before: 4 tables, ") && shown.lines().count() == 2, "{shown}");
+        let stats = run(&format!("stats {dir}")).well();
+        assert!(stats.contains("    0 B     0.00   100.0 %\n"), "{stats}");
+    }
 }
 
 #[test]

@@ -106,7 +106,12 @@ impl Loaded {
         let memtable = Memtable::new(0, Some(memtable_filter(&set, options, &env)));
         let listing = Listing::read(vfs, dir)?.ok_or_else(|| not_a_store(dir, "nothing"))?;
         check_numbers(dir, &listing.ours, set.next_file)?;
-        let mut report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
+        let unreferenced = listing.ours.iter().filter(|&&name| !set.refers_to(name, number));
+        let mut report = RecoveryReport {
+            lost_edit,
+            unreferenced_files: unreferenced.count(),
+            ..RecoveryReport::default()
+        };
         let (seq, logged) = replay_into(&memtable, &env, &set, &listing, &mut report)?;
         let none = Version::default();
         let old = previous.map_or(&none, |old| &*old.view.version);

@@ -18,6 +18,6 @@ pub(super) fn holder_of(path: &Path) -> Option<(u32, String)> {
             [_, "FLOCK", _, _, pid, at, ..] if at == place => pid.parse().ok(),
             _ => None,
         })?;
-    let name = read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    Some((pid, name.trim_end().to_owned()))
+    let name = read_to_string(format!("/proc/{pid}/comm"));
+    Some((pid, name.map_or("of unknown name".into(), |name| name.trim_end().to_owned())))
 }

@@ -44,11 +44,14 @@ pub struct RecoveryReport {
     pub lost_edit: Option<LostTail>,
     /// Removed files that nothing refers to any more, such as the log and the manifest of the last session.
     pub removed_files: usize,
+    /// Files that nothing refers to, in a store that is only read. The next opening to write removes them,
+    /// unless a writer is making them.
+    pub unreferenced_files: usize,
 }
 
 impl fmt::Display for RecoveryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { logs, changes, lost_tail, lost_edit, removed_files } = self;
+        let Self { logs, changes, lost_tail, lost_edit, removed_files, .. } = self;
         write!(f, "logs: {logs} read, {changes} changes replayed; {removed_files} files removed")?;
         for (what, lost) in [("write", lost_tail), ("edit of the manifest", lost_edit)] {
             if let Some(lost) = lost {
