@@ -14,6 +14,8 @@ use crate::text::{counted, ratio, thousands};
 const SAME_SIZE: f64 = 0.02;
 /// And the largest difference of a table's filters: a blocked filter has whole blocks of so many bytes.
 const BLOCK: u64 = 64;
+/// In 80 columns.
+const LEVELS_A_LINE: usize = 4;
 
 /// The compared policies at these bits per key: the literature's first, then each kind, uniform and balanced,
 /// then the requested one if it is another.
@@ -138,12 +140,14 @@ impl Comparison {
         }
         writeln!(out, "\nbits per key by level, headers included")?;
         for row in &self.rows {
-            write!(out, "  {:<24}", row.name)?;
-            for (level, bits) in &row.level_bits {
-                let bits = bits.map_or("–".to_owned(), |bits| format!("{bits:.2}"));
-                write!(out, "  L{level} {bits:>6}")?;
+            for (line, levels) in row.level_bits.chunks(LEVELS_A_LINE).enumerate() {
+                write!(out, "  {:<24}", if line == 0 { &row.name } else { "" })?;
+                for (level, bits) in levels {
+                    let bits = bits.map_or("–".to_owned(), |bits| format!("{bits:.2}"));
+                    write!(out, "  L{level} {bits:>6}")?;
+                }
+                writeln!(out)?;
             }
-            writeln!(out)?;
         }
         let holds = |holds| if holds { "holds" } else { "FAILS" };
         writeln!(
@@ -192,6 +196,32 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seven_levels_fit_in_80_columns() {
+        let row = Row {
+            name: "bloom balanced (default)".to_owned(),
+            filter: String::new(),
+            levels: 7,
+            tables: 70,
+            filter_bytes: 1 << 27,
+            bits_per_key: Some(10.5),
+            absent: 100_000_000,
+            wasted_reads: 100_000_000,
+            wasted_per_lookup: Some(1.0),
+            times_fewer: Some(100.5),
+            level_bits: (0..7).map(|level| (level, Some(25.5))).collect(),
+            failed_checks: vec![],
+        };
+        let comparison = Comparison { rows: vec![row], same_size: true, checks_hold: true };
+        let mut out = Vec::new();
+        comparison.print(&mut out).expect("a vector takes everything");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.contains("  L3  25.50\n") && text.contains("  L6  25.50\n"), "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
 
     #[test]
     fn sizes_are_the_same_within_a_share_or_a_block_a_table() {
