@@ -2,7 +2,8 @@
 //! filters avoided: per lookup, in the engine, in the file layer and in the kernel.
 //!
 //! [`input`] has the keys, [`measure`] makes the acts, each of four [passes](pass), [`checks`] compares the
-//! counts, [`report`] combines them, `print` and `page` show them. [`mod@compare`] compares policies.
+//! counts, [`report`] combines them, `print` and `page` show them, the page with a [`sample_table`].
+//! [`mod@compare`] compares policies.
 
 mod bench;
 mod changes;
@@ -116,7 +117,7 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Write a page with figures, report.html, into this directory: new, empty, or from an earlier run; each
+    /// Write a page with figures and a filter to probe, report.html, into this directory: new, empty, or from an earlier run; each
     /// figure also as .svg, its points as .csv, and checks.csv. Not with --compare
     #[arg(long, value_name = "DIR", conflicts_with = "compare")]
     report: Option<PathBuf>,
