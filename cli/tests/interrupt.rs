@@ -2,17 +2,17 @@
 
 mod common;
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use common::terminal::terminal;
 use common::{Run, criba};
 use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 fn lines(count: usize) -> String {
     let lines: Vec<_> = (0..count).map(|number| format!("{number:07}\tvalue {number}\n")).collect();
@@ -140,21 +140,6 @@ fn a_signal_removes_the_temporary_store_of_readamp() {
         assert_eq!((end.code, end.out.as_str(), end.err.as_str()), (130, "", ""));
         assert_eq!(stores().next(), None);
     }
-}
-
-/// A terminal; the thread ends with what was drawn on it.
-fn terminal() -> (File, JoinHandle<String>) {
-    let control = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&control).and_then(|()| unlockpt(&control)).expect("a terminal");
-    let name = ptsname(&control, Vec::new()).expect("its name").into_string().expect("text");
-    let screen = OpenOptions::new().read(true).write(true).open(name).expect("the other end");
-    let drawn = thread::spawn(move || {
-        let mut drawn = Vec::new();
-        // When the last process has closed a terminal, reading fails.
-        let _ = File::from(control).read_to_end(&mut drawn);
-        String::from_utf8_lossy(&drawn).into_owned()
-    });
-    (screen, drawn)
 }
 
 #[test]

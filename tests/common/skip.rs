@@ -7,5 +7,7 @@ use std::io::Write;
 #[allow(dead_code, reason = "each test uses some of these modules")]
 pub(crate) fn skip(reason: &str) {
     let thread = std::thread::current();
-    let _ = writeln!(std::io::stderr(), "skipped: {}: {reason}", thread.name().unwrap_or("a test"));
+    let line = format!("skipped: {}: {reason}\n", thread.name().unwrap_or("a test"));
+    // At once: tests beside it write there, too.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -20,7 +20,6 @@ mod print;
 mod provenance;
 pub mod report;
 pub mod sample_table;
-mod scratch;
 pub mod settings;
 pub mod state;
 mod table_files;
@@ -40,7 +39,6 @@ use self::input::Input;
 use self::measure::Engine;
 use self::report::Report;
 use self::sample_table::SampleTable;
-use self::scratch::scratch;
 use self::settings::Settings;
 use self::unsynced::Unsynced;
 use crate::failure::{Failure, Result};
@@ -192,7 +190,7 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
     }
     if let (Some(output), Some(dir)) = (&output, &args.report) {
         out.flush()?; // print the result even if the report cannot be written
-        let sample = SampleTable::new(scratch()?.path(), args.seed)?;
+        let sample = SampleTable::new(temporary_dir()?.path(), args.seed)?;
         output.replace(&page::files(&report, &sample))?;
         if !args.json {
             writeln!(out, "\nThe report: {}", dir.join("report.html").display())?;
@@ -233,8 +231,12 @@ fn compare(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer> {
     Ok(comparison.answer())
 }
 
+fn temporary_dir() -> Result<TemporaryDir> {
+    TemporaryDir::new("criba-readamp-")
+}
+
 fn run_in_temporary(input: &Input, settings: &Settings, progress: &ProgressBar) -> Result<Report> {
-    let dir = TemporaryDir::new("criba-readamp-")?;
+    let dir = temporary_dir()?;
     let mut report = run_on(Arc::new(Unsynced), dir.path(), input, settings, progress)?;
     report.setup.synced = false;
     Ok(report)

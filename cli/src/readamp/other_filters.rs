@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::bench::Bench;
 use super::changes::Changes;
 use super::checks::Check;
-use super::scratch::scratch;
 use super::state::State;
 use super::table_files;
+use super::temporary_dir;
 use super::work::Work;
 use crate::failure::{Failure, Result};
 use crate::text::counted;
@@ -79,7 +79,7 @@ pub(super) fn rebuild_in_copy(
     if filter_bytes == 0 {
         return Ok(None);
     }
-    let copy = scratch()?;
+    let copy = temporary_dir()?;
     for entry in fs::read_dir(bench.dir).map_err(|e| Failure::file("list", bench.dir, e))? {
         let entry = entry.map_err(|e| Failure::file("list", bench.dir, e))?;
         let (from, to) = (entry.path(), copy.path().join(entry.file_name()));
