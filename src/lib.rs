@@ -39,7 +39,7 @@
 //! * [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::range`], [`Db::prefix`]. A [`Batch`] makes several changes at
 //!   once; a [`Db::snapshot`] reads the store as it was at one moment.
 //! * [`Db::insert_if_absent`], [`Db::insert_many_if_absent`], [`Db::compare_and_swap`]: one of many threads wins.
-//! * [`Db::checkpoint`] makes a backup, [`verify`] checks one.
+//! * [`Db::checkpoint`] makes a backup, [`verify`] checks a store, [`repair`] salvages a damaged one.
 //! * [`Options::open_read_only`] reads without a change, also beside a writing process.
 //! * [`FilterPolicy`] sets the filters of tables: [kind](FilterKind), [hash](HashFunction), size and
 //!   [allocation](Allocation).
