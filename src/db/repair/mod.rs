@@ -22,7 +22,7 @@ mod merge;
 use std::fmt;
 use std::io;
 use std::ops::{Bound, RangeBounds};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use self::logs::History;
@@ -157,8 +157,8 @@ pub fn repair_with(
     if listing.ours.iter().all(|&name| name == FileName::Lock) {
         return Err(not_a_store(dir, "no file of one"));
     }
-    let absolute = |path| std::path::absolute(path).context("find the full path", path);
-    if absolute(to)?.starts_with(absolute(dir)?) {
+    let resolved = |path| resolved(path).context("find the full path", path);
+    if resolved(to)?.starts_with(resolved(dir)?) {
         let error = io::Error::new(io::ErrorKind::InvalidInput, "it is in the damaged store");
         return Err(error).context("make a new store", to);
     }
@@ -173,6 +173,20 @@ pub fn repair_with(
             .write(new, uncertain)
             .inspect_err(|_| staged::discard(vfs.as_ref(), &uncertain_dir))
     })
+}
+
+/// The full path without symbolic links, as far as it exists.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let there = path.ancestors().find_map(|there| Some((there.canonicalize().ok()?, there)));
+    let Some((mut full, there)) = there else { return Ok(path) };
+    for part in path.strip_prefix(there).into_iter().flat_map(Path::components) {
+        match part {
+            Component::ParentDir => drop(full.pop()),
+            part => full.push(part),
+        }
+    }
+    Ok(full)
 }
 
 /// The keys of which a newer change may be lost than one that was read. Keys come in order.
