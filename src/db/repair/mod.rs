@@ -284,7 +284,7 @@ impl<'a> Salvage<'a> {
             FileName::Table(id) if !named.iter().any(|(named, _)| named == id) => Some(*id),
             _ => None,
         });
-        let others: Vec<u64> = if known && all_there { Vec::new() } else { others.collect() };
+        let others: Vec<u64> = others.collect();
         for (id, meta) in named {
             self.open_table(env, id, meta, true)?;
         }
@@ -298,7 +298,9 @@ impl<'a> Salvage<'a> {
                 let loss = Loss::of_any_key(path, None, what.into(), meta.max_seq);
                 self.found.losses.push(loss);
             }
-            self.open_table(env, id, None, false)?;
+            if !(known && all_there) {
+                self.open_table(env, id, None, false)?;
+            }
         }
         Ok(())
     }
