@@ -96,3 +96,21 @@ fn a_damaged_manifest_makes_all_keys_uncertain() {
     assert_eq!((&found["keys"], &found["uncertain"]), (&KEYS.into(), &KEYS.into()));
     assert_eq!(run(&format!("scan {accepted}")).well(), aside);
 }
+
+#[cfg(unix)]
+#[test]
+fn no_way_leads_into_the_damaged_store() {
+    let (dir, store, _) = store();
+    let path = |name: &str| dir.path().join(name).to_str().expect("a plain path").to_owned();
+    std::os::unix::fs::symlink(&store, path("link")).expect("a link");
+    fs::create_dir(path("beside")).expect("a directory");
+    let names = || fs::read_dir(&store).expect("a store").count();
+    let before = names();
+    for to in ["link/new", "beside/../store/new", "absent/../store/new", "link/../store/new"] {
+        let refused = run(&format!("repair {store} --to {}", path(to))).error(3);
+        assert!(refused.contains("it is in the damaged store"), "{to}: {refused}");
+    }
+    run(&format!("repair {} --to {}", path("link"), path("store/new"))).error(3);
+    assert_eq!(names(), before);
+    run(&format!("repair {} --to {}", path("link"), path("beside/new"))).well();
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::frame::{
     BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FileHeader, Frame, FrameKind, HeaderError,
-    LEAST_ROOM_BYTES, LogKind, decode_file_header, decode_frame,
+    LEAST_ROOM_BYTES, LogKind, decode_file_header, decode_frame, encode_file_header,
 };
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
@@ -71,6 +71,16 @@ impl LogReader {
                 found,
             }),
         }
+    }
+
+    /// The number of bytes in which the header is another than that of this log of a store; all of them if it
+    /// is cut short.
+    pub(crate) fn header_differs_by(&mut self, kind: LogKind, store: u64) -> Result<usize> {
+        self.load_block(0)?;
+        let expected = encode_file_header(kind, self.number, store);
+        let found = self.block.get(..expected.len()).unwrap_or_default();
+        let same = found.iter().zip(&expected).filter(|(found, expected)| found == expected);
+        Ok(expected.len() - same.count())
     }
 
     pub(crate) fn length(&self) -> u64 {
@@ -240,7 +250,6 @@ impl LogReader {
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::encode_file_header;
     use super::super::writer::LogWriter;
     use super::*;
     use crate::vfs::{CountingVfs, FileKind, Operation, RealVfs, SimVfs};

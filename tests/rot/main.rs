@@ -8,6 +8,7 @@
 //! CRIBA_ROT=all cargo test --test rot -- --nocapture
 //! ```
 
+mod aged;
 mod bytes;
 mod case;
 #[path = "../common/mod.rs"]

@@ -212,6 +212,31 @@ fn an_older_manifest_brings_back_nothing() {
     }
 }
 
+/// It is no log without changes.
+#[test]
+fn a_log_without_header_and_frames_brings_back_nothing() {
+    let log = FIXTURE.only(Kind::Log);
+    let length = FIXTURE.file(&log).len();
+    salvage("a log of zeros", &FIXTURE.with(&log, vec![0; length]));
+    for length in [0, 1, 39] {
+        salvage("a log cut short", &FIXTURE.with(&log, &FIXTURE.file(&log)[..length]));
+    }
+}
+
+/// With all files that it needs, beside those of now.
+#[test]
+fn an_older_current_brings_back_nothing() {
+    for (number, older) in FIXTURE.older.iter().enumerate() {
+        let mut disk = FIXTURE.disk.clone();
+        for (path, bytes) in older.files().filter(|(path, _)| path.starts_with(DIR)) {
+            if disk.read(path).is_none() || Kind::of(&name(path)) == Kind::Current {
+                disk.write(path, bytes);
+            }
+        }
+        salvage(&format!("CURRENT {number}"), &disk);
+    }
+}
+
 #[test]
 fn a_table_without_its_index_and_one_of_its_blocks_brings_back_nothing() {
     for name in FIXTURE.of_kind(Kind::Table) {

@@ -45,7 +45,7 @@ impl<'a> History<'a> {
                 Some(promised) if number > promised => self.miss(promised),
                 _ => {}
             }
-            self.promised = None;
+            let is_needed = self.promised.take().is_some();
             let path = FileName::Log(number).path(self.dir);
             let mut reader = match LogReader::open(self.vfs, &path, LogKind::Wal, number) {
                 Ok(reader) => reader,
@@ -63,7 +63,12 @@ impl<'a> History<'a> {
                 // Each frame says which log it is of.
                 _ => {}
             }
-            self.read_log(&path, reader, &mut keep);
+            // Without a frame, the header must: of another log, or of zeros, nothing says what was in this one.
+            let differs = reader.header_differs_by(LogKind::Wal, self.store);
+            let is_whole = self.read_log(&path, reader, &mut keep);
+            if is_needed && !is_whole && differs.is_ok_and(|bytes| bytes > 1) {
+                self.damage(path, Some(0), "neither this log's header nor a frame of it".into());
+            }
         }
         if let Some(promised) = self.promised.take() {
             self.miss(promised);
@@ -75,12 +80,14 @@ impl<'a> History<'a> {
         Ok(())
     }
 
+    /// Returns whether it has a whole record or an end.
     fn read_log(
         &mut self,
         path: &Path,
         mut reader: LogReader,
         keep: &mut impl FnMut(EntryRef<'_>),
-    ) {
+    ) -> bool {
+        let mut is_whole = false;
         loop {
             let (offset, found) = match reader.next() {
                 Ok(Item::Record { seq, offset, payload })
@@ -91,6 +98,7 @@ impl<'a> History<'a> {
                             self.continue_at(path, seq, offset);
                             let _ = for_each_logged_entry(path, offset, seq, &payload, &mut *keep);
                             self.next = seq + changes;
+                            is_whole = true;
                             continue;
                         }
                         Err(error) => (offset, error.to_string()),
@@ -103,9 +111,9 @@ impl<'a> History<'a> {
                 Err(error) => (reader.position(), error.to_string()),
                 Ok(Item::End { next }) => {
                     self.promised = Some(next).filter(|&next| next != 0);
-                    return;
+                    return true;
                 }
-                Ok(Item::Eof) => return,
+                Ok(Item::Eof) => return is_whole,
             };
             self.damage(path.to_owned(), Some(offset), found);
             reader.resume_from(reader.position().max(offset + 1));
@@ -139,6 +147,8 @@ impl<'a> History<'a> {
 
     fn lose_up_to(&mut self, newest: Seq, changes: Option<u64>) {
         let Some((path, offset, found)) = self.hole.take() else { return };
+        // A number that came a second time may be of changes that a crash undid.
+        let newest = newest.max(self.next);
         let found = match changes {
             Some(changes) => format!("{found}: {changes} changes lost"),
             None => format!("{found}: changes behind it are lost, if there were any"),

@@ -22,16 +22,18 @@ pub(super) fn tables_in_force(
     listing: &Listing,
     losses: &mut Vec<Loss>,
 ) -> Result<Option<TableSet>> {
-    let numbers = match read_current(vfs, dir) {
-        Ok(Some(number)) => vec![number],
+    let named = match read_current(vfs, dir) {
         Err(error @ Error::Unsupported { .. }) => return Err(error),
-        _ => listing.manifests(),
+        current => current.unwrap_or_default(),
     };
+    let others = listing.manifests().into_iter().filter(|&number| Some(number) > named);
     let mut known = Vec::new();
-    for number in numbers {
+    for number in named.into_iter().chain(others) {
         match read_edits(vfs, dir, number) {
             Ok(set_and_edits) => known.push(set_and_edits),
             Err(error @ Error::Unsupported { .. }) => return Err(error),
+            // It was being made, to replace the one named.
+            Err(_) if named.is_some_and(|named| named < number) => {}
             Err(error) => {
                 losses.push(Loss::of_error(dir, error, super::ANY_KEY, NEWEST_LOST));
                 return Ok(None);
@@ -39,7 +41,11 @@ pub(super) fn tables_in_force(
         }
     }
     let in_force = match &mut known[..] {
-        // Only the manifest in force gets edits.
+        // Only the manifest in force gets edits. So `CURRENT` is of an earlier time if a newer one has some.
+        [(set, _), newer @ ..] if named.is_some() && newer.iter().all(|(_, edits)| *edits < 2) => {
+            Some(std::mem::take(set))
+        }
+        _ if named.is_some() => None,
         [(set, _)] | [.., (set, 2..)] => Some(std::mem::take(set)),
         // The newest repeats another one, or is in its place.
         [.., (before, _), (set, _)] if before.has_same_tables(set) => Some(std::mem::take(set)),

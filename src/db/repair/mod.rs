@@ -22,7 +22,7 @@ mod merge;
 use std::fmt;
 use std::io;
 use std::ops::{Bound, RangeBounds};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use self::logs::History;
@@ -157,8 +157,8 @@ pub fn repair_with(
     if listing.ours.iter().all(|&name| name == FileName::Lock) {
         return Err(not_a_store(dir, "no file of one"));
     }
-    let absolute = |path| std::path::absolute(path).context("find the full path", path);
-    if absolute(to)?.starts_with(absolute(dir)?) {
+    let resolved = |path| resolved(path).context("find the full path", path);
+    if resolved(to)?.starts_with(resolved(dir)?) {
         let error = io::Error::new(io::ErrorKind::InvalidInput, "it is in the damaged store");
         return Err(error).context("make a new store", to);
     }
@@ -170,6 +170,20 @@ pub fn repair_with(
         staged::clear(vfs.as_ref(), new)?;
         Salvage::of(dir, &listing, vfs)?.write(new, uncertain)
     })
+}
+
+/// The full path without symbolic links, as far as it exists.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let there = path.ancestors().find_map(|there| Some((there.canonicalize().ok()?, there)));
+    let Some((mut full, there)) = there else { return Ok(path) };
+    for part in path.strip_prefix(there).into_iter().flat_map(Path::components) {
+        match part {
+            Component::ParentDir => drop(full.pop()),
+            part => full.push(part),
+        }
+    }
+    Ok(full)
 }
 
 /// The keys of which a newer change may be lost than one that was read. Keys come in order.
@@ -267,7 +281,7 @@ impl<'a> Salvage<'a> {
             FileName::Table(id) if !named.iter().any(|(named, _)| named == id) => Some(*id),
             _ => None,
         });
-        let others: Vec<u64> = if known && all_there { Vec::new() } else { others.collect() };
+        let others: Vec<u64> = others.collect();
         for (id, meta) in named {
             self.open_table(env, id, meta, true)?;
         }
@@ -281,7 +295,9 @@ impl<'a> Salvage<'a> {
                 let loss = Loss::of_any_key(path, None, what.into(), meta.max_seq);
                 self.found.losses.push(loss);
             }
-            self.open_table(env, id, None, false)?;
+            if !(known && all_there) {
+                self.open_table(env, id, None, false)?;
+            }
         }
         Ok(())
     }
