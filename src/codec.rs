@@ -162,6 +162,10 @@ impl<'a> Fields<'a> {
     }
 }
 
+pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+    bytes.get(offset..offset.checked_add(2)?).map(LittleEndian::read_u16)
+}
+
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..offset.checked_add(4)?).map(LittleEndian::read_u32)
 }

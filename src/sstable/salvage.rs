@@ -13,6 +13,7 @@ use super::format::{
     BlockHandle, BlockType, FOOTER_BYTES, Footer, FooterError, TRAILER_BYTES, TableMeta, VERSION,
     check_block,
 };
+use super::index::Index;
 use super::reader::Table;
 use crate::codec::{ChecksumAt, u32_at};
 use crate::error::{Error, IoContext, Result};
@@ -72,19 +73,17 @@ impl SalvageCursor {
         let mut cursor = Self { env, id, meta, parts: Vec::new(), next: 0, current: None };
         let error = match found.and_then(|meta| Table::open_data(&cursor.env, meta)) {
             Ok(table) => {
-                let index = table.index();
-                let part = |number| {
-                    let (place, end) = (index.block(number)?, index.separator(number)?.to_vec());
-                    Some(Part { place, end })
-                };
-                cursor.parts = (0..index.len()).filter_map(part).collect();
+                cursor.parts = parts(&table.index());
                 return Ok(cursor);
             }
             Err(error @ Error::Unsupported { .. }) => return Err(error),
             Err(error) => error,
         };
         let complete = match cursor.file_bytes() {
-            Ok(bytes) => !cursor.is_foreign(&bytes)? && cursor.find_parts(&bytes),
+            Ok(bytes) => {
+                !cursor.is_foreign(&bytes)?
+                    && (cursor.find_index(&bytes) || cursor.find_parts(&bytes))
+            }
             Err(_) => false,
         };
         if !complete {
@@ -183,12 +182,13 @@ impl SalvageCursor {
         Err(damaged(0, expected, "others".into()))
     }
 
-    /// The whole file, with zeros where it cannot be read.
+    /// The file, up to the length that it must have, with zeros where it cannot be read.
     fn file_bytes(&self) -> Result<Bytes> {
         let path = self.path();
         let file = self.env.files.get(self.id, self.env.vfs.as_ref(), &self.env.dir);
         let file = file.context("open", &path)?;
-        let length = file.length().context("find the length", &path)? as usize;
+        let length = file.length().context("find the length", &path)?;
+        let length = self.meta.as_ref().map_or(length, |meta| length.min(meta.size)) as usize;
         let mut bytes = Vec::new();
         let allocated = bytes.try_reserve_exact(length).map_err(std::io::Error::from);
         allocated.context(format_args!("find memory for {length} bytes of it"), &path)?;
@@ -221,11 +221,22 @@ impl SalvageCursor {
         }
     }
 
+    /// Finds a sound index where the manifest or the footer says that it begins. Returns whether it is there.
+    fn find_index(&mut self, file: &[u8]) -> bool {
+        let Some(meta) = &self.meta else { return false };
+        let offset = meta.index_offset as usize;
+        let index = find_block(file, self.id, offset, BlockType::Index)
+            .and_then(|place| Index::new(file.get(offset..offset + place.length as usize)?))
+            .filter(|index| index.check(&meta.largest).is_some());
+        self.parts = index.map_or(Vec::new(), |index| parts(&index));
+        !self.parts.is_empty()
+    }
+
     /// Finds the data blocks of the file without its index, up to the first that is not sound. Returns whether
     /// they have all entries of the table.
     fn find_parts(&mut self, file: &Bytes) -> bool {
         let (mut offset, mut entries) = (0, 0);
-        while let Some(place) = find_block(file, self.id, offset) {
+        while let Some(place) = find_block(file, self.id, offset, BlockType::Data) {
             let end = offset + place.length as usize + TRAILER_BYTES;
             let keys = (self.begin(self.parts.len()), self.largest());
             let Ok(block) = self.decode(&file.slice(offset..end), place, &keys) else { break };
@@ -238,14 +249,22 @@ impl SalvageCursor {
     }
 }
 
-/// The data block at an offset: its end is where its checksum is right.
-fn find_block(file: &[u8], id: u64, offset: usize) -> Option<BlockHandle> {
+fn parts(index: &Index<'_>) -> Vec<Part> {
+    let part = |number| {
+        let (place, end) = (index.block(number)?, index.separator(number)?.to_vec());
+        Some(Part { place, end })
+    };
+    (0..index.len()).filter_map(part).collect()
+}
+
+/// The block of a type at an offset: its end is where its checksum is right.
+fn find_block(file: &[u8], id: u64, offset: usize, of: BlockType) -> Option<BlockHandle> {
     let mut checksum = ChecksumAt::new(id, offset as u64);
     let bytes = file.get(offset..)?;
     bytes.iter().enumerate().find_map(|(length, byte)| {
         checksum.update(&[*byte]);
-        let ends = *byte == BlockType::Data as u8
-            && u32_at(bytes, length + 1) == Some(checksum.clone().finish());
+        let ends =
+            *byte == of as u8 && u32_at(bytes, length + 1) == Some(checksum.clone().finish());
         ends.then_some(BlockHandle { offset: offset as u64, length: length as u64 })
     })
 }

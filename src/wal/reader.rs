@@ -9,6 +9,7 @@ use super::frame::{
     BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FileHeader, Frame, FrameKind, HeaderError,
     LEAST_ROOM_BYTES, LogKind, decode_file_header, decode_frame, encode_file_header,
 };
+use crate::codec::u16_at;
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
 use crate::vfs::{Vfs, VfsFile};
@@ -211,22 +212,42 @@ impl LogReader {
         self.at
     }
 
-    /// Moves to the first whole frame from `from` on with which a record begins, or the log ends; to the end
-    /// of the file if there is none. Passes over blocks that cannot be read.
-    pub(crate) fn resume_from(&mut self, from: u64) {
-        let (mut at, number) = (from, self.number);
+    /// Moves behind damage, to the next whole frame with which a record begins or the log ends; to the end of the
+    /// file without one. Passes over blocks that cannot be read.
+    ///
+    /// Returns the offset from which on frames are certain: that of the frame, if the reader is there already, or if
+    /// it follows the damaged one by its length, or begins a block. Else it was found by a search of each byte from `from` on, where bytes of a
+    /// value can look like a frame, and the next block is certain.
+    pub(crate) fn resume_from(&mut self, from: u64) -> u64 {
+        let behind = if from <= self.at { Some(self.at) } else { self.behind_damage() };
+        let (mut at, mut is_certain) = (behind.unwrap_or(from), behind.is_some());
         while at < self.length {
-            let left = BLOCK_BYTES - at % BLOCK_BYTES;
+            let (number, left) = (self.number, BLOCK_BYTES - at % BLOCK_BYTES);
+            is_certain |= left == BLOCK_BYTES;
             at += match self.rest_of_block(at).map(|rest| decode_frame(rest, number, at)) {
                 Ok(Ok(Frame { kind: FrameKind::Middle | FrameKind::Last, payload, .. })) => {
                     FRAME_HEADER_BYTES + payload.len() as u64
                 }
                 Ok(Ok(_)) => break,
-                Ok(Err(_)) => 1,
+                Ok(Err(_)) if is_certain && left < LEAST_ROOM_BYTES => left, // padding
+                Ok(Err(_)) => {
+                    is_certain = false;
+                    1
+                }
                 Err(_) => left,
             };
         }
         self.at = at;
+        if is_certain { at } else { at.next_multiple_of(BLOCK_BYTES) }
+    }
+
+    /// The whole frame behind a damaged one in its block, if its length is right.
+    fn behind_damage(&mut self) -> Option<u64> {
+        let (at, number) = (self.at, self.number);
+        let rest = self.rest_of_block(at).ok()?;
+        let length = FRAME_HEADER_BYTES as usize + usize::from(u16_at(rest, 4)?);
+        let behind = at + length as u64;
+        decode_frame(rest.get(length..)?, number, behind).ok().map(|_| behind)
     }
 
     /// Searches every byte from `from` on for whole frames, and returns the furthest offset that one of them

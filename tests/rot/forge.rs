@@ -3,7 +3,7 @@
 use crate::fixture::{FIXTURE, Kind, number};
 
 /// The checksum of the format: bound to a file number and an offset.
-fn checksum(number: u64, offset: usize, bytes: &[u8]) -> [u8; 4] {
+pub(crate) fn checksum(number: u64, offset: usize, bytes: &[u8]) -> [u8; 4] {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&number.to_le_bytes());
     hasher.update(&(offset as u64).to_le_bytes());

@@ -12,6 +12,7 @@ use criba::{Error, Loss, Options, Repaired, Uncertain, repair_with, verify_with}
 
 use crate::bytes::parts;
 use crate::fixture::{DIR, FIXTURE, KEYS, Kind, Map, key, name, path};
+use crate::forge::{FRAME_HEADER, Frame, Log, checksum};
 use crate::sweep::{all, in_parallel};
 
 const NEW: &str = "/new";
@@ -98,10 +99,12 @@ fn check_flip(kind: Kind, bytes: &[u8], at: usize, what: &str, found: &Salvaged)
                 loss.finding.offset.is_some_and(|offset| offset <= at as u64),
                 "{what}: {loss}"
             );
-            // What later records say is newer than what is lost.
+            // What later records say is newer than what is lost; without the length, where they are is uncertain.
             let record = FIXTURE.ends.partition_point(|&end| end <= at);
+            let is_length = (4..6).contains(&(at - FIXTURE.ends[record - 1]));
+            let kept = if is_length { uncertain } else { sound };
             for number in record + 1..FIXTURE.ends.len() {
-                assert!(sound.contains_key(&key(number)), "{what}: record {number}");
+                assert!(kept.contains_key(&key(number)), "{what}: record {number}");
             }
             keys_of_record(at)
         }
@@ -240,17 +243,22 @@ fn an_older_current_brings_back_nothing() {
 #[test]
 fn a_table_without_its_index_and_one_of_its_blocks_brings_back_nothing() {
     for name in FIXTURE.of_kind(Kind::Table) {
-        let bytes = FIXTURE.file(&name);
-        let [data, _, index] = parts(bytes);
+        let sound = FIXTURE.file(&name);
+        let [data, _, index] = parts(sound);
         for at in 0..data {
-            let mut bytes = bytes.to_vec();
-            bytes[at] ^= 1;
-            bytes[index] ^= 1;
-            let found = salvage(
-                &format!("{name}: bytes {at} and {index} flipped"),
-                &FIXTURE.with(&name, bytes),
-            );
-            assert_eq!(found.repaired.losses.len(), 1);
+            let flipped = |other: usize| {
+                let mut bytes = sound.to_vec();
+                bytes[at] ^= 1;
+                bytes[other] ^= 1;
+                let what = format!("{name}: bytes {at} and {other} flipped");
+                let found = salvage(&what, &FIXTURE.with(&name, bytes));
+                assert_eq!(found.repaired.losses.len(), 1);
+                (what, found)
+            };
+            flipped(index);
+            // The manifest says where the index begins.
+            let (what, found) = flipped(sound.len() - 1);
+            check_flip(Kind::Table, sound, at, &what, &found);
         }
     }
 }
@@ -323,6 +331,40 @@ fn a_table_of_another_store_does_not_count() {
     disk.write(&table, other.read(&table).unwrap());
     let repaired = repair_with(DIR, NEW, Uncertain::Accept, &layer(&SimVfs::on(disk))).unwrap();
     assert_eq!((repaired.keys, repaired.losses.len()), (0, 1));
+}
+
+/// A value can be a whole frame for its place in the log. If the frame around it loses its length, it is found.
+#[test]
+fn bytes_of_a_value_that_look_like_a_frame_are_uncertain() {
+    let mut log = Log::of(Kind::Log);
+    let before: usize = log.frames.iter().map(|frame| FRAME_HEADER + frame.payload.len()).sum();
+    let outer = 40 + before;
+    let last = log.frames.last().unwrap().clone();
+    let changes = 3;
+    let seq = last.seq + changes;
+    let forged = [&[1, 6][..], b"key 00", &[6], b"forged"].concat();
+    let put_value = [&[1, 1][..], b"x", &[FRAME_HEADER as u8 + forged.len() as u8]].concat();
+    let place = outer + FRAME_HEADER + put_value.len();
+    let mut inner = vec![0; 4];
+    inner.extend((forged.len() as u16).to_le_bytes());
+    inner.push(1);
+    inner.extend(last.log.to_le_bytes());
+    inner.extend(seq.to_le_bytes());
+    inner.extend(0_u64.to_le_bytes());
+    inner.extend(forged);
+    let sum = checksum(log.number, place, &inner[4..]);
+    inner[..4].copy_from_slice(&sum);
+    let payload = [put_value, inner].concat();
+    log.frames.push(Frame { length: payload.len() as u16, seq, payload, ..last });
+    let mut bytes = log.encode();
+    let name = FIXTURE.only(Kind::Log);
+    let vfs = layer(&SimVfs::on(FIXTURE.with(&name, bytes.clone())));
+    let value = Options::new().vfs(vfs).open_read_only(DIR).unwrap().get("x").unwrap().unwrap();
+    assert!(value.ends_with(b"forged"));
+
+    bytes[outer + 5] ^= 1;
+    let found = salvage("a forged frame", &FIXTURE.with(&name, bytes));
+    assert_eq!(found.uncertain.get(&key(0)).map(Vec::as_slice), Some(&b"forged"[..]));
 }
 
 #[test]

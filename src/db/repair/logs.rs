@@ -36,8 +36,12 @@ impl<'a> History<'a> {
         Self { vfs, dir, store, next, promised: first, hole: None, losses: Vec::new() }
     }
 
-    /// Passes each change in a whole record of the logs to `keep`.
-    pub(super) fn read(&mut self, logs: &[u64], mut keep: impl FnMut(EntryRef<'_>)) -> Result<()> {
+    /// Passes each change in a whole record of the logs to `keep`, and whether its place is certain.
+    pub(super) fn read(
+        &mut self,
+        logs: &[u64],
+        mut keep: impl FnMut(EntryRef<'_>, bool),
+    ) -> Result<()> {
         for &number in logs {
             match self.promised {
                 // It was made, and never used.
@@ -85,18 +89,28 @@ impl<'a> History<'a> {
         &mut self,
         path: &Path,
         mut reader: LogReader,
-        keep: &mut impl FnMut(EntryRef<'_>),
+        keep: &mut impl FnMut(EntryRef<'_>, bool),
     ) -> bool {
-        let mut is_whole = false;
+        let (mut is_whole, mut certain_from) = (false, 0);
         loop {
             let (offset, found) = match reader.next() {
+                // What bounds no loss, and ends no log.
+                Ok(Item::Record { seq, offset, payload }) if offset < certain_from => {
+                    let keep = |entry: EntryRef<'_>| keep(entry, false);
+                    let _ = for_each_logged_entry(path, offset, seq, &payload, keep);
+                    continue;
+                }
+                Ok(Item::End { .. }) if reader.position() < certain_from => {
+                    (reader.position(), "an end frame within damage".into())
+                }
                 Ok(Item::Record { seq, offset, payload })
                     if (self.next..=MAX_NUMBER).contains(&seq) =>
                 {
                     match for_each_logged_entry(path, offset, seq, &payload, |_| {}) {
                         Ok(changes) => {
                             self.continue_at(path, seq, offset);
-                            let _ = for_each_logged_entry(path, offset, seq, &payload, &mut *keep);
+                            let keep = |entry: EntryRef<'_>| keep(entry, true);
+                            let _ = for_each_logged_entry(path, offset, seq, &payload, keep);
                             self.next = seq + changes;
                             is_whole = true;
                             continue;
@@ -116,7 +130,7 @@ impl<'a> History<'a> {
                 Ok(Item::Eof) => return is_whole,
             };
             self.damage(path.to_owned(), Some(offset), found);
-            reader.resume_from(reader.position().max(offset + 1));
+            certain_from = reader.resume_from(reader.position().max(offset + 1));
         }
     }
 

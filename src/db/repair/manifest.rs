@@ -19,6 +19,7 @@ const NEWEST_LOST: Seq = Seq::MAX;
 pub(super) fn tables_in_force(
     vfs: &dyn Vfs,
     dir: &Path,
+    store: u64,
     listing: &Listing,
     losses: &mut Vec<Loss>,
 ) -> Result<Option<TableSet>> {
@@ -29,7 +30,7 @@ pub(super) fn tables_in_force(
     let others = listing.manifests().into_iter().filter(|&number| Some(number) > named);
     let mut known = Vec::new();
     for number in named.into_iter().chain(others) {
-        match read_edits(vfs, dir, number) {
+        match read_edits(vfs, dir, store, number) {
             Ok(set_and_edits) => known.push(set_and_edits),
             Err(error @ Error::Unsupported { .. }) => return Err(error),
             // It was being made, to replace the one named.
@@ -58,11 +59,16 @@ pub(super) fn tables_in_force(
     Ok(in_force)
 }
 
-/// All edits of a manifest, whatever its header says of them.
-fn read_edits(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<(TableSet, u64)> {
+/// All edits of a manifest, also under a damaged header.
+fn read_edits(vfs: &dyn Vfs, dir: &Path, store: u64, number: u64) -> Result<(TableSet, u64)> {
     let path = FileName::Manifest(number).path(dir);
     let mut reader = LogReader::open(vfs, &path, LogKind::Manifest, number)?;
-    let _ = reader.header(LogKind::Manifest)?;
+    if let Ok(header) = reader.header(LogKind::Manifest)?
+        && header.store != store
+    {
+        let (expected, found) = [store, header.store].map(|id| format!("store {id:016x}")).into();
+        return Err(Error::corrupt(&path, 0, format!("a manifest of {expected}"), found));
+    }
     match Manifest::read_edits(reader, &path, FILTER_SETTINGS)? {
         (set, edits, None) => Ok((set, edits)),
         (_, _, Some(lost)) => {

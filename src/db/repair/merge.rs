@@ -26,7 +26,8 @@ impl Change {
 /// Entries in order.
 struct Source {
     entries: Entries,
-    /// Whether these entries count: not those of a table that nothing names.
+    /// Whether these entries certainly count: not those of a table that nothing names, or of a frame that may be
+    /// the bytes of a value.
     in_force: bool,
 }
 
@@ -87,10 +88,10 @@ impl Eq for Source {}
 pub(super) struct Merge(BinaryHeap<Source>);
 
 impl Merge {
-    pub(super) fn add_logs(&mut self, mut changes: Vec<Change>) {
+    pub(super) fn add_changes(&mut self, mut changes: Vec<Change>, in_force: bool) {
         changes.sort_unstable_by(|a, b| compare((&a.key, a.seq), (&b.key, b.seq)));
         let entries = Entries::Logs(changes.into_iter());
-        self.0.push(Source { entries, in_force: true });
+        self.0.push(Source { entries, in_force });
     }
 
     /// Adds a table at its first sound entry.

@@ -19,6 +19,7 @@ mod logs;
 mod manifest;
 mod merge;
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::ops::{Bound, RangeBounds};
@@ -191,10 +192,24 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
 struct Doubt {
     /// Changes of any key up to this one.
     newest: Seq,
+    /// The ranges that the next key may be in …
     ranges: Vec<(KeyBounds, Seq)>,
+    /// … and those that begin behind it, the last ones first.
+    later: Vec<(KeyBounds, Seq)>,
 }
 
 impl Doubt {
+    /// Of losses that are known before the first key.
+    fn of(losses: &[Loss]) -> Self {
+        let mut doubt = Self::default();
+        for loss in losses {
+            doubt.add(loss);
+        }
+        doubt.later = std::mem::take(&mut doubt.ranges);
+        doubt.later.sort_by(|((a, _), _), ((b, _), _)| begin_of(b).cmp(begin_of(a)));
+        doubt
+    }
+
     fn add(&mut self, loss: &Loss) {
         if loss.keys == ANY_KEY {
             self.newest = self.newest.max(loss.newest);
@@ -205,6 +220,9 @@ impl Doubt {
 
     /// Whether a change of `key` newer than `seq` may be lost. No later key is less.
     fn covers(&mut self, key: &[u8], seq: Seq) -> bool {
+        while let Some(range) = self.later.pop_if(|((begin, _), _)| begin_of(begin) <= key) {
+            self.ranges.push(range);
+        }
         self.ranges.retain(|((_, end), _)| match end {
             Bound::Included(last) => key <= last.as_slice(),
             Bound::Excluded(end) => key < end.as_slice(),
@@ -215,6 +233,13 @@ impl Doubt {
                 let keys = (begin.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
                 seq < *newest && RangeBounds::<[u8]>::contains(&keys, key)
             })
+    }
+}
+
+fn begin_of(bound: &Bound<Vec<u8>>) -> &[u8] {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => key,
+        Bound::Unbounded => &[],
     }
 }
 
@@ -230,11 +255,12 @@ struct Salvage<'a> {
 impl<'a> Salvage<'a> {
     fn of(dir: &'a Path, listing: &Listing, vfs: &'a Arc<dyn Vfs>) -> Result<Self> {
         let mut found = Repaired::default();
-        let set = manifest::tables_in_force(vfs.as_ref(), dir, listing, &mut found.losses)?;
         let key = HashKey::new([0; HashKey::BYTES]); // no filter is read
         let env = TableEnv::standalone(vfs, dir, 0, key);
         let store = manifest::store_id(vfs.as_ref(), &env, listing);
         let env = TableEnv::standalone(vfs, dir, store, key);
+        let losses = &mut found.losses;
+        let set = manifest::tables_in_force(vfs.as_ref(), dir, store, listing, losses)?;
         let mut options = Options::new().vfs(Arc::clone(vfs));
         if let Some(settings) = set.as_ref().and_then(|set| set.filter_settings) {
             found.policy_known = true;
@@ -254,11 +280,15 @@ impl<'a> Salvage<'a> {
         let (first, next) = set.map_or((None, 0), |set| (Some(set.log), set.flushed_seq + 1));
         let logs = listing.logs_from(first.unwrap_or(0));
         let mut history = History::new(self.vfs.as_ref(), self.dir, store, first, next);
-        let mut changes = Vec::new();
-        history.read(&logs, |entry| changes.push(Change::new(entry)))?;
+        let (mut certain, mut uncertain) = (Vec::new(), Vec::new());
+        history.read(&logs, |entry, is_certain| {
+            let changes = if is_certain { &mut certain } else { &mut uncertain };
+            changes.push(Change::new(entry));
+        })?;
         self.found.logs = logs.len() as u64;
         self.found.losses.append(&mut history.losses);
-        self.merge.add_logs(changes);
+        self.merge.add_changes(certain, true);
+        self.merge.add_changes(uncertain, false);
         Ok(history.next.saturating_sub(1))
     }
 
@@ -321,8 +351,7 @@ impl<'a> Salvage<'a> {
     /// Writes the store in `new` and the one within it.
     fn write(self, new: &Path, uncertain: Uncertain) -> Result<Repaired> {
         let Self { vfs, options, merge, found, dir } = self;
-        let (mut doubt, losses) = (Doubt::default(), std::cell::RefCell::new(Vec::new()));
-        found.losses.iter().for_each(|loss| doubt.add(loss));
+        let (mut doubt, losses) = (Doubt::of(&found.losses), RefCell::new(Vec::new()));
         let mut sound = NewStore::open(new, &options)?;
         let mut aside = None;
         let mut uncertain_keys = 0;
