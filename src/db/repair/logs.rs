@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::super::directory::for_each_logged_entry;
-use super::Loss;
+use super::loss::Loss;
 use crate::error::{Error, Result};
 use crate::key::{EntryRef, Seq};
 use crate::names::{FileName, MAX_NUMBER};

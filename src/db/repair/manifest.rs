@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::super::directory::Listing;
-use super::Loss;
+use super::loss::Loss;
 use crate::error::{Error, Result};
 use crate::key::Seq;
 use crate::names::FileName;
@@ -36,7 +36,7 @@ pub(super) fn tables_in_force(
             // It was being made, to replace the one named.
             Err(_) if named.is_some_and(|named| named < number) => {}
             Err(error) => {
-                losses.push(Loss::of_error(dir, error, super::ANY_KEY, NEWEST_LOST));
+                losses.push(Loss::of_error(dir, error, super::loss::ANY_KEY, NEWEST_LOST));
                 return Ok(None);
             }
         }

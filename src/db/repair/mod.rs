@@ -10,42 +10,42 @@
 //! * The manifest in force names the tables that count. If it is damaged, nothing is certain: an older state of
 //!   it may name tables whose changes were overwritten or deleted since.
 //! * The changes in logs have consecutive sequence numbers. So the next whole record bounds what damage
-//!   before it cost. Damage at the end is not bounded; a crash that cut the log short looks like it.
+//!   before it cost. Damage at the end is not bounded; a crash that cut the log short looks like it. Bytes of a
+//!   value can look like a record: one that only a search within damage finds is uncertain, and bounds nothing.
 //! * A table's index bounds the keys of each data block. Without the index, blocks are found by their checksums,
 //!   and the manifest's number of entries shows whether all are there.
 //! * Filters are not read. The new store has new ones.
 
+mod doubt;
 mod logs;
+mod loss;
 mod manifest;
 mod merge;
 
 use std::cell::RefCell;
-use std::fmt;
 use std::io;
-use std::ops::{Bound, RangeBounds};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use self::doubt::Doubt;
 use self::logs::History;
+pub use self::loss::Loss;
 use self::merge::{Change, Merge};
 use super::Db;
 use super::directory::{Listing, lock_shared, not_a_store};
 use super::staged;
-use super::verify::Finding;
 use crate::batch::Batch;
-use crate::error::{Error, IoContext, Result};
+use crate::error::{IoContext, Result};
 use crate::filter::HashKey;
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::names::FileName;
 use crate::options::Options;
-use crate::sstable::{KeyBounds, LostEntries, SalvageCursor, Table, TableEnv, TableMeta};
+use crate::sstable::{LostEntries, SalvageCursor, Table, TableEnv, TableMeta};
 use crate::version::TableSet;
 use crate::vfs::{RealVfs, Vfs};
 
 /// The store of uncertain keys, in the directory of the new store.
 const UNCERTAIN: &str = "uncertain";
-
-const ANY_KEY: KeyBounds = (Bound::Unbounded, Bound::Unbounded);
 
 /// The size of a batch of the new store.
 const BATCH_BYTES: usize = 64 << 10;
@@ -58,47 +58,6 @@ pub enum Uncertain {
     SetAside,
     /// Its newest value that was read goes into the new store. Deleted keys and older values can come back.
     Accept,
-}
-
-/// A damaged place, and what it cost.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Loss {
-    /// The file, the offset, and what was found.
-    pub finding: Finding,
-    /// Lost changes can only be of these keys.
-    pub keys: (Bound<Vec<u8>>, Bound<Vec<u8>>),
-    /// The greatest sequence number that they can have.
-    newest: Seq,
-}
-
-/// The finding, then the keys in quotes, escaped as in Rust strings.
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.finding)?;
-        let key = |key: &Vec<u8>| key.escape_ascii().to_string();
-        match &self.keys {
-            (Bound::Unbounded, Bound::Unbounded) => return f.write_str("changes of any key"),
-            (Bound::Unbounded, _) => f.write_str("keys")?,
-            (Bound::Included(first), _) => write!(f, "keys from \"{}\"", key(first))?,
-            (Bound::Excluded(before), _) => write!(f, "keys after \"{}\"", key(before))?,
-        }
-        match &self.keys.1 {
-            Bound::Unbounded => Ok(()),
-            Bound::Included(last) => write!(f, " up to \"{}\"", key(last)),
-            Bound::Excluded(end) => write!(f, " before \"{}\"", key(end)),
-        }
-    }
-}
-
-impl Loss {
-    fn of_error(dir: &Path, error: Error, keys: KeyBounds, newest: Seq) -> Self {
-        Self { finding: Finding::of_error(dir, error), keys, newest }
-    }
-
-    fn of_any_key(path: PathBuf, offset: Option<u64>, what: String, newest: Seq) -> Self {
-        Self { finding: Finding { path, offset, what }, keys: ANY_KEY, newest }
-    }
 }
 
 /// What [`repair`] found and made.
@@ -133,8 +92,9 @@ pub struct Repaired {
 /// indexes, a table with a damaged index, and three memtables.
 ///
 /// # Errors
-/// [`Error::NotAStore`]; [`Error::Locked`]; [`Error::Unsupported`] for a file of a newer criba; [`Error::Io`] if `to` exists or
-/// cannot be written. Damage is no error.
+/// [`NotAStore`](crate::Error::NotAStore); [`Locked`](crate::Error::Locked);
+/// [`Unsupported`](crate::Error::Unsupported) for a file of a newer criba; [`Io`](crate::Error::Io) if `to`
+/// exists or cannot be written. Damage is no error. A log that is cut behind a whole record shows none.
 pub fn repair(
     dir: impl AsRef<Path>,
     to: impl AsRef<Path>,
@@ -185,62 +145,6 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
         }
     }
     Ok(full)
-}
-
-/// The keys of which a newer change may be lost than one that was read. Keys come in order.
-#[derive(Default)]
-struct Doubt {
-    /// Changes of any key up to this one.
-    newest: Seq,
-    /// The ranges that the next key may be in …
-    ranges: Vec<(KeyBounds, Seq)>,
-    /// … and those that begin behind it, the last ones first.
-    later: Vec<(KeyBounds, Seq)>,
-}
-
-impl Doubt {
-    /// Of losses that are known before the first key.
-    fn of(losses: &[Loss]) -> Self {
-        let mut doubt = Self::default();
-        for loss in losses {
-            doubt.add(loss);
-        }
-        doubt.later = std::mem::take(&mut doubt.ranges);
-        doubt.later.sort_by(|((a, _), _), ((b, _), _)| begin_of(b).cmp(begin_of(a)));
-        doubt
-    }
-
-    fn add(&mut self, loss: &Loss) {
-        if loss.keys == ANY_KEY {
-            self.newest = self.newest.max(loss.newest);
-        } else {
-            self.ranges.push((loss.keys.clone(), loss.newest));
-        }
-    }
-
-    /// Whether a change of `key` newer than `seq` may be lost. No later key is less.
-    fn covers(&mut self, key: &[u8], seq: Seq) -> bool {
-        while let Some(range) = self.later.pop_if(|((begin, _), _)| begin_of(begin) <= key) {
-            self.ranges.push(range);
-        }
-        self.ranges.retain(|((_, end), _)| match end {
-            Bound::Included(last) => key <= last.as_slice(),
-            Bound::Excluded(end) => key < end.as_slice(),
-            Bound::Unbounded => true,
-        });
-        seq < self.newest
-            || self.ranges.iter().any(|((begin, end), newest)| {
-                let keys = (begin.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
-                seq < *newest && RangeBounds::<[u8]>::contains(&keys, key)
-            })
-    }
-}
-
-fn begin_of(bound: &Bound<Vec<u8>>) -> &[u8] {
-    match bound {
-        Bound::Included(key) | Bound::Excluded(key) => key,
-        Bound::Unbounded => &[],
-    }
 }
 
 /// Everything that was read, before it is merged.
@@ -383,13 +287,6 @@ impl<'a> Salvage<'a> {
         aside.map(NewStore::finish).transpose()?;
         vfs.sync_dir(new).context("sync", new)?; // the name of the second store
         Ok(repaired)
-    }
-}
-
-impl LostEntries {
-    fn into_loss(self, dir: &Path) -> Loss {
-        let Self { error, keys, newest } = self;
-        Loss::of_error(dir, error, keys, newest)
     }
 }
 
