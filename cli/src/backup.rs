@@ -11,7 +11,8 @@ use crate::{Answer, json, store};
 /// Copy a store as it is now into a new directory, as a store of its own
 ///
 /// Opens the store to write, as every command that changes it: no other process may have it open. A program
-/// that has it open calls Db::checkpoint. On the same file system tables are linked, and share their space.
+/// that has it open calls Db::checkpoint. On the same file system both stores have the same files of tables, by
+/// hard links: against a damaged disk, copy the backup to another one.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
@@ -42,6 +43,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     writeln!(
         out,
         "{}, {}, in {to}\n\
+         On the same disk these are the files of {dir}: copy {to} to another one.\n\
          To check it:   criba verify {to}\n\
          To restore it: remove {dir}, then cp -r {to} {dir}",
         counted(tables, "table"),

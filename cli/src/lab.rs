@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result};
 
 const PROGRAM: &str = "criba-lab";
 
-/// Repeat the experiments of the literature on Bloom filters, and check theory
+/// Repeat the experiments of the literature on Bloom filters, and check theory (a program of its own)
 ///
 /// Starts the program criba-lab, beside this one or in PATH, with the same arguments; see criba lab --help.
 #[derive(Debug, clap::Args)]

@@ -17,7 +17,7 @@ use crate::{Answer, interrupt, print_error, progress, store};
 /// Write the keys and values of a file, key TAB value a line; makes the store if there is none
 ///
 /// The lines are text, as `criba --help` describes it and `scan` prints it; a CR before the newline is left
-/// out. A wrong line, SIGINT or SIGTERM ends the command: it stores the lines before, and prints their number.
+/// out. They are stored in batches of 64 KiB. A wrong line, SIGINT or SIGTERM ends the command: it stores the lines before, and prints their number.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory

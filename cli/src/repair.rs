@@ -1,14 +1,16 @@
 //! `criba repair`: what can be read of a damaged store, in a new one.
 
+use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
 use criba::{Loss, Repaired, Uncertain, repair};
 use serde_json::{Map, Value};
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::layout::wrapped;
 use crate::text::{counted, escaped};
-use crate::{Answer, json};
+use crate::{Answer, json, store};
 
 /// Salvage a damaged store into a new one; the damaged one is not changed
 ///
@@ -31,7 +33,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let uncertain = if args.accept_stale { Uncertain::Accept } else { Uncertain::SetAside };
-    let repaired = repair(&args.dir, &args.to, uncertain)?;
+    if fs::symlink_metadata(&args.to).is_ok() {
+        let found = "a file or directory";
+        return Err(Failure::unfit(&args.to, "a new name for the repaired store", found));
+    }
+    let repaired = repair(&args.dir, &args.to, uncertain).map_err(store::no_store)?;
     if args.json {
         json::print(&as_json(&repaired), out)?;
     } else {
@@ -43,10 +49,15 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
 fn print(args: &Args, repaired: &Repaired, out: &mut dyn Write) -> Result<()> {
     let Repaired { losses, keys, uncertain, policy_known, tables, logs, .. } = repaired;
     for loss in losses {
-        writeln!(out, "{}\n  may have cost {}", loss.finding, keys_of(loss))?;
+        writeln!(out, "{}", wrapped(&loss.finding.to_string(), 4))?;
+        writeln!(out, "  may have cost {}", keys_of(loss))?;
     }
     let sources = format!("{} and {}", counted(*tables, "table"), counted(*logs, "log"));
-    writeln!(out, "read:      {sources}, with {}", counted(losses.len() as u64, "damaged place"))?;
+    let places = match losses.len() {
+        0 => "nothing that may have cost a key".to_owned(),
+        more => counted(more as u64, "place") + " that may have cost keys",
+    };
+    writeln!(out, "read:      {sources}, with {places}")?;
     writeln!(out, "salvaged:  {} into {}", counted(*keys, "key"), args.to.display())?;
     match uncertain {
         0 => writeln!(out, "uncertain: none")?,
@@ -56,9 +67,14 @@ fn print(args: &Args, repaired: &Repaired, out: &mut dyn Write) -> Result<()> {
         _ => {
             let aside = args.to.join("uncertain");
             writeln!(out, "uncertain: {} into {}", counted(*uncertain, "key"), aside.display())?;
-            writeln!(out, "Newer values of these may be lost. To accept them as they are:")?;
+            writeln!(
+                out,
+                "Newer changes of these may be lost: the values may be old, the keys deleted.\n\
+                 To accept them as they are, and then remove them:"
+            )?;
             let (aside, to) = (aside.display(), args.to.display());
             writeln!(out, "  criba dump {aside} | criba load {to} -")?;
+            writeln!(out, "  rm -r {aside}")?;
         }
     }
     if !policy_known {

@@ -101,12 +101,17 @@ fn warn_of_losses(recovery: &RecoveryReport) {
 
 /// What recovery dropped and where, in a line.
 pub(crate) fn lost_tail_as_text(lost: &LostTail) -> String {
+    let LostTail { path, offset, found, bytes, .. } = lost;
+    let (path, bytes) = (path.display(), text::counted(*bytes, "byte"));
+    let place = format!("{path}: offset {offset}: expected a whole record, found {found}");
+    if lost.records == 0 {
+        return format!(
+            "{place}; left out are {bytes} of a write that a crash cut short, or that is under way"
+        );
+    }
+    let records = text::counted(lost.records, "whole record");
     format!(
-        "{}: offset {}: expected a whole record, found {}; left out are {} of a write that a \
-         crash cut short, or that is under way",
-        lost.path.display(),
-        lost.offset,
-        lost.found,
-        text::counted(lost.bytes, "byte"),
+        "{place}; left out are {bytes} with {records}, after damage or a power failure; before the next write, \
+         criba repair DIR --to NEW can salvage them"
     )
 }

@@ -1,5 +1,5 @@
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use criba::vfs::{RealVfs, Vfs};
@@ -35,11 +35,26 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     } else {
         print(&found, out)?;
         if !found.is_sound() {
-            let dir = args.dir.display();
-            writeln!(out, "criba repair {dir} --to NEW salvages what is sound into a new store")?;
+            writeln!(out, "{}", advice(&args.dir, &found.findings))?;
         }
     }
     Ok(if found.is_sound() { Answer::Yes } else { Answer::No })
+}
+
+/// What to do next. Filters cost reads, no answers: the findings of others are not said in these words.
+fn advice(dir: &Path, findings: &[Finding]) -> String {
+    let dir = dir.display();
+    let all = |what: &[&str]| {
+        findings.iter().all(|finding| what.iter().any(|what| finding.what.contains(what)))
+    };
+    let (in_use, unused) = ("expected a sound filter", "expected a filter block");
+    if all(&[unused]) {
+        "no lookup uses this filter: another one is in its place".to_owned()
+    } else if all(&[in_use, unused]) {
+        format!("criba rebuild-filters {dir} makes filters anew")
+    } else {
+        format!("criba repair {dir} --to NEW salvages what is sound into a new store")
+    }
 }
 
 fn print(found: &Verification, out: &mut dyn Write) -> Result<()> {

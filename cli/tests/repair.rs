@@ -45,7 +45,9 @@ fn a_damaged_block_costs_its_keys_and_no_others() {
     let repaired = run(&format!("repair {store} --to {new}"));
     assert_eq!((repaired.code, repaired.err.as_str()), (1, ""), "{}", repaired.out);
     let lines: Vec<_> = repaired.out.lines().collect();
-    let [place, keys, read, salvaged, uncertain] = lines[..] else { panic!("{}", repaired.out) };
+    let [place, .., keys, read, salvaged, uncertain] = lines[..] else {
+        panic!("{}", repaired.out)
+    };
     assert!(place.starts_with(&format!("{}: offset ", table.display())), "{place}");
     let named = keys.strip_prefix("  may have cost keys after key").expect("a range");
     let (after, last) = named.split_once(" up to key").expect("a range");
@@ -58,7 +60,7 @@ fn a_damaged_block_costs_its_keys_and_no_others() {
     assert_eq!(run(&format!("scan {new}")).well().lines().count(), kept);
     assert!(run(&format!("verify {new}")).well().ends_with("sound\n"));
     assert_eq!(fs::read(&table).expect("a file"), damaged);
-    assert!(run(&format!("repair {store} --to {new}")).error(3).contains("exists"));
+    assert!(run(&format!("repair {store} --to {new}")).error(3).contains("a new name"));
 }
 
 /// One flipped byte in the header of a log without changes makes a store unopenable.
@@ -113,4 +115,51 @@ fn no_way_leads_into_the_damaged_store() {
     run(&format!("repair {} --to {}", path("link"), path("store/new"))).error(3);
     assert_eq!(names(), before);
     run(&format!("repair {} --to {}", path("link"), path("beside/new"))).well();
+}
+
+/// A log that was never synced opens without what follows damage. The messages say what can be done.
+#[test]
+fn whole_records_behind_damage_in_a_log_are_counted_and_salvaged() {
+    let (dir, _, new) = store();
+    let (open, copy) = (dir.path().join("open"), dir.path().join("copy"));
+    let db = criba::Db::open(&open).expect("a new store");
+    (0..100).for_each(|n| db.put(format!("key{n}"), "value").expect("a write"));
+    fs::create_dir(&copy).expect("a new directory");
+    for entry in fs::read_dir(&open).expect("a store") {
+        let from = entry.expect("a name").path();
+        fs::copy(&from, copy.join(from.file_name().expect("a name"))).expect("room");
+    }
+    db.close().expect("a sound end");
+    let copy = copy.display().to_string();
+    flip(&only_file(&copy, "log"), 40 + 27 + 5); // the first record
+    let get = run(&format!("get {copy} key99"));
+    assert_eq!(get.code, 1);
+    let said = "with 99 whole records, after damage or a power failure; before the next write, criba \
+                repair";
+    assert!(get.err.contains(said), "{}", get.err);
+    let verified = run(&format!("verify {copy}")).well().replace("\n    ", " ");
+    assert!(verified.contains("do not count, with 99 whole records, after damage"), "{verified}");
+    let repaired = run(&format!("repair {copy} --to {new}"));
+    assert_eq!(repaired.code, 1, "{}", repaired.err);
+    assert!(repaired.out.replace("\n    ", " ").contains("one change lost"), "{}", repaired.out);
+    assert_eq!(run(&format!("scan {new} --count")).well(), "99\n");
+}
+
+/// A damaged filter costs reads, and no store needs a repair for it.
+#[test]
+fn a_damaged_filter_is_made_anew() {
+    let (_dir, store, _) = store();
+    let table = only_file(&store, "sst");
+    let info = run(&format!("inspect {} --json", table.display())).well();
+    let info: Value = serde_json::from_str(&info).expect("JSON");
+    let last = info["index"].as_array().and_then(|blocks| blocks.last()).expect("a block").clone();
+    let data = last["offset"].as_u64().expect("it") + last["bytes"].as_u64().expect("it");
+    flip(&table, data as usize + 300);
+    let verified = run(&format!("verify {store}"));
+    assert_eq!(verified.code, 1);
+    let advice = format!("criba rebuild-filters {store} makes filters anew\n");
+    assert!(verified.out.ends_with(&advice), "{}", verified.out);
+    run(&format!("rebuild-filters {store}")).well();
+    let verified = run(&format!("verify {store}"));
+    assert!(verified.out.ends_with("another one is in its place\n"), "{}", verified.out);
 }

@@ -131,8 +131,14 @@ impl Verification {
     }
 
     fn note_lost(&mut self, lost: Option<LostTail>) {
-        if let Some(LostTail { path, offset, bytes, found }) = lost {
-            let what = format!("a crash cut short what was not synced, {bytes} bytes: {found}");
+        if let Some(LostTail { path, offset, bytes, records, found }) = lost {
+            let what = match records {
+                0 => format!("a crash cut short what was not synced, {bytes} bytes: {found}"),
+                _ => format!(
+                    "{bytes} bytes that were not synced do not count, with {records} whole records, after \
+                     damage or a power failure: {found}; before the next write, a repair can salvage them"
+                ),
+            };
             self.note(path, Some(offset), what);
         }
     }

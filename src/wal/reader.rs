@@ -254,18 +254,32 @@ impl LogReader {
     /// declares synced; `None` without such a frame.
     pub(crate) fn furthest_synced_from(&mut self, from: u64) -> Result<Option<u64>> {
         let mut furthest = None;
+        self.search_from(from, |frame| furthest = furthest.max(Some(frame.synced)))?;
+        Ok(furthest)
+    }
+
+    /// The number of whole frames from `from` on with which a record begins.
+    pub(crate) fn records_from(&mut self, from: u64) -> Result<u64> {
+        let mut records = 0;
+        self.search_from(from, |frame| {
+            records += u64::from(matches!(frame.kind, FrameKind::Full | FrameKind::First));
+        })?;
+        Ok(records)
+    }
+
+    fn search_from(&mut self, from: u64, mut found: impl FnMut(&Frame<'_>)) -> Result<()> {
         let mut at = from;
         while at < self.length {
             let number = self.number;
             at += match decode_frame(self.rest_of_block(at)?, number, at) {
                 Ok(frame) => {
-                    furthest = furthest.max(Some(frame.synced));
+                    found(&frame);
                     FRAME_HEADER_BYTES + frame.payload.len() as u64
                 }
                 Err(_) => 1,
             };
         }
-        Ok(furthest)
+        Ok(())
     }
 }
 

@@ -24,21 +24,28 @@ pub struct LostTail {
     pub offset: u64,
     /// Dropped bytes in this log and later ones, without zeros at the end.
     pub bytes: u64,
+    /// Whole records among them. A crash of the process leaves none; a power failure can, and damage does. Before
+    /// the next write [`repair`](crate::repair) can salvage them.
+    pub records: u64,
     /// What was found in place of a record.
     pub found: String,
 }
 
 impl fmt::Display for LostTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, offset, bytes, found } = self;
+        let Self { path, offset, bytes, records, found } = self;
         let path = path.display();
-        write!(f, "{path}: offset {offset}: expected a whole record, found {found}; {bytes} bytes")
+        write!(
+            f,
+            "{path}: offset {offset}: expected a whole record, found {found}; {bytes} bytes"
+        )?;
+        if *records > 0 { write!(f, " with {records} whole records") } else { Ok(()) }
     }
 }
 
 impl LostTail {
     pub(crate) fn new(path: PathBuf, offset: u64, bytes: u64, found: String) -> Self {
-        Self { path, offset, bytes, found }
+        Self { path, offset, bytes, records: 0, found }
     }
 }
 
@@ -60,6 +67,7 @@ struct Hole {
     /// part was synced.
     limit: u64,
     bytes: u64,
+    records: u64,
 }
 
 impl Hole {
@@ -120,12 +128,26 @@ pub(crate) fn replay(
                         // What is missing before the first record was in an earlier log, and any
                         // sync of this log covered that one.
                         let limit = if offset == FILE_HEADER_BYTES { 0 } else { offset };
-                        hole = Some(Hole { path: path.clone(), offset, found, limit, bytes: 0 });
+                        hole = Some(Hole {
+                            path: path.clone(),
+                            offset,
+                            found,
+                            limit,
+                            bytes: 0,
+                            records: 0,
+                        });
                         break;
                     }
                     Item::Damage { offset, found } => {
                         let limit = offset;
-                        hole = Some(Hole { path: path.clone(), offset, found, limit, bytes: 0 });
+                        hole = Some(Hole {
+                            path: path.clone(),
+                            offset,
+                            found,
+                            limit,
+                            bytes: 0,
+                            records: 0,
+                        });
                         break;
                     }
                     Item::End { next } => {
@@ -143,6 +165,7 @@ pub(crate) fn replay(
                 return Err(hole.refuse());
             }
             hole.bytes += reader.written()?.saturating_sub(from);
+            hole.records += reader.records_from(from)?;
         }
     }
     if hole.is_none()
@@ -155,6 +178,7 @@ pub(crate) fn replay(
         path: hole.path,
         offset: hole.offset,
         bytes: hole.bytes,
+        records: hole.records,
         found: hole.found,
     });
     Ok(Replay { next_seq, lost })

@@ -164,6 +164,7 @@ impl<'a> History<'a> {
         // A number that came a second time may be of changes that a crash undid.
         let newest = newest.max(self.next);
         let found = match changes {
+            Some(1) => format!("{found}: one change lost"),
             Some(changes) => format!("{found}: {changes} changes lost"),
             None => format!("{found}: changes behind it are lost, if there were any"),
         };

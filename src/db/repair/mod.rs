@@ -220,16 +220,17 @@ impl<'a> Salvage<'a> {
             self.open_table(env, id, meta, true)?;
         }
         for id in others {
-            if let Ok((meta, _)) = Table::meta_of_file(env, id)
-                && known
-                && meta.max_seq > reached
-            {
-                let (path, what) =
-                    (FileName::Table(id).path(self.dir), "changes that the logs lack");
-                let loss = Loss::of_any_key(path, None, what.into(), meta.max_seq);
-                self.found.losses.push(loss);
+            let path = FileName::Table(id).path(self.dir);
+            let newest = Table::meta_of_file(env, id).map_or(0, |(meta, _)| meta.max_seq);
+            if known && newest > reached {
+                let what = "changes that the logs lack".into();
+                self.found.losses.push(Loss::of_any_key(path.clone(), None, what, newest));
             }
             if !(known && all_there) {
+                if known {
+                    let what = "the manifest does not name it: what it has is uncertain".into();
+                    self.found.losses.push(Loss::of_any_key(path, None, what, 0));
+                }
                 self.open_table(env, id, None, false)?;
             }
         }
