@@ -213,7 +213,9 @@ fn the_numbers_are_those_of_the_library() {
 
     let advice = db.advise();
     let tuned = object(&["tune", &dir]);
-    assert_eq!(tuned["reads_per_absent_lookup"], advice.reads_per_absent_lookup);
+    // The parser of this test may be wrong in the last bit.
+    let reads = tuned["reads_per_absent_lookup"].as_f64().expect("a number");
+    assert!((reads / advice.reads_per_absent_lookup - 1.0).abs() < 1e-12, "{reads}");
     let compacted = object(&["compact", &dir]);
     let sizes = (&compacted["before"]["tables"], &compacted["after"]["tables"]);
     // Opening made a table of the log.
