@@ -1,13 +1,11 @@
 //! What `--json` prints: each field is documented in docs/command.md, with its unit, and each documented field
 //! is printed.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use common::{Run, criba};
+use crate::common::{Run, criba};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -1,7 +1,5 @@
 //! Commands at a terminal: what they draw, and what a signal leaves.
 
-mod common;
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -9,8 +7,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::terminal::terminal;
-use common::{Run, criba};
+use crate::common::terminal::terminal;
+use crate::common::{Run, criba};
 use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, Signal, kill_process};
 

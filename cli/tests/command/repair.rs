@@ -1,11 +1,9 @@
 //! `criba repair`, from a damaged store to one that opens.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::run;
+use crate::common::run;
 use serde_json::Value;
 use tempfile::TempDir;
 

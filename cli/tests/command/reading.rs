@@ -1,8 +1,6 @@
 //! The commands that read change nothing: they work where nothing can be written, and beside a process that
 //! has the store open. And what they print is for a terminal of 80 columns.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Run, run, skip};
+use crate::common::{Run, run, skip};
 use tempfile::TempDir;
 
 /// Each with its usual forms; TABLE is a table of the store.

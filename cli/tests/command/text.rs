@@ -1,7 +1,5 @@
 //! Keys and values as text and as bytes, from and to files, pipes and arguments.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -10,9 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
+use crate::common::{Run, criba, run};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use common::{Run, criba, run};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};

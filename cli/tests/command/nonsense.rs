@@ -1,13 +1,11 @@
 //! Invalid input for every command: an error of one line, and its exit code.
 
-mod common;
-
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use common::{Run, criba};
+use crate::common::{Run, criba};
 
 /// The commands that need an existing store, with valid arguments.
 const COMMANDS: [&[&str]; 9] = [

@@ -1,14 +1,12 @@
 //! Each command, its output, its exit codes and its error lines.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Run, criba, run};
+use crate::common::{Run, criba, run};
 use tempfile::TempDir;
 
 /// A store with three keys, in its own directory.
