@@ -730,7 +730,7 @@ fn run(config: Config, operations: usize) -> Tested {
 fn matrix(threads: usize) {
     // MODEL_OPERATIONS=20000 for a long one.
     let operations =
-        std::env::var("MODEL_OPERATIONS").map_or(900, |number| number.parse().unwrap());
+        std::env::var("MODEL_OPERATIONS").map_or(700, |number| number.parse().unwrap());
     let mut sum = Tested::default();
     let mut runs = 0;
     for filter in 0..FILTERS {
