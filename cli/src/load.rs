@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     bar.finish_and_clear();
     let mut done = locked(&loading);
     if let Err(failure) = loaded {
-        let ended = done.store().and_then(|()| done.db.take().map_or(Ok(()), |db| Ok(db.close()?)));
+        let ended = done.close();
         return Err(with_count(ended.err().unwrap_or(failure), name, done.stored));
     }
     let db = done.db()?.clone();
@@ -112,6 +112,12 @@ impl Loading {
         }
         Ok(())
     }
+
+    /// Stores the lines that wait, and closes the store.
+    fn close(&mut self) -> Result<()> {
+        self.store()?;
+        self.db.take().map_or(Ok(()), |db| Ok(db.close()?))
+    }
 }
 
 fn locked(loading: &Mutex<Loading>) -> MutexGuard<'_, Loading> {
@@ -160,9 +166,7 @@ fn parsed(line: &[u8], raw: bool) -> std::result::Result<Pair<'_>, (&'static str
 fn end(loading: &Mutex<Loading>, bar: &ProgressBar) {
     let mut loading = locked(loading);
     bar.finish_and_clear();
-    let ended =
-        loading.store().and_then(|()| loading.db.take().map_or(Ok(()), |db| Ok(db.close()?)));
-    if let Err(failure) = ended {
+    if let Err(failure) = loading.close() {
         print_error(&failure.to_string());
     }
     print_error(&format!("interrupted; lines stored: {}", thousands(loading.stored)));

@@ -42,19 +42,21 @@ impl Listing {
     }
 
     pub(super) fn logs_from(&self, first: u64) -> Vec<u64> {
-        let number = |name: &FileName| if let FileName::Log(n) = name { Some(*n) } else { None };
-        let numbers = self.ours.iter().filter_map(number);
-        let mut logs: Vec<u64> = numbers.filter(|&number| number >= first).collect();
-        logs.sort_unstable();
-        logs
+        self.numbers(|name| match name {
+            FileName::Log(number) => Some(number).filter(|&number| number >= first),
+            _ => None,
+        })
     }
 
     pub(super) fn manifests(&self) -> Vec<u64> {
-        let number =
-            |name: &FileName| if let FileName::Manifest(n) = name { Some(*n) } else { None };
-        let mut manifests: Vec<u64> = self.ours.iter().filter_map(number).collect();
-        manifests.sort_unstable();
-        manifests
+        self.numbers(|name| if let FileName::Manifest(number) = name { Some(number) } else { None })
+    }
+
+    /// Some of the files' numbers, ascending.
+    fn numbers(&self, of: impl Fn(FileName) -> Option<u64>) -> Vec<u64> {
+        let mut numbers: Vec<u64> = self.ours.iter().copied().filter_map(of).collect();
+        numbers.sort_unstable();
+        numbers
     }
 }
 

@@ -7,6 +7,8 @@ use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::block::{Block, DecodedBlock};
 use super::env::TableEnv;
 use super::format::{
@@ -19,7 +21,6 @@ use crate::codec::{ChecksumAt, u32_at};
 use crate::error::{Error, IoContext, Result};
 use crate::key::{EntryRef, Seq};
 use crate::names::FileName;
-use bytes::Bytes;
 
 /// The bytes that a damaged file is read by, so that a bad sector costs no more than them.
 const SECTOR_BYTES: usize = 4096;

@@ -212,12 +212,12 @@ impl LogReader {
         self.at
     }
 
-    /// Moves behind damage, to the next whole frame with which a record begins or the log ends; to the end of the
-    /// file without one. Passes over blocks that cannot be read.
+    /// Moves behind damage, to the next whole frame with which a record begins or the log ends; to the end of
+    /// the file without one. Passes over blocks that cannot be read.
     ///
-    /// Returns the offset from which on frames are certain: that of the frame, if the reader is there already, or if
-    /// it follows the damaged one by its length, or begins a block. Else it was found by a search of each byte from `from` on, where bytes of a
-    /// value can look like a frame, and the next block is certain.
+    /// Returns the offset from which on frames are certain: that of the frame, if the reader is there already,
+    /// or if it follows the damaged one by its length, or begins a block. Else a search of each byte from `from`
+    /// on found it, where bytes of a value can look like a frame, and the next block is certain.
     pub(crate) fn resume_from(&mut self, from: u64) -> u64 {
         let behind = if from <= self.at { Some(self.at) } else { self.behind_damage() };
         let (mut at, mut is_certain) = (behind.unwrap_or(from), behind.is_some());

@@ -71,6 +71,10 @@ struct Hole {
 }
 
 impl Hole {
+    fn at(path: &Path, offset: u64, found: String, limit: u64) -> Self {
+        Self { path: path.to_owned(), offset, found, limit, bytes: 0, records: 0 }
+    }
+
     /// The error if something from the hole on is recorded as synced.
     fn refuse(&self) -> Error {
         let expected = "a whole record, since what follows was recorded as synced";
@@ -128,26 +132,12 @@ pub(crate) fn replay(
                         // What is missing before the first record was in an earlier log, and any
                         // sync of this log covered that one.
                         let limit = if offset == FILE_HEADER_BYTES { 0 } else { offset };
-                        hole = Some(Hole {
-                            path: path.clone(),
-                            offset,
-                            found,
-                            limit,
-                            bytes: 0,
-                            records: 0,
-                        });
+                        hole = Some(Hole::at(&path, offset, found, limit));
                         break;
                     }
                     Item::Damage { offset, found } => {
                         let limit = offset;
-                        hole = Some(Hole {
-                            path: path.clone(),
-                            offset,
-                            found,
-                            limit,
-                            bytes: 0,
-                            records: 0,
-                        });
+                        hole = Some(Hole::at(&path, offset, found, limit));
                         break;
                     }
                     Item::End { next } => {

@@ -12,13 +12,13 @@ use crate::wal::{FileHeader, Item, LogKind, LogReader};
 
 /// The history that the logs make together: sequence numbers without a gap.
 pub(super) struct History<'a> {
-    pub(super) vfs: &'a dyn Vfs,
-    pub(super) dir: &'a Path,
-    pub(super) store: u64,
+    vfs: &'a dyn Vfs,
+    dir: &'a Path,
+    store: u64,
     /// The sequence number of the next change; 0 if it is unknown.
     pub(super) next: Seq,
     /// The log that must come next.
-    pub(super) promised: Option<u64>,
+    promised: Option<u64>,
     /// Damage, until the next record shows which changes it cost.
     hole: Option<(PathBuf, Option<u64>, String)>,
     pub(super) losses: Vec<Loss>,
