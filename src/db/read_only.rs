@@ -61,8 +61,9 @@ impl Options {
     ///
     /// # Errors
     /// [`InvalidOption`](crate::Error::InvalidOption): there are more tables than
-    /// [`max_open_files`](Self::max_open_files); [`NotAStore`](crate::Error::NotAStore); [`MemoryLimit`](crate::Error::MemoryLimit);
-    /// [`Corrupt`](crate::Error::Corrupt); [`Missing`](crate::Error::Missing);
+    /// [`max_open_files`](Self::max_open_files); [`NotAStore`](crate::Error::NotAStore);
+    /// [`MemoryLimit`](crate::Error::MemoryLimit); [`Corrupt`](crate::Error::Corrupt);
+    /// [`Missing`](crate::Error::Missing);
     /// [`Unsupported`](crate::Error::Unsupported); [`Io`](crate::Error::Io).
     pub fn open_read_only(self, dir: impl AsRef<Path>) -> Result<ReadOnlyDb> {
         self.check()?;
