@@ -51,14 +51,16 @@ pub(super) struct Loaded {
 impl Loaded {
     /// Reads the store, again if it changes meanwhile. Takes from `previous` the tables that have not changed.
     pub(super) fn load(dir: &Path, options: &Options, previous: Option<&Self>) -> Result<Self> {
+        let manifest = || manifest_length(options.vfs.as_ref(), dir);
         let mut last = None;
         for _ in 1..ATTEMPTS {
-            let manifest = manifest_length(options.vfs.as_ref(), dir);
+            let before = manifest();
             let loaded = Self::load_once(dir, options, previous);
             // What the writer removed or had not written to its end looks like damage. Damage stays as it is.
             let Some(damage) = damage(&loaded) else { return loaded };
-            let verdict = Some((manifest, damage));
-            if last == verdict {
+            // The manifest stayed as it is during the attempt, and since the last one.
+            let verdict = Some((before, damage)).filter(|_| manifest() == before);
+            if verdict.is_some() && last == verdict {
                 return loaded;
             }
             last = verdict;

@@ -3,11 +3,13 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
-use criba::{Batch, Db, Durability, Error, FilterInfo, FilterPolicy, Options, Reader, TableInfo};
+use criba::{
+    Batch, Db, Durability, Error, Event, FilterInfo, FilterPolicy, Options, Reader, TableInfo,
+};
 
 use crate::common::{self, HookVfs};
 
@@ -383,6 +385,70 @@ fn what_is_gone_before_it_is_opened_is_looked_for_again() {
     for kind in [FileKind::Manifest, FileKind::Wal, FileKind::Table, FileKind::Filter] {
         opened_while_files_of(kind);
     }
+}
+
+/// The first attempt lists the directory before the writer makes a log, the second after it is removed.
+/// Between the two the manifest does not change.
+#[test]
+fn a_log_that_is_made_and_removed_between_two_listings_is_not_missing() {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    let (go, waits) = mpsc::channel();
+    let (comes, edits) = mpsc::channel();
+    let (ended, flushes) = mpsc::channel();
+    let (opened, waits) = (Arc::new(AtomicBool::new(false)), Mutex::new(waits));
+    let writer = HookVfs::new({
+        let opened = Arc::clone(&opened);
+        move |of, operation| {
+            let edit = (of, operation) == (FileKind::Manifest, Operation::Append);
+            if edit && opened.load(Ordering::SeqCst) {
+                let _ = comes.send(());
+                let _ = waits.lock().unwrap().recv_timeout(Duration::from_secs(10));
+            }
+            Ok(())
+        }
+    });
+    let options = common::options().background_threads(1).memtable_bytes(4000).vfs(writer);
+    let db = options.on_event(move |event| {
+        if matches!(event, Event::FlushEnded { .. }) {
+            let _ = ended.send(());
+        }
+    });
+    let db = db.open(&dir).unwrap();
+    db.put("before", "").unwrap();
+    opened.store(true, Ordering::SeqCst);
+
+    let (edits, flushes) = (Mutex::new(edits), Mutex::new(flushes));
+    let done = Arc::new(Mutex::new(Vec::new()));
+    let steps = Arc::clone(&done);
+    let reader = HookVfs::new(move |of, operation| {
+        let mut steps = steps.lock().unwrap();
+        let flushed = |_| flushes.lock().unwrap().recv().unwrap();
+        match (steps.len(), of, operation) {
+            // The listing is read. The log is sealed, and the next one made; its flush waits.
+            (0, FileKind::Wal, Operation::Open) => {
+                (0..10).for_each(|number| db.put([number], [0; 500]).unwrap());
+                edits.lock().unwrap().recv().unwrap();
+            }
+            // The manifest's length is read, the manifest is not.
+            (1 | 2, FileKind::Current, Operation::Open) => {
+                if steps.len() == 2 {
+                    flushed(go.send(()).unwrap());
+                }
+            }
+            // The manifest is read: it names the new log.
+            (3, _, Operation::List) => {
+                go.send(()).unwrap();
+                flushed(db.flush().unwrap());
+            }
+            _ => return Ok(()),
+        }
+        steps.push(operation);
+        Ok(())
+    });
+    let store = common::options().vfs(reader).open_read_only(&dir).unwrap();
+    assert_eq!(done.lock().unwrap().len(), 4);
+    assert_eq!(store.iter().unwrap().flatten().count(), 11);
 }
 
 /// Only half of an append is written: the record, and not the zeros after it. A reader sees it before it is
