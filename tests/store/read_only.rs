@@ -423,7 +423,7 @@ fn a_log_that_is_made_and_removed_between_two_listings_is_not_missing() {
     let steps = Arc::clone(&done);
     let reader = HookVfs::new(move |of, operation| {
         let mut steps = steps.lock().unwrap();
-        let flushed = |_| flushes.lock().unwrap().recv().unwrap();
+        let wait_for_flush = || flushes.lock().unwrap().recv().unwrap();
         match (steps.len(), of, operation) {
             // The listing is read. The log is sealed, and the next one made; its flush waits.
             (0, FileKind::Wal, Operation::Open) => {
@@ -433,13 +433,15 @@ fn a_log_that_is_made_and_removed_between_two_listings_is_not_missing() {
             // The manifest's length is read, the manifest is not.
             (1 | 2, FileKind::Current, Operation::Open) => {
                 if steps.len() == 2 {
-                    flushed(go.send(()).unwrap());
+                    go.send(()).unwrap();
+                    wait_for_flush();
                 }
             }
             // The manifest is read: it names the new log.
             (3, _, Operation::List) => {
                 go.send(()).unwrap();
-                flushed(db.flush().unwrap());
+                db.flush().unwrap();
+                wait_for_flush();
             }
             _ => return Ok(()),
         }
