@@ -85,6 +85,7 @@ pub(super) fn memory(view: &ReadView, env: &TableEnv, limit: Option<u64>) -> Mem
 }
 
 pub(super) fn tables(view: &ReadView, ledger: &Ledger) -> Vec<TableInfo> {
+    let counts = ledger.table_counts();
     view.version
         .tables()
         .map(|(level, live)| {
@@ -99,7 +100,7 @@ pub(super) fn tables(view: &ReadView, ledger: &Ledger) -> Vec<TableInfo> {
                 smallest: Value::copied(&meta.smallest),
                 largest: Value::copied(&meta.largest),
                 filter: live.filter.as_ref().into(),
-                counts: ledger.table_counts(meta.id),
+                counts: counts.get(&meta.id).copied().unwrap_or_default(),
             }
         })
         .collect()

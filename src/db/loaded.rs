@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::filter::FilterSettings;
 use crate::filters::residency_changes;
 use crate::key::Seq;
-use crate::ledger::{Activity, Explanation, Ledger};
+use crate::ledger::{Explanation, Ledger};
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::{FileName, check_numbers};
 use crate::options::Options;
@@ -152,7 +152,7 @@ impl Loaded {
     }
 
     pub(super) fn lookup(&self, key: &[u8], trace: &mut impl Trace) -> Result<Option<Value>> {
-        self.counted(|done| self.lookups().one(&self.view, self.seq, key, trace, done))
+        self.lookups().one(&self.view, self.seq, key, trace)
     }
 
     pub(super) fn explain(&self, key: &[u8]) -> Result<Explanation> {
@@ -162,19 +162,12 @@ impl Loaded {
     }
 
     pub(super) fn lookup_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.counted(|done| self.lookups().many(&self.view, self.seq, keys, done))
+        self.lookups().many(&self.view, self.seq, keys)
     }
 
     pub(super) fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Range {
         let view = Arc::clone(&self.view);
         Range::new(self.lookups(), self.settings.extractor, view, self.seq, bounds, None)
-    }
-
-    fn counted<T>(&self, read: impl FnOnce(&mut Activity) -> T) -> T {
-        let mut done = Activity::default();
-        let found = read(&mut done);
-        self.env.ledger.count(done);
-        found
     }
 }
 

@@ -8,17 +8,24 @@ use crate::key::{EntryKind, Seq};
 use crate::ledger::{Activity, Explanation, Outcome, Step, TableStep, Verdict};
 use crate::sstable::{Table, TableEnv};
 use crate::value::Value;
-use crate::version::Candidate;
+use crate::version::{Candidate, Interval, Intervals};
 
 pub(crate) trait Trace {
+    /// Whether it needs every step of a lookup.
+    const STEPS: bool;
+
     fn step(&mut self, step: Step);
 }
 
 impl Trace for () {
+    const STEPS: bool = false;
+
     fn step(&mut self, _: Step) {}
 }
 
 impl Trace for Vec<Step> {
+    const STEPS: bool = true;
+
     fn step(&mut self, step: Step) {
         self.push(step);
     }
@@ -70,18 +77,65 @@ pub(crate) struct Lookups<'e> {
 
 impl Lookups<'_> {
     #[inline]
-    pub(crate) fn one(
+    pub(crate) fn one<T: Trace>(
         &self,
         view: &ReadView,
         seq: Seq,
         key: &[u8],
-        trace: &mut impl Trace,
-        done: &mut Activity,
+        trace: &mut T,
     ) -> Result<Option<Value>> {
         let key = LookupKey::new(key, &self.env.hash_key);
-        prefetch_l0(view, &key);
+        let interval = if T::STEPS { None } else { self.interval(view, &key) };
+        if interval.is_some_and(|(intervals, at)| self.deny(view, intervals, at, &key)) {
+            return Ok(None);
+        }
+        self.walk(view, seq, &key, trace)
+    }
+
+    /// `None` if the lookup must walk the candidates.
+    #[inline]
+    fn interval<'v>(
+        &self,
+        view: &'v ReadView,
+        key: &LookupKey<'_>,
+    ) -> Option<(&'v Intervals, Interval)> {
+        let intervals = view.version.intervals().filter(|_| !self.ignore_filters)?;
+        Some((intervals, intervals.find(key.bytes())?))
+    }
+
+    /// Whether each memtable and each filter of the interval denies the key. Counts the lookup if so.
+    #[inline]
+    fn deny(
+        &self,
+        view: &ReadView,
+        intervals: &Intervals,
+        interval: Interval,
+        key: &LookupKey<'_>,
+    ) -> bool {
+        let denied = !view.memtables().any(|memtable| memtable.may_contain(key))
+            && intervals.deny(interval, key);
+        if denied && !view.sealed.is_empty() {
+            // The interval counts one memtable.
+            let memtables_denied = view.sealed.len() as u64;
+            self.env.ledger.count(Activity { memtables_denied, ..Activity::default() });
+        }
+        denied
+    }
+
+    #[inline(never)]
+    fn walk(
+        &self,
+        view: &ReadView,
+        seq: Seq,
+        key: &LookupKey<'_>,
+        trace: &mut impl Trace,
+    ) -> Result<Option<Value>> {
+        prefetch_l0(view, key);
+        let mut done = Activity::default();
         let tables = view.version.candidates(key.bytes());
-        self.answer(view, seq, &key, tables, trace, done)
+        let found = self.answer(view, seq, key, tables, trace, &mut done);
+        self.env.ledger.count(done);
+        found
     }
 
     pub(crate) fn many<K: AsRef<[u8]>>(
@@ -89,32 +143,45 @@ impl Lookups<'_> {
         view: &ReadView,
         seq: Seq,
         keys: &[K],
-        done: &mut Activity,
     ) -> Result<Vec<Option<Value>>> {
         // With a large L0, one key alone has enough filters to prefetch.
         if view.version.level(0).len() >= IN_FLIGHT / 2 {
-            self.one_by_one(view, seq, keys, done)
-        } else {
-            self.in_groups(view, seq, keys, done)
+            return keys.iter().map(|key| self.one(view, seq, key.as_ref(), &mut ())).collect();
+        }
+        match view.version.intervals().filter(|_| !self.ignore_filters) {
+            Some(intervals) => self.by_intervals(view, seq, keys, intervals),
+            None => {
+                let mut done = Activity::default();
+                let values = self.in_groups(view, seq, keys, &mut done);
+                self.env.ledger.count(done);
+                values
+            }
         }
     }
 
-    fn one_by_one<K: AsRef<[u8]>>(
+    /// Prefetches the filters of the intervals of several keys, then looks these keys up.
+    fn by_intervals<K: AsRef<[u8]>>(
         &self,
         view: &ReadView,
         seq: Seq,
         keys: &[K],
-        done: &mut Activity,
+        intervals: &Intervals,
     ) -> Result<Vec<Option<Value>>> {
         let mut values = Vec::with_capacity(keys.len());
-        for key in keys {
-            let key = LookupKey::new(key.as_ref(), &self.env.hash_key);
-            prefetch_l0(view, &key);
-            // `&mut tables` gives `answer` another type than in `one`. If both calls had one type, the
-            // compiler would not inline `answer` into `one`, and an absent key would take a tenth more
-            // time.
-            let mut tables = view.version.candidates(key.bytes());
-            values.push(self.answer(view, seq, &key, &mut tables, &mut (), done)?);
+        let mut lookups = Vec::with_capacity(keys.len().min(IN_FLIGHT));
+        for keys in keys.chunks(IN_FLIGHT) {
+            lookups.extend(keys.iter().map(|key| {
+                let key = LookupKey::new(key.as_ref(), &self.env.hash_key);
+                let interval = intervals.find(key.bytes());
+                if let Some(interval) = interval {
+                    intervals.prefetch(interval, &key);
+                }
+                (key, interval)
+            }));
+            for (key, interval) in lookups.drain(..) {
+                let denied = interval.is_some_and(|at| self.deny(view, intervals, at, &key));
+                values.push(if denied { None } else { self.walk(view, seq, &key, &mut ())? });
+            }
         }
         Ok(values)
     }
@@ -277,9 +344,7 @@ impl DbInner {
         snapshot: Option<Seq>,
         trace: &mut impl Trace,
     ) -> Result<Option<Value>> {
-        self.at_one_moment(snapshot, |view, seq, done| {
-            self.lookups().one(view, seq, key, trace, done)
-        })
+        self.at_one_moment(snapshot, |view, seq| self.lookups().one(view, seq, key, trace))
     }
 
     pub(crate) fn explain(&self, key: &[u8], snapshot: Option<Seq>) -> Result<Explanation> {
@@ -293,12 +358,12 @@ impl DbInner {
         keys: &[K],
         snapshot: Option<Seq>,
     ) -> Result<Vec<Option<Value>>> {
-        self.at_one_moment(snapshot, |view, seq, done| self.lookups().many(view, seq, keys, done))
+        self.at_one_moment(snapshot, |view, seq| self.lookups().many(view, seq, keys))
     }
 
     pub(crate) fn lookup_latest(&self, keys: &[&[u8]]) -> Result<Latest> {
-        self.at_one_moment(None, |view, seq, done| {
-            let values = self.lookups().many(view, seq, keys, done)?;
+        self.at_one_moment(None, |view, seq| {
+            let values = self.lookups().many(view, seq, keys)?;
             Ok(Latest { values, seq, since: view.memtable.log() })
         })
     }
@@ -313,16 +378,13 @@ impl DbInner {
     fn at_one_moment<T>(
         &self,
         snapshot: Option<Seq>,
-        read: impl FnOnce(&ReadView, Seq, &mut Activity) -> Result<T>,
+        read: impl FnOnce(&ReadView, Seq) -> Result<T>,
     ) -> Result<T> {
         // The view before the sequence number: newer views may lack entries that an older sequence number
         // needs, because a compaction dropped them.
         let view = self.views.load();
         let seq = snapshot.unwrap_or_else(|| self.visibility.newest());
-        let mut done = Activity::default();
-        let found = read(&view, seq, &mut done);
-        self.env.ledger.count(done);
-        found
+        read(&view, seq)
     }
 }
 

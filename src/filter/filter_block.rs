@@ -122,6 +122,10 @@ impl Filter {
         self.prober.may_contain(self.header.hash.salted(hash, self.header.salt))
     }
 
+    pub(super) fn prober(&self) -> &Prober {
+        &self.prober
+    }
+
     pub(crate) fn header(&self) -> &FilterHeader {
         &self.header
     }

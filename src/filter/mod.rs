@@ -128,6 +128,7 @@ mod ribbon_solver;
 mod settings;
 mod simd;
 mod siphash;
+mod slots;
 mod standalone;
 
 pub use geometry::Geometry;
@@ -152,3 +153,4 @@ pub(crate) use ration::{Choice, Claim, loss, ration};
 pub(crate) use recipe::Recipe;
 pub(crate) use refit::{Standing, refits};
 pub(crate) use settings::FilterSettings;
+pub(crate) use slots::Slots;

@@ -1,7 +1,7 @@
 //! Remainders without division (Barrett, *Implementing the RSA Public Key Encryption Algorithm*, CRYPTO 1986).
 
-/// A divisor, at least 1, with its reciprocal ⌊(2⁶⁴ − 1)/m⌋.
-#[derive(Debug, Clone, Copy)]
+/// A divisor, at least 1, with its reciprocal ⌊(2⁶⁴ − 1)/m⌋. The default is 0, and divides nothing.
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Modulus {
     m: u64,
     reciprocal: u64,

@@ -1,6 +1,7 @@
 //! Chooses the portion of each filter that is resident within the memory budget.
 
 use crate::filter::{Choice, Claim, Portion, loss, ration};
+use crate::ledger::Counts;
 use crate::sstable::{FilterState, TableEnv, TableFilter, resident_bytes};
 use crate::version::{LiveTable, Version};
 
@@ -49,6 +50,7 @@ pub(crate) fn residency_changes(
     env: &TableEnv,
 ) -> (Vec<ResidencyChange>, Vec<ResidencyChange>) {
     let expected_load = expected_load(version);
+    let counts = env.ledger.table_counts();
     let mut lives = Vec::new();
     let mut claims = Vec::new();
     let mut has = Vec::new();
@@ -65,7 +67,7 @@ pub(crate) fn residency_changes(
         });
         let choices: Vec<_> = choices.collect();
         has.push(choices.iter().position(|choice| choice.portion == now).unwrap_or(0));
-        let met = env.ledger.table_counts(live.table.id()).absent_probes();
+        let met = counts.get(&live.table.id()).map_or(0, Counts::absent_probes);
         let weight = met as f64 + expected_load(level, live) * PRIOR_LOOKUPS;
         claims.push(Claim { weight, choices });
         lives.push((live.table.id(), now));

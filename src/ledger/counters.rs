@@ -3,8 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::denials::{Denials, Met};
 use super::{Activity, Counts, Io, LEVELS, PrefixCounts, Stats, TableStep};
-use crate::sync::{Mutex, OnceLock, Ordering, Tally, available_parallelism, thread_number};
+use crate::sync::{
+    Mutex, MutexGuard, OnceLock, Ordering, Tally, available_parallelism, thread_number,
+};
 
 /// `N` counters for each of the first threads, on their own cache lines, and one set for all other threads.
 /// Reading adds them up.
@@ -21,7 +24,7 @@ struct Sharded<const N: usize> {
 struct Shard<const N: usize>([Tally; N]);
 
 /// The number of threads with their own counters: twice the number that can run at once.
-fn threads() -> usize {
+pub(super) fn threads() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
     *THREADS.get_or_init(|| 2 * available_parallelism().map_or(4, usize::from).min(16))
 }
@@ -80,6 +83,10 @@ impl ProbeCounters {
         self.0.add(Counts::from(step).cells());
     }
 
+    pub(super) fn add(&self, met: Counts) {
+        self.0.add(met.cells());
+    }
+
     fn counts(&self) -> Counts {
         Counts::from_cells(self.0.sums())
     }
@@ -121,6 +128,8 @@ struct Tables {
     live: HashMap<u64, LiveCounters>,
     /// By level: the counts of tables that are gone.
     retired: [Counts; LEVELS],
+    /// Of the versions that lookups may use, with what has been added to the other counters.
+    denials: Vec<(Arc<Denials>, Vec<u64>)>,
 }
 
 #[derive(Debug)]
@@ -149,8 +158,8 @@ impl Ledger {
 
     /// The counters of a table at a level, created if needed.
     pub(crate) fn counters(&self, table: u64, level: usize) -> Arc<ProbeCounters> {
-        let mut tables = self.tables.lock();
-        let new = || LiveCounters { levels: Vec::new(), before: self.table_lookups() };
+        let mut tables = self.settled();
+        let new = || LiveCounters { levels: Vec::new(), before: self.lookups_of_tables() };
         let of_table = tables.live.entry(table).or_insert_with(new);
         if let Some((_, counters)) = of_table.levels.iter().find(|(at, _)| *at == level) {
             return Arc::clone(counters);
@@ -162,41 +171,71 @@ impl Ledger {
 
     /// Adds the counts of a table that can no longer be probed to its level.
     pub(crate) fn retire(&self, table: u64) {
-        let mut tables = self.tables.lock();
+        let mut tables = self.tables.lock(); // settled: the last version with the table is gone
         for (level, counters) in tables.live.remove(&table).into_iter().flat_map(|t| t.levels) {
             tables.retired[level] += counters.counts();
         }
     }
 
-    pub(crate) fn table_counts(&self, table: u64) -> Counts {
-        let tables = self.tables.lock();
-        tables.live.get(&table).map(LiveCounters::sum).unwrap_or_default()
+    /// The counters of a version's intervals of keys, until [`end_denials`](Self::end_denials).
+    pub(crate) fn denials(
+        &self,
+        tables: Vec<Arc<ProbeCounters>>,
+        met: impl Iterator<Item = Option<Met>>,
+    ) -> Arc<Denials> {
+        let denials = Arc::new(Denials::new(tables, met));
+        self.tables.lock().denials.push((Arc::clone(&denials), Vec::new()));
+        denials
+    }
+
+    /// No lookup counts there any more, and the counters of its tables are not retired yet.
+    pub(crate) fn end_denials(&self, ended: &Arc<Denials>) {
+        self.settled().denials.retain(|(denials, _)| !Arc::ptr_eq(denials, ended));
+    }
+
+    /// The counters of tables and lookups, after all denials were added to them.
+    fn settled(&self) -> MutexGuard<'_, Tables> {
+        let mut tables = self.tables.lock();
+        for (denials, settled) in &mut tables.denials {
+            self.activity.add(denials.settle(settled).cells());
+        }
+        tables
+    }
+
+    /// By table id.
+    pub(crate) fn table_counts(&self) -> HashMap<u64, Counts> {
+        self.settled().live.iter().map(|(&id, live)| (id, live.sum())).collect()
     }
 
     /// By table id: the absent probes, and the lookups of tables since it was installed.
     pub(crate) fn absent_probes(&self) -> HashMap<u64, (u64, u64)> {
-        let lookups = self.table_lookups();
+        let tables = self.settled();
+        let lookups = self.lookups_of_tables();
         let of = |t: &LiveCounters| (t.sum().absent_probes(), lookups.saturating_sub(t.before));
-        self.tables.lock().live.iter().map(|(&id, live)| (id, of(live))).collect()
+        tables.live.iter().map(|(&id, live)| (id, of(live))).collect()
     }
 
     /// The lookups that went on to tables.
     pub(crate) fn table_lookups(&self) -> u64 {
+        let _settled = self.settled();
+        self.lookups_of_tables()
+    }
+
+    fn lookups_of_tables(&self) -> u64 {
         let activity = Activity::from_cells(self.activity.sums());
         activity.lookups.saturating_sub(activity.memtable_answers)
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let levels = {
-            let tables = self.tables.lock();
-            let mut levels = tables.retired;
-            for (level, counters) in tables.live.values().flat_map(|table| &table.levels) {
-                levels[*level] += counters.counts();
-            }
-            levels
-        };
+        let tables = self.settled();
+        let mut levels = tables.retired;
+        for (level, counters) in tables.live.values().flat_map(|table| &table.levels) {
+            levels[*level] += counters.counts();
+        }
+        let activity = Activity::from_cells(self.activity.sums());
+        drop(tables);
         Stats {
-            activity: Activity::from_cells(self.activity.sums()),
+            activity,
             levels,
             prefix: PrefixCounts::from_cells(self.prefix.sums()),
             scan_reads: self.scan_reads.io(),
@@ -242,10 +281,10 @@ mod tests {
         assert_eq!((explained.probes(), explained.reads_avoided()), (6, 1));
         assert_eq!(explained.disk_read_bytes, 400);
         let before = ledger.stats();
-        assert_eq!(ledger.table_counts(7), before.total());
+        assert_eq!(ledger.table_counts()[&7], before.total());
         ledger.retire(7);
         assert_eq!(ledger.stats(), before);
-        assert_eq!(ledger.table_counts(7), Counts::default());
+        assert!(ledger.table_counts().is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! never fall: the counts of a removed table stay with its level.
 
 mod counters;
+mod denials;
 mod explain;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
 pub(crate) use counters::{Ledger, ProbeCounters};
+pub(crate) use denials::{Denials, Met};
 pub use explain::{BlockFetch, Explanation, Outcome, Step, TableStep, Verdict};
 
 /// The number of levels, L0 included.

@@ -244,7 +244,7 @@ impl Table {
         (Some(fetch), found)
     }
 
-    pub(super) fn env(&self) -> &Arc<TableEnv> {
+    pub(crate) fn env(&self) -> &Arc<TableEnv> {
         &self.env
     }
 

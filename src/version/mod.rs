@@ -6,6 +6,7 @@
 
 mod cursor;
 mod edit;
+mod intervals;
 mod manifest;
 mod prefix;
 mod ranks;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 pub(crate) use cursor::LevelCursor;
 pub(crate) use edit::{Edit, TableSet};
+pub(crate) use intervals::{Interval, Intervals};
 pub(crate) use manifest::{Manifest, read_current, set_current};
 pub(crate) use prefix::{KeyBounds, PrefixProbe, borrowed};
 pub(crate) use ranks::keys_within;
@@ -23,6 +25,7 @@ use crate::fences::Fences;
 use crate::key::head;
 use crate::ledger::{LEVELS, Ledger, ProbeCounters};
 use crate::sstable::{OpenTable, Table, TableFilter};
+use crate::sync::OnceLock;
 
 /// A table at its level, with its counters there.
 #[derive(Debug, Clone)]
@@ -67,9 +70,27 @@ impl LiveTable {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
+    /// The first field: its drop settles the counters of the tables.
+    intervals: OfVersion,
     levels: [Vec<LiveTable>; LEVELS],
     /// The levels below L0 with tables, in order.
     sorted: Vec<Sorted>,
+}
+
+/// Found at the first use. A changed version has others, so a clone has none yet.
+#[derive(Debug)]
+struct OfVersion(OnceLock<Option<Intervals>>);
+
+impl Default for OfVersion {
+    fn default() -> Self {
+        Self(OnceLock::new())
+    }
+}
+
+impl Clone for OfVersion {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 /// A level with at most one candidate per lookup.
@@ -101,6 +122,19 @@ impl Version {
     /// The runs in the order of a lookup: each table of L0, and each level below with tables.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &[LiveTable]> {
         self.level(0).chunks(1).chain(self.sorted.iter().map(|sorted| self.level(sorted.level)))
+    }
+
+    /// `None` if lookups must walk the candidates.
+    #[inline]
+    pub(crate) fn intervals(&self) -> Option<&Intervals> {
+        self.intervals.0.get().map_or_else(|| self.find_intervals(), Option::as_ref)
+    }
+
+    /// Without a lock: of two threads, one takes what the other found.
+    #[cold]
+    fn find_intervals(&self) -> Option<&Intervals> {
+        let _ = self.intervals.0.set(Intervals::of(self));
+        self.intervals.0.get()?.as_ref()
     }
 
     pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &LiveTable)> {

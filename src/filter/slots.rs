@@ -1,0 +1,151 @@
+//! What probes read of the filters of many tables, side by side: one cache line for each Bloom filter.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use bytes::Bytes;
+
+use super::bloom_scalar::second_hash;
+use super::filter_block::Filter;
+use super::hash_function::HashFunction;
+use super::kind::FilterKind;
+use super::lookup_key::LookupKey;
+use super::modulus::Modulus;
+use super::simd::Prober;
+use crate::prefetch::prefetch;
+
+/// The filters of the tables of a version, by number. All have one kind and one hash function, so that a lookup
+/// needs one hash and one loop.
+#[derive(Default)]
+pub(crate) struct Slots {
+    hash: Option<HashFunction>,
+    kind: Kind,
+}
+
+enum Kind {
+    Bloom(Vec<BloomSlot>),
+    Other(Vec<OtherSlot>),
+}
+
+impl Default for Kind {
+    fn default() -> Self {
+        Self::Bloom(Vec::new())
+    }
+}
+
+/// One cache line.
+#[derive(Default)]
+#[repr(align(64))]
+struct BloomSlot {
+    array: Bytes,
+    modulus: Modulus,
+    salt: u64,
+    k: u32,
+}
+
+struct OtherSlot {
+    salt: u64,
+    prober: Prober,
+}
+
+impl Slots {
+    /// `None` if the filters differ in kind or hash function, or if there is none. A number without a filter
+    /// must not be probed.
+    pub(crate) fn of<'a>(
+        filters: impl Iterator<Item = Option<&'a Filter>> + Clone,
+    ) -> Option<Self> {
+        let headers = filters.clone().flatten().map(Filter::header);
+        let mut made = headers.map(|header| (header.kind, header.hash));
+        let (kind, hash) = made.next()?;
+        if made.any(|other| other != (kind, hash)) {
+            return None;
+        }
+        let kind = if kind == FilterKind::Bloom {
+            Kind::Bloom(filters.map(|filter| filter.map(BloomSlot::of).unwrap_or_default()).collect())
+        } else {
+            let any = filters.clone().flatten().next()?;
+            Kind::Other(filters.map(|filter| OtherSlot::of(filter.unwrap_or(any))).collect())
+        };
+        Some(Self { hash: Some(hash), kind })
+    }
+
+    /// Whether each of the numbered filters denies the key. Without filters the answer is yes.
+    #[inline]
+    pub(crate) fn deny(&self, numbers: &[u16], key: &LookupKey<'_>) -> bool {
+        let Some(function) = self.hash else { return numbers.is_empty() };
+        let hash = key.hash(function);
+        match &self.kind {
+            Kind::Bloom(slots) => all_deny(slots, numbers, |slot| {
+                !slot.may_contain(function.salted(hash, slot.salt))
+            }),
+            Kind::Other(slots) => all_deny(slots, numbers, |slot| {
+                !slot.prober.may_contain(function.salted(hash, slot.salt))
+            }),
+        }
+    }
+
+    /// Prefetches what [`deny`](Self::deny) reads.
+    #[inline]
+    pub(crate) fn prefetch(&self, numbers: &[u16], key: &LookupKey<'_>) {
+        let Some(function) = self.hash else { return };
+        let hash = key.hash(function);
+        match &self.kind {
+            Kind::Bloom(slots) => all_deny(slots, numbers, |slot| {
+                let position = slot.modulus.remainder(function.salted(hash, slot.salt));
+                prefetch(&slot.array, (position / 8) as usize);
+                true
+            }),
+            Kind::Other(slots) => all_deny(slots, numbers, |slot| {
+                slot.prober.prefetch(function.salted(hash, slot.salt));
+                true
+            }),
+        };
+    }
+}
+
+/// A number without a slot may have the key.
+#[inline]
+fn all_deny<S>(slots: &[S], numbers: &[u16], denies: impl Fn(&S) -> bool) -> bool {
+    numbers.iter().all(|&number| slots.get(usize::from(number)).is_some_and(&denies))
+}
+
+impl BloomSlot {
+    fn of(filter: &Filter) -> Self {
+        let Prober { modulus, .. } = filter.prober();
+        let (array, geometry) = (filter.prober().array().clone(), filter.prober().geometry());
+        Self { array, modulus: *modulus, salt: filter.header().salt, k: geometry.k }
+    }
+
+    /// As [`all_set`](super::bloom_scalar::all_set). Half of the absent keys need no second hash.
+    #[inline]
+    fn may_contain(&self, hash: u64) -> bool {
+        let is_set = |position: u64| {
+            let byte = self.array.get((position / 8) as usize);
+            byte.is_none_or(|byte| byte >> (position % 8) & 1 == 1)
+        };
+        let mut position = self.modulus.remainder(hash);
+        if !is_set(position) {
+            return false;
+        }
+        let step = self.modulus.remainder(second_hash(hash));
+        (1..self.k).all(|_| {
+            position = self.modulus.sum(position, step);
+            is_set(position)
+        })
+    }
+}
+
+impl OtherSlot {
+    fn of(filter: &Filter) -> Self {
+        Self { salt: filter.header().salt, prober: filter.prober().clone() }
+    }
+}
+
+impl std::fmt::Debug for Slots {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let count = match &self.kind {
+            Kind::Bloom(slots) => slots.len(),
+            Kind::Other(slots) => slots.len(),
+        };
+        f.debug_struct("Slots").field("count", &count).field("hash", &self.hash).finish()
+    }
+}

@@ -1,0 +1,153 @@
+//! The keys in elementary intervals: between two ends of tables, all keys have the same candidates.
+//!
+//! A lookup finds its interval by one search over the ends of all tables. If each filter of the interval denies the
+//! key, the lookup adds one to the interval's counter and is done. The ledger knows what each count of an interval
+//! stands for.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{LiveTable, Version};
+use crate::fences::Fences;
+use crate::filter::{LookupKey, Slots};
+use crate::ledger::{Denials, Ledger, Met};
+use crate::sstable::{FilterState, Table};
+
+/// With more intervals the memory of the counters, one set for each thread, would matter.
+const MOST: usize = 4096;
+
+/// Where tables begin or end: at a key, or right behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Bound<'a> {
+    key: &'a [u8],
+    behind: bool,
+}
+
+/// The end of a table at which an interval begins.
+#[derive(Debug)]
+struct End {
+    table: Arc<Table>,
+    /// Right behind its largest key, or at its smallest.
+    behind: bool,
+}
+
+impl End {
+    fn bound(&self) -> Bound<'_> {
+        let meta = self.table.meta();
+        let key = if self.behind { &meta.largest } else { &meta.smallest };
+        Bound { key, behind: self.behind }
+    }
+}
+
+/// The intervals of a version. They hold the filters that the version holds.
+#[derive(Debug)]
+pub(crate) struct Intervals {
+    /// In the order of their bounds. Interval `n` begins at `ends[n - 1]`; interval 0 is before all tables.
+    ends: Vec<End>,
+    heads: Fences,
+    slots: Slots,
+    denials: Arc<Denials>,
+    ledger: Arc<Ledger>,
+}
+
+/// The interval of a key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Interval(usize);
+
+impl Intervals {
+    /// `None` for too many intervals, and for filters of several kinds or hash functions.
+    pub(super) fn of(version: &Version) -> Option<Self> {
+        let tables: Vec<&LiveTable> = version.tables().map(|(_, live)| live).collect();
+        let ledger = Arc::clone(&tables.first()?.table.env().ledger);
+        let mut ends: Vec<End> = tables
+            .iter()
+            .flat_map(|live| [false, true].map(|behind| End { table: Arc::clone(&live.table), behind }))
+            .collect();
+        ends.sort_unstable_by(|a, b| a.bound().cmp(&b.bound()));
+        ends.dedup_by(|a, b| a.bound() == b.bound());
+        if ends.len() >= MOST {
+            return None;
+        }
+        let filters = tables.iter().map(|live| match &live.filter.state {
+            FilterState::Active(filter) => Some(filter),
+            _ => None,
+        });
+        let slots = Slots::of(filters.clone())?;
+        let has_filter: Vec<bool> = filters.map(|filter| filter.is_some()).collect();
+        let covered: Vec<_> = tables.iter().map(|live| covered(&ends, &live.table)).collect();
+        let mut runs = Vec::new();
+        let mut first = 0;
+        for run in version.runs() {
+            runs.push(first..first + run.len());
+            first += run.len();
+        }
+        let met = (0..=ends.len()).map(|interval| {
+            let mut met = Met::default();
+            for run in &runs {
+                // The first table that does not end before the interval; the only one of a run of L0.
+                let of_run = covered.get(run.clone()).unwrap_or_default();
+                let ended = |covered: &Range<usize>| covered.end <= interval;
+                let l0 = run.end <= version.level(0).len();
+                let at = if l0 { 0 } else { of_run.partition_point(ended) };
+                let Some(covered) = of_run.get(at) else { continue };
+                let table = run.start + at;
+                if !covered.contains(&interval) {
+                    met.pruned.push(table as u16);
+                } else if has_filter.get(table) == Some(&true) {
+                    met.denied.push(table as u16);
+                } else {
+                    return None;
+                }
+            }
+            Some(met)
+        });
+        let counters = tables.iter().map(|live| Arc::clone(&live.counters)).collect();
+        let denials = ledger.denials(counters, met);
+        let heads = Fences::new(ends.iter().map(|end| end.bound().key));
+        Some(Self { ends, heads, slots, denials, ledger })
+    }
+
+    /// `None` if a table without a usable filter covers the key.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> Option<Interval> {
+        let key = Bound { key, behind: false };
+        let begins_by = |n: usize| self.ends.get(n).is_some_and(|end| end.bound() <= key);
+        let interval = self.heads.below(key.key, begins_by);
+        self.denials.denied(interval).map(|_| Interval(interval))
+    }
+
+    /// Whether each filter denies the key, which is in this interval; counts the lookup if so.
+    #[inline]
+    pub(crate) fn deny(&self, Interval(interval): Interval, key: &LookupKey<'_>) -> bool {
+        let Some(tables) = self.denials.denied(interval) else { return false };
+        if tables.len() > 1 {
+            self.slots.prefetch(tables, key);
+        }
+        let denied = self.slots.deny(tables, key);
+        if denied {
+            self.denials.count(interval);
+        }
+        denied
+    }
+
+    /// Prefetches what [`deny`](Self::deny) reads.
+    pub(crate) fn prefetch(&self, Interval(interval): Interval, key: &LookupKey<'_>) {
+        self.slots.prefetch(self.denials.denied(interval).unwrap_or_default(), key);
+    }
+}
+
+/// The intervals whose keys a table covers.
+fn covered(ends: &[End], table: &Table) -> Range<usize> {
+    let meta = table.meta();
+    let at = |key, behind| ends.partition_point(|end| end.bound() < Bound { key, behind }) + 1;
+    at(&meta.smallest, false)..at(&meta.largest, true)
+}
+
+impl Drop for Intervals {
+    /// No lookup counts any more.
+    fn drop(&mut self) {
+        self.ledger.end_denials(&self.denials);
+    }
+}
