@@ -10,6 +10,9 @@ use crate::key::head;
 pub(crate) struct Fences {
     /// The common prefix of all keys.
     common: Box<[u8]>,
+    /// The head of the prefix, and the bits that the prefix has of it.
+    start: u64,
+    mask: u64,
     /// The eight bytes of each key after the common prefix, in order.
     heads: Vec<u64>,
 }
@@ -22,8 +25,10 @@ impl Fences {
         let first = keys.clone().next().unwrap_or_default();
         let last = keys.clone().next_back().unwrap_or_default();
         let same = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-        let common = first.iter().take(same).copied().collect();
-        Self { common, heads: keys.map(|key| head(key.get(same..).unwrap_or_default())).collect() }
+        let common: Box<[u8]> = first.iter().take(same).copied().collect();
+        let mask = u64::MAX.checked_shl(64 - 8 * same.min(8) as u32).unwrap_or(0);
+        let heads = keys.map(|key| head(key.get(same..).unwrap_or_default())).collect();
+        Self { start: head(&common), mask, common, heads }
     }
 
     /// Inserts a key at a position. Returns false, and changes nothing, if the key lacks the common prefix,
@@ -39,6 +44,13 @@ impl Fences {
         rest.is_some()
     }
 
+    /// Whether the key has what the common prefix has behind eight bytes. Most prefixes have nothing there, and
+    /// are not compared.
+    #[inline]
+    fn has_long_prefix(&self, key: &[u8]) -> bool {
+        self.common.len() <= 8 || key.starts_with(&self.common)
+    }
+
     pub(crate) fn reserve(&mut self, keys: usize) {
         self.heads.reserve_exact(keys.saturating_sub(self.heads.len()));
     }
@@ -49,28 +61,26 @@ impl Fences {
 
     /// The number of keys less than `key`. Calls `is_below` only with the numbers of keys that have an equal
     /// head, to compare them with `key`.
+    #[inline]
     pub(crate) fn below(&self, key: &[u8], is_below: impl Fn(usize) -> bool) -> usize {
         self.below_prefetching(key, |_| (), is_below)
     }
 
     /// As [`below`](Self::below). First calls `prefetch` for the keys with an equal head, unless they are
     /// many.
+    #[inline]
     pub(crate) fn below_prefetching(
         &self,
         key: &[u8],
         prefetch: impl Fn(usize),
         is_below: impl Fn(usize) -> bool,
     ) -> usize {
-        // An empty prefix is not compared: its address is dangling, and the vector code of memcmp takes a
-        // hundred nanoseconds to read zero bytes from there.
-        if self.heads.is_empty() {
-            return 0;
-        }
-        let (common, rest) = key.split_at(self.common.len().min(key.len()));
-        if !self.common.is_empty() && *common != *self.common {
-            return if *common < *self.common { 0 } else { self.heads.len() };
-        }
-        let head = head(rest);
+        let head = match key.get(self.common.len()..) {
+            Some(rest) if head(key) & self.mask == self.start && self.has_long_prefix(key) => {
+                head(rest)
+            }
+            _ => return if *key < *self.common { 0 } else { self.heads.len() },
+        };
         let mut low = self.heads.partition_point(|other| *other < head);
         let mut same = match self.heads.get(low..) {
             Some(from @ [first, ..]) if *first == head => {

@@ -98,7 +98,7 @@ impl Lookups<'_> {
         &self,
         view: &'v ReadView,
         key: &LookupKey<'_>,
-    ) -> Option<(&'v Intervals, Interval)> {
+    ) -> Option<(&'v Intervals, Interval<'v>)> {
         let intervals = view.version.intervals().filter(|_| !self.ignore_filters)?;
         Some((intervals, intervals.find(key.bytes())?))
     }
@@ -109,7 +109,7 @@ impl Lookups<'_> {
         &self,
         view: &ReadView,
         intervals: &Intervals,
-        interval: Interval,
+        interval: Interval<'_>,
         key: &LookupKey<'_>,
     ) -> bool {
         let denied = !view.memtables().any(|memtable| memtable.may_contain(key))

@@ -13,23 +13,19 @@ use super::modulus::Modulus;
 use super::simd::Prober;
 use crate::prefetch::prefetch;
 
+/// The number of filters that are prefetched at once. A processor can wait for about this many cache misses.
+const IN_FLIGHT: usize = 16;
+
 /// The filters of the tables of a version, by number. All have one kind and one hash function, so that a lookup
 /// needs one hash and one loop.
-#[derive(Default)]
 pub(crate) struct Slots {
-    hash: Option<HashFunction>,
+    hash: HashFunction,
     kind: Kind,
 }
 
 enum Kind {
     Bloom(Vec<BloomSlot>),
     Other(Vec<OtherSlot>),
-}
-
-impl Default for Kind {
-    fn default() -> Self {
-        Self::Bloom(Vec::new())
-    }
 }
 
 /// One cache line.
@@ -60,33 +56,44 @@ impl Slots {
             return None;
         }
         let kind = if kind == FilterKind::Bloom {
-            Kind::Bloom(filters.map(|filter| filter.map(BloomSlot::of).unwrap_or_default()).collect())
+            Kind::Bloom(
+                filters.map(|filter| filter.map(BloomSlot::of).unwrap_or_default()).collect(),
+            )
         } else {
             let any = filters.clone().flatten().next()?;
             Kind::Other(filters.map(|filter| OtherSlot::of(filter.unwrap_or(any))).collect())
         };
-        Some(Self { hash: Some(hash), kind })
+        Some(Self { hash, kind })
     }
 
-    /// Whether each of the numbered filters denies the key. Without filters the answer is yes.
+    /// Whether each of the numbered filters denies the key.
     #[inline]
     pub(crate) fn deny(&self, numbers: &[u16], key: &LookupKey<'_>) -> bool {
-        let Some(function) = self.hash else { return numbers.is_empty() };
+        let function = self.hash;
         let hash = key.hash(function);
-        match &self.kind {
-            Kind::Bloom(slots) => all_deny(slots, numbers, |slot| {
-                !slot.may_contain(function.salted(hash, slot.salt))
+        match (&self.kind, numbers) {
+            (Kind::Bloom(slots), [_]) => all_deny(slots, numbers, |slot| {
+                let hash = function.salted(hash, slot.salt);
+                !slot.may_contain(hash, slot.modulus.remainder(hash))
             }),
-            Kind::Other(slots) => all_deny(slots, numbers, |slot| {
-                !slot.prober.may_contain(function.salted(hash, slot.salt))
-            }),
+            (Kind::Bloom(slots), _) => {
+                bloom_deny(slots, numbers, |salt| function.salted(hash, salt))
+            }
+            (Kind::Other(slots), _) => {
+                if numbers.len() > 1 {
+                    self.prefetch(numbers, key);
+                }
+                all_deny(slots, numbers, |slot| {
+                    !slot.prober.may_contain(function.salted(hash, slot.salt))
+                })
+            }
         }
     }
 
     /// Prefetches what [`deny`](Self::deny) reads.
     #[inline]
     pub(crate) fn prefetch(&self, numbers: &[u16], key: &LookupKey<'_>) {
-        let Some(function) = self.hash else { return };
+        let function = self.hash;
         let hash = key.hash(function);
         match &self.kind {
             Kind::Bloom(slots) => all_deny(slots, numbers, |slot| {
@@ -102,6 +109,28 @@ impl Slots {
     }
 }
 
+/// Prefetches the first bits of several filters before it tests them.
+#[inline]
+fn bloom_deny(slots: &[BloomSlot], numbers: &[u16], salted: impl Fn(u64) -> u64) -> bool {
+    let mut firsts = [(0, 0); IN_FLIGHT];
+    for numbers in numbers.chunks(IN_FLIGHT) {
+        for (&number, first) in numbers.iter().zip(&mut firsts) {
+            let Some(slot) = slots.get(usize::from(number)) else { return false };
+            let hash = salted(slot.salt);
+            let position = slot.modulus.remainder(hash);
+            prefetch(&slot.array, (position / 8) as usize);
+            *first = (hash, position);
+        }
+        for (&number, &(hash, position)) in numbers.iter().zip(&firsts) {
+            let slot = slots.get(usize::from(number));
+            if slot.is_none_or(|slot| slot.may_contain(hash, position)) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
 /// A number without a slot may have the key.
 #[inline]
 fn all_deny<S>(slots: &[S], numbers: &[u16], denies: impl Fn(&S) -> bool) -> bool {
@@ -115,14 +144,14 @@ impl BloomSlot {
         Self { array, modulus: *modulus, salt: filter.header().salt, k: geometry.k }
     }
 
-    /// As [`all_set`](super::bloom_scalar::all_set). Half of the absent keys need no second hash.
+    /// As [`all_set`](super::bloom_scalar::all_set), from the first position on. Half of the absent keys need no
+    /// second hash.
     #[inline]
-    fn may_contain(&self, hash: u64) -> bool {
+    fn may_contain(&self, hash: u64, mut position: u64) -> bool {
         let is_set = |position: u64| {
             let byte = self.array.get((position / 8) as usize);
             byte.is_none_or(|byte| byte >> (position % 8) & 1 == 1)
         };
-        let mut position = self.modulus.remainder(hash);
         if !is_set(position) {
             return false;
         }

@@ -54,7 +54,11 @@ pub(crate) struct Intervals {
 
 /// The interval of a key.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Interval(usize);
+pub(crate) struct Interval<'a> {
+    number: usize,
+    /// The tables that cover the key, newest first.
+    tables: &'a [u16],
+}
 
 impl Intervals {
     /// `None` for too many intervals, and for filters of several kinds or hash functions.
@@ -63,7 +67,9 @@ impl Intervals {
         let ledger = Arc::clone(&tables.first()?.table.env().ledger);
         let mut ends: Vec<End> = tables
             .iter()
-            .flat_map(|live| [false, true].map(|behind| End { table: Arc::clone(&live.table), behind }))
+            .flat_map(|live| {
+                [false, true].map(|behind| End { table: Arc::clone(&live.table), behind })
+            })
             .collect();
         ends.sort_unstable_by(|a, b| a.bound().cmp(&b.bound()));
         ends.dedup_by(|a, b| a.bound() == b.bound());
@@ -111,30 +117,27 @@ impl Intervals {
 
     /// `None` if a table without a usable filter covers the key.
     #[inline]
-    pub(crate) fn find(&self, key: &[u8]) -> Option<Interval> {
+    pub(crate) fn find(&self, key: &[u8]) -> Option<Interval<'_>> {
         let key = Bound { key, behind: false };
         let begins_by = |n: usize| self.ends.get(n).is_some_and(|end| end.bound() <= key);
-        let interval = self.heads.below(key.key, begins_by);
-        self.denials.denied(interval).map(|_| Interval(interval))
+        let number = self.heads.below(key.key, begins_by);
+        Some(Interval { number, tables: self.denials.denied(number)? })
     }
 
     /// Whether each filter denies the key, which is in this interval; counts the lookup if so.
     #[inline]
-    pub(crate) fn deny(&self, Interval(interval): Interval, key: &LookupKey<'_>) -> bool {
-        let Some(tables) = self.denials.denied(interval) else { return false };
-        if tables.len() > 1 {
-            self.slots.prefetch(tables, key);
-        }
-        let denied = self.slots.deny(tables, key);
+    pub(crate) fn deny(&self, interval: Interval<'_>, key: &LookupKey<'_>) -> bool {
+        let denied = self.slots.deny(interval.tables, key);
         if denied {
-            self.denials.count(interval);
+            self.denials.count(interval.number);
         }
         denied
     }
 
     /// Prefetches what [`deny`](Self::deny) reads.
-    pub(crate) fn prefetch(&self, Interval(interval): Interval, key: &LookupKey<'_>) {
-        self.slots.prefetch(self.denials.denied(interval).unwrap_or_default(), key);
+    #[inline]
+    pub(crate) fn prefetch(&self, interval: Interval<'_>, key: &LookupKey<'_>) {
+        self.slots.prefetch(interval.tables, key);
     }
 }
 
