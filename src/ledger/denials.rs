@@ -2,7 +2,7 @@
 
 use super::counters::{ProbeCounters, threads};
 use super::{Activity, Counts};
-use crate::sync::{Arc, OnceLock, Ordering, Tally, thread_number};
+use crate::sync::{Arc, OnceLock, Ordering, Tally, sync_point, thread_number};
 
 /// The candidates of the keys of an interval, by the numbers of their tables.
 #[derive(Debug, Clone, Default)]
@@ -67,6 +67,7 @@ impl Denials {
     /// Counts a lookup: a memtable and each filter of the interval denied its key.
     #[inline]
     pub(crate) fn count(&self, interval: usize) {
+        sync_point("before a denial is counted");
         let own = thread_number().and_then(|number| self.own.get(number));
         let counters = own.unwrap_or(&self.shared).get_or_init(|| self.zeros());
         let Some(counter) = counters.get(interval) else { return };

@@ -154,3 +154,86 @@ impl Drop for Intervals {
         self.ledger.end_denials(&self.denials);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::ledger::Verdict;
+    use crate::{Db, FilterPolicy, Options, Result};
+
+    fn key(rng: &mut ChaCha8Rng) -> Vec<u8> {
+        let prefix = [&b""[..], b"common prefix"][rng.random_range(0..2)];
+        [prefix, &vec![rng.random_range(b'a'..b'h'); rng.random_range(0..3)]].concat()
+    }
+
+    /// Compares the interval of a key with the candidates of a walk. Returns the number of tables that cover the
+    /// key, and whether all deny it; `None` if one has no filter.
+    fn check(db: &Db, key: &[u8]) -> Result<(usize, Option<bool>)> {
+        let inner = db.inner()?;
+        let (version, hash_key) = (Arc::clone(&inner.views.load().version), inner.env.hash_key);
+        let Some(intervals) = version.intervals() else { return Ok((0, None)) };
+        let key = LookupKey::new(key, &hash_key);
+        let tables: Vec<_> = version.tables().map(|(_, live)| live.table.id()).collect();
+        let (covering, others): (Vec<_>, Vec<_>) =
+            version.candidates(key.bytes()).partition(|candidate| candidate.covers);
+        let verdicts = covering.iter().map(|candidate| candidate.live.filter.verdict(&key));
+        let verdicts: Vec<_> = verdicts.collect();
+        let before = db.stats();
+        let Some(interval) = intervals.find(key.bytes()) else {
+            assert!(verdicts.contains(&Verdict::NotResident), "{verdicts:?}");
+            return Ok((covering.len(), None));
+        };
+        let found: Vec<_> = interval.tables.iter().map(|&n| tables[usize::from(n)]).collect();
+        let expected: Vec<_> = covering.iter().map(|candidate| candidate.live.table.id()).collect();
+        assert_eq!(found, expected, "{:?}", key.bytes());
+        let denied = intervals.deny(interval, &key);
+        assert_eq!(denied, verdicts.iter().all(|&verdict| verdict == Verdict::No));
+        let counted = (db.stats() - before).total();
+        let times = u64::from(denied);
+        assert_eq!(counted.true_negatives, times * covering.len() as u64);
+        assert_eq!(counted.range_pruned, times * others.len() as u64);
+        Ok((covering.len(), Some(denied)))
+    }
+
+    #[test]
+    fn an_interval_has_the_candidates_and_the_answer_of_a_walk() -> Result<()> {
+        let mut rng = ChaCha8Rng::seed_from_u64(27);
+        let (mut denied, mut deepest, mut unusable) = (0, 0, 0);
+        for round in 0..60 {
+            let dir = crate::tempdir::tempdir();
+            let policy = [FilterPolicy::default(), FilterPolicy::ribbon(), FilterPolicy::blocked()];
+            let options = Options::new().background_threads(0).filter(policy[round % 3]);
+            let options = options.memtable_bytes(1024).table_bytes(1024).level_base_bytes(1024);
+            let db = options.block_bytes(128).open(dir.path())?;
+            for _ in 0..rng.random_range(0..200) {
+                let key = key(&mut rng);
+                if rng.random_bool(0.9) {
+                    db.put(key, "value")?
+                } else {
+                    db.delete(key)?
+                }
+                if rng.random_bool(0.02) {
+                    db.flush()?;
+                }
+            }
+            db.flush()?;
+            if round % 4 == 3 {
+                db.set_filter_memory(Some(4096))?; // some filters are not resident
+            }
+            for _ in 0..200 {
+                let (covering, all_deny) = check(&db, &key(&mut rng))?;
+                denied += u64::from(all_deny == Some(true));
+                unusable += u64::from(all_deny.is_none() && covering > 0);
+                deepest = deepest.max(covering);
+            }
+        }
+        println!(
+            "{denied} keys denied, at most {deepest} tables, {unusable} with a filter missing"
+        );
+        assert!(denied > 1000 && deepest > 3 && unusable > 50);
+        Ok(())
+    }
+}

@@ -21,6 +21,7 @@ mod format;
 mod format_stores;
 mod get_many;
 mod handles;
+mod ledger_beside_changes;
 mod locking;
 mod may_contain;
 mod memory;

@@ -20,6 +20,7 @@ mod endings;
 mod explore;
 mod filters;
 mod insertions;
+mod ledger;
 mod read_only;
 mod reads;
 mod settling;

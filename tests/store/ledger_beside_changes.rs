@@ -1,0 +1,101 @@
+//! The ledger is exact while versions come and go: a lookup that all filters denied is counted once, at each table.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use criba::{Activity, Counts, Db, Options};
+
+use crate::common;
+
+fn key(number: u64) -> String {
+    format!("key {number:06}")
+}
+
+fn absent(number: u64) -> String {
+    format!("key {number:06} absent")
+}
+
+fn options() -> Options {
+    let options = common::options().memtable_bytes(8000).table_bytes(4000).level_base_bytes(10_000);
+    options.block_bytes(256).cache_bytes(0)
+}
+
+/// By table id.
+fn counts(db: &Db) -> HashMap<u64, Counts> {
+    db.tables().into_iter().map(|table| (table.id, table.counts)).collect()
+}
+
+#[test]
+fn lookups_count_at_each_table_what_their_explanations_say() {
+    let dir = common::tempdir();
+    let db = options().background_threads(0).open(dir.path()).unwrap();
+    (0..2000).for_each(|number| db.put(key(number * 7 % 2000), [1; 40]).unwrap());
+    db.flush().unwrap();
+    let keys: Vec<_> = (0..2200).flat_map(|number| [key(number), absent(number)]).collect();
+    let spent = |look_up: &dyn Fn()| {
+        let (before, stats) = (counts(&db), db.stats());
+        look_up();
+        let after = counts(&db).into_iter();
+        let of_tables: HashMap<_, _> = after.map(|(id, met)| (id, met - before[&id])).collect();
+        (of_tables, db.stats() - stats)
+    };
+    let explained = spent(&|| keys.iter().for_each(|key| drop(db.explain(key).unwrap())));
+    let one_by_one = spent(&|| keys.iter().for_each(|key| drop(db.get(key).unwrap())));
+    let in_batches = spent(&|| keys.chunks(16).for_each(|keys| drop(db.get_many(keys).unwrap())));
+    let snapshot = db.snapshot().unwrap();
+    let of_snapshot = spent(&|| keys.iter().for_each(|key| drop(snapshot.get(key).unwrap())));
+    assert!(explained.0.len() > 10 && explained.1.total().true_negatives > 2000);
+    assert!(explained.1.total().range_pruned > 100);
+    assert_eq!(one_by_one, explained);
+    assert_eq!(in_batches, explained);
+    assert_eq!(of_snapshot, explained);
+}
+
+#[test]
+fn no_count_is_lost_while_versions_come_and_go() {
+    const THREADS: u64 = 3;
+    const LOOKUPS: u64 = 250_000;
+    let dir = common::tempdir();
+    let db = options().open(dir.path()).unwrap();
+    db.put(key(0), "").unwrap();
+    db.flush().unwrap();
+    let done = AtomicBool::new(false);
+    let (mut looked, mut versions) = (0, 0);
+    std::thread::scope(|scope| {
+        let lookups: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let db = &db;
+                scope.spawn(move || {
+                    for number in 0..LOOKUPS {
+                        assert!(!db.contains(absent(number * THREADS + thread)).unwrap());
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            for number in (0..).take_while(|_| !done.load(Ordering::SeqCst)) {
+                db.put(key(number % 3000), [1; 40]).unwrap();
+            }
+        });
+        let mut last = db.stats();
+        let mut tables = Vec::new();
+        while !lookups.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            let stats = db.stats();
+            let before = |stats: &criba::Stats| {
+                let (Activity { lookups, misses, .. }, total) = (stats.activity, stats.total());
+                [lookups, misses, total.true_negatives, total.range_pruned]
+            };
+            assert!(before(&last).iter().zip(before(&stats)).all(|(a, b)| *a <= b));
+            assert_eq!(stats.activity.lookups, stats.activity.misses);
+            let now: Vec<_> = db.tables().iter().map(|table| table.id).collect();
+            versions += u64::from(now != tables);
+            (last, tables) = (stats, now);
+            looked += 1;
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    let Activity { lookups, misses, failed, .. } = db.stats().activity;
+    println!("{looked} times looked at statistics, {versions} versions");
+    assert_eq!((lookups, misses, failed), (THREADS * LOOKUPS, THREADS * LOOKUPS, 0));
+    assert!(versions > 10, "{versions}");
+}
