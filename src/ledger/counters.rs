@@ -1,27 +1,21 @@
 //! Counters for many threads without contention.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use super::denials::{Denials, Met};
-use super::{Activity, Counts, Io, LEVELS, PrefixCounts, Stats, TableStep};
-use crate::sync::{
-    Mutex, MutexGuard, OnceLock, Ordering, Tally, available_parallelism, thread_number,
-};
+use super::{Counts, Io, TableStep};
+use crate::sync::{OnceLock, Ordering, Tally, available_parallelism, thread_number};
 
 /// `N` counters for each of the first threads, on their own cache lines, and one set for all other threads.
 /// Reading adds them up.
 ///
 /// A counter with one writer needs no atomic addition, which takes as long as the probe that it counts.
 #[derive(Debug)]
-struct Sharded<const N: usize> {
+pub(super) struct Sharded<const N: usize> {
     own: Box<[Shard<N>]>,
-    shared: Shard<N>,
+    pub(super) shared: Shard<N>,
 }
 
 #[derive(Debug)]
 #[repr(align(128))] // two cache lines: neighbours are prefetched in pairs
-struct Shard<const N: usize>([Tally; N]);
+pub(super) struct Shard<const N: usize>(pub(super) [Tally; N]);
 
 /// The number of threads with their own counters: twice the number that can run at once.
 pub(super) fn threads() -> usize {
@@ -46,7 +40,7 @@ impl<const N: usize> Sharded<N> {
     /// Adds to each counter; most amounts are 0 and cost a comparison, or nothing if the compiler knows them.
     #[expect(clippy::inline_always, reason = "what is added is known to most callers")]
     #[inline(always)]
-    fn add(&self, amounts: [u64; N]) {
+    pub(super) fn add(&self, amounts: [u64; N]) {
         let own = thread_number().and_then(|number| self.own.get(number));
         for (counter, amount) in own.unwrap_or(&self.shared).0.iter().zip(amounts) {
             if amount == 0 {
@@ -61,7 +55,7 @@ impl<const N: usize> Sharded<N> {
         }
     }
 
-    fn sums(&self) -> [u64; N] {
+    pub(super) fn sums(&self) -> [u64; N] {
         let mut sums = [0; N];
         for shard in self.own.iter().chain([&self.shared]) {
             for (sum, counter) in sums.iter_mut().zip(&shard.0) {
@@ -87,7 +81,7 @@ impl ProbeCounters {
         self.0.add(met.cells());
     }
 
-    fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> Counts {
         Counts::from_cells(self.0.sums())
     }
 }
@@ -104,216 +98,14 @@ impl IoCounters {
         self.0.add(io.cells());
     }
 
-    fn io(&self) -> Io {
+    pub(super) fn io(&self) -> Io {
         Io::from_cells(self.0.sums())
-    }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Ledger {
-    activity: Sharded<{ Activity::FIELDS }>,
-    prefix: Sharded<{ PrefixCounts::FIELDS }>,
-    pub(crate) scan_reads: IoCounters,
-    pub(crate) compaction_reads: IoCounters,
-    pub(crate) rebuild_reads: IoCounters,
-    pub(crate) open_reads: IoCounters,
-    pub(crate) table_writes: IoCounters,
-    pub(crate) filter_writes: IoCounters,
-    pub(crate) wal_writes: IoCounters,
-    tables: Mutex<Tables>,
-}
-
-#[derive(Debug, Default)]
-struct Tables {
-    live: HashMap<u64, LiveCounters>,
-    /// By level: the counts of tables that are gone.
-    retired: [Counts; LEVELS],
-    /// Of the versions that lookups may use, with what has been added to the other counters.
-    denials: Vec<(Arc<Denials>, Vec<u64>)>,
-}
-
-#[derive(Debug)]
-struct LiveCounters {
-    /// At each level where it has been.
-    levels: Vec<(usize, Arc<ProbeCounters>)>,
-    /// The lookups of tables before it was installed.
-    before: u64,
-}
-
-impl LiveCounters {
-    fn sum(&self) -> Counts {
-        self.levels.iter().map(|(_, counters)| counters.counts()).sum()
-    }
-}
-
-impl Ledger {
-    #[inline]
-    pub(crate) fn count(&self, done: Activity) {
-        self.activity.add(done.cells());
-    }
-
-    pub(crate) fn count_prefix(&self, met: PrefixCounts) {
-        self.prefix.add(met.cells());
-    }
-
-    /// The counters of a table at a level, created if needed.
-    pub(crate) fn counters(&self, table: u64, level: usize) -> Arc<ProbeCounters> {
-        let mut tables = self.settled();
-        let new = || LiveCounters { levels: Vec::new(), before: self.lookups_of_tables() };
-        let of_table = tables.live.entry(table).or_insert_with(new);
-        if let Some((_, counters)) = of_table.levels.iter().find(|(at, _)| *at == level) {
-            return Arc::clone(counters);
-        }
-        let counters = Arc::default();
-        of_table.levels.push((level, Arc::clone(&counters)));
-        counters
-    }
-
-    /// Adds the counts of a table that can no longer be probed to its level.
-    pub(crate) fn retire(&self, table: u64) {
-        let mut tables = self.tables.lock(); // settled: the last version with the table is gone
-        for (level, counters) in tables.live.remove(&table).into_iter().flat_map(|t| t.levels) {
-            tables.retired[level] += counters.counts();
-        }
-    }
-
-    /// The counters of a version's intervals of keys, until [`end_denials`](Self::end_denials).
-    pub(crate) fn denials(
-        &self,
-        tables: Vec<Arc<ProbeCounters>>,
-        met: impl Iterator<Item = Option<Met>>,
-    ) -> Arc<Denials> {
-        let denials = Arc::new(Denials::new(tables, met));
-        self.tables.lock().denials.push((Arc::clone(&denials), Vec::new()));
-        denials
-    }
-
-    /// No lookup counts there any more, and the counters of its tables are not retired yet.
-    pub(crate) fn end_denials(&self, ended: &Arc<Denials>) {
-        self.settled().denials.retain(|(denials, _)| !Arc::ptr_eq(denials, ended));
-    }
-
-    /// The counters of tables and lookups, after all denials were added to them.
-    fn settled(&self) -> MutexGuard<'_, Tables> {
-        let mut tables = self.tables.lock();
-        for (denials, settled) in &mut tables.denials {
-            self.activity.add(denials.settle(settled).cells());
-        }
-        tables
-    }
-
-    /// By table id.
-    pub(crate) fn table_counts(&self) -> HashMap<u64, Counts> {
-        self.settled().live.iter().map(|(&id, live)| (id, live.sum())).collect()
-    }
-
-    /// By table id: the absent probes, and the lookups of tables since it was installed.
-    pub(crate) fn absent_probes(&self) -> HashMap<u64, (u64, u64)> {
-        let tables = self.settled();
-        let lookups = self.lookups_of_tables();
-        let of = |t: &LiveCounters| (t.sum().absent_probes(), lookups.saturating_sub(t.before));
-        tables.live.iter().map(|(&id, live)| (id, of(live))).collect()
-    }
-
-    /// The lookups that went on to tables.
-    pub(crate) fn table_lookups(&self) -> u64 {
-        let _settled = self.settled();
-        self.lookups_of_tables()
-    }
-
-    fn lookups_of_tables(&self) -> u64 {
-        let activity = Activity::from_cells(self.activity.sums());
-        activity.lookups.saturating_sub(activity.memtable_answers)
-    }
-
-    pub(crate) fn stats(&self) -> Stats {
-        let tables = self.settled();
-        let mut levels = tables.retired;
-        for (level, counters) in tables.live.values().flat_map(|table| &table.levels) {
-            levels[*level] += counters.counts();
-        }
-        let activity = Activity::from_cells(self.activity.sums());
-        drop(tables);
-        Stats {
-            activity,
-            levels,
-            prefix: PrefixCounts::from_cells(self.prefix.sums()),
-            scan_reads: self.scan_reads.io(),
-            compaction_reads: self.compaction_reads.io(),
-            rebuild_reads: self.rebuild_reads.io(),
-            open_reads: self.open_reads.io(),
-            table_writes: self.table_writes.io(),
-            filter_writes: self.filter_writes.io(),
-            wal_writes: self.wal_writes.io(),
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BlockFetch, Outcome, Verdict};
     use super::*;
-
-    fn probed(verdict: Verdict, outcome: Outcome, from_cache: Option<bool>) -> TableStep {
-        let block = from_cache.map(|from_cache| BlockFetch { offset: 0, bytes: 100, from_cache });
-        TableStep::Probed { verdict, block, outcome, found: None }
-    }
-
-    #[test]
-    fn counters_agree_with_explanations_and_survive_their_table() {
-        let ledger = Ledger::default();
-        let steps = [
-            TableStep::RangePruned,
-            probed(Verdict::No, Outcome::TrueNegative, None),
-            probed(Verdict::Maybe, Outcome::TruePositive, Some(false)),
-            probed(Verdict::Maybe, Outcome::FalsePositive, Some(true)),
-            probed(Verdict::Degraded, Outcome::UnfilteredFound, Some(false)),
-            probed(Verdict::Unfiltered, Outcome::UnfilteredNotFound, Some(false)),
-            probed(Verdict::Maybe, Outcome::Failed, Some(false)),
-        ];
-        let mut explained = Counts::default();
-        for step in steps {
-            ledger.counters(7, 2).count(step);
-            explained += Counts::from(step);
-        }
-        ledger.counters(7, 3).count(TableStep::RangePruned);
-        assert_eq!(ledger.stats().levels[2], explained);
-        assert_eq!((explained.probes(), explained.reads_avoided()), (6, 1));
-        assert_eq!(explained.disk_read_bytes, 400);
-        let before = ledger.stats();
-        assert_eq!(ledger.table_counts()[&7], before.total());
-        ledger.retire(7);
-        assert_eq!(ledger.stats(), before);
-        assert!(ledger.table_counts().is_empty());
-    }
-
-    #[test]
-    fn threads_lose_no_counts() {
-        let ledger = Ledger::default();
-        let counters = ledger.counters(1, 0);
-        let at_once = threads() as u64 + 8;
-        for _ in 0..3 {
-            let begun = std::sync::Barrier::new(at_once as usize);
-            std::thread::scope(|scope| {
-                for _ in 0..at_once {
-                    scope.spawn(|| {
-                        ledger.count(Activity::default());
-                        begun.wait();
-                        for i in 0..10_000 {
-                            counters.count(TableStep::RangePruned);
-                            let done = Activity { lookups: 1, hits: i % 2, ..Activity::default() };
-                            ledger.count(done);
-                        }
-                    });
-                }
-            });
-        }
-        let stats = ledger.stats();
-        let all = 3 * at_once * 10_000;
-        assert_eq!(stats.total().range_pruned, all);
-        assert_eq!((stats.activity.hits, stats.activity.lookups), (all / 2, all));
-        assert!(ledger.activity.shared.0.iter().any(|tally| tally.load(Ordering::Relaxed) > 0));
-    }
 
     #[test]
     fn living_threads_have_numbers_of_their_own() {

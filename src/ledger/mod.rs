@@ -7,14 +7,16 @@
 mod counters;
 mod denials;
 mod explain;
+mod totals;
 
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
-pub(crate) use counters::{Ledger, ProbeCounters};
+pub(crate) use counters::ProbeCounters;
 pub(crate) use denials::{Denials, Met};
 pub use explain::{BlockFetch, Explanation, Outcome, Step, TableStep, Verdict};
+pub(crate) use totals::Ledger;
 
 /// The number of levels, L0 included.
 pub const LEVELS: usize = 7;

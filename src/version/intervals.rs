@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{LiveTable, Version};
+use super::live_table::LiveTable;
 use crate::fences::Fences;
 use crate::filter::{LookupKey, Slots};
 use crate::ledger::{Denials, Ledger, Met};
@@ -61,9 +61,15 @@ pub(crate) struct Interval<'a> {
 }
 
 impl Intervals {
-    /// `None` for too many intervals, and for filters of several kinds or hash functions.
-    pub(super) fn of(version: &Version) -> Option<Self> {
-        let tables: Vec<&LiveTable> = version.tables().map(|(_, live)| live).collect();
+    /// Those of the tables of L0, newest first, and of the sorted levels below. `None` for too many intervals, and
+    /// for filters of several kinds or hash functions.
+    pub(super) fn of<'a>(
+        l0: &'a [LiveTable],
+        below: impl Iterator<Item = &'a [LiveTable]>,
+    ) -> Option<Self> {
+        let mut runs: Vec<&[LiveTable]> = l0.chunks(1).collect();
+        runs.extend(below);
+        let tables = runs.concat();
         let ledger = Arc::clone(&tables.first()?.table.env().ledger);
         let mut ends: Vec<End> = tables
             .iter()
@@ -83,22 +89,18 @@ impl Intervals {
         let slots = Slots::of(filters.clone())?;
         let has_filter: Vec<bool> = filters.map(|filter| filter.is_some()).collect();
         let covered: Vec<_> = tables.iter().map(|live| covered(&ends, &live.table)).collect();
-        let mut runs = Vec::new();
-        let mut first = 0;
-        for run in version.runs() {
-            runs.push(first..first + run.len());
-            first += run.len();
-        }
         let met = (0..=ends.len()).map(|interval| {
             let mut met = Met::default();
+            let mut behind = 0;
             for run in &runs {
-                // The first table that does not end before the interval; the only one of a run of L0.
-                let of_run = covered.get(run.clone()).unwrap_or_default();
+                let start = behind;
+                behind += run.len();
+                // The only table of a run of L0. Below, the first that does not end before the interval.
+                let of_run = covered.get(start..behind).unwrap_or_default();
                 let ended = |covered: &Range<usize>| covered.end <= interval;
-                let l0 = run.end <= version.level(0).len();
-                let at = if l0 { 0 } else { of_run.partition_point(ended) };
+                let at = if start < l0.len() { 0 } else { of_run.partition_point(ended) };
                 let Some(covered) = of_run.get(at) else { continue };
-                let table = run.start + at;
+                let table = start + at;
                 if !covered.contains(&interval) {
                     met.pruned.push(table as u16);
                 } else if has_filter.get(table) == Some(&true) {
@@ -211,9 +213,9 @@ mod tests {
             for _ in 0..rng.random_range(0..200) {
                 let key = key(&mut rng);
                 if rng.random_bool(0.9) {
-                    db.put(key, "value")?
+                    db.put(key, "value")?;
                 } else {
-                    db.delete(key)?
+                    db.delete(key)?;
                 }
                 if rng.random_bool(0.02) {
                     db.flush()?;

@@ -7,6 +7,7 @@
 mod cursor;
 mod edit;
 mod intervals;
+mod live_table;
 mod manifest;
 mod prefix;
 mod ranks;
@@ -17,56 +18,16 @@ use std::sync::Arc;
 pub(crate) use cursor::LevelCursor;
 pub(crate) use edit::{Edit, TableSet};
 pub(crate) use intervals::{Interval, Intervals};
+pub(crate) use live_table::LiveTable;
 pub(crate) use manifest::{Manifest, read_current, set_current};
 pub(crate) use prefix::{KeyBounds, PrefixProbe, borrowed};
 pub(crate) use ranks::keys_within;
 
 use crate::fences::Fences;
 use crate::key::head;
-use crate::ledger::{LEVELS, Ledger, ProbeCounters};
-use crate::sstable::{OpenTable, Table, TableFilter};
+use crate::ledger::{LEVELS, Ledger};
+use crate::sstable::{OpenTable, TableFilter};
 use crate::sync::OnceLock;
-
-/// A table at its level, with its counters there.
-#[derive(Debug, Clone)]
-pub(crate) struct LiveTable {
-    pub(crate) table: Arc<Table>,
-    pub(crate) filter: Arc<TableFilter>,
-    pub(crate) counters: Arc<ProbeCounters>,
-    /// The first eight bytes of its smallest and largest key. They mostly decide whether it covers a key,
-    /// without another cache miss.
-    heads: [u64; 2],
-}
-
-impl LiveTable {
-    fn new(open: OpenTable, counters: Arc<ProbeCounters>) -> Self {
-        let OpenTable { table, filter } = open;
-        let heads = [head(&table.meta().smallest), head(&table.meta().largest)];
-        Self { table, filter, counters, heads }
-    }
-
-    /// Whether its first key is at or before `key`, which has this head.
-    fn begins_by(&self, key: &[u8], head: u64) -> bool {
-        self.heads[0] < head || (self.heads[0] == head && *self.table.meta().smallest <= *key)
-    }
-
-    /// Whether its last key is at or after `key`.
-    fn ends_from(&self, key: &[u8], head: u64) -> bool {
-        self.heads[1] > head || (self.heads[1] == head && *self.table.meta().largest >= *key)
-    }
-
-    fn largest(&self) -> &[u8] {
-        &self.table.meta().largest
-    }
-
-    pub(crate) fn open(&self) -> OpenTable {
-        OpenTable { table: Arc::clone(&self.table), filter: Arc::clone(&self.filter) }
-    }
-
-    pub(crate) fn without_filter(&self) -> Self {
-        Self { filter: Arc::new(self.filter.not_resident()), ..self.clone() }
-    }
-}
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
@@ -133,7 +94,8 @@ impl Version {
     /// Without a lock: of two threads, one takes what the other found.
     #[cold]
     fn find_intervals(&self) -> Option<&Intervals> {
-        let _ = self.intervals.0.set(Intervals::of(self));
+        let below = self.runs().skip(self.level(0).len());
+        let _ = self.intervals.0.set(Intervals::of(self.level(0), below));
         self.intervals.0.get()?.as_ref()
     }
 
@@ -264,7 +226,7 @@ mod tests {
     use crate::filter::Portion;
     use crate::iter::{Cursor, Direction};
     use crate::names::FileName;
-    use crate::sstable::{ReadPlan, TableEnv, TableMeta};
+    use crate::sstable::{ReadPlan, Table, TableEnv, TableMeta};
     use crate::vfs::{RealVfs, Vfs};
     use crate::{Options, Result};
 

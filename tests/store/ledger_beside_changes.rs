@@ -1,8 +1,10 @@
 //! The ledger is exact while versions come and go: a lookup that all filters denied is counted once, at each table.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
 use criba::{Activity, Counts, Db, Options};
 
 use crate::common;
@@ -49,6 +51,30 @@ fn lookups_count_at_each_table_what_their_explanations_say() {
     assert_eq!(one_by_one, explained);
     assert_eq!(in_batches, explained);
     assert_eq!(of_snapshot, explained);
+}
+
+/// The flush fails, so that the memtable stays sealed.
+#[test]
+fn a_denied_lookup_counts_each_memtable() {
+    let dir = common::tempdir();
+    let vfs = FaultVfs::new(Arc::new(RealVfs));
+    let db = options().background_threads(0).vfs(Arc::new(vfs.clone()));
+    let db = db.open(dir.path().join("store")).unwrap();
+    db.put(key(1), "").unwrap();
+    db.put(key(9), "").unwrap();
+    db.flush().unwrap();
+    let full = FaultRule::new(Fault::NoSpace).kinds([FileKind::Table]);
+    vfs.add(full.operations([Operation::Create]).from_then_on());
+    for sealed in 0..3 {
+        let before = db.stats();
+        db.explain(absent(5)).unwrap();
+        let explained = db.stats() - before;
+        assert_eq!(explained.activity.memtables_denied, 1 + sealed);
+        assert!(!db.contains(absent(5)).unwrap());
+        assert_eq!(db.stats() - before - explained, explained);
+        db.put(key(2 + sealed), "").unwrap();
+        db.flush().unwrap_err();
+    }
 }
 
 #[test]
