@@ -80,12 +80,7 @@ impl Slots {
                 bloom_deny(slots, numbers, |salt| function.salted(hash, salt))
             }
             (Kind::Other(slots), _) => {
-                if numbers.len() > 1 {
-                    self.prefetch(numbers, key);
-                }
-                all_deny(slots, numbers, |slot| {
-                    !slot.prober.may_contain(function.salted(hash, slot.salt))
-                })
+                others_deny(slots, numbers, |salt| function.salted(hash, salt))
             }
         }
     }
@@ -110,7 +105,7 @@ impl Slots {
 }
 
 /// Prefetches the first bits of several filters before it tests them.
-#[inline]
+#[inline(never)]
 fn bloom_deny(slots: &[BloomSlot], numbers: &[u16], salted: impl Fn(u64) -> u64) -> bool {
     let mut firsts = [(0, 0); IN_FLIGHT];
     for numbers in numbers.chunks(IN_FLIGHT) {
@@ -129,6 +124,17 @@ fn bloom_deny(slots: &[BloomSlot], numbers: &[u16], salted: impl Fn(u64) -> u64)
         }
     }
     true
+}
+
+#[inline(never)]
+fn others_deny(slots: &[OtherSlot], numbers: &[u16], salted: impl Fn(u64) -> u64) -> bool {
+    if numbers.len() > 1 {
+        all_deny(slots, numbers, |slot| {
+            slot.prober.prefetch(salted(slot.salt));
+            true
+        });
+    }
+    all_deny(slots, numbers, |slot| !slot.prober.may_contain(salted(slot.salt)))
 }
 
 /// A number without a slot may have the key.
