@@ -1,35 +1,85 @@
 //! SipHash-1-3 (Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012): one round for each word,
-//! three rounds at the end. With the crate `siphasher`, the reference in the test below, the lookup of an
-//! absent key of 16 bytes takes 5 % more instructions.
+//! three rounds at the end. A key of 16 bytes takes 110 instructions. With the crate `siphasher`, the reference
+//! in the test below, the lookup of an absent key of 16 bytes took 5 % more before lengths were unrolled.
 
 const WORD: usize = 8;
 
 #[inline]
-pub(super) fn siphash_1_3([k0, k1]: [u64; 2], bytes: &[u8]) -> u64 {
-    let mut state = State([
-        k0 ^ 0x736F_6D65_7073_6575,
-        k1 ^ 0x646F_7261_6E64_6F6D,
-        k0 ^ 0x6C79_6765_6E65_7261,
-        k1 ^ 0x7465_6462_7974_6573,
-    ]);
-    let (words, rest) = bytes.as_chunks::<WORD>();
-    for word in words {
-        state.take(u64::from_le_bytes(*word));
+pub(super) fn siphash_1_3(key: [u64; 2], bytes: &[u8]) -> u64 {
+    let state = State::new(key);
+    // Frequent lengths have no loop and no rest.
+    match bytes.len() {
+        16 => state.of_words::<2>(bytes),
+        8 => state.of_words::<1>(bytes),
+        24 => state.of_words::<3>(bytes),
+        _ => state.of_bytes(bytes),
     }
-    // The last word: the remaining bytes, with the length in the highest byte.
-    let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-    state.take(last | (bytes.len() as u64) << 56);
-    state.0[2] ^= 0xFF;
-    for _ in 0..3 {
-        state.round();
+}
+
+#[inline]
+fn word(bytes: &[u8; WORD]) -> u64 {
+    u64::from_le_bytes(*bytes)
+}
+
+/// The highest byte of the last word.
+#[inline]
+fn length_byte(length: usize) -> u64 {
+    (length as u64) << 56
+}
+
+/// The bytes behind the last whole word.
+#[inline]
+fn remaining(bytes: &[u8], rest: &[u8]) -> u64 {
+    match bytes.last_chunk() {
+        // One load. Two shifts remove the bytes before the rest, up to eight: a shift by 64 is none. The
+        // second count is taken mod 64: 8 · (7 − length mod 8).
+        Some(end) => (word(end) >> 8).wrapping_shr(!(bytes.len() as u32) << 3),
+        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
-    let [a, b, c, d] = state.0;
-    a ^ b ^ c ^ d
 }
 
 struct State([u64; 4]);
 
 impl State {
+    #[inline]
+    fn new([k0, k1]: [u64; 2]) -> Self {
+        Self([
+            k0 ^ 0x736F_6D65_7073_6575,
+            k1 ^ 0x646F_7261_6E64_6F6D,
+            k0 ^ 0x6C79_6765_6E65_7261,
+            k1 ^ 0x7465_6462_7974_6573,
+        ])
+    }
+
+    /// The hash of `N` whole words.
+    #[inline]
+    fn of_words<const N: usize>(mut self, bytes: &[u8]) -> u64 {
+        let (words, _) = bytes.as_chunks();
+        for bytes in &words[..N] {
+            self.take(word(bytes));
+        }
+        self.finish(length_byte(N * WORD))
+    }
+
+    fn of_bytes(mut self, bytes: &[u8]) -> u64 {
+        let (words, rest) = bytes.as_chunks();
+        for bytes in words {
+            self.take(word(bytes));
+        }
+        self.finish(remaining(bytes, rest) | length_byte(bytes.len()))
+    }
+
+    #[inline]
+    fn finish(mut self, last: u64) -> u64 {
+        self.take(last);
+        self.0[2] ^= 0xFF;
+        for _ in 0..3 {
+            self.round();
+        }
+        let [a, b, c, d] = self.0;
+        a ^ b ^ c ^ d
+    }
+
     #[inline]
     fn take(&mut self, word: u64) {
         self.0[3] ^= word;
