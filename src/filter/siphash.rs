@@ -1,35 +1,120 @@
 //! SipHash-1-3 (Aumasson and Bernstein, *SipHash: a fast short-input PRF*, 2012): one round for each word,
-//! three rounds at the end. With the crate `siphasher`, the reference in the test below, the lookup of an
-//! absent key of 16 bytes takes 5 % more instructions.
+//! three rounds at the end. A key of 16 bytes takes 110 instructions. With the crate `siphasher`, the reference
+//! in the test below, the lookup of an absent key of 16 bytes took 5 % more before lengths were unrolled.
 
-const WORD: usize = 8;
+use super::simd::Path;
+#[cfg(target_arch = "x86_64")]
+use super::simd::siphash::siphash_1_3_lanes;
+
+pub(super) const WORD: usize = 8;
+/// The keys that vector code hashes at once.
+pub(super) const LANES: usize = 8;
+
+/// The hashes of many keys: `hashes[i]` becomes the hash of `keys[i]`, up to the length of the shorter slice.
+/// Eight keys of one length are hashed at once: in a third of the time with AVX-512, in two thirds with AVX2.
+pub(super) fn siphash_1_3_many(key: [u64; 2], keys: &[&[u8]], hashes: &mut [u64]) {
+    let path = Path::best();
+    for (keys, hashes) in keys.chunks(LANES).zip(hashes.chunks_mut(LANES)) {
+        match lanes(path, key, keys) {
+            Some(all) => hashes.copy_from_slice(&all[..hashes.len()]),
+            None => {
+                keys.iter().zip(hashes).for_each(|(bytes, hash)| *hash = siphash_1_3(key, bytes));
+            }
+        }
+    }
+}
+
+/// The hashes of eight keys of one length; `None` for other keys, or without vector code.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn lanes(path: Path, key: [u64; 2], keys: &[&[u8]]) -> Option<[u64; LANES]> {
+    let eight: &[_; LANES] = keys.try_into().ok()?;
+    let is_one_length = eight.iter().all(|bytes| bytes.len() == eight[0].len());
+    is_one_length.then(|| siphash_1_3_lanes(path, key, eight))?
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn lanes(_: Path, _: [u64; 2], _: &[&[u8]]) -> Option<[u64; LANES]> {
+    None
+}
 
 #[inline]
-pub(super) fn siphash_1_3([k0, k1]: [u64; 2], bytes: &[u8]) -> u64 {
-    let mut state = State([
+pub(super) fn siphash_1_3(key: [u64; 2], bytes: &[u8]) -> u64 {
+    let state = State(initial(key));
+    // Frequent lengths have no loop and no rest.
+    match bytes.len() {
+        16 => state.of_words::<2>(bytes),
+        8 => state.of_words::<1>(bytes),
+        24 => state.of_words::<3>(bytes),
+        _ => state.of_bytes(bytes),
+    }
+}
+
+#[inline]
+pub(super) fn word(bytes: [u8; WORD]) -> u64 {
+    u64::from_le_bytes(bytes)
+}
+
+/// The highest byte of the last word.
+#[inline]
+pub(super) fn length_byte(length: usize) -> u64 {
+    (length as u64) << 56
+}
+
+/// The bytes behind the last whole word.
+#[inline]
+pub(super) fn rest(bytes: &[u8]) -> u64 {
+    match bytes.last_chunk() {
+        // One load. Two shifts remove the bytes before the rest, up to eight: a shift by 64 is none. The
+        // second count is taken mod 64: 8 · (7 − length mod 8).
+        Some(end) => (word(*end) >> 8).wrapping_shr(!(bytes.len() as u32) << 3),
+        None => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
+}
+
+/// The state before the first word.
+#[inline]
+pub(super) fn initial([k0, k1]: [u64; 2]) -> [u64; 4] {
+    [
         k0 ^ 0x736F_6D65_7073_6575,
         k1 ^ 0x646F_7261_6E64_6F6D,
         k0 ^ 0x6C79_6765_6E65_7261,
         k1 ^ 0x7465_6462_7974_6573,
-    ]);
-    let (words, rest) = bytes.as_chunks::<WORD>();
-    for word in words {
-        state.take(u64::from_le_bytes(*word));
-    }
-    // The last word: the remaining bytes, with the length in the highest byte.
-    let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-    state.take(last | (bytes.len() as u64) << 56);
-    state.0[2] ^= 0xFF;
-    for _ in 0..3 {
-        state.round();
-    }
-    let [a, b, c, d] = state.0;
-    a ^ b ^ c ^ d
+    ]
 }
 
 struct State([u64; 4]);
 
 impl State {
+    /// The hash of `N` whole words.
+    #[inline]
+    fn of_words<const N: usize>(mut self, bytes: &[u8]) -> u64 {
+        let (words, _) = bytes.as_chunks();
+        for bytes in &words[..N] {
+            self.take(word(*bytes));
+        }
+        self.finish(length_byte(N * WORD))
+    }
+
+    fn of_bytes(mut self, bytes: &[u8]) -> u64 {
+        let (words, _) = bytes.as_chunks();
+        for bytes in words {
+            self.take(word(*bytes));
+        }
+        self.finish(rest(bytes) | length_byte(bytes.len()))
+    }
+
+    #[inline]
+    fn finish(mut self, last: u64) -> u64 {
+        self.take(last);
+        self.0[2] ^= 0xFF;
+        for _ in 0..3 {
+            self.round();
+        }
+        let [a, b, c, d] = self.0;
+        a ^ b ^ c ^ d
+    }
+
     #[inline]
     fn take(&mut self, word: u64) {
         self.0[3] ^= word;
@@ -58,6 +143,7 @@ mod tests {
 
     use super::*;
     use crate::filter::mix::mix;
+    use crate::filter::simd::forced::on_each_path;
 
     #[test]
     fn hashes_equal_those_of_another_implementation() {
@@ -71,5 +157,35 @@ mod tests {
                 assert_eq!(siphash_1_3(key, bytes), other.hash(bytes), "{length} bytes");
             }
         }
+    }
+    #[test]
+    fn keys_hashed_at_once_have_the_hashes_of_each() {
+        let key = [mix(1), mix(2)];
+        let bytes: Vec<u8> = (0..400).map(|i| mix(i) as u8).collect();
+        on_each_path(|path| {
+            let equal = |keys: &[&[u8]]| {
+                let mut hashes = vec![0; keys.len()];
+                siphash_1_3_many(key, keys, &mut hashes);
+                let singly = keys.iter().map(|bytes| siphash_1_3(key, bytes));
+                assert!(singly.eq(hashes), "{path:?} {keys:?}");
+            };
+            for count in 0..=2 * LANES + 1 {
+                for length in (0..=40).chain([255, 256, 257]) {
+                    let keys: Vec<_> = (0..count).map(|i| &bytes[7 * i..7 * i + length]).collect();
+                    equal(&keys);
+                    // One key of another length, in each place.
+                    for other in 0..count.min(LANES) {
+                        let mut keys = keys.clone();
+                        keys[other] = &bytes[other..=2 * other + length];
+                        equal(&keys);
+                    }
+                }
+            }
+        });
+        let mut hashes = [0; 5];
+        siphash_1_3_many(key, &[&bytes[..1]; 4], &mut hashes);
+        assert_eq!(hashes[4], 0);
+        siphash_1_3_many(key, &[&bytes[..1]; 9], &mut hashes);
+        assert_eq!(hashes, [siphash_1_3(key, &bytes[..1]); 5]);
     }
 }

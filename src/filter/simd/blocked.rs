@@ -32,7 +32,7 @@ pub(in crate::filter) fn unchecked(
     match path {
         Path::Avx512 if check(geometry).is_ok() && bytes == array_bytes(geometry) => {
             let places = geometry.m / BLOCK_BITS;
-            Some(Unchecked { places, ..Unchecked::new(probe_one) })
+            Some(Unchecked { probe_many, places, ..Unchecked::new(probe_one) })
         }
         _ => None,
     }
@@ -65,6 +65,7 @@ fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
 }
 
 /// Makes no checks: [`unchecked`] has checked the array.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg,bmi2")]
 fn probe_one(prober: &Prober, hash: u64) -> bool {
     let (start, product) = place_among(prober.places, hash);
@@ -72,6 +73,13 @@ fn probe_one(prober: &Prober, hash: u64) -> bool {
     // alignment.
     let block = unsafe { _mm512_loadu_si512(prober.array.as_ptr().add(start).cast()) };
     has_all(block, product)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg,bmi2")]
+fn probe_many(prober: &Prober, hashes: &[u64], answers: &mut [bool]) {
+    for (&hash, answer) in hashes.iter().zip(answers) {
+        *answer = probe_one(prober, hash);
+    }
 }
 
 /// Whether each word has its bit. All eight bytes of a lane hold the same bit number.

@@ -21,9 +21,13 @@ pub(in crate::filter) type Touched = fn(&Prober, u64) -> [usize; 4];
 /// Needs the instructions of its path, and an array of the length that the geometry requires.
 type ProbeOne = unsafe fn(&Prober, u64) -> bool;
 
+/// As [`ProbeOne`], for many hashes.
+type ProbeMany = unsafe fn(&Prober, &[u64], &mut [bool]);
+
 /// Code without checks, for one array of the length that its geometry requires.
 pub(in crate::filter) struct Unchecked {
     pub(super) probe_one: ProbeOne,
+    pub(super) probe_many: ProbeMany,
     /// Blocked: the number of blocks. Ribbon: the number of start rows.
     #[cfg(target_arch = "x86_64")]
     pub(super) places: u64,
@@ -35,6 +39,7 @@ impl Unchecked {
     pub(super) fn new(probe_one: ProbeOne) -> Self {
         Self {
             probe_one,
+            probe_many: Prober::many_checked,
             #[cfg(target_arch = "x86_64")]
             places: 0,
             #[cfg(target_arch = "x86_64")]
@@ -47,6 +52,7 @@ impl Unchecked {
 #[derive(Clone)]
 pub(in crate::filter) struct Prober {
     probe_one: ProbeOne,
+    probe_many: ProbeMany,
     pub(super) array: Bytes,
     pub(super) geometry: Geometry,
     probe: Probe,
@@ -77,6 +83,7 @@ impl Prober {
             touched,
             modulus: Modulus::of(geometry.m),
             probe_one: code.probe_one,
+            probe_many: code.probe_many,
             #[cfg(target_arch = "x86_64")]
             places: code.places,
             #[cfg(target_arch = "x86_64")]
@@ -112,11 +119,18 @@ impl Prober {
         (self.touched)(self, hash)
     }
 
+    /// Not inlined into code without checks, which would then need more registers.
+    #[inline(never)]
     pub(super) fn may_contain_checked(&self, hash: u64) -> bool {
         self.probe.may_contain(&self.geometry, &self.array, hash)
     }
 
-    pub(in crate::filter) fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
+    fn many_checked(&self, hashes: &[u64], answers: &mut [bool]) {
         self.probe.may_contain_many(&self.geometry, &self.array, hashes, answers);
+    }
+
+    pub(in crate::filter) fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
+        // SAFETY: as in `may_contain`.
+        unsafe { (self.probe_many)(self, hashes, answers) }
     }
 }

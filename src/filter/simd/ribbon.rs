@@ -35,16 +35,16 @@ pub(in crate::filter) fn unchecked(
     geometry: &Geometry,
     bytes: usize,
 ) -> Option<Unchecked> {
-    let probe_one = match path {
+    let code = match path {
         Path::Scalar => return None,
-        Path::Avx2 => probe_by_fours as unsafe fn(&Prober, u64) -> bool,
-        Path::Avx512 => probe_by_eights,
+        Path::Avx2 => Unchecked { probe_many: many_by_fours, ..Unchecked::new(probe_by_fours) },
+        Path::Avx512 => Unchecked { probe_many: many_by_eights, ..Unchecked::new(probe_by_eights) },
     };
     if check(geometry).is_err() || bytes != 8 * words(geometry) {
         return None;
     }
     let ribbon = Shape::of(geometry)?;
-    Some(Unchecked { places: geometry.m - 63, ribbon, ..Unchecked::new(probe_one) })
+    Some(Unchecked { places: geometry.m - 63, ribbon, ..code })
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq,bmi2")]
@@ -108,6 +108,7 @@ fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
 
 /// Makes no checks: [`unchecked`] has checked the array. Whole vectors of both segments need no masks. One
 /// absent key in 256 passes the first eight columns.
+#[inline]
 #[target_feature(enable = "avx512f,avx512vbmi2,avx512vpopcntdq,bmi2")]
 fn probe_by_eights(prober: &Prober, hash: u64) -> bool {
     let (s, c) = equation_among(prober.places, hash);
@@ -127,6 +128,14 @@ fn probe_by_eights(prober: &Prober, hash: u64) -> bool {
     _bzhi_u32(odd.into(), columns) == 0 && (columns <= 8 || prober.may_contain_checked(hash))
 }
 
+#[target_feature(enable = "avx512f,avx512vbmi2,avx512vpopcntdq,bmi2")]
+fn many_by_eights(prober: &Prober, hashes: &[u64], answers: &mut [bool]) {
+    for (&hash, answer) in hashes.iter().zip(answers) {
+        *answer = probe_by_eights(prober, hash);
+    }
+}
+
+#[inline]
 #[target_feature(enable = "avx2,bmi2")]
 fn probe_by_fours(prober: &Prober, hash: u64) -> bool {
     let (s, c) = equation_among(prober.places, hash);
@@ -150,6 +159,13 @@ fn probe_by_fours(prober: &Prober, hash: u64) -> bool {
         && (columns <= 4
             || _bzhi_u32(odd(4), columns - 4) == 0
                 && (columns <= 8 || prober.may_contain_checked(hash)))
+}
+
+#[target_feature(enable = "avx2,bmi2")]
+fn many_by_fours(prober: &Prober, hashes: &[u64], answers: &mut [bool]) {
+    for (&hash, answer) in hashes.iter().zip(answers) {
+        *answer = probe_by_fours(prober, hash);
+    }
 }
 
 #[inline]

@@ -14,7 +14,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
 /// The first layer has room for so many keys.
-const FIRST_LAYER: u64 = 168;
+const FIRST_LAYER: u64 = 160;
 
 fn spread(key: u64) -> u64 {
     (key + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
