@@ -169,9 +169,15 @@ impl Lookups<'_> {
     ) -> Result<Vec<Option<Value>>> {
         let mut values = Vec::with_capacity(keys.len());
         let mut lookups = Vec::with_capacity(keys.len().min(IN_FLIGHT));
+        let mut hashes = [0; IN_FLIGHT];
         for keys in keys.chunks(IN_FLIGHT) {
-            lookups.extend(keys.iter().map(|key| {
-                let key = LookupKey::new(key.as_ref(), &self.env.hash_key);
+            let mut bytes: [&[u8]; IN_FLIGHT] = [&[]; IN_FLIGHT];
+            bytes.iter_mut().zip(keys).for_each(|(bytes, key)| *bytes = key.as_ref());
+            let bytes = &bytes[..keys.len()];
+            let function = intervals.hash();
+            function.of_many(bytes, &self.env.hash_key, &mut hashes);
+            lookups.extend(bytes.iter().zip(hashes).map(|(key, hash)| {
+                let key = LookupKey::new(key, &self.env.hash_key).with_hash(function, hash);
                 let interval = intervals.find(key.bytes());
                 if let Some(interval) = interval {
                     intervals.prefetch(interval, &key);

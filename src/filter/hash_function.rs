@@ -44,7 +44,6 @@ impl HashFunction {
 
     /// The hashes of many keys: `hashes[i]` becomes that of `keys[i]`. Neighbours of one length are hashed at
     /// once.
-    #[cfg_attr(not(test), expect(dead_code, reason = "lookups of many keys will use it"))]
     pub(crate) fn of_many(self, keys: &[&[u8]], hash_key: &HashKey, hashes: &mut [u64]) {
         match self {
             Self::SipHash13 => siphash_1_3_many(hash_key.words(), keys, hashes),

@@ -18,6 +18,15 @@ impl<'a> LookupKey<'a> {
         Self { bytes, hash_key, sip: Cell::new(None), murmur: Cell::new(None) }
     }
 
+    /// With a hash that is known.
+    pub(crate) fn with_hash(self, function: HashFunction, hash: u64) -> Self {
+        match function {
+            HashFunction::SipHash13 => self.sip.set(Some(hash)),
+            HashFunction::MurmurHash2 => self.murmur.set(Some(hash)),
+        }
+        self
+    }
+
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }

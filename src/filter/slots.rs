@@ -85,6 +85,10 @@ impl Slots {
         }
     }
 
+    pub(crate) fn hash(&self) -> HashFunction {
+        self.hash
+    }
+
     /// Prefetches what [`deny`](Self::deny) reads.
     #[inline]
     pub(crate) fn prefetch(&self, numbers: &[u16], key: &LookupKey<'_>) {

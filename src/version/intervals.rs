@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::live_table::LiveTable;
 use crate::fences::Fences;
-use crate::filter::{LookupKey, Slots};
+use crate::filter::{HashFunction, LookupKey, Slots};
 use crate::ledger::{Denials, Ledger, Met};
 use crate::sstable::{FilterState, Table};
 
@@ -134,6 +134,11 @@ impl Intervals {
             self.denials.count(interval.number);
         }
         denied
+    }
+
+    /// The hash function of all filters.
+    pub(crate) fn hash(&self) -> HashFunction {
+        self.slots.hash()
     }
 
     /// Prefetches what [`deny`](Self::deny) reads.

@@ -86,7 +86,7 @@ fn no_count_is_lost_while_versions_come_and_go() {
     db.put(key(0), "").unwrap();
     db.flush().unwrap();
     let done = AtomicBool::new(false);
-    let (mut looked, mut versions) = (0, 0);
+    let (mut looked, mut versions, mut fell) = (0, 0, false);
     let made: u64 = std::thread::scope(|scope| {
         let lookups: Vec<_> = (0..THREADS)
             .map(|thread| {
@@ -113,7 +113,7 @@ fn no_count_is_lost_while_versions_come_and_go() {
                 let (Activity { lookups, misses, .. }, total) = (stats.activity, stats.total());
                 [lookups, misses, total.true_negatives, total.range_pruned]
             };
-            assert!(totals(&last).iter().zip(totals(&stats)).all(|(a, b)| *a <= b));
+            fell |= totals(&last).iter().zip(totals(&stats)).any(|(a, b)| *a > b);
             let now: Vec<_> = db.tables().iter().map(|table| table.id).collect();
             versions += u64::from(now != tables);
             (last, tables) = (stats, now);
@@ -125,5 +125,5 @@ fn no_count_is_lost_while_versions_come_and_go() {
     let Activity { lookups, misses, failed, .. } = db.stats().activity;
     println!("{looked} times looked at statistics, {made} lookups");
     assert_eq!((lookups, misses, failed), (made, made, 0));
-    assert!(made > 1000, "{made}");
+    assert!(!fell && made > 1000, "{fell}, {made}");
 }
