@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::codec::{Fields, PutFields, u32_at};
 use crate::key::{EntryKind, EntryRef, MAX_KEY_BYTES, MAX_VALUE_BYTES, Seq};
+use crate::prefetch::prefetch;
 use crate::value::Value;
 
 /// The number of entries from one whole key to the next.
@@ -15,6 +16,9 @@ const RESTART_INTERVAL: usize = 16;
 /// Bounds the memory of a decoded block, as a multiple of its length, so that a forged block cannot exhaust
 /// memory. Blocks with a whole key at each restart point stay below it.
 const MAX_EXPANSION: usize = 2 * RESTART_INTERVAL;
+const CACHE_LINE: usize = 64;
+/// The most cache lines that a search prefetches.
+const MOST_PREFETCHED: usize = 32;
 
 #[derive(Debug, Default)]
 pub(crate) struct BlockBuilder {
@@ -100,12 +104,21 @@ pub(crate) struct Found {
     pub(crate) entry: Option<(EntryKind, Value)>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Block {
     bytes: Bytes,
     /// The end of the entries and start of the restart points.
     entries_end: usize,
     restarts: usize,
+}
+
+impl Clone for Block {
+    /// A clone is mostly for a search, which reads the restart points first. Their cache line and that of
+    /// the reference count are fetched at once.
+    fn clone(&self) -> Self {
+        prefetch(&self.bytes, self.entries_end);
+        Self { bytes: self.bytes.clone(), ..*self }
+    }
 }
 
 struct RawEntry {
@@ -188,9 +201,10 @@ impl Block {
     }
 
     /// The start of a walk that meets every entry of `key`: the last restart point with a smaller key, or the
-    /// first entry.
+    /// first entry. Prefetches the entries up to the next restart point.
     fn start_for(&self, key: &[u8]) -> BlockResult<usize> {
-        let (mut low, mut high) = (0, self.restarts);
+        // A walk that does not start later starts at the first one.
+        let (mut low, mut high) = (1, self.restarts);
         // Restart points below `low` have smaller keys, those from `high` on have not.
         while low < high {
             let middle = low.midpoint(high);
@@ -205,7 +219,13 @@ impl Block {
                 high = middle;
             }
         }
-        self.restart(low.saturating_sub(1))
+        let start = self.restart(low - 1)?;
+        let end = if low < self.restarts { self.restart(low)? } else { self.entries_end };
+        (start..end)
+            .step_by(CACHE_LINE)
+            .take(MOST_PREFETCHED)
+            .for_each(|at| prefetch(&self.bytes, at));
+        Ok(start)
     }
 
     /// Finds the newest entry of `key` with a sequence number of at most `seq`.
