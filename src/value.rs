@@ -6,9 +6,8 @@ use std::ops::Deref;
 
 use bytes::Bytes;
 
-/// The bytes of a key or value; dereferences to `[u8]`. A clone shares the bytes. A value may keep a whole
-/// block in memory: to keep it long, copy it with `to_vec`. From [`Bytes`] no byte is copied, and back only
-/// those of a short key.
+/// The bytes of a key or value; dereferences to `[u8]`. A clone shares the bytes. It may keep a whole block
+/// in memory: to keep it long, copy it with `to_vec`. From [`Bytes`] no byte is copied, and back only few.
 #[derive(Clone)]
 pub struct Value(Repr);
 
