@@ -212,10 +212,8 @@ impl Block {
         }
         let start = self.restart(low - 1)?;
         let end = if low < self.restarts { self.restart(low)? } else { self.entries_end };
-        (start..end)
-            .step_by(CACHE_LINE)
-            .take(MOST_PREFETCHED)
-            .for_each(|at| prefetch(&self.bytes, at));
+        let ahead = self.bytes.get(start..end).unwrap_or_default();
+        ahead.chunks(CACHE_LINE).take(MOST_PREFETCHED).for_each(|line| prefetch(line, 0));
         Ok(start)
     }
 
