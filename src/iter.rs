@@ -32,10 +32,20 @@ pub(crate) trait Cursor: Debug + Send {
     /// The current entry; `None` at the end.
     fn entry(&self) -> Option<EntryRef<'_>>;
 
+    /// The key of the current entry. It may share the memory of its block.
+    fn key(&self) -> Value {
+        self.entry().map(|entry| Value::copied(entry.key)).unwrap_or_default()
+    }
+
     /// The value of the current entry. It may share the memory of its block.
     fn value(&self) -> Value;
 
     fn advance(&mut self) -> Result<()>;
+
+    /// Whether there is no current entry.
+    fn at_end(&self) -> bool {
+        self.entry().is_none()
+    }
 }
 
 /// A cursor to be merged. The greatest cursor in the heap has the next entry.
@@ -84,6 +94,10 @@ impl Cursor for MergeCursor {
         self.0.peek()?.cursor.entry()
     }
 
+    fn key(&self) -> Value {
+        self.0.peek().map(|next| next.cursor.key()).unwrap_or_default()
+    }
+
     fn value(&self) -> Value {
         self.0.peek().map(|next| next.cursor.value()).unwrap_or_default()
     }
@@ -91,7 +105,7 @@ impl Cursor for MergeCursor {
     fn advance(&mut self) -> Result<()> {
         let Some(mut next) = self.0.peek_mut() else { return Ok(()) };
         next.cursor.advance()?;
-        if next.cursor.entry().is_none() {
+        if next.cursor.at_end() {
             PeekMut::pop(next);
         }
         Ok(())

@@ -26,6 +26,8 @@ pub struct Range {
     bounds: KeyBounds,
     prefix: Option<Arc<PrefixProbe>>,
     front: Option<MergeCursor>,
+    /// `front` is still at the entry of the last item.
+    passed: bool,
     back: Option<MergeCursor>,
     ended: bool,
     #[expect(dead_code, reason = "keeps the directory locked")]
@@ -74,7 +76,17 @@ impl Range {
             PrefixProbe::new(extractor, &bounds, hash_key, ignore_filters, &env.ledger)
         });
         let prefix = prefix.map(Arc::new);
-        Self { view, seq, bounds, prefix, front: None, back: None, ended: false, lock }
+        Self {
+            view,
+            seq,
+            bounds,
+            prefix,
+            front: None,
+            passed: false,
+            back: None,
+            ended: false,
+            lock,
+        }
     }
 
     fn step(&mut self, direction: Direction) -> Result<Option<(Value, Value)>> {
@@ -85,23 +97,17 @@ impl Range {
                 none.insert(merge(&self.view, direction, bounds, self.prefix.as_ref())?)
             }
         };
-        let next = next_visible(cursor, self.seq, direction)?;
-        let Some((key, value)) = next else { return Ok(None) };
-        // The cursor began at one bound, and must stop at the other.
-        let (start, end) = borrowed(&self.bounds);
-        let rest = direction.pick((Bound::Unbounded, end), (start, Bound::Unbounded));
-        if !RangeBounds::<[u8]>::contains(&rest, key.as_ref()) {
-            return Ok(None);
-        }
-        // The cursor in the other direction must stop before this key.
-        match direction.pick(&mut self.bounds.0, &mut self.bounds.1) {
-            Bound::Excluded(bound) => {
-                bound.clear();
-                bound.extend_from_slice(&key);
+        match direction {
+            Direction::Forward => {
+                if std::mem::take(&mut self.passed) {
+                    cursor.advance()?;
+                }
+                let next = next_forward(cursor, self.seq, &mut self.bounds)?;
+                self.passed = true;
+                Ok(next)
             }
-            other => *other = Bound::Excluded(key.to_vec()),
+            Direction::Backward => next_backward(cursor, self.seq, &mut self.bounds),
         }
-        Ok(Some((key, value)))
     }
 
     fn item(&mut self, direction: Direction) -> Option<Result<(Value, Value)>> {
@@ -159,28 +165,70 @@ fn merge(
     Ok(MergeCursor::new(cursors, direction))
 }
 
-fn next_visible(
+/// The next pair. The lower bound moves to its key: there the other direction must stop. The cursor stays at
+/// the pair, so that no block is read before it is needed.
+fn next_forward(
     merged: &mut MergeCursor,
     seq: Seq,
-    direction: Direction,
+    bounds: &mut KeyBounds,
 ) -> Result<Option<(Value, Value)>> {
     while let Some(entry) = merged.entry() {
-        let key = Value::copied(entry.key);
+        // The newest visible entry of a key comes first, and hides the others.
+        let hidden = matches!(&bounds.0, Bound::Excluded(last) if last == entry.key);
+        if hidden || entry.seq > seq {
+            merged.advance()?;
+            continue;
+        }
+        // The cursor began at the lower bound.
+        if !RangeBounds::<[u8]>::contains(&(Bound::Unbounded, borrowed(bounds).1), entry.key) {
+            break;
+        }
+        exclude(&mut bounds.0, entry.key);
+        if entry.kind == EntryKind::Put {
+            return Ok(Some((merged.key(), merged.value())));
+        }
+    }
+    Ok(None)
+}
+
+/// As [`next_forward`], with the bounds exchanged.
+fn next_backward(
+    merged: &mut MergeCursor,
+    seq: Seq,
+    bounds: &mut KeyBounds,
+) -> Result<Option<(Value, Value)>> {
+    while merged.entry().is_some() {
+        let key = merged.key();
         let mut newest: Option<(EntryKind, Value)> = None;
-        // All entries of the key. The newest visible entry comes first; backward, it comes last.
+        // All entries of the key. The newest visible entry comes last.
         while let Some(entry) = merged.entry()
             && key == entry.key
         {
-            if entry.seq <= seq && (newest.is_none() || direction == Direction::Backward) {
+            if entry.seq <= seq {
                 newest = Some((entry.kind, merged.value()));
             }
             merged.advance()?;
         }
         if let Some((EntryKind::Put, value)) = newest {
+            let rest = (borrowed(bounds).0, Bound::Unbounded);
+            if !RangeBounds::<[u8]>::contains(&rest, &*key) {
+                break;
+            }
+            exclude(&mut bounds.1, &key);
             return Ok(Some((key, value)));
         }
     }
     Ok(None)
+}
+
+fn exclude(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
+    match bound {
+        Bound::Excluded(last) => {
+            last.clear();
+            last.extend_from_slice(key);
+        }
+        other => *other = Bound::Excluded(key.to_vec()),
+    }
 }
 
 #[cfg(test)]

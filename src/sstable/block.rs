@@ -2,12 +2,14 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use bytes::Bytes;
 
 use crate::codec::{Fields, PutFields, u32_at};
 use crate::key::{EntryKind, EntryRef, MAX_KEY_BYTES, MAX_VALUE_BYTES, Seq};
+use crate::prefetch::prefetch;
 use crate::value::Value;
 
 /// The number of entries from one whole key to the next.
@@ -15,6 +17,9 @@ const RESTART_INTERVAL: usize = 16;
 /// Bounds the memory of a decoded block, as a multiple of its length, so that a forged block cannot exhaust
 /// memory. Blocks with a whole key at each restart point stay below it.
 const MAX_EXPANSION: usize = 2 * RESTART_INTERVAL;
+const CACHE_LINE: usize = 64;
+/// The most cache lines that a search prefetches.
+const MOST_PREFETCHED: usize = 32;
 
 #[derive(Debug, Default)]
 pub(crate) struct BlockBuilder {
@@ -100,12 +105,21 @@ pub(crate) struct Found {
     pub(crate) entry: Option<(EntryKind, Value)>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Block {
     bytes: Bytes,
     /// The end of the entries and start of the restart points.
     entries_end: usize,
     restarts: usize,
+}
+
+impl Clone for Block {
+    /// A clone is mostly for a search, which reads the restart points first. Their cache line and that of
+    /// the reference count are fetched at once.
+    fn clone(&self) -> Self {
+        prefetch(&self.bytes, self.entries_end);
+        Self { bytes: self.bytes.clone(), ..*self }
+    }
 }
 
 struct RawEntry {
@@ -158,16 +172,6 @@ impl Block {
         parse().ok_or(BlockDamage { offset, expected: "an entry" })
     }
 
-    /// Turns `key`, the key of the entry before, into the key of this entry.
-    fn next_key(&self, key: &mut Vec<u8>, entry: &RawEntry, offset: usize) -> BlockResult<()> {
-        if entry.shared > key.len() {
-            return damage(offset, SHARES_TOO_MUCH);
-        }
-        key.truncate(entry.shared);
-        key.extend_from_slice(self.slice(&entry.suffix));
-        Ok(())
-    }
-
     fn slice(&self, range: &Range<usize>) -> &[u8] {
         self.bytes.get(range.clone()).unwrap_or_default()
     }
@@ -188,9 +192,10 @@ impl Block {
     }
 
     /// The start of a walk that meets every entry of `key`: the last restart point with a smaller key, or the
-    /// first entry.
+    /// first entry. Prefetches the entries up to the next restart point.
     fn start_for(&self, key: &[u8]) -> BlockResult<usize> {
-        let (mut low, mut high) = (0, self.restarts);
+        // A walk that does not start later starts at the first one.
+        let (mut low, mut high) = (1, self.restarts);
         // Restart points below `low` have smaller keys, those from `high` on have not.
         while low < high {
             let middle = low.midpoint(high);
@@ -205,7 +210,11 @@ impl Block {
                 high = middle;
             }
         }
-        self.restart(low.saturating_sub(1))
+        let start = self.restart(low - 1)?;
+        let end = if low < self.restarts { self.restart(low)? } else { self.entries_end };
+        let ahead = self.bytes.get(start..end).unwrap_or_default();
+        ahead.chunks(CACHE_LINE).take(MOST_PREFETCHED).for_each(|line| prefetch(line, 0));
+        Ok(start)
     }
 
     /// Finds the newest entry of `key` with a sequence number of at most `seq`.
@@ -248,11 +257,17 @@ impl Block {
 
     /// Decodes the whole block, for walks in both directions.
     pub(crate) fn decode(self) -> BlockResult<DecodedBlock> {
-        let mut keys = Vec::new();
-        let mut entries: Vec<DecodedEntry> = Vec::new();
-        let mut current = Vec::new();
+        self.decode_into(Spare::default())
+    }
+
+    /// Decodes the whole block into memory of an earlier one.
+    pub(crate) fn decode_into(self, spare: Spare) -> BlockResult<DecodedBlock> {
+        let Spare { mut keys, mut entries, .. } = spare;
+        keys.clear();
+        entries.clear();
         let limit = self.bytes.len() * MAX_EXPANSION;
         let (mut at, mut restarts, mut next_restart) = (0, 0, Some(0));
+        let mut before = DecodedEntry { key: 0..0, seq: 0, kind: EntryKind::Put, value: 0..0 };
         while at < self.entries_end {
             let entry = self.entry_at(at)?;
             // The first entry is one of them.
@@ -264,32 +279,35 @@ impl Block {
                 next_restart =
                     (restarts < self.restarts).then(|| self.restart(restarts)).transpose()?;
             }
-            self.next_key(&mut current, &entry, at)?;
-            let key = match entries.last() {
-                Some(before) if keys.get(before.key.clone()) == Some(&current) => {
-                    if before.seq <= entry.seq {
-                        return damage(at, "the entries of a key newest first");
+            if entry.shared > before.key.len() {
+                return damage(at, SHARES_TOO_MUCH);
+            }
+            let (start, suffix) = (before.key.start, self.slice(&entry.suffix));
+            // Where the key differs from the one before lies behind what it shares with that.
+            let rest = keys.get(start + entry.shared..before.key.end).unwrap_or_default();
+            let key = match suffix.cmp(rest) {
+                _ if entries.is_empty() => {
+                    keys.extend_from_slice(suffix);
+                    0..keys.len()
+                }
+                Ordering::Less => return damage(at, "keys in ascending order"),
+                Ordering::Equal if before.seq <= entry.seq => {
+                    return damage(at, "the entries of a key newest first");
+                }
+                Ordering::Equal => before.key,
+                Ordering::Greater => {
+                    let place = keys.len();
+                    if place + entry.shared + suffix.len() > limit {
+                        return damage(at, "keys in proportion to the block");
                     }
-                    before.key.clone()
-                }
-                Some(before) if keys.get(before.key.clone()) > Some(&current) => {
-                    return damage(at, "keys in ascending order");
-                }
-                _ if keys.len() + current.len() > limit => {
-                    return damage(at, "keys in proportion to the block");
-                }
-                _ => {
-                    keys.extend_from_slice(&current);
-                    keys.len() - current.len()..keys.len()
+                    keys.extend_from_within(start..start + entry.shared);
+                    keys.extend_from_slice(suffix);
+                    place..keys.len()
                 }
             };
             at = entry.value.end;
-            entries.push(DecodedEntry {
-                key,
-                seq: entry.seq,
-                kind: entry.kind,
-                value: entry.value,
-            });
+            before = DecodedEntry { key, seq: entry.seq, kind: entry.kind, value: entry.value };
+            entries.push(before.clone());
         }
         if restarts < self.restarts {
             return damage(
@@ -297,11 +315,11 @@ impl Block {
                 "a restart point at an entry, in order",
             );
         }
-        Ok(DecodedBlock { block: self, keys, entries })
+        Ok(DecodedBlock { block: self, keys: keys.into(), entries })
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct DecodedEntry {
     key: Range<usize>,
     seq: Seq,
@@ -309,10 +327,18 @@ struct DecodedEntry {
     value: Range<usize>,
 }
 
+/// The memory of a block that a walk has left, for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    pub(crate) bytes: Vec<u8>,
+    keys: Vec<u8>,
+    entries: Vec<DecodedEntry>,
+}
+
 #[derive(Debug)]
 pub(crate) struct DecodedBlock {
     block: Block,
-    keys: Vec<u8>,
+    keys: Bytes,
     entries: Vec<DecodedEntry>,
 }
 
@@ -325,6 +351,7 @@ impl DecodedBlock {
         self.entries.iter().map(|entry| entry.seq)
     }
 
+    #[inline]
     pub(crate) fn entry(&self, number: usize) -> Option<EntryRef<'_>> {
         let entry = self.entries.get(number)?;
         Some(EntryRef {
@@ -333,6 +360,14 @@ impl DecodedBlock {
             kind: entry.kind,
             value: self.block.slice(&entry.value),
         })
+    }
+
+    /// The entry's key. A long one shares the memory of the block's keys.
+    #[inline]
+    pub(crate) fn key(&self, number: usize) -> Value {
+        let Some(entry) = self.entries.get(number) else { return Value::default() };
+        let short = self.keys.get(entry.key.clone()).and_then(Value::inline);
+        short.unwrap_or_else(|| Value::new(self.keys.slice(entry.key.clone())))
     }
 
     /// The entry's value, sharing the block's memory.
@@ -344,6 +379,20 @@ impl DecodedBlock {
     pub(crate) fn partition(&self, before: impl Fn(&[u8]) -> bool) -> usize {
         self.entries.partition_point(|entry| self.keys.get(entry.key.clone()).is_some_and(&before))
     }
+
+    /// The memory that nothing else shares.
+    pub(crate) fn into_spare(self) -> Spare {
+        Spare {
+            bytes: unshared(self.block.bytes),
+            keys: unshared(self.keys),
+            entries: self.entries,
+        }
+    }
+}
+
+/// The memory of bytes that have no other owner; otherwise none.
+pub(super) fn unshared(bytes: Bytes) -> Vec<u8> {
+    if bytes.is_unique() { bytes.into() } else { Vec::new() }
 }
 
 #[cfg(test)]

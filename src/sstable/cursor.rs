@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::block::DecodedBlock;
+use super::block::{DecodedBlock, Spare, unshared};
 use super::format::{BlockHandle, TRAILER_BYTES};
 use super::reader::Table;
 use crate::error::Result;
@@ -39,6 +39,8 @@ pub(crate) struct TableCursor {
     number: usize,
     /// Bytes read ahead, and the offset of the first one.
     ahead: (u64, Bytes),
+    /// The memory of the block before.
+    spare: Spare,
 }
 
 impl TableCursor {
@@ -49,8 +51,9 @@ impl TableCursor {
         start: Bound<&[u8]>,
         plan: ReadPlan,
     ) -> Result<Self> {
-        let mut cursor =
-            Self { table, direction, plan, current: None, number: 0, ahead: (0, Bytes::new()) };
+        let ahead = (0, Bytes::new());
+        let spare = Spare::default();
+        let mut cursor = Self { table, direction, plan, current: None, number: 0, ahead, spare };
         let index = cursor.table.index();
         let blocks = index.len();
         let number = match start {
@@ -95,7 +98,9 @@ impl TableCursor {
 
     /// Loads a block and moves to its first entry; backward, to its last.
     fn load(&mut self, number: usize) -> Result<()> {
-        self.current = None;
+        if let Some((block, _)) = self.current.take() {
+            self.spare = block.into_spare();
+        }
         let handle = self.table.handle(number)?;
         let block = match self.plan {
             ReadPlan::Scan => {
@@ -105,7 +110,8 @@ impl TableCursor {
                     None => {
                         let length = handle.length + TRAILER_BYTES as u64;
                         self.table.env().ledger.scan_reads.count(length);
-                        let bytes = self.table.read(handle.offset, length)?;
+                        let spare = std::mem::take(&mut self.spare.bytes);
+                        let bytes = self.table.read_into(spare, handle.offset, length)?;
                         self.table.verify_block(&bytes.into(), handle)?
                     }
                 }
@@ -115,7 +121,9 @@ impl TableCursor {
                 self.table.verify_block(&bytes, handle)?
             }
         };
-        let block = block.decode().map_err(|damage| self.table.damaged(handle, damage))?;
+        let spare = std::mem::take(&mut self.spare);
+        let block =
+            block.decode_into(spare).map_err(|damage| self.table.damaged(handle, damage))?;
         self.table
             .check_place(&block, number)
             .map_err(|damage| self.table.damaged(handle, damage))?;
@@ -145,7 +153,8 @@ impl TableCursor {
             ReadPlan::Rebuilding => ledger.rebuild_reads.count(bytes),
             _ => ledger.compaction_reads.count(bytes),
         }
-        self.ahead = (handle.offset, self.table.read(handle.offset, bytes)?.into());
+        let spare = unshared(std::mem::take(&mut self.ahead.1));
+        self.ahead = (handle.offset, self.table.read_into(spare, handle.offset, bytes)?.into());
         Ok(self.ahead.1.slice(..length as usize))
     }
 
@@ -170,6 +179,10 @@ impl Cursor for TableCursor {
         block.entry(*position)
     }
 
+    fn key(&self) -> Value {
+        self.current.as_ref().map(|(block, position)| block.key(*position)).unwrap_or_default()
+    }
+
     fn value(&self) -> Value {
         self.current.as_ref().map(|(block, position)| block.value(*position)).unwrap_or_default()
     }
@@ -187,5 +200,9 @@ impl Cursor for TableCursor {
             }
             None => self.next_block(),
         }
+    }
+
+    fn at_end(&self) -> bool {
+        self.current.is_none()
     }
 }

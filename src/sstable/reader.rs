@@ -278,7 +278,21 @@ impl Table {
     }
 
     pub(super) fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; length as usize];
+        self.read_into(Vec::new(), offset, length)
+    }
+
+    /// Reads into the memory of `bytes`. Only what it has too few is set to zero before.
+    pub(super) fn read_into(
+        &self,
+        mut bytes: Vec<u8>,
+        offset: u64,
+        length: u64,
+    ) -> Result<Vec<u8>> {
+        if bytes.capacity() < length as usize {
+            bytes = vec![0; length as usize];
+        } else {
+            bytes.resize(length as usize, 0);
+        }
         self.env
             .files
             .get(self.meta.id, self.env.vfs.as_ref(), &self.env.dir)

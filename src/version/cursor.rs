@@ -97,6 +97,10 @@ impl Cursor for LevelCursor {
         self.current.as_ref()?.entry()
     }
 
+    fn key(&self) -> Value {
+        self.current.as_ref().map(Cursor::key).unwrap_or_default()
+    }
+
     fn value(&self) -> Value {
         self.current.as_ref().map(Cursor::value).unwrap_or_default()
     }
@@ -104,7 +108,7 @@ impl Cursor for LevelCursor {
     fn advance(&mut self) -> Result<()> {
         let Some(current) = &mut self.current else { return Ok(()) };
         current.advance()?;
-        if current.entry().is_none() {
+        if current.at_end() {
             self.current = None;
             while let Some(OpenTable { table, filter }) = self.rest.pop() {
                 if self.enter(&table, &filter, Bound::Unbounded)? {
@@ -113,5 +117,9 @@ impl Cursor for LevelCursor {
             }
         }
         Ok(())
+    }
+
+    fn at_end(&self) -> bool {
+        self.current.is_none()
     }
 }

@@ -240,6 +240,20 @@ fn a_scan_reads_nothing_before_its_first_item_and_nothing_beyond_its_bounds() {
 }
 
 #[test]
+fn a_forward_scan_reads_only_the_blocks_of_its_items() {
+    let parent = common::tempdir();
+    let store = Counted::open(&parent.path().join("store"), options().auto_compaction(false));
+    for number in 0..10 {
+        store.db.put(row(number), vec![b'v'; 5000]).unwrap(); // a block each
+    }
+    store.db.flush().unwrap();
+    for items in 1..=10 {
+        let (found, reads, _) = store.measure(|db| db.iter().unwrap().take(items).count());
+        assert_eq!((found, reads), (items, items as u64));
+    }
+}
+
+#[test]
 fn nonsense_is_refused() {
     let parent = common::tempdir();
     let dir = parent.path().join("store");
