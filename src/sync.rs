@@ -118,35 +118,6 @@ impl Condvar {
     }
 }
 
-/// A wait for what another thread does soon: it spins first, then yields, then sleeps.
-#[derive(Debug, Default)]
-pub(crate) struct Patience(u32);
-
-impl Patience {
-    /// About two microseconds in all. Under shuttle, other threads run only if this one yields.
-    const SPINS: u32 = if cfg!(criba_shuttle) { 0 } else { 7 };
-    const YIELDS: u32 = 32;
-
-    pub(crate) fn spins(&self) -> bool {
-        self.0 < Self::SPINS
-    }
-
-    pub(crate) fn yields(&self) -> bool {
-        self.0 < Self::SPINS + Self::YIELDS
-    }
-
-    pub(crate) fn wait(&mut self) {
-        if self.spins() {
-            (0..1 << self.0).for_each(|_| std::hint::spin_loop());
-        } else if self.yields() {
-            yield_now();
-        } else {
-            return sleep(Duration::from_micros(50));
-        }
-        self.0 += 1;
-    }
-}
-
 pub(crate) fn spawn(
     name: &str,
     body: impl FnOnce() + Send + 'static,

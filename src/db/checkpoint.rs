@@ -83,7 +83,6 @@ impl DbInner {
     fn moment(&self) -> Result<Moment> {
         let writer = self.commits.writer();
         self.check_writable()?;
-        self.visibility.wait_for(writer.next_seq - 1); // each is in a memtable, and counted there
         let view = self.views.load_full();
         let mut logs = Vec::new();
         for memtable in view.sealed.iter().rev().chain([&view.memtable]) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::condition::Condition;
 use crate::error::{Error, Result};
 use crate::key::Seq;
-use crate::sync::{Condvar, Instant, Mutex, MutexGuard, OnceLock, Patience, yield_now};
+use crate::sync::{Condvar, Instant, Mutex, MutexGuard, OnceLock, yield_now};
 use crate::wal::LogWriter;
 
 /// What an acknowledged write survives.
@@ -24,6 +24,9 @@ pub enum Durability {
 const GROUP_BYTES: usize = 4 << 20;
 /// The longest wait for more requests before a sync: about half the time of a sync.
 const GATHERING: Duration = Duration::from_micros(50);
+
+/// How often a thread yields while another thread has the writer. Then it sleeps.
+const YIELDS: u32 = 32;
 
 #[derive(Debug)]
 pub(crate) struct CommitQueue {
@@ -55,7 +58,7 @@ impl CommitQueue {
     pub(crate) fn submit(
         &self,
         request: Request,
-        commit: impl Fn(MutexGuard<'_, Writer>, &[&Request]) -> Result<()>,
+        commit: impl Fn(&mut Writer, &[&Request]) -> Result<()>,
     ) -> Result<()> {
         match request.durability {
             Durability::Buffered => self.submit_buffered(request, commit),
@@ -69,32 +72,27 @@ impl CommitQueue {
     fn submit_buffered(
         &self,
         request: Request,
-        commit: impl Fn(MutexGuard<'_, Writer>, &[&Request]) -> Result<()>,
+        commit: impl Fn(&mut Writer, &[&Request]) -> Result<()>,
     ) -> Result<()> {
-        let mut patience = Patience::default();
-        loop {
-            if let Some(writer) = self.writer.try_lock() {
-                let others = self.take_buffered();
-                if others.0.is_empty() {
-                    return commit(writer, &[&request]);
-                }
-                self.commit_group(writer, Some(&request), &others, &commit);
-                return request.result();
+        if let Some(mut writer) = self.writer.try_lock() {
+            let others = self.take_buffered();
+            if others.0.is_empty() {
+                return commit(&mut writer, &[&request]);
             }
-            if !patience.spins() {
-                break;
-            }
-            patience.wait();
+            commit_group(&mut writer, Some(&request), &others, &commit);
+            return request.result();
         }
         let request = Arc::new(request);
         self.buffered.lock().push_back(Arc::clone(&request));
+        let mut yields = 0;
         while request.done.get().is_none() {
             let writer =
-                if patience.yields() { self.writer.try_lock() } else { Some(self.writer.lock()) };
-            if let Some(writer) = writer {
-                self.commit_group(writer, None, &self.take_buffered(), &commit);
+                if yields < YIELDS { self.writer.try_lock() } else { Some(self.writer.lock()) };
+            match writer {
+                Some(mut writer) => commit_group(&mut writer, None, &self.take_buffered(), &commit),
+                None => yield_now(),
             }
-            patience.wait();
+            yields += 1;
         }
         request.result()
     }
@@ -113,35 +111,33 @@ impl CommitQueue {
     fn submit_synced(
         &self,
         request: Request,
-        commit: impl Fn(MutexGuard<'_, Writer>, &[&Request]) -> Result<()>,
+        commit: impl Fn(&mut Writer, &[&Request]) -> Result<()>,
     ) -> Result<()> {
         let group = match self.synced.wait_for_turn(request) {
             Turn::Written(result) => return result,
             Turn::Write(group) => group,
         };
-        self.commit_group(self.writer.lock(), None, &group.members, &commit);
+        commit_group(&mut self.writer.lock(), None, &group.members, &commit);
         group.members.0[0].result()
     }
+}
 
-    fn commit_group(
-        &self,
-        writer: MutexGuard<'_, Writer>,
-        own: Option<&Request>,
-        others: &Members,
-        commit: &impl Fn(MutexGuard<'_, Writer>, &[&Request]) -> Result<()>,
-    ) {
-        let group: Vec<_> = own.into_iter().chain(others.0.iter().map(Arc::as_ref)).collect();
-        if group.is_empty() {
-            return;
-        }
-        let result = commit(writer, &group);
-        // On a full disk a group may be too much where a small request still finds room. A failed append
-        // leaves the log as it was.
-        let one_by_one = group.len() > 1 && matches!(result, Err(Error::Io { .. }));
-        for request in group {
-            let commit = || commit(self.writer.lock(), &[request]);
-            request.finish(if one_by_one { commit() } else { result.clone() });
-        }
+fn commit_group(
+    writer: &mut Writer,
+    own: Option<&Request>,
+    others: &Members,
+    commit: &impl Fn(&mut Writer, &[&Request]) -> Result<()>,
+) {
+    let group: Vec<_> = own.into_iter().chain(others.0.iter().map(Arc::as_ref)).collect();
+    if group.is_empty() {
+        return;
+    }
+    let result = commit(writer, &group);
+    // On a full disk a group may be too much where a small request still finds room. A failed append leaves
+    // the log as it was.
+    let one_by_one = group.len() > 1 && matches!(result, Err(Error::Io { .. }));
+    for request in group {
+        request.finish(if one_by_one { commit(writer, &[request]) } else { result.clone() });
     }
 }
 

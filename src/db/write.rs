@@ -1,6 +1,5 @@
 //! Writes: to the log, then into the memtable, then visible.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,14 +7,12 @@ use super::commit_queue::{Durability, Request, Writer};
 use super::conditional::GroupWrites;
 use super::inner::DbInner;
 use super::views::ReadView;
-use super::visibility::Visibility;
 use crate::batch::{Batch, for_each_entry};
 use crate::error::{Error, Result};
-use crate::key::Seq;
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::FileName;
 use crate::scheduler::{Task, compact_while_due, flush_all_sealed, wait_while};
-use crate::sync::{MutexGuard, sleep};
+use crate::sync::sleep;
 use crate::wal::{LogKind, LogWriter};
 
 /// With this many sealed memtables, a writer with a full memtable waits for a flush.
@@ -36,16 +33,10 @@ impl DbInner {
         self.commits.submit(request, |writer, group| self.commit(writer, group))
     }
 
-    /// Appends a group to the log. Releases the writer, so that the next group is appended while this one is
-    /// inserted into the memtable.
-    pub(super) fn commit(
-        &self,
-        mut writer: MutexGuard<'_, Writer>,
-        group: &[&Request],
-    ) -> Result<()> {
+    pub(super) fn commit(&self, writer: &mut Writer, group: &[&Request]) -> Result<()> {
         self.check_writable()?;
         let bytes = group.iter().map(|request| request.ops.len() as u64).sum();
-        self.make_room(&mut writer, bytes)?;
+        self.make_room(writer, bytes)?;
         let synced = group.iter().any(|request| request.durability == Durability::Synced);
         if synced {
             // Before the append: an error here must not change the log.
@@ -54,13 +45,9 @@ impl DbInner {
         if self.earlier_logs.are_closed() {
             writer.log.earlier_logs_are_synced();
         }
-        if group.iter().any(|request| request.condition.is_some()) {
-            self.visibility.wait_for(writer.next_seq - 1);
-        }
         let view = self.views.load();
         let writes = GroupWrites::decide(group, &view, &self.env.hash_key);
-        let first = writer.next_seq;
-        let mut seq = first;
+        let mut seq = writer.next_seq;
         let records = writes.iter().filter(|(_, entries)| *entries > 0).map(|(ops, entries)| {
             let first = seq;
             seq += entries;
@@ -71,19 +58,16 @@ impl DbInner {
         if synced {
             writer.log.sync().map_err(|error| self.poison_if_broken(error))?;
         }
-        let end = first + writes.iter().map(|(_, entries)| entries).sum::<u64>();
-        writer.next_seq = end;
-        drop(writer);
-        let publication = Publication { of: &self.visibility, entries: first..end };
-        let mut seq = first;
+        let mut seq = writer.next_seq;
         for (ops, entries) in writes.iter() {
             // `None` is impossible: `Batch` encoded these bytes.
             for_each_entry(ops, seq, |entry| view.memtable.insert(entry));
             seq += entries;
         }
-        drop(publication);
+        writer.next_seq = seq;
+        self.visibility.publish(seq - 1);
         if synced {
-            self.visibility.note_synced(end - 1);
+            self.visibility.note_synced(seq - 1);
         }
         Ok(())
     }
@@ -128,8 +112,6 @@ impl DbInner {
 
     /// Seals the memtable, unless it is empty; begins a new one with a new log.
     fn seal(&self, writer: &mut Writer) -> Result<()> {
-        // A flush takes all entries of a sealed memtable.
-        self.visibility.wait_for(writer.next_seq - 1);
         if self.views.load().memtable.is_empty() {
             return Ok(());
         }
@@ -157,18 +139,6 @@ impl DbInner {
         });
         self.scheduler.wake_waiters();
         Ok(())
-    }
-}
-
-/// Publishes entries when it is dropped: if an insertion panics, too. Later writes wait for that.
-struct Publication<'a> {
-    of: &'a Visibility,
-    entries: Range<Seq>,
-}
-
-impl Drop for Publication<'_> {
-    fn drop(&mut self) {
-        self.of.publish(self.entries.clone());
     }
 }
 
