@@ -1,16 +1,13 @@
 //! The queue of writes. One thread commits its own write and those of threads that wait.
 
 use std::collections::VecDeque;
-use std::hint::spin_loop;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::condition::Condition;
 use crate::error::{Error, Result};
 use crate::key::Seq;
-use crate::sync::{
-    AtomicUsize, Condvar, Instant, Mutex, MutexGuard, OnceLock, Ordering, yield_now,
-};
+use crate::sync::{Condvar, Instant, Mutex, MutexGuard, OnceLock, yield_now};
 use crate::wal::LogWriter;
 
 /// What an acknowledged write survives.
@@ -30,21 +27,11 @@ const GATHERING: Duration = Duration::from_micros(50);
 
 /// How often a thread yields while another thread has the writer. Then it sleeps.
 const YIELDS: u32 = 32;
-/// How often a thread looks for its result before it yields: about as long as a commit. Under shuttle other
-/// threads run only when this one yields.
-const LOOKS: u32 = if cfg!(criba_shuttle) { 1 } else { 128 };
-/// A thread tries to get the writer after this many looks.
-const LOOKS_EACH: u32 = 16;
-/// How often a thread that has the writer looks for the requests of the last group's other threads: shorter
-/// than the system call that each of them saves.
-const GATHERING_LOOKS: u32 = if cfg!(criba_shuttle) { 1 } else { 24 };
 
 #[derive(Debug)]
 pub(crate) struct CommitQueue {
     writer: Mutex<Writer>,
     buffered: Mutex<Waiting>,
-    /// The length of `buffered`.
-    queued: AtomicUsize,
     synced: Requests,
 }
 
@@ -54,15 +41,12 @@ pub(crate) struct Writer {
     pub(crate) next_seq: Seq,
     /// How long the next write must wait because L0 has too many tables.
     pub(crate) owed: Duration,
-    /// The requests of other threads in the last buffered group.
-    companions: usize,
 }
 
 impl CommitQueue {
     pub(crate) fn new(log: LogWriter, next_seq: Seq) -> Self {
-        let writer = Mutex::new(Writer { log, next_seq, owed: Duration::ZERO, companions: 0 });
-        let (buffered, queued) = (Mutex::default(), AtomicUsize::new(0));
-        Self { writer, buffered, queued, synced: Requests::default() }
+        let writer = Mutex::new(Writer { log, next_seq, owed: Duration::ZERO });
+        Self { writer, buffered: Mutex::default(), synced: Requests::default() }
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
@@ -91,9 +75,7 @@ impl CommitQueue {
         commit: impl Fn(&mut Writer, &[&Request]) -> Result<()>,
     ) -> Result<()> {
         if let Some(mut writer) = self.writer.try_lock() {
-            self.gather(writer.companions);
             let others = self.take_buffered();
-            writer.companions = others.0.len();
             if others.0.is_empty() {
                 return commit(&mut writer, &[&request]);
             }
@@ -101,27 +83,16 @@ impl CommitQueue {
             return request.result();
         }
         let request = Arc::new(request);
-        self.enqueue(&request);
-        for looks in 1.. {
-            if let Some(result) = request.done.get() {
-                return result.clone();
-            }
-            let writer = if looks >= LOOKS + YIELDS {
-                Some(self.writer.lock())
-            } else if looks >= LOOKS || looks % LOOKS_EACH == 0 {
-                self.writer.try_lock()
-            } else {
-                None
-            };
+        self.buffered.lock().push_back(Arc::clone(&request));
+        let mut yields = 0;
+        while request.done.get().is_none() {
+            let writer =
+                if yields < YIELDS { self.writer.try_lock() } else { Some(self.writer.lock()) };
             match writer {
-                Some(mut writer) => {
-                    let others = self.take_buffered();
-                    writer.companions = others.0.len().saturating_sub(1);
-                    commit_group(&mut writer, None, &others, &commit);
-                }
-                None if looks < LOOKS => spin_loop(),
+                Some(mut writer) => commit_group(&mut writer, None, &self.take_buffered(), &commit),
                 None => yield_now(),
             }
+            yields += 1;
         }
         request.result()
     }
@@ -131,29 +102,8 @@ impl CommitQueue {
         self.buffered.lock().len()
     }
 
-    fn enqueue(&self, request: &Arc<Request>) {
-        let mut buffered = self.buffered.lock();
-        buffered.push_back(Arc::clone(request));
-        self.queued.store(buffered.len(), Ordering::Relaxed);
-    }
-
-    fn gather(&self, expected: usize) {
-        for _ in 0..GATHERING_LOOKS {
-            if self.queued.load(Ordering::Relaxed) >= expected {
-                return;
-            }
-            spin_loop();
-        }
-    }
-
     fn take_buffered(&self) -> Members {
-        if self.queued.load(Ordering::Relaxed) == 0 {
-            return Members(Vec::new());
-        }
-        let mut buffered = self.buffered.lock();
-        let group = next_group(&mut buffered);
-        self.queued.store(buffered.len(), Ordering::Relaxed);
-        group
+        next_group(&mut self.buffered.lock())
     }
 
     /// The thread of the first waiting request commits it together with the requests behind it. The other
