@@ -1,8 +1,8 @@
 //! `cargo bench -p criba-benches --bench writers`: puts of 1, 2, 4 and 8 threads as a multiple of those of
 //! one thread; the same with a mutex of the program around each put; and synced puts of one and 8 threads.
 //!
-//! The configurations take turns in each run, so that other load affects all. A ratio divides by the median
-//! of one thread.
+//! The configurations take turns in each round, so that other load affects all. A ratio divides by one thread
+//! in the same round. The argument `buffered` leaves out the mutex and the synced puts.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use criba::{Batch, Db, Durability};
 
-const RUNS: usize = 10;
+const ROUNDS: usize = 9;
 /// Puts per measurement, of all threads together.
 const PUTS: u64 = 200_000;
 const SYNCED_PUTS: u64 = 4_000;
@@ -89,36 +89,44 @@ impl Configuration {
 /// Measures configurations; the first is the base of the ratios.
 fn compare(dir: &Path, configurations: &[Configuration]) -> Result<(), Box<dyn Error>> {
     let mut rates = vec![Vec::new(); configurations.len()];
-    for _ in 0..RUNS {
+    for _ in 0..ROUNDS {
         for (configuration, rates) in configurations.iter().zip(&mut rates) {
             rates.push(configuration.run(dir)?);
         }
     }
-    let mut base = None;
-    println!("{:32}{:>10} {:>7} {:>6}  runs", "", "median/s", "ratio", "worst");
-    for (configuration, rates) in configurations.iter().zip(&mut rates) {
-        let runs: Vec<_> = rates.iter().map(|rate| format!("{:.0}", rate / 1e3)).collect();
-        rates.sort_by(f64::total_cmp);
-        let median = f64::midpoint(rates[(RUNS - 1) / 2], rates[RUNS / 2]);
-        let base = *base.get_or_insert(median);
+    println!("{:32}{:>10} {:>7} {:>6} {:>6}  rounds", "", "median/s", "ratio", "worst", "best");
+    for (configuration, each) in configurations.iter().zip(&rates) {
+        let rounds: Vec<_> = each.iter().map(|rate| format!("{:.0}", rate / 1e3)).collect();
+        let ratios = sorted(each.iter().zip(&rates[0]).map(|(rate, base)| rate / base));
         println!(
-            "{:32}{median:>10.0} {:>7.2} {:>6.2}  {} thousand/s",
+            "{:32}{:>10.0} {:>7.2} {:>6.2} {:>6.2}  {} thousand/s",
             configuration.name(),
-            median / base,
-            rates[0] / base,
-            runs.join(" "),
+            sorted(each.iter().copied())[ROUNDS / 2],
+            ratios[ROUNDS / 2],
+            ratios[0],
+            ratios[ROUNDS - 1],
+            rounds.join(" "),
         );
     }
     Ok(())
 }
 
-/// Arguments from cargo have no effect.
+fn sorted(numbers: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut numbers: Vec<_> = numbers.collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers
+}
+
+/// Other arguments, as those from cargo, have no effect.
 fn main() -> Result<(), Box<dyn Error>> {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("{} processors, load {}", available_parallelism()?, load.trim());
     let memory = Path::new("/dev/shm");
     let plain = [1, 2, 4, 8].map(Configuration::new);
     let own_mutex = plain.map(Configuration::with_own_mutex);
+    if std::env::args().any(|argument| argument == "buffered") {
+        return compare(memory, &plain);
+    }
     compare(memory, &[plain, own_mutex].concat())?;
     // On a disk, whose syncs take time.
     let synced = [1, 8].map(|threads| Configuration::new(threads).synced());
