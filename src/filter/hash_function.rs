@@ -5,7 +5,8 @@ use std::fmt;
 use byteorder::{ByteOrder, LittleEndian};
 
 use super::mix::{GOLDEN, mix};
-use super::siphash::{siphash_1_3, siphash_1_3_many};
+use super::siphash::siphash_1_3;
+use super::siphash_many::siphash_1_3_many;
 
 /// The hash function of filters. A lookup hashes its key once, for all tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
