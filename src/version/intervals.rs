@@ -17,6 +17,8 @@ use crate::sstable::{FilterState, Table};
 
 /// With more intervals the memory of the counters, one set for each thread, would matter.
 const MOST: usize = 4096;
+/// With more candidates of all intervals together their memory, two bytes each, would matter.
+const MOST_CANDIDATES: usize = 1 << 18;
 
 /// Where tables begin or end: at a key, or right behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,8 +63,8 @@ pub(crate) struct Interval<'a> {
 }
 
 impl Intervals {
-    /// Those of the tables of L0, newest first, and of the sorted levels below. `None` for too many intervals, and
-    /// for filters of several kinds or hash functions.
+    /// Those of the tables of L0, newest first, and of the sorted levels below. `None` for too many intervals or
+    /// tables, whose numbers have 16 bits, and for filters of several kinds or hash functions.
     pub(super) fn of<'a>(
         l0: &'a [LiveTable],
         below: impl Iterator<Item = &'a [LiveTable]>,
@@ -79,7 +81,8 @@ impl Intervals {
             .collect();
         ends.sort_unstable_by(|a, b| a.bound().cmp(&b.bound()));
         ends.dedup_by(|a, b| a.bound() == b.bound());
-        if ends.len() >= MOST {
+        let candidates = runs.len() * (ends.len() + 1);
+        if ends.len() >= MOST || candidates > MOST_CANDIDATES || tables.len() > MOST {
             return None;
         }
         let filters = tables.iter().map(|live| match &live.filter.state {
