@@ -20,6 +20,7 @@ impl Health {
         }
     }
 
+    #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }

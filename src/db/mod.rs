@@ -114,6 +114,7 @@ impl Db {
         Options::new().open(dir)
     }
 
+    #[inline]
     pub(crate) fn inner(&self) -> Result<&Arc<DbInner>> {
         self.0.inner.health.check_open()?;
         Ok(&self.0.inner)

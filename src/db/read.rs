@@ -3,7 +3,7 @@
 use super::inner::DbInner;
 use super::views::ReadView;
 use crate::error::Result;
-use crate::filter::LookupKey;
+use crate::filter::{HashedKey, LookupKey};
 use crate::key::{EntryKind, Seq};
 use crate::ledger::{Activity, Explanation, Outcome, Step, TableStep, Verdict};
 use crate::sstable::{Table, TableEnv};
@@ -84,23 +84,22 @@ impl Lookups<'_> {
         key: &[u8],
         trace: &mut T,
     ) -> Result<Option<Value>> {
-        let key = LookupKey::new(key, &self.env.hash_key);
-        let interval = if T::STEPS { None } else { self.interval(view, &key) };
-        if interval.is_some_and(|(intervals, at)| self.deny(view, intervals, at, &key)) {
+        let hash_key = &self.env.hash_key;
+        let Some(intervals) = self.intervals(view).filter(|_| !T::STEPS) else {
+            return self.walk(view, seq, LookupKey::new(key, hash_key), trace);
+        };
+        let key = HashedKey::new(key, intervals.hash(), hash_key);
+        let interval = intervals.find(key.bytes);
+        if interval.is_some_and(|interval| self.deny(view, intervals, interval, key)) {
             return Ok(None);
         }
-        self.walk(view, seq, &key, trace)
+        self.walk(view, seq, LookupKey::of_hashed(key, hash_key), trace)
     }
 
-    /// `None` if the lookup must walk the candidates.
+    /// `None` if lookups must walk the candidates.
     #[inline]
-    fn interval<'v>(
-        &self,
-        view: &'v ReadView,
-        key: &LookupKey<'_>,
-    ) -> Option<(&'v Intervals, Interval<'v>)> {
-        let intervals = view.version.intervals().filter(|_| !self.ignore_filters)?;
-        Some((intervals, intervals.find(key.bytes())?))
+    fn intervals<'v>(&self, view: &'v ReadView) -> Option<&'v Intervals> {
+        view.version.intervals().filter(|_| !self.ignore_filters)
     }
 
     /// Whether each memtable and each filter of the interval denies the key. Counts the lookup if so.
@@ -110,9 +109,10 @@ impl Lookups<'_> {
         view: &ReadView,
         intervals: &Intervals,
         interval: Interval<'_>,
-        key: &LookupKey<'_>,
+        key: HashedKey<'_>,
     ) -> bool {
-        let denied = !view.memtables().any(|memtable| memtable.may_contain(key))
+        let denied = view.memtable.denies(key)
+            && view.sealed.iter().all(|memtable| memtable.denies(key))
             && intervals.deny(interval, key);
         if denied && !view.sealed.is_empty() {
             // The interval counts one memtable.
@@ -127,13 +127,13 @@ impl Lookups<'_> {
         &self,
         view: &ReadView,
         seq: Seq,
-        key: &LookupKey<'_>,
+        key: LookupKey<'_>,
         trace: &mut impl Trace,
     ) -> Result<Option<Value>> {
-        prefetch_l0(view, key);
+        prefetch_l0(view, &key);
         let mut done = Activity::default();
         let tables = view.version.candidates(key.bytes());
-        let found = self.answer(view, seq, key, tables, trace, &mut done);
+        let found = self.answer(view, seq, &key, tables, trace, &mut done);
         self.env.ledger.count(done);
         found
     }
@@ -148,7 +148,7 @@ impl Lookups<'_> {
         if view.version.level(0).len() >= IN_FLIGHT / 2 {
             return keys.iter().map(|key| self.one(view, seq, key.as_ref(), &mut ())).collect();
         }
-        match view.version.intervals().filter(|_| !self.ignore_filters) {
+        match self.intervals(view) {
             Some(intervals) => self.by_intervals(view, seq, keys, intervals),
             None => {
                 let mut done = Activity::default();
@@ -169,24 +169,25 @@ impl Lookups<'_> {
     ) -> Result<Vec<Option<Value>>> {
         let mut values = Vec::with_capacity(keys.len());
         let mut lookups = Vec::with_capacity(keys.len().min(IN_FLIGHT));
+        let (function, hash_key) = (intervals.hash(), &self.env.hash_key);
         let mut hashes = [0; IN_FLIGHT];
         for keys in keys.chunks(IN_FLIGHT) {
             let mut bytes: [&[u8]; IN_FLIGHT] = [&[]; IN_FLIGHT];
             bytes.iter_mut().zip(keys).for_each(|(bytes, key)| *bytes = key.as_ref());
             let bytes = &bytes[..keys.len()];
-            let function = intervals.hash();
-            function.of_many(bytes, &self.env.hash_key, &mut hashes);
-            lookups.extend(bytes.iter().zip(hashes).map(|(key, hash)| {
-                let key = LookupKey::new(key, &self.env.hash_key).with_hash(function, hash);
-                let interval = intervals.find(key.bytes());
+            function.of_many(bytes, hash_key, &mut hashes);
+            lookups.extend(bytes.iter().zip(hashes).map(|(bytes, hash)| {
+                let key = HashedKey { bytes, function, hash };
+                let interval = intervals.find(bytes);
                 if let Some(interval) = interval {
-                    intervals.prefetch(interval, &key);
+                    intervals.prefetch(interval, key);
                 }
                 (key, interval)
             }));
             for (key, interval) in lookups.drain(..) {
-                let denied = interval.is_some_and(|at| self.deny(view, intervals, at, &key));
-                values.push(if denied { None } else { self.walk(view, seq, &key, &mut ())? });
+                let denied = interval.is_some_and(|at| self.deny(view, intervals, at, key));
+                let walk = || self.walk(view, seq, LookupKey::of_hashed(key, hash_key), &mut ());
+                values.push(if denied { None } else { walk()? });
             }
         }
         Ok(values)

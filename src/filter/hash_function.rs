@@ -36,6 +36,7 @@ impl HashFunction {
         [Self::MurmurHash2, Self::SipHash13].into_iter().find(|hash| hash.id() == id)
     }
 
+    #[inline]
     pub(crate) fn of(self, key: &[u8], hash_key: &HashKey) -> u64 {
         match self {
             Self::SipHash13 => hash_key.hash(key),

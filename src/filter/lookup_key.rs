@@ -4,6 +4,21 @@ use std::cell::Cell;
 
 use super::hash_function::{HashFunction, HashKey, PrefixKey};
 
+/// A key and its hash by one function.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HashedKey<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) function: HashFunction,
+    pub(crate) hash: u64,
+}
+
+impl<'a> HashedKey<'a> {
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8], function: HashFunction, hash_key: &HashKey) -> Self {
+        Self { bytes, function, hash: function.of(bytes, hash_key) }
+    }
+}
+
 /// The key of a lookup. Each of its hashes is computed when the first filter needs the hash.
 #[derive(Debug)]
 pub(crate) struct LookupKey<'a> {
@@ -18,13 +33,10 @@ impl<'a> LookupKey<'a> {
         Self { bytes, hash_key, sip: Cell::new(None), murmur: Cell::new(None) }
     }
 
-    /// With a hash that is known.
-    pub(crate) fn with_hash(self, function: HashFunction, hash: u64) -> Self {
-        match function {
-            HashFunction::SipHash13 => self.sip.set(Some(hash)),
-            HashFunction::MurmurHash2 => self.murmur.set(Some(hash)),
-        }
-        self
+    pub(crate) fn of_hashed(key: HashedKey<'a>, hash_key: &'a HashKey) -> Self {
+        let known = |function| Cell::new((key.function == function).then_some(key.hash));
+        let (sip, murmur) = (known(HashFunction::SipHash13), known(HashFunction::MurmurHash2));
+        Self { bytes: key.bytes, hash_key, sip, murmur }
     }
 
     pub(crate) fn bytes(&self) -> &'a [u8] {

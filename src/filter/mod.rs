@@ -147,7 +147,7 @@ pub(crate) use filter_block::{Filter, FilterPlace, build};
 pub(crate) use hash_function::{HashKey, PrefixKey};
 pub(crate) use header::FilterHeader;
 pub(crate) use key_hashes::KeyHashes;
-pub(crate) use lookup_key::{LookupKey, PrefixHash};
+pub(crate) use lookup_key::{HashedKey, LookupKey, PrefixHash};
 pub(crate) use mix::{GOLDEN, fast_range, mix};
 pub(crate) use portion::Portion;
 pub(crate) use ration::{Choice, Claim, loss, ration};

@@ -12,9 +12,7 @@ pub(super) fn siphash_1_3(key: [u64; 2], bytes: &[u8]) -> u64 {
     // Frequent lengths have no loop and no rest.
     match bytes.len() {
         16 => state.of_words::<2>(bytes),
-        8 => state.of_words::<1>(bytes),
-        24 => state.of_words::<3>(bytes),
-        _ => state.of_bytes(bytes),
+        _ => state.of_others(bytes),
     }
 }
 
@@ -62,6 +60,15 @@ impl State {
             self.take(word(*bytes));
         }
         self.finish(length_byte(N * WORD))
+    }
+
+    #[inline(never)]
+    fn of_others(self, bytes: &[u8]) -> u64 {
+        match bytes.len() {
+            8 => self.of_words::<1>(bytes),
+            24 => self.of_words::<3>(bytes),
+            _ => self.of_bytes(bytes),
+        }
     }
 
     fn of_bytes(mut self, bytes: &[u8]) -> u64 {

@@ -8,7 +8,7 @@ use super::bloom_scalar::second_hash;
 use super::filter_block::Filter;
 use super::hash_function::HashFunction;
 use super::kind::FilterKind;
-use super::lookup_key::LookupKey;
+use super::lookup_key::HashedKey;
 use super::modulus::Modulus;
 use super::simd::Prober;
 use crate::prefetch::prefetch;
@@ -68,9 +68,8 @@ impl Slots {
 
     /// Whether each of the numbered filters denies the key.
     #[inline]
-    pub(crate) fn deny(&self, numbers: &[u16], key: &LookupKey<'_>) -> bool {
-        let function = self.hash;
-        let hash = key.hash(function);
+    pub(crate) fn deny(&self, numbers: &[u16], key: HashedKey<'_>) -> bool {
+        let HashedKey { function, hash, .. } = key;
         match (&self.kind, numbers) {
             (Kind::Bloom(slots), [_]) => all_deny(slots, numbers, |slot| {
                 let hash = function.salted(hash, slot.salt);
@@ -91,9 +90,8 @@ impl Slots {
 
     /// Prefetches what [`deny`](Self::deny) reads.
     #[inline]
-    pub(crate) fn prefetch(&self, numbers: &[u16], key: &LookupKey<'_>) {
-        let function = self.hash;
-        let hash = key.hash(function);
+    pub(crate) fn prefetch(&self, numbers: &[u16], key: HashedKey<'_>) {
+        let HashedKey { function, hash, .. } = key;
         match &self.kind {
             Kind::Bloom(slots) => all_deny(slots, numbers, |slot| {
                 let position = slot.modulus.remainder(function.salted(hash, slot.salt));

@@ -127,6 +127,12 @@ impl MemtableFilter {
         self.layers[0].get().is_some() && self.may_contain_hash(key.hash(self.hash))
     }
 
+    /// Whether the memtable certainly holds no entry of the key. False if the hash is of another function.
+    #[inline]
+    pub(super) fn denies(&self, function: HashFunction, hash: u64) -> bool {
+        self.layers[0].get().is_none() || (self.hash == function && !self.may_contain_hash(hash))
+    }
+
     #[inline]
     fn may_contain_hash(&self, hash: u64) -> bool {
         let bits = bits(hash);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::live_table::LiveTable;
 use crate::fences::Fences;
-use crate::filter::{HashFunction, LookupKey, Slots};
+use crate::filter::{HashFunction, HashedKey, Slots};
 use crate::ledger::{Denials, Ledger, Met};
 use crate::sstable::{FilterState, Table};
 
@@ -131,7 +131,7 @@ impl Intervals {
 
     /// Whether each filter denies the key, which is in this interval; counts the lookup if so.
     #[inline]
-    pub(crate) fn deny(&self, interval: Interval<'_>, key: &LookupKey<'_>) -> bool {
+    pub(crate) fn deny(&self, interval: Interval<'_>, key: HashedKey<'_>) -> bool {
         let denied = self.slots.deny(interval.tables, key);
         if denied {
             self.denials.count(interval.number);
@@ -146,7 +146,7 @@ impl Intervals {
 
     /// Prefetches what [`deny`](Self::deny) reads.
     #[inline]
-    pub(crate) fn prefetch(&self, interval: Interval<'_>, key: &LookupKey<'_>) {
+    pub(crate) fn prefetch(&self, interval: Interval<'_>, key: HashedKey<'_>) {
         self.slots.prefetch(interval.tables, key);
     }
 }
@@ -171,6 +171,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
+    use crate::filter::LookupKey;
     use crate::ledger::Verdict;
     use crate::{Db, FilterPolicy, Options, Result};
 
@@ -185,6 +186,7 @@ mod tests {
         let inner = db.inner()?;
         let (version, hash_key) = (Arc::clone(&inner.views.load().version), inner.env.hash_key);
         let Some(intervals) = version.intervals() else { return Ok((0, None)) };
+        let hashed = HashedKey::new(key, intervals.hash(), &hash_key);
         let key = LookupKey::new(key, &hash_key);
         let tables: Vec<_> = version.tables().map(|(_, live)| live.table.id()).collect();
         let (covering, others): (Vec<_>, Vec<_>) =
@@ -199,7 +201,7 @@ mod tests {
         let found: Vec<_> = interval.tables.iter().map(|&n| tables[usize::from(n)]).collect();
         let expected: Vec<_> = covering.iter().map(|candidate| candidate.live.table.id()).collect();
         assert_eq!(found, expected, "{:?}", key.bytes());
-        let denied = intervals.deny(interval, &key);
+        let denied = intervals.deny(interval, hashed);
         assert_eq!(denied, verdicts.iter().all(|&verdict| verdict == Verdict::No));
         let counted = (db.stats() - before).total();
         let times = u64::from(denied);

@@ -17,7 +17,7 @@ mod filter {
     #[derive(Debug)]
     pub(crate) struct HashKey;
 
-    #[derive(Debug, Clone, Copy)]
+    #[derive(Debug, Clone, Copy, PartialEq)]
     pub(crate) struct HashFunction;
 
     #[derive(Debug)]
