@@ -281,28 +281,28 @@ impl Table {
         self.read_into(Vec::new(), offset, length)
     }
 
-    /// Reads into the memory of `bytes`. Only what it has too few is set to zero before.
+    /// Reads into the memory of `bytes` if it suffices.
     pub(super) fn read_into(
         &self,
         mut bytes: Vec<u8>,
         offset: u64,
         length: u64,
     ) -> Result<Vec<u8>> {
-        if bytes.capacity() < length as usize {
-            bytes = vec![0; length as usize];
-        } else {
-            bytes.resize(length as usize, 0);
-        }
         self.env
             .files
             .get(self.meta.id, self.env.vfs.as_ref(), &self.env.dir)
-            .and_then(|file| file.read_exact_at(&mut bytes, offset))
+            .and_then(|file| {
+                if bytes.capacity() < length as usize {
+                    return file.read_new(length as usize, offset);
+                }
+                bytes.resize(length as usize, 0);
+                file.read_exact_at(&mut bytes, offset).map(|()| bytes)
+            })
             .map_err(|source| Error::Io {
                 action: format!("read {length} bytes at offset {offset}"),
                 path: self.path(),
                 source: Arc::new(source),
-            })?;
-        Ok(bytes)
+            })
     }
 
     pub(super) fn verify_block(&self, bytes: &Bytes, handle: BlockHandle) -> Result<Block> {

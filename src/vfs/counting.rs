@@ -166,6 +166,11 @@ impl VfsFile for CountingFile {
         self.inner.read_exact_at(buffer, offset)
     }
 
+    fn read_new(&self, length: usize, offset: u64) -> io::Result<Vec<u8>> {
+        self.count(Operation::Read, length);
+        self.inner.read_new(length, offset)
+    }
+
     fn append(&self, data: &[u8]) -> io::Result<()> {
         self.count(Operation::Append, data.len());
         self.inner.append(data)

@@ -221,6 +221,15 @@ pub trait VfsFile: Debug + Send + Sync {
     /// error is [`io::ErrorKind::UnexpectedEof`].
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
+    /// Reads `length` bytes from `offset` into a new buffer, otherwise as
+    /// [`read_exact_at`](Self::read_exact_at). A file that need not set the buffer to zero first can do it
+    /// faster.
+    fn read_new(&self, length: usize, offset: u64) -> io::Result<Vec<u8>> {
+        let mut buffer = vec![0; length];
+        self.read_exact_at(&mut buffer, offset)?;
+        Ok(buffer)
+    }
+
     /// Writes all of `data` at the end. After an error the end stays, and the content behind it is undefined
     /// until [`set_length`](Self::set_length) cuts it off.
     fn append(&self, data: &[u8]) -> io::Result<()>;

@@ -8,7 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use rustix::buffer::spare_capacity;
 use rustix::fs::{Advice, fadvise};
+use rustix::io::{Errno, pread};
 
 use super::{AccessHint, FileKind, FileLock, Vfs, VfsFile};
 use crate::sync::{AtomicU64, Ordering};
@@ -33,6 +35,20 @@ impl RealFile {
 impl VfsFile for RealFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
+    }
+
+    fn read_new(&self, length: usize, offset: u64) -> io::Result<Vec<u8>> {
+        let mut buffer = Vec::with_capacity(length);
+        while buffer.len() < length {
+            let at = offset + buffer.len() as u64;
+            match pread(&self.file, spare_capacity(&mut buffer), at) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        buffer.truncate(length);
+        Ok(buffer)
     }
 
     fn append(&self, data: &[u8]) -> io::Result<()> {
