@@ -1,11 +1,14 @@
 //! `cargo bench -p criba-benches --bench writers`: puts of 1, 2, 4 and 8 threads as a multiple of those of
-//! one thread; the same with a mutex of the program around each put; and synced puts of one and 8 threads.
+//! one thread; the same with a mutex of the program around each put; the floor, which is a mutex around a write
+//! of as many bytes as the log gets for a put; and synced puts of one and 8 threads.
 //!
 //! The configurations take turns in each round, so that other load affects all. A ratio divides by one thread
-//! in the same round. The argument `buffered` leaves out the mutex and the synced puts.
+//! in the same round. The argument `buffered` leaves out the mutex of the program and the synced puts.
 
 use std::error::Error;
+use std::fs::File;
 use std::hint::black_box;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread::{available_parallelism, scope};
@@ -18,6 +21,8 @@ const ROUNDS: usize = 9;
 const PUTS: u64 = 200_000;
 const SYNCED_PUTS: u64 = 4_000;
 const VALUE: [u8; 100] = [b'v'; 100];
+/// Bytes of the log for a put of eight and 100 bytes.
+const RECORD: [u8; 135] = [b'v'; 135];
 
 #[derive(Debug, Clone, Copy)]
 struct Configuration {
@@ -25,15 +30,21 @@ struct Configuration {
     durability: Durability,
     /// Whether the program holds its own mutex around each put.
     own_mutex: bool,
+    /// A mutex and a `pwrite`, in place of a put.
+    floor: bool,
 }
 
 impl Configuration {
     const fn new(threads: u64) -> Self {
-        Self { threads, durability: Durability::Buffered, own_mutex: false }
+        Self { threads, durability: Durability::Buffered, own_mutex: false, floor: false }
     }
 
     const fn with_own_mutex(self) -> Self {
         Self { own_mutex: true, ..self }
+    }
+
+    const fn floor(self) -> Self {
+        Self { floor: true, ..self }
     }
 
     const fn synced(self) -> Self {
@@ -45,7 +56,11 @@ impl Configuration {
     }
 
     fn name(self) -> String {
-        let puts = if self.durability == Durability::Synced { "synced puts" } else { "puts" };
+        let puts = match self.durability {
+            _ if self.floor => "writes under a mutex",
+            Durability::Synced => "synced puts",
+            _ => "puts",
+        };
         let mutex = if self.own_mutex { ", own mutex" } else { "" };
         format!("{puts}, {} threads{mutex}", self.threads)
     }
@@ -55,21 +70,30 @@ impl Configuration {
         let dir = tempfile::tempdir_in(dir)?;
         let db = Db::open(dir.path().join("store"))?;
         let mutex = Mutex::new(());
+        let log = (File::create(dir.path().join("log"))?, Mutex::new(0));
         let start = Barrier::new(self.threads as usize + 1);
         let seconds = scope(|scope| {
             let writers: Vec<_> = (0..self.threads)
                 .map(|thread| {
-                    let (db, mutex, start) = (&db, &mutex, &start);
+                    let (db, mutex, log, start) = (&db, &mutex, &log, &start);
                     scope.spawn(move || {
                         start.wait();
                         (thread..self.puts()).step_by(self.threads as usize).try_for_each(|put| {
+                            if self.floor {
+                                let (file, end) = log;
+                                let mut end = end.lock().unwrap_or_else(PoisonError::into_inner);
+                                file.write_all_at(&RECORD, *end)
+                                    .map_err(|error| error.to_string())?;
+                                *end += RECORD.len() as u64;
+                                return Ok(());
+                            }
                             let _held = self
                                 .own_mutex
                                 .then(|| mutex.lock().unwrap_or_else(PoisonError::into_inner));
                             let key = put.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
                             let mut batch = Batch::new();
                             batch.put(key, VALUE);
-                            db.write_with(batch, self.durability)
+                            db.write_with(batch, self.durability).map_err(|error| error.to_string())
                         })
                     })
                 })
@@ -124,10 +148,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let memory = Path::new("/dev/shm");
     let plain = [1, 2, 4, 8].map(Configuration::new);
     let own_mutex = plain.map(Configuration::with_own_mutex);
+    let floors = plain.map(Configuration::floor);
     if std::env::args().any(|argument| argument == "buffered") {
-        return compare(memory, &plain);
+        compare(memory, &plain)?;
+        return compare(memory, &floors);
     }
     compare(memory, &[plain, own_mutex].concat())?;
+    compare(memory, &floors)?;
     // On a disk, whose syncs take time.
     let synced = [1, 8].map(|threads| Configuration::new(threads).synced());
     compare(Path::new(env!("CARGO_TARGET_TMPDIR")), &synced)

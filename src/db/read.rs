@@ -8,7 +8,7 @@ use crate::key::{EntryKind, Seq};
 use crate::ledger::{Activity, Explanation, Outcome, Step, TableStep, Verdict};
 use crate::sstable::{Table, TableEnv};
 use crate::value::Value;
-use crate::version::{Candidate, Interval, Intervals};
+use crate::version::{Candidate, Interval, Intervals, Said};
 
 pub(crate) trait Trace {
     /// Whether it needs every step of a lookup.
@@ -86,14 +86,13 @@ impl Lookups<'_> {
     ) -> Result<Option<Value>> {
         let hash_key = &self.env.hash_key;
         let Some(intervals) = self.intervals(view).filter(|_| !T::STEPS) else {
-            return self.walk(view, seq, LookupKey::new(key, hash_key), trace);
+            return self.walk(view, seq, &LookupKey::new(key, hash_key), Said::default(), trace);
         };
         let key = HashedKey::new(key, intervals.hash(), hash_key);
-        let interval = intervals.find(key.bytes);
-        if interval.is_some_and(|interval| self.deny(view, intervals, interval, key)) {
-            return Ok(None);
+        match self.deny(view, intervals, intervals.find(key.bytes), key) {
+            Ok(()) => Ok(None),
+            Err(said) => self.walk(view, seq, &LookupKey::of_hashed(key, hash_key), said, trace),
         }
-        self.walk(view, seq, LookupKey::of_hashed(key, hash_key), trace)
     }
 
     /// `None` if lookups must walk the candidates.
@@ -102,24 +101,26 @@ impl Lookups<'_> {
         view.version.intervals().filter(|_| !self.ignore_filters)
     }
 
-    /// Whether each memtable and each filter of the interval denies the key. Counts the lookup if so.
+    /// Whether each memtable and each filter of the interval denies the key; counts the lookup if so. Otherwise
+    /// what the first filters said.
     #[inline]
     fn deny(
         &self,
         view: &ReadView,
         intervals: &Intervals,
-        interval: Interval<'_>,
+        interval: Option<Interval<'_>>,
         key: HashedKey<'_>,
-    ) -> bool {
-        let denied = view.memtable.denies(key)
-            && view.sealed.iter().all(|memtable| memtable.denies(key))
-            && intervals.deny(interval, key);
-        if denied && !view.sealed.is_empty() {
+    ) -> std::result::Result<(), Said> {
+        let denied =
+            view.memtable.denies(key) && view.sealed.iter().all(|memtable| memtable.denies(key));
+        let interval = interval.filter(|_| denied).ok_or_else(Said::default)?;
+        intervals.deny(interval, key)?;
+        if !view.sealed.is_empty() {
             // The interval counts one memtable.
             let memtables_denied = view.sealed.len() as u64;
             self.env.ledger.count(Activity { memtables_denied, ..Activity::default() });
         }
-        denied
+        Ok(())
     }
 
     #[inline(never)]
@@ -127,13 +128,17 @@ impl Lookups<'_> {
         &self,
         view: &ReadView,
         seq: Seq,
-        key: LookupKey<'_>,
+        key: &LookupKey<'_>,
+        mut said: Said,
         trace: &mut impl Trace,
     ) -> Result<Option<Value>> {
-        prefetch_l0(view, &key);
+        prefetch_l0(view, key);
         let mut done = Activity::default();
-        let tables = view.version.candidates(key.bytes());
-        let found = self.answer(view, seq, &key, tables, trace, &mut done);
+        let tables = view.version.candidates(key.bytes()).map(|candidate| {
+            let said = if candidate.covers { said.next() } else { None };
+            Candidate { said, ..candidate }
+        });
+        let found = self.answer(view, seq, key, tables, trace, &mut done);
         self.env.ledger.count(done);
         found
     }
@@ -185,9 +190,14 @@ impl Lookups<'_> {
                 (key, interval)
             }));
             for (key, interval) in lookups.drain(..) {
-                let denied = interval.is_some_and(|at| self.deny(view, intervals, at, key));
-                let walk = || self.walk(view, seq, LookupKey::of_hashed(key, hash_key), &mut ());
-                values.push(if denied { None } else { walk()? });
+                let value = match self.deny(view, intervals, interval, key) {
+                    Ok(()) => None,
+                    Err(said) => {
+                        let key = LookupKey::of_hashed(key, hash_key);
+                        self.walk(view, seq, &key, said, &mut ())?
+                    }
+                };
+                values.push(value);
             }
         }
         Ok(values)
@@ -300,7 +310,7 @@ impl Lookups<'_> {
             let verdict = if self.ignore_filters {
                 Verdict::Unfiltered
             } else {
-                candidate.live.filter.verdict(key)
+                candidate.said.unwrap_or_else(|| candidate.live.filter.verdict(key))
             };
             if verdict == Verdict::No {
                 let outcome = Outcome::TrueNegative;

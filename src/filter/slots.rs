@@ -66,20 +66,20 @@ impl Slots {
         Some(Self { hash, kind })
     }
 
-    /// Whether each of the numbered filters denies the key.
+    /// The place in `numbers` of the first filter that may have the key; `None` if each denies it.
     #[inline]
-    pub(crate) fn deny(&self, numbers: &[u16], key: HashedKey<'_>) -> bool {
+    pub(crate) fn first_maybe(&self, numbers: &[u16], key: HashedKey<'_>) -> Option<usize> {
         let HashedKey { function, hash, .. } = key;
         match (&self.kind, numbers) {
-            (Kind::Bloom(slots), [_]) => all_deny(slots, numbers, |slot| {
+            (Kind::Bloom(slots), [_]) => first_maybe(slots, numbers, |slot| {
                 let hash = function.salted(hash, slot.salt);
-                !slot.may_contain(hash, slot.modulus.remainder(hash))
+                slot.may_contain(hash, slot.modulus.remainder(hash))
             }),
             (Kind::Bloom(slots), _) => {
-                bloom_deny(slots, numbers, |salt| function.salted(hash, salt))
+                first_maybe_bloom(slots, numbers, |salt| function.salted(hash, salt))
             }
             (Kind::Other(slots), _) => {
-                others_deny(slots, numbers, |salt| function.salted(hash, salt))
+                first_maybe_other(slots, numbers, |salt| function.salted(hash, salt))
             }
         }
     }
@@ -88,61 +88,68 @@ impl Slots {
         self.hash
     }
 
-    /// Prefetches what [`deny`](Self::deny) reads.
+    /// Prefetches what [`first_maybe`](Self::first_maybe) reads.
     #[inline]
     pub(crate) fn prefetch(&self, numbers: &[u16], key: HashedKey<'_>) {
         let HashedKey { function, hash, .. } = key;
         match &self.kind {
-            Kind::Bloom(slots) => all_deny(slots, numbers, |slot| {
+            Kind::Bloom(slots) => of_numbers(slots, numbers).for_each(|slot| {
                 let position = slot.modulus.remainder(function.salted(hash, slot.salt));
                 prefetch(&slot.array, (position / 8) as usize);
-                true
             }),
-            Kind::Other(slots) => all_deny(slots, numbers, |slot| {
+            Kind::Other(slots) => of_numbers(slots, numbers).for_each(|slot| {
                 slot.prober.prefetch(function.salted(hash, slot.salt));
-                true
             }),
-        };
+        }
     }
 }
 
 /// Prefetches the first bits of several filters before it tests them.
 #[inline(never)]
-fn bloom_deny(slots: &[BloomSlot], numbers: &[u16], salted: impl Fn(u64) -> u64) -> bool {
+fn first_maybe_bloom(
+    slots: &[BloomSlot],
+    numbers: &[u16],
+    salted: impl Fn(u64) -> u64,
+) -> Option<usize> {
     let mut firsts = [(0, 0); IN_FLIGHT];
-    for numbers in numbers.chunks(IN_FLIGHT) {
-        for (&number, first) in numbers.iter().zip(&mut firsts) {
-            let Some(slot) = slots.get(usize::from(number)) else { return false };
+    for (chunk, numbers) in numbers.chunks(IN_FLIGHT).enumerate() {
+        for (slot, first) in of_numbers(slots, numbers).zip(&mut firsts) {
             let hash = salted(slot.salt);
             let position = slot.modulus.remainder(hash);
             prefetch(&slot.array, (position / 8) as usize);
             *first = (hash, position);
         }
-        for (&number, &(hash, position)) in numbers.iter().zip(&firsts) {
-            let slot = slots.get(usize::from(number));
-            if slot.is_none_or(|slot| slot.may_contain(hash, position)) {
-                return false;
+        for (at, (slot, &(hash, position))) in of_numbers(slots, numbers).zip(&firsts).enumerate() {
+            if slot.may_contain(hash, position) {
+                return Some(chunk * IN_FLIGHT + at);
             }
         }
     }
-    true
+    None
 }
 
 #[inline(never)]
-fn others_deny(slots: &[OtherSlot], numbers: &[u16], salted: impl Fn(u64) -> u64) -> bool {
+fn first_maybe_other(
+    slots: &[OtherSlot],
+    numbers: &[u16],
+    salted: impl Fn(u64) -> u64,
+) -> Option<usize> {
     if numbers.len() > 1 {
-        all_deny(slots, numbers, |slot| {
-            slot.prober.prefetch(salted(slot.salt));
-            true
-        });
+        of_numbers(slots, numbers).for_each(|slot| slot.prober.prefetch(salted(slot.salt)));
     }
-    all_deny(slots, numbers, |slot| !slot.prober.may_contain(salted(slot.salt)))
+    first_maybe(slots, numbers, |slot| slot.prober.may_contain(salted(slot.salt)))
 }
 
 /// A number without a slot may have the key.
 #[inline]
-fn all_deny<S>(slots: &[S], numbers: &[u16], denies: impl Fn(&S) -> bool) -> bool {
-    numbers.iter().all(|&number| slots.get(usize::from(number)).is_some_and(&denies))
+fn first_maybe<S>(slots: &[S], numbers: &[u16], may: impl Fn(&S) -> bool) -> Option<usize> {
+    numbers.iter().position(|&number| slots.get(usize::from(number)).is_none_or(&may))
+}
+
+/// Each number has a slot.
+#[inline]
+fn of_numbers<'a, S>(slots: &'a [S], numbers: &'a [u16]) -> impl Iterator<Item = &'a S> {
+    numbers.iter().map_while(|&number| slots.get(usize::from(number)))
 }
 
 impl BloomSlot {

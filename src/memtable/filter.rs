@@ -16,7 +16,7 @@
 //! A thread that inserts into a layer has made or seen that layer and all before it. So a reader that sees
 //! the key finds an unbroken chain up to its layer.
 
-use crate::filter::{GOLDEN, HashFunction, HashKey, LookupKey, fast_range};
+use crate::filter::{GOLDEN, HashFunction, HashKey, fast_range};
 use crate::sync::{AtomicU64, AtomicUsize, OnceLock, Ordering};
 
 const WORDS: usize = 2;
@@ -120,17 +120,12 @@ impl MemtableFilter {
         grown
     }
 
-    /// Whether the memtable may hold the key; "no" is certain for all entries that the lookup may see.
-    /// Computes the hash if it is not known, unless the memtable is empty.
+    /// Whether the memtable may hold a key; "no" is certain for all entries that the lookup may see. Calls `hash`
+    /// for the key's hash by a function, unless the memtable is empty. Without a hash the key may be there.
     #[inline]
-    pub(super) fn may_contain(&self, key: &LookupKey<'_>) -> bool {
-        self.layers[0].get().is_some() && self.may_contain_hash(key.hash(self.hash))
-    }
-
-    /// Whether the memtable certainly holds no entry of the key. False if the hash is of another function.
-    #[inline]
-    pub(super) fn denies(&self, function: HashFunction, hash: u64) -> bool {
-        self.layers[0].get().is_none() || (self.hash == function && !self.may_contain_hash(hash))
+    pub(super) fn may_contain(&self, hash: impl FnOnce(HashFunction) -> Option<u64>) -> bool {
+        self.layers[0].get().is_some()
+            && hash(self.hash).is_none_or(|hash| self.may_contain_hash(hash))
     }
 
     #[inline]

@@ -14,7 +14,7 @@ pub(crate) use filter::MemtableFilter;
 
 use std::ops::Bound;
 
-use crate::filter::{HashedKey, LookupKey};
+use crate::filter::{HashFunction, HashedKey, LookupKey};
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::sync::{AtomicUsize, OnceLock, Ordering, sync_point};
 use crate::value::Value;
@@ -58,13 +58,18 @@ impl Memtable {
 
     /// Whether the memtable may hold the key; "no" is certain for all entries that the lookup may see.
     pub(crate) fn may_contain(&self, key: &LookupKey<'_>) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter.may_contain(key))
+        self.may_contain_by(|function| Some(key.hash(function)))
     }
 
     /// Whether the memtable certainly holds no entry of the key.
     #[inline]
     pub(crate) fn denies(&self, key: HashedKey<'_>) -> bool {
-        self.filter.as_ref().is_some_and(|filter| filter.denies(key.function, key.hash))
+        !self.may_contain_by(|function| (function == key.function).then_some(key.hash))
+    }
+
+    #[inline]
+    fn may_contain_by(&self, hash: impl FnOnce(HashFunction) -> Option<u64>) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
     }
 
     pub(crate) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {

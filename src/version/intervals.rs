@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::live_table::LiveTable;
 use crate::fences::Fences;
 use crate::filter::{HashFunction, HashedKey, Slots};
-use crate::ledger::{Denials, Ledger, Met};
+use crate::ledger::{Denials, Ledger, Met, Verdict};
 use crate::sstable::{FilterState, Table};
 
 /// With more intervals the memory of the counters, one set for each thread, would matter.
@@ -60,6 +60,26 @@ pub(crate) struct Interval<'a> {
     number: usize,
     /// The tables that cover the key, newest first.
     tables: &'a [u16],
+}
+
+/// What the filters of the first tables that cover a key say: some deny it, then one may have it. The walk
+/// needs not probe these again.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Said {
+    denied: usize,
+    maybe: bool,
+}
+
+impl Said {
+    /// Of the next table that covers the key; `None` if it was not probed.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Verdict> {
+        if let Some(rest) = self.denied.checked_sub(1) {
+            self.denied = rest;
+            return Some(Verdict::No);
+        }
+        std::mem::take(&mut self.maybe).then_some(Verdict::Maybe)
+    }
 }
 
 impl Intervals {
@@ -129,14 +149,17 @@ impl Intervals {
         Some(Interval { number, tables: self.denials.denied(number)? })
     }
 
-    /// Whether each filter denies the key, which is in this interval; counts the lookup if so.
+    /// Whether each filter denies the key, which is in this interval; counts the lookup if so. Otherwise what
+    /// the first filters say.
     #[inline]
-    pub(crate) fn deny(&self, interval: Interval<'_>, key: HashedKey<'_>) -> bool {
-        let denied = self.slots.deny(interval.tables, key);
-        if denied {
-            self.denials.count(interval.number);
+    pub(crate) fn deny(&self, interval: Interval<'_>, key: HashedKey<'_>) -> Result<(), Said> {
+        match self.slots.first_maybe(interval.tables, key) {
+            Some(denied) => Err(Said { denied, maybe: true }),
+            None => {
+                self.denials.count(interval.number);
+                Ok(())
+            }
         }
-        denied
     }
 
     /// The hash function of all filters.
@@ -172,7 +195,6 @@ mod tests {
 
     use super::*;
     use crate::filter::LookupKey;
-    use crate::ledger::Verdict;
     use crate::{Db, FilterPolicy, Options, Result};
 
     fn key(rng: &mut ChaCha8Rng) -> Vec<u8> {
@@ -201,8 +223,12 @@ mod tests {
         let found: Vec<_> = interval.tables.iter().map(|&n| tables[usize::from(n)]).collect();
         let expected: Vec<_> = covering.iter().map(|candidate| candidate.live.table.id()).collect();
         assert_eq!(found, expected, "{:?}", key.bytes());
-        let denied = intervals.deny(interval, hashed);
+        let said = intervals.deny(interval, hashed);
+        let denied = said.is_ok();
         assert_eq!(denied, verdicts.iter().all(|&verdict| verdict == Verdict::No));
+        let mut said = said.err().unwrap_or_default();
+        let said: Vec<_> = std::iter::from_fn(|| said.next()).collect();
+        assert!(verdicts.starts_with(&said) && denied == said.is_empty(), "{said:?}");
         let counted = (db.stats() - before).total();
         let times = u64::from(denied);
         assert_eq!(counted.true_negatives, times * covering.len() as u64);

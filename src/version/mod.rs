@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub(crate) use cursor::LevelCursor;
 pub(crate) use edit::{Edit, TableSet};
-pub(crate) use intervals::{Interval, Intervals};
+pub(crate) use intervals::{Interval, Intervals, Said};
 pub(crate) use live_table::LiveTable;
 pub(crate) use manifest::{Manifest, read_current, set_current};
 pub(crate) use prefix::{KeyBounds, PrefixProbe, borrowed};
@@ -25,7 +25,7 @@ pub(crate) use ranks::keys_within;
 
 use crate::fences::Fences;
 use crate::key::head;
-use crate::ledger::{LEVELS, Ledger};
+use crate::ledger::{LEVELS, Ledger, Verdict};
 use crate::sstable::{OpenTable, TableFilter};
 use crate::sync::OnceLock;
 
@@ -71,6 +71,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) live: &'a LiveTable,
     /// Whether its key range covers the key.
     pub(crate) covers: bool,
+    /// What the filter said, if it was probed.
+    pub(crate) said: Option<Verdict>,
 }
 
 impl Version {
@@ -133,7 +135,7 @@ impl Version {
         let head = head(key);
         let of_l0 = self.level(0).iter().map(move |live| {
             let covers = live.ends_from(key, head) && live.begins_by(key, head);
-            Candidate { level: 0, live, covers }
+            Candidate { level: 0, live, covers, said: None }
         });
         of_l0.chain(self.sorted.iter().filter_map(move |sorted| self.candidate(sorted, key, head)))
     }
@@ -159,7 +161,8 @@ impl Version {
             let end = |number: usize| tables.get(number).map_or(&[][..], LiveTable::largest);
             tables.get(sorted.ends.below(key, |n| end(n) < key))
         }?;
-        Some(Candidate { level: sorted.level, live, covers: live.begins_by(key, head) })
+        let covers = live.begins_by(key, head);
+        Some(Candidate { level: sorted.level, live, covers, said: None })
     }
 
     /// This version with other filters for some tables; unknown ids are ignored. Counters stay.

@@ -81,7 +81,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// Stores, in the order of the columns.
-const COLUMNS: [Name; 10] = [
+const COLUMNS: [Name; 11] = [
     Name::Criba,
     Name::CribaRibbon,
     Name::CribaClassic,
@@ -89,6 +89,7 @@ const COLUMNS: [Name; 10] = [
     Name::RocksDb,
     Name::Fjall,
     Name::LevelDb,
+    Name::LevelDbVerified,
     Name::LsmDb,
     Name::Redb,
     Name::Lmdb,

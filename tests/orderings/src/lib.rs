@@ -17,22 +17,13 @@ mod filter {
     #[derive(Debug)]
     pub(crate) struct HashKey;
 
-    #[derive(Debug, Clone, Copy, PartialEq)]
+    #[derive(Debug, Clone, Copy)]
     pub(crate) struct HashFunction;
-
-    #[derive(Debug)]
-    pub(crate) struct LookupKey<'a>(pub(crate) &'a [u8]);
 
     impl HashFunction {
         #[expect(clippy::unused_self, reason = "as the library's")]
         pub(crate) fn of(self, key: &[u8], _: &HashKey) -> u64 {
             key.try_into().map_or(0, u64::from_le_bytes)
-        }
-    }
-
-    impl LookupKey<'_> {
-        pub(crate) fn hash(&self, function: HashFunction) -> u64 {
-            function.of(self.0, &HashKey)
         }
     }
 
@@ -59,6 +50,6 @@ impl Filter {
 
     /// Whether the key may be there.
     pub fn may_contain(&self, key: u64) -> bool {
-        self.0.may_contain(&filter::LookupKey(&key.to_le_bytes()))
+        self.0.may_contain(|_| Some(key))
     }
 }

@@ -69,6 +69,7 @@ unsafe extern "C" {
     fn leveldb_cache_create_lru(bytes: usize) -> *mut CacheOf;
     fn leveldb_cache_destroy(cache: *mut CacheOf);
     fn leveldb_readoptions_create() -> *mut ReadOptions;
+    fn leveldb_readoptions_set_verify_checksums(o: *mut ReadOptions, yes: c_uchar);
     fn leveldb_readoptions_destroy(o: *mut ReadOptions);
     fn leveldb_writeoptions_create() -> *mut WriteOptions;
     fn leveldb_writeoptions_destroy(o: *mut WriteOptions);
@@ -80,8 +81,8 @@ unsafe extern "C" {
 
 const NO_COMPRESSION: c_int = 0;
 
-/// All that an open store needs.
-pub struct LevelDb {
+/// All that an open store needs. `VERIFY`: reads verify the checksums of blocks.
+pub struct LevelDb<const VERIFY: bool> {
     db: *mut Db,
     dir: PathBuf,
     options: *mut OptionsOf,
@@ -94,9 +95,9 @@ pub struct LevelDb {
 
 // SAFETY: LevelDB's documentation: a database may be used by many threads at once, and options are
 // only read. What changes the pointers takes `&mut self`.
-unsafe impl Send for LevelDb {}
+unsafe impl<const VERIFY: bool> Send for LevelDb<VERIFY> {}
 // SAFETY: as above.
-unsafe impl Sync for LevelDb {}
+unsafe impl<const VERIFY: bool> Sync for LevelDb<VERIFY> {}
 
 fn bytes(slice: &[u8]) -> *const c_char {
     slice.as_ptr().cast()
@@ -115,7 +116,7 @@ fn check(error: *mut c_char) -> Result<()> {
     }
 }
 
-impl LevelDb {
+impl<const VERIFY: bool> LevelDb<VERIFY> {
     fn open_db(&mut self) -> Result<()> {
         let name = CString::new(self.dir.as_os_str().as_bytes())?;
         let mut error = ptr::null_mut();
@@ -161,7 +162,7 @@ impl LevelDb {
     }
 }
 
-impl Drop for LevelDb {
+impl<const VERIFY: bool> Drop for LevelDb<VERIFY> {
     fn drop(&mut self) {
         self.close_db();
         // SAFETY: each was made by its function, and the database that used them is closed.
@@ -178,8 +179,8 @@ impl Drop for LevelDb {
     }
 }
 
-impl Store for LevelDb {
-    type Reader<'s> = &'s LevelDb;
+impl<const VERIFY: bool> Store for LevelDb<VERIFY> {
+    type Reader<'s> = &'s Self;
 
     const PREADS: bool = false;
     const CACHE_OFF: bool = false;
@@ -207,7 +208,9 @@ impl Store for LevelDb {
             let table = told.set("max_file_size", config.table_bytes() as usize);
             leveldb_options_set_max_file_size(options, table);
             leveldb_options_set_max_open_files(options, told.set("max_open_files", 4000));
-            told.note("verify_checksums", "false, its default");
+            let read = leveldb_readoptions_create();
+            let verify = told.set("verify_checksums", VERIFY);
+            leveldb_readoptions_set_verify_checksums(read, verify.into());
             let synced = leveldb_writeoptions_create();
             leveldb_writeoptions_set_sync(synced, 1);
             Self {
@@ -216,7 +219,7 @@ impl Store for LevelDb {
                 options,
                 filter,
                 cache,
-                read: leveldb_readoptions_create(),
+                read,
                 synced,
                 unsynced: leveldb_writeoptions_create(),
             }
@@ -225,7 +228,7 @@ impl Store for LevelDb {
         Ok(this)
     }
 
-    fn reader(&self) -> Result<&LevelDb> {
+    fn reader(&self) -> Result<&Self> {
         Ok(self)
     }
 
@@ -265,7 +268,7 @@ impl Store for LevelDb {
     }
 }
 
-impl Reader for &LevelDb {
+impl<const VERIFY: bool> Reader for &LevelDb<VERIFY> {
     #[inline]
     fn get(&self, key: &[u8]) -> Result<Option<usize>> {
         let (mut length, mut error) = (0, ptr::null_mut());
@@ -313,7 +316,7 @@ impl Reader for &LevelDb {
 struct Pairs(*mut Iterator);
 
 impl Pairs {
-    fn from(store: &LevelDb, key: &[u8]) -> Self {
+    fn from<const VERIFY: bool>(store: &LevelDb<VERIFY>, key: &[u8]) -> Self {
         // SAFETY: the store outlives its readers' calls, in which alone this lives.
         unsafe {
             let iterator = leveldb_create_iterator(store.db, store.read);

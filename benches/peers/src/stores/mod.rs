@@ -23,7 +23,7 @@ use crate::Result;
 use crate::keys::Pairs;
 use crate::settings::{Config, Setting, Shape, Told};
 
-/// A store and its configuration; criba has one name per policy.
+/// A store and its configuration; criba has one name per policy, LevelDB one with checksums verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
@@ -38,6 +38,9 @@ pub enum Name {
     #[value(name = "leveldb")]
     #[serde(rename = "leveldb")]
     LevelDb,
+    #[value(name = "leveldb-verified")]
+    #[serde(rename = "leveldb-verified")]
+    LevelDbVerified,
     LsmDb,
     Redb,
     Lmdb,
@@ -62,7 +65,7 @@ impl Name {
     pub fn is_here(self) -> bool {
         match self {
             Self::RocksDb => cfg!(feature = "rocksdb"),
-            Self::LevelDb => cfg!(leveldb),
+            Self::LevelDb | Self::LevelDbVerified => cfg!(leveldb),
             _ => true,
         }
     }
@@ -79,9 +82,11 @@ impl Name {
             Self::RocksDb => unreachable!("not built with RocksDB"),
             Self::Fjall => visitor.visit::<fjall::Fjall>(),
             #[cfg(leveldb)]
-            Self::LevelDb => visitor.visit::<leveldb::LevelDb>(),
+            Self::LevelDb => visitor.visit::<leveldb::LevelDb<false>>(),
+            #[cfg(leveldb)]
+            Self::LevelDbVerified => visitor.visit::<leveldb::LevelDb<true>>(),
             #[cfg(not(leveldb))]
-            Self::LevelDb => unreachable!("not built with LevelDB"),
+            Self::LevelDb | Self::LevelDbVerified => unreachable!("not built with LevelDB"),
             Self::LsmDb => visitor.visit::<lsm_db::LsmDb>(),
             Self::Redb => visitor.visit::<redb::Redb>(),
             Self::Lmdb => visitor.visit::<lmdb::Lmdb>(),
