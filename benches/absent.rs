@@ -152,7 +152,7 @@ struct Floor {
 impl Floor {
     fn new(dir: &Path, kind: FilterKind, keys: u64, tables: u64) -> Result<Self> {
         let db = Db::open(dir)?;
-        let bytes: u64 = db.tables().iter().map(|table| table.filter.bytes()).sum();
+        let bytes: usize = db.tables().iter().map(|table| table.filter.bytes()).sum();
         db.close()?;
         let hash = |number: u64| {
             let mut hash = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);

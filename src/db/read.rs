@@ -132,7 +132,9 @@ impl Lookups<'_> {
         mut said: Said,
         trace: &mut impl Trace,
     ) -> Result<Option<Value>> {
-        prefetch_l0(view, key);
+        if !said.is_known() {
+            prefetch_l0(view, key);
+        }
         let mut done = Activity::default();
         let tables = view.version.candidates(key.bytes()).map(|candidate| {
             let said = if candidate.covers { said.next() } else { None };

@@ -113,16 +113,19 @@ fn first_maybe_bloom(
 ) -> Option<usize> {
     let mut firsts = [(0, 0); IN_FLIGHT];
     for (chunk, numbers) in numbers.chunks(IN_FLIGHT).enumerate() {
-        for (slot, first) in of_numbers(slots, numbers).zip(&mut firsts) {
+        for (&number, first) in numbers.iter().zip(&mut firsts) {
+            let Some(slot) = slots.get(usize::from(number)) else { return Some(0) };
             let hash = salted(slot.salt);
             let position = slot.modulus.remainder(hash);
             prefetch(&slot.array, (position / 8) as usize);
             *first = (hash, position);
         }
-        for (at, (slot, &(hash, position))) in of_numbers(slots, numbers).zip(&firsts).enumerate() {
-            if slot.may_contain(hash, position) {
-                return Some(chunk * IN_FLIGHT + at);
-            }
+        let mut filters = numbers.iter().zip(&firsts);
+        let maybe = filters.position(|(&number, &(hash, position))| {
+            slots.get(usize::from(number)).is_none_or(|slot| slot.may_contain(hash, position))
+        });
+        if let Some(at) = maybe {
+            return Some(chunk * IN_FLIGHT + at);
         }
     }
     None

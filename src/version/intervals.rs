@@ -71,6 +71,10 @@ pub(crate) struct Said {
 }
 
 impl Said {
+    pub(crate) fn is_known(self) -> bool {
+        self.maybe
+    }
+
     /// Of the next table that covers the key; `None` if it was not probed.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Verdict> {
