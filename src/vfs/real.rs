@@ -206,6 +206,21 @@ mod tests {
     }
 
     #[test]
+    fn a_new_buffer_has_the_bytes_at_the_offset() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let file = RealVfs.create(&dir.path().join("f"), FileKind::Table)?;
+        file.append(b"0123456789")?;
+        assert_eq!(file.read_new(4, 3)?, b"3456");
+        assert_eq!(file.read_new(10, 0)?, b"0123456789");
+        assert_eq!(file.read_new(0, 5)?, b"");
+        for (length, offset) in [(2, 9), (11, 0), (1, 10), (1, 99)] {
+            let error = file.read_new(length, offset).expect_err("the file ends before");
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{length} at {offset}");
+        }
+        Ok(())
+    }
+
+    #[test]
     fn a_name_is_never_written_over() -> io::Result<()> {
         let dir = tempfile::tempdir()?;
         let path = dir.path().join("f");
