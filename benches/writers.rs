@@ -59,7 +59,7 @@ impl Configuration {
         let puts = match self.durability {
             _ if self.floor => "writes under a mutex",
             Durability::Synced => "synced puts",
-            _ => "puts",
+            Durability::Buffered => "puts",
         };
         let mutex = if self.own_mutex { ", own mutex" } else { "" };
         format!("{puts}, {} threads{mutex}", self.threads)
