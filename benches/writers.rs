@@ -24,7 +24,7 @@ const VALUE: [u8; 100] = [b'v'; 100];
 /// Bytes of the log for a put of eight and 100 bytes.
 const RECORD: [u8; 135] = [b'v'; 135];
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Configuration {
     threads: u64,
     durability: Durability,
@@ -49,6 +49,10 @@ impl Configuration {
 
     const fn synced(self) -> Self {
         Self { durability: Durability::Synced, ..self }
+    }
+
+    const fn base(self) -> Self {
+        Self { threads: 1, own_mutex: false, ..self }
     }
 
     fn puts(self) -> u64 {
@@ -110,7 +114,7 @@ impl Configuration {
     }
 }
 
-/// Measures configurations; the first is the base of the ratios.
+/// Measures configurations. Ratios are those to one thread that does the same, without a mutex of the program.
 fn compare(dir: &Path, configurations: &[Configuration]) -> Result<(), Box<dyn Error>> {
     let mut rates = vec![Vec::new(); configurations.len()];
     for _ in 0..ROUNDS {
@@ -121,7 +125,9 @@ fn compare(dir: &Path, configurations: &[Configuration]) -> Result<(), Box<dyn E
     println!("{:32}{:>10} {:>7} {:>6} {:>6}  rounds", "", "median/s", "ratio", "worst", "best");
     for (configuration, each) in configurations.iter().zip(&rates) {
         let rounds: Vec<_> = each.iter().map(|rate| format!("{:.0}", rate / 1e3)).collect();
-        let ratios = sorted(each.iter().zip(&rates[0]).map(|(rate, base)| rate / base));
+        let base = configurations.iter().position(|&other| other == configuration.base());
+        let base = &rates[base.ok_or("no base")?];
+        let ratios = sorted(each.iter().zip(base).map(|(rate, base)| rate / base));
         println!(
             "{:32}{:>10.0} {:>7.2} {:>6.2} {:>6.2}  {} thousand/s",
             configuration.name(),
@@ -150,11 +156,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let own_mutex = plain.map(Configuration::with_own_mutex);
     let floors = plain.map(Configuration::floor);
     if std::env::args().any(|argument| argument == "buffered") {
-        compare(memory, &plain)?;
-        return compare(memory, &floors);
+        return compare(memory, &[plain, floors].concat());
     }
-    compare(memory, &[plain, own_mutex].concat())?;
-    compare(memory, &floors)?;
+    compare(memory, &[plain, own_mutex, floors].concat())?;
     // On a disk, whose syncs take time.
     let synced = [1, 8].map(|threads| Configuration::new(threads).synced());
     compare(Path::new(env!("CARGO_TARGET_TMPDIR")), &synced)
