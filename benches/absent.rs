@@ -44,8 +44,8 @@ enum Shape {
 impl Shape {
     const ALL: [Self; 4] = [Self::OneRun, Self::Batches, Self::FullMemtable, Self::FullL0];
 
-    /// Whether it is measured with many keys, too.
-    fn fits(self) -> bool {
+    /// Whether it is measured with more than two million keys, too.
+    fn is_for_many_keys(self) -> bool {
         matches!(self, Self::OneRun | Self::Batches)
     }
 
@@ -120,17 +120,21 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 }
 
 /// Instructions of a lookup; `None` without valgrind.
-fn instructions(dir: &Path, policy: usize, keys: u64, shape: Shape) -> Option<f64> {
+fn instructions(dir: &Path, policy: usize, keys: u64, shape: Shape) -> Result<Option<f64>> {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return Ok(None);
+    }
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg("--toggle-collect=*counted_lookups*")
-        .arg(std::env::current_exe().ok()?)
+        .arg(std::env::current_exe()?)
         .env(CHILD, format!("{}|{policy}|{keys}|{}", dir.display(), shape as usize))
-        .output()
-        .ok()?;
+        .output()?;
     let printed = String::from_utf8_lossy(&output.stderr);
-    let line = printed.lines().find(|line| line.contains("Collected"))?;
-    Some(line.rsplit(' ').next()?.parse::<f64>().ok()? / COUNTED as f64)
+    let line = printed.lines().find(|line| line.contains("Collected"));
+    let count = line.filter(|_| output.status.success()).and_then(|line| line.rsplit(' ').next());
+    let count: f64 = count.ok_or_else(|| format!("callgrind: {printed}"))?.parse()?;
+    Ok(Some(count / COUNTED as f64))
 }
 
 fn policies() -> [(&'static str, FilterPolicy, FilterKind); 2] {
@@ -203,7 +207,9 @@ fn compare(keys: u64) -> Result<()> {
     for (number, (name, policy, kind)) in policies().into_iter().enumerate() {
         let deep = dir.path().join(format!("{name}, one run"));
         fill(&deep, policy, keys, Shape::OneRun)?;
-        for shape in Shape::ALL.into_iter().filter(|shape| keys <= 2_000_000 || shape.fits()) {
+        for shape in
+            Shape::ALL.into_iter().filter(|shape| keys <= 2_000_000 || shape.is_for_many_keys())
+        {
             let copy = dir.path().join(format!("{name}, {}", shape as u8));
             let tables = if shape == Shape::FullL0 { L0_TABLES } else { 1 };
             if shape == Shape::FullL0 {
@@ -211,7 +217,7 @@ fn compare(keys: u64) -> Result<()> {
             } else {
                 copy_dir(&deep, &copy)?;
             }
-            let instructions = instructions(&copy, number, keys, shape);
+            let instructions = instructions(&copy, number, keys, shape)?;
             let floor = Floor::new(&copy, kind, keys, tables)?;
             let db = enter(&copy, policy, shape)?;
             let (times, floors) = (Vec::new(), Vec::new());

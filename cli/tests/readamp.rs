@@ -424,7 +424,7 @@ fn a_comparison_draws_which_policy_of_how_many_is_running() {
     }
 }
 
-/// 0.99992 of all reads is not all: 2 of 19,984 are left.
+/// 0.9999 of all reads is not all: with 20 bits, 2 of 19,984 are left.
 #[test]
 fn a_share_of_reads_is_100_percent_only_if_no_read_is_left() {
     for (filters, share) in

@@ -8,7 +8,7 @@ use crate::key::{EntryKind, Seq};
 use crate::ledger::{Activity, Explanation, Outcome, Step, TableStep, Verdict};
 use crate::sstable::{Table, TableEnv};
 use crate::value::Value;
-use crate::version::{Candidate, Interval, Intervals, Said};
+use crate::version::{Candidate, Interval, Intervals, Probed};
 
 pub(crate) trait Trace {
     /// Whether it needs every step of a lookup.
@@ -86,12 +86,14 @@ impl Lookups<'_> {
     ) -> Result<Option<Value>> {
         let hash_key = &self.env.hash_key;
         let Some(intervals) = self.intervals(view).filter(|_| !T::STEPS) else {
-            return self.walk(view, seq, &LookupKey::new(key, hash_key), Said::default(), trace);
+            return self.walk(view, seq, &LookupKey::new(key, hash_key), Probed::default(), trace);
         };
         let key = HashedKey::new(key, intervals.hash(), hash_key);
         match self.deny(view, intervals, intervals.find(key.bytes), key) {
             Ok(()) => Ok(None),
-            Err(said) => self.walk(view, seq, &LookupKey::of_hashed(key, hash_key), said, trace),
+            Err(probed) => {
+                self.walk(view, seq, &LookupKey::of_hashed(key, hash_key), probed, trace)
+            }
         }
     }
 
@@ -102,7 +104,7 @@ impl Lookups<'_> {
     }
 
     /// Whether each memtable and each filter of the interval denies the key; counts the lookup if so. Otherwise
-    /// what the first filters said.
+    /// the verdicts of the filters that were probed.
     #[inline]
     fn deny(
         &self,
@@ -110,10 +112,10 @@ impl Lookups<'_> {
         intervals: &Intervals,
         interval: Option<Interval<'_>>,
         key: HashedKey<'_>,
-    ) -> std::result::Result<(), Said> {
+    ) -> std::result::Result<(), Probed> {
         let denied =
             view.memtable.denies(key) && view.sealed.iter().all(|memtable| memtable.denies(key));
-        let interval = interval.filter(|_| denied).ok_or_else(Said::default)?;
+        let interval = interval.filter(|_| denied).ok_or_else(Probed::default)?;
         intervals.deny(interval, key)?;
         if !view.sealed.is_empty() {
             // The interval counts one memtable.
@@ -129,16 +131,16 @@ impl Lookups<'_> {
         view: &ReadView,
         seq: Seq,
         key: &LookupKey<'_>,
-        mut said: Said,
+        mut probed: Probed,
         trace: &mut impl Trace,
     ) -> Result<Option<Value>> {
-        if !said.is_known() {
+        if probed.is_empty() {
             prefetch_l0(view, key);
         }
         let mut done = Activity::default();
         let tables = view.version.candidates(key.bytes()).map(|candidate| {
-            let said = if candidate.covers { said.next() } else { None };
-            Candidate { said, ..candidate }
+            let verdict = if candidate.covers { probed.next() } else { None };
+            Candidate { verdict, ..candidate }
         });
         let found = self.answer(view, seq, key, tables, trace, &mut done);
         self.env.ledger.count(done);
@@ -194,9 +196,9 @@ impl Lookups<'_> {
             for (key, interval) in lookups.drain(..) {
                 let value = match self.deny(view, intervals, interval, key) {
                     Ok(()) => None,
-                    Err(said) => {
+                    Err(probed) => {
                         let key = LookupKey::of_hashed(key, hash_key);
-                        self.walk(view, seq, &key, said, &mut ())?
+                        self.walk(view, seq, &key, probed, &mut ())?
                     }
                 };
                 values.push(value);
@@ -312,7 +314,7 @@ impl Lookups<'_> {
             let verdict = if self.ignore_filters {
                 Verdict::Unfiltered
             } else {
-                candidate.said.unwrap_or_else(|| candidate.live.filter.verdict(key))
+                candidate.verdict.unwrap_or_else(|| candidate.live.filter.verdict(key))
             };
             if verdict == Verdict::No {
                 let outcome = Outcome::TrueNegative;

@@ -10,10 +10,7 @@ pub(super) const LANES: usize = 8;
 pub(super) fn siphash_1_3(key: [u64; 2], bytes: &[u8]) -> u64 {
     let state = State(initial(key));
     // Frequent lengths have no loop and no rest.
-    match bytes.len() {
-        16 => state.of_words::<2>(bytes),
-        _ => state.of_others(bytes),
-    }
+    if bytes.len() == 16 { state.of_words::<2>(bytes) } else { state.of_others(bytes) }
 }
 
 #[inline]
@@ -62,6 +59,7 @@ impl State {
         self.finish(length_byte(N * WORD))
     }
 
+    /// Out of line: a caller contains the code for 16 bytes only.
     #[inline(never)]
     fn of_others(self, bytes: &[u8]) -> u64 {
         match bytes.len() {

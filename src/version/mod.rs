@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub(crate) use cursor::LevelCursor;
 pub(crate) use edit::{Edit, TableSet};
-pub(crate) use intervals::{Interval, Intervals, Said};
+pub(crate) use intervals::{Interval, Intervals, Probed};
 pub(crate) use live_table::LiveTable;
 pub(crate) use manifest::{Manifest, read_current, set_current};
 pub(crate) use prefix::{KeyBounds, PrefixProbe, borrowed};
@@ -71,8 +71,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) live: &'a LiveTable,
     /// Whether its key range covers the key.
     pub(crate) covers: bool,
-    /// What the filter said, if it was probed.
-    pub(crate) said: Option<Verdict>,
+    /// The verdict of its filter, if that was probed.
+    pub(crate) verdict: Option<Verdict>,
 }
 
 impl Version {
@@ -135,7 +135,7 @@ impl Version {
         let head = head(key);
         let of_l0 = self.level(0).iter().map(move |live| {
             let covers = live.ends_from(key, head) && live.begins_by(key, head);
-            Candidate { level: 0, live, covers, said: None }
+            Candidate { level: 0, live, covers, verdict: None }
         });
         of_l0.chain(self.sorted.iter().filter_map(move |sorted| self.candidate(sorted, key, head)))
     }
@@ -162,7 +162,7 @@ impl Version {
             tables.get(sorted.ends.below(key, |n| end(n) < key))
         }?;
         let covers = live.begins_by(key, head);
-        Some(Candidate { level: sorted.level, live, covers, said: None })
+        Some(Candidate { level: sorted.level, live, covers, verdict: None })
     }
 
     /// This version with other filters for some tables; unknown ids are ignored. Counters stay.
