@@ -59,12 +59,6 @@ impl Slot {
     }
 }
 
-fn reserve_bytes(bytes: &mut Vec<u8>, more: usize) {
-    let class = if bytes.len() + more < 2048 { 256 } else { 2048 };
-    let capacity = (bytes.len() + more + ALLOCATION_BYTES).next_multiple_of(class) - ALLOCATION_BYTES;
-    bytes.reserve_exact(capacity - bytes.len());
-}
-
 impl Leaf {
     pub(super) fn len(&self) -> usize {
         self.slots.len()
@@ -164,10 +158,7 @@ impl Leaf {
         let place = if length > LONGEST_WITHIN {
             self.keep_apart([entry.key, entry.value].concat().into())
         } else {
-            if self.bytes.capacity() - self.bytes.len() < length {
-                let more = length.max(self.bytes.len() / 4).max(128);
-                reserve_bytes(&mut self.bytes, more);
-            }
+            reserve_quarter(&mut self.bytes, length, 128);
             self.keep_within(&[entry.key, entry.value])
         };
         let slot = Slot {
@@ -207,7 +198,7 @@ impl Leaf {
         part.slots.reserve_exact(room);
         part.order.reserve_exact(room);
         // Of what is made longer again and again much is copied.
-        reserve_bytes(&mut part.bytes, self.bytes.len() * numbers.len() / self.len() * 3 / 2);
+        part.bytes.reserve_exact(self.bytes.len() * numbers.len() / self.len() * 3 / 2);
         for slot in numbers.filter_map(|number| self.slot(number)) {
             let at = slot.at as usize;
             let at = if slot.lies_apart() {
