@@ -2,6 +2,7 @@
 
 use super::hash_function::{HashFunction, HashKey, PrefixKey};
 use super::prefix::PrefixExtractor;
+use crate::fences::reserve_quarter;
 
 #[derive(Debug)]
 pub(crate) struct KeyHashes {
@@ -37,6 +38,7 @@ impl KeyHashes {
         if last == Some(key) {
             return;
         }
+        reserve_quarter(&mut self.keys, 1, 1 << 10);
         self.keys.push(self.hash.of(key, &self.hash_key));
         if let Some(extractor) = self.extractor
             && let Some(prefix) = extractor.prefix_of(key)
