@@ -1,7 +1,6 @@
 //! The queue of writes. One thread commits its own write and those of threads that wait.
 
 use std::collections::VecDeque;
-use std::hint::spin_loop;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,8 +27,6 @@ const GATHERING: Duration = Duration::from_micros(50);
 
 /// How often a thread yields while another thread has the writer. Then it sleeps.
 const YIELDS: u32 = 32;
-/// How often it looks for its result before that: about the time of a commit.
-const SPINS: u32 = 40;
 
 #[derive(Debug)]
 pub(crate) struct CommitQueue {
@@ -93,7 +90,6 @@ impl CommitQueue {
                 if yields < YIELDS { self.writer.try_lock() } else { Some(self.writer.lock()) };
             match writer {
                 Some(mut writer) => commit_group(&mut writer, None, &self.take_buffered(), &commit),
-                None if yields == 0 && spin_until(|| request.done.get().is_some()) => {}
                 None => yield_now(),
             }
             yields += 1;
@@ -124,13 +120,6 @@ impl CommitQueue {
         commit_group(&mut self.writer.lock(), None, &group.members, &commit);
         group.members.0[0].result()
     }
-}
-
-fn spin_until(done: impl Fn() -> bool) -> bool {
-    (0..SPINS).any(|_| {
-        spin_loop();
-        done()
-    })
 }
 
 fn commit_group(
