@@ -1,0 +1,70 @@
+use serde::{Deserialize, Serialize};
+
+/// A change of the state machine, replicated as one log entry.
+///
+/// A key has at most [`Command::MAX_KEY_BYTES`], a value at most [`criba::MAX_VALUE_BYTES`] less some bytes.
+/// A longer one changes nothing, and the reply is [`Reply::TooLong`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// Sets the value of a key.
+    Put {
+        /// The key.
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+        /// Its new value.
+        #[serde(with = "serde_bytes")]
+        value: Vec<u8>,
+    },
+    /// Sets the value of a key that is absent.
+    InsertIfAbsent {
+        /// The key.
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+        /// Its value, if it has none.
+        #[serde(with = "serde_bytes")]
+        value: Vec<u8>,
+    },
+    /// Deletes a key.
+    Delete {
+        /// The key.
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+    },
+}
+
+impl Command {
+    /// The longest key: those of criba, less the epoch before each key.
+    pub const MAX_KEY_BYTES: usize = criba::MAX_KEY_BYTES - crate::layout::NUMBERED_BYTES;
+
+    /// A [`Command::Put`].
+    pub fn put(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        Self::Put { key: key.into(), value: value.into() }
+    }
+
+    /// A [`Command::InsertIfAbsent`].
+    pub fn insert_if_absent(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        Self::InsertIfAbsent { key: key.into(), value: value.into() }
+    }
+
+    /// A [`Command::Delete`].
+    pub fn delete(key: impl Into<Vec<u8>>) -> Self {
+        Self::Delete { key: key.into() }
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        match self {
+            Self::Put { key, .. } | Self::InsertIfAbsent { key, .. } | Self::Delete { key } => key,
+        }
+    }
+}
+
+/// What a [`Command`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// The change was made.
+    Done,
+    /// The key had a value, so nothing was inserted.
+    Present,
+    /// The key is too long, so nothing was changed.
+    TooLong,
+}

@@ -1,0 +1,24 @@
+//! Errors.
+
+/// The result of every fallible call of this package.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of the storage. openraft gets it as a `StorageError` and stops the node.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] criba::Error),
+    /// A record or a chunk of a snapshot is not what this package writes. Nothing was changed.
+    #[error("{of}: expected {expected}, found {found}")]
+    #[non_exhaustive]
+    Record {
+        /// The record's key, or what was received.
+        of: String,
+        /// What was expected.
+        expected: &'static str,
+        /// What was found.
+        found: String,
+    },
+}

@@ -1,0 +1,58 @@
+//! The keys of the store.
+
+use std::ops::{Bound, RangeBounds};
+
+pub(crate) const VOTE: &[u8] = b"mvote";
+pub(crate) const COMMITTED: &[u8] = b"mcommitted";
+/// The last purged log id. Written before its entries are deleted.
+pub(crate) const PURGED: &[u8] = b"mpurged";
+pub(crate) const STATE: &[u8] = b"mstate";
+
+const LOG: u8 = b'l';
+const PAIRS: u8 = b's';
+pub(crate) const NUMBERED_BYTES: usize = 9;
+
+/// The most changes of a batch that deletes; few in unit tests, so that crashes come between batches.
+pub(crate) const BATCH_CHANGES: usize = if cfg!(test) { 3 } else { 1_000 };
+/// The bytes after which a batch is written.
+pub(crate) const BATCH_BYTES: usize = 1 << 20;
+
+fn numbered(family: u8, number: u64) -> [u8; NUMBERED_BYTES] {
+    let mut key = [family; NUMBERED_BYTES];
+    key[1..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+pub(crate) fn log_key(index: u64) -> [u8; NUMBERED_BYTES] {
+    numbered(LOG, index)
+}
+
+/// The keys of log entries, as bounds of a range.
+pub(crate) fn log_keys(indexes: &impl RangeBounds<u64>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let key = |index: &u64| log_key(*index).to_vec();
+    let start = match indexes.start_bound().map(key) {
+        Bound::Unbounded => Bound::Included(vec![LOG]),
+        start => start,
+    };
+    let end = match indexes.end_bound().map(key) {
+        Bound::Unbounded => Bound::Excluded(vec![LOG + 1]),
+        end => end,
+    };
+    (start, end)
+}
+
+/// What the keys of an epoch begin with.
+pub(crate) fn epoch_prefix(epoch: u64) -> [u8; NUMBERED_BYTES] {
+    numbered(PAIRS, epoch)
+}
+
+pub(crate) fn pair_key(epoch: u64, key: &[u8]) -> Vec<u8> {
+    [&epoch_prefix(epoch), key].concat()
+}
+
+/// The epoch of the first pair whose epoch is at least this one.
+pub(crate) fn first_epoch(db: &criba::Db, from: u64) -> criba::Result<Option<u64>> {
+    let mut pairs = db.range(epoch_prefix(from).to_vec()..vec![PAIRS + 1])?;
+    let number = |key: &[u8]| Some(u64::from_be_bytes(key.get(1..NUMBERED_BYTES)?.try_into().ok()?));
+    Ok(pairs.next().transpose()?.and_then(|(key, _)| number(&key)))
+}

@@ -1,0 +1,259 @@
+//! A power failure after every operation of a script, with many disks that it may leave.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use criba::Options;
+use criba::vfs::{Keep, SimVfs, Unit};
+use openraft::storage::{RaftLogStorage, RaftLogStorageExt, RaftStateMachine};
+use openraft::{
+    CommittedLeaderId, Entry, EntryPayload, LogId, RaftLogReader, RaftSnapshotBuilder, Vote,
+};
+
+use crate::{Command, LogStore, Reader, SnapshotData, StateMachine, TypeConfig, open};
+
+/// What a node may find after a power failure.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct State {
+    vote: Option<Vote<u64>>,
+    committed: Option<u64>,
+    purged: Option<u64>,
+    /// The terms of the entries, by index.
+    entries: BTreeMap<u64, u64>,
+    applied: Option<u64>,
+    pairs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+struct Node {
+    log: LogStore,
+    machine: StateMachine,
+    reader: Reader,
+}
+
+fn log_id(term: u64, index: u64) -> LogId<u64> {
+    LogId::new(CommittedLeaderId::new(term, 1), index)
+}
+
+fn wait<T>(task: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(task)
+}
+
+impl Node {
+    fn open(vfs: &SimVfs) -> Self {
+        let options = Options::new().memtable_bytes(2 << 10).background_threads(0).seed(1);
+        let db = options.vfs(Arc::new(vfs.clone())).open("/node").unwrap();
+        let (log, machine) = open(db).unwrap();
+        let reader = machine.reader();
+        Self { log, machine, reader }
+    }
+
+    async fn state(&mut self) -> State {
+        let state = self.log.get_log_state().await.unwrap();
+        let entries = self.log.try_get_log_entries(..).await.unwrap();
+        let entries: Vec<_> = entries.iter().map(|entry| entry.log_id).collect();
+        let first = state.last_purged_log_id.map_or(0, |purged| purged.index + 1);
+        for (expected, found) in (first..).zip(&entries) {
+            assert_eq!(found.index, expected, "a hole: {entries:?} after {first}");
+        }
+        let last = entries.last().copied().or(state.last_purged_log_id);
+        assert_eq!(state.last_log_id, last);
+        let pairs = self.reader.prefix("").unwrap().map(Result::unwrap);
+        State {
+            vote: self.log.read_vote().await.unwrap(),
+            committed: self.log.read_committed().await.unwrap().map(|id| id.index),
+            purged: state.last_purged_log_id.map(|id| id.index),
+            entries: entries.iter().map(|id| (id.index, id.leader_id.term)).collect(),
+            applied: self.machine.applied_state().await.unwrap().0.map(|id| id.index),
+            pairs: pairs.map(|(key, value)| (key, value.to_vec())).collect(),
+        }
+    }
+}
+
+fn entry(term: u64, index: u64) -> Entry<TypeConfig> {
+    let key = format!("key {}", index % 7);
+    let command = match index % 5 {
+        0 => Command::delete(key),
+        1 => Command::insert_if_absent(key, format!("{term}, if absent")),
+        _ => Command::put(key, format!("{term}, {index}")),
+    };
+    Entry { log_id: log_id(term, index), payload: EntryPayload::Normal(command) }
+}
+
+fn apply(pairs: &mut BTreeMap<Vec<u8>, Vec<u8>>, entry: Entry<TypeConfig>) {
+    let EntryPayload::Normal(command) = entry.payload else { unreachable!() };
+    match command {
+        Command::Put { key, value } => drop(pairs.insert(key, value)),
+        Command::InsertIfAbsent { key, value } => drop(pairs.entry(key).or_insert(value)),
+        Command::Delete { key } => drop(pairs.remove(&key)),
+    }
+}
+
+/// A node, and all states that it went through.
+struct Script {
+    vfs: SimVfs,
+    node: Node,
+    states: Vec<State>,
+    /// After how many operations of the file layer which state was acknowledged as synced.
+    synced: Vec<(usize, usize)>,
+    /// After how many operations which state was the newest.
+    begun: Vec<(usize, usize)>,
+}
+
+impl Script {
+    fn new() -> Self {
+        let vfs = SimVfs::new().recording();
+        let node = Node::open(&vfs);
+        vfs.take_moments();
+        Self { vfs, node, states: vec![State::default()], synced: vec![(0, 0)], begun: vec![] }
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut State)) {
+        let mut state = self.states.last().unwrap().clone();
+        change(&mut state);
+        self.states.push(state);
+    }
+
+    /// To be called after the states of an operation were added, before it runs.
+    fn begin(&mut self) {
+        self.begun.push((self.vfs.moment_count(), self.states.len() - 1));
+    }
+
+    fn is_synced(&mut self) {
+        self.synced.push((self.vfs.moment_count(), self.states.len() - 1));
+    }
+
+    async fn vote(&mut self, term: u64) {
+        let vote = Vote::new(term, 1);
+        self.change(|state| state.vote = Some(vote));
+        self.begin();
+        self.node.log.save_vote(&vote).await.unwrap();
+        self.is_synced();
+    }
+
+    async fn append(&mut self, term: u64, indexes: std::ops::Range<u64>) {
+        for index in indexes.clone() {
+            self.change(|state| drop(state.entries.insert(index, term)));
+        }
+        self.begin();
+        let entries: Vec<_> = indexes.map(|index| entry(term, index)).collect();
+        self.node.log.blocking_append(entries).await.unwrap();
+        self.is_synced();
+    }
+
+    async fn truncate(&mut self, from: u64) {
+        let (&last, &term) = self.states.last().unwrap().entries.last_key_value().unwrap();
+        for index in (from..=last).rev() {
+            self.change(|state| drop(state.entries.remove(&index)));
+        }
+        self.begin();
+        self.node.log.truncate(log_id(term, from)).await.unwrap();
+    }
+
+    /// Commits and applies entries up to an index.
+    async fn apply(&mut self, through: u64) {
+        let state = self.states.last().unwrap();
+        let from = state.applied.map_or(0, |applied| applied + 1);
+        let term = state.entries[&through];
+        self.change(|state| state.committed = Some(through));
+        self.begin();
+        self.node.log.save_committed(Some(log_id(term, through))).await.unwrap();
+        let entries = self.node.log.try_get_log_entries(from..=through).await.unwrap();
+        self.change(|state| {
+            entries.iter().for_each(|entry| apply(&mut state.pairs, entry.clone()));
+            state.applied = Some(through);
+        });
+        self.begin();
+        self.node.machine.apply(entries).await.unwrap();
+    }
+
+    async fn purge(&mut self, term: u64, through: u64) {
+        self.change(|state| {
+            state.purged = Some(through);
+            state.entries.retain(|&index, _| index > through);
+        });
+        self.begin();
+        self.node.log.purge(log_id(term, through)).await.unwrap();
+    }
+
+    /// Installs a snapshot of another node that has applied entries up to an index.
+    async fn install(&mut self, term: u64, through: u64) {
+        let mut leader = Node::open(&SimVfs::new());
+        leader.machine.apply((0..=through).map(|index| entry(term, index))).await.unwrap();
+        let taken = leader.machine.get_snapshot_builder().await.build_snapshot().await.unwrap();
+        let pairs = leader.state().await.pairs;
+        self.change(|state| (state.applied, state.pairs) = (Some(through), pairs));
+        self.begin();
+        let mut received = self.node.machine.begin_receiving_snapshot().await.unwrap();
+        let mut snapshot: SnapshotData = *taken.snapshot;
+        while let Some(chunk) = snapshot.next_chunk().unwrap() {
+            received.write_chunk(&chunk).unwrap();
+        }
+        self.node.machine.install_snapshot(&taken.meta, received).await.unwrap();
+        self.is_synced();
+    }
+}
+
+#[test]
+fn a_node_finds_what_it_acknowledged_after_a_power_failure_at_any_operation() {
+    let mut script = Script::new();
+    wait(async {
+        script.vote(1).await;
+        script.append(1, 0..3).await;
+        script.append(1, 3..12).await;
+        script.apply(4).await;
+        script.vote(2).await;
+        script.truncate(6).await;
+        script.append(2, 6..9).await;
+        script.apply(8).await;
+        script.purge(1, 4).await;
+        script.append(2, 9..14).await;
+        script.vote(3).await;
+        script.truncate(9).await;
+        script.vote(4).await;
+        script.install(4, 30).await;
+        script.purge(4, 30).await;
+        script.append(4, 31..35).await;
+        script.apply(34).await;
+        script.install(4, 50).await;
+        script.purge(4, 50).await;
+        script.vote(5).await;
+        assert_eq!(script.node.state().await, *script.states.last().unwrap());
+    });
+    let at = |marks: &[(usize, usize)], moments: usize| {
+        let mark = marks.iter().rfind(|mark| mark.0 <= moments);
+        mark.map_or(0, |mark| mark.1)
+    };
+    let mut disks = 0;
+    for (number, moment) in script.vfs.take_moments().iter().enumerate() {
+        // The moment is the one after operation `number`.
+        let allowed = at(&script.synced, number + 1)..=at(&script.begun, number);
+        let unsynced = moment.disk.unsynced(Unit::Sector).len();
+        for kept in 0_u32..1 << unsynced.min(4) {
+            let mut parts = 0..;
+            let disk = moment.disk.power_failure(Unit::Sector, |_| {
+                let part = parts.next().unwrap_or(0);
+                if kept >> part & 1 == 1 { Keep::NEW } else { Keep::OLD }
+            });
+            let mut node = Node::open(&SimVfs::on(disk));
+            wait(async {
+                let found = node.state().await;
+                let states = &script.states[allowed.clone()];
+                assert!(
+                    states.contains(&found),
+                    "operation {number}, {:?} of {:?}, kept {kept:b}: {found:#?}, none of {states:#?}",
+                    moment.operation,
+                    moment.kind
+                );
+                // It goes on.
+                let last = node.log.get_log_state().await.unwrap().last_log_id;
+                let next = last.map_or(0, |last| last.index + 1);
+                node.log.blocking_append([entry(9, next)]).await.unwrap();
+                assert_eq!(node.state().await.entries.get(&next), Some(&9));
+            });
+            disks += 1;
+        }
+    }
+    println!("{disks} disks after a power failure, {} states", script.states.len());
+    assert!(disks > 500, "{disks}");
+}

@@ -1,0 +1,71 @@
+use std::sync::Arc;
+
+use criba::{Db, Value};
+
+use crate::epochs::Epochs;
+use crate::error::Result;
+use crate::layout::{NUMBERED_BYTES, pair_key};
+use crate::state_machine::StateRecord;
+
+/// Reads what this node has applied. Clones are cheap, and go on after the node stopped.
+///
+/// A node may be behind the others. A read is linearizable on the leader, after
+/// [`ensure_linearizable`](openraft::Raft::ensure_linearizable).
+#[derive(Debug, Clone)]
+pub struct Reader {
+    db: Db,
+    epochs: Arc<Epochs>,
+}
+
+impl Reader {
+    pub(crate) fn new(db: Db, epochs: Arc<Epochs>) -> Self {
+        Self { db, epochs }
+    }
+
+    /// The value of a key. Costs what [`Db::get`] costs: an absent key one disk read after a false positive,
+    /// else none.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.in_current_epoch(|epoch| self.db.get(pair_key(epoch, key.as_ref())))
+    }
+
+    /// Whether a key has a value. Costs what [`Db::contains`] costs.
+    ///
+    /// # Errors
+    /// As [`Db::contains`].
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.in_current_epoch(|epoch| self.db.contains(pair_key(epoch, key.as_ref())))
+    }
+
+    /// All pairs whose keys begin with a prefix, in order, as of one moment.
+    ///
+    /// # Errors
+    /// As [`Db::range`]; [`Error::Record`](crate::Error::Record) if the state's record is none.
+    pub fn prefix(
+        &self,
+        prefix: impl AsRef<[u8]>,
+    ) -> Result<impl Iterator<Item = criba::Result<(Vec<u8>, Value)>> + use<>> {
+        let snapshot = self.db.snapshot()?;
+        let epoch = StateRecord::read(&snapshot)?.epoch;
+        let pairs = criba::Reader::prefix(&snapshot, pair_key(epoch, prefix.as_ref()))?;
+        Ok(pairs.map(|pair| pair.map(|(key, value)| (key[NUMBERED_BYTES..].to_vec(), value))))
+    }
+
+    /// The store, for its statistics. Its keys are those of this package.
+    pub fn store(&self) -> &Db {
+        &self.db
+    }
+
+    /// Reads again if an installed snapshot has replaced the epoch meanwhile: the old one may have lost keys.
+    fn in_current_epoch<T>(&self, read: impl Fn(u64) -> criba::Result<T>) -> Result<T> {
+        loop {
+            let epoch = self.epochs.current();
+            let found = read(epoch)?;
+            if self.epochs.current() == epoch {
+                return Ok(found);
+            }
+        }
+    }
+}
