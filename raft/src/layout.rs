@@ -14,8 +14,8 @@ pub(crate) const NUMBERED_BYTES: usize = 9;
 
 /// The most changes of a batch that deletes; few in unit tests, so that crashes come between batches.
 pub(crate) const BATCH_CHANGES: usize = if cfg!(test) { 3 } else { 1_000 };
-/// The bytes after which a batch is written.
-pub(crate) const BATCH_BYTES: usize = 1 << 20;
+/// The bytes after which a batch is written, and those of a chunk of a snapshot; few in unit tests, too.
+pub(crate) const BATCH_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
 
 fn numbered(family: u8, number: u64) -> [u8; NUMBERED_BYTES] {
     let mut key = [family; NUMBERED_BYTES];

@@ -6,6 +6,8 @@
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! use std::collections::BTreeMap;
+//!
 //! use criba_raft::{Command, open};
 //! use openraft::{BasicNode, Config, Raft};
 //! # use criba_raft::TypeConfig;
@@ -31,8 +33,8 @@
 //! let reader = machine.reader();
 //! let config = Config::default().validate()?;
 //! let raft = Raft::new(1, config.into(), network, log, machine).await?;
-//! raft.initialize([(1, BasicNode::new("127.0.0.1:4001"))].into_iter().collect::<std::collections::BTreeMap<_, _>>()).await?;
-//! # raft.wait(None).current_leader(1, "a leader").await?;
+//! raft.initialize(BTreeMap::from([(1, BasicNode::new("127.0.0.1:4001"))])).await?;
+//! # raft.wait(Some(std::time::Duration::from_secs(9))).current_leader(1, "a leader").await?;
 //!
 //! raft.client_write(Command::put("a", "1")).await?;
 //! raft.ensure_linearizable().await?;
@@ -80,7 +82,7 @@ use criba::Db;
 pub use command::{Command, Reply};
 pub use error::{Error, Result};
 pub use log_store::LogStore;
-pub use reader::Reader;
+pub use reader::{Pairs, Reader};
 pub use snapshot::{Received, SnapshotBuilder, SnapshotData, Taken};
 pub use state_machine::StateMachine;
 

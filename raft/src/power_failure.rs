@@ -11,6 +11,9 @@ use openraft::{
     CommittedLeaderId, Entry, EntryPayload, LogId, RaftLogReader, RaftSnapshotBuilder, Vote,
 };
 
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
 use crate::{Command, LogStore, Reader, SnapshotData, StateMachine, TypeConfig, open};
 
 /// What a node may find after a power failure.
@@ -75,7 +78,8 @@ fn entry(term: u64, index: u64) -> Entry<TypeConfig> {
     let command = match index % 5 {
         0 => Command::delete(key),
         1 => Command::insert_if_absent(key, format!("{term}, if absent")),
-        _ => Command::put(key, format!("{term}, {index}")),
+        // Some long, so that memtables are flushed.
+        _ => Command::put(key, format!("{term}, {index:>0$}", index as usize * 7 % 200)),
     };
     Entry { log_id: log_id(term, index), payload: EntryPayload::Normal(command) }
 }
@@ -133,7 +137,7 @@ impl Script {
 
     async fn append(&mut self, term: u64, indexes: std::ops::Range<u64>) {
         for index in indexes.clone() {
-            self.change(|state| drop(state.entries.insert(index, term)));
+            self.change(|state| _ = state.entries.insert(index, term));
         }
         self.begin();
         let entries: Vec<_> = indexes.map(|index| entry(term, index)).collect();
@@ -144,7 +148,7 @@ impl Script {
     async fn truncate(&mut self, from: u64) {
         let (&last, &term) = self.states.last().unwrap().entries.last_key_value().unwrap();
         for index in (from..=last).rev() {
-            self.change(|state| drop(state.entries.remove(&index)));
+            self.change(|state| _ = state.entries.remove(&index));
         }
         self.begin();
         self.node.log.truncate(log_id(term, from)).await.unwrap();
@@ -159,10 +163,12 @@ impl Script {
         self.begin();
         self.node.log.save_committed(Some(log_id(term, through))).await.unwrap();
         let entries = self.node.log.try_get_log_entries(from..=through).await.unwrap();
-        self.change(|state| {
-            entries.iter().for_each(|entry| apply(&mut state.pairs, entry.clone()));
-            state.applied = Some(through);
-        });
+        for entry in entries.clone() {
+            self.change(|state| {
+                state.applied = Some(entry.log_id.index);
+                apply(&mut state.pairs, entry);
+            });
+        }
         self.begin();
         self.node.machine.apply(entries).await.unwrap();
     }
@@ -194,66 +200,94 @@ impl Script {
     }
 }
 
-#[test]
-fn a_node_finds_what_it_acknowledged_after_a_power_failure_at_any_operation() {
-    let mut script = Script::new();
-    wait(async {
-        script.vote(1).await;
-        script.append(1, 0..3).await;
-        script.append(1, 3..12).await;
-        script.apply(4).await;
-        script.vote(2).await;
-        script.truncate(6).await;
-        script.append(2, 6..9).await;
-        script.apply(8).await;
-        script.purge(1, 4).await;
-        script.append(2, 9..14).await;
-        script.vote(3).await;
-        script.truncate(9).await;
-        script.vote(4).await;
-        script.install(4, 30).await;
-        script.purge(4, 30).await;
-        script.append(4, 31..35).await;
-        script.apply(34).await;
-        script.install(4, 50).await;
-        script.purge(4, 50).await;
-        script.vote(5).await;
-        assert_eq!(script.node.state().await, *script.states.last().unwrap());
-    });
-    let at = |marks: &[(usize, usize)], moments: usize| {
-        let mark = marks.iter().rfind(|mark| mark.0 <= moments);
-        mark.map_or(0, |mark| mark.1)
-    };
-    let mut disks = 0;
-    for (number, moment) in script.vfs.take_moments().iter().enumerate() {
-        // The moment is the one after operation `number`.
-        let allowed = at(&script.synced, number + 1)..=at(&script.begun, number);
-        let unsynced = moment.disk.unsynced(Unit::Sector).len();
-        for kept in 0_u32..1 << unsynced.min(4) {
-            let mut parts = 0..;
-            let disk = moment.disk.power_failure(Unit::Sector, |_| {
-                let part = parts.next().unwrap_or(0);
-                if kept >> part & 1 == 1 { Keep::NEW } else { Keep::OLD }
-            });
-            let mut node = Node::open(&SimVfs::on(disk));
-            wait(async {
-                let found = node.state().await;
-                let states = &script.states[allowed.clone()];
-                assert!(
-                    states.contains(&found),
-                    "operation {number}, {:?} of {:?}, kept {kept:b}: {found:#?}, none of {states:#?}",
-                    moment.operation,
-                    moment.kind
-                );
-                // It goes on.
-                let last = node.log.get_log_state().await.unwrap().last_log_id;
-                let next = last.map_or(0, |last| last.index + 1);
-                node.log.blocking_append([entry(9, next)]).await.unwrap();
-                assert_eq!(node.state().await.entries.get(&next), Some(&9));
-            });
-            disks += 1;
+impl Script {
+    /// A random operation that openraft may ask for.
+    async fn step(&mut self, rng: &mut ChaCha8Rng) {
+        let state = self.states.last().unwrap().clone();
+        let term = state.vote.map_or(0, |vote| vote.leader_id.term);
+        let applied = state.applied.map_or(0, |applied| applied + 1);
+        let last = state.entries.last_key_value().map(|(&index, _)| index);
+        let next = last.max(state.purged).map_or(0, |last| last + 1);
+        match rng.random_range(0..12) {
+            0 | 1 => self.vote(term + 1).await,
+            2 if last.is_some() && applied < next => {
+                self.truncate(rng.random_range(applied..next)).await;
+            }
+            3 | 4 if last.is_some() && applied < next => {
+                self.apply(rng.random_range(applied..next)).await;
+            }
+            5 | 6 if state.applied > state.purged => {
+                let from = state.purged.map_or(0, |purged| purged + 1);
+                let through = rng.random_range(from..applied);
+                self.purge(state.entries[&through], through).await;
+            }
+            7 if term > 0 => {
+                let through = next + rng.random_range(0..20);
+                self.install(term, through).await;
+                self.purge(term, through).await;
+            }
+            _ if term > 0 => self.append(term, next..next + rng.random_range(1..9)).await,
+            _ => self.vote(1).await,
         }
     }
-    println!("{disks} disks after a power failure, {} states", script.states.len());
-    assert!(disks > 500, "{disks}");
+}
+
+impl Script {
+    /// Loses the power after each operation, and opens what the disk may then hold. Returns how many disks.
+    fn lose_power(self, rng: &mut ChaCha8Rng, seed: u64) -> usize {
+        let at = |marks: &[(usize, usize)], moments: usize| {
+            marks.iter().rfind(|mark| mark.0 <= moments).map_or(0, |mark| mark.1)
+        };
+        let mut disks = 0;
+        for (number, moment) in self.vfs.take_moments().iter().enumerate() {
+            let allowed = at(&self.synced, number + 1)..=at(&self.begun, number);
+            let nothing_unsynced = moment.disk.unsynced(Unit::Sector).is_empty();
+            for kept in [0.0, 0.5, 0.5, 1.0].into_iter().take(if nothing_unsynced { 1 } else { 4 }) {
+                let disk = moment.disk.power_failure(Unit::Sector, |_| {
+                    if rng.random_bool(kept) { Keep::NEW } else { Keep::OLD }
+                });
+                let mut node = Node::open(&SimVfs::on(disk));
+                wait(async {
+                    let found = node.state().await;
+                    let states = &self.states[allowed.clone()];
+                    assert!(
+                        states.contains(&found),
+                        "seed {seed}, after operation {number}, {:?} of {:?}: {found:#?}, none of {states:#?}",
+                        moment.operation,
+                        moment.kind
+                    );
+                    // It goes on.
+                    let last = node.log.get_log_state().await.unwrap().last_log_id;
+                    let next = last.map_or(0, |last| last.index + 1);
+                    node.log.blocking_append([entry(99, next)]).await.unwrap();
+                    assert_eq!(node.state().await.entries.get(&next), Some(&99));
+                });
+                disks += 1;
+            }
+        }
+        disks
+    }
+}
+
+/// The number of random scripts: RAFT_SCRIPTS=1000 for a long run.
+fn scripts() -> u64 {
+    std::env::var("RAFT_SCRIPTS").map_or(4, |n| n.parse().unwrap())
+}
+
+#[test]
+fn a_node_finds_what_it_acknowledged_after_a_power_failure_at_any_operation() {
+    let mut disks = 0;
+    for seed in 0..scripts() {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut script = Script::new();
+        wait(async {
+            for _ in 0..40 {
+                script.step(&mut rng).await;
+            }
+            assert_eq!(script.node.state().await, *script.states.last().unwrap());
+        });
+        disks += script.lose_power(&mut rng, seed);
+    }
+    println!("{disks} disks after a power failure");
+    assert!(disks > 1_000, "{disks}");
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use criba::{Db, Value};
+use criba::{Db, Range, Value};
 
 use crate::epochs::Epochs;
 use crate::error::Result;
@@ -43,14 +43,10 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Db::range`]; [`Error::Record`](crate::Error::Record) if the state's record is none.
-    pub fn prefix(
-        &self,
-        prefix: impl AsRef<[u8]>,
-    ) -> Result<impl Iterator<Item = criba::Result<(Vec<u8>, Value)>> + use<>> {
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Pairs> {
         let snapshot = self.db.snapshot()?;
         let epoch = StateRecord::read(&snapshot)?.epoch;
-        let pairs = criba::Reader::prefix(&snapshot, pair_key(epoch, prefix.as_ref()))?;
-        Ok(pairs.map(|pair| pair.map(|(key, value)| (key[NUMBERED_BYTES..].to_vec(), value))))
+        Ok(Pairs(criba::Reader::prefix(&snapshot, pair_key(epoch, prefix.as_ref()))?))
     }
 
     /// The store, for its statistics. Its keys are those of this package.
@@ -67,5 +63,18 @@ impl Reader {
                 return Ok(found);
             }
         }
+    }
+}
+
+/// Keys and values in order, from [`Reader::prefix`]. It ends after an error.
+#[derive(Debug)]
+pub struct Pairs(Range);
+
+impl Iterator for Pairs {
+    type Item = criba::Result<(Vec<u8>, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let pair = self.0.next()?;
+        Some(pair.map(|(key, value)| (key[NUMBERED_BYTES..].to_vec(), value)))
     }
 }

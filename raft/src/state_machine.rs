@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use criba::{Batch, Db, Reader as _};
+use criba::{Batch, Db};
 use openraft::storage::RaftStateMachine;
 use openraft::{
     AnyError, BasicNode, Entry, EntryPayload, LogId, OptionalSend, SnapshotMeta, StorageError,
