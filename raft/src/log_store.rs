@@ -6,14 +6,14 @@ use std::ops::RangeBounds;
 use criba::{Batch, Db};
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{
-    AnyError, Entry, LogId, LogState, OptionalSend, RaftLogReader, StorageError,
-    StorageIOError, Vote,
+    AnyError, Entry, LogId, LogState, OptionalSend, RaftLogReader, StorageError, StorageIOError,
+    Vote,
 };
 
 use crate::TypeConfig;
 use crate::error::{Error, Result};
 use crate::layout::{BATCH_BYTES, BATCH_CHANGES, COMMITTED, PURGED, VOTE, log_key, log_keys};
-use crate::records::{decode, encode, read};
+use crate::records::{decode, encode, read, write};
 use crate::syncs::Syncs;
 
 /// The log and the votes of a node. Clones read the same log.
@@ -49,7 +49,11 @@ impl LogStore {
     }
 
     /// Reads entries in order until they have `most` bytes; at least one.
-    fn entries(&self, indexes: &impl RangeBounds<u64>, most: usize) -> Result<Vec<Entry<TypeConfig>>> {
+    fn entries(
+        &self,
+        indexes: &impl RangeBounds<u64>,
+        most: usize,
+    ) -> Result<Vec<Entry<TypeConfig>>> {
         let mut entries = Vec::new();
         let mut bytes = 0;
         for item in self.db.range(log_keys(indexes))? {
@@ -63,7 +67,7 @@ impl LogStore {
         Ok(entries)
     }
 
-    fn write(&self, entries: impl IntoIterator<Item = Entry<TypeConfig>>) -> Result<()> {
+    fn write_all(&self, entries: impl IntoIterator<Item = Entry<TypeConfig>>) -> Result<()> {
         let mut batch = Batch::new();
         for entry in entries {
             batch.put(log_key(entry.log_id.index), encode(&entry)?);
@@ -104,10 +108,12 @@ fn entry(key: &[u8], value: &[u8]) -> Result<Entry<TypeConfig>> {
     Ok(entry)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn reading(error: Error) -> StorageIOError<u64> {
     StorageIOError::read_logs(AnyError::new(&error))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn writing(error: Error) -> StorageIOError<u64> {
     StorageIOError::write_logs(AnyError::new(&error))
 }
@@ -144,9 +150,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn save_vote(&mut self, vote: &Vote<u64>) -> Stored<()> {
         let failed = |error: Error| StorageIOError::write_vote(AnyError::new(&error));
-        let vote = encode(vote).map_err(failed)?;
-        self.db.put(VOTE, vote).map_err(|error| failed(error.into()))?;
-        Ok(self.syncs.done().await.map_err(|error| failed(error.into()))?)
+        write(&self.db, VOTE, vote).map_err(failed)?;
+        Ok(self.syncs.done().await.map_err(failed)?)
     }
 
     async fn read_vote(&mut self) -> Stored<Option<Vote<u64>>> {
@@ -155,8 +160,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn save_committed(&mut self, committed: Option<LogId<u64>>) -> Stored<()> {
-        let committed = encode(&committed).map_err(writing)?;
-        Ok(self.db.put(COMMITTED, committed).map_err(|error| writing(error.into()))?)
+        Ok(write(&self.db, COMMITTED, &committed).map_err(writing)?)
     }
 
     async fn read_committed(&mut self) -> Stored<Option<LogId<u64>>> {
@@ -170,7 +174,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I: IntoIterator<Item = Entry<TypeConfig>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        self.write(entries).map_err(writing)?;
+        self.write_all(entries).map_err(writing)?;
         self.syncs.then(|result| callback.log_io_completed(result.map_err(std::io::Error::other)));
         Ok(())
     }
@@ -182,8 +186,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn purge(&mut self, log_id: LogId<u64>) -> Stored<()> {
-        let purged = encode(&log_id).map_err(writing)?;
-        self.db.put(PURGED, purged).map_err(|error| writing(error.into()))?;
+        write(&self.db, PURGED, &log_id).map_err(writing)?;
         Ok(self.delete_through(log_id.index).map_err(writing)?)
     }
 }

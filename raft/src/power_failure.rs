@@ -242,7 +242,8 @@ impl Script {
         for (number, moment) in self.vfs.take_moments().iter().enumerate() {
             let allowed = at(&self.synced, number + 1)..=at(&self.begun, number);
             let nothing_unsynced = moment.disk.unsynced(Unit::Sector).is_empty();
-            for kept in [0.0, 0.5, 0.5, 1.0].into_iter().take(if nothing_unsynced { 1 } else { 4 }) {
+            for kept in [0.0, 0.5, 0.5, 1.0].into_iter().take(if nothing_unsynced { 1 } else { 4 })
+            {
                 let disk = moment.disk.power_failure(Unit::Sector, |_| {
                     if rng.random_bool(kept) { Keep::NEW } else { Keep::OLD }
                 });

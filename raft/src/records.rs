@@ -1,6 +1,6 @@
 //! Values of the store: what serde makes of them with postcard.
 
-use criba::Reader;
+use criba::{Db, Reader};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -35,4 +35,9 @@ pub(crate) fn read<T: DeserializeOwned>(
 ) -> Result<Option<T>> {
     let value = store.get(key)?;
     value.map(|bytes| decode(&bytes, expected, || key.escape_ascii().to_string())).transpose()
+}
+
+/// Writes a value, buffered.
+pub(crate) fn write<T: Serialize>(db: &Db, key: &[u8], value: &T) -> Result<()> {
+    Ok(db.put(key, encode(value)?)?)
 }

@@ -64,7 +64,10 @@ impl StateMachine {
         Ok(self.db.write(changes)?)
     }
 
-    fn apply_all(&mut self, entries: impl IntoIterator<Item = Entry<TypeConfig>>) -> Result<Vec<Reply>> {
+    fn apply_all(
+        &mut self,
+        entries: impl IntoIterator<Item = Entry<TypeConfig>>,
+    ) -> Result<Vec<Reply>> {
         let mut changes = Changes::default();
         let mut replies = Vec::new();
         for entry in entries {
@@ -196,9 +199,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         Ok(self.install(meta, *snapshot).await.map_err(failed)?)
     }
 
-    async fn get_current_snapshot(
-        &mut self,
-    ) -> Stored<Option<openraft::Snapshot<TypeConfig>>> {
+    async fn get_current_snapshot(&mut self) -> Stored<Option<openraft::Snapshot<TypeConfig>>> {
         Ok(self.current.get())
     }
 }

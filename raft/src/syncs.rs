@@ -37,12 +37,12 @@ impl Syncs {
     }
 
     /// Waits until all earlier writes are synced.
-    pub(crate) async fn done(&self) -> Result<()> {
+    pub(crate) async fn done(&self) -> crate::Result<()> {
         let (sender, receiver) = oneshot::channel();
         self.then(move |result| {
             let _ = sender.send(result); // the task that waited may be gone
         });
-        receiver.await.unwrap_or(Err(criba::Error::Closed))
+        Ok(receiver.await.unwrap_or(Err(criba::Error::Closed))?)
     }
 }
 

@@ -1,0 +1,211 @@
+//! Starts nodes as processes on loopback, kills them, and speaks to them.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use axum::http::{Method, StatusCode};
+use tempfile::TempDir;
+
+use crate::http::{Failure, Http};
+use crate::node::Status;
+
+/// A process that runs a node with this id, at this address, in this directory.
+type Start = fn(u64, &str, &Path) -> Command;
+
+pub(crate) struct Cluster {
+    start: Start,
+    dir: TempDir,
+    http: Http,
+    addresses: BTreeMap<u64, String>,
+    processes: BTreeMap<u64, Child>,
+}
+
+/// An answer within this time, or none.
+pub(crate) const LIMIT: Duration = Duration::from_secs(2);
+/// The longest wait for a leader, or for a node that is behind.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Cluster {
+    /// Starts three nodes and waits for their leader.
+    pub(crate) async fn start(start: Start) -> Result<Self, Failure> {
+        let listeners: Vec<_> =
+            (1..=3).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
+        let mut addresses = BTreeMap::new();
+        for (id, listener) in (1..).zip(&listeners) {
+            addresses.insert(id, listener.local_addr()?.to_string());
+        }
+        drop(listeners); // their ports are free for the nodes
+        let (dir, http) = (tempfile::tempdir()?, Http::new());
+        let mut cluster = Self { start, dir, http, addresses, processes: BTreeMap::new() };
+        for id in 1..=3 {
+            cluster.restart(id)?;
+            cluster.wait_for(id, |_| true).await?;
+        }
+        let members = serde_json::to_vec(&cluster.addresses)?;
+        cluster.request(1, Method::POST, "/members", members).await?;
+        cluster.leader().await?;
+        Ok(cluster)
+    }
+
+    /// The directory of a node's store.
+    pub(crate) fn directory(&self, id: u64) -> PathBuf {
+        self.dir.path().join(format!("node-{id}"))
+    }
+
+    pub(crate) fn addresses(&self) -> &BTreeMap<u64, String> {
+        &self.addresses
+    }
+
+    pub(crate) fn restart(&mut self, id: u64) -> Result<(), Failure> {
+        let process = (self.start)(id, &self.addresses[&id], &self.directory(id)).spawn()?;
+        self.processes.insert(id, process);
+        Ok(())
+    }
+
+    /// Kills a node with SIGKILL.
+    pub(crate) fn kill(&mut self, id: u64) -> Result<(), Failure> {
+        if let Some(mut process) = self.processes.remove(&id) {
+            process.kill()?;
+            process.wait()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn status(&self, id: u64) -> Result<Status, Failure> {
+        let (_, status) = self.request(id, Method::GET, "/status", ()).await?;
+        Ok(serde_json::from_slice(&status)?)
+    }
+
+    async fn request(
+        &self,
+        id: u64,
+        method: Method,
+        path: &str,
+        body: impl Into<axum::body::Body>,
+    ) -> Result<(StatusCode, Vec<u8>), Failure> {
+        let (status, body) =
+            self.http.send(method, &self.addresses[&id], path, body, PATIENCE).await?;
+        if !status.is_success() {
+            return Err(format!("node {id}: {status}: {}", String::from_utf8_lossy(&body)).into());
+        }
+        Ok((status, body))
+    }
+
+    /// Waits until the status of a node satisfies a condition.
+    pub(crate) async fn wait_for(
+        &self,
+        id: u64,
+        condition: impl Fn(&Status) -> bool,
+    ) -> Result<Status, Failure> {
+        let begin = Instant::now();
+        loop {
+            match self.status(id).await {
+                Ok(status) if condition(&status) => return Ok(status),
+                status if begin.elapsed() > PATIENCE => {
+                    return Err(format!("node {id} is not where it should be: {status:?}").into());
+                }
+                _ => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    }
+
+    /// A running node that says it leads.
+    pub(crate) async fn leader(&self) -> Result<u64, Failure> {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            for &id in self.processes.keys() {
+                if self.status(id).await.is_ok_and(|status| status.leader == Some(id)) {
+                    return Ok(id);
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Err("no leader".into())
+    }
+
+    /// Waits until all nodes have applied the same entries. Returns what they know of themselves.
+    pub(crate) async fn settle(&self) -> Result<Vec<Status>, Failure> {
+        let leader = self.leader().await?;
+        let applied = self.status(leader).await?.applied;
+        let mut all = Vec::new();
+        for &id in self.addresses.keys() {
+            all.push(self.wait_for(id, |status| status.applied >= applied).await?);
+        }
+        Ok(all)
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        let addresses: Vec<_> = self.addresses.values().cloned().collect();
+        Client { http: Http::new(), leader: addresses[0].clone(), addresses }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for process in self.processes.values_mut() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// Sends requests to the leader.
+#[derive(Clone)]
+pub(crate) struct Client {
+    http: Http,
+    addresses: Vec<String>,
+    leader: String,
+}
+
+impl Client {
+    /// One attempt. An error means that the request may have had its effect, or will have it, or not.
+    /// `None`: this node is not the leader, and nothing was changed.
+    pub(crate) async fn attempt(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<Option<(StatusCode, Vec<u8>)>, Failure> {
+        let answer = self.http.send(method, &self.leader, path, body, LIMIT).await;
+        match answer {
+            Ok((StatusCode::MISDIRECTED_REQUEST, _)) => self.try_next(),
+            Ok((status, body)) if status.is_server_error() => {
+                self.try_next();
+                return Err(format!("{status}: {}", String::from_utf8_lossy(&body)).into());
+            }
+            Ok(answer) => return Ok(Some(answer)),
+            Err(error) => {
+                self.try_next();
+                return Err(error);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        Ok(None)
+    }
+
+    fn try_next(&mut self) {
+        let at = self.addresses.iter().position(|address| *address == self.leader);
+        self.leader = self.addresses[at.map_or(0, |at| at + 1) % self.addresses.len()].clone();
+    }
+
+    /// Attempts until the leader has answered. Only for requests that may have their effect twice.
+    pub(crate) async fn request(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<(StatusCode, Vec<u8>), Failure> {
+        let begin = Instant::now();
+        loop {
+            match self.attempt(method.clone(), path, body.clone()).await {
+                Ok(Some(answer)) => return Ok(answer),
+                Err(error) if begin.elapsed() > PATIENCE => return Err(error),
+                Ok(None) if begin.elapsed() > PATIENCE => return Err("no leader".into()),
+                _ => {}
+            }
+        }
+    }
+}

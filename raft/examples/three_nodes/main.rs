@@ -1,0 +1,135 @@
+//! Three nodes of a replicated key-value store on loopback, each a process of its own, and the death of a
+//! leader.
+//!
+//! `cargo run --release -p criba-raft --example three_nodes`
+
+mod cluster;
+mod http;
+mod network;
+mod node;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use axum::http::{Method, StatusCode};
+use cluster::{Client, Cluster};
+use http::{Failure, Http};
+
+/// Keys written before the leader dies, and again while it is away.
+const KEYS: usize = 4_000;
+/// Clients that write at the same time.
+const CLIENTS: usize = 16;
+/// Of absent keys, on each node.
+const LOOKUPS: usize = 2_000;
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let runtime = tokio::runtime::Runtime::new()?;
+    match &arguments[..] {
+        [] => runtime.block_on(show()),
+        [id, address, directory] => {
+            runtime.block_on(node::run(id.parse()?, address, Path::new(directory)))
+        }
+        _ => Err("usage: three_nodes, or three_nodes ID ADDRESS DIRECTORY for one node".into()),
+    }
+}
+
+fn start(id: u64, address: &str, directory: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
+    command.args([id.to_string(), address.to_string()]).arg(directory);
+    command
+}
+
+async fn show() -> Result<(), Failure> {
+    let mut cluster = Cluster::start(start).await?;
+    for (id, address) in cluster.addresses() {
+        println!("node {id}: http://{address}");
+    }
+    let leader = cluster.leader().await?;
+    println!("node {leader} leads");
+
+    write(&cluster, "first").await?;
+
+    cluster.kill(leader)?;
+    let killed = Instant::now();
+    cluster.client().request(Method::PUT, "/keys/after", b"1".to_vec()).await?;
+    let away = killed.elapsed();
+    let next = cluster.leader().await?;
+    println!("killed node {leader}; node {next} leads; no write for {} ms", away.as_millis());
+
+    write(&cluster, "second").await?;
+    cluster.restart(leader)?;
+    let began = Instant::now();
+    cluster.settle().await?;
+    println!("node {leader} is back, and has all after {} ms", began.elapsed().as_millis());
+
+    look_up_absent_keys(&cluster).await?;
+    let statuses = cluster.settle().await?;
+    println!(
+        "\nnode  term  applied  snapshot   keys              hash  lookups  reads made  avoided"
+    );
+    for (id, status) in (1..).zip(&statuses) {
+        let number = |number: Option<u64>| number.map_or("-".into(), |number| number.to_string());
+        println!(
+            "{id:4}  {:4}  {:>7}  {:>8}  {:5}  {:016x}  {:7}  {:10}  {:7}",
+            status.term,
+            number(status.applied),
+            number(status.snapshot),
+            status.keys,
+            status.hash,
+            status.lookups,
+            status.reads_made,
+            status.reads_avoided
+        );
+    }
+    let state = |status: &node::Status| (status.keys, status.hash);
+    if statuses.iter().any(|status| state(status) != state(&statuses[0])) {
+        return Err("the nodes do not hold the same keys".into());
+    }
+    println!("all three hold the same {} keys", statuses[0].keys);
+    Ok(())
+}
+
+/// Writes keys from several clients at once.
+async fn write(cluster: &Cluster, name: &'static str) -> Result<(), Failure> {
+    let began = Instant::now();
+    each_client(cluster, |client, number| async move {
+        let mut client = client;
+        for key in (number..KEYS).step_by(CLIENTS) {
+            let path = format!("/keys/{name}-{key:05}");
+            client.request(Method::PUT, &path, vec![b'v'; 100]).await?;
+        }
+        Ok(())
+    })
+    .await?;
+    let rate = KEYS as f64 / began.elapsed().as_secs_f64();
+    println!("{KEYS} committed writes by {CLIENTS} clients, {rate:.0} a second");
+    Ok(())
+}
+
+async fn each_client<F: Future<Output = Result<(), Failure>> + Send + 'static>(
+    cluster: &Cluster,
+    run: impl Fn(Client, usize) -> F,
+) -> Result<(), Failure> {
+    let tasks: Vec<_> =
+        (0..CLIENTS).map(|number| tokio::spawn(run(cluster.client(), number))).collect();
+    for task in tasks {
+        task.await??;
+    }
+    Ok(())
+}
+
+async fn look_up_absent_keys(cluster: &Cluster) -> Result<(), Failure> {
+    let http = Http::new();
+    for address in cluster.addresses().values() {
+        for key in 0..LOOKUPS {
+            let path = format!("/keys/first-{key:05}-absent?local=true");
+            let (status, _) = http.send(Method::GET, address, &path, (), cluster::LIMIT).await?;
+            if status != StatusCode::NOT_FOUND {
+                return Err(format!("{path}: {status}").into());
+            }
+        }
+    }
+    Ok(())
+}
