@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use axum::http::{Method, StatusCode};
 use tempfile::TempDir;
 
-use crate::http::{Failure, Http};
+use crate::http::{self, Failure, Http};
 use crate::node::Status;
 
 /// A process that runs a node with this id, at this address, in this directory.
@@ -162,7 +162,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// One attempt. An error means that the request may have had its effect, or will have it, or not.
-    /// `None`: this node is not the leader, and nothing was changed.
+    /// `None`: no node is there, or it is not the leader, and nothing was changed.
     pub(crate) async fn attempt(
         &mut self,
         method: Method,
@@ -170,20 +170,18 @@ impl Client {
         body: Vec<u8>,
     ) -> Result<Option<(StatusCode, Vec<u8>)>, Failure> {
         let answer = self.http.send(method, &self.leader, path, body, LIMIT).await;
-        match answer {
-            Ok((StatusCode::MISDIRECTED_REQUEST, _)) => self.try_next(),
+        let answer = match answer {
+            Ok((StatusCode::MISDIRECTED_REQUEST, _)) => Ok(None),
             Ok((status, body)) if status.is_server_error() => {
-                self.try_next();
-                return Err(format!("{status}: {}", String::from_utf8_lossy(&body)).into());
+                Err(format!("{status}: {}", String::from_utf8_lossy(&body)).into())
             }
             Ok(answer) => return Ok(Some(answer)),
-            Err(error) => {
-                self.try_next();
-                return Err(error);
-            }
-        }
+            Err(error) if http::is_refused(&error) => Ok(None),
+            Err(error) => Err(error),
+        };
+        self.try_next();
         tokio::time::sleep(Duration::from_millis(10)).await;
-        Ok(None)
+        answer
     }
 
     fn try_next(&mut self) {

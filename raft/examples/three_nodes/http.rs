@@ -5,9 +5,14 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::TokioExecutor;
+
+/// Whether there was no connection, so that the request was not sent.
+pub(crate) fn is_refused(error: &Failure) -> bool {
+    error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect)
+}
 
 /// Keeps connections to all addresses.
 #[derive(Clone)]

@@ -67,7 +67,7 @@ async fn show() -> Result<(), Failure> {
     look_up_absent_keys(&cluster).await?;
     let statuses = cluster.settle().await?;
     println!(
-        "\nnode  term  applied  snapshot   keys              hash  lookups  reads made  avoided"
+        "\nnode  term  applied    purged   keys              hash  lookups  reads made  avoided"
     );
     for (id, status) in (1..).zip(&statuses) {
         let number = |number: Option<u64>| number.map_or("-".into(), |number| number.to_string());
@@ -75,7 +75,7 @@ async fn show() -> Result<(), Failure> {
             "{id:4}  {:4}  {:>7}  {:>8}  {:5}  {:016x}  {:7}  {:10}  {:7}",
             status.term,
             number(status.applied),
-            number(status.snapshot),
+            number(status.purged),
             status.keys,
             status.hash,
             status.lookups,

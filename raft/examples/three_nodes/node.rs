@@ -49,8 +49,8 @@ pub(crate) struct Status {
     pub(crate) term: u64,
     /// The index of the last applied entry.
     pub(crate) applied: Option<u64>,
-    /// The index of the last entry that the newest snapshot includes.
-    pub(crate) snapshot: Option<u64>,
+    /// The index of the last entry that is in snapshots only.
+    pub(crate) purged: Option<u64>,
     pub(crate) keys: u64,
     /// A hash of all keys and values.
     pub(crate) hash: u64,
@@ -67,8 +67,8 @@ pub(crate) async fn run(id: u64, address: &str, directory: &Directory) -> Result
     let reader = machine.reader();
     let config = Config {
         heartbeat_interval: 100,
-        election_timeout_min: 400,
-        election_timeout_max: 800,
+        election_timeout_min: 300,
+        election_timeout_max: 600,
         snapshot_policy: SnapshotPolicy::LogsSinceLast(1_000),
         max_in_snapshot_log_to_keep: 500,
         ..Config::default()
@@ -189,7 +189,7 @@ async fn status(State(node): State<Node>) -> Result<Json<Status>, Failed> {
         leader: metrics.current_leader,
         term: metrics.current_term,
         applied: metrics.last_applied.map(|applied| applied.index),
-        snapshot: metrics.snapshot.map(|included| included.index),
+        purged: metrics.purged.map(|purged| purged.index),
         keys,
         hash: hasher.finish(),
         lookups: stats.activity.lookups,
