@@ -1,0 +1,202 @@
+//! What readers see while a snapshot is installed, and what a bad one does.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use criba::{Db, Options, Result};
+use criba_raft::{Command, LogStore, Reader, StateMachine, TypeConfig, open};
+use openraft::storage::RaftStateMachine;
+use openraft::{CommittedLeaderId, Entry, EntryPayload, LogId, RaftSnapshotBuilder, Snapshot};
+use tempfile::TempDir;
+
+const KEYS: u64 = 3_000;
+
+struct Node {
+    dir: TempDir,
+    db: Db,
+    _log: LogStore,
+    machine: StateMachine,
+}
+
+impl Node {
+    fn new() -> Self {
+        Self::on(tempfile::tempdir().unwrap())
+    }
+
+    fn on(dir: TempDir) -> Self {
+        let db = Options::new().memtable_bytes(64 << 10).open(dir.path().join("store")).unwrap();
+        let (log, machine) = open(db.clone()).unwrap();
+        Self { dir, db, _log: log, machine }
+    }
+
+    /// A node whose keys all have this value.
+    async fn with(value: u8) -> Self {
+        let mut node = Self::new();
+        node.machine.apply((0..KEYS).map(|index| entry(index, value))).await.unwrap();
+        node
+    }
+
+    async fn take(&mut self) -> Snapshot<TypeConfig> {
+        self.machine.get_snapshot_builder().await.build_snapshot().await.unwrap()
+    }
+
+    /// Installs a snapshot that comes in chunks, but for the last so many.
+    async fn install(
+        &mut self,
+        mut taken: Snapshot<TypeConfig>,
+        missing: usize,
+    ) -> std::result::Result<(), openraft::StorageError<u64>> {
+        let mut received = self.machine.begin_receiving_snapshot().await?;
+        let mut chunks = Vec::new();
+        while let Some(chunk) = taken.snapshot.next_chunk().unwrap() {
+            chunks.push(chunk);
+        }
+        for chunk in &chunks[..chunks.len() - missing] {
+            received.write_chunk(chunk).unwrap();
+        }
+        self.machine.install_snapshot(&taken.meta, received).await
+    }
+
+    /// The number of pairs in the store by epoch, of all epochs.
+    fn pairs(&self) -> BTreeMap<[u8; 8], usize> {
+        let mut pairs = BTreeMap::new();
+        for item in self.db.prefix("s").unwrap() {
+            let (key, _) = item.unwrap();
+            *pairs.entry(key[1..9].try_into().unwrap()).or_default() += 1;
+        }
+        pairs
+    }
+
+    fn wait_for_one_epoch(&self) {
+        let begin = Instant::now();
+        while self.pairs().len() != 1 {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", self.pairs());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(*self.pairs().first_entry().unwrap().get() as u64, KEYS);
+    }
+}
+
+fn key(index: u64) -> String {
+    format!("key {index:06}")
+}
+
+fn entry(index: u64, value: u8) -> Entry<TypeConfig> {
+    let log_id = LogId::new(CommittedLeaderId::new(1, 1), index);
+    let command = Command::put(key(index), [value; 500]);
+    Entry { log_id, payload: EntryPayload::Normal(command) }
+}
+
+/// All values of one moment, without repetitions.
+fn values(reader: &Reader) -> Vec<u8> {
+    let pairs = reader.prefix("key").unwrap().collect::<Result<Vec<_>>>().unwrap();
+    assert_eq!(pairs.len() as u64, KEYS);
+    let mut values: Vec<_> = pairs.iter().map(|(_, value)| value[0]).collect();
+    values.dedup();
+    values
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_see_the_old_state_or_the_new_one() {
+    let mut leaders = [Node::with(1).await, Node::with(2).await];
+    let mut follower = Node::with(0).await;
+    let (reader, ended) = (follower.machine.reader(), AtomicBool::new(false));
+    let (scans, lookups) = std::thread::scope(|scope| {
+        let scanning = scope.spawn(|| {
+            let mut scans = 0;
+            while !ended.load(Ordering::Relaxed) {
+                assert_eq!(values(&reader).len(), 1);
+                scans += 1;
+            }
+            scans
+        });
+        let looking = scope.spawn(|| {
+            let mut lookups = 0;
+            while !ended.load(Ordering::Relaxed) {
+                let index = lookups % KEYS;
+                assert!(reader.get(key(index)).unwrap().is_some(), "{index}");
+                assert!(!reader.contains(key(index) + "absent").unwrap());
+                lookups += 1;
+            }
+            lookups
+        });
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(async {
+                for round in 0..20 {
+                    let taken = leaders[round % 2].take().await;
+                    follower.install(taken, 0).await.unwrap();
+                    assert_eq!(values(&reader), [1 + (round % 2) as u8]);
+                }
+            });
+        });
+        ended.store(true, Ordering::Relaxed);
+        (scanning.join().unwrap(), looking.join().unwrap())
+    });
+    assert!(scans > 0 && lookups > KEYS, "{scans} scans, {lookups} lookups");
+    follower.wait_for_one_epoch();
+    // The snapshot that it holds is the one that it got.
+    let current = follower.machine.get_current_snapshot().await.unwrap().unwrap();
+    assert_eq!(current.meta, leaders[1].take().await.meta);
+}
+
+#[tokio::test]
+async fn part_of_a_snapshot_is_refused_and_removed() {
+    let (mut leader, mut follower) = (Node::with(1).await, Node::with(0).await);
+    let taken = leader.take().await;
+    let error = follower.install(taken, 1).await.unwrap_err().to_string();
+    assert!(error.contains("expected a whole snapshot, found its beginning"), "{error}");
+    assert_eq!(values(&follower.machine.reader()), [0]);
+    follower.wait_for_one_epoch();
+}
+
+#[tokio::test]
+async fn a_crash_between_chunks_leaves_the_old_state() {
+    let (mut leader, mut follower) = (Node::with(1).await, Node::with(0).await);
+    let mut received = follower.machine.begin_receiving_snapshot().await.unwrap();
+    received.write_chunk(&leader.take().await.snapshot.next_chunk().unwrap().unwrap()).unwrap();
+    // As a killed process: nothing is dropped, and a copy of the files is opened.
+    let copy = tempfile::tempdir().unwrap();
+    follower.db.checkpoint(copy.path().join("store")).unwrap();
+    assert_eq!(follower.pairs().len(), 2);
+    let reopened = Node::on(copy);
+    assert_eq!(values(&reopened.machine.reader()), [0]);
+    reopened.wait_for_one_epoch();
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_chunk_are_refused() {
+    let (mut leader, mut follower) = (Node::with(1).await, Node::with(0).await);
+    let mut received = follower.machine.begin_receiving_snapshot().await.unwrap();
+    let mut taken = leader.take().await.snapshot;
+    let chunk = taken.next_chunk().unwrap().unwrap();
+    for bytes in [&chunk[..chunk.len() - 1], &[chunk.as_slice(), b"x"].concat(), b"", b"\xff"] {
+        let error = received.write_chunk(bytes).unwrap_err().to_string();
+        assert!(
+            error.starts_with("chunk of a snapshot: expected a chunk of a snapshot"),
+            "{error}"
+        );
+    }
+    received.write_chunk(&chunk).unwrap();
+    while let Some(chunk) = taken.next_chunk().unwrap() {
+        received.write_chunk(&chunk).unwrap();
+    }
+    let error = received.write_chunk(&chunk).unwrap_err().to_string();
+    assert!(error.contains("expected none after the last chunk"), "{error}");
+    assert!(taken.write_chunk(&chunk).is_err());
+    assert!(received.next_chunk().is_err());
+    drop(received);
+    follower.wait_for_one_epoch();
+}
+
+#[tokio::test]
+async fn a_record_of_another_program_is_refused() {
+    let node = Node::new();
+    node.db.put("mstate", "not ours").unwrap();
+    node.db.flush().unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    node.db.checkpoint(copy.path().join("store")).unwrap();
+    let error = open(Db::open(copy.path().join("store")).unwrap()).unwrap_err().to_string();
+    assert!(error.starts_with("mstate: expected the state's record, found"), "{error}");
+    drop(node.dir);
+}
