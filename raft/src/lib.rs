@@ -75,6 +75,7 @@ mod reader;
 mod records;
 mod snapshot;
 mod state_machine;
+mod state_record;
 mod syncs;
 
 use criba::Db;

@@ -5,7 +5,7 @@ use criba::{Db, Range, Value};
 use crate::epochs::Epochs;
 use crate::error::Result;
 use crate::layout::{NUMBERED_BYTES, pair_key};
-use crate::state_machine::StateRecord;
+use crate::state_record::StateRecord;
 
 /// Reads what this node has applied. Clones are cheap, and go on after the node stopped.
 ///

@@ -14,7 +14,7 @@ use crate::epochs::Epochs;
 use crate::error::{Error, Result};
 use crate::layout::{BATCH_BYTES, NUMBERED_BYTES, epoch_prefix, pair_key};
 use crate::records::{decode, encode};
-use crate::state_machine::StateRecord;
+use crate::state_record::StateRecord;
 
 /// What openraft passes between nodes and state machines as a snapshot. It is never whole in memory.
 ///

@@ -9,7 +9,6 @@ use openraft::{
     AnyError, BasicNode, Entry, EntryPayload, LogId, OptionalSend, SnapshotMeta, StorageError,
     StorageIOError, StoredMembership,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::TypeConfig;
 use crate::command::{Command, Reply};
@@ -17,23 +16,10 @@ use crate::epochs::Epochs;
 use crate::error::{Error, Result};
 use crate::layout::{BATCH_BYTES, STATE, pair_key};
 use crate::reader::Reader;
-use crate::records::{encode, read};
+use crate::records::encode;
 use crate::snapshot::{Current, Received, SnapshotBuilder, SnapshotData, Taken};
+use crate::state_record::StateRecord;
 use crate::syncs::Syncs;
-
-/// Where the pairs are, and what they include. Written by the batch that changes the pairs.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct StateRecord {
-    pub(crate) epoch: u64,
-    pub(crate) last_applied: Option<LogId<u64>>,
-    pub(crate) membership: StoredMembership<u64, BasicNode>,
-}
-
-impl StateRecord {
-    pub(crate) fn read(store: &impl criba::Reader) -> Result<Self> {
-        Ok(read(store, STATE, "the state's record")?.unwrap_or_default())
-    }
-}
 
 /// The state machine of a node.
 #[derive(Debug)]
