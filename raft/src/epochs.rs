@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{JoinHandle, spawn};
 
-use criba::{Batch, Db, Result};
+use criba::{Batch, Db};
 
-use crate::layout::{BATCH_CHANGES, epoch_prefix, first_epoch};
+use crate::error::{Error, Result};
+use crate::layout::{BATCH_CHANGES, end_of_epoch, first_epoch, pair_key};
 
 /// Dropped, it waits until the thread ended, at most one batch later. The next opening goes on.
 pub(crate) struct Epochs {
@@ -24,15 +25,15 @@ pub(crate) struct Epochs {
 impl Epochs {
     /// Removes all epochs but the current one.
     pub(crate) fn open(db: Db, current: u64) -> Result<Self> {
-        let mut next = current + 1;
+        let mut next = after(current)?;
         let (old, epochs) = channel();
-        let mut from = Some(0);
-        while let Some(epoch) = from.map_or(Ok(None), |from| first_epoch(&db, from))? {
+        let mut from = 0;
+        while let Some(epoch) = first_epoch(&db, from)? {
             if epoch != current {
                 let _ = old.send(epoch); // its receiver is above
             }
-            from = epoch.checked_add(1);
-            next = next.max(epoch.saturating_add(1));
+            from = after(epoch)?;
+            next = next.max(from);
         }
         let ending = Arc::new(AtomicBool::new(false));
         let thread = spawn({
@@ -66,6 +67,11 @@ impl Epochs {
     }
 }
 
+fn after(epoch: u64) -> Result<u64> {
+    let (of, expected) = ("epoch".to_string(), "one that others can follow");
+    epoch.checked_add(1).ok_or(Error::Record { of, expected, found: epoch.to_string() })
+}
+
 fn remove_old(db: &Db, epochs: &Receiver<u64>, ending: &AtomicBool) {
     while let Ok(epoch) = epochs.recv() {
         // An error of the store is the error of the next write, too. The next opening tries again.
@@ -76,8 +82,8 @@ fn remove_old(db: &Db, epochs: &Receiver<u64>, ending: &AtomicBool) {
 }
 
 fn remove(db: &Db, epoch: u64, ending: &AtomicBool) -> Result<()> {
-    let mut from = Bound::Included(epoch_prefix(epoch).to_vec());
-    let end = Bound::Excluded(epoch_prefix(epoch + 1).to_vec());
+    let mut from = Bound::Included(pair_key(epoch, b""));
+    let end = Bound::Excluded(end_of_epoch(epoch));
     while !ending.load(Ordering::Relaxed) {
         let mut batch = Batch::new();
         for item in db.range((from.clone(), end.clone()))?.take(BATCH_CHANGES) {

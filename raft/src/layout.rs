@@ -41,18 +41,18 @@ pub(crate) fn log_keys(indexes: &impl RangeBounds<u64>) -> (Bound<Vec<u8>>, Boun
     (start, end)
 }
 
-/// What the keys of an epoch begin with.
-pub(crate) fn epoch_prefix(epoch: u64) -> [u8; NUMBERED_BYTES] {
-    numbered(PAIRS, epoch)
+pub(crate) fn pair_key(epoch: u64, key: &[u8]) -> Vec<u8> {
+    [&numbered(PAIRS, epoch), key].concat()
 }
 
-pub(crate) fn pair_key(epoch: u64, key: &[u8]) -> Vec<u8> {
-    [&epoch_prefix(epoch), key].concat()
+/// The key behind all pairs of an epoch.
+pub(crate) fn end_of_epoch(epoch: u64) -> Vec<u8> {
+    epoch.checked_add(1).map_or(vec![PAIRS + 1], |next| pair_key(next, b""))
 }
 
 /// The epoch of the first pair whose epoch is at least this one.
 pub(crate) fn first_epoch(db: &criba::Db, from: u64) -> criba::Result<Option<u64>> {
-    let mut pairs = db.range(epoch_prefix(from).to_vec()..vec![PAIRS + 1])?;
+    let mut pairs = db.range(pair_key(from, b"")..vec![PAIRS + 1])?;
     let number =
         |key: &[u8]| Some(u64::from_be_bytes(key.get(1..NUMBERED_BYTES)?.try_into().ok()?));
     Ok(pairs.next().transpose()?.and_then(|(key, _)| number(&key)))

@@ -82,7 +82,7 @@ impl LogStore {
     fn delete_through(&mut self, index: u64) -> Result<()> {
         let last = self.last()?.map_or(0, |last| last.index);
         self.delete(self.first..=index.min(last))?;
-        self.first = self.first.max(index + 1);
+        self.first = self.first.max(index.saturating_add(1));
         Ok(())
     }
 

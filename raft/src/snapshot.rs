@@ -12,7 +12,7 @@ use serde_bytes::ByteBuf;
 use crate::TypeConfig;
 use crate::epochs::Epochs;
 use crate::error::{Error, Result};
-use crate::layout::{BATCH_BYTES, NUMBERED_BYTES, epoch_prefix, pair_key};
+use crate::layout::{BATCH_BYTES, NUMBERED_BYTES, end_of_epoch, pair_key};
 use crate::records::{decode, encode};
 use crate::state_record::StateRecord;
 
@@ -92,7 +92,7 @@ impl Taken {
     pub(crate) fn of(db: &Db) -> Result<(Self, StateRecord)> {
         let snapshot = Arc::new(db.snapshot()?);
         let record = StateRecord::read(&*snapshot)?;
-        let from = Bound::Included(epoch_prefix(record.epoch).to_vec());
+        let from = Bound::Included(pair_key(record.epoch, b""));
         Ok((Self { snapshot, epoch: record.epoch, from, ended: false }, record))
     }
 
@@ -102,7 +102,7 @@ impl Taken {
         }
         let mut chunk = Chunk { pairs: Vec::new(), last: true };
         let mut bytes = 0;
-        let end = Bound::Excluded(epoch_prefix(self.epoch + 1).to_vec());
+        let end = Bound::Excluded(end_of_epoch(self.epoch));
         for item in self.snapshot.range((self.from.clone(), end))? {
             let (key, value) = item?;
             bytes += key.len() + value.len();

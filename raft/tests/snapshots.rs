@@ -13,10 +13,10 @@ use tempfile::TempDir;
 const KEYS: u64 = 3_000;
 
 struct Node {
-    dir: TempDir,
     db: Db,
     _log: LogStore,
     machine: StateMachine,
+    _dir: TempDir,
 }
 
 impl Node {
@@ -27,7 +27,7 @@ impl Node {
     fn on(dir: TempDir) -> Self {
         let db = Options::new().memtable_bytes(64 << 10).open(dir.path().join("store")).unwrap();
         let (log, machine) = open(db.clone()).unwrap();
-        Self { dir, db, _log: log, machine }
+        Self { db, _log: log, machine, _dir: dir }
     }
 
     /// A node whose keys all have this value.
@@ -189,14 +189,21 @@ async fn bytes_that_are_no_chunk_are_refused() {
     follower.wait_for_one_epoch();
 }
 
-#[tokio::test]
-async fn a_record_of_another_program_is_refused() {
-    let node = Node::new();
-    node.db.put("mstate", "not ours").unwrap();
-    node.db.flush().unwrap();
-    let copy = tempfile::tempdir().unwrap();
-    node.db.checkpoint(copy.path().join("store")).unwrap();
-    let error = open(Db::open(copy.path().join("store")).unwrap()).unwrap_err().to_string();
+#[test]
+fn records_of_another_program_are_refused() {
+    let opened = |key: &[u8], value: &[u8]| {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path().join("store")).unwrap();
+        db.put(key, value).unwrap();
+        open(db).unwrap_err().to_string()
+    };
+    let error = opened(b"mstate", b"not ours");
     assert!(error.starts_with("mstate: expected the state's record, found"), "{error}");
-    drop(node.dir);
+    let error = opened(b"mpurged", b"");
+    assert!(error.starts_with("mpurged: expected a log id, found"), "{error}");
+    let error = opened(b"l\0\0\0\0\0\0\0\x01", b"\x01");
+    assert!(error.contains("expected a log entry, found"), "{error}");
+    let last = [b"s".as_slice(), &u64::MAX.to_be_bytes(), b"key"].concat();
+    let error = opened(&last, b"");
+    assert_eq!(error, format!("epoch: expected one that others can follow, found {}", u64::MAX));
 }
