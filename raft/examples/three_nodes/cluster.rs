@@ -31,13 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Cluster {
     /// Starts three nodes and waits for their leader.
     pub(crate) async fn start(start: Start) -> Result<Self, Failure> {
-        let listeners: Vec<_> =
-            (1..=3).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
-        let mut addresses = BTreeMap::new();
-        for (id, listener) in (1..).zip(&listeners) {
-            addresses.insert(id, listener.local_addr()?.to_string());
-        }
-        drop(listeners); // their ports are free for the nodes
+        let addresses = (1..=3).map(|id| (id, free_address())).collect();
         let (dir, http) = (tempfile::tempdir()?, Http::new());
         let mut cluster = Self { start, dir, http, addresses, processes: BTreeMap::new() };
         for id in 1..=3 {
@@ -140,6 +134,16 @@ impl Cluster {
     pub(crate) fn client(&self) -> Client {
         let addresses: Vec<_> = self.addresses.values().cloned().collect();
         Client { http: Http::new(), leader: addresses[0].clone(), addresses }
+    }
+}
+
+/// An address whose port no outgoing connection gets while a node is away.
+fn free_address() -> String {
+    loop {
+        let address = format!("127.0.0.1:{}", rand::random_range(20_000..32_000));
+        if TcpListener::bind(&address).is_ok() {
+            return address;
+        }
     }
 }
 
