@@ -99,13 +99,11 @@ impl Db {
     }
 
     /// The keys in a range with their values, in order.
-    #[expect(clippy::unnecessary_wraps, clippy::needless_pass_by_value, reason = "as in criba")]
     pub fn range(&self, bounds: impl RangeBounds<Vec<u8>>) -> Result<Range> {
         Ok(Range::new(self.0, &bounds, ReadOptions::default()))
     }
 
     /// The store as it is now.
-    #[expect(clippy::unnecessary_wraps, reason = "as in criba")]
     pub fn snapshot(&self) -> Result<Snapshot> {
         Ok(Snapshot { db: self.0, snapshot: self.0.snapshot() })
     }
@@ -232,7 +230,6 @@ impl Snapshot {
     }
 
     /// The keys in a range with their values, in order.
-    #[expect(clippy::unnecessary_wraps, clippy::needless_pass_by_value, reason = "as in criba")]
     pub fn range(&self, bounds: impl RangeBounds<Vec<u8>>) -> Result<Range> {
         let mut options = ReadOptions::default();
         options.set_snapshot(&self.snapshot);
