@@ -120,15 +120,23 @@ impl Cluster {
         Err("no leader".into())
     }
 
-    /// Waits until all nodes have applied the same entries. Returns what they know of themselves.
+    /// Waits until all nodes have applied the same entries, and hold the same. Returns what they know of
+    /// themselves, the same or not.
     pub(crate) async fn settle(&self) -> Result<Vec<Status>, Failure> {
-        let leader = self.leader().await?;
-        let applied = self.status(leader).await?.applied;
-        let mut all = Vec::new();
-        for &id in self.addresses.keys() {
-            all.push(self.wait_for(id, |status| status.applied >= applied).await?);
+        let begin = Instant::now();
+        loop {
+            let mut all = Vec::new();
+            for &id in self.addresses.keys() {
+                all.push(self.wait_for(id, |_| true).await?);
+            }
+            let state = |status: &Status| (status.applied, status.keys, status.hash);
+            if all.iter().all(|status| state(status) == state(&all[0]))
+                || begin.elapsed() > PATIENCE
+            {
+                return Ok(all);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        Ok(all)
     }
 
     pub(crate) fn client(&self) -> Client {

@@ -175,6 +175,8 @@ async fn read(
 }
 
 async fn status(State(node): State<Node>) -> Result<Json<Status>, Failed> {
+    // First: the pairs then include at least these entries.
+    let metrics = node.raft.metrics().borrow().clone();
     let mut hasher = DefaultHasher::new();
     let mut keys = 0;
     for pair in node.reader.prefix("")? {
@@ -184,7 +186,6 @@ async fn status(State(node): State<Node>) -> Result<Json<Status>, Failed> {
     }
     let stats = node.reader.store().stats();
     let total = stats.total();
-    let metrics = node.raft.metrics().borrow().clone();
     Ok(Json(Status {
         leader: metrics.current_leader,
         term: metrics.current_term,
