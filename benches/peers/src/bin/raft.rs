@@ -59,7 +59,7 @@ struct Arguments {
     /// Keys that are loaded before the lookups.
     #[arg(long, default_value_t = 200_000)]
     keys: u64,
-    /// The directory of the stores, on the disk to measure. Default: in the directory of temporary files
+    /// The directory of the stores, on the disk to measure. Default: `stores` in the build's directory
     #[arg(long)]
     dir: Option<PathBuf>,
     /// The file of results, which are appended.
@@ -406,13 +406,11 @@ async fn measure<C: Library>(arguments: &Arguments, dir: &Path) -> Result<Figure
 
 /// Prints the figures of one store.
 fn child(store: Store, arguments: &Arguments) -> Result<()> {
-    let dir = match &arguments.dir {
-        Some(dir) => {
-            fs::create_dir_all(dir)?;
-            tempfile::tempdir_in(dir)?
-        }
-        None => tempfile::tempdir()?,
-    };
+    let program = std::env::current_exe()?;
+    let beside = program.ancestors().nth(2).unwrap_or(Path::new(".")).join("stores");
+    let parent = arguments.dir.as_ref().unwrap_or(&beside);
+    fs::create_dir_all(parent)?;
+    let dir = tempfile::tempdir_in(parent)?;
     let runtime = tokio::runtime::Runtime::new()?;
     let figures = match store {
         Store::Criba => runtime.block_on(measure::<criba_raft::TypeConfig>(arguments, dir.path())),
