@@ -2,8 +2,9 @@ use serde::{Deserialize, Serialize};
 
 /// A change of the state machine, replicated as one log entry.
 ///
-/// A key has at most [`Command::MAX_KEY_BYTES`], a value at most [`criba::MAX_VALUE_BYTES`] less some bytes.
-/// A longer one changes nothing, and the reply is [`Reply::TooLong`].
+/// A command with a key longer than [`Command::MAX_KEY_BYTES`] changes nothing, and the reply is
+/// [`Reply::TooLong`]. A value longer than [`Command::MAX_VALUE_BYTES`] is too long for the log: refuse it before
+/// [`client_write`](openraft::Raft::client_write), because the failed append stops the node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Sets the value of a key.
@@ -35,6 +36,9 @@ pub enum Command {
 impl Command {
     /// The longest key: those of criba, less the epoch before each key.
     pub const MAX_KEY_BYTES: usize = criba::MAX_KEY_BYTES - crate::layout::NUMBERED_BYTES;
+
+    /// The longest value: an entry with it, and the longest key, is a value of the store.
+    pub const MAX_VALUE_BYTES: usize = criba::MAX_VALUE_BYTES - (1 << 17);
 
     /// A [`Command::Put`].
     pub fn put(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {

@@ -2,6 +2,8 @@
 
 use std::ops::{Bound, RangeBounds};
 
+/// Every store of this package has it.
+pub(crate) const FORMAT: &[u8] = b"mformat";
 pub(crate) const VOTE: &[u8] = b"mvote";
 pub(crate) const COMMITTED: &[u8] = b"mcommitted";
 /// The last purged log id. Written before its entries are deleted.

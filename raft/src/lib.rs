@@ -2,7 +2,8 @@
 //! store, in one [`Db`].
 //!
 //! [`open`] gives what [`openraft::Raft::new`] needs, and [`StateMachine::reader`] gives the reads. The
-//! network between the nodes is the program's; the example `three_nodes` has one over HTTP.
+//! network between the nodes is the program's: `network.rs` of the example `three_nodes` is one over HTTP, with
+//! snapshots ([`SnapshotData`]). A program depends on `criba`, `criba-raft`, `openraft` 0.9 and `tokio`.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -47,7 +48,7 @@
 //! # Keys
 //! | key | value |
 //! |---|---|
-//! | `m` and a name | the vote, the last committed and the last purged log id, the state's record |
+//! | `m` and a name | the format version, the vote, the last committed and the last purged log id, the state's record |
 //! | `l` and the index, 8 bytes, big-endian | a log entry |
 //! | `s`, the epoch, 8 bytes, big-endian, and a key | the value of that key in the state machine |
 //!
@@ -95,15 +96,37 @@ openraft::declare_raft_types!(
         SnapshotData = SnapshotData,
 );
 
-/// The log and the state machine that a store holds, or that begin in an empty one. The store must hold
-/// nothing else.
+/// How keys and records are written. Another number is refused.
+const FORMAT_VERSION: u32 = 1;
+
+/// The log and the state machine that a store holds, or that begin in an empty one.
 ///
 /// Finishes what a crash interrupted: a purge of the log at once, the removal of old epochs in the
-/// background.
+/// background. To open the same directory again in one process, first await
+/// [`Raft::shutdown`](openraft::Raft::shutdown) and drop all [`Reader`]s and [`SnapshotData`]: they keep the
+/// store open.
 ///
 /// # Errors
-/// [`Error::Store`] if the store fails, [`Error::Record`] if it holds a record that is none of this package.
+/// [`Error::Store`] if the store fails, [`Error::Record`] if it holds anything that is not of this package.
+/// Then nothing was changed.
 pub fn open(db: Db) -> Result<(LogStore, StateMachine)> {
+    check_format(&db)?;
     let syncs = syncs::Syncs::start(db.clone());
     Ok((LogStore::open(db.clone(), syncs.clone())?, StateMachine::open(db, syncs)?))
+}
+
+fn check_format(db: &Db) -> Result<()> {
+    let (of, expected) = ("store".to_string(), "an empty store, or one of criba-raft");
+    match records::read(db, layout::FORMAT, "a format version")? {
+        Some(FORMAT_VERSION) => Ok(()),
+        Some(other) => {
+            Err(Error::Record { of, expected, found: format!("format version {other}") })
+        }
+        None => match db.first()? {
+            Some((key, _)) => {
+                Err(Error::Record { of, expected, found: format!("key {}", key.escape_ascii()) })
+            }
+            None => records::write(db, layout::FORMAT, &FORMAT_VERSION),
+        },
+    }
 }

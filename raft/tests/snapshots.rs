@@ -191,19 +191,28 @@ async fn bytes_that_are_no_chunk_are_refused() {
 
 #[test]
 fn records_of_another_program_are_refused() {
-    let opened = |key: &[u8], value: &[u8]| {
+    let opened = |keys: &[&[u8]], value: &[u8]| {
         let dir = tempfile::tempdir().unwrap();
         let db = Db::open(dir.path().join("store")).unwrap();
-        db.put(key, value).unwrap();
-        open(db).unwrap_err().to_string()
+        for key in keys {
+            db.put(key, value).unwrap();
+        }
+        let error = open(db.clone()).unwrap_err().to_string();
+        assert!(keys.iter().all(|key| db.get(key).unwrap().unwrap() == value));
+        error
     };
-    let error = opened(b"mstate", b"not ours");
-    assert!(error.starts_with("mstate: expected the state's record, found"), "{error}");
-    let error = opened(b"mpurged", b"");
+    let error = opened(&[b"scores/1"], b"7");
+    assert_eq!(error, "store: expected an empty store, or one of criba-raft, found key scores/1");
+    let error = opened(&[b"mformat"], b"\x02");
+    assert!(error.ends_with("found format version 2"), "{error}");
+    // Of a store with the right format version, 1.
+    let error = opened(&[b"mformat", b"mpurged"], b"\x01");
     assert!(error.starts_with("mpurged: expected a log id, found"), "{error}");
-    let error = opened(b"l\0\0\0\0\0\0\0\x01", b"\x01");
+    let error = opened(&[b"mformat", b"mstate"], b"\x01");
+    assert!(error.starts_with("mstate: expected the state's record, found"), "{error}");
+    let error = opened(&[b"mformat", b"l\0\0\0\0\0\0\0\x01"], b"\x01");
     assert!(error.contains("expected a log entry, found"), "{error}");
     let last = [b"s".as_slice(), &u64::MAX.to_be_bytes(), b"key"].concat();
-    let error = opened(&last, b"");
+    let error = opened(&[b"mformat", &last], b"\x01");
     assert_eq!(error, format!("epoch: expected one that others can follow, found {}", u64::MAX));
 }

@@ -54,9 +54,9 @@ pub(crate) struct Status {
     pub(crate) keys: u64,
     /// A hash of all keys and values.
     pub(crate) hash: u64,
-    pub(crate) lookups: u64,
-    pub(crate) reads_made: u64,
+    /// By filters, of lookups; and those that were made.
     pub(crate) reads_avoided: u64,
+    pub(crate) reads_made: u64,
 }
 
 /// Runs a node until the process ends.
@@ -115,14 +115,14 @@ fn not_leader<E>(error: RaftError<u64, E>) -> Failed
 where
     E: openraft::TryAsRef<ForwardToLeader<u64, BasicNode>> + std::error::Error,
 {
-    let message = error.to_string();
-    match error.forward_to_leader() {
+    let (status, message, leader) = match error.forward_to_leader() {
         Some(ForwardToLeader { leader_node, .. }) => {
             let leader = leader_node.as_ref().map(|node| node.addr.clone());
-            Failed { status: StatusCode::MISDIRECTED_REQUEST, message, leader }
+            (StatusCode::MISDIRECTED_REQUEST, "this node does not lead".to_string(), leader)
         }
-        None => Failed { status: StatusCode::SERVICE_UNAVAILABLE, message, leader: None },
-    }
+        None => (StatusCode::SERVICE_UNAVAILABLE, error.to_string(), None),
+    };
+    Failed { status, message, leader }
 }
 
 async fn change(node: &Node, command: Command) -> Result<StatusCode, Failed> {
@@ -184,8 +184,7 @@ async fn status(State(node): State<Node>) -> Result<Json<Status>, Failed> {
         (key, &value[..]).hash(&mut hasher);
         keys += 1;
     }
-    let stats = node.reader.store().stats();
-    let total = stats.total();
+    let total = node.reader.store().stats().total();
     Ok(Json(Status {
         leader: metrics.current_leader,
         term: metrics.current_term,
@@ -193,9 +192,8 @@ async fn status(State(node): State<Node>) -> Result<Json<Status>, Failed> {
         purged: metrics.purged.map(|purged| purged.index),
         keys,
         hash: hasher.finish(),
-        lookups: stats.activity.lookups,
-        reads_made: total.disk_reads,
         reads_avoided: total.true_negatives,
+        reads_made: total.disk_reads,
     }))
 }
 
