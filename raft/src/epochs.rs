@@ -73,11 +73,13 @@ fn after(epoch: u64) -> Result<u64> {
 }
 
 fn remove_old(db: &Db, epochs: &Receiver<u64>, ending: &AtomicBool) {
-    while let Ok(epoch) = epochs.recv() {
-        // An error of the store is the error of the next write, too. The next opening tries again.
-        if ending.load(Ordering::Relaxed) || remove(db, epoch, ending).is_err() {
-            break;
-        }
+    // One that the store fails to remove is tried again with the next one, or by the next opening.
+    let mut left = Vec::new();
+    while let Ok(epoch) = epochs.recv()
+        && !ending.load(Ordering::Relaxed)
+    {
+        left.push(epoch);
+        left.retain(|&epoch| remove(db, epoch, ending).is_err());
     }
 }
 

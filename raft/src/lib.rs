@@ -1,5 +1,5 @@
 //! criba as the storage of [openraft]: the log, the votes and the state machine of a replicated key-value
-//! store, in one [`Db`].
+//! store, in one [`Db`](criba::Db).
 //!
 //! [`open`] gives what [`openraft::Raft::new`] needs, and [`StateMachine::reader`] gives the reads. The
 //! network between the nodes is the program's: `network.rs` of the example `three_nodes` is one over HTTP, with
@@ -30,7 +30,7 @@
 //! # }
 //! # let (network, dir) = (None, tempfile::tempdir()?);
 //! # let path = dir.path().join("store");
-//! let (log, machine) = open(criba::Db::open(path)?)?;
+//! let (log, machine) = open(criba::Options::new(), path)?;
 //! let reader = machine.reader();
 //! let config = Config::default().validate()?;
 //! let raft = Raft::new(1, config.into(), network, log, machine).await?;
@@ -79,7 +79,9 @@ mod state_machine;
 mod state_record;
 mod syncs;
 
-use criba::Db;
+use std::path::Path;
+
+use criba::{Db, Options};
 
 pub use command::{Command, Reply};
 pub use error::{Error, Result};
@@ -99,17 +101,17 @@ openraft::declare_raft_types!(
 /// How keys and records are written. Another number is refused.
 const FORMAT_VERSION: u32 = 1;
 
-/// The log and the state machine that a store holds, or that begin in an empty one.
+/// Opens the store in a directory, or makes it: the log and the state machine of a node.
 ///
 /// Finishes what a crash interrupted: a purge of the log at once, the removal of old epochs in the
-/// background. To open the same directory again in one process, first await
-/// [`Raft::shutdown`](openraft::Raft::shutdown) and drop all [`Reader`]s and [`SnapshotData`]: they keep the
-/// store open.
+/// background. The directory stays locked while a [`Reader`] or [`SnapshotData`] lives. So to open it again in
+/// one process, await [`Raft::shutdown`](openraft::Raft::shutdown), and drop them.
 ///
 /// # Errors
-/// [`Error::Store`] if the store fails, [`Error::Record`] if it holds anything that is not of this package.
-/// Then nothing was changed.
-pub fn open(db: Db) -> Result<(LogStore, StateMachine)> {
+/// As [`Options::open`]; [`Error::Record`] if the store holds anything that is not of this package. Then nothing
+/// was changed.
+pub fn open(options: Options, dir: impl AsRef<Path>) -> Result<(LogStore, StateMachine)> {
+    let db = options.open(dir)?;
     check_format(&db)?;
     let syncs = syncs::Syncs::start(db.clone());
     Ok((LogStore::open(db.clone(), syncs.clone())?, StateMachine::open(db, syncs)?))

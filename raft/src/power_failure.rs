@@ -45,8 +45,7 @@ fn wait<T>(task: impl Future<Output = T>) -> T {
 impl Node {
     fn open(vfs: &SimVfs) -> Self {
         let options = Options::new().memtable_bytes(2 << 10).background_threads(0).seed(1);
-        let db = options.vfs(Arc::new(vfs.clone())).open("/node").unwrap();
-        let (log, machine) = open(db).unwrap();
+        let (log, machine) = open(options.vfs(Arc::new(vfs.clone())), "/node").unwrap();
         let reader = machine.reader();
         Self { log, machine, reader }
     }

@@ -5,9 +5,8 @@ use criba::{Db, Range, Value};
 use crate::epochs::Epochs;
 use crate::error::Result;
 use crate::layout::{NUMBERED_BYTES, pair_key};
-use crate::state_record::StateRecord;
 
-/// Reads what this node has applied. Clones are cheap, and go on after the node stopped.
+/// Reads what this node has applied. Clones are cheap; they keep the store open, also when the node has stopped.
 ///
 /// A node may be behind the others. A read is linearizable on the leader, after
 /// [`ensure_linearizable`](openraft::Raft::ensure_linearizable).
@@ -42,11 +41,9 @@ impl Reader {
     /// All pairs whose keys begin with a prefix, in order, as of one moment.
     ///
     /// # Errors
-    /// As [`Db::range`]; [`Error::Record`](crate::Error::Record) if the state's record is none.
+    /// As [`Db::prefix`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Pairs> {
-        let snapshot = self.db.snapshot()?;
-        let epoch = StateRecord::read(&snapshot)?.epoch;
-        Ok(Pairs(criba::Reader::prefix(&snapshot, pair_key(epoch, prefix.as_ref()))?))
+        self.in_current_epoch(|epoch| self.db.prefix(pair_key(epoch, prefix.as_ref()))).map(Pairs)
     }
 
     /// The store, for its statistics. Its keys are those of this package.

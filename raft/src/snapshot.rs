@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use criba::{Batch, Db};
 use openraft::{AnyError, RaftSnapshotBuilder, SnapshotMeta, StorageError, StorageIOError};
@@ -72,11 +72,12 @@ impl SnapshotData {
         }
     }
 
-    /// Writes the pairs of the next chunk to the store.
+    /// Writes the pairs of the next chunk to the store. Returns whether it was the last one: only then may the
+    /// snapshot be installed, else the node stops.
     ///
     /// # Errors
     /// [`Error::Record`] if the bytes are no chunk, or follow the last one. As [`Db::write`].
-    pub fn write_chunk(&mut self, bytes: &[u8]) -> Result<()> {
+    pub fn write_chunk(&mut self, bytes: &[u8]) -> Result<bool> {
         match self {
             Self::Received(received) => received.write_chunk(bytes),
             Self::Taken(_) => Err(wrong_side("a snapshot to receive", "one that was taken here")),
@@ -125,7 +126,7 @@ impl Received {
         Self { db, epochs, epoch, complete: false, handed_over: false }
     }
 
-    pub(crate) fn write_chunk(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write_chunk(&mut self, bytes: &[u8]) -> Result<bool> {
         let of = || "chunk of a snapshot".to_string();
         let chunk: Chunk = decode(bytes, "a chunk of a snapshot", of)?;
         if self.complete {
@@ -138,7 +139,7 @@ impl Received {
         }
         self.db.write(batch)?;
         self.complete = chunk.last;
-        Ok(())
+        Ok(self.complete)
     }
 
     /// The epoch of the pairs, once all have arrived. From then on the store's record may name it, so it is
@@ -174,13 +175,25 @@ type Meta = SnapshotMeta<u64, openraft::BasicNode>;
 pub(crate) struct Current(Arc<Mutex<Option<(Meta, Taken)>>>);
 
 impl Current {
-    pub(crate) fn set(&self, meta: Meta, taken: Taken) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((meta, taken));
+    /// After an installation.
+    pub(crate) fn replace(&self, meta: Meta, taken: Taken) {
+        *self.lock() = Some((meta, taken));
+    }
+
+    /// Unless a newer one was installed meanwhile.
+    fn offer(&self, meta: Meta, taken: Taken) {
+        let mut current = self.lock();
+        if current.as_ref().is_none_or(|current| current.0.last_log_id <= meta.last_log_id) {
+            *current = Some((meta, taken));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(Meta, Taken)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn get(&self) -> Option<openraft::Snapshot<TypeConfig>> {
-        let current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        current.as_ref().map(|(meta, taken)| snapshot(meta.clone(), taken.clone()))
+        self.lock().as_ref().map(|(meta, taken)| snapshot(meta.clone(), taken.clone()))
     }
 }
 
@@ -214,7 +227,7 @@ impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
             last_membership: record.membership,
             snapshot_id: format!("{}-{index}", record.epoch),
         };
-        self.current.set(meta.clone(), taken.clone());
+        self.current.offer(meta.clone(), taken.clone());
         Ok(snapshot(meta, taken))
     }
 }

@@ -105,7 +105,7 @@ impl StateMachine {
         // The leader may purge its log now: what was received must survive, too. It was written before.
         self.syncs.done().await?;
         self.epochs.switch(epoch);
-        self.current.set(meta.clone(), Taken::of(&self.db)?.0);
+        self.current.replace(meta.clone(), Taken::of(&self.db)?.0);
         Ok(())
     }
 }

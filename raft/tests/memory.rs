@@ -20,9 +20,8 @@ fn memory(name: &str) -> Option<u64> {
 
 fn node(dir: &tempfile::TempDir) -> (Db, LogStore, StateMachine) {
     let options = Options::new().memtable_bytes(8 << 20).cache_bytes(8 << 20);
-    let db = options.open(dir.path().join("store")).unwrap();
-    let (log, machine) = open(db.clone()).unwrap();
-    (db, log, machine)
+    let (log, machine) = open(options, dir.path().join("store")).unwrap();
+    (machine.reader().store().clone(), log, machine)
 }
 
 fn entry(index: u64) -> Entry<criba_raft::TypeConfig> {

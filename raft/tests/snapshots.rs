@@ -1,9 +1,11 @@
 //! What readers see while a snapshot is installed, and what a bad one does.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimVfs};
 use criba::{Db, Options, Result};
 use criba_raft::{Command, LogStore, Reader, StateMachine, TypeConfig, open};
 use openraft::storage::RaftStateMachine;
@@ -25,8 +27,9 @@ impl Node {
     }
 
     fn on(dir: TempDir) -> Self {
-        let db = Options::new().memtable_bytes(64 << 10).open(dir.path().join("store")).unwrap();
-        let (log, machine) = open(db.clone()).unwrap();
+        let options = Options::new().memtable_bytes(64 << 10);
+        let (log, machine) = open(options, dir.path().join("store")).unwrap();
+        let db = machine.reader().store().clone();
         Self { db, _log: log, machine, _dir: dir }
     }
 
@@ -69,11 +72,7 @@ impl Node {
     }
 
     fn wait_for_one_epoch(&self) {
-        let begin = Instant::now();
-        while self.pairs().len() != 1 {
-            assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", self.pairs());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until(|| self.pairs().len() == 1);
         assert_eq!(*self.pairs().first_entry().unwrap().get() as u64, KEYS);
     }
 }
@@ -140,6 +139,75 @@ async fn readers_see_the_old_state_or_the_new_one() {
     assert_eq!(current.meta, leaders[1].take().await.meta);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_never_goes_back() {
+    let (mut leader, mut follower) = (Node::with(0).await, Node::with(0).await);
+    let (reader, ended) = (follower.machine.reader(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                let first = reader.prefix(key(0)).unwrap().next().unwrap().unwrap().1[0];
+                let then = reader.get(key(0)).unwrap().unwrap()[0];
+                assert!(first <= then, "{then} after {first}");
+            }
+        });
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(async {
+                for value in 1..100 {
+                    leader.machine.apply([entry(0, value)]).await.unwrap();
+                    let taken = leader.take().await;
+                    follower.install(taken, 0).await.unwrap();
+                }
+            });
+        });
+        ended.store(true, Ordering::Relaxed);
+    });
+}
+
+#[tokio::test]
+async fn a_snapshot_that_was_built_late_does_not_replace_a_newer_one() {
+    let (mut leader, mut follower) = (Node::with(1).await, Node::new());
+    let mut builder = follower.machine.get_snapshot_builder().await;
+    let newest = leader.take().await;
+    let meta = newest.meta.clone();
+    follower.install(newest, 0).await.unwrap();
+    // As if it had been taken before: this state is older.
+    follower.machine.apply([entry(7, 0)]).await.unwrap();
+    builder.build_snapshot().await.unwrap();
+    let current = follower.machine.get_current_snapshot().await.unwrap().unwrap();
+    assert_eq!(current.meta, meta);
+}
+
+#[tokio::test]
+async fn an_old_epoch_is_removed_after_a_write_failed() {
+    let mut leader = Node::with(1).await;
+    let faults = FaultVfs::new(Arc::new(SimVfs::new()));
+    let options = Options::new().vfs(Arc::new(faults.clone()));
+    let (_log, mut machine) = open(options, "/node").unwrap();
+    let db = machine.reader().store().clone();
+    let mut received = machine.begin_receiving_snapshot().await.unwrap();
+    received.write_chunk(&leader.take().await.snapshot.next_chunk().unwrap().unwrap()).unwrap();
+    let full = FaultRule::new(Fault::NoSpace).operations([Operation::Append, Operation::Write]);
+    faults.add(full.kinds([FileKind::Wal]));
+    drop(received);
+    wait_until(|| !faults.injected().is_empty());
+    faults.clear();
+    machine
+        .install_snapshot(&leader.take().await.meta, leader.take().await.snapshot)
+        .await
+        .unwrap();
+    drop(machine.begin_receiving_snapshot().await.unwrap());
+    wait_until(|| db.prefix("s").unwrap().count() as u64 == KEYS);
+}
+
+fn wait_until(done: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[tokio::test]
 async fn part_of_a_snapshot_is_refused_and_removed() {
     let (mut leader, mut follower) = (Node::with(1).await, Node::with(0).await);
@@ -178,9 +246,12 @@ async fn bytes_that_are_no_chunk_are_refused() {
         );
     }
     received.write_chunk(&chunk).unwrap();
+    let mut whole = false;
     while let Some(chunk) = taken.next_chunk().unwrap() {
-        received.write_chunk(&chunk).unwrap();
+        assert!(!whole);
+        whole = received.write_chunk(&chunk).unwrap();
     }
+    assert!(whole);
     let error = received.write_chunk(&chunk).unwrap_err().to_string();
     assert!(error.contains("expected none after the last chunk"), "{error}");
     assert!(taken.write_chunk(&chunk).is_err());
@@ -193,11 +264,14 @@ async fn bytes_that_are_no_chunk_are_refused() {
 fn records_of_another_program_are_refused() {
     let opened = |keys: &[&[u8]], value: &[u8]| {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path().join("store")).unwrap();
+        let path = dir.path().join("store");
+        let db = Db::open(&path).unwrap();
         for key in keys {
             db.put(key, value).unwrap();
         }
-        let error = open(db.clone()).unwrap_err().to_string();
+        db.close().unwrap();
+        let error = open(Options::new(), &path).unwrap_err().to_string();
+        let db = Db::open(&path).unwrap();
         assert!(keys.iter().all(|key| db.get(key).unwrap().unwrap() == value));
         error
     };

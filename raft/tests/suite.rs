@@ -1,6 +1,6 @@
 //! openraft's own tests of a storage, on real files.
 
-use criba::{Db, Options};
+use criba::Options;
 use criba_raft::{LogStore, StateMachine, TypeConfig, open};
 use openraft::testing::{StoreBuilder, Suite};
 use openraft::{AnyError, StorageError, StorageIOError};
@@ -11,8 +11,8 @@ struct OnFiles(Options);
 impl StoreBuilder<TypeConfig, LogStore, StateMachine, TempDir> for OnFiles {
     async fn build(&self) -> Result<(TempDir, LogStore, StateMachine), StorageError<u64>> {
         let dir = tempfile::tempdir().expect("a directory");
-        let db: Db = self.0.clone().open(dir.path().join("store")).expect("a new store");
-        let opened = open(db).map_err(|error| StorageIOError::read(AnyError::new(&error)))?;
+        let opened = open(self.0.clone(), dir.path().join("store"));
+        let opened = opened.map_err(|error| StorageIOError::read(AnyError::new(&error)))?;
         Ok((dir, opened.0, opened.1))
     }
 }

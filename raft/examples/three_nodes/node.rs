@@ -19,7 +19,7 @@ use std::path::Path as Directory;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
@@ -63,7 +63,7 @@ pub(crate) struct Status {
 pub(crate) async fn run(id: u64, address: &str, directory: &Directory) -> Result<(), Failure> {
     // Small, so that a few thousand keys make SSTables.
     let options = Options::new().memtable_bytes(256 << 10).cache_bytes(8 << 20);
-    let (log, machine) = open(options.open(directory)?)?;
+    let (log, machine) = open(options, directory)?;
     let reader = machine.reader();
     let config = Config {
         heartbeat_interval: 100,
@@ -79,8 +79,10 @@ pub(crate) async fn run(id: u64, address: &str, directory: &Directory) -> Result
         .route("/keys/{key}", put(set).post(insert).delete(delete).get(read))
         .route("/status", get(status))
         .route("/members", post(begin))
+        .layer(DefaultBodyLimit::max(LONGEST_VALUE))
         .route("/raft/append", post(append))
         .route("/raft/vote", post(vote))
+        .layer(DefaultBodyLimit::max(LONGEST_FRAME))
         .route("/raft/snapshot", post(receive))
         .with_state(node);
     Ok(axum::serve(TcpListener::bind(address).await?, routes).await?)
@@ -224,13 +226,18 @@ async fn receive(State(node): State<Node>, body: Body) -> Result<Vec<u8>, Failed
     let first = frames.next().await?.ok_or("expected a snapshot, found nothing")?;
     let (vote, meta): (Vote<u64>, SnapshotMeta<u64, BasicNode>) = message(&first)?;
     let mut snapshot = node.raft.begin_receiving_snapshot().await?;
+    let mut whole = false;
     while let Some(chunk) = frames.next().await? {
-        snapshot.write_chunk(&chunk)?;
+        whole = snapshot.write_chunk(&chunk)?;
+    }
+    if !whole {
+        return Err("the snapshot ends before its last chunk".into());
     }
     answer(&node.raft.install_full_snapshot(vote, Snapshot { meta, snapshot }).await)
 }
 
-/// A chunk has about a MiB, or one pair.
+const LONGEST_VALUE: usize = 1 << 20;
+/// A chunk of a snapshot, and an append of several entries, have about a MiB, and one value more.
 const LONGEST_FRAME: usize = 64 << 20;
 
 /// The frames of a request's body, see the network.
