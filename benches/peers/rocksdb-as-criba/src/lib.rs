@@ -7,7 +7,7 @@ use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, Options, ReadOptions,
+    BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, ReadOptions,
     WaitForCompactOptions, WriteBatch,
 };
 
@@ -26,6 +26,8 @@ pub const TABLE_BYTES: u64 = 64 << 20;
 
 /// The longest key of criba.
 pub const MAX_KEY_BYTES: usize = u16::MAX as usize;
+/// The longest value of criba.
+pub const MAX_VALUE_BYTES: usize = 1 << 30;
 
 /// The result of every fallible call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -44,13 +46,23 @@ pub enum Error {
     Closed,
 }
 
+/// The settings above, without compression.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options;
+
+impl Options {
+    /// Opens or creates a store.
+    pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
+        Db::open(dir.as_ref())
+    }
+}
+
 /// A store. It stays open until the process ends, so that iterators and snapshots need no owner.
 #[derive(Debug, Clone)]
 pub struct Db(&'static DB);
 
 impl Db {
-    /// Opens or creates a store with the settings above, without compression.
-    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+    fn open(dir: &Path) -> Result<Self> {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_size(BLOCK_BYTES);
         blocks.set_format_version(7);
@@ -59,7 +71,7 @@ impl Db {
         blocks.set_cache_index_and_filter_blocks(false);
         blocks.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES));
 
-        let mut options = Options::default();
+        let mut options = rocksdb::Options::default();
         options.create_if_missing(true);
         options.set_compression_type(DBCompressionType::None);
         options.set_write_buffer_size(MEMTABLE_BYTES);
@@ -101,6 +113,16 @@ impl Db {
     /// The keys in a range with their values, in order.
     pub fn range(&self, bounds: impl RangeBounds<Vec<u8>>) -> Result<Range> {
         Ok(Range::new(self.0, &bounds, ReadOptions::default()))
+    }
+
+    /// The keys that begin with a prefix, with their values, in order.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
+        Reader::prefix(self, prefix)
+    }
+
+    /// The first key with its value.
+    pub fn first(&self) -> Result<Option<(Value, Value)>> {
+        self.range(..)?.next().transpose()
     }
 
     /// The store as it is now.

@@ -153,7 +153,7 @@ trait Library:
 }
 
 macro_rules! library {
-    ($library:ident, $open:expr) => {
+    ($library:ident, $options:expr) => {
         impl Library for $library::TypeConfig {
             type Reader = $library::Reader;
 
@@ -161,7 +161,7 @@ macro_rules! library {
                 dir: &Path,
             ) -> Result<(impl RaftLogStorage<Self>, impl RaftStateMachine<Self>, Self::Reader)>
             {
-                let (log, machine) = $library::open($open(dir)?)?;
+                let (log, machine) = $library::open($options, dir)?;
                 let reader = machine.reader();
                 Ok((log, machine, reader))
             }
@@ -182,11 +182,11 @@ macro_rules! library {
     };
 }
 
-library!(criba_raft, open_criba);
-library!(criba_raft_on_rocksdb, rocksdb_as_criba::Db::open);
+library!(criba_raft, criba_options());
+library!(criba_raft_on_rocksdb, rocksdb_as_criba::Options);
 
 /// With the settings of the other store.
-fn open_criba(dir: &Path) -> criba::Result<criba::Db> {
+fn criba_options() -> criba::Options {
     criba::Options::new()
         .filter(criba::FilterPolicy::default().with_bits_per_key(f64::from(BITS_PER_KEY)))
         .memtable_bytes(MEMTABLE_BYTES)
@@ -194,7 +194,6 @@ fn open_criba(dir: &Path) -> criba::Result<criba::Db> {
         .level_base_bytes(LEVEL_BASE_BYTES)
         .block_bytes(BLOCK_BYTES)
         .cache_bytes(CACHE_BYTES as u64)
-        .open(dir)
 }
 
 /// The nodes by number, once all have started.
