@@ -1,5 +1,5 @@
 //! criba as the storage of [openraft]: the log, the votes and the state machine of a replicated key-value
-//! store, in one [`Db`](criba::Db).
+//! store, in one [`Db`].
 //!
 //! [`open`] gives what [`openraft::Raft::new`] needs, and [`StateMachine::reader`] gives the reads. The
 //! network between the nodes is the program's: `network.rs` of the example `three_nodes` is one over HTTP, with
