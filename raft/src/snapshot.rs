@@ -37,6 +37,8 @@ pub struct Taken {
     epoch: u64,
     /// The key before the next chunk.
     from: Bound<Vec<u8>>,
+    /// The number of the next chunk.
+    next: u64,
     ended: bool,
 }
 
@@ -47,6 +49,8 @@ pub struct Received {
     db: Db,
     epochs: Arc<Epochs>,
     epoch: u64,
+    /// The number of the next chunk.
+    next: u64,
     complete: bool,
     handed_over: bool,
 }
@@ -54,8 +58,10 @@ pub struct Received {
 /// About this many bytes of keys and values are in a chunk.
 const CHUNK_BYTES: usize = BATCH_BYTES;
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Chunk {
+    /// From zero: a chunk that is missing would be keys that are missing.
+    number: u64,
     pairs: Vec<(ByteBuf, ByteBuf)>,
     last: bool,
 }
@@ -76,7 +82,7 @@ impl SnapshotData {
     /// snapshot be installed, else the node stops.
     ///
     /// # Errors
-    /// [`Error::Record`] if the bytes are no chunk, or follow the last one. As [`Db::write`].
+    /// [`Error::Record`] if the bytes are no chunk, or not the next one. As [`Db::write`].
     pub fn write_chunk(&mut self, bytes: &[u8]) -> Result<bool> {
         match self {
             Self::Received(received) => received.write_chunk(bytes),
@@ -94,14 +100,14 @@ impl Taken {
         let snapshot = Arc::new(db.snapshot()?);
         let record = StateRecord::read(&*snapshot)?;
         let from = Bound::Included(pair_key(record.epoch, b""));
-        Ok((Self { snapshot, epoch: record.epoch, from, ended: false }, record))
+        Ok((Self { snapshot, epoch: record.epoch, from, next: 0, ended: false }, record))
     }
 
     pub(crate) fn next_chunk(&mut self) -> Result<Option<Vec<u8>>> {
         if self.ended {
             return Ok(None);
         }
-        let mut chunk = Chunk { pairs: Vec::new(), last: true };
+        let mut chunk = Chunk { number: self.next, pairs: Vec::new(), last: true };
         let mut bytes = 0;
         let end = Bound::Excluded(end_of_epoch(self.epoch));
         for item in self.snapshot.range((self.from.clone(), end))? {
@@ -115,6 +121,7 @@ impl Taken {
                 break;
             }
         }
+        self.next += 1;
         self.ended = chunk.last;
         encode(&chunk).map(Some)
     }
@@ -123,7 +130,7 @@ impl Taken {
 impl Received {
     pub(crate) fn begin(db: Db, epochs: Arc<Epochs>) -> Self {
         let epoch = epochs.begin();
-        Self { db, epochs, epoch, complete: false, handed_over: false }
+        Self { db, epochs, epoch, next: 0, complete: false, handed_over: false }
     }
 
     pub(crate) fn write_chunk(&mut self, bytes: &[u8]) -> Result<bool> {
@@ -133,11 +140,16 @@ impl Received {
             let found = format!("{} more pairs", chunk.pairs.len());
             return Err(Error::Record { of: of(), expected: "none after the last chunk", found });
         }
+        if chunk.number != self.next {
+            let found = format!("chunk {} in place of {}", chunk.number, self.next);
+            return Err(Error::Record { of: of(), expected: "the next chunk", found });
+        }
         let mut batch = Batch::new();
         for (key, value) in &chunk.pairs {
             batch.put(pair_key(self.epoch, key), value);
         }
         self.db.write(batch)?;
+        self.next += 1;
         self.complete = chunk.last;
         Ok(self.complete)
     }

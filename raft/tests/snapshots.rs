@@ -219,6 +219,27 @@ async fn part_of_a_snapshot_is_refused_and_removed() {
 }
 
 #[tokio::test]
+async fn a_snapshot_without_a_chunk_is_refused() {
+    let (mut leader, mut follower) = (Node::with(1).await, Node::with(0).await);
+    let [mut taken, mut partly_read] = [leader.take().await, leader.take().await];
+    let mut received = follower.machine.begin_receiving_snapshot().await.unwrap();
+    let first = taken.snapshot.next_chunk().unwrap().unwrap();
+    let second = taken.snapshot.next_chunk().unwrap().unwrap();
+    let error = received.write_chunk(&second).unwrap_err().to_string();
+    assert!(error.ends_with("expected the next chunk, found chunk 1 in place of 0"), "{error}");
+    received.write_chunk(&first).unwrap();
+    received.write_chunk(&first).unwrap_err();
+    assert!(received.write_chunk(&second).unwrap());
+    follower.machine.install_snapshot(&taken.meta, received).await.unwrap();
+
+    partly_read.snapshot.next_chunk().unwrap();
+    let (meta, snapshot) = (partly_read.meta, partly_read.snapshot);
+    follower.machine.install_snapshot(&meta, snapshot).await.unwrap_err();
+    assert_eq!(values(&follower.machine.reader()), [1]);
+    follower.wait_for_one_epoch();
+}
+
+#[tokio::test]
 async fn a_crash_between_chunks_leaves_the_old_state() {
     let (mut leader, mut follower) = (Node::with(1).await, Node::with(0).await);
     let mut received = follower.machine.begin_receiving_snapshot().await.unwrap();
