@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use axum::http::{Method, StatusCode};
-use cluster::{Client, Cluster};
+use cluster::Cluster;
 use http::{Failure, Http};
 
 /// Keys written before the leader dies, and again while it is away.
@@ -103,29 +103,22 @@ async fn show() -> Result<(), Failure> {
 /// Writes keys from several clients at once.
 async fn write(cluster: &Cluster, name: &'static str) -> Result<(), Failure> {
     let began = Instant::now();
-    each_client(cluster, |client, number| async move {
-        let mut client = client;
-        for key in (number..KEYS).step_by(CLIENTS) {
-            let path = format!("/keys/{name}-{key:05}");
-            client.request(Method::PUT, &path, vec![b'v'; 100]).await?;
-        }
-        Ok(())
-    })
-    .await?;
+    let write_some = |number| {
+        let mut client = cluster.client();
+        tokio::spawn(async move {
+            for key in (number..KEYS).step_by(CLIENTS) {
+                let path = format!("/keys/{name}-{key:05}");
+                client.request(Method::PUT, &path, vec![b'v'; 100]).await?;
+            }
+            Ok::<_, Failure>(())
+        })
+    };
+    let clients: Vec<_> = (0..CLIENTS).map(write_some).collect();
+    for client in clients {
+        client.await??;
+    }
     let rate = KEYS as f64 / began.elapsed().as_secs_f64();
     println!("{KEYS} committed writes by {CLIENTS} clients, {rate:.0} a second");
-    Ok(())
-}
-
-async fn each_client<F: Future<Output = Result<(), Failure>> + Send + 'static>(
-    cluster: &Cluster,
-    run: impl Fn(Client, usize) -> F,
-) -> Result<(), Failure> {
-    let tasks: Vec<_> =
-        (0..CLIENTS).map(|number| tokio::spawn(run(cluster.client(), number))).collect();
-    for task in tasks {
-        task.await??;
-    }
     Ok(())
 }
 
