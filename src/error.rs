@@ -52,6 +52,25 @@ pub enum Error {
         /// What the file needs.
         found: String,
     },
+    /// A path does not lead to a place for a store. Nothing was changed.
+    #[error("{path:?}: {reason}")]
+    InvalidPath {
+        /// The path, as it was given.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The directory of an open store, its lock file or a file in use was removed, or another one has its
+    /// name. What has the name now was not changed.
+    #[error("{}: expected {expected}, found {found}", path.display())]
+    Moved {
+        /// The directory or the file.
+        path: PathBuf,
+        /// What the store has open.
+        expected: String,
+        /// What was found in its place.
+        found: String,
+    },
     /// The directory is not a criba store. It was not changed.
     #[error("{}: expected a criba store, found {found}", path.display())]
     NotAStore {
@@ -93,8 +112,9 @@ pub enum Error {
         /// Why the value is invalid.
         reason: String,
     },
-    /// After a failure, the content of a log or of the manifest is in doubt: the store refuses writes. The
-    /// next open recovers all synced writes.
+    /// The store refuses writes, because after a failure the content of a log or of the manifest is in doubt,
+    /// or because its directory is no longer its own ([`Moved`](Self::Moved)). The next open recovers all
+    /// synced writes.
     #[error("no more writes until the store is opened again, because: {cause}")]
     Poisoned {
         /// The first failure.
@@ -165,6 +185,15 @@ fn holder(pid: Option<u32>, name: &str) -> String {
 }
 
 impl Error {
+    /// Whether a file could not be opened or removed because it does not exist.
+    pub(crate) fn is_missing_file(&self) -> bool {
+        self.is_io(io::ErrorKind::NotFound)
+    }
+
+    pub(crate) fn is_io(&self, kind: io::ErrorKind) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == kind)
+    }
+
     pub(crate) fn corrupt(
         path: &Path,
         offset: u64,

@@ -37,6 +37,13 @@ pub enum Event {
         /// The table's id.
         table: u64,
     },
+    /// The path of the store leads to another directory, or to none. The store goes on in its own directory, to
+    /// which the path led at the opening. Comes once, before a later flush or compaction begins.
+    #[non_exhaustive]
+    DirectoryMoved {
+        /// The path.
+        path: PathBuf,
+    },
     /// A flush began.
     #[non_exhaustive]
     FlushStarted {},
@@ -80,6 +87,9 @@ impl fmt::Display for Event {
             }
             Self::FilterRebuildStarted { table } => {
                 write!(f, "table {table}: another filter is being made")
+            }
+            Self::DirectoryMoved { path } => {
+                write!(f, "{}: no longer the directory of this store", path.display())
             }
             Self::FlushStarted {} => f.write_str("flush: began"),
             Self::FlushEnded { error: Some(error), .. } => write!(f, "flush: failed: {error}"),

@@ -15,9 +15,10 @@ use crate::key::EntryKind;
 use crate::ledger::Verdict;
 use crate::names::FileName;
 use crate::sstable::{FilterState, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableFilter};
+use crate::store_dir::StoreDir;
 use crate::value::Value;
 use crate::version::{Manifest, read_current};
-use crate::vfs::{FileKind, RealVfs, Vfs};
+use crate::vfs::{RealVfs, Vfs};
 
 /// The state of a table's filter.
 #[derive(Debug, Clone, PartialEq)]
@@ -226,20 +227,23 @@ impl TableFile {
     /// [`Error::Io`]; [`Error::Corrupt`]; [`Error::Unsupported`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
         let name = path.file_name().and_then(OsStr::to_str).and_then(FileName::parse);
         let Some(FileName::Table(id)) = name else {
-            vfs.open(path, FileKind::Table).context("open", path)?;
+            std::fs::File::open(path).context("open", path)?;
             let expected = "a table file, named by its number (000001.sst)";
             return Err(Error::corrupt(path, 0, expected, "another name"));
         };
-        let dir = path.parent().unwrap_or(Path::new(""));
+        let parent = path.parent().filter(|dir| *dir != Path::new(""));
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
+        let dir = StoreDir::open(&vfs, parent.unwrap_or(Path::new(".")), 0)?; // no file is made
+        let missing = || Err(std::io::ErrorKind::NotFound.into()).context("open", path);
+        let Some(dir) = &dir else { return missing() };
         // A missing or damaged manifest is no error.
-        let manifest = read_current(vfs.as_ref(), dir).ok().flatten();
-        let set = manifest.and_then(|number| Manifest::read(vfs.as_ref(), dir, number).ok());
+        let manifest = read_current(dir).ok().flatten();
+        let set = manifest.and_then(|number| Manifest::read(dir, number).ok());
         let set = set.map(|(set, ..)| set).unwrap_or_default();
         let hash_key = set.hash_key.unwrap_or(HashKey::new([0; HashKey::BYTES]));
-        let env = |store| TableEnv::standalone(&vfs, dir, store, hash_key);
+        let env = |store| TableEnv::standalone(dir, store, hash_key);
         let (mut meta, store) = Table::meta_of_file(&env(0), id)?;
         if let Some((_, known)) = set.tables.get(&id)
             && known.footer_checksum == meta.footer_checksum

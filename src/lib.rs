@@ -95,10 +95,12 @@ mod options;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod parsers;
+mod poison;
 mod prefetch;
 mod scheduler;
 mod sealed;
 mod sstable;
+mod store_dir;
 mod sync;
 #[cfg(test)]
 #[path = "../tests/common/tempdir.rs"]

@@ -2,9 +2,8 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
-use std::path::{Path, PathBuf};
-
 use crate::error::{Error, Result};
+use crate::store_dir::StoreDir;
 use crate::vfs::FileKind;
 
 /// The greatest file number and sequence number. No store reaches it, and a counter below it does not
@@ -19,13 +18,13 @@ pub(crate) const MAX_FOUND_NUMBER: u64 = MAX_NUMBER / 2;
 /// counter.
 const MAX_AHEAD: u64 = 1 << 40;
 
-pub(crate) fn check_numbers(dir: &Path, names: &[FileName], next_file: u64) -> Result<()> {
+pub(crate) fn check_numbers(dir: &StoreDir, names: &[FileName], next_file: u64) -> Result<()> {
     let limit = next_file.saturating_add(MAX_AHEAD).min(MAX_FOUND_NUMBER);
     match names.iter().find(|name| name.number() > Some(limit)) {
         None => Ok(()),
         Some(name) => {
             let expected = format!("a number up to {limit}");
-            Err(Error::corrupt(&name.path(dir), 0, expected, "a greater one"))
+            Err(Error::corrupt(&dir.path_of(*name), 0, expected, "a greater one"))
         }
     }
 }
@@ -75,10 +74,6 @@ impl FileName {
         // Only the spelling of `Display`: "1.sst" and "+00001.sst" are foreign files.
         let ours = parsed.number() <= Some(MAX_NUMBER) && parsed.to_string() == name;
         ours.then_some(parsed)
-    }
-
-    pub(crate) fn path(self, dir: &Path) -> PathBuf {
-        dir.join(self.to_string())
     }
 
     pub(crate) fn kind(self) -> FileKind {

@@ -48,6 +48,7 @@ pub struct Options {
     pub(crate) l0_slowdown_trigger: usize,
     pub(crate) l0_stop_trigger: usize,
     pub(crate) seed: Option<u64>,
+    pub(crate) file_mode: u32,
     pub(crate) vfs: Arc<dyn Vfs>,
 }
 
@@ -74,6 +75,7 @@ impl Default for Options {
             l0_slowdown_trigger: 12,
             l0_stop_trigger: 24,
             seed: None,
+            file_mode: 0o600,
             vfs: Arc::new(RealVfs),
         }
     }
@@ -265,6 +267,15 @@ impl Options {
         self
     }
 
+    /// The permissions of new files, as Unix has them; the process's mask applies. A new directory can be
+    /// searched, too, where its files can be read: `0o640` gives `0o750`. Existing files and directories keep
+    /// theirs. The hash key is in the manifest, and any user that can read the lock file can hold the lock.
+    /// Default: `0o600`.
+    pub fn file_mode(mut self, mode: u32) -> Self {
+        self.file_mode = mode;
+        self
+    }
+
     /// The file layer; an [`Arc`] of one is one too. Default: the operating system's.
     pub fn vfs(mut self, vfs: impl Vfs + 'static) -> Self {
         self.vfs = Arc::new(vfs);
@@ -295,6 +306,9 @@ impl Options {
             if value < least {
                 return refuse(option, format!("{value} is less than {least}"));
             }
+        }
+        if self.file_mode & !0o777 != 0 || self.file_mode & 0o600 != 0o600 {
+            return refuse("file_mode", format!("{:#o} is not 0o600 to 0o777", self.file_mode));
         }
         if self.block_bytes > 1 << 30 {
             return refuse("block_bytes", format!("{} is more than 1 GiB", self.block_bytes));

@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::filter::{self, Filter, HashKey, Portion};
 use crate::iter::{Cursor, Direction};
 use crate::key::{EntryKind, EntryRef};
-use crate::names::FileName;
 use crate::sealed::{Seal, SealedBytes};
 use crate::sstable::{self, OpenTable, ReadPlan, TableCursor, TableEnv, TableSettings};
+use crate::store_dir::StoreDir;
 use crate::sync::Arc;
 use crate::version::{self, Manifest, TableSet};
 use crate::vfs::Vfs;
@@ -47,16 +47,20 @@ pub enum LogEnd {
     Damage { offset: u64 },
 }
 
+fn opened(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<StoreDir> {
+    let missing = || Error::NotAStore { path: dir.to_owned(), found: "nothing".into() };
+    StoreDir::open(vfs, dir, 0o600)?.ok_or_else(missing)
+}
+
 /// Reads a log. Calls `record` with the sequence number, offset and payload of each record. Returns the
 /// store's id and the end; `None` if the header is damaged.
 pub fn read_log(
-    vfs: &dyn Vfs,
+    vfs: &Arc<dyn Vfs>,
     dir: &Path,
     number: u64,
     mut record: impl FnMut(u64, u64, Vec<u8>),
 ) -> Result<Option<(u64, LogEnd)>> {
-    let path = FileName::Log(number).path(dir);
-    let mut reader = LogReader::open(vfs, &path, LogKind::Wal, number)?;
+    let mut reader = LogReader::open(&opened(vfs, dir)?, LogKind::Wal, number)?;
     let Ok(header) = reader.header(LogKind::Wal)? else { return Ok(None) };
     loop {
         let end = match reader.next()? {
@@ -75,7 +79,7 @@ pub fn read_log(
 /// Replays one log from the sequence number `first` on. `apply` returns the number of entries of a record.
 /// Returns what was dropped.
 pub fn replay_log(
-    vfs: &dyn Vfs,
+    vfs: &Arc<dyn Vfs>,
     dir: &Path,
     store: u64,
     number: u64,
@@ -83,17 +87,18 @@ pub fn replay_log(
     mut apply: impl FnMut(u64, &[u8]) -> u64,
 ) -> Result<Option<LostTail>> {
     let apply = |_: &Path, _, seq, payload: &[u8]| Ok(apply(seq, payload));
-    replay(vfs, dir, store, &[number], number, first, apply).map(|replay| replay.lost)
+    let dir = opened(vfs, dir)?;
+    replay(&dir, store, &[number], number, first, apply).map(|replay| replay.lost)
 }
 
 #[derive(Debug)]
 pub struct LogWriter(crate::wal::LogWriter);
 
 impl LogWriter {
-    pub fn create(vfs: &dyn Vfs, dir: &Path, number: u64, store: u64) -> Result<Self> {
-        let path = FileName::Log(number).path(dir);
-        let log = crate::wal::LogWriter::create(vfs, &path, LogKind::Wal, number, store, true);
-        log.map(Self)
+    pub fn create(vfs: &Arc<dyn Vfs>, dir: &Path, number: u64, store: u64) -> Result<Self> {
+        let dir = opened(vfs, dir)?;
+        let log = crate::wal::LogWriter::create(&dir, LogKind::Wal, number, store, true)?;
+        Ok(Self(log.keep()))
     }
 
     pub fn append(&mut self, records: &[(u64, Vec<u8>)]) -> Result<()> {
@@ -119,14 +124,15 @@ pub struct Recorded {
 
 impl Recorded {
     /// Also returns what was dropped of the last edit.
-    pub fn read(vfs: &dyn Vfs, dir: &Path, manifest: u64) -> Result<(Self, Option<LostTail>)> {
-        let (tables, store, lost) = Manifest::read(vfs, dir, manifest)?;
+    pub fn read(vfs: &Arc<dyn Vfs>, dir: &Path, manifest: u64) -> Result<(Self, Option<LostTail>)> {
+        let (tables, store, lost) = Manifest::read(&opened(vfs, dir)?, manifest)?;
         Ok((Self { tables, store }, lost))
     }
 
     /// Writes a manifest of one edit.
-    pub fn write(&self, vfs: &dyn Vfs, dir: &Path, manifest: u64) -> Result<()> {
-        Manifest::create(vfs, dir, manifest, self.store, self.tables.clone()).map(|_| ())
+    pub fn write(&self, vfs: &Arc<dyn Vfs>, dir: &Path, manifest: u64) -> Result<()> {
+        let dir = opened(vfs, dir)?;
+        Manifest::create(&dir, manifest, self.store, self.tables.clone()).map(Manifest::keep)
     }
 
     pub fn hash_key(&self) -> Option<HashKeyBytes> {
@@ -147,8 +153,8 @@ impl Edit {
     }
 }
 
-pub fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Option<u64>> {
-    version::read_current(vfs, dir)
+pub fn read_current(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Option<u64>> {
+    version::read_current(&opened(vfs, dir)?)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -213,7 +219,8 @@ pub struct Table {
 
 impl Table {
     pub fn open(vfs: &Arc<dyn Vfs>, dir: &Path, number: u64, key: HashKeyBytes) -> Result<Self> {
-        let env = |store| TableEnv::standalone(vfs, dir, store, HashKey::new(key));
+        let dir = opened(vfs, dir)?;
+        let env = |store| TableEnv::standalone(&dir, store, HashKey::new(key));
         let (mut meta, store) = sstable::Table::meta_of_file(&env(0), number)?;
         meta.id = number;
         let env = env(store);
@@ -261,7 +268,7 @@ impl Table {
         for (key, seq, kind, value) in entries {
             writer.add(EntryRef { key, seq: *seq, kind: *kind, value })?;
         }
-        let open = sstable::Table::open(&self.env, writer.finish(None)?.meta)?;
+        let open = sstable::Table::open(&self.env, writer.finish(None)?.keep().meta)?;
         Ok(Self { env: Arc::clone(&self.env), open })
     }
 }

@@ -6,8 +6,8 @@ use std::ops::Deref;
 
 use memmap2::{Mmap, MmapMut};
 
+use crate::store_dir::StoreDir;
 use crate::sync::{Arc, AtomicU64, Ordering};
-use crate::vfs::Vfs;
 
 /// What prevents writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,8 +20,8 @@ pub(crate) enum Seal {
 }
 
 impl Seal {
-    pub(crate) fn for_files_of(vfs: &dyn Vfs) -> Self {
-        if vfs.is_simulated() { Self::Compiler } else { Self::System }
+    pub(crate) fn for_files_of(dir: &StoreDir) -> Self {
+        if dir.is_simulated() { Self::Compiler } else { Self::System }
     }
 }
 

@@ -1,13 +1,11 @@
 //! One uncounted read makes a check fail. The checks compare the counts of the whole process, so this file
 //! has only one test: no other may read beside it.
 
-use std::ffi::OsString;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use criba::vfs::{CountingVfs, FileKind, FileLock, RealVfs, Vfs, VfsFile};
+use criba::vfs::{Call, CountingVfs, FileKind, Layer, LayeredVfs, Operation, RealVfs, Vfs};
 use criba_cli::readamp::input::Input;
 use criba_cli::readamp::measure::{Engine, measure};
 use criba_cli::readamp::report::Report;
@@ -15,109 +13,40 @@ use criba_cli::readamp::settings::Settings;
 use indicatif::ProgressBar;
 
 /// Reads one block twice: the first one after the `n`th opening.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct ReadsTwice {
-    inner: Arc<dyn Vfs>,
     /// Openings to come; an opening ends when it renames CURRENT.
-    openings: Arc<AtomicUsize>,
-}
-
-impl ReadsTwice {
-    fn new(inner: Arc<dyn Vfs>, n: usize) -> Self {
-        Self { inner, openings: Arc::new(AtomicUsize::new(n)) }
-    }
-
-    fn wrap(&self, file: Arc<dyn VfsFile>, kind: FileKind) -> Arc<dyn VfsFile> {
-        match kind {
-            FileKind::Table => Arc::new(File { inner: file, openings: Arc::clone(&self.openings) }),
-            _ => file,
-        }
-    }
+    openings: AtomicUsize,
 }
 
 const FIRED: usize = usize::MAX;
 
-#[derive(Debug)]
-struct File {
-    inner: Arc<dyn VfsFile>,
-    openings: Arc<AtomicUsize>,
+fn reads_twice(inner: Arc<dyn Vfs>, n: usize) -> Arc<dyn Vfs> {
+    Arc::new(LayeredVfs::new(inner, ReadsTwice { openings: AtomicUsize::new(n) }))
 }
 
-impl VfsFile for File {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        if self.openings.load(Ordering::Relaxed) == 0 {
-            self.openings.store(FIRED, Ordering::Relaxed);
-            self.inner.read_exact_at(buffer, offset)?;
-        }
-        self.inner.read_exact_at(buffer, offset)
-    }
-
-    fn append(&self, data: &[u8]) -> io::Result<()> {
-        self.inner.append(data)
-    }
-
-    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.write_at(data, offset)
-    }
-
-    fn set_length(&self, length: u64) -> io::Result<()> {
-        self.inner.set_length(length)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.inner.sync_data()
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        self.inner.sync_all()
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        self.inner.length()
-    }
-}
-
-impl Vfs for ReadsTwice {
-    fn create(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        Ok(self.wrap(self.inner.create(path, kind)?, kind))
-    }
-
-    fn open(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        Ok(self.wrap(self.inner.open(path, kind)?, kind))
-    }
-
-    fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
-        if kind == FileKind::Current {
+impl Layer for ReadsTwice {
+    fn call(&self, call: &Call<'_>, next: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        if (call.kind, call.operation) == (FileKind::Current, Operation::Rename) {
             let left = self.openings.load(Ordering::Relaxed);
             if left != FIRED {
                 self.openings.store(left.saturating_sub(1), Ordering::Relaxed);
             }
         }
-        self.inner.rename(from, to, kind)
+        next()
     }
 
-    fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()> {
-        self.inner.remove(path, kind)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
-        self.inner.hard_link(from, to, kind)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        self.inner.list(dir)
-    }
-
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.create_dir(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
+    fn read(
+        &self,
+        call: &Call<'_>,
+        buffer: &mut [u8],
+        next: &mut dyn FnMut(&mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if call.kind == FileKind::Table && self.openings.load(Ordering::Relaxed) == 0 {
+            self.openings.store(FIRED, Ordering::Relaxed);
+            next(buffer)?;
+        }
+        next(buffer)
     }
 }
 
@@ -148,12 +77,12 @@ fn one_uncounted_read_fails_the_check_that_watches_that_place() {
     // Loading opens the store first; the passes open it for the second to fifth time.
     for opening in 2..=5 {
         let counting = CountingVfs::new(Arc::new(RealVfs));
-        let above = ReadsTwice::new(Arc::new(counting.clone()), opening);
-        let report = run(&Engine { vfs: Arc::new(above), counting });
+        let above = reads_twice(Arc::new(counting.clone()), opening);
+        let report = run(&Engine { vfs: above, counting });
         assert_eq!(report.checks.get("file_layer_agrees").and_then(|c| c.holds), Some(false));
 
-        let below = ReadsTwice::new(Arc::new(RealVfs), opening);
-        let counting = CountingVfs::new(Arc::new(below));
+        let below = reads_twice(Arc::new(RealVfs), opening);
+        let counting = CountingVfs::new(below);
         let report = run(&Engine { vfs: Arc::new(counting.clone()), counting });
         if kernel_tells {
             assert_eq!(failed(&report), ["kernel_agrees"]);

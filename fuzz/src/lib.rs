@@ -45,7 +45,7 @@ fn disk_with(name: &str, bytes: &[u8]) -> Arc<dyn Vfs> {
 /// A disk with the directory.
 fn mounted(disk: SimDisk) -> Arc<dyn Vfs> {
     let vfs = SimVfs::on(disk);
-    vfs.create_dir(DIR.as_ref()).expect("a directory in memory");
+    vfs.edit(|disk| disk.create_dir_all(DIR));
     Arc::new(vfs)
 }
 

@@ -3,6 +3,7 @@
 use criba::Error;
 use criba::parsers::{LogEnd, LogWriter, read_log, replay_log};
 use criba::vfs::{SimDisk, Vfs};
+use std::sync::Arc;
 
 use crate::{DIR, assert_names_a_file, disk_with, mend, mounted};
 
@@ -29,12 +30,12 @@ type Records = Vec<(u64, Vec<u8>)>;
 
 fn as_log(bytes: &[u8]) -> bool {
     let vfs = disk_with(&name(NUMBER), bytes);
-    let Some((store, records, _)) = read_all(vfs.as_ref(), bytes.len()) else { return false };
+    let Some((store, records, _)) = read_all(&vfs, bytes.len()) else { return false };
 
     // A replay of this log alone gets its records up to the first that has not the next number.
     let first = records.first().map_or(1, |(seq, _)| *seq);
     let mut replayed = 0;
-    let result = replay_log(vfs.as_ref(), DIR.as_ref(), store, NUMBER, first, |seq, payload| {
+    let result = replay_log(&vfs, DIR.as_ref(), store, NUMBER, first, |seq, payload| {
         assert_eq!((seq, payload), (records[replayed].0, records[replayed].1.as_slice()));
         replayed += 1;
         u64::from(seq < u64::MAX)
@@ -49,7 +50,7 @@ fn as_log(bytes: &[u8]) -> bool {
 }
 
 /// The store's id, every record, and what follows them; `None` if the header is refused.
-fn read_all(vfs: &dyn Vfs, length: usize) -> Option<(u64, Records, LogEnd)> {
+fn read_all(vfs: &Arc<dyn Vfs>, length: usize) -> Option<(u64, Records, LogEnd)> {
     let mut records = Records::new();
     let (mut end, mut payloads) = (0, 0);
     let read = read_log(vfs, DIR.as_ref(), NUMBER, |seq, offset, payload| {
@@ -73,11 +74,10 @@ fn read_all(vfs: &dyn Vfs, length: usize) -> Option<(u64, Records, LogEnd)> {
 /// The records after a round trip through a new log.
 fn rewritten(records: &Records) -> Records {
     let vfs = mounted(SimDisk::default());
-    let mut log =
-        LogWriter::create(vfs.as_ref(), DIR.as_ref(), NUMBER, 7).expect("a file in memory");
+    let mut log = LogWriter::create(&vfs, DIR.as_ref(), NUMBER, 7).expect("a file in memory");
     log.append(records).expect("a file in memory");
     log.finish(9, 0).expect("a file in memory");
-    let (store, records, last) = read_all(vfs.as_ref(), usize::MAX).expect("of this version");
+    let (store, records, last) = read_all(&vfs, usize::MAX).expect("of this version");
     assert_eq!((store, last), (7, LogEnd::Closed { next: 9 }));
     records
 }

@@ -36,11 +36,11 @@ pub fn manifest(bytes: &[u8]) -> bool {
 fn as_manifest(bytes: &[u8]) -> bool {
     let dir = Path::new(DIR);
     let vfs = disk_with(&name(NUMBER), bytes);
-    match Recorded::read(vfs.as_ref(), dir, NUMBER) {
+    match Recorded::read(&vfs, dir, NUMBER) {
         Ok((recorded, _)) => {
             let next = NUMBER + 1;
-            recorded.write(vfs.as_ref(), dir, next).expect("a new file");
-            let again = Recorded::read(vfs.as_ref(), dir, next).expect("what was just written");
+            recorded.write(&vfs, dir, next).expect("a new file");
+            let again = Recorded::read(&vfs, dir, next).expect("what was just written");
             assert!(again == (recorded, None));
             true
         }
@@ -59,7 +59,7 @@ fn as_edit(bytes: &[u8]) -> bool {
 
 fn as_current(bytes: &[u8]) -> bool {
     let vfs = disk_with("CURRENT", bytes);
-    match read_current(vfs.as_ref(), DIR.as_ref()) {
+    match read_current(&vfs, DIR.as_ref()) {
         Ok(number) => {
             assert!(number.is_some(), "the file is there");
             true

@@ -129,7 +129,8 @@ fn opens(disk: SimDisk, unforged: bool) -> bool {
     };
     // What verifying changes would be on its own disk; the opening has another.
     let names = |vfs: &dyn Vfs| {
-        let mut names = vfs.list(DIR.as_ref()).expect("a directory in memory");
+        let dir = vfs.open_dir(DIR.as_ref()).expect("a directory in memory");
+        let mut names = dir.list().expect("a directory in memory");
         names.sort();
         names
     };

@@ -4,7 +4,6 @@
 //! cargo test --test fuzz seeds -- --ignored
 //! ```
 
-use std::path::Path;
 use std::sync::Arc;
 
 use criba::filter::{Bloom, FilterSize, Hashing, ScalableBloom, ShardedBloom, StaticFilter};
@@ -48,8 +47,7 @@ fn batches() {
 /// A log of these records; closed if it names a next log.
 fn log_of(records: &[&[u8]], next: Option<u64>) -> Vec<u8> {
     let vfs = mounted(SimDisk::default());
-    let mut log =
-        LogWriter::create(vfs.as_ref(), DIR.as_ref(), log::NUMBER, 7).expect("a file in memory");
+    let mut log = LogWriter::create(&vfs, DIR.as_ref(), log::NUMBER, 7).expect("a file in memory");
     for (record, seq) in records.iter().zip(1..) {
         log.append(&[(seq, record.to_vec())]).expect("a file in memory");
         log.sync().expect("a file in memory");
@@ -61,7 +59,8 @@ fn log_of(records: &[&[u8]], next: Option<u64>) -> Vec<u8> {
 }
 
 fn read(vfs: &dyn Vfs, name: &str) -> Vec<u8> {
-    let file = vfs.open(&Path::new(DIR).join(name), FileKind::Wal).expect("it was written");
+    let dir = vfs.open_dir(DIR.as_ref()).expect("a directory in memory");
+    let file = dir.open(name.as_ref(), FileKind::Wal).expect("it was written");
     let mut bytes = vec![0; file.length().expect("in memory") as usize];
     file.read_exact_at(&mut bytes, 0).expect("in memory");
     bytes
@@ -80,26 +79,27 @@ fn logs() {
 }
 
 fn manifests() {
-    let current =
-        |vfs: &SimVfs| read_current(vfs, DIR.as_ref()).expect("a sound file").expect("a store");
-    let vfs = SimVfs::on(fixture().disk.clone());
-    keep("manifest", "current", read(&vfs, "CURRENT"));
+    let current = |vfs: &Arc<dyn Vfs>| {
+        read_current(vfs, DIR.as_ref()).expect("a sound file").expect("a store")
+    };
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::on(fixture().disk.clone()));
+    keep("manifest", "current", read(vfs.as_ref(), "CURRENT"));
     let (recorded, _) =
         Recorded::read(&vfs, DIR.as_ref(), current(&vfs)).expect("a sound manifest");
     let vfs = mounted(SimDisk::default());
-    recorded.write(vfs.as_ref(), DIR.as_ref(), manifest::NUMBER).expect("a file in memory");
+    recorded.write(&vfs, DIR.as_ref(), manifest::NUMBER).expect("a file in memory");
     let whole = read(vfs.as_ref(), &manifest::name(manifest::NUMBER));
     keep("manifest", "edit", last_edit(&whole));
     keep("manifest", "one-edit", whole);
 
-    let vfs = SimVfs::new();
-    let db = options().vfs(Arc::new(vfs.clone())).open(DIR).expect("a new store");
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new());
+    let db = options().vfs(Arc::clone(&vfs)).open(DIR).expect("a new store");
     for value in ["old", "new"] {
         db.put("key", value).and_then(|()| db.flush()).expect("a disk in memory");
     }
     db.compact().expect("a disk in memory");
     assert_eq!(current(&vfs), manifest::NUMBER, "the first manifest of a store");
-    let edits = || read(&vfs, &manifest::name(manifest::NUMBER));
+    let edits = || read(vfs.as_ref(), &manifest::name(manifest::NUMBER));
     keep("manifest", "edit-removing", last_edit(&edits()));
     db.rebuild_filters(&FilterPolicy::classic()).expect("a disk in memory");
     keep("manifest", "edit-filter", last_edit(&edits()));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use criba::parsers::{HashKeyBytes, Recorded, read_current};
-use criba::vfs::{SimDisk, SimVfs};
+use criba::vfs::{SimDisk, SimVfs, Vfs};
 use criba::{Batch, Db, FilterPolicy, Options, PrefixExtractor, Result};
 
 use crate::DIR;
@@ -89,7 +89,7 @@ fn make() -> Result<Fixture> {
     let disk = vfs.disk(); // with the store open: no end frame is in the log
     drop(db);
 
-    let vfs = SimVfs::on(disk.clone());
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::on(disk.clone()));
     let manifest = read_current(&vfs, DIR.as_ref())?.expect("a store");
     let (recorded, _) = Recorded::read(&vfs, DIR.as_ref(), manifest)?;
     let files = disk.files().map(|(path, _)| path.to_owned()).collect();

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::{Compaction, Survivors};
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::filter::{LookupKey, Recipe};
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::Seq;
@@ -95,24 +95,18 @@ pub(crate) fn write_tables(
     nothing_older: impl Fn(&[u8]) -> bool,
     context: &MergeContext<'_>,
 ) -> Result<Vec<OpenTable>> {
-    let mut outputs = Outputs { context, begun: Vec::new(), tables: Vec::new() };
+    let mut outputs = Outputs { context, tables: Vec::new() };
     let written = outputs.write(cursor, expected_entries, nothing_older);
-    let Outputs { begun, tables, .. } = outputs;
-    match written {
-        Ok(()) => Ok(tables),
-        Err(error) => {
-            drop(tables);
-            for id in begun {
-                context.env.remove_table(id);
-            }
-            Err(error)
+    if written.is_err() {
+        for open in &outputs.tables {
+            open.table.make_obsolete();
         }
     }
+    written.map(|()| outputs.tables)
 }
 
 struct Outputs<'a> {
     context: &'a MergeContext<'a>,
-    begun: Vec<u64>,
     tables: Vec<OpenTable>,
 }
 
@@ -147,29 +141,29 @@ impl Outputs<'_> {
             cursor.advance()?;
         }
         if entries != expected_entries {
-            let dir = &context.env.dir;
+            let dir = context.env.dir.path();
             let expected = format!("{expected_entries} entries in the inputs of a merge");
             return Err(Error::corrupt(dir, 0, expected, entries.to_string()));
         }
         if let Some(last) = writer {
             self.finish(last)?;
         }
-        let dir = &context.env.dir;
-        context.env.vfs.sync_dir(dir).context("sync", dir)
+        context.env.dir.sync()
     }
 
-    fn begin(&mut self) -> Result<TableWriter> {
+    fn begin(&self) -> Result<TableWriter> {
         let id = self.context.env.new_file_number();
-        self.begun.push(id);
         TableWriter::create(self.context.env, id, self.context.settings)
     }
 
     /// Finishes a table, opens it as a reader does, and probes its filter with every key.
     fn finish(&mut self, writer: TableWriter) -> Result<()> {
         let recipe = (self.context.filter_for)(writer.properties());
-        let FinishedTable { meta, hashes, io } = writer.finish(recipe)?;
+        let FinishedTable { mut file, meta, hashes, io } = writer.finish(recipe)?;
         let with_filter = meta.filter.bytes > 0;
-        let mut open = Table::open(self.context.env, meta)?;
+        let (env, id) = (self.context.env, meta.id);
+        // A file without a name takes room on the disk for as long as it is open.
+        let mut open = Table::open(env, meta).inspect_err(|_| env.files.forget(id))?;
         if let Some(hashes) = &hashes {
             open.prove(hashes)?;
         }
@@ -181,6 +175,7 @@ impl Outputs<'_> {
             ..Activity::default()
         });
         open.reduce_to_budget();
+        file.keep();
         self.tables.push(open);
         Ok(())
     }

@@ -4,7 +4,6 @@
 //! a flush records at that moment; and no log grows, so the end of the last record is known. Files are linked
 //! and logs copied later, without a lock.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,8 +13,9 @@ use super::staged;
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
 use crate::names::FileName;
-use crate::version::{Manifest, TableSet, Version, set_current};
-use crate::vfs::{FileKind, Vfs, VfsFile};
+use crate::store_dir::StoreDir;
+use crate::version::{Manifest, TableSet, Version};
+use crate::vfs::VfsFile;
 use crate::wal::{Item, LogError, LogKind, LogReader, LogWriter};
 
 const COPY_BYTES: u64 = 1 << 20;
@@ -46,17 +46,18 @@ impl DbInner {
         self.check_writable()?;
         // Held to the end, so that no opening after a `close` removes files that only this version has.
         let _store = self.health.directory_lock()?;
+        let (source, vfs, mode) = (&self.env.dir, &self.options.vfs, self.options.file_mode);
         // The lock is held until the directory has its name.
-        let vfs = self.env.vfs.as_ref();
-        staged::make(vfs, path, "checkpoint", None, |dir, lock| self.fill(dir).map(|()| lock))?;
+        let fill = |dir: &StoreDir, lock| self.fill(dir).map(|()| lock);
+        staged::make(source, vfs, path, mode, "checkpoint", None, fill)?;
         Ok(())
     }
 
     /// Makes the files of a checkpoint in `dir`, all synced.
-    fn fill(&self, dir: &Path) -> Result<()> {
+    fn fill(&self, dir: &StoreDir) -> Result<()> {
         let mut attempts = ATTEMPTS;
         let (mut set, moment) = loop {
-            staged::clear(self.env.vfs.as_ref(), dir)?;
+            staged::clear(dir)?;
             let before = Arc::clone(&self.views.load().version);
             let made =
                 self.moment().and_then(|moment| Ok((self.link_tables(&moment, dir)?, moment)));
@@ -64,16 +65,16 @@ impl DbInner {
             match made {
                 // A flush removed its log before it was opened. Or a filter was replaced that the budget had
                 // replaced in memory: then a version does not keep its file.
-                Err(error) if attempts > 0 && is_missing(&error) && self.has_changed(&before) => {}
+                Err(error)
+                    if attempts > 0 && error.is_missing_file() && self.has_changed(&before) => {}
                 other => break other?,
             }
         };
         set.log = self.write_log(moment, dir)?;
-        let vfs = self.env.vfs.as_ref();
         let manifest = self.env.new_file_number();
         set.next_file = self.env.next_file();
-        Manifest::create(vfs, dir, manifest, self.env.store, set)?;
-        set_current(vfs, dir, manifest).map_err(LogError::into_error)
+        let mut manifest = Manifest::create(dir, manifest, self.env.store, set)?;
+        manifest.make_current(dir).map_err(LogError::into_error)
     }
 
     fn has_changed(&self, version: &Arc<Version>) -> bool {
@@ -87,8 +88,8 @@ impl DbInner {
         let mut logs = Vec::new();
         for memtable in view.sealed.iter().rev().chain([&view.memtable]) {
             let number = memtable.log();
-            let path = FileName::Log(number).path(&self.env.dir);
-            let file = self.env.vfs.open(&path, FileKind::Wal).context("open", &path)?;
+            let name = FileName::Log(number);
+            let file = self.env.dir.open_file(name).context("open", &self.env.path_of(name))?;
             let end = memtable.log_end().unwrap_or(writer.log.length());
             logs.push(OpenLog { number, file, end });
         }
@@ -99,7 +100,7 @@ impl DbInner {
     }
 
     /// Links the tables and filter files. Returns the manifest's content, without its log and `next_file`.
-    fn link_tables(&self, moment: &Moment, dir: &Path) -> Result<TableSet> {
+    fn link_tables(&self, moment: &Moment, dir: &StoreDir) -> Result<TableSet> {
         let mut set = TableSet {
             flushed_seq: moment.first_seq - 1,
             hash_key: Some(self.env.hash_key),
@@ -118,39 +119,40 @@ impl DbInner {
     }
 
     /// Links a synced file, or copies it if that fails, for whatever reason.
-    fn link(&self, name: FileName, dir: &Path) -> Result<()> {
-        let (vfs, from, to) = (self.env.vfs.as_ref(), name.path(&self.env.dir), name.path(dir));
-        if vfs.hard_link(&from, &to, name.kind()).is_ok() {
+    fn link(&self, name: FileName, dir: &StoreDir) -> Result<()> {
+        if self.env.dir.link_to(name, dir).is_ok() {
             return Ok(());
         }
-        let file = vfs.open(&from, name.kind()).context("open", &from)?;
+        let from = self.env.path_of(name);
+        let file = self.env.dir.open_file(name).context("open", &from)?;
         let length = file.length().context("find the length", &from)?;
-        let copy = vfs.create(&to, name.kind()).context("create", &to)?;
+        let mut copy = dir.create(name)?;
         let mut buffer = vec![0; COPY_BYTES.min(length) as usize];
         for offset in (0..length).step_by(COPY_BYTES as usize) {
             buffer.truncate((length - offset) as usize);
             let bytes = buffer.len();
             let read = file.read_exact_at(&mut buffer, offset);
             read.context(format_args!("read {bytes} bytes at offset {offset}"), &from)?;
-            let written = copy.append(&buffer);
-            written.context(format_args!("write {bytes} bytes at offset {offset}"), &to)?;
+            let written = copy.file().append(&buffer);
+            written
+                .context(format_args!("write {bytes} bytes at offset {offset}"), &copy.path())?;
         }
-        copy.sync_all().context("sync", &to)
+        copy.file().sync_all().context("sync", &copy.path())?;
+        copy.keep();
+        Ok(())
     }
 
     /// Writes the acknowledged records of all logs to one new log, synced. Returns its number.
-    fn write_log(&self, moment: Moment, dir: &Path) -> Result<u64> {
+    fn write_log(&self, moment: Moment, dir: &StoreDir) -> Result<u64> {
         let (env, number) = (&self.env, self.env.new_file_number());
-        let path = FileName::Log(number).path(dir);
-        let mut copy =
-            LogWriter::create(env.vfs.as_ref(), &path, LogKind::Wal, number, env.store, true)?;
+        let mut copy = LogWriter::create(dir, LogKind::Wal, number, env.store, true)?.keep();
         let mut seq = moment.first_seq;
         for log in moment.logs {
             self.copy_records(log, &mut seq, &mut copy)?;
         }
         if seq != moment.next_seq {
             let expected = format!("logs up to sequence number {}", moment.next_seq - 1);
-            return Err(Error::corrupt(&env.dir, 0, expected, format!("up to {}", seq - 1)));
+            return Err(Error::corrupt(env.dir.path(), 0, expected, format!("up to {}", seq - 1)));
         }
         // The end frame then says that all before it was synced: later damage does not pass for a crash.
         copy.sync().and_then(|()| copy.finish(0, seq)).map_err(LogError::into_error)?;
@@ -161,8 +163,8 @@ impl DbInner {
     /// verified.
     fn copy_records(&self, log: OpenLog, seq: &mut Seq, copy: &mut LogWriter) -> Result<()> {
         let OpenLog { number, file, end } = log;
-        let path = FileName::Log(number).path(&self.env.dir);
-        let mut reader = LogReader::of(file, &path, number, end);
+        let path = self.env.path_of(FileName::Log(number));
+        let mut reader = LogReader::of(file, path.clone(), number, end);
         let header = reader.header(LogKind::Wal)?;
         header.map_err(|found| Error::corrupt(&path, 0, "a log header", found))?;
         let mut records: Vec<(Seq, Vec<u8>)> = Vec::new();
@@ -196,8 +198,4 @@ impl DbInner {
             }
         }
     }
-}
-
-fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }

@@ -281,6 +281,7 @@ mod tests {
 
     use super::*;
     use crate::error::IoContext;
+    use crate::store_dir::StoreDir;
     use crate::vfs::SimVfs;
     use crate::wal::LogKind;
 
@@ -327,8 +328,8 @@ mod tests {
     }
 
     fn queue() -> CommitQueue {
-        let (vfs, path) = (SimVfs::new(), Path::new("/000004.log"));
-        let log = LogWriter::create(&vfs, path, LogKind::Wal, 4, 77, true);
+        let dir = StoreDir::of(SimVfs::new(), "/");
+        let log = LogWriter::create(&dir, LogKind::Wal, 4, 77, true);
         CommitQueue::new(log.expect("a sound disk"), 1)
     }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::lock_holder::holder_of;
@@ -11,8 +11,14 @@ use crate::error::{Error, IoContext, Result};
 use crate::filter::HashKey;
 use crate::key::{EntryRef, Seq};
 use crate::names::FileName;
+use crate::sstable::{Table, TableEnv};
+use crate::store_dir::StoreDir;
 use crate::version::TableSet;
 use crate::vfs::{FileLock, Vfs};
+use crate::wal::{FileHeader, LogKind, LogReader};
+
+/// How often an opening begins again.
+const ATTEMPTS: usize = 100;
 
 #[derive(Debug, Default)]
 pub(super) struct Listing {
@@ -21,15 +27,8 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// `None` for a directory that does not exist.
-    pub(super) fn read(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Self>> {
-        let mut names = match vfs.list(dir) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
-                return Err(not_a_store(dir, "a file"));
-            }
-            other => other.context("list", dir)?,
-        };
+    pub(super) fn read(dir: &StoreDir) -> Result<Self> {
+        let mut names = dir.list()?;
         names.sort_unstable();
         let mut listing = Self::default();
         for name in names {
@@ -38,7 +37,7 @@ impl Listing {
                 None => listing.foreign.push(name),
             }
         }
-        Ok(Some(listing))
+        Ok(listing)
     }
 
     pub(super) fn logs_from(&self, first: u64) -> Vec<u64> {
@@ -64,30 +63,84 @@ pub(super) fn not_a_store(dir: &Path, found: impl Into<String>) -> Error {
     Error::NotAStore { path: dir.to_owned(), found: found.into() }
 }
 
-pub(super) fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Arc<dyn FileLock>> {
-    let path = FileName::Lock.path(dir);
-    locked(vfs.lock(&path), path)
-}
+type Lock = Arc<dyn FileLock>;
+type Take = fn(&StoreDir) -> io::Result<Box<dyn FileLock>>;
 
-/// Waits for nothing, changes nothing, and excludes only writers. The lock file must exist.
-pub(super) fn lock_shared(vfs: &dyn Vfs, dir: &Path) -> Result<Arc<dyn FileLock>> {
-    let path = FileName::Lock.path(dir);
-    locked(vfs.lock_shared(&path), path)
-}
-
-fn locked(taken: io::Result<Box<dyn FileLock>>, path: PathBuf) -> Result<Arc<dyn FileLock>> {
-    match taken {
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-            let (pid, name) = holder_of(&path).unzip();
-            Err(Error::Locked { path, pid, name: name.unwrap_or_default() })
+/// Opens and locks a directory. Begins again if another process replaces the directory or its lock file
+/// before the lock is taken: a lock of a file without a name excludes no later opening.
+pub(super) fn open_locked(
+    open: impl Fn() -> Result<StoreDir>,
+    take: Take,
+) -> Result<(StoreDir, Lock)> {
+    for _ in 0..ATTEMPTS {
+        let dir = open()?;
+        if let Some(lock) = lock(&dir, take)? {
+            return Ok((dir, lock));
         }
-        other => Ok(Arc::from(other.context("lock", &path)?)),
     }
+    let dir = open()?;
+    let error = io::Error::other("another process replaces it again and again");
+    Err(error).context("lock", &dir.path_of(FileName::Lock))
 }
 
-pub(super) fn hash_key(set: &TableSet, dir: &Path, manifest: u64) -> Result<HashKey> {
+/// Waits for nothing. `None` if the directory or the lock file was replaced meanwhile.
+pub(super) fn lock(dir: &StoreDir, take: Take) -> Result<Option<Lock>> {
+    let path = dir.path_of(FileName::Lock);
+    let lock = match take(dir) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let (pid, name) = holder_of(dir).unzip();
+            return Err(Error::Locked { path, pid, name: name.unwrap_or_default() });
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        taken => taken.context("lock", &path)?,
+    };
+    let locked = lock.identity().context("identify", &path)?;
+    let named = match dir.identity_of(FileName::Lock) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        named => named.context("identify", &path)?,
+    };
+    let moved = dir.is_elsewhere().context("open", dir.path())?;
+    Ok((named.is_same(&locked) && !moved).then(|| Arc::from(lock)))
+}
+
+/// Opens a store that no process has open to write, so that its files do not change. Refuses a directory whose
+/// files are not as `check` wants them. The lock file exists if the store was ever opened.
+pub(super) fn open_to_read(
+    vfs: &Arc<dyn Vfs>,
+    path: &Path,
+    check: impl Fn(&Listing) -> std::result::Result<(), &'static str>,
+) -> Result<(StoreDir, Listing, Option<Lock>)> {
+    let open = || {
+        let dir = StoreDir::open(vfs, path, 0)?; // no file is made
+        dir.ok_or_else(|| not_a_store(path, "nothing"))
+    };
+    let dir = open()?;
+    let listing = Listing::read(&dir)?;
+    check(&listing).map_err(|found| not_a_store(path, found))?;
+    if !listing.ours.contains(&FileName::Lock) {
+        return Ok((dir, listing, None));
+    }
+    let (dir, lock) = open_locked(open, StoreDir::lock_shared)?;
+    let listing = Listing::read(&dir)?;
+    Ok((dir, listing, Some(lock)))
+}
+
+/// The id of the store that a file soundly names.
+pub(super) fn store_of(env: &TableEnv, name: FileName) -> Option<u64> {
+    let kind = match name {
+        FileName::Log(_) => LogKind::Wal,
+        FileName::Manifest(_) => LogKind::Manifest,
+        FileName::Table(id) => return Some(Table::meta_of_file(env, id).ok()?.1),
+        _ => return None,
+    };
+    let mut reader = LogReader::open(&env.dir, kind, name.number()?).ok()?;
+    let FileHeader { store, .. } = reader.header(kind).ok()?.ok()?;
+    Some(store)
+}
+
+pub(super) fn hash_key(set: &TableSet, dir: &StoreDir, manifest: u64) -> Result<HashKey> {
     set.hash_key.ok_or_else(|| {
-        let path = FileName::Manifest(manifest).path(dir);
+        let path = dir.path_of(FileName::Manifest(manifest));
         Error::corrupt(&path, 0, "the key of the store's hash", "none")
     })
 }

@@ -1,21 +1,23 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering};
+use crate::poison::Poison;
+use crate::sync::{AtomicBool, Mutex, Ordering};
 use crate::vfs::FileLock;
 
 pub(crate) struct Health {
     closed: AtomicBool,
-    poison: OnceLock<Arc<Error>>,
+    poison: Poison,
     /// `None` after the store is closed. Snapshots and scans have their own references to the lock.
     directory_lock: Mutex<Option<Arc<dyn FileLock>>>,
 }
 
 impl Health {
-    pub(crate) fn new(directory_lock: Arc<dyn FileLock>) -> Self {
+    /// `poison` is that of the directory.
+    pub(crate) fn new(directory_lock: Arc<dyn FileLock>, poison: Poison) -> Self {
         Self {
             closed: AtomicBool::new(false),
-            poison: OnceLock::new(),
+            poison,
             directory_lock: Mutex::new(Some(directory_lock)),
         }
     }
@@ -31,16 +33,12 @@ impl Health {
     }
 
     pub(crate) fn check_poison(&self) -> Result<()> {
-        match self.poison.get() {
-            Some(cause) => Err(Error::Poisoned { cause: Arc::clone(cause) }),
-            None => Ok(()),
-        }
+        self.poison.check()
     }
 
     /// Refuses all writes from now on. Returns [`Error::Poisoned`] with the first cause.
     pub(crate) fn poison(&self, cause: Error) -> Error {
-        let cause = self.poison.get_or_init(|| Arc::new(cause));
-        Error::Poisoned { cause: Arc::clone(cause) }
+        self.poison.set(cause)
     }
 
     /// Refuses all calls from now on.

@@ -9,7 +9,7 @@ use super::health::Health;
 use super::views::{ReadView, Views};
 use super::visibility::Visibility;
 use crate::error::{Error, Result};
-use crate::event::in_callback;
+use crate::event::{Event, in_callback};
 use crate::filter::{FilterPolicy, FilterSettings};
 use crate::filters::FilterManager;
 use crate::ledger::Activity;
@@ -177,7 +177,7 @@ impl DbInner {
         self.scheduler.wake_waiters();
         if manifest.wants_rewriting() {
             let env = &self.env;
-            match manifest.rewrite(env.vfs.as_ref(), &env.dir, self.env.new_file_number()) {
+            match manifest.rewrite(&env.dir, self.env.new_file_number()) {
                 Ok(old) => self.remove(FileName::Manifest(old)),
                 Err(LogError::Refused(_)) => {} // the old manifest stays in use; the next edit tries again
                 Err(LogError::Broken(error)) => {
@@ -188,9 +188,15 @@ impl DbInner {
         Ok(())
     }
 
+    pub(crate) fn report_move(&self) {
+        if let Some(path) = self.env.dir.move_to_report() {
+            self.options.listener.notify(&Event::DirectoryMoved { path: path.to_owned() });
+        }
+    }
+
     /// Removes a file that nothing refers to. After a failure the next open removes it.
     pub(crate) fn remove(&self, name: FileName) {
-        let _ = self.env.vfs.remove(&name.path(&self.env.dir), name.kind());
+        let _ = self.env.dir.remove(name);
     }
 
     /// Ends all tasks and closes the logs. In a callback a new thread does this: a task waits for the

@@ -6,9 +6,7 @@
 //! the manifest was read are replayed, so every write that was synced before is there.
 
 use std::collections::HashMap;
-use std::io;
 use std::ops::Bound;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::directory::{Listing, for_each_logged_entry, hash_key, not_a_store};
@@ -27,10 +25,10 @@ use crate::names::{FileName, check_numbers};
 use crate::options::Options;
 use crate::sealed::Seal;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, FilterState, TableEnv, TableMeta};
+use crate::store_dir::StoreDir;
 use crate::sync::AtomicU64;
 use crate::value::Value;
 use crate::version::{Manifest, TableSet, Version, read_current};
-use crate::vfs::{FileKind, Vfs};
 use crate::wal::replay;
 
 /// How often the files are read before a store that changes each time is given up.
@@ -50,8 +48,8 @@ pub(super) struct Loaded {
 
 impl Loaded {
     /// Reads the store, again if it changes meanwhile. Takes from `previous` the tables that have not changed.
-    pub(super) fn load(dir: &Path, options: &Options, previous: Option<&Self>) -> Result<Self> {
-        let manifest = || manifest_length(options.vfs.as_ref(), dir);
+    pub(super) fn load(dir: &StoreDir, options: &Options, previous: Option<&Self>) -> Result<Self> {
+        let manifest = || manifest_length(dir);
         let mut last = None;
         for _ in 1..ATTEMPTS {
             let before = manifest();
@@ -68,45 +66,37 @@ impl Loaded {
         Self::load_once(dir, options, previous)
     }
 
-    fn load_once(dir: &Path, options: &Options, previous: Option<&Self>) -> Result<Self> {
-        let vfs = options.vfs.as_ref();
-        let current = read_current(vfs, dir).map_err(|error| match error {
-            Error::Io { source, .. } if source.kind() == io::ErrorKind::NotADirectory => {
-                not_a_store(dir, "a file")
-            }
-            other => other,
-        });
-        let Some(number) = current? else {
-            check_directory(vfs, dir, Listing::read(vfs, dir)?.as_ref(), options)?;
-            return Err(not_a_store(dir, "no CURRENT"));
+    fn load_once(dir: &StoreDir, options: &Options, previous: Option<&Self>) -> Result<Self> {
+        let Some(number) = read_current(dir)? else {
+            check_directory(dir, &Listing::read(dir)?, options)?;
+            return Err(not_a_store(dir.path(), "no CURRENT"));
         };
-        let (set, store, lost_edit) = Manifest::read(vfs, dir, number)?;
+        let (set, store, lost_edit) = Manifest::read(dir, number)?;
         let hash_key = hash_key(&set, dir, number)?;
         // A store restored from a checkpoint gives the numbers of lost tables to others.
         let previous = previous.filter(|old| old.env.store != store || old.has_no_other_of(&set));
         let env = match previous {
             Some(Self { env, .. }) if env.store == store => Arc::clone(env),
             Some(Self { env, .. }) => {
-                let path = FileName::Manifest(number).path(dir);
+                let path = dir.path_of(FileName::Manifest(number));
                 let expected = format!("a manifest of store {:016x}", env.store);
                 return Err(Error::corrupt(&path, 0, expected, format!("store {store:016x}")));
             }
             None => Arc::new(TableEnv {
-                vfs: Arc::clone(&options.vfs),
-                dir: dir.to_owned(),
+                dir: dir.clone(),
                 store,
                 hash_key,
                 prefix_hash_key: hash_key.for_prefixes(),
                 files: FilePool::unlimited(),
                 cache: BlockCache::new(options.cache_bytes, options.block_bytes),
                 ledger: Arc::new(Ledger::default()),
-                filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(vfs)),
+                filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(dir)),
                 index_memory: Arc::default(),
                 next_file: AtomicU64::new(u64::MAX), // no file is made
             }),
         };
         let memtable = Memtable::new(0, Some(memtable_filter(&set, options, &env)));
-        let listing = Listing::read(vfs, dir)?.ok_or_else(|| not_a_store(dir, "nothing"))?;
+        let listing = Listing::read(dir)?;
         check_numbers(dir, &listing.ours, set.next_file)?;
         let unreferenced = listing.ours.iter().filter(|&&name| !set.refers_to(name, number));
         let mut report = RecoveryReport {
@@ -185,9 +175,9 @@ fn damage(loaded: &Result<Loaded>) -> Option<String> {
 }
 
 /// The number and the length of the manifest, if they can be read.
-fn manifest_length(vfs: &dyn Vfs, dir: &Path) -> Option<(u64, u64)> {
-    let number = read_current(vfs, dir).ok()??;
-    let manifest = vfs.open(&FileName::Manifest(number).path(dir), FileKind::Manifest).ok()?;
+fn manifest_length(dir: &StoreDir) -> Option<(u64, u64)> {
+    let number = read_current(dir).ok()??;
+    let manifest = dir.open_file(FileName::Manifest(number)).ok()?;
     Some((number, manifest.length().ok()?))
 }
 
@@ -207,9 +197,9 @@ fn replay_into(
 ) -> Result<(Seq, u32)> {
     let mut logged = crc32fast::Hasher::new();
     let logs = listing.logs_from(set.log);
-    let (vfs, first) = (env.vfs.as_ref(), set.flushed_seq + 1);
+    let first = set.flushed_seq + 1;
     let replayed =
-        replay(vfs, &env.dir, env.store, &logs, set.log, first, |path, offset, seq, payload| {
+        replay(&env.dir, env.store, &logs, set.log, first, |path, offset, seq, payload| {
             logged.update(payload);
             for_each_logged_entry(path, offset, seq, payload, |entry| memtable.insert(entry))
         })?;
@@ -249,7 +239,7 @@ fn version_of(
         return Err(Error::InvalidOption { option: "max_open_files", reason });
     }
     let filters = set.tables.values().map(|(_, meta)| meta.filter);
-    check_memory(&env.dir, options, env.index_memory.bytes(), filters)?;
+    check_memory(env.dir.path(), options, env.index_memory.bytes(), filters)?;
     // Files are opened before their tables, and only the drop of a table closes its file.
     let mut added = open_tables(env, &new, options)
         .inspect_err(|_| new.iter().for_each(|(_, meta)| env.files.forget(meta.id)))?;

@@ -76,7 +76,7 @@ pub struct Db(Arc<Handle>);
 
 impl fmt::Debug for Db {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Db").field(&self.0.inner.env.dir).finish()
+        f.debug_tuple("Db").field(&self.0.inner.env.dir.path()).finish()
     }
 }
 
@@ -112,6 +112,10 @@ impl Db {
     /// As [`Options::open`].
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(dir)
+    }
+
+    fn of((inner, recovery): (Arc<DbInner>, RecoveryReport)) -> Self {
+        Self(Arc::new(Handle { inner, recovery }))
     }
 
     #[inline]
@@ -678,11 +682,10 @@ impl Options {
     /// [`InvalidOption`](crate::Error::InvalidOption), [`NotAStore`](crate::Error::NotAStore) and
     /// [`MemoryLimit`](crate::Error::MemoryLimit), without a change; [`Locked`](crate::Error::Locked); [`Corrupt`](crate::Error::Corrupt);
     /// [`Missing`](crate::Error::Missing); [`Unsupported`](crate::Error::Unsupported);
-    /// [`Io`](crate::Error::Io).
+    /// [`InvalidPath`](crate::Error::InvalidPath); [`Io`](crate::Error::Io).
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
         self.check()?;
-        let (inner, recovery) = open::open(dir.as_ref(), self)?;
-        Ok(Db(Arc::new(Handle { inner, recovery })))
+        open::open(dir.as_ref(), self).map(Db::of)
     }
 }
 

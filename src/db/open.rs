@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::commit_queue::CommitQueue;
-use super::directory::{Listing, for_each_logged_entry, hash_key, lock, not_a_store};
+use super::directory::{
+    Listing, for_each_logged_entry, hash_key, not_a_store, open_locked, store_of,
+};
 use super::earlier_logs::EarlierLogs;
 use super::health::Health;
 use super::inner::DbInner;
@@ -22,12 +24,14 @@ use crate::ledger::Ledger;
 use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
 use crate::names::{FileName, check_numbers};
 use crate::options::Options;
+use crate::poison::Poison;
 use crate::scheduler::{Scheduler, compact_while_due, load_filters_within_budget, start_threads};
 use crate::sealed::Seal;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, OpenTable, TableEnv};
+use crate::store_dir::{StoreDir, absolute};
 use crate::sync::{AtomicU64, Mutex};
-use crate::version::{Manifest, TableSet, Version, read_current, set_current};
-use crate::vfs::Vfs;
+use crate::version::{Manifest, TableSet, Version, read_current};
+use crate::vfs::FileLock;
 use crate::wal::{LogError, LogKind, LogReader, LogWriter, LostTail, replay};
 
 /// What opening a store found and repaired.
@@ -44,6 +48,8 @@ pub struct RecoveryReport {
     pub lost_edit: Option<LostTail>,
     /// Removed files that nothing refers to any more, such as the log and the manifest of the last session.
     pub removed_files: usize,
+    /// Files that nothing refers to and that are of another store. They stay.
+    pub kept_files: Vec<PathBuf>,
     /// Files that nothing refers to, in a store that is only read. The next opening to write removes them,
     /// unless a writer is making them.
     pub unreferenced_files: usize,
@@ -51,12 +57,15 @@ pub struct RecoveryReport {
 
 impl fmt::Display for RecoveryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { logs, changes, lost_tail, lost_edit, removed_files, .. } = self;
+        let Self { logs, changes, lost_tail, lost_edit, removed_files, kept_files, .. } = self;
         write!(f, "logs: {logs} read, {changes} changes replayed; {removed_files} files removed")?;
         for (what, lost) in [("write", lost_tail), ("edit of the manifest", lost_edit)] {
             if let Some(lost) = lost {
                 write!(f, "\ndropped: an unsynced {what} that a crash cut short: {lost}")?;
             }
+        }
+        for kept in kept_files {
+            write!(f, "\nkept: {}, a file of another store", kept.display())?;
         }
         Ok(())
     }
@@ -72,21 +81,45 @@ struct Recovered {
     report: RecoveryReport,
 }
 
-pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, RecoveryReport)> {
-    let vfs = Arc::clone(&options.vfs);
-    let listing = Listing::read(vfs.as_ref(), dir)?;
-    check_directory(vfs.as_ref(), dir, listing.as_ref(), &options)?;
-    if listing.as_ref().is_none_or(|listing| !listing.ours.contains(&FileName::Current)) {
-        check_memory(dir, &options, 0, std::iter::empty())?; // before a directory is made
+pub(crate) fn open(path: &Path, options: Options) -> Result<(Arc<DbInner>, RecoveryReport)> {
+    let path = absolute(path)?;
+    let (dir, lock) = open_locked(|| find_or_make(&path, &options), StoreDir::lock)?;
+    open_in(dir, lock, options)
+}
+
+/// Opens a directory in which a store is, or may be made. Changes nothing in an existing directory.
+fn find_or_make(path: &Path, options: &Options) -> Result<StoreDir> {
+    let found = StoreDir::open(&options.vfs, path, options.file_mode)?;
+    let mut is_new = true;
+    match &found {
+        Some(dir) => {
+            let listing = Listing::read(dir)?;
+            check_directory(dir, &listing, options)?;
+            is_new = !listing.ours.contains(&FileName::Current);
+        }
+        None if options.create_if_missing => {}
+        None => return Err(not_a_store(path, "nothing")),
     }
-    vfs.create_dir(dir).context("create", dir)?;
-    let lock = lock(vfs.as_ref(), dir)?;
+    if is_new {
+        check_memory(path, options, 0, std::iter::empty())?;
+    }
+    found.map_or_else(|| StoreDir::make(&options.vfs, path, options.file_mode), Ok)
+}
+
+/// Opens or makes the store in a locked directory.
+pub(super) fn open_in(
+    dir: StoreDir,
+    lock: Arc<dyn FileLock>,
+    options: Options,
+) -> Result<(Arc<DbInner>, RecoveryReport)> {
+    let poison = Poison::default();
+    let dir = dir.watched(&*lock, poison.clone())?;
     // Again: the last holder of the lock may have changed the directory.
-    let listing = Listing::read(vfs.as_ref(), dir)?.unwrap_or_default();
-    check_directory(vfs.as_ref(), dir, Some(&listing), &options)?;
+    let listing = Listing::read(&dir)?;
+    check_directory(&dir, &listing, &options)?;
 
     let Recovered { env, mut set, filters, tables, opened, mut report } =
-        recover(dir, &listing, &options)?;
+        recover(&dir, &listing, &options)?;
 
     // A new log, then a new manifest that names all tables, then `CURRENT` in one step. Before that, no
     // existing file is changed.
@@ -95,28 +128,27 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
     set.log = number;
     set.next_file = env.next_file();
     set.filter_settings = Some(filters);
-    let path = FileName::Log(number).path(dir);
-    let in_force = LogWriter::create(vfs.as_ref(), &path, LogKind::Wal, number, env.store, true)
-        .and_then(|log| {
-            Ok((log, Manifest::create(vfs.as_ref(), dir, manifest_number, env.store, set)?))
-        })
-        .map_err(LogError::Refused)
-        .and_then(|made| set_current(vfs.as_ref(), dir, manifest_number).map(|()| made));
-    let (log, manifest) = in_force
-        .inspect_err(|error| {
-            if let LogError::Refused(_) = error {
-                // The old manifest is in force. The new files would only take space, which a full disk lacks.
-                // The next open removes what cannot be removed now.
-                for name in [FileName::Log(number), FileName::Manifest(manifest_number)] {
-                    let _ = vfs.remove(&name.path(dir), name.kind());
-                }
-                discard(tables[opened..].iter().map(|(_, open)| open));
-            }
-        })
-        .map_err(LogError::into_error)?;
+    let made = LogWriter::create(&dir, LogKind::Wal, number, env.store, true)
+        .and_then(|log| Ok((log, Manifest::create(&dir, manifest_number, env.store, set)?)))
+        .inspect_err(|_| discard(tables[opened..].iter().map(|(_, open)| open)));
+    let (log, mut manifest) = made?;
+    match manifest.make_current(&dir) {
+        Ok(()) => {}
+        Err(LogError::Refused(error)) => {
+            // The old manifest is in force. The new files would only take space, which a full disk lacks.
+            discard(tables[opened..].iter().map(|(_, open)| open));
+            return Err(error);
+        }
+        Err(LogError::Broken(error)) => {
+            log.keep();
+            return Err(error);
+        }
+    }
+    let log = log.keep();
+    log.watch();
 
     let set = manifest.set();
-    report.removed_files = remove_unreferenced(vfs.as_ref(), dir, set, manifest_number);
+    remove_unreferenced(&env, set, manifest_number, &mut report);
     let next_seq = set.flushed_seq + 1;
     let version = Version::default().with(&[], &tables, &env.ledger);
     // So that only the view holds the filters: the budget waits for other holders.
@@ -130,7 +162,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
     let inner = Arc::new(DbInner {
         filters: FilterManager::new(filters),
         env,
-        health: Health::new(lock),
+        health: Health::new(lock, poison),
         views: Views::new(view, options.background_threads > 0),
         visibility: Visibility::new(next_seq - 1),
         commits: CommitQueue::new(log.fill_ahead(options.log_fill()), next_seq),
@@ -149,12 +181,11 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Arc<DbInner>, Recove
     Ok((inner, report))
 }
 
-fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered> {
-    let vfs = &options.vfs;
-    let current = read_current(vfs.as_ref(), dir)?;
+fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recovered> {
+    let current = read_current(dir)?;
     let (set, store, hash_key, lost_edit) = match current {
         Some(number) => {
-            let (set, store, lost_edit) = Manifest::read(vfs.as_ref(), dir, number)?;
+            let (set, store, lost_edit) = Manifest::read(dir, number)?;
             let hash_key = hash_key(&set, dir, number)?;
             (set, store, hash_key, lost_edit)
         }
@@ -166,15 +197,14 @@ fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered
     check_numbers(dir, &listing.ours, set.next_file)?;
     let highest = listing.ours.iter().filter_map(|name| name.number()).max().unwrap_or(0);
     let env = Arc::new(TableEnv {
-        vfs: Arc::clone(vfs),
-        dir: dir.to_owned(),
+        dir: dir.clone(),
         store,
         hash_key,
         prefix_hash_key: hash_key.for_prefixes(),
         files: FilePool::new(options.max_open_files),
         cache: BlockCache::new(options.cache_bytes, options.block_bytes),
         ledger: Arc::new(Ledger::default()),
-        filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(vfs.as_ref())),
+        filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(dir)),
         index_memory: Arc::default(),
         next_file: AtomicU64::new(set.next_file.max(highest + 1)),
     });
@@ -190,7 +220,7 @@ fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered
         replay_logs(listing, options, &mut recovered)?;
         let Recovered { env, tables, .. } = &recovered;
         let filters = tables.iter().map(|(_, open)| open.filter.meta);
-        check_memory(dir, options, env.index_memory.bytes(), filters)
+        check_memory(dir.path(), options, env.index_memory.bytes(), filters)
             .inspect_err(|_| discard(tables[opened..].iter().map(|(_, open)| open)))?;
     }
     Ok(recovered)
@@ -203,39 +233,35 @@ fn discard<'a>(written: impl IntoIterator<Item = &'a OpenTable>) {
     }
 }
 
-pub(super) fn check_directory(
-    vfs: &dyn Vfs,
-    dir: &Path,
-    listing: Option<&Listing>,
-    options: &Options,
-) -> Result<()> {
-    let may_create =
-        |found| if options.create_if_missing { Ok(()) } else { Err(not_a_store(dir, found)) };
-    let Some(listing) = listing else { return may_create("nothing") };
+/// Refuses a directory in which no store is, and none can be made.
+pub(super) fn check_directory(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<()> {
     if listing.ours.contains(&FileName::Current) {
         // Other engines have a `CURRENT`, too. `read_current` refuses their directory before a lock file is
         // made in it.
-        return read_current(vfs, dir).map(|_| ());
+        return read_current(dir).map(|_| ());
     }
     if let Some(foreign) = listing.foreign.first() {
         let found = format!("no CURRENT, but something else: {}", foreign.display());
-        return Err(not_a_store(dir, found));
+        return Err(not_a_store(dir.path(), found));
     }
     // A crash during the creation of a store leaves no table, and only a log without records.
     for name in &listing.ours {
         let holds_data = match name {
             FileName::Table(_) | FileName::Filter { .. } => true,
-            FileName::Log(number) => LogReader::open(vfs, &name.path(dir), LogKind::Wal, *number)?
-                .furthest_synced_from(0)?
-                .is_some(),
+            FileName::Log(number) => {
+                LogReader::open(dir, LogKind::Wal, *number)?.furthest_synced_from(0)?.is_some()
+            }
             _ => false,
         };
         if holds_data {
-            let path = FileName::Current.path(dir);
+            let path = dir.path_of(FileName::Current);
             return Err(Error::Missing { path, named_by: format!("the presence of {name}") });
         }
     }
-    may_create("an empty directory")
+    if options.create_if_missing {
+        return Ok(());
+    }
+    Err(not_a_store(dir.path(), "an empty directory"))
 }
 
 fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) -> Result<()> {
@@ -266,14 +292,8 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
         Ok::<_, Error>(())
     };
     let first_seq = set.flushed_seq + 1;
-    let replayed = replay(
-        env.vfs.as_ref(),
-        &env.dir,
-        env.store,
-        &logs,
-        set.log,
-        first_seq,
-        |path, offset, seq, payload| {
+    let replayed =
+        replay(&env.dir, env.store, &logs, set.log, first_seq, |path, offset, seq, payload| {
             let entries =
                 for_each_logged_entry(path, offset, seq, payload, |entry| memtable.insert(entry))?;
             if memtable.bytes() >= options.memtable_bytes {
@@ -281,17 +301,16 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
                 memtable = Arc::new(Memtable::new(0, None));
             }
             Ok(entries)
-        },
-    )
-    .and_then(|replayed| {
-        if !memtable.is_empty() {
-            flush(&memtable)?;
-        }
-        Ok(replayed)
-    })
-    .inspect_err(|_| {
-        discard(&written);
-    })?;
+        })
+        .and_then(|replayed| {
+            if !memtable.is_empty() {
+                flush(&memtable)?;
+            }
+            Ok(replayed)
+        })
+        .inspect_err(|_| {
+            discard(&written);
+        })?;
     report.logs = logs.len();
     report.changes = replayed.next_seq - first_seq;
     report.lost_tail = replayed.lost;
@@ -303,12 +322,16 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
     Ok(())
 }
 
-/// Removes files that the manifest does not name. Returns their number.
-fn remove_unreferenced(vfs: &dyn Vfs, dir: &Path, set: &TableSet, manifest: u64) -> usize {
-    let Ok(Some(listing)) = Listing::read(vfs, dir) else { return 0 };
-    let unreferenced = listing.ours.into_iter().filter(|&name| !set.refers_to(name, manifest));
-    // The next open removes what cannot be removed now.
-    unreferenced.filter(|name| vfs.remove(&name.path(dir), name.kind()).is_ok()).count()
+/// Removes files that the manifest does not name. A file that soundly names another store stays.
+fn remove_unreferenced(env: &TableEnv, set: &TableSet, manifest: u64, report: &mut RecoveryReport) {
+    let Ok(listing) = Listing::read(&env.dir) else { return };
+    for name in listing.ours.into_iter().filter(|&name| !set.refers_to(name, manifest)) {
+        if store_of(env, name).is_some_and(|store| store != env.store) {
+            report.kept_files.push(env.path_of(name));
+        } else if env.dir.remove(name).is_ok() {
+            report.removed_files += 1; // the next open removes what cannot be removed now
+        }
+    }
 }
 
 fn new_identity(seed: Option<u64>) -> Result<(u64, HashKey)> {

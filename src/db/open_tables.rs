@@ -51,7 +51,7 @@ pub(super) fn open_tables(
         // No filter is read before the size of all indexes is known.
         let tables = in_parallel(threads, open_data)?;
         let filters = entries.iter().map(|(_, meta)| meta.filter);
-        check_memory(&env.dir, options, env.index_memory.bytes(), filters)?;
+        check_memory(env.dir.path(), options, env.index_memory.bytes(), filters)?;
         in_parallel(threads, |number| Ok(tables.get(number).cloned().map(with_filter)))?
     } else {
         in_parallel(threads, |number| Ok(open_data(number)?.map(with_filter)))?

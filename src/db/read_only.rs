@@ -1,12 +1,13 @@
 //! The public handle of a store that is only read.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
 use super::advise::{Advice, advise};
+use super::directory::not_a_store;
 use super::info::{self, MemoryUse, TableInfo};
 use super::loaded::Loaded;
 use super::open::RecoveryReport;
@@ -14,11 +15,12 @@ use super::open_tables::check_filters;
 use super::read::Membership;
 use super::scan::Range;
 use super::snapshot::Snapshot;
-use crate::error::Result;
+use crate::error::{IoContext, Result};
 use crate::filter::FilterPolicy;
 use crate::key_range::KeyRange;
 use crate::ledger::{Explanation, Stats};
 use crate::options::Options;
+use crate::store_dir::{StoreDir, absolute};
 use crate::sync::Mutex;
 use crate::value::Value;
 
@@ -37,7 +39,7 @@ use crate::value::Value;
 pub struct ReadOnlyDb(Arc<Shared>);
 
 struct Shared {
-    dir: PathBuf,
+    dir: StoreDir,
     options: Options,
     loaded: ArcSwap<Loaded>,
     refreshing: Mutex<()>,
@@ -45,7 +47,7 @@ struct Shared {
 
 impl fmt::Debug for ReadOnlyDb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ReadOnlyDb").field(&self.0.dir).finish()
+        f.debug_tuple("ReadOnlyDb").field(&self.0.dir.path()).finish()
     }
 }
 
@@ -64,17 +66,20 @@ impl Options {
     /// [`max_open_files`](Self::max_open_files); [`NotAStore`](crate::Error::NotAStore);
     /// [`MemoryLimit`](crate::Error::MemoryLimit); [`Corrupt`](crate::Error::Corrupt);
     /// [`Missing`](crate::Error::Missing);
-    /// [`Unsupported`](crate::Error::Unsupported); [`Io`](crate::Error::Io).
+    /// [`Unsupported`](crate::Error::Unsupported); [`InvalidPath`](crate::Error::InvalidPath);
+    /// [`Io`](crate::Error::Io).
     pub fn open_read_only(self, dir: impl AsRef<Path>) -> Result<ReadOnlyDb> {
         self.check()?;
-        let (dir, options) = (dir.as_ref().to_owned(), self.create_if_missing(false));
+        let (path, options) = (absolute(dir.as_ref())?, self.create_if_missing(false));
+        let dir = StoreDir::open(&options.vfs, &path, options.file_mode)?;
+        let dir = dir.ok_or_else(|| not_a_store(&path, "nothing"))?;
         let loaded = load(&dir, &options, None)?;
         let (loaded, refreshing) = (ArcSwap::from_pointee(loaded), Mutex::new(()));
         Ok(ReadOnlyDb(Arc::new(Shared { dir, options, loaded, refreshing })))
     }
 }
 
-fn load(dir: &Path, options: &Options, previous: Option<&Loaded>) -> Result<Loaded> {
+fn load(dir: &StoreDir, options: &Options, previous: Option<&Loaded>) -> Result<Loaded> {
     let loaded = Loaded::load(dir, options, previous)?;
     let tables = loaded.view.version.tables();
     check_filters(&tables.map(|(level, live)| (level, live.open())).collect::<Vec<_>>(), options)?;
@@ -84,16 +89,21 @@ fn load(dir: &Path, options: &Options, previous: Option<&Loaded>) -> Result<Load
 impl ReadOnlyDb {
     /// Shows the store as it is now. Returns whether anything changed. It never goes back, except that a
     /// write that fails may be shown until it is undone. After an error it stays as it was. Live snapshots and
-    /// scans do not change. If another store takes the place of this one, also a checkpoint of it, open that
-    /// one anew.
+    /// scans do not change. If other files take the place of this store's, also those of a checkpoint of it,
+    /// open the store anew.
     ///
     /// Cost: reads the manifest and the logs, and of new tables what opening reads.
     ///
     /// # Errors
-    /// As [`Options::open_read_only`].
+    /// [`Moved`](crate::Error::Moved): the path leads to another directory, or to none. Otherwise as
+    /// [`Options::open_read_only`].
     pub fn refresh(&self) -> Result<bool> {
         let shared = &*self.0;
         let _refreshing = shared.refreshing.lock();
+        let moved = shared.dir.is_elsewhere().context("open", shared.dir.path())?;
+        if moved {
+            return Err(shared.dir.moved_away());
+        }
         let old = shared.loaded.load_full();
         let new = load(&shared.dir, &shared.options, Some(&old))?;
         if new.is_same(&old) {

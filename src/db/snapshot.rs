@@ -28,7 +28,7 @@ impl fmt::Debug for Snapshot {
             Source::ReadOnly(loaded) => (&loaded.env, &loaded.seq),
         };
         let mut fields = f.debug_struct("Snapshot");
-        fields.field("of", &env.dir).field("seq", seq).finish_non_exhaustive()
+        fields.field("of", &env.dir.path()).field("seq", seq).finish_non_exhaustive()
     }
 }
 

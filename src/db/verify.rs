@@ -2,11 +2,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::directory::{Listing, for_each_logged_entry, hash_key, lock_shared, not_a_store};
+use super::directory::{Listing, for_each_logged_entry, hash_key, open_to_read, store_of};
 use crate::error::{Error, Result};
 use crate::filter::HashKey;
 use crate::names::{FileName, check_numbers};
 use crate::sstable::{Checked, FilterMeta, Table, TableEnv, TableMeta};
+use crate::store_dir::StoreDir;
 use crate::version::{Manifest, TableSet, read_current};
 use crate::vfs::{RealVfs, Vfs};
 use crate::wal::{LostTail, replay};
@@ -177,52 +178,53 @@ pub fn verify_with(
     vfs: &Arc<dyn Vfs>,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Verification> {
-    let dir = dir.as_ref();
-    let listing = Listing::read(vfs.as_ref(), dir)?.ok_or_else(|| not_a_store(dir, "nothing"))?;
     let of_a_store = |name: &FileName| matches!(name, FileName::Table(_) | FileName::Current);
-    if !listing.ours.iter().any(of_a_store) {
-        return Err(not_a_store(dir, "neither CURRENT nor a table"));
-    }
-    // So that no process changes the store meanwhile. The lock file exists if the store was ever opened.
-    let has_lock = listing.ours.contains(&FileName::Lock);
-    let _lock = has_lock.then(|| lock_shared(vfs.as_ref(), dir)).transpose()?;
+    let (dir, listing, _lock) = open_to_read(vfs, dir.as_ref(), |listing| {
+        let any = listing.ours.iter().any(of_a_store);
+        if any { Ok(()) } else { Err("neither CURRENT nor a table") }
+    })?;
+    let (dir, path) = (&dir, dir.path());
     let mut found = Verification::default();
     for name in &listing.foreign {
-        found.note(dir.join(name), None, "not a file of the store");
+        found.note(path.join(name), None, "not a file of the store");
     }
-    match read_manifest(vfs.as_ref(), dir, &mut found) {
+    match read_manifest(dir, &mut found) {
         Ok((number, store, hash_key, set)) => {
-            let env = TableEnv::standalone(vfs, dir, store, hash_key);
+            let env = TableEnv::standalone(dir, store, hash_key);
             if let Err(error) = check_numbers(dir, &listing.ours, set.next_file) {
-                found.find(dir, error);
+                found.find(path, error);
             }
             let tables: Vec<TableMeta> =
                 set.tables.values().map(|(_, meta)| meta.clone()).collect();
             verify_tables(&env, &tables, &mut found, &mut progress);
             verify_logs(&env, &set, &listing, &mut found);
             for &name in listing.ours.iter().filter(|&&name| !set.refers_to(name, number)) {
-                let what = "nothing refers to it; the next opening removes it";
-                found.note(name.path(dir), None, what);
+                let is_foreign = store_of(&env, name).is_some_and(|of| of != store);
+                let fate = if is_foreign {
+                    "of another store; it stays"
+                } else {
+                    "the next opening removes it"
+                };
+                found.note(dir.path_of(name), None, format!("nothing refers to it; {fate}"));
             }
         }
         Err(error) => {
-            found.find(dir, error);
-            verify_without_manifest(vfs, dir, &listing, &mut found, &mut progress);
+            found.find(path, error);
+            verify_without_manifest(dir, &listing, &mut found, &mut progress);
         }
     }
     Ok(found)
 }
 
 fn read_manifest(
-    vfs: &dyn Vfs,
-    dir: &Path,
+    dir: &StoreDir,
     found: &mut Verification,
 ) -> Result<(u64, u64, HashKey, TableSet)> {
-    let number = read_current(vfs, dir)?.ok_or_else(|| {
-        let path = FileName::Current.path(dir);
+    let number = read_current(dir)?.ok_or_else(|| {
+        let path = dir.path_of(FileName::Current);
         Error::Missing { path, named_by: "the presence of tables".into() }
     })?;
-    let (set, store, lost) = Manifest::read(vfs, dir, number)?;
+    let (set, store, lost) = Manifest::read(dir, number)?;
     found.note_lost(lost);
     Ok((number, store, hash_key(&set, dir, number)?, set))
 }
@@ -241,10 +243,10 @@ fn verify_tables(
         found.tables += 1;
         match Table::open(env, meta.clone()) {
             Ok(open) => {
-                let checked = open.check(&mut |error| found.find(&env.dir, error));
+                let checked = open.check(&mut |error| found.find(env.dir.path(), error));
                 found.count(checked);
             }
-            Err(error) => found.find(&env.dir, error),
+            Err(error) => found.find(env.dir.path(), error),
         }
         done = done.saturating_add(meta.size);
         left = left.saturating_sub(meta.size);
@@ -256,7 +258,6 @@ fn verify_logs(env: &TableEnv, set: &TableSet, listing: &Listing, found: &mut Ve
     let logs = listing.logs_from(set.log);
     found.logs = logs.len() as u64;
     let replayed = replay(
-        env.vfs.as_ref(),
         &env.dir,
         env.store,
         &logs,
@@ -270,32 +271,31 @@ fn verify_logs(env: &TableEnv, set: &TableSet, listing: &Listing, found: &mut Ve
     );
     match replayed {
         Ok(replayed) => found.note_lost(replayed.lost),
-        Err(error) => found.find(&env.dir, error),
+        Err(error) => found.find(env.dir.path(), error),
     }
 }
 
 fn verify_without_manifest(
-    vfs: &Arc<dyn Vfs>,
-    dir: &Path,
+    dir: &StoreDir,
     listing: &Listing,
     found: &mut Verification,
     progress: &mut dyn FnMut(u64, u64),
 ) {
-    found.note(dir.to_owned(), None, "without the manifest, no filter was probed");
+    found.note(dir.path().to_owned(), None, "without the manifest, no filter was probed");
     for name in &listing.ours {
         let FileName::Table(id) = *name else { continue };
-        let env = TableEnv::standalone(vfs, dir, 0, HashKey::new([0; HashKey::BYTES]));
+        let env = TableEnv::standalone(dir, 0, HashKey::new([0; HashKey::BYTES]));
         match Table::meta_of_file(&env, id) {
             Ok((meta, store)) => {
                 // With generation 1 the filter block is not read: without the hash key it cannot be probed.
                 let filter = FilterMeta { generation: 1, ..FilterMeta::default() };
                 let meta = TableMeta { id, filter, ..meta };
-                let env = TableEnv::standalone(vfs, dir, store, env.hash_key);
+                let env = TableEnv::standalone(dir, store, env.hash_key);
                 verify_tables(&env, &[meta], found, progress);
             }
             Err(error) => {
                 found.tables += 1;
-                found.find(dir, error);
+                found.find(dir.path(), error);
             }
         }
     }

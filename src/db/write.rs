@@ -10,7 +10,6 @@ use super::views::ReadView;
 use crate::batch::{Batch, for_each_entry};
 use crate::error::{Error, Result};
 use crate::memtable::{Memtable, MemtableFilter};
-use crate::names::FileName;
 use crate::scheduler::{Task, compact_while_due, flush_all_sealed, wait_while};
 use crate::sync::sleep;
 use crate::wal::{LogKind, LogWriter};
@@ -117,17 +116,9 @@ impl DbInner {
         }
         let env = &self.env;
         let number = env.new_file_number();
-        let name = FileName::Log(number);
-        let log = LogWriter::create(
-            env.vfs.as_ref(),
-            &name.path(&env.dir),
-            LogKind::Wal,
-            number,
-            env.store,
-            false,
-        );
-        let log = log.inspect_err(|_| self.remove(name))?;
+        let log = LogWriter::create(&env.dir, LogKind::Wal, number, env.store, false)?.keep();
         let log = log.fill_ahead(self.options.log_fill());
+        log.watch();
         let old = std::mem::replace(&mut writer.log, log);
         self.views.load().memtable.set_log_end(old.length());
         self.earlier_logs.push(old, number, writer.next_seq);

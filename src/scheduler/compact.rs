@@ -131,6 +131,7 @@ fn run_compaction(
         compaction.inputs.iter_mut().for_each(|(_, live)| *live = live.without_filter());
     }
     let (tables, output_level) = (compaction.ids().collect(), compaction.output_level);
+    db.report_move();
     db.options.listener.notify(&Event::CompactionStarted { tables, output_level });
     let merged = compact_and_install(db, &compaction, &version, unwanted);
     let (tables, mut error) = tables_and_error(&merged);

@@ -35,6 +35,7 @@ pub(super) fn flush_oldest(db: &DbInner) -> Result<bool> {
         let next = view.sealed.iter().rev().nth(1).unwrap_or(&view.memtable);
         (Arc::clone(memtable), next.log())
     };
+    db.report_move();
     db.options.listener.notify(&Event::FlushStarted {});
     let flushed = flush_memtable(db, &memtable, next_log);
     let (tables, error) = tables_and_error(&flushed);

@@ -63,7 +63,7 @@ pub(crate) fn start_threads(db: &Arc<DbInner>) -> Result<()> {
         let inner = Arc::clone(db);
         let thread = spawn(&name, move || body(&inner)).map_err(|source| Error::Io {
             action: format!("start the thread {name}"),
-            path: db.env.dir.clone(),
+            path: db.env.dir.path().to_owned(),
             source: Arc::new(source),
         })?;
         threads.push(thread);
@@ -75,7 +75,7 @@ pub(crate) fn start_threads(db: &Arc<DbInner>) -> Result<()> {
 fn attempt(db: &DbInner, run: impl FnOnce() -> Result<bool>) -> Result<bool> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
         // Its result is not installed, but the data that it changed may be inconsistent.
-        Err(db.poison(Error::corrupt(&db.env.dir, 0, "sound background work", "a panic")))
+        Err(db.poison(Error::corrupt(db.env.dir.path(), 0, "sound background work", "a panic")))
     })
 }
 

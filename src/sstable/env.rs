@@ -2,7 +2,6 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::cache::BlockCache;
@@ -12,14 +11,13 @@ use crate::filter::{HashKey, PrefixKey};
 use crate::ledger::Ledger;
 use crate::names::FileName;
 use crate::sealed::{Meter, Seal};
+use crate::store_dir::StoreDir;
 use crate::sync::{AtomicU64, Ordering};
-use crate::vfs::{FileKind, Vfs};
 
 /// What all tables of a store share.
 #[derive(Debug)]
 pub(crate) struct TableEnv {
-    pub(crate) vfs: Arc<dyn Vfs>,
-    pub(crate) dir: PathBuf,
+    pub(crate) dir: StoreDir,
     /// The store's id, which its files carry.
     pub(crate) store: u64,
     pub(crate) hash_key: HashKey,
@@ -38,29 +36,28 @@ impl TableEnv {
     pub(crate) fn remove_table(&self, id: u64) {
         // A file without a name takes room on the disk for as long as it is open.
         self.files.forget(id);
-        let _ = self.vfs.remove(&FileName::Table(id).path(&self.dir), FileKind::Table);
+        let _ = self.dir.remove(FileName::Table(id));
     }
 
     /// The environment of tables outside an open store: no cache.
-    pub(crate) fn standalone(
-        vfs: &Arc<dyn Vfs>,
-        dir: &Path,
-        store: u64,
-        hash_key: HashKey,
-    ) -> Arc<Self> {
+    pub(crate) fn standalone(dir: &StoreDir, store: u64, hash_key: HashKey) -> Arc<Self> {
         Arc::new(Self {
-            vfs: Arc::clone(vfs),
-            dir: dir.to_owned(),
+            dir: dir.clone(),
             store,
             hash_key,
             prefix_hash_key: hash_key.for_prefixes(),
             files: FilePool::new(64),
             cache: None,
             ledger: Arc::default(),
-            filter_memory: FilterMemory::new(None, Seal::for_files_of(vfs.as_ref())),
+            filter_memory: FilterMemory::new(None, Seal::for_files_of(dir)),
             index_memory: Arc::default(),
             next_file: AtomicU64::new(0),
         })
+    }
+
+    /// For messages.
+    pub(crate) fn path_of(&self, name: FileName) -> std::path::PathBuf {
+        self.dir.path_of(name)
     }
 
     pub(crate) fn new_file_number(&self) -> u64 {

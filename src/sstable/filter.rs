@@ -25,7 +25,7 @@ use crate::ledger::Verdict;
 use crate::names::FileName;
 use crate::sealed::SealedBytes;
 use crate::sync::{AtomicBool, Ordering};
-use crate::vfs::{FileKind, VfsFile};
+use crate::vfs::VfsFile;
 
 #[derive(Debug)]
 pub(crate) enum FilterState {
@@ -114,7 +114,7 @@ impl Drop for TableFilter {
             && let Some(name) = self.meta.file_of(self.table)
         {
             // Nothing refers to the file. Left behind by a failure, it goes at the next open.
-            let _ = self.env.vfs.remove(&name.path(&self.env.dir), FileKind::Filter);
+            let _ = self.env.dir.remove(name);
         }
     }
 }
@@ -142,7 +142,7 @@ impl OpenTable {
     /// The file of the filter, and the offset in it.
     pub(crate) fn filter_place(&self) -> (PathBuf, u64) {
         match self.filter.meta.file_of(self.table.id()) {
-            Some(name) => (name.path(&self.table.env().dir), 0),
+            Some(name) => (self.table.env().dir.path_of(name), 0),
             None => (self.table.path(), self.table.filter_block().offset),
         }
     }
@@ -229,11 +229,11 @@ impl Table {
             if block.is_none() {
                 return Ok(None);
             }
-            let file = env.files.get(self.id(), env.vfs.as_ref(), &env.dir).map_err(unreadable)?;
+            let file = env.files.get(self.id(), &env.dir).map_err(unreadable)?;
             return Ok(Some(FilterSource { file, block, place: block.offset }));
         }
         let Some(name) = meta.file_of(self.id()) else { return Ok(None) };
-        let file = env.vfs.open(&name.path(&env.dir), FileKind::Filter).map_err(unreadable)?;
+        let file = env.dir.open_file(name).map_err(unreadable)?;
         // Before memory is taken for what the manifest promises.
         let length = file.length().map_err(unreadable)?;
         if Some(length) != meta.bytes.checked_add(TRAILER_BYTES as u64) {
@@ -302,28 +302,23 @@ impl Table {
         mut generation: u64,
     ) -> Result<FilterMeta> {
         let (env, table) = (self.env(), self.id());
-        let (path, file) = loop {
+        let mut new = loop {
             generation += 1;
-            let path = FileName::Filter { table, generation }.path(&env.dir);
-            match env.vfs.create(&path, FileKind::Filter) {
+            match env.dir.create(FileName::Filter { table, generation }) {
                 // Left by a failure, and not yet removed. It is never written over.
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                file => break (path.clone(), file.context("create", &path)?),
+                Err(error) if error.is_io(io::ErrorKind::AlreadyExists) => {}
+                new => break new?,
             }
         };
         let place = FilterPlace { table, generation };
         let mut bytes = filter::build(recipe, &env.hash_key, place, hashes);
         let length = bytes.len() as u64;
         seal_block(&mut bytes, BlockType::Filter, table, generation);
-        let write = |file: &dyn VfsFile| {
-            let written = file.append(&bytes);
-            written.context(format_args!("write {} bytes", bytes.len()), &path)?;
-            file.sync_all().context("sync", &path)?;
-            env.vfs.sync_dir(&env.dir).context("sync", &env.dir)
-        };
-        write(file.as_ref()).inspect_err(|_| {
-            let _ = env.vfs.remove(&path, FileKind::Filter);
-        })?;
+        let written = new.file().append(&bytes);
+        written.context(format_args!("write {} bytes", bytes.len()), &new.path())?;
+        new.file().sync_all().context("sync", &new.path())?;
+        env.dir.sync()?;
+        new.keep();
         env.ledger.filter_writes.count(bytes.len() as u64);
         let checksum = bytes.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
         Ok(FilterMeta { generation, bytes: length, checksum })
@@ -342,7 +337,8 @@ mod tests {
         let (env, open) = open_table(dir.path());
         let recipe = recipe(&FilterPolicy::default());
         let hashes = open.table.key_hashes(&recipe, None, &|| false).expect("sound");
-        let path = |generation| FileName::Filter { table: 1, generation }.path(dir.path());
+        let path =
+            |generation| dir.path().join(FileName::Filter { table: 1, generation }.to_string());
         for generation in [4, 5] {
             std::fs::write(path(generation), "left").expect("writable");
         }
@@ -359,7 +355,7 @@ mod tests {
         assert_eq!(with_newer.record(), TableMeta { filter: newer, ..open.record() });
 
         // Any other failure is an error, not a reason for another name.
-        std::fs::remove_dir_all(&env.dir).expect("removed");
+        std::fs::remove_dir_all(env.dir.path()).expect("removed");
         open.table.write_filter(&recipe, &hashes, 6).expect_err("no directory");
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -10,8 +9,9 @@ use quick_cache::{OptionsBuilder, UnitWeighter};
 
 use crate::names::FileName;
 use crate::sstable::FixedHasher;
+use crate::store_dir::StoreDir;
 use crate::sync::Mutex;
-use crate::vfs::{AccessHint, FileKind, Vfs, VfsFile};
+use crate::vfs::{AccessHint, VfsFile};
 
 #[derive(Debug)]
 pub(crate) struct FilePool(Files);
@@ -51,7 +51,7 @@ impl FilePool {
         if let Files::All(files) = &self.0 { files.lock().len() } else { 0 }
     }
 
-    pub(crate) fn get(&self, id: u64, vfs: &dyn Vfs, dir: &Path) -> io::Result<Arc<dyn VfsFile>> {
+    pub(crate) fn get(&self, id: u64, dir: &StoreDir) -> io::Result<Arc<dyn VfsFile>> {
         let known = match &self.0 {
             Files::None => None,
             Files::MostRead(files) => files.get(&id),
@@ -60,7 +60,7 @@ impl FilePool {
         if let Some(file) = known {
             return Ok(file);
         }
-        let file = vfs.open(&FileName::Table(id).path(dir), FileKind::Table)?;
+        let file = dir.open_file(FileName::Table(id))?;
         // Only a hint: a file system that cannot take it reads just as well.
         let _ = file.hint(AccessHint::Random);
         match &self.0 {
@@ -89,16 +89,17 @@ mod tests {
     #[test]
     fn a_pool_keeps_files_open_until_it_is_to_forget_them() {
         let dir = crate::tempdir::tempdir();
-        let path = FileName::Table(1).path(dir.path());
+        let store = StoreDir::of(RealVfs, dir.path());
+        let path = store.path_of(FileName::Table(1));
         for (pool, keeps) in
             [(FilePool::new(0), false), (FilePool::new(10), true), (FilePool::unlimited(), true)]
         {
             std::fs::write(&path, "table").expect("writable");
-            pool.get(1, &RealVfs, dir.path()).expect("opened");
+            pool.get(1, &store).expect("opened");
             std::fs::remove_file(&path).expect("removed");
-            assert_eq!(pool.get(1, &RealVfs, dir.path()).is_ok(), keeps);
+            assert_eq!(pool.get(1, &store).is_ok(), keeps);
             pool.forget(1);
-            assert!(pool.get(1, &RealVfs, dir.path()).is_err());
+            assert!(pool.get(1, &store).is_err());
         }
     }
 }

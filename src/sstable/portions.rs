@@ -179,7 +179,7 @@ mod tests {
         for i in 0..keys {
             writer.add(put(&i.to_be_bytes(), 1, b"")).expect("written");
         }
-        let finished = writer.finish(Some(recipe)).expect("finished");
+        let finished = writer.finish(Some(recipe)).expect("finished").keep();
         let open = Table::open(&env, finished.meta).expect("sound");
         (env, open, finished.hashes.expect("made for the filter"))
     }

@@ -22,7 +22,7 @@ use crate::ledger::BlockFetch;
 use crate::names::FileName;
 use crate::sealed::{Metered, Seal, SealedBytes, mapped_bytes};
 use crate::sync::{AtomicBool, Ordering};
-use crate::vfs::{AccessHint, FileKind, VfsFile};
+use crate::vfs::{AccessHint, VfsFile};
 
 /// An open table. Dropping an obsolete one removes its file.
 #[derive(Debug)]
@@ -59,8 +59,8 @@ impl Table {
     }
 
     fn file_of(env: &TableEnv, meta: &TableMeta) -> Result<Arc<dyn VfsFile>> {
-        let path = FileName::Table(meta.id).path(&env.dir);
-        match env.files.get(meta.id, env.vfs.as_ref(), &env.dir) {
+        let path = env.path_of(FileName::Table(meta.id));
+        match env.files.get(meta.id, &env.dir) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 Err(Error::Missing { path, named_by: "the manifest".into() })
             }
@@ -70,7 +70,7 @@ impl Table {
 
     /// Opens a table with one disk read, without its filter. Everything read must be sound.
     pub(crate) fn open_data(env: &Arc<TableEnv>, meta: TableMeta) -> Result<Arc<Self>> {
-        let path = FileName::Table(meta.id).path(&env.dir);
+        let path = env.path_of(FileName::Table(meta.id));
         let file = Self::file_of(env, &meta)?;
         let length = file.length().context("find the length", &path)?;
         if length != meta.size {
@@ -88,7 +88,7 @@ impl Table {
         let tail_length =
             length.checked_sub(meta.index_offset).filter(|&tail| tail >= FOOTER_BYTES as u64);
         let tail_length = tail_length.ok_or_else(wrong_tail)? as usize;
-        let seal = Seal::for_files_of(env.vfs.as_ref());
+        let seal = Seal::for_files_of(&env.dir);
         let tail = SealedBytes::filled(seal, tail_length, |buffer| {
             file.read_exact_at(buffer, meta.index_offset)
         })
@@ -148,8 +148,9 @@ impl Table {
 
     /// The manifest's record of a table without a store, from its footer and properties.
     pub(crate) fn meta_of_file(env: &TableEnv, id: u64) -> Result<(TableMeta, u64)> {
-        let path = FileName::Table(id).path(&env.dir);
-        let file = env.vfs.open(&path, FileKind::Table).context("open", &path)?;
+        let name = FileName::Table(id);
+        let path = env.path_of(name);
+        let file = env.dir.open_file(name).context("open", &path)?;
         let length = file.length().context("find the length", &path)?;
         let read = |offset: u64, length: u64| {
             let mut bytes = vec![0; length as usize];
@@ -212,7 +213,7 @@ impl Table {
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        FileName::Table(self.meta.id).path(&self.env.dir)
+        self.env.path_of(FileName::Table(self.meta.id))
     }
 
     /// Lets the last reference remove the file. The manifest must durably have dropped the table.
@@ -290,7 +291,7 @@ impl Table {
     ) -> Result<Vec<u8>> {
         self.env
             .files
-            .get(self.meta.id, self.env.vfs.as_ref(), &self.env.dir)
+            .get(self.meta.id, &self.env.dir)
             .and_then(|file| {
                 if bytes.capacity() < length as usize {
                     return file.read_new(length as usize, offset);
@@ -497,7 +498,7 @@ mod tests {
             for i in 0..50_u64 {
                 writer.add(put(&i.to_be_bytes(), i + 9, b"v")).expect("written");
             }
-            let meta = writer.finish(recipe).expect("finished").meta;
+            let meta = writer.finish(recipe).expect("finished").keep().meta;
             let read = Table::meta_of_file(&env, id).expect("sound");
             assert_eq!(read, (meta, STORE));
         }
@@ -509,7 +510,7 @@ mod tests {
         let env = env(dir.path());
         let mut writer = writer(&env, 1, 100, None);
         writer.add(put(b"key", 1, b"value")).expect("written");
-        let meta = writer.finish(None).expect("finished").meta;
+        let meta = writer.finish(None).expect("finished").keep().meta;
         let table = Table::open(&env, meta).expect("sound").table;
         let handle = BlockHandle { offset: 100, length: 50 };
         match table.damaged(handle, BlockDamage { offset: 7, expected: "an entry" }) {
@@ -526,7 +527,7 @@ mod tests {
         let env = env(dir.path());
         let open = || Table::open(&env, sample_meta()).map(|_| ()).expect_err("no table");
         assert!(matches!(open(), Error::Missing { .. }), "{}", open());
-        let path = FileName::Table(sample_meta().id).path(dir.path());
+        let path = dir.path().join(FileName::Table(sample_meta().id).to_string());
         std::os::unix::fs::symlink(&path, &path).expect("a link to itself, which none can open");
         assert!(matches!(open(), Error::Io { .. }), "{}", open());
     }

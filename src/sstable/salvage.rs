@@ -124,7 +124,7 @@ impl SalvageCursor {
     }
 
     fn path(&self) -> PathBuf {
-        FileName::Table(self.id).path(&self.env.dir)
+        self.env.path_of(FileName::Table(self.id))
     }
 
     fn newest(&self) -> Seq {
@@ -149,7 +149,7 @@ impl SalvageCursor {
 
     fn read(&self, place: BlockHandle) -> Result<Bytes> {
         let mut bytes = vec![0; place.length as usize + TRAILER_BYTES];
-        let file = self.env.files.get(self.id, self.env.vfs.as_ref(), &self.env.dir);
+        let file = self.env.files.get(self.id, &self.env.dir);
         file.and_then(|file| file.read_exact_at(&mut bytes, place.offset))
             .context(format_args!("read a block at offset {}", place.offset), &self.path())?;
         Ok(bytes.into())
@@ -186,7 +186,7 @@ impl SalvageCursor {
     /// The file, up to the length that it must have, with zeros where it cannot be read.
     fn file_bytes(&self) -> Result<Bytes> {
         let path = self.path();
-        let file = self.env.files.get(self.id, self.env.vfs.as_ref(), &self.env.dir);
+        let file = self.env.files.get(self.id, &self.env.dir);
         let file = file.context("open", &path)?;
         let length = file.length().context("find the length", &path)?;
         let length = self.meta.as_ref().map_or(length, |meta| length.min(meta.size)) as usize;

@@ -10,13 +10,13 @@ use super::reader::Table;
 use super::writer::{TableSettings, TableWriter};
 use crate::filter::{FilterPolicy, HashKey, Recipe};
 use crate::key::{EntryKind, EntryRef, Seq};
-use crate::vfs::{RealVfs, Vfs};
+use crate::store_dir::StoreDir;
+use crate::vfs::RealVfs;
 
 pub(super) const STORE: u64 = 77;
 
 pub(super) fn env(dir: &Path) -> Arc<TableEnv> {
-    let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
-    TableEnv::standalone(&vfs, dir, STORE, HashKey::new([5; 16]))
+    TableEnv::standalone(&StoreDir::of(RealVfs, dir), STORE, HashKey::new([5; 16]))
 }
 
 /// A writer of a table; its filter, if any, uses the recipe's hash.
@@ -46,7 +46,7 @@ pub(super) fn open_table(dir: &Path) -> (Arc<TableEnv>, OpenTable) {
     for i in 0..40 {
         writer.add(put(format!("k{i:02}").as_bytes(), 100 + i, &[b'v'; 24])).expect("written");
     }
-    let finished = writer.finish(Some(recipe)).expect("finished");
+    let finished = writer.finish(Some(recipe)).expect("finished").keep();
     let open = Table::open(&env, finished.meta).expect("sound");
     (env, open)
 }

@@ -1,8 +1,5 @@
 //! Writes a table: takes entries in internal-key order, makes a synced file.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
 use super::block::BlockBuilder;
 use super::env::TableEnv;
 use super::format::{
@@ -14,7 +11,7 @@ use crate::filter::{self, FilterPlace, HashFunction, HashKey, KeyHashes, PrefixE
 use crate::key::{EntryKind, EntryRef};
 use crate::ledger::Io;
 use crate::names::FileName;
-use crate::vfs::{FileKind, VfsFile};
+use crate::store_dir::NewFile;
 
 /// The bytes of data blocks that are written at once.
 const WRITE_BUFFER_BYTES: usize = 256 * 1024;
@@ -29,10 +26,10 @@ pub(crate) struct TableSettings {
     pub(crate) prefix: Option<PrefixExtractor>,
 }
 
+/// A table that is being written. Its file is removed if it is dropped before the table is finished.
 #[derive(Debug)]
 pub(crate) struct TableWriter {
-    file: Arc<dyn VfsFile>,
-    path: PathBuf,
+    file: NewFile,
     id: u64,
     store: u64,
     hash_key: HashKey,
@@ -49,22 +46,29 @@ pub(crate) struct TableWriter {
     io: Io,
 }
 
-/// A complete, synced table that the manifest does not name yet.
+/// A complete, synced table that the manifest does not name yet. It removes its file when it is dropped, unless
+/// that is kept.
 #[derive(Debug)]
 pub(crate) struct FinishedTable {
+    pub(crate) file: NewFile,
     pub(crate) meta: TableMeta,
     /// The input of its filter, to prove it with.
     pub(crate) hashes: Option<KeyHashes>,
     pub(crate) io: Io,
 }
 
+#[cfg(any(test, feature = "testing"))]
+impl FinishedTable {
+    pub(crate) fn keep(mut self) -> Self {
+        self.file.keep();
+        self
+    }
+}
+
 impl TableWriter {
     pub(crate) fn create(env: &TableEnv, id: u64, settings: &TableSettings) -> Result<Self> {
-        let path = FileName::Table(id).path(&env.dir);
-        let file = env.vfs.create(&path, FileKind::Table).context("create", &path)?;
         Ok(Self {
-            file,
-            path,
+            file: env.dir.create(FileName::Table(id))?,
             id,
             store: env.store,
             hash_key: env.hash_key,
@@ -148,8 +152,8 @@ impl TableWriter {
     }
 
     fn write_buffer(&mut self) -> Result<()> {
-        let written = self.file.append(&self.buffer);
-        written.context(format_args!("write {} bytes", self.buffer.len()), &self.path)?;
+        let written = self.file.file().append(&self.buffer);
+        written.context(format_args!("write {} bytes", self.buffer.len()), &self.file.path())?;
         self.io.calls += 1;
         self.io.bytes += self.buffer.len() as u64;
         self.buffer.clear();
@@ -192,7 +196,7 @@ impl TableWriter {
         let footer_checksum = Footer::checksum(&footer);
         self.push(&footer);
         self.write_buffer()?;
-        self.file.sync_all().context("sync", &self.path)?;
+        self.file.file().sync_all().context("sync", &self.file.path())?;
 
         let properties = self.properties;
         let meta = TableMeta {
@@ -209,7 +213,7 @@ impl TableWriter {
             smallest: properties.smallest,
             largest: properties.largest,
         };
-        Ok(FinishedTable { meta, hashes: self.hashes, io: self.io })
+        Ok(FinishedTable { file: self.file, meta, hashes: self.hashes, io: self.io })
     }
 }
 
@@ -238,7 +242,7 @@ mod tests {
             assert!(more as usize >= value.len() + 5, "{key}: {more} bytes more");
             before += more;
         }
-        let finished = writer.finish(None).expect("finished");
+        let finished = writer.finish(None).expect("finished").keep();
         assert_eq!((finished.io.calls, finished.io.bytes), (1, finished.meta.size));
         let table = Table::open(&env, finished.meta).expect("sound").table;
         assert!(before >= table.index().data_end() - TRAILER_BYTES as u64);
@@ -268,7 +272,7 @@ mod tests {
             writer.add(put(&i.to_be_bytes(), 1, &[b'v'; 4096])).expect("written");
             assert!(writer.buffer.len() < WRITE_BUFFER_BYTES);
         }
-        let finished = writer.finish(None).expect("finished");
+        let finished = writer.finish(None).expect("finished").keep();
         let pieces = finished.meta.size.div_ceil(WRITE_BUFFER_BYTES as u64);
         assert_eq!((finished.io.calls, finished.io.bytes), (pieces, finished.meta.size));
     }

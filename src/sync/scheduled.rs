@@ -43,6 +43,12 @@ pub(crate) fn thread_number() -> Option<usize> {
 #[derive(Debug)]
 pub(crate) struct OnceLock<T>(std::sync::OnceLock<T>);
 
+impl<T> Default for OnceLock<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> OnceLock<T> {
     pub(crate) const fn new() -> Self {
         Self(std::sync::OnceLock::new())

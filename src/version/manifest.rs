@@ -2,12 +2,10 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
-use std::path::{Path, PathBuf};
-
 use super::edit::{Edit, TableSet};
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
-use crate::vfs::{FileKind, Vfs};
+use crate::store_dir::StoreDir;
 use crate::wal::{FILTER_SETTINGS, Item, LogError, LogKind, LogReader, LogWriter, LostTail};
 
 /// The manifest is rewritten when it has this many times the bytes of its content …
@@ -30,20 +28,20 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Writes a new manifest with `set` as one edit: durable, but not yet current.
-    pub(crate) fn create(
-        vfs: &dyn Vfs,
-        dir: &Path,
-        number: u64,
-        store: u64,
-        set: TableSet,
-    ) -> Result<Self> {
-        let path = FileName::Manifest(number).path(dir);
-        let mut log = LogWriter::create(vfs, &path, LogKind::Manifest, number, store, true)?;
+    /// Writes a new manifest with `set` as one edit: durable, but not yet current. Dropped before
+    /// [`make_current`](Self::make_current), it removes itself.
+    pub(crate) fn create(dir: &StoreDir, number: u64, store: u64, set: TableSet) -> Result<Self> {
+        let mut log = LogWriter::create(dir, LogKind::Manifest, number, store, true)?;
         let written = log.append([(0, set.as_edit().encode().as_slice())]);
         written.and_then(|_| log.sync()).map_err(LogError::into_error)?;
         let rewritten_bytes = log.length();
         Ok(Self { log, set, edits: 1, rewritten_bytes, store })
+    }
+
+    /// Keeps the file without making it current, for tests of damage.
+    #[cfg(feature = "testing")]
+    pub(crate) fn keep(mut self) {
+        self.log.keep_file();
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -59,7 +57,7 @@ impl Manifest {
         let mut set = self.set.clone();
         set.apply(edit).and_then(|()| set.check()).map_err(|found| {
             LogError::Refused(Error::corrupt(
-                self.log.path(),
+                &self.log.path(),
                 self.log.length(),
                 "an edit that follows",
                 found,
@@ -76,23 +74,26 @@ impl Manifest {
         self.log.length() > (REWRITE_FACTOR * self.rewritten_bytes).max(REWRITE_FROM_BYTES)
     }
 
+    /// Makes this the manifest in force. After an error that is [`LogError::Broken`] it may be, and stays.
+    pub(crate) fn make_current(&mut self, dir: &StoreDir) -> std::result::Result<(), LogError> {
+        let made = set_current(dir, self.number());
+        if matches!(made, Err(LogError::Refused(_))) {
+            return made;
+        }
+        self.log.keep_file();
+        made
+    }
+
     /// Continues in a new manifest. After the first kind of error this one is current; after the second kind
     /// either may be.
     pub(crate) fn rewrite(
         &mut self,
-        vfs: &dyn Vfs,
-        dir: &Path,
+        dir: &StoreDir,
         number: u64,
     ) -> std::result::Result<u64, LogError> {
-        let next = Self::create(vfs, dir, number, self.store, self.set.clone())
-            .map_err(LogError::Refused)
-            .and_then(|next| set_current(vfs, dir, number).map(|()| next))
-            .inspect_err(|error| {
-                if let LogError::Refused(_) = error {
-                    // Nothing names it. Left behind by a failure, it goes at the next open.
-                    let _ = vfs.remove(&FileName::Manifest(number).path(dir), FileKind::Manifest);
-                }
-            })?;
+        let next = Self::create(dir, number, self.store, self.set.clone());
+        let mut next = next.map_err(LogError::Refused)?;
+        next.make_current(dir)?;
         let old = self.number();
         *self = next;
         Ok(old)
@@ -100,15 +101,11 @@ impl Manifest {
 
     /// Reads a manifest. Each edit was synced before the next one, so damage before the last edit is an
     /// error, and an incomplete last edit was never in force.
-    pub(crate) fn read(
-        vfs: &dyn Vfs,
-        dir: &Path,
-        number: u64,
-    ) -> Result<(TableSet, u64, Option<LostTail>)> {
-        let path = FileName::Manifest(number).path(dir);
-        let reader = LogReader::open(vfs, &path, LogKind::Manifest, number);
+    pub(crate) fn read(dir: &StoreDir, number: u64) -> Result<(TableSet, u64, Option<LostTail>)> {
+        let path = dir.path_of(FileName::Manifest(number));
+        let reader = LogReader::open(dir, LogKind::Manifest, number);
         let mut reader = match reader {
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if error.is_missing_file() => {
                 return Err(Error::Missing { path, named_by: FileName::Current.to_string() });
             }
             other => other?,
@@ -124,7 +121,7 @@ impl Manifest {
     /// number, and an incomplete last one.
     pub(crate) fn read_edits(
         mut reader: LogReader,
-        path: &Path,
+        path: &std::path::Path,
         features: u32,
     ) -> Result<(TableSet, u64, Option<LostTail>)> {
         let mut set = TableSet::default();
@@ -164,39 +161,32 @@ impl Manifest {
     }
 }
 
-/// Makes a manifest current: writes and syncs `CURRENT.tmp`, renames it, syncs the directory.
-pub(crate) fn set_current(
-    vfs: &dyn Vfs,
-    dir: &Path,
-    number: u64,
-) -> std::result::Result<(), LogError> {
-    let temp = FileName::CurrentTemp.path(dir);
-    let current = FileName::Current.path(dir);
+/// Writes and syncs `CURRENT.tmp`, renames it, syncs the directory.
+fn set_current(dir: &StoreDir, number: u64) -> std::result::Result<(), LogError> {
     let body = format!("{CURRENT_HEADER}\n{}\n", FileName::Manifest(number));
     let text = format!("{body}{:08x}\n", crc32fast::hash(body.as_bytes()));
     let prepare = || {
-        match vfs.remove(&temp, FileKind::Current) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(e).context("remove", &temp);
-            }
-            _ => {}
+        match dir.remove(FileName::CurrentTemp) {
+            Err(error) if !error.is_missing_file() => return Err(error),
+            _ => {} // what an earlier failure left is gone
         }
-        let file = vfs.create(&temp, FileKind::Current).context("create", &temp)?;
-        file.append(text.as_bytes()).context("write", &temp)?;
-        file.sync_all().context("sync", &temp)
+        let temp = dir.create(FileName::CurrentTemp)?;
+        temp.file().append(text.as_bytes()).context("write", &temp.path())?;
+        temp.file().sync_all().context("sync", &temp.path())?;
+        Ok(temp)
     };
-    prepare().map_err(LogError::Refused)?;
+    let mut temp = prepare().map_err(LogError::Refused)?;
     // From here on a crash, or an error, may find either manifest in force.
-    vfs.rename(&temp, &current, FileKind::Current)
-        .context("rename to CURRENT", &temp)
-        .and_then(|()| vfs.sync_dir(dir).context("sync", dir))
+    temp.keep();
+    dir.rename(FileName::CurrentTemp, FileName::Current)
+        .and_then(|()| dir.sync())
         .map_err(LogError::Broken)
 }
 
 /// The number of the current manifest; `None` without `CURRENT`.
-pub(crate) fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Option<u64>> {
-    let path: PathBuf = FileName::Current.path(dir);
-    let file = match vfs.open(&path, FileKind::Current) {
+pub(crate) fn read_current(dir: &StoreDir) -> Result<Option<u64>> {
+    let path = dir.path_of(FileName::Current);
+    let file = match dir.open_file(FileName::Current) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         other => other.context("open", &path)?,
     };
@@ -240,10 +230,9 @@ mod tests {
 
     #[test]
     fn a_manifest_is_outgrown_at_four_times_its_content_and_64_kib() -> Result<()> {
-        let (vfs, dir) = (SimVfs::new(), Path::new("/store"));
-        vfs.create_dir(dir).context("create", dir)?;
+        let dir = StoreDir::of(SimVfs::new(), "/store");
         let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
-        let mut manifest = Manifest::create(&vfs, dir, 1, 77, set)?;
+        let mut manifest = Manifest::create(&dir, 1, 77, set)?;
         let grow_to = |manifest: &mut Manifest, most: u64| {
             let next_file = manifest.set.next_file;
             for file in next_file + 1.. {
@@ -260,10 +249,10 @@ mod tests {
         let length = grow_to(&mut manifest, 64 * 1024)?;
         assert!((64 * 1024..64 * 1024 + edit_bytes).contains(&length), "{length}");
         let next_file = manifest.set.next_file;
-        let old = manifest.rewrite(&vfs, dir, 9).map_err(LogError::into_error)?;
+        let old = manifest.rewrite(&dir, 9).map_err(LogError::into_error)?;
         assert_eq!((old, manifest.number()), (1, 9));
-        assert_eq!(read_current(&vfs, dir)?, Some(9));
-        let (set, store, lost) = Manifest::read(&vfs, dir, 9)?;
+        assert_eq!(read_current(&dir)?, Some(9));
+        let (set, store, lost) = Manifest::read(&dir, 9)?;
         assert_eq!((set.next_file, store, lost), (next_file, 77, None));
         assert!(!manifest.wants_rewriting());
 
@@ -276,23 +265,22 @@ mod tests {
 
     #[test]
     fn only_what_is_not_there_is_missing_and_what_cannot_be_read_is_an_error() -> Result<()> {
-        let (disk, dir) = (Arc::new(SimVfs::new()), Path::new("/store"));
-        disk.create_dir(dir).context("create", dir)?;
-        assert_eq!(read_current(disk.as_ref(), dir)?, None);
-        let read = |vfs: &dyn Vfs| Manifest::read(vfs, dir, 1).map(|_| ());
-        assert!(matches!(read(disk.as_ref()), Err(Error::Missing { .. })));
+        let failing = FaultVfs::new(Arc::new(SimVfs::new()));
+        let dir = StoreDir::of(failing.clone(), "/store");
+        assert_eq!(read_current(&dir)?, None);
+        let read = || Manifest::read(&dir, 1).map(|_| ());
+        assert!(matches!(read(), Err(Error::Missing { .. })));
         let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
-        Manifest::create(disk.as_ref(), dir, 1, 77, set)?;
-        set_current(disk.as_ref(), dir, 1).map_err(LogError::into_error)?;
+        let mut manifest = Manifest::create(&dir, 1, 77, set)?;
+        manifest.make_current(&dir).map_err(LogError::into_error)?;
 
-        let failing = FaultVfs::new(Arc::clone(&disk) as Arc<dyn Vfs>);
         failing.add(FaultRule::new(Fault::Io).operations([Operation::Open]).from_then_on());
-        assert!(matches!(read(&failing), Err(Error::Io { .. })));
-        assert!(matches!(read_current(&failing, dir), Err(Error::Io { .. })));
+        assert!(matches!(read(), Err(Error::Io { .. })));
+        assert!(matches!(read_current(&dir), Err(Error::Io { .. })));
         failing.clear();
         failing.add(FaultRule::new(Fault::Io).operations([Operation::Remove]));
-        assert!(matches!(set_current(&failing, dir, 2), Err(LogError::Refused(_))));
-        assert_eq!(read_current(disk.as_ref(), dir)?, Some(1));
+        assert!(matches!(set_current(&dir, 2), Err(LogError::Refused(_))));
+        assert_eq!(read_current(&dir)?, Some(1));
         Ok(())
     }
 
@@ -300,7 +288,7 @@ mod tests {
     fn a_long_edit_that_a_crash_cut_in_its_midst_was_never_made() -> Result<()> {
         let dir = crate::tempdir::tempdir();
         let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
-        let mut manifest = Manifest::create(&RealVfs, dir.path(), 1, 77, set)?;
+        let mut manifest = Manifest::create(&StoreDir::of(RealVfs, dir.path()), 1, 77, set)?;
         let offset = manifest.log.length();
         let meta = TableMeta {
             id: 5,
@@ -319,12 +307,12 @@ mod tests {
         let (flushed_seq, next_file) = (Some(10), Some(8));
         let edit = Edit { added: vec![(1, meta)], flushed_seq, next_file, ..Edit::default() };
         manifest.record(&edit).map_err(LogError::into_error)?;
-        let path = manifest.log.path().to_owned();
+        let path = manifest.log.path();
         let mut bytes = std::fs::read(&path).expect("a manifest");
         // The first of its frames is lost, the others are there.
         bytes[offset as usize + 100] ^= 1;
         std::fs::write(&path, bytes).expect("a real file");
-        let (set, _, lost) = Manifest::read(&RealVfs, dir.path(), 1)?;
+        let (set, _, lost) = Manifest::read(&StoreDir::of(RealVfs, dir.path()), 1)?;
         assert_eq!((set.tables.len(), lost.map(|lost| lost.offset)), (0, Some(offset)));
         Ok(())
     }

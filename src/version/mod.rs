@@ -19,7 +19,7 @@ pub(crate) use cursor::LevelCursor;
 pub(crate) use edit::{Edit, TableSet};
 pub(crate) use intervals::{Interval, Intervals, Probed};
 pub(crate) use live_table::LiveTable;
-pub(crate) use manifest::{Manifest, read_current, set_current};
+pub(crate) use manifest::{Manifest, read_current};
 pub(crate) use prefix::{KeyBounds, PrefixProbe, borrowed};
 pub(crate) use ranks::keys_within;
 
@@ -230,7 +230,8 @@ mod tests {
     use crate::iter::{Cursor, Direction};
     use crate::names::FileName;
     use crate::sstable::{ReadPlan, Table, TableEnv, TableMeta};
-    use crate::vfs::{RealVfs, Vfs};
+    use crate::store_dir::StoreDir;
+    use crate::vfs::RealVfs;
     use crate::{Options, Result};
 
     const KEYS: usize = 2000;
@@ -252,10 +253,10 @@ mod tests {
         }
         db.flush()?;
         db.close()?;
-        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
-        let number = read_current(vfs.as_ref(), dir)?.expect("a store");
-        let (set, store, _) = Manifest::read(vfs.as_ref(), dir, number)?;
-        let env = TableEnv::standalone(&vfs, dir, store, set.hash_key.expect("a hash key"));
+        let dir = StoreDir::of(RealVfs, dir);
+        let number = read_current(&dir)?.expect("a store");
+        let (set, store, _) = Manifest::read(&dir, number)?;
+        let env = TableEnv::standalone(&dir, store, set.hash_key.expect("a hash key"));
         let open =
             |(level, meta): &(usize, _)| Ok((*level, Table::open(&env, TableMeta::clone(meta))?));
         let tables = set.tables.values().map(open).collect::<Result<Vec<_>>>()?;
@@ -295,7 +296,7 @@ mod tests {
         }
         assert!(met > 500, "{met}");
         let length = |t: &LiveTable| {
-            let path = FileName::Table(t.table.id()).path(dir.path());
+            let path = dir.path().join(FileName::Table(t.table.id()).to_string());
             std::fs::metadata(path).expect("a table's file").len()
         };
         assert_eq!(version.level_bytes(level), tables.iter().map(length).sum());

@@ -1,260 +1,298 @@
-//! The traits of a file layer, with the kinds of files and operations.
+//! A file layer over another one, from one function that each operation passes through.
 
-use std::ffi::OsString;
+use std::any::Any;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Debug;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The purpose of a file. Wrappers count and fail by it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+use super::{AccessHint, FileKind, FileLock, Identity, Operation, Vfs, VfsDir, VfsFile};
+
+/// An operation on its way to the layer below.
+#[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub enum FileKind {
-    /// An SSTable.
-    Table,
-    /// A write-ahead log.
-    Wal,
-    /// The record of the live tables.
-    Manifest,
-    /// `CURRENT`, which names the manifest, and its temporary file.
-    Current,
-    /// The lock file.
-    Lock,
-    /// A filter in its own file.
-    Filter,
-    /// A directory: the store's own, or that of a checkpoint.
-    Directory,
+pub struct Call<'a> {
+    /// Which operation.
+    pub operation: Operation,
+    /// On what kind of file.
+    pub kind: FileKind,
+    /// The file or directory, by the path with which its directory was opened; of two names, the new one.
+    pub path: &'a Path,
+    /// The bytes it is to move; 0 if it moves none.
+    pub bytes: usize,
 }
 
-impl FileKind {
-    /// All kinds, in the order of their declaration.
-    pub const ALL: [Self; 7] = [
-        Self::Table,
-        Self::Wal,
-        Self::Manifest,
-        Self::Current,
-        Self::Lock,
-        Self::Filter,
-        Self::Directory,
-    ];
-}
-
-/// An operation of the file layer. Wrappers count and fail by it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Operation {
-    /// [`Vfs::create`].
-    Create,
-    /// [`Vfs::open`].
-    Open,
-    /// [`VfsFile::read_exact_at`].
-    Read,
-    /// [`VfsFile::append`].
-    Append,
-    /// [`VfsFile::write_at`].
-    Write,
-    /// [`VfsFile::set_length`].
-    SetLength,
-    /// [`VfsFile::sync_data`] and [`VfsFile::sync_all`].
-    Sync,
-    /// [`Vfs::sync_dir`].
-    SyncDir,
-    /// [`Vfs::rename`].
-    Rename,
-    /// [`Vfs::remove`].
-    Remove,
-    /// [`Vfs::hard_link`].
-    HardLink,
-    /// [`Vfs::list`].
-    List,
-    /// [`VfsFile::length`].
-    Length,
-    /// [`Vfs::lock`].
-    Lock,
-    /// [`Vfs::create_dir`].
-    CreateDir,
-}
-
-impl Operation {
-    /// All operations, in the order of their declaration.
-    pub const ALL: [Self; 15] = [
-        Self::Create,
-        Self::Open,
-        Self::Read,
-        Self::Append,
-        Self::Write,
-        Self::SetLength,
-        Self::Sync,
-        Self::SyncDir,
-        Self::Rename,
-        Self::Remove,
-        Self::HardLink,
-        Self::List,
-        Self::Length,
-        Self::Lock,
-        Self::CreateDir,
-    ];
-}
-
-/// The expected access to a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum AccessHint {
-    /// At unrelated places: readahead would be wasted.
-    Random,
-    /// These bytes soon: readahead can begin.
-    WillNeed {
-        /// Where they begin.
-        offset: u64,
-        /// How many they are.
-        length: u64,
-    },
-}
-
-/// The part of a file system that a store needs.
-///
-/// Durability follows POSIX: a power failure may lose the content of a file until the file is synced, and a
-/// created, renamed or removed name until its directory is synced.
-///
-/// # Errors
-/// All methods return the error of the operating system. A missing file is [`io::ErrorKind::NotFound`].
-#[expect(clippy::missing_errors_doc, reason = "said once, for the whole trait")]
-pub trait Vfs: Debug + Send + Sync {
-    /// Creates an empty file, open for reading and writing. An existing name is
-    /// [`io::ErrorKind::AlreadyExists`]: the store never overwrites a file.
-    fn create(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>>;
-
-    /// Opens an existing file for reading.
-    fn open(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>>;
-
-    /// Renames a file, atomically replacing an existing one; or a directory ([`FileKind::Directory`]), which
-    /// replaces nothing but an empty directory.
-    fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()>;
-
-    /// Removes a name. Open handles stay readable. A directory ([`FileKind::Directory`]) must be empty.
-    fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()>;
-
-    /// Gives a file a second name.
-    fn hard_link(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()>;
-
-    /// The names in a directory, in any order.
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>>;
-
-    /// Creates a directory and its missing parents, durably. An existing one is no error.
-    fn create_dir(&self, dir: &Path) -> io::Result<()>;
-
-    /// Makes the names in a directory durable.
-    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-
-    /// Takes the exclusive lock on a file, which is created if it is missing, until the returned value is
-    /// dropped. If this or another process holds it, the error is [`io::ErrorKind::WouldBlock`], at once.
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
-
-    /// Takes a shared lock on an existing file, without a change to it. Shared locks exclude only the
-    /// [exclusive](Self::lock) one. By default this is the exclusive one.
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.lock(path)
+/// What a [`LayeredVfs`] does with operations. Each method gets the operation and `next`, which does it in
+/// the layer below. An operation without a result may be left out.
+pub trait Layer: Debug + Send + Sync + 'static {
+    /// Does an operation.
+    ///
+    /// # Errors
+    /// The result of the operation.
+    fn call(&self, _call: &Call<'_>, next: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        next()
     }
 
-    /// Whether this is a simulation in a test, as `SimVfs` is. Filters and indexes of such a store are not
-    /// made read-only: that interrupts all threads of the process, and tests open stores by the thousand.
-    fn is_simulated(&self) -> bool {
-        false
+    /// Does a read. By default through [`call`](Self::call).
+    ///
+    /// # Errors
+    /// The result of the operation.
+    fn read(
+        &self,
+        call: &Call<'_>,
+        buffer: &mut [u8],
+        next: &mut dyn FnMut(&mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.call(call, &mut || next(buffer))
+    }
+
+    /// Does an append or a write. By default through [`call`](Self::call).
+    ///
+    /// # Errors
+    /// The result of the operation.
+    fn write(
+        &self,
+        call: &Call<'_>,
+        data: &[u8],
+        next: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.call(call, &mut || next(data))
+    }
+
+    /// Notes an access hint.
+    fn hint(&self, _kind: FileKind, _hint: AccessHint) {}
+
+    /// Notes that an open file was closed.
+    fn closed(&self, _kind: FileKind) {}
+}
+
+/// A file layer over another one: each operation passes through a [`Layer`]. Clones share it.
+#[derive(Debug)]
+pub struct LayeredVfs<L> {
+    below: Arc<dyn Vfs>,
+    layer: Arc<L>,
+}
+
+impl<L> Clone for LayeredVfs<L> {
+    fn clone(&self) -> Self {
+        Self { below: Arc::clone(&self.below), layer: Arc::clone(&self.layer) }
     }
 }
 
-/// A shared file layer, for [`Options::vfs`](crate::Options::vfs). Forwards every method, defaulted ones too.
-/// Calls through it follow one pointer more; calls of open files do not.
-impl<V: Vfs + ?Sized> Vfs for Arc<V> {
-    fn create(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        (**self).create(path, kind)
+impl<L: Layer> LayeredVfs<L> {
+    /// Passes the operations on `below` through `layer`.
+    pub fn new(below: Arc<dyn Vfs>, layer: L) -> Self {
+        Self { below, layer: Arc::new(layer) }
     }
 
-    fn open(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        (**self).open(path, kind)
-    }
-
-    fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
-        (**self).rename(from, to, kind)
-    }
-
-    fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()> {
-        (**self).remove(path, kind)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
-        (**self).hard_link(from, to, kind)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        (**self).list(dir)
-    }
-
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        (**self).create_dir(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        (**self).sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        (**self).lock(path)
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        (**self).lock_shared(path)
-    }
-
-    fn is_simulated(&self) -> bool {
-        (**self).is_simulated()
+    /// The layer.
+    pub fn layer(&self) -> &L {
+        &self.layer
     }
 }
 
-/// An open file. Many threads may read it at once, and one may sync it while another appends.
-///
-/// # Errors
-/// All methods return the error of the operating system.
-#[expect(clippy::missing_errors_doc, reason = "said once, for the whole trait")]
-pub trait VfsFile: Debug + Send + Sync {
-    /// Fills `buffer` from `offset`. One call is one disk read in the ledger. If the file ends first, the
-    /// error is [`io::ErrorKind::UnexpectedEof`].
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
-
-    /// Reads `length` bytes from `offset` into a new buffer, otherwise as
-    /// [`read_exact_at`](Self::read_exact_at). A file that need not set the buffer to zero first can do it
-    /// faster.
-    fn read_new(&self, length: usize, offset: u64) -> io::Result<Vec<u8>> {
-        let mut buffer = vec![0; length];
-        self.read_exact_at(&mut buffer, offset)?;
-        Ok(buffer)
-    }
-
-    /// Writes all of `data` at the end. After an error the end stays, and the content behind it is undefined
-    /// until [`set_length`](Self::set_length) cuts it off.
-    fn append(&self, data: &[u8]) -> io::Result<()>;
-
-    /// Writes all of `data` at `offset`, possibly beyond the end; a gap reads as zeros. The place of the next
-    /// [`append`](Self::append) moves only if the write passes it.
-    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
-
-    /// Cuts the file, or extends it with zeros. Appends continue there.
-    fn set_length(&self, length: u64) -> io::Result<()>;
-
-    /// Makes the data durable, with the metadata needed to read it.
-    fn sync_data(&self) -> io::Result<()>;
-
-    /// Makes the data and all metadata durable.
-    fn sync_all(&self) -> io::Result<()>;
-
-    /// The file's length in bytes.
-    fn length(&self) -> io::Result<u64>;
-
-    /// Announces an access. Doing nothing is safe.
-    fn hint(&self, _hint: AccessHint) -> io::Result<()> {
+/// Passes an operation with a result through a layer.
+fn pass<T>(
+    layer: &impl Layer,
+    call: &Call<'_>,
+    mut next: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    let mut result = None;
+    layer.call(call, &mut || {
+        result = Some(next()?);
         Ok(())
+    })?;
+    result.ok_or_else(|| io::Error::other("a file layer left out an operation with a result"))
+}
+
+impl<L: Layer> Vfs for LayeredVfs<L> {
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn VfsDir>> {
+        let (operation, kind) = (Operation::OpenDir, FileKind::Directory);
+        let call = Call { operation, kind, path, bytes: 0 };
+        let inner = pass(&*self.layer, &call, || self.below.open_dir(path))?;
+        Ok(LayeredDir::wrap(&self.layer, path.to_owned(), inner))
+    }
+
+    fn is_simulated(&self) -> bool {
+        self.below.is_simulated()
     }
 }
 
-/// A held lock. Dropping it releases the lock.
-pub trait FileLock: Debug + Send + Sync {}
+#[derive(Debug)]
+struct LayeredDir<L> {
+    inner: Arc<dyn VfsDir>,
+    layer: Arc<L>,
+    path: PathBuf,
+}
+
+impl<L: Layer> LayeredDir<L> {
+    fn wrap(layer: &Arc<L>, path: PathBuf, inner: Arc<dyn VfsDir>) -> Arc<dyn VfsDir> {
+        Arc::new(Self { inner, layer: Arc::clone(layer), path })
+    }
+
+    fn pass<T>(
+        &self,
+        operation: Operation,
+        kind: FileKind,
+        name: &OsStr,
+        next: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let path = &*self.path.join(name);
+        pass(&*self.layer, &Call { operation, kind, path, bytes: 0 }, next)
+    }
+
+    /// As `pass`, for the directory itself.
+    fn pass_here<T>(
+        &self,
+        operation: Operation,
+        next: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let (kind, path) = (FileKind::Directory, &*self.path);
+        pass(&*self.layer, &Call { operation, kind, path, bytes: 0 }, next)
+    }
+
+    fn file(&self, name: &OsStr, kind: FileKind, inner: Arc<dyn VfsFile>) -> Arc<dyn VfsFile> {
+        Arc::new(LayeredFile {
+            inner,
+            layer: Arc::clone(&self.layer),
+            kind,
+            path: self.path.join(name),
+        })
+    }
+}
+
+impl<L: Layer> VfsDir for LayeredDir<L> {
+    fn open(&self, name: &OsStr, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
+        let file = self.pass(Operation::Open, kind, name, || self.inner.open(name, kind))?;
+        Ok(self.file(name, kind, file))
+    }
+
+    fn create(&self, name: &OsStr, kind: FileKind, mode: u32) -> io::Result<Arc<dyn VfsFile>> {
+        let create = || self.inner.create(name, kind, mode);
+        let file = self.pass(Operation::Create, kind, name, create)?;
+        Ok(self.file(name, kind, file))
+    }
+
+    fn rename(&self, from: &OsStr, to: &OsStr, kind: FileKind) -> io::Result<()> {
+        self.pass(Operation::Rename, kind, to, || self.inner.rename(from, to, kind))
+    }
+
+    fn remove(&self, name: &OsStr, kind: FileKind) -> io::Result<()> {
+        self.pass(Operation::Remove, kind, name, || self.inner.remove(name, kind))
+    }
+
+    fn link_to(
+        &self,
+        name: &OsStr,
+        to: &dyn VfsDir,
+        to_name: &OsStr,
+        kind: FileKind,
+    ) -> io::Result<()> {
+        let other = (to as &dyn Any).downcast_ref::<Self>();
+        let path = other.map_or(Path::new(""), |other| &other.path).join(to_name);
+        let to = other.map_or(to, |other| &*other.inner);
+        let call = Call { operation: Operation::HardLink, kind, path: &path, bytes: 0 };
+        pass(&*self.layer, &call, || self.inner.link_to(name, to, to_name, kind))
+    }
+
+    fn list(&self) -> io::Result<Vec<OsString>> {
+        self.pass_here(Operation::List, || self.inner.list())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let (operation, kind, path) = (Operation::SyncDir, FileKind::Directory, &*self.path);
+        let call = Call { operation, kind, path, bytes: 0 };
+        self.layer.call(&call, &mut || self.inner.sync())
+    }
+
+    fn lock(&self, name: &OsStr, mode: u32) -> io::Result<Box<dyn FileLock>> {
+        self.pass(Operation::Lock, FileKind::Lock, name, || self.inner.lock(name, mode))
+    }
+
+    fn lock_shared(&self, name: &OsStr) -> io::Result<Box<dyn FileLock>> {
+        self.pass(Operation::Lock, FileKind::Lock, name, || self.inner.lock_shared(name))
+    }
+
+    fn create_dir(&self, name: &OsStr, mode: u32) -> io::Result<()> {
+        let create = || self.inner.create_dir(name, mode);
+        self.pass(Operation::CreateDir, FileKind::Directory, name, create)
+    }
+
+    fn open_dir(&self, name: &OsStr) -> io::Result<Arc<dyn VfsDir>> {
+        let open = || self.inner.open_dir(name);
+        let inner = self.pass(Operation::OpenDir, FileKind::Directory, name, open)?;
+        Ok(Self::wrap(&self.layer, self.path.join(name), inner))
+    }
+
+    fn identity(&self) -> io::Result<Identity> {
+        self.pass_here(Operation::Identity, || self.inner.identity())
+    }
+
+    fn identity_of(&self, name: &OsStr, kind: FileKind) -> io::Result<Identity> {
+        self.pass(Operation::Identity, kind, name, || self.inner.identity_of(name, kind))
+    }
+}
+
+#[derive(Debug)]
+struct LayeredFile<L: Layer> {
+    inner: Arc<dyn VfsFile>,
+    layer: Arc<L>,
+    kind: FileKind,
+    path: PathBuf,
+}
+
+impl<L: Layer> Drop for LayeredFile<L> {
+    fn drop(&mut self) {
+        self.layer.closed(self.kind);
+    }
+}
+
+impl<L: Layer> LayeredFile<L> {
+    fn call(&self, operation: Operation, bytes: usize) -> Call<'_> {
+        Call { operation, kind: self.kind, path: &self.path, bytes }
+    }
+}
+
+impl<L: Layer> VfsFile for LayeredFile<L> {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let call = self.call(Operation::Read, buffer.len());
+        self.layer.read(&call, buffer, &mut |buffer| self.inner.read_exact_at(buffer, offset))
+    }
+
+    fn append(&self, data: &[u8]) -> io::Result<()> {
+        let call = self.call(Operation::Append, data.len());
+        self.layer.write(&call, data, &mut |data| self.inner.append(data))
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let call = self.call(Operation::Write, data.len());
+        self.layer.write(&call, data, &mut |data| self.inner.write_at(data, offset))
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        let call = self.call(Operation::SetLength, 0);
+        self.layer.call(&call, &mut || self.inner.set_length(length))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.layer.call(&self.call(Operation::Sync, 0), &mut || self.inner.sync_data())
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.layer.call(&self.call(Operation::Sync, 0), &mut || self.inner.sync_all())
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        pass(&*self.layer, &self.call(Operation::Length, 0), || self.inner.length())
+    }
+
+    fn identity(&self) -> io::Result<Identity> {
+        pass(&*self.layer, &self.call(Operation::Identity, 0), || self.inner.identity())
+    }
+
+    fn hint(&self, hint: AccessHint) -> io::Result<()> {
+        self.layer.hint(self.kind, hint);
+        self.inner.hint(hint)
+    }
+}

@@ -1,18 +1,25 @@
 //! The operating system's file system.
 
-use std::ffi::OsString;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::any::Any;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::num::NonZeroU64;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{Advice, fadvise};
-use rustix::io::{Errno, pread};
+use rustix::fs::{
+    Advice, AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fadvise, fstat, linkat, mkdirat,
+    openat, renameat, statat, unlinkat,
+};
+use rustix::io::{Errno, pread, retry_on_intr};
 
-use super::{AccessHint, FileKind, FileLock, Vfs, VfsFile};
+use super::{
+    AccessHint, EntryType, FileKind, FileLock, Identity, Vfs, VfsDir, VfsFile, check_name,
+};
 use crate::sync::{AtomicU64, Ordering};
 
 /// The operating system's file system. A read is one `pread`; no file is mapped.
@@ -26,10 +33,27 @@ struct RealFile {
     end: AtomicU64,
 }
 
-impl RealFile {
-    fn open(options: &OpenOptions, path: &Path) -> io::Result<Arc<dyn VfsFile>> {
-        Ok(Arc::new(Self { file: options.open(path)?, end: AtomicU64::new(0) }))
+impl From<&Stat> for Identity {
+    fn from(stat: &Stat) -> Self {
+        let entry_type = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => EntryType::File,
+            FileType::Directory => EntryType::Directory,
+            FileType::Symlink => EntryType::Symlink,
+            _ => EntryType::Other,
+        };
+        // The widths of the fields differ between systems.
+        #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
+        Self {
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            links: stat.st_nlink as u64,
+            entry_type,
+        }
     }
+}
+
+fn identity_of(file: &File) -> io::Result<Identity> {
+    Ok(Identity::from(&fstat(file)?))
 }
 
 impl VfsFile for RealFile {
@@ -82,6 +106,10 @@ impl VfsFile for RealFile {
         Ok(self.file.metadata()?.len())
     }
 
+    fn identity(&self) -> io::Result<Identity> {
+        identity_of(&self.file)
+    }
+
     fn hint(&self, hint: AccessHint) -> io::Result<()> {
         let (offset, length, advice) = match hint {
             AccessHint::Random => (0, 0, Advice::Random),
@@ -92,96 +120,157 @@ impl VfsFile for RealFile {
     }
 }
 
-/// An `flock` on an open file: it ends with the process, and two opens conflict within one process, too.
+/// An `flock` on the lock file and on its directory: it ends with the process, and two opens conflict within
+/// one process, too.
 #[derive(Debug)]
 struct RealLock {
     file: File,
+    /// `None` where a directory cannot be locked.
+    dir: Option<File>,
 }
 
-impl FileLock for RealLock {}
+impl FileLock for RealLock {
+    fn identity(&self) -> io::Result<Identity> {
+        identity_of(&self.file)
+    }
+}
 
 impl Drop for RealLock {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child that is just being spawned holds a copy of the
-        // descriptor until it runs its program, and the lock with it. Unlocking is for all copies.
+        // Closing the files is not enough: a child that is just being spawned holds copies of the
+        // descriptors until it runs its program, and the locks with them. Unlocking is for all copies.
         let _ = self.file.unlock();
+        if let Some(dir) = &self.dir {
+            let _ = dir.unlock();
+        }
     }
 }
 
 impl Vfs for RealVfs {
-    fn create(&self, path: &Path, _kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        RealFile::open(OpenOptions::new().read(true).write(true).create_new(true), path)
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn VfsDir>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = retry_on_intr(|| openat(CWD, path, flags, Mode::empty()))?;
+        Ok(Arc::new(RealDir(File::from(dir))))
+    }
+}
+
+/// An open directory.
+#[derive(Debug)]
+struct RealDir(File);
+
+impl RealDir {
+    fn open_at(&self, name: &OsStr, flags: OFlags, mode: u32) -> io::Result<File> {
+        #[allow(clippy::useless_conversion, reason = "the width differs between systems")]
+        let mode = Mode::from_raw_mode(mode.try_into().map_err(|_| Errno::INVAL)?);
+        let flags = flags | OFlags::CLOEXEC;
+        Ok(File::from(retry_on_intr(|| openat(&self.0, name, flags, mode))?))
     }
 
-    fn open(&self, path: &Path, _kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        RealFile::open(OpenOptions::new().read(true), path)
+    fn open_file(&self, name: &OsStr, flags: OFlags, mode: u32) -> io::Result<Arc<dyn VfsFile>> {
+        let file = self.open_at(check_name(name)?, flags, mode)?;
+        Ok(Arc::new(RealFile { file, end: AtomicU64::new(0) }))
     }
 
-    fn rename(&self, from: &Path, to: &Path, _kind: FileKind) -> io::Result<()> {
-        std::fs::rename(from, to)
-    }
-
-    fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()> {
-        match kind {
-            FileKind::Directory => std::fs::remove_dir(path),
-            _ => std::fs::remove_file(path),
+    fn take_lock(
+        &self,
+        file: File,
+        try_lock: impl Fn(&File) -> Result<(), TryLockError>,
+    ) -> io::Result<Box<dyn FileLock>> {
+        match try_lock(&file) {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => return Err(error),
         }
+        let mut lock = RealLock { file, dir: None };
+        // Opened anew: a lock belongs to one opening.
+        let dir = self.open_at(OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
+        match try_lock(&dir) {
+            Ok(()) => lock.dir = Some(dir),
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(_)) => {} // on NFS, for example: the lock file counts alone
+        }
+        Ok(Box::new(lock))
+    }
+}
+
+impl VfsDir for RealDir {
+    fn open(&self, name: &OsStr, _kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
+        self.open_file(name, OFlags::RDONLY, 0)
     }
 
-    fn hard_link(&self, from: &Path, to: &Path, _kind: FileKind) -> io::Result<()> {
-        std::fs::hard_link(from, to)
+    fn create(&self, name: &OsStr, _kind: FileKind, mode: u32) -> io::Result<Arc<dyn VfsFile>> {
+        self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)
     }
 
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect()
+    fn rename(&self, from: &OsStr, to: &OsStr, _kind: FileKind) -> io::Result<()> {
+        Ok(renameat(&self.0, check_name(from)?, &self.0, check_name(to)?)?)
     }
 
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        let parent = parent_of(dir);
-        let made = match std::fs::create_dir(dir) {
-            // Once more with the parent there, and no more often: "not found" may mean other things.
-            Err(e) if e.kind() == io::ErrorKind::NotFound && parent != dir => {
-                self.create_dir(parent)?;
-                std::fs::create_dir(dir)
-            }
-            made => made,
+    fn remove(&self, name: &OsStr, kind: FileKind) -> io::Result<()> {
+        let flags = match kind {
+            FileKind::Directory => AtFlags::REMOVEDIR,
+            _ => AtFlags::empty(),
         };
-        match made {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
-            Err(e) => Err(e),
-            Ok(()) => self.sync_dir(parent),
+        Ok(unlinkat(&self.0, check_name(name)?, flags)?)
+    }
+
+    fn link_to(
+        &self,
+        name: &OsStr,
+        to: &dyn VfsDir,
+        to_name: &OsStr,
+        _kind: FileKind,
+    ) -> io::Result<()> {
+        let Some(to) = (to as &dyn Any).downcast_ref::<Self>() else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let flags = AtFlags::empty();
+        Ok(linkat(&self.0, check_name(name)?, &to.0, check_name(to_name)?, flags)?)
+    }
+
+    fn list(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.0)? {
+            let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
+            if name != "." && name != ".." {
+                names.push(name);
+            }
         }
+        Ok(names)
     }
 
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        File::open(dir)?.sync_all()
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        locked(file.try_lock(), file)
+    fn lock(&self, name: &OsStr, mode: u32) -> io::Result<Box<dyn FileLock>> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
+        self.take_lock(self.open_at(check_name(name)?, flags, mode)?, File::try_lock)
     }
 
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        let file = File::open(path)?;
-        locked(file.try_lock_shared(), file)
+    fn lock_shared(&self, name: &OsStr) -> io::Result<Box<dyn FileLock>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
+        self.take_lock(self.open_at(check_name(name)?, flags, 0)?, File::try_lock_shared)
     }
-}
 
-fn locked(taken: Result<(), TryLockError>, file: File) -> io::Result<Box<dyn FileLock>> {
-    match taken {
-        Ok(()) => Ok(Box::new(RealLock { file })),
-        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-        Err(TryLockError::Error(e)) => Err(e),
+    fn create_dir(&self, name: &OsStr, mode: u32) -> io::Result<()> {
+        #[allow(clippy::useless_conversion, reason = "the width differs between systems")]
+        let mode = Mode::from_raw_mode(mode.try_into().map_err(|_| Errno::INVAL)?);
+        Ok(mkdirat(&self.0, check_name(name)?, mode)?)
     }
-}
 
-/// The directory that holds the name `path`.
-fn parent_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
+    fn open_dir(&self, name: &OsStr) -> io::Result<Arc<dyn VfsDir>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        Ok(Arc::new(Self(self.open_at(check_name(name)?, flags, 0)?)))
+    }
+
+    fn identity(&self) -> io::Result<Identity> {
+        identity_of(&self.0)
+    }
+
+    fn identity_of(&self, name: &OsStr, _kind: FileKind) -> io::Result<Identity> {
+        let stat = statat(&self.0, check_name(name)?, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(Identity::from(&stat))
     }
 }
 
@@ -189,16 +278,23 @@ fn parent_of(path: &Path) -> &Path {
 mod tests {
     use super::*;
 
+    const MODE: u32 = 0o600;
+
+    fn opened() -> io::Result<(tempfile::TempDir, Arc<dyn VfsDir>)> {
+        let temp = tempfile::tempdir()?;
+        let dir = RealVfs.open_dir(temp.path())?;
+        Ok((temp, dir))
+    }
+
     #[test]
     fn appends_go_on_after_a_cut() -> io::Result<()> {
-        let dir = tempfile::tempdir()?;
-        let path = dir.path().join("f");
-        let file = RealVfs.create(&path, FileKind::Wal)?;
+        let (temp, dir) = opened()?;
+        let file = dir.create(OsStr::new("f"), FileKind::Wal, MODE)?;
         file.append(b"abcdef")?;
         file.set_length(2)?;
         file.append(b"XY")?;
         file.append(b"!")?;
-        assert_eq!(std::fs::read(&path)?, b"abXY!");
+        assert_eq!(std::fs::read(temp.path().join("f"))?, b"abXY!");
         let mut past_the_end = [0; 3];
         let error = file.read_exact_at(&mut past_the_end, 4).expect_err("only one byte is there");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
@@ -207,8 +303,8 @@ mod tests {
 
     #[test]
     fn a_new_buffer_has_the_bytes_at_the_offset() -> io::Result<()> {
-        let dir = tempfile::tempdir()?;
-        let file = RealVfs.create(&dir.path().join("f"), FileKind::Table)?;
+        let (_temp, dir) = opened()?;
+        let file = dir.create(OsStr::new("f"), FileKind::Table, MODE)?;
         file.append(b"0123456789")?;
         assert_eq!(file.read_new(4, 3)?, b"3456");
         assert_eq!(file.read_new(10, 0)?, b"0123456789");
@@ -222,31 +318,84 @@ mod tests {
 
     #[test]
     fn a_name_is_never_written_over() -> io::Result<()> {
-        let dir = tempfile::tempdir()?;
-        let path = dir.path().join("f");
-        RealVfs.create(&path, FileKind::Table)?.append(b"kept")?;
-        let error = RealVfs.create(&path, FileKind::Table).expect_err("it exists");
+        let (temp, dir) = opened()?;
+        let name = OsStr::new("f");
+        dir.create(name, FileKind::Table, MODE)?.append(b"kept")?;
+        let error = dir.create(name, FileKind::Table, MODE).expect_err("it exists");
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-        assert_eq!(std::fs::read(&path)?, b"kept");
+        assert_eq!(std::fs::read(temp.path().join(name))?, b"kept");
+        Ok(())
+    }
+
+    #[test]
+    fn a_name_is_one_component() -> io::Result<()> {
+        let (temp, dir) = opened()?;
+        std::fs::write(temp.path().join("f"), b"")?;
+        std::fs::create_dir(temp.path().join("d"))?;
+        let good = OsStr::new("f");
+        for bad in ["", ".", "..", "/", "/f", "f/", "d/../f", "../f"].map(OsStr::new) {
+            let kind = FileKind::Table;
+            let results = [
+                dir.open(bad, kind).map(drop),
+                dir.create(bad, kind, MODE).map(drop),
+                dir.rename(bad, good, kind),
+                dir.rename(good, bad, kind),
+                dir.remove(bad, kind),
+                dir.remove(bad, FileKind::Directory),
+                dir.link_to(bad, &*dir, OsStr::new("g"), kind),
+                dir.link_to(good, &*dir, bad, kind),
+                dir.lock(bad, MODE).map(drop),
+                dir.lock_shared(bad).map(drop),
+                dir.create_dir(bad, 0o700),
+                dir.open_dir(bad).map(drop),
+                dir.identity_of(bad, kind).map(drop),
+            ];
+            for (number, result) in results.into_iter().enumerate() {
+                let error = result.expect_err("a name that is not one");
+                assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{bad:?}, {number}: {error}");
+            }
+        }
+        assert_eq!(dir.list()?.len(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn a_directory_stays_open_under_another_name_and_without_one() -> io::Result<()> {
+        let (temp, _) = opened()?;
+        let (first, second) = (temp.path().join("first"), temp.path().join("second"));
+        std::fs::create_dir(&first)?;
+        let dir = RealVfs.open_dir(&first)?;
+        std::fs::rename(&first, &second)?;
+        std::fs::create_dir(&first)?;
+        dir.create(OsStr::new("f"), FileKind::Table, MODE)?.append(b"here")?;
+        assert_eq!(std::fs::read(second.join("f"))?, b"here");
+        assert!(!dir.identity()?.is_same(&RealVfs.open_dir(&first)?.identity()?));
+        assert!(dir.identity()?.is_same(&RealVfs.open_dir(&second)?.identity()?));
+        std::fs::remove_dir_all(&second)?;
+        assert_eq!(dir.identity()?.links, 0);
+        let error = dir.create(OsStr::new("g"), FileKind::Table, MODE).expect_err("no directory");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
         Ok(())
     }
 
     #[test]
     fn a_lock_excludes_a_second_one_in_the_same_process() -> io::Result<()> {
-        let dir = tempfile::tempdir()?;
-        let path = dir.path().join("LOCK");
-        let first = RealVfs.lock(&path)?;
-        let error = RealVfs.lock(&path).expect_err("it is held");
-        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        let (temp, dir) = opened()?;
+        let lock = || RealVfs.open_dir(temp.path())?.lock(OsStr::new("LOCK"), MODE);
+        let first = dir.lock(OsStr::new("LOCK"), MODE)?;
+        assert!(first.identity()?.is_same(&dir.identity_of(OsStr::new("LOCK"), FileKind::Lock)?));
+        assert_eq!(lock().expect_err("it is held").kind(), io::ErrorKind::WouldBlock);
+        // The directory is locked, too.
+        std::fs::remove_file(temp.path().join("LOCK"))?;
+        assert_eq!(lock().expect_err("it is held").kind(), io::ErrorKind::WouldBlock);
         drop(first);
-        RealVfs.lock(&path).map(drop)
+        lock().map(drop)
     }
 
     /// Between fork and exec a child has a copy of every descriptor.
     #[test]
     fn a_lock_is_released_while_other_threads_spawn_processes() -> io::Result<()> {
-        let dir = tempfile::tempdir()?;
-        let path = dir.path().join("LOCK");
+        let (_temp, dir) = opened()?;
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -254,25 +403,9 @@ mod tests {
                     let _ = std::process::Command::new("true").status();
                 }
             });
-            let locked = (0..20_000).try_for_each(|_| RealVfs.lock(&path).map(drop));
+            let locked = (0..20_000).try_for_each(|_| dir.lock(OsStr::new("LOCK"), MODE).map(drop));
             done.store(true, Ordering::Relaxed);
             locked
         })
-    }
-
-    #[test]
-    fn directories_are_made_with_their_parents() -> io::Result<()> {
-        let dir = tempfile::tempdir()?;
-        let deep = dir.path().join("a/b/c");
-        RealVfs.create_dir(&deep)?;
-        RealVfs.create_dir(&deep)?;
-        assert!(deep.is_dir());
-        let file = deep.join("file");
-        std::fs::write(&file, b"")?;
-        assert!(RealVfs.create_dir(&file).is_err());
-        // A file system that has no place for it says "not found", whatever is there.
-        #[cfg(target_os = "linux")]
-        assert!(RealVfs.create_dir(Path::new("/proc/criba/store")).is_err());
-        Ok(())
     }
 }

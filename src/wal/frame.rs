@@ -6,7 +6,7 @@ use byteorder::{ByteOrder, LittleEndian};
 
 use crate::codec::{Fields, PutFields, checksum_at};
 use crate::key::Seq;
-use crate::vfs::FileKind;
+use crate::names::FileName;
 
 /// Frames do not cross multiples of this, so a reader finds the next frame after damage.
 pub(crate) const BLOCK_BYTES: u64 = 32 * 1024;
@@ -44,10 +44,10 @@ impl LogKind {
         }
     }
 
-    pub(crate) fn file_kind(self) -> FileKind {
+    pub(crate) fn file_name(self, number: u64) -> FileName {
         match self {
-            Self::Wal => FileKind::Wal,
-            Self::Manifest => FileKind::Manifest,
+            Self::Wal => FileName::Log(number),
+            Self::Manifest => FileName::Manifest(number),
         }
     }
 }

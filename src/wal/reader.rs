@@ -2,7 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::frame::{
@@ -12,7 +12,8 @@ use super::frame::{
 use crate::codec::u16_at;
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
-use crate::vfs::{Vfs, VfsFile};
+use crate::store_dir::StoreDir;
+use crate::vfs::VfsFile;
 
 /// What comes next in a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,15 +46,17 @@ pub(crate) struct LogReader {
 }
 
 impl LogReader {
-    pub(crate) fn open(vfs: &dyn Vfs, path: &Path, kind: LogKind, number: u64) -> Result<Self> {
-        let file = vfs.open(path, kind.file_kind()).context("open", path)?;
-        let length = file.length().context("find the length", path)?;
+    pub(crate) fn open(dir: &StoreDir, kind: LogKind, number: u64) -> Result<Self> {
+        let name = kind.file_name(number);
+        let path = dir.path_of(name);
+        let file = dir.open_file(name).context("open", &path)?;
+        let length = file.length().context("find the length", &path)?;
         Ok(Self::of(file, path, number, length))
     }
 
     /// Reads the first `length` bytes of an open log.
-    pub(crate) fn of(file: Arc<dyn VfsFile>, path: &Path, number: u64, length: u64) -> Self {
-        let (path, at) = (path.to_owned(), FILE_HEADER_BYTES);
+    pub(crate) fn of(file: Arc<dyn VfsFile>, path: PathBuf, number: u64, length: u64) -> Self {
+        let at = FILE_HEADER_BYTES;
         Self { file, path, number, length, block: Vec::new(), block_start: None, at }
     }
 
@@ -288,10 +291,16 @@ mod tests {
     use super::super::writer::LogWriter;
     use super::*;
     use crate::vfs::{CountingVfs, FileKind, Operation, RealVfs, SimVfs};
+    use std::path::Path;
+
+    /// The directory of a log.
+    fn dir_of(path: &Path) -> StoreDir {
+        StoreDir::of(RealVfs, path.parent().expect("a directory"))
+    }
 
     fn write(path: &Path, records: &[(Seq, Vec<u8>)], end: Option<u64>) -> Result<()> {
         let _ = std::fs::remove_file(path);
-        let mut log = LogWriter::create(&RealVfs, path, LogKind::Wal, 4, 77, true)?;
+        let mut log = LogWriter::create(&dir_of(path), LogKind::Wal, 4, 77, true)?.keep();
         for (seq, payload) in records {
             let before = log.length();
             let written = log.append([(*seq, payload.as_slice())]).expect("a real file");
@@ -305,7 +314,7 @@ mod tests {
     }
 
     fn read(path: &Path) -> Result<Vec<Item>> {
-        let mut reader = LogReader::open(&RealVfs, path, LogKind::Wal, 4)?;
+        let mut reader = LogReader::open(&dir_of(path), LogKind::Wal, 4)?;
         assert_eq!(reader.header(LogKind::Wal)?, Ok(FileHeader { store: 77, features: 0 }));
         let mut items = Vec::new();
         loop {
@@ -399,7 +408,7 @@ mod tests {
     fn frames_beyond_damage_are_found_again_and_tell_what_was_synced() -> Result<()> {
         let dir = crate::tempdir::tempdir();
         let path = dir.path().join("000004.log");
-        let mut log = LogWriter::create(&RealVfs, &path, LogKind::Wal, 4, 77, true)?;
+        let mut log = LogWriter::create(&dir_of(&path), LogKind::Wal, 4, 77, true)?.keep();
         log.append([(1, &b"first"[..])]).expect("a real file");
         log.sync().expect("a real file");
         let synced = log.length();
@@ -407,7 +416,7 @@ mod tests {
         let mut bytes = std::fs::read(&path).expect("it exists");
         bytes[FILE_HEADER_BYTES as usize + 5] ^= 1; // the first frame's length
         std::fs::write(&path, &bytes).expect("a real file");
-        let mut reader = LogReader::open(&RealVfs, &path, LogKind::Wal, 4)?;
+        let mut reader = LogReader::open(&dir_of(&path), LogKind::Wal, 4)?;
         assert!(matches!(reader.next()?, Item::Damage { offset: FILE_HEADER_BYTES, .. }));
         assert_eq!(reader.furthest_synced_from(FILE_HEADER_BYTES)?, Some(synced));
         assert_eq!(reader.furthest_synced_from(synced + 1)?, None);
@@ -417,8 +426,8 @@ mod tests {
     #[test]
     fn records_go_into_as_few_frames_and_long_ones_into_as_few_writes_as_they_can() {
         let vfs = CountingVfs::new(Arc::new(SimVfs::new()));
-        let path = Path::new("/000004.log");
-        let log = LogWriter::create(&vfs, path, LogKind::Wal, 4, 77, true);
+        let dir = StoreDir::of(vfs.clone(), "/");
+        let log = LogWriter::create(&dir, LogKind::Wal, 4, 77, true);
         let mut log = log.expect("a sound disk");
         let block = BLOCK_BYTES - FILE_HEADER_BYTES - FRAME_HEADER_BYTES;
         for (bytes, frames) in [(1000, 1), (block - 1000 - FRAME_HEADER_BYTES, 1), (BLOCK_BYTES, 2)]
@@ -464,12 +473,12 @@ mod tests {
             [(true, false, FILE_HEADER_BYTES), (false, false, 0), (false, true, FILE_HEADER_BYTES)]
         {
             let _ = std::fs::remove_file(&path);
-            let mut log = LogWriter::create(&RealVfs, &path, LogKind::Wal, 4, 77, before)?;
+            let mut log = LogWriter::create(&dir_of(&path), LogKind::Wal, 4, 77, before)?.keep();
             if later {
                 log.earlier_logs_are_synced();
             }
             log.append([(1, &b"record"[..])]).expect("a real file");
-            let mut reader = LogReader::open(&RealVfs, &path, LogKind::Wal, 4)?;
+            let mut reader = LogReader::open(&dir_of(&path), LogKind::Wal, 4)?;
             assert_eq!(reader.furthest_synced_from(FILE_HEADER_BYTES)?, Some(said));
         }
         Ok(())

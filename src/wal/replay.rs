@@ -11,7 +11,7 @@ use super::reader::{Item, LogReader};
 use crate::error::{Error, Result};
 use crate::key::Seq;
 use crate::names::FileName;
-use crate::vfs::Vfs;
+use crate::store_dir::StoreDir;
 
 /// The incomplete end of the logs that recovery dropped. None of it was recorded as synced. (Damage to the
 /// last sync before a crash looks like a write that the crash cut short.)
@@ -85,8 +85,7 @@ impl Hole {
 /// Passes each record to `apply`, in order, which returns the number of sequence numbers it takes. The
 /// manifest names the log `first`; the first record has the sequence number `next_seq`.
 pub(crate) fn replay(
-    vfs: &dyn Vfs,
-    dir: &Path,
+    dir: &StoreDir,
     store: u64,
     logs: &[u64],
     first: u64,
@@ -97,8 +96,8 @@ pub(crate) fn replay(
     // The log that an end frame, or to begin with the manifest, says must come next.
     let mut promised = Some(first);
     for &number in logs {
-        let path = FileName::Log(number).path(dir);
-        let mut reader = LogReader::open(vfs, &path, LogKind::Wal, number)?;
+        let path = dir.path_of(FileName::Log(number));
+        let mut reader = LogReader::open(dir, LogKind::Wal, number)?;
         match reader.header(LogKind::Wal)? {
             Ok(FileHeader { store: found, .. }) if found == store => {}
             Ok(FileHeader { store: found, .. }) => {
@@ -161,7 +160,7 @@ pub(crate) fn replay(
     if hole.is_none()
         && let Some(number) = promised
     {
-        let path = FileName::Log(number).path(dir);
+        let path = dir.path_of(FileName::Log(number));
         return Err(Error::Missing { path, named_by: "the manifest or the log before it".into() });
     }
     let lost = hole.map(|hole| LostTail {
@@ -186,13 +185,15 @@ mod tests {
             [(false, false, false), (false, true, true), (true, false, true), (true, true, true)]
         {
             let dir = crate::tempdir::tempdir();
-            let path = |number| FileName::Log(number).path(dir.path());
-            let mut log = LogWriter::create(&RealVfs, &path(4), LogKind::Wal, 4, 77, true)?;
+            let store = StoreDir::of(RealVfs, dir.path());
+            let path = |number| store.path_of(FileName::Log(number));
+            let create = |number| LogWriter::create(&store, LogKind::Wal, number, 77, true);
+            let mut log = create(4)?.keep();
             log.append([(1, &b"first"[..])]).expect("a real file");
             if named {
                 log.finish(5, 2).expect("a real file");
             }
-            let mut next = LogWriter::create(&RealVfs, &path(5), LogKind::Wal, 5, 77, true)?;
+            let mut next = create(5)?.keep();
             if used {
                 next.append([(2, &b"second"[..])]).expect("a real file");
             }
@@ -200,8 +201,7 @@ mod tests {
             bytes[0] ^= 1;
             std::fs::write(path(5), bytes).expect("a real file");
 
-            let replayed =
-                replay(&RealVfs, dir.path(), 77, &[4, 5], 4, 1, |_, _, seq, _| Ok(seq.min(1)));
+            let replayed = replay(&store, 77, &[4, 5], 4, 1, |_, _, seq, _| Ok(seq.min(1)));
             match replayed {
                 Ok(replayed) if !refused => assert_eq!(replayed.next_seq, 2),
                 Err(Error::Corrupt { path: found, .. }) if refused => assert_eq!(found, path(5)),

@@ -1,7 +1,6 @@
 //! Appending records to a log file.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use super::frame::{
     BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Frame, FrameKind, LEAST_ROOM_BYTES,
@@ -10,7 +9,7 @@ use super::frame::{
 use crate::codec::PutFields;
 use crate::error::{Error, IoContext};
 use crate::key::Seq;
-use crate::vfs::{Vfs, VfsFile};
+use crate::store_dir::{NewFile, StoreDir};
 
 /// Long records are written in pieces of this size.
 const WRITE_BYTES: usize = 1 << 20;
@@ -35,8 +34,7 @@ impl LogError {
 /// An open log. One thread appends at a time.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
-    file: Arc<dyn VfsFile>,
-    path: PathBuf,
+    file: NewFile,
     number: u64,
     /// Where the last whole record ends.
     end: u64,
@@ -51,24 +49,31 @@ pub(crate) struct LogWriter {
 
 impl LogWriter {
     /// Creates an empty log file durably. `follows_synced` says whether all earlier logs are known to be
-    /// synced.
+    /// synced. The writer removes the file when it is dropped, unless it is [kept](Self::keep).
     pub(crate) fn create(
-        vfs: &dyn Vfs,
-        path: &Path,
+        dir: &StoreDir,
         kind: LogKind,
         number: u64,
         store: u64,
         follows_synced: bool,
     ) -> Result<Self, Error> {
-        let file = vfs.create(path, kind.file_kind()).context("create", path)?;
-        file.append(&encode_file_header(kind, number, store)).context("write the header", path)?;
-        file.sync_all().context("sync", path)?;
-        let dir = path.parent().unwrap_or(path);
-        vfs.sync_dir(dir).context("sync", dir)?;
+        let file = dir.create(kind.file_name(number))?;
+        let header = encode_file_header(kind, number, store);
+        file.file().append(&header).context("write the header", &file.path())?;
+        file.file().sync_all().context("sync", &file.path())?;
+        dir.sync()?;
         let synced = if follows_synced { FILE_HEADER_BYTES } else { 0 };
-        let path = path.to_owned();
         let end = FILE_HEADER_BYTES;
-        Ok(Self { file, path, number, end, filled: end, fill: 1, synced, buffer: Vec::new() })
+        Ok(Self { file, number, end, filled: end, fill: 1, synced, buffer: Vec::new() })
+    }
+
+    pub(crate) fn keep(mut self) -> Self {
+        self.keep_file();
+        self
+    }
+
+    pub(crate) fn keep_file(&mut self) {
+        self.file.keep();
     }
 
     /// Lets an append after a sync write zeros up to a multiple of `bytes`. Later appends then do not change
@@ -82,8 +87,13 @@ impl LogWriter {
         self.number
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    pub(crate) fn path(&self) -> PathBuf {
+        self.file.path()
+    }
+
+    /// Makes this the log in use, which must keep its name.
+    pub(crate) fn watch(&self) {
+        self.file.watch();
     }
 
     /// The log's length in bytes.
@@ -135,12 +145,13 @@ impl LogWriter {
         self.sync()
     }
 
-    /// Makes everything appended so far durable.
+    /// Makes everything appended so far durable, in a file that still has a name.
     pub(crate) fn sync(&mut self) -> Result<(), LogError> {
         if self.synced == self.end {
             return Ok(());
         }
-        self.file.sync_data().context("sync", &self.path).map_err(LogError::Broken)?;
+        let synced = self.file.file().sync_data().context("sync", &self.path());
+        synced.and_then(|()| self.file.check_linked()).map_err(LogError::Broken)?;
         self.synced = self.end;
         Ok(())
     }
@@ -158,7 +169,7 @@ impl LogWriter {
 
     fn cut(&mut self, length: u64) -> Result<(), Error> {
         if self.filled > length {
-            self.file.set_length(length).context("set the length", &self.path)?;
+            self.file.file().set_length(length).context("set the length", &self.path())?;
             self.filled = length;
         }
         Ok(())
@@ -209,11 +220,11 @@ impl LogWriter {
         if length > 0 {
             let at = to - length;
             let written = if at == self.filled {
-                self.file.append(&self.buffer)
+                self.file.file().append(&self.buffer)
             } else {
-                self.file.write_at(&self.buffer, at)
+                self.file.file().write_at(&self.buffer, at)
             };
-            written.context(format_args!("write {length} bytes at offset {at}"), &self.path)?;
+            written.context(format_args!("write {length} bytes at offset {at}"), &self.path())?;
             self.filled = self.filled.max(to);
             self.buffer.clear();
         }
@@ -225,14 +236,19 @@ impl LogWriter {
 mod tests {
     use super::super::{Item, LogReader};
     use super::*;
-    use crate::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimVfs};
+    use crate::sync::Arc;
+    use crate::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimVfs, Vfs};
 
     const FILL: u64 = 1000;
     const PATH: &str = "/000004.log";
 
-    fn log(vfs: &dyn Vfs) -> LogWriter {
-        let log = LogWriter::create(vfs, PATH.as_ref(), LogKind::Wal, 4, 77, true);
-        log.expect("a sound disk").fill_ahead(FILL)
+    fn root(vfs: impl Vfs + 'static) -> StoreDir {
+        StoreDir::of(vfs, "/")
+    }
+
+    fn log(vfs: impl Vfs + 'static) -> LogWriter {
+        let log = LogWriter::create(&root(vfs), LogKind::Wal, 4, 77, true);
+        log.expect("a sound disk").keep().fill_ahead(FILL)
     }
 
     fn length(vfs: &SimVfs) -> u64 {
@@ -241,7 +257,7 @@ mod tests {
 
     fn read(vfs: &SimVfs) -> (Vec<Seq>, Item) {
         let mut reader =
-            LogReader::open(vfs, PATH.as_ref(), LogKind::Wal, 4).expect("a sound disk");
+            LogReader::open(&root(vfs.clone()), LogKind::Wal, 4).expect("a sound disk");
         let mut seqs = Vec::new();
         loop {
             match reader.next().expect("a sound disk") {
@@ -254,7 +270,7 @@ mod tests {
     #[test]
     fn a_log_grows_by_its_fill_as_long_as_each_append_is_synced() {
         let vfs = SimVfs::new();
-        let mut log = log(&vfs);
+        let mut log = log(vfs.clone());
         let mut lengths = Vec::new();
         for seq in 0..40 {
             let written = log.append([(seq, &[7; 100][..])]).expect("a sound disk");
@@ -278,7 +294,7 @@ mod tests {
     #[test]
     fn a_log_that_is_not_synced_is_not_filled() {
         let vfs = SimVfs::new();
-        let mut log = log(&vfs);
+        let mut log = log(vfs.clone());
         for seq in 0..40 {
             log.append([(seq, &[7; 100][..])]).expect("a sound disk");
             assert_eq!(length(&vfs), log.length());
@@ -289,7 +305,7 @@ mod tests {
     fn a_log_that_could_not_be_filled_goes_on_without() {
         let vfs = SimVfs::new();
         let faults = FaultVfs::new(Arc::new(vfs.clone()));
-        let mut log = log(&faults);
+        let mut log = log(faults.clone());
         let mut append = |seq| log.append([(seq, &[7; 100][..])]).and_then(|_| log.sync());
         append(0).expect("a sound disk");
         let full = FaultRule::new(Fault::NoSpace).kinds([FileKind::Wal]);

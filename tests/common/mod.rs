@@ -7,13 +7,12 @@ mod skip;
 mod tempdir;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use criba::vfs::{AccessHint, FileKind, FileLock, Operation, RealVfs, Vfs, VfsFile};
+use criba::vfs::{AccessHint, Call, FileKind, Layer, LayeredVfs, Operation, RealVfs, Vfs, VfsDir};
 use criba::{FilterPolicy, Options};
 
 #[allow(unused_imports, reason = "each test uses some of it")]
@@ -103,20 +102,23 @@ pub(crate) fn the_file(dir: &Path, start: &str) -> PathBuf {
 
 type Hook = dyn Fn(FileKind, Operation) -> io::Result<()> + Send + Sync;
 
-/// The operating system's files, with a hook that may fail an operation before it takes place.
-#[derive(Clone)]
-pub(crate) struct HookVfs {
-    hook: Arc<Hook>,
+/// The operating system's files, with hooks: one may fail an operation before it takes place, one comes after.
+#[derive(Clone, Debug)]
+pub(crate) struct HookVfs(LayeredVfs<Hooks>);
+
+struct Hooks {
+    before: Box<Hook>,
+    after: Box<Hook>,
     syncs: bool,
     /// All access hints so far.
-    pub(crate) hints: Arc<Mutex<Vec<AccessHint>>>,
+    hints: Mutex<Vec<AccessHint>>,
     /// The open files of each kind.
-    open: Arc<Mutex<BTreeMap<FileKind, usize>>>,
+    open: Mutex<BTreeMap<FileKind, usize>>,
 }
 
-impl fmt::Debug for HookVfs {
+impl fmt::Debug for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HookVfs")
+        f.write_str("Hooks")
     }
 }
 
@@ -124,139 +126,61 @@ impl HookVfs {
     pub(crate) fn new(
         hook: impl Fn(FileKind, Operation) -> io::Result<()> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self {
-            hook: Arc::new(hook),
-            syncs: true,
-            hints: Arc::default(),
-            open: Arc::default(),
-        })
+        Self::around(hook, |_, _| Ok(()))
+    }
+
+    pub(crate) fn around(
+        before: impl Fn(FileKind, Operation) -> io::Result<()> + Send + Sync + 'static,
+        after: impl Fn(FileKind, Operation) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Self::with(Box::new(before), Box::new(after), true)
     }
 
     /// Fails nothing and skips syncs, for tests without power failures.
     pub(crate) fn without_syncs() -> Arc<Self> {
-        Arc::new(Self { syncs: false, ..Self::clone(&Self::new(|_, _| Ok(()))) })
+        Self::with(Box::new(|_, _| Ok(())), Box::new(|_, _| Ok(())), false)
+    }
+
+    fn with(before: Box<Hook>, after: Box<Hook>, syncs: bool) -> Arc<Self> {
+        let (hints, open) = (Mutex::default(), Mutex::default());
+        let hooks = Hooks { before, after, syncs, hints, open };
+        Arc::new(Self(LayeredVfs::new(Arc::new(RealVfs), hooks)))
     }
 
     pub(crate) fn open_files(&self, kind: FileKind) -> usize {
-        self.open.lock().unwrap().get(&kind).copied().unwrap_or(0)
+        self.0.layer().open.lock().unwrap().get(&kind).copied().unwrap_or(0)
     }
 
-    fn wrap(
-        &self,
-        file: io::Result<Arc<dyn VfsFile>>,
-        kind: FileKind,
-    ) -> io::Result<Arc<dyn VfsFile>> {
-        let inner = file?;
-        *self.open.lock().unwrap().entry(kind).or_default() += 1;
-        Ok(Arc::new(HookFile { inner, kind, vfs: self.clone() }))
+    pub(crate) fn hints(&self) -> Vec<AccessHint> {
+        self.0.layer().hints.lock().unwrap().clone()
     }
 }
 
 impl Vfs for HookVfs {
-    fn create(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        (self.hook)(kind, Operation::Create)?;
-        self.wrap(RealVfs.create(path, kind), kind)
-    }
-
-    fn open(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        (self.hook)(kind, Operation::Open)?;
-        self.wrap(RealVfs.open(path, kind), kind)
-    }
-
-    fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
-        (self.hook)(kind, Operation::Rename)?;
-        RealVfs.rename(from, to, kind)
-    }
-
-    fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()> {
-        (self.hook)(kind, Operation::Remove)?;
-        RealVfs.remove(path, kind)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
-        (self.hook)(kind, Operation::HardLink)?;
-        RealVfs.hard_link(from, to, kind)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        (self.hook)(FileKind::Directory, Operation::List)?;
-        RealVfs.list(dir)
-    }
-
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        (self.hook)(FileKind::Directory, Operation::CreateDir)?;
-        RealVfs.create_dir(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        (self.hook)(FileKind::Directory, Operation::SyncDir)?;
-        if self.syncs { RealVfs.sync_dir(dir) } else { Ok(()) }
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        (self.hook)(FileKind::Lock, Operation::Lock)?;
-        RealVfs.lock(path)
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn VfsDir>> {
+        self.0.open_dir(path)
     }
 }
 
-#[derive(Debug)]
-struct HookFile {
-    inner: Arc<dyn VfsFile>,
-    kind: FileKind,
-    vfs: HookVfs,
-}
-
-impl Drop for HookFile {
-    fn drop(&mut self) {
-        *self.vfs.open.lock().unwrap().get_mut(&self.kind).unwrap() -= 1;
-    }
-}
-
-impl HookFile {
-    fn ask(&self, operation: Operation) -> io::Result<()> {
-        (self.vfs.hook)(self.kind, operation)
-    }
-}
-
-impl VfsFile for HookFile {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.ask(Operation::Read)?;
-        self.inner.read_exact_at(buffer, offset)
+impl Layer for Hooks {
+    fn call(&self, call: &Call<'_>, next: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        let (kind, operation) = (call.kind, call.operation);
+        (self.before)(kind, operation)?;
+        if self.syncs || !matches!(operation, Operation::Sync | Operation::SyncDir) {
+            next()?;
+        }
+        if matches!(operation, Operation::Create | Operation::Open) {
+            *self.open.lock().unwrap().entry(kind).or_default() += 1;
+        }
+        (self.after)(kind, operation)
     }
 
-    fn append(&self, data: &[u8]) -> io::Result<()> {
-        self.ask(Operation::Append)?;
-        self.inner.append(data)
+    fn hint(&self, _: FileKind, hint: AccessHint) {
+        self.hints.lock().unwrap().push(hint);
     }
 
-    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.ask(Operation::Write)?;
-        self.inner.write_at(data, offset)
-    }
-
-    fn set_length(&self, length: u64) -> io::Result<()> {
-        self.ask(Operation::SetLength)?;
-        self.inner.set_length(length)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.ask(Operation::Sync)?;
-        if self.vfs.syncs { self.inner.sync_data() } else { Ok(()) }
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        self.ask(Operation::Sync)?;
-        if self.vfs.syncs { self.inner.sync_all() } else { Ok(()) }
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        self.ask(Operation::Length)?;
-        self.inner.length()
-    }
-
-    fn hint(&self, hint: AccessHint) -> io::Result<()> {
-        self.vfs.hints.lock().unwrap().push(hint);
-        self.inner.hint(hint)
+    fn closed(&self, kind: FileKind) {
+        *self.open.lock().unwrap().get_mut(&kind).unwrap() -= 1;
     }
 }
 

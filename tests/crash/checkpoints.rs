@@ -21,7 +21,7 @@ fn check(disk: SimDisk, history: &History, moment: usize, at: &str) -> bool {
         let db = options().vfs(Arc::new(vfs.clone())).open(path);
         db.unwrap_or_else(|error| panic!("{at}: {path}: {error}"))
     };
-    if vfs.list(Path::new(&copy.path)).is_ok() {
+    if vfs.open_dir(Path::new(&copy.path)).is_ok() {
         let found = contents(&open(&copy.path));
         assert!(found == history.states[copy.writes], "{at}: not what was in the store");
         return true;

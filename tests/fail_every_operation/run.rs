@@ -362,7 +362,7 @@ impl Run<'_> {
         let lost = disk.power_failure(Unit::Sector, |_| Keep::OLD);
         for disk in [disk, lost] {
             let vfs = SimVfs::on(disk.clone());
-            let is_there = vfs.list(COPY.as_ref()).is_ok();
+            let is_there = vfs.open_dir(COPY.as_ref()).is_ok();
             assert!(is_there || done.is_err(), "{at}: no checkpoint");
             if is_there {
                 let found = contents_in(COPY, &disk, self, at);
@@ -375,7 +375,7 @@ impl Run<'_> {
         };
         if done.is_err() && self.faults.injected().iter().all(removable) {
             for path in [COPY, "/.copy.checkpoint-tmp"] {
-                let left = self.disk.list(path.as_ref());
+                let left = self.disk.open_dir(path.as_ref());
                 assert!(left.is_err(), "{at}: {path}: {left:?}");
             }
         }

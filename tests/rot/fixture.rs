@@ -70,16 +70,17 @@ fn fill(db: &Db, map: &mut Map, first: usize, step: usize) {
 /// Flips a bit in the first byte of each L0 table, in a new file of the same name. The store keeps no table
 /// open between reads.
 fn flip_l0(vfs: &SimVfs, db: &Db) {
+    let dir = vfs.open_dir(DIR.as_ref()).unwrap();
     for table in db.tables().iter().filter(|table| table.level == 0) {
-        let path = Path::new(DIR).join(format!("{:06}.sst", table.id));
-        let mut bytes = vfs.disk().read(&path).unwrap().to_vec();
+        let name = format!("{:06}.sst", table.id);
+        let mut bytes = vfs.disk().read(Path::new(DIR).join(&name)).unwrap().to_vec();
         bytes[0] ^= 1;
-        vfs.remove(&path, FileKind::Table).unwrap();
-        let file = vfs.create(&path, FileKind::Table).unwrap();
+        dir.remove(name.as_ref(), FileKind::Table).unwrap();
+        let file = dir.create(name.as_ref(), FileKind::Table, 0o600).unwrap();
         file.append(&bytes).unwrap();
         file.sync_all().unwrap();
     }
-    vfs.sync_dir(DIR.as_ref()).unwrap();
+    dir.sync().unwrap();
 }
 
 impl Fixture {

@@ -54,7 +54,7 @@ fn check(what: &str, disk: &SimDisk, sim: &SimVfs, repaired: Repaired) -> Salvag
     assert_eq!(of_dir(&sim.disk()), of_dir(disk), "{what}: the store has changed");
     let sound = contents(&vfs, NEW.as_ref());
     let aside = Path::new(NEW).join("uncertain");
-    let uncertain = match vfs.list(&aside) {
+    let uncertain = match vfs.open_dir(&aside) {
         Ok(_) => contents(&vfs, &aside),
         Err(_) => Map::new(),
     };
@@ -386,7 +386,7 @@ fn uncertain_keys_are_accepted_on_demand() {
     let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::on(disk));
     let repaired = repair_with(DIR, NEW, Uncertain::Accept, &vfs).unwrap();
     assert_eq!(repaired.uncertain, repaired.keys);
-    assert!(vfs.list(&Path::new(NEW).join("uncertain")).is_err());
+    assert!(vfs.open_dir(&Path::new(NEW).join("uncertain")).is_err());
     assert_eq!(contents(&vfs, NEW.as_ref()), set_aside.uncertain);
 }
 
@@ -412,7 +412,7 @@ fn a_new_store_that_cannot_be_written_leaves_nothing() {
             break;
         }
         assert!(repaired.is_err(), "operation {number}");
-        let last_sync = sim.list(NEW.as_ref()).is_ok();
+        let last_sync = sim.open_dir(NEW.as_ref()).is_ok();
         let left = sim.disk();
         if last_sync {
             contents(&layer(&sim), NEW.as_ref());

@@ -55,7 +55,7 @@ fn prefix(found: &Contents) -> u64 {
 }
 
 fn is_there(vfs: &dyn Vfs, path: &str) -> bool {
-    vfs.list(path.as_ref()).is_ok()
+    vfs.open_dir(path.as_ref()).is_ok()
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn what_a_crash_left_is_replaced_and_what_is_foreign_is_not() {
     assert!(left.join("foreign").exists() && !dir.path().join("copy").exists());
     std::fs::remove_file(left.join("foreign")).unwrap();
 
-    let lock = RealVfs.create_dir(&left).and_then(|()| RealVfs.lock(&left.join("LOCK"))).unwrap();
+    let lock = RealVfs.open_dir(&left).unwrap().lock("LOCK".as_ref(), 0o600).unwrap();
     let error = db.checkpoint(dir.path().join("copy")).unwrap_err();
     assert!(matches!(error, Error::Locked { .. }), "{error}");
     drop(lock);

@@ -29,7 +29,8 @@ fn check(db: &Db) {
 
 /// Opens the store once its directory is unlocked.
 fn reopened(vfs: &SimVfs) -> Db {
-    let free = || vfs.lock("/store/LOCK".as_ref()).is_ok();
+    let dir = vfs.open_dir("/store".as_ref()).unwrap();
+    let free = || dir.lock("LOCK".as_ref(), 0o600).is_ok();
     wait_until("the store to be closed", free);
     options(vfs).open("/store").unwrap()
 }

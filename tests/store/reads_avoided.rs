@@ -350,7 +350,7 @@ fn an_opening_announces_what_it_reads_of_tables() {
     for threads in [0, 1] {
         let vfs = common::HookVfs::without_syncs();
         let db = options().background_threads(threads).vfs(vfs.clone()).open(dir.path()).unwrap();
-        let hints = vfs.hints.lock().unwrap();
+        let hints = vfs.hints();
         let announced = hints.iter().filter_map(|hint| match hint {
             AccessHint::WillNeed { length, .. } => Some(*length),
             _ => None,

@@ -4,10 +4,19 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use criba::vfs::{FileKind, Keep, SimDisk, SimVfs, Unit, Unsynced, Vfs, VfsFile};
+use criba::vfs::{FileKind, Keep, SimDisk, SimVfs, Unit, Unsynced, Vfs, VfsDir, VfsFile};
 
 const KIND: FileKind = FileKind::Wal;
 const DIR: &str = "/dir";
+const NAME: &str = "dir";
+
+fn root(vfs: &SimVfs) -> Arc<dyn VfsDir> {
+    vfs.open_dir("/".as_ref()).unwrap()
+}
+
+fn dir(vfs: &SimVfs) -> Arc<dyn VfsDir> {
+    vfs.open_dir(DIR.as_ref()).unwrap()
+}
 
 fn path(name: &str) -> std::path::PathBuf {
     Path::new(DIR).join(name)
@@ -21,11 +30,12 @@ fn disk() -> SimVfs {
 /// The same disk, and the file.
 fn disk_and_file() -> (SimVfs, Arc<dyn VfsFile>) {
     let vfs = SimVfs::new();
-    vfs.create_dir(DIR.as_ref()).unwrap();
-    let file = vfs.create(&path("a"), KIND).unwrap();
+    root(&vfs).create_dir(NAME.as_ref(), 0o700).unwrap();
+    root(&vfs).sync().unwrap();
+    let file = dir(&vfs).create("a".as_ref(), KIND, 0o600).unwrap();
     file.append(&[1; 1000]).unwrap();
     file.sync_data().unwrap();
-    vfs.sync_dir(DIR.as_ref()).unwrap();
+    dir(&vfs).sync().unwrap();
     (vfs, file)
 }
 
@@ -118,14 +128,14 @@ fn a_file_that_was_cut_may_have_its_old_length() {
 #[test]
 fn names_are_lost_until_their_directory_is_synced() {
     let vfs = disk();
-    let file = vfs.create(&path("b"), KIND).unwrap();
+    let file = dir(&vfs).create("b".as_ref(), KIND, 0o600).unwrap();
     file.append(b"b").unwrap();
     file.sync_all().unwrap();
     assert_eq!(names(&left(&vfs, Unit::Sector, &[Keep::OLD])), ["a"], "synced, but without a name");
     assert_eq!(left(&vfs, Unit::Sector, &[Keep::NEW]).read(path("b")), Some(&b"b"[..]));
 
-    vfs.sync_dir(DIR.as_ref()).unwrap();
-    vfs.rename(&path("b"), &path("a"), KIND).unwrap();
+    dir(&vfs).sync().unwrap();
+    dir(&vfs).rename("b".as_ref(), "a".as_ref(), KIND).unwrap();
     let both = |to, from| {
         let disk = left(&vfs, Unit::Sector, &[to, from]);
         let a = disk.read(path("a")).unwrap().len();
@@ -136,50 +146,91 @@ fn names_are_lost_until_their_directory_is_synced() {
     assert_eq!(both(Keep::NEW, Keep::OLD), (1, 2));
     assert_eq!(both(Keep::OLD, Keep::NEW), (1000, 1));
 
-    vfs.sync_dir(DIR.as_ref()).unwrap();
-    vfs.remove(&path("a"), KIND).unwrap();
+    dir(&vfs).sync().unwrap();
+    dir(&vfs).remove("a".as_ref(), KIND).unwrap();
     assert_eq!(names(&vfs.disk()), [""; 0]);
     assert_eq!(names(&left(&vfs, Unit::Sector, &[Keep::OLD])), ["a"], "back again");
-    vfs.sync_dir(DIR.as_ref()).unwrap();
+    dir(&vfs).sync().unwrap();
     assert_eq!(names(&left(&vfs, Unit::Sector, &[])), [""; 0]);
 }
 
 #[test]
 fn a_renamed_or_removed_directory_is_back_until_its_parent_is_synced() {
-    let (vfs, dir) = (disk(), FileKind::Directory);
-    vfs.rename(DIR.as_ref(), "/other".as_ref(), dir).unwrap();
+    let (vfs, kind) = (disk(), FileKind::Directory);
+    let list = |vfs: &SimVfs, path: &str| vfs.open_dir(path.as_ref()).and_then(|dir| dir.list());
+    root(&vfs).rename(NAME.as_ref(), "other".as_ref(), kind).unwrap();
     let unsynced = vfs.disk().unsynced(Unit::Sector);
     assert!(matches!(&unsynced[..], [Unsynced::Name { path, .. }] if path == Path::new("/other")));
     for (keep, there, gone) in [(Keep::OLD, DIR, "/other"), (Keep::NEW, "/other", DIR)] {
         let disk = SimVfs::on(left(&vfs, Unit::Sector, &[keep]));
-        assert_eq!(disk.list(there.as_ref()).unwrap(), ["a"]);
-        assert_eq!(disk.list(gone.as_ref()).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(list(&disk, there).unwrap(), ["a"]);
+        assert_eq!(list(&disk, gone).unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(disk.disk().read(Path::new(there).join("a")).unwrap(), [1; 1000]);
     }
-    vfs.sync_dir("/".as_ref()).unwrap();
+    root(&vfs).sync().unwrap();
     left(&vfs, Unit::Sector, &[]);
-    vfs.create_dir(DIR.as_ref()).unwrap();
-    let renamed = vfs.rename(DIR.as_ref(), "/other".as_ref(), dir);
+    root(&vfs).create_dir(NAME.as_ref(), 0o700).unwrap();
+    root(&vfs).sync().unwrap();
+    let renamed = root(&vfs).rename(NAME.as_ref(), "other".as_ref(), kind);
     assert_eq!(renamed.unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
-    assert!(vfs.remove("/other".as_ref(), dir).is_err(), "it is not empty");
+    assert!(root(&vfs).remove("other".as_ref(), kind).is_err(), "it is not empty");
 
-    vfs.remove(DIR.as_ref(), dir).unwrap();
-    assert!(vfs.list(DIR.as_ref()).is_err());
+    root(&vfs).remove(NAME.as_ref(), kind).unwrap();
+    assert!(list(&vfs, DIR).is_err());
     for (keep, there) in [(Keep::OLD, true), (Keep::NEW, false)] {
         let disk = SimVfs::on(left(&vfs, Unit::Sector, &[keep]));
-        assert_eq!(disk.list(DIR.as_ref()).is_ok(), there);
+        assert_eq!(list(&disk, DIR).is_ok(), there);
     }
-    assert!(vfs.remove(DIR.as_ref(), dir).is_err(), "it is gone");
+    assert!(root(&vfs).remove(NAME.as_ref(), kind).is_err(), "it is gone");
+}
+
+#[test]
+fn a_created_directory_is_lost_with_all_in_it_until_its_parent_is_synced() {
+    let vfs = SimVfs::new();
+    root(&vfs).create_dir(NAME.as_ref(), 0o700).unwrap();
+    let file = dir(&vfs).create("a".as_ref(), KIND, 0o600).unwrap();
+    file.append(b"a").unwrap();
+    file.sync_all().unwrap();
+    dir(&vfs).sync().unwrap();
+    for (keep, files) in [(Keep::OLD, 0), (Keep::NEW, 1)] {
+        let disk = left(&vfs, Unit::Sector, &[keep]);
+        assert_eq!(disk.files().count(), files);
+        assert_eq!(SimVfs::on(disk).open_dir(DIR.as_ref()).is_ok(), files == 1);
+    }
+    root(&vfs).sync().unwrap();
+    assert_eq!(left(&vfs, Unit::Sector, &[]).files().count(), 1);
+}
+
+#[test]
+fn an_open_directory_goes_with_its_new_name_and_stays_without_one() {
+    let vfs = disk();
+    let (first, file) = (dir(&vfs), dir(&vfs).open("a".as_ref(), KIND).unwrap());
+    vfs.edit(|disk| {
+        disk.rename(DIR, "/moved");
+        disk.copy_dir("/moved", DIR);
+    });
+    assert!(!first.identity().unwrap().is_same(&dir(&vfs).identity().unwrap()));
+    first.create("b".as_ref(), KIND, 0o600).unwrap();
+    assert!(vfs.disk().read("/moved/b").is_some() && vfs.disk().read("/dir/b").is_none());
+    assert_eq!(vfs.disk().read(path("a")), Some(&[1; 1000][..]));
+
+    vfs.edit(|disk| disk.remove("/moved"));
+    assert_eq!((first.identity().unwrap().links, file.identity().unwrap().links), (0, 0));
+    let create = first.create("c".as_ref(), KIND, 0o600);
+    assert_eq!(create.unwrap_err().kind(), ErrorKind::NotFound);
+    let mut bytes = [0; 10];
+    file.read_exact_at(&mut bytes, 990).unwrap();
+    assert_eq!(bytes, [1; 10], "an open file stays");
 }
 
 #[test]
 fn a_hole_may_have_what_a_removed_file_held() {
     let vfs = disk();
-    vfs.remove(&path("a"), KIND).unwrap();
-    vfs.sync_dir(DIR.as_ref()).unwrap();
-    let file = vfs.create(&path("b"), KIND).unwrap();
+    dir(&vfs).remove("a".as_ref(), KIND).unwrap();
+    dir(&vfs).sync().unwrap();
+    let file = dir(&vfs).create("b".as_ref(), KIND, 0o600).unwrap();
     file.append(&[2; 1500]).unwrap();
-    vfs.sync_dir(DIR.as_ref()).unwrap();
+    dir(&vfs).sync().unwrap();
     let keeps = [Keep::NEW, Keep::NEW, Keep::Stale, Keep::Stale];
     let disk = left(&vfs, Unit::Sector, &keeps);
     let bytes = disk.read(path("b")).unwrap();
@@ -190,11 +241,12 @@ fn a_hole_may_have_what_a_removed_file_held() {
 #[test]
 fn a_disk_that_lies_keeps_nothing() {
     let vfs = SimVfs::new().lying();
-    vfs.create_dir(DIR.as_ref()).unwrap();
-    let file = vfs.create(&path("a"), KIND).unwrap();
+    root(&vfs).create_dir(NAME.as_ref(), 0o700).unwrap();
+    root(&vfs).sync().unwrap();
+    let file = dir(&vfs).create("a".as_ref(), KIND, 0o600).unwrap();
     file.append(b"a").unwrap();
     file.sync_all().unwrap();
-    vfs.sync_dir(DIR.as_ref()).unwrap();
+    dir(&vfs).sync().unwrap();
     assert_eq!(vfs.disk().read(path("a")), Some(&b"a"[..]));
     assert_eq!(names(&vfs.disk().power_failure(Unit::Sector, |_| Keep::OLD)), [""; 0]);
 }
@@ -203,29 +255,36 @@ fn a_disk_that_lies_keeps_nothing() {
 fn it_is_a_file_system() {
     let vfs = disk();
     let kind = |error: std::io::Error| error.kind();
-    assert_eq!(vfs.create(&path("a"), KIND).map_err(kind).unwrap_err(), ErrorKind::AlreadyExists);
-    assert_eq!(vfs.open(&path("b"), KIND).map_err(kind).unwrap_err(), ErrorKind::NotFound);
-    let nowhere = Path::new("/nowhere/a");
-    assert_eq!(vfs.create(nowhere, KIND).map_err(kind).unwrap_err(), ErrorKind::NotFound);
-    assert_eq!(vfs.list(nowhere).map_err(kind).unwrap_err(), ErrorKind::NotFound);
+    assert_eq!(
+        dir(&vfs).create("a".as_ref(), KIND, 0o600).map_err(kind).unwrap_err(),
+        ErrorKind::AlreadyExists
+    );
+    assert_eq!(dir(&vfs).open("b".as_ref(), KIND).map_err(kind).unwrap_err(), ErrorKind::NotFound);
+    let nowhere = vfs.open_dir(Path::new("/nowhere"));
+    assert_eq!(nowhere.map_err(kind).unwrap_err(), ErrorKind::NotFound);
+    let a_file = vfs.open_dir(&path("a"));
+    assert_eq!(a_file.map_err(kind).unwrap_err(), ErrorKind::NotADirectory);
 
-    let file = vfs.open(&path("a"), KIND).unwrap();
+    let file = dir(&vfs).open("a".as_ref(), KIND).unwrap();
     assert_eq!(file.append(b"b").map_err(kind).unwrap_err(), ErrorKind::PermissionDenied);
     let mut bytes = [0; 10];
     let beyond = file.read_exact_at(&mut bytes, 995).map_err(kind).unwrap_err();
     assert_eq!((beyond, bytes), (ErrorKind::UnexpectedEof, [0; 10]));
     assert!(file.read_exact_at(&mut bytes, u64::MAX).is_err());
-    vfs.remove(&path("a"), KIND).unwrap();
-    vfs.sync_dir(DIR.as_ref()).unwrap();
+    dir(&vfs).remove("a".as_ref(), KIND).unwrap();
+    dir(&vfs).sync().unwrap();
     file.read_exact_at(&mut bytes, 990).unwrap();
     assert_eq!(bytes, [1; 10], "an open file stays");
 
-    let lock = vfs.lock(&path("lock")).unwrap();
-    assert_eq!(vfs.lock(&path("lock")).map_err(kind).unwrap_err(), ErrorKind::WouldBlock);
+    let lock = dir(&vfs).lock("lock".as_ref(), 0o600).unwrap();
+    assert_eq!(
+        dir(&vfs).lock("lock".as_ref(), 0o600).map_err(kind).unwrap_err(),
+        ErrorKind::WouldBlock
+    );
     drop(lock);
-    let _lock = vfs.lock(&path("lock")).unwrap();
+    let _lock = dir(&vfs).lock("lock".as_ref(), 0o600).unwrap();
     vfs.unlock();
-    assert!(vfs.lock(&path("lock")).is_ok(), "its owner was killed");
-    assert_eq!(vfs.list(DIR.as_ref()).unwrap(), ["lock"]);
-    assert_eq!(vfs.list("/".as_ref()).unwrap(), ["dir"]);
+    assert!(dir(&vfs).lock("lock".as_ref(), 0o600).is_ok(), "its owner was killed");
+    assert_eq!(dir(&vfs).list().unwrap(), ["lock"]);
+    assert_eq!(root(&vfs).list().unwrap(), ["dir"]);
 }

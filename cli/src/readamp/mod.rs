@@ -40,7 +40,7 @@ use self::measure::Engine;
 use self::report::Report;
 use self::sample_table::SampleTable;
 use self::settings::Settings;
-use self::unsynced::Unsynced;
+use self::unsynced::unsynced;
 use crate::failure::{Failure, Result};
 use crate::interrupt::TemporaryDir;
 use crate::page::output::Output;
@@ -237,7 +237,7 @@ fn temporary_dir() -> Result<TemporaryDir> {
 
 fn run_in_temporary(input: &Input, settings: &Settings, progress: &ProgressBar) -> Result<Report> {
     let dir = temporary_dir()?;
-    let mut report = run_on(Arc::new(Unsynced), dir.path(), input, settings, progress)?;
+    let mut report = run_on(unsynced(), dir.path(), input, settings, progress)?;
     report.setup.synced = false;
     Ok(report)
 }

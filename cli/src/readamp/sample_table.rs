@@ -2,7 +2,6 @@
 //! from the filter block on, and a script that reads it as `format.md` says.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -11,7 +10,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::input::Input;
 use super::table_files;
-use super::unsynced::Unsynced;
+use super::unsynced::unsynced;
 use crate::failure::{Failure, Result};
 use crate::text::counted;
 
@@ -40,7 +39,7 @@ pub fn write(dir: &Path, seed: u64) -> Result<(Input, PathBuf)> {
         .seed(seed)
         .memtable_bytes(64 << 20)
         .background_threads(0)
-        .vfs(Arc::new(Unsynced));
+        .vfs(unsynced());
     let db = options.open(dir)?;
     for (key, value) in &input.present {
         db.put(key, value)?;

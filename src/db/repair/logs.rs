@@ -7,13 +7,12 @@ use super::loss::Loss;
 use crate::error::{Error, Result};
 use crate::key::{EntryRef, Seq};
 use crate::names::{FileName, MAX_NUMBER};
-use crate::vfs::Vfs;
+use crate::store_dir::StoreDir;
 use crate::wal::{FileHeader, Item, LogKind, LogReader};
 
 /// The history that the logs make together: sequence numbers without a gap.
 pub(super) struct History<'a> {
-    vfs: &'a dyn Vfs,
-    dir: &'a Path,
+    dir: &'a StoreDir,
     store: u64,
     /// The sequence number of the next change; 0 if it is unknown.
     pub(super) next: Seq,
@@ -26,14 +25,8 @@ pub(super) struct History<'a> {
 
 impl<'a> History<'a> {
     /// A history whose first change is `next`, in log `first` if that is known.
-    pub(super) fn new(
-        vfs: &'a dyn Vfs,
-        dir: &'a Path,
-        store: u64,
-        first: Option<u64>,
-        next: Seq,
-    ) -> Self {
-        Self { vfs, dir, store, next, promised: first, hole: None, losses: Vec::new() }
+    pub(super) fn new(dir: &'a StoreDir, store: u64, first: Option<u64>, next: Seq) -> Self {
+        Self { dir, store, next, promised: first, hole: None, losses: Vec::new() }
     }
 
     /// Passes each change in a whole record of the logs to `keep`, and whether its place is certain.
@@ -50,8 +43,8 @@ impl<'a> History<'a> {
                 _ => {}
             }
             let is_needed = self.promised.take().is_some();
-            let path = FileName::Log(number).path(self.dir);
-            let mut reader = match LogReader::open(self.vfs, &path, LogKind::Wal, number) {
+            let path = self.dir.path_of(FileName::Log(number));
+            let mut reader = match LogReader::open(self.dir, LogKind::Wal, number) {
                 Ok(reader) => reader,
                 Err(error) => {
                     self.damage(path, None, error.to_string());
@@ -135,7 +128,7 @@ impl<'a> History<'a> {
     }
 
     fn miss(&mut self, number: u64) {
-        let path = FileName::Log(number).path(self.dir);
+        let path = self.dir.path_of(FileName::Log(number));
         self.damage(
             path,
             None,

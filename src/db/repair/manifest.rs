@@ -1,42 +1,39 @@
 //! The manifest in force, also without a sound `CURRENT`.
 
-use std::path::Path;
-
-use super::super::directory::Listing;
+use super::super::directory::{Listing, store_of};
 use super::loss::Loss;
 use crate::error::{Error, Result};
 use crate::key::Seq;
 use crate::names::FileName;
-use crate::sstable::{Table, TableEnv};
+use crate::sstable::TableEnv;
+use crate::store_dir::StoreDir;
 use crate::version::{Manifest, TableSet, read_current};
-use crate::vfs::Vfs;
-use crate::wal::{FILTER_SETTINGS, FileHeader, LogKind, LogReader};
+use crate::wal::{FILTER_SETTINGS, LogKind, LogReader};
 
 /// Of a damaged manifest no part counts: a later edit may have replaced every table that an earlier one names.
 const NEWEST_LOST: Seq = Seq::MAX;
 
 /// The tables in force, if all edits of the manifest in force are known. Without them, adds the loss.
 pub(super) fn tables_in_force(
-    vfs: &dyn Vfs,
-    dir: &Path,
+    dir: &StoreDir,
     store: u64,
     listing: &Listing,
     losses: &mut Vec<Loss>,
 ) -> Result<Option<TableSet>> {
-    let named = match read_current(vfs, dir) {
+    let named = match read_current(dir) {
         Err(error @ Error::Unsupported { .. }) => return Err(error),
         current => current.unwrap_or_default(),
     };
     let others = listing.manifests().into_iter().filter(|&number| Some(number) > named);
     let mut known = Vec::new();
     for number in named.into_iter().chain(others) {
-        match read_edits(vfs, dir, store, number) {
+        match read_edits(dir, store, number) {
             Ok(set_and_edits) => known.push(set_and_edits),
             Err(error @ Error::Unsupported { .. }) => return Err(error),
             // It was being made, to replace the one named.
             Err(_) if named.is_some_and(|named| named < number) => {}
             Err(error) => {
-                losses.push(Loss::of_error(dir, error, super::loss::ANY_KEY, NEWEST_LOST));
+                losses.push(Loss::of_error(dir.path(), error, super::loss::ANY_KEY, NEWEST_LOST));
                 return Ok(None);
             }
         }
@@ -53,16 +50,17 @@ pub(super) fn tables_in_force(
         _ => None,
     };
     if in_force.is_none() {
-        let (path, what) = (FileName::Current.path(dir), "the manifest in force is unknown".into());
+        let (path, what) =
+            (dir.path_of(FileName::Current), "the manifest in force is unknown".into());
         losses.push(Loss::of_any_key(path, None, what, NEWEST_LOST));
     }
     Ok(in_force)
 }
 
 /// All edits of a manifest, also under a damaged header.
-fn read_edits(vfs: &dyn Vfs, dir: &Path, store: u64, number: u64) -> Result<(TableSet, u64)> {
-    let path = FileName::Manifest(number).path(dir);
-    let mut reader = LogReader::open(vfs, &path, LogKind::Manifest, number)?;
+fn read_edits(dir: &StoreDir, store: u64, number: u64) -> Result<(TableSet, u64)> {
+    let path = dir.path_of(FileName::Manifest(number));
+    let mut reader = LogReader::open(dir, LogKind::Manifest, number)?;
     if let Ok(header) = reader.header(LogKind::Manifest)?
         && header.store != store
     {
@@ -78,19 +76,8 @@ fn read_edits(vfs: &dyn Vfs, dir: &Path, store: u64, number: u64) -> Result<(Tab
 }
 
 /// The id of the store, which most of its files have in their headers or footers; 0 if none has.
-pub(super) fn store_id(vfs: &dyn Vfs, env: &TableEnv, listing: &Listing) -> u64 {
-    let header = |name: &FileName| {
-        let kind = match name {
-            FileName::Log(_) => LogKind::Wal,
-            FileName::Manifest(_) => LogKind::Manifest,
-            FileName::Table(id) => return Some(Table::meta_of_file(env, *id).ok()?.1),
-            _ => return None,
-        };
-        let mut reader = LogReader::open(vfs, &name.path(&env.dir), kind, name.number()?).ok()?;
-        let FileHeader { store, .. } = reader.header(kind).ok()?.ok()?;
-        Some(store)
-    };
-    let mut ids: Vec<u64> = listing.ours.iter().filter_map(header).collect();
+pub(super) fn store_id(env: &TableEnv, listing: &Listing) -> u64 {
+    let mut ids: Vec<u64> = listing.ours.iter().filter_map(|&name| store_of(env, name)).collect();
     ids.sort_unstable();
     let of_one = ids.chunk_by(|a, b| a == b).max_by_key(|same| same.len());
     of_one.map_or(0, |same| same[0])

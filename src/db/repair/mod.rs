@@ -23,8 +23,8 @@ mod manifest;
 mod merge;
 
 use std::cell::RefCell;
-use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 
 use self::doubt::Doubt;
@@ -32,17 +32,19 @@ use self::logs::History;
 pub use self::loss::Loss;
 use self::merge::{Change, Merge};
 use super::Db;
-use super::directory::{Listing, lock_shared, not_a_store};
+use super::directory::{Listing, open_locked, open_to_read};
+use super::open::open_in;
 use super::staged;
 use crate::batch::Batch;
-use crate::error::{IoContext, Result};
+use crate::error::Result;
 use crate::filter::HashKey;
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::names::FileName;
 use crate::options::Options;
 use crate::sstable::{LostEntries, SalvageCursor, Table, TableEnv, TableMeta};
+use crate::store_dir::StoreDir;
 use crate::version::TableSet;
-use crate::vfs::{RealVfs, Vfs};
+use crate::vfs::{FileLock, RealVfs, Vfs};
 
 /// The store of uncertain keys, in the directory of the new store.
 const UNCERTAIN: &str = "uncertain";
@@ -113,58 +115,34 @@ pub fn repair_with(
     uncertain: Uncertain,
     vfs: &Arc<dyn Vfs>,
 ) -> Result<Repaired> {
-    let (dir, to) = (dir.as_ref(), to.as_ref());
-    let listing = Listing::read(vfs.as_ref(), dir)?.ok_or_else(|| not_a_store(dir, "nothing"))?;
-    if listing.ours.iter().all(|&name| name == FileName::Lock) {
-        return Err(not_a_store(dir, "no file of one"));
-    }
-    let resolved = |path| resolved(path).context("find the full path", path);
-    if resolved(to)?.starts_with(resolved(dir)?) {
-        let error = io::Error::new(io::ErrorKind::InvalidInput, "it is in the damaged store");
-        return Err(error).context("make a new store", to);
-    }
-    let has_lock = listing.ours.contains(&FileName::Lock);
-    let _lock = has_lock.then(|| lock_shared(vfs.as_ref(), dir)).transpose()?;
-    staged::make(vfs.as_ref(), to, "repair", Some(UNCERTAIN), |new, lock| {
-        drop(lock); // the store in it takes it
-        staged::discard(vfs.as_ref(), &new.join(UNCERTAIN));
-        staged::clear(vfs.as_ref(), new)?;
-        Salvage::of(dir, &listing, vfs)?.write(new, uncertain)
+    let (dir, listing, _lock) = open_to_read(vfs, dir.as_ref(), |listing| {
+        let none = listing.ours.iter().all(|&name| name == FileName::Lock);
+        if none { Err("no file of one") } else { Ok(()) }
+    })?;
+    let mode = Options::new().file_mode;
+    staged::make(&dir, vfs, to.as_ref(), mode, "repair", Some(UNCERTAIN), |new, lock| {
+        staged::discard(new, OsStr::new(UNCERTAIN));
+        staged::clear(new)?;
+        Salvage::of(&dir, &listing, vfs)?.write(new, lock, uncertain)
     })
-}
-
-/// The full path without symbolic links, as far as it exists.
-fn resolved(path: &Path) -> io::Result<PathBuf> {
-    let path = std::path::absolute(path)?;
-    let there = path.ancestors().find_map(|there| Some((there.canonicalize().ok()?, there)));
-    let Some((mut full, there)) = there else { return Ok(path) };
-    for part in path.strip_prefix(there).into_iter().flat_map(Path::components) {
-        match part {
-            Component::ParentDir => drop(full.pop()),
-            part => full.push(part),
-        }
-    }
-    Ok(full)
 }
 
 /// Everything that was read, before it is merged.
 struct Salvage<'a> {
-    vfs: &'a Arc<dyn Vfs>,
     options: Options,
     merge: Merge,
     found: Repaired,
-    dir: &'a Path,
+    dir: &'a StoreDir,
 }
 
 impl<'a> Salvage<'a> {
-    fn of(dir: &'a Path, listing: &Listing, vfs: &'a Arc<dyn Vfs>) -> Result<Self> {
+    fn of(dir: &'a StoreDir, listing: &Listing, vfs: &Arc<dyn Vfs>) -> Result<Self> {
         let mut found = Repaired::default();
         let key = HashKey::new([0; HashKey::BYTES]); // no filter is read
-        let env = TableEnv::standalone(vfs, dir, 0, key);
-        let store = manifest::store_id(vfs.as_ref(), &env, listing);
-        let env = TableEnv::standalone(vfs, dir, store, key);
-        let losses = &mut found.losses;
-        let set = manifest::tables_in_force(vfs.as_ref(), dir, store, listing, losses)?;
+        let env = TableEnv::standalone(dir, 0, key);
+        let store = manifest::store_id(&env, listing);
+        let env = TableEnv::standalone(dir, store, key);
+        let set = manifest::tables_in_force(dir, store, listing, &mut found.losses)?;
         let mut options = Options::new().vfs(Arc::clone(vfs));
         if let Some(settings) = set.as_ref().and_then(|set| set.filter_settings) {
             found.policy_known = true;
@@ -173,7 +151,7 @@ impl<'a> Salvage<'a> {
                 options = options.prefix(extractor);
             }
         }
-        let mut salvage = Self { vfs, options, merge: Merge::default(), found, dir };
+        let mut salvage = Self { options, merge: Merge::default(), found, dir };
         let reached = salvage.read_logs(store, set.as_ref(), listing)?;
         salvage.open_tables(&env, set, reached, listing)?;
         Ok(salvage)
@@ -183,7 +161,7 @@ impl<'a> Salvage<'a> {
     fn read_logs(&mut self, store: u64, set: Option<&TableSet>, listing: &Listing) -> Result<Seq> {
         let (first, next) = set.map_or((None, 0), |set| (Some(set.log), set.flushed_seq + 1));
         let logs = listing.logs_from(first.unwrap_or(0));
-        let mut history = History::new(self.vfs.as_ref(), self.dir, store, first, next);
+        let mut history = History::new(self.dir, store, first, next);
         let (mut certain, mut uncertain) = (Vec::new(), Vec::new());
         history.read(&logs, |entry, is_certain| {
             let changes = if is_certain { &mut certain } else { &mut uncertain };
@@ -220,7 +198,7 @@ impl<'a> Salvage<'a> {
             self.open_table(env, id, meta, true)?;
         }
         for id in others {
-            let path = FileName::Table(id).path(self.dir);
+            let path = self.dir.path_of(FileName::Table(id));
             let newest = Table::meta_of_file(env, id).map_or(0, |(meta, _)| meta.max_seq);
             if known && newest > reached {
                 let what = "changes that the logs lack".into();
@@ -245,7 +223,7 @@ impl<'a> Salvage<'a> {
         in_force: bool,
     ) -> Result<()> {
         let Self { found, dir, .. } = self;
-        let mut lose = |lost: LostEntries| found.losses.push(lost.into_loss(dir));
+        let mut lose = |lost: LostEntries| found.losses.push(lost.into_loss(dir.path()));
         let mut cursor = SalvageCursor::open(env, id, meta, &mut lose)?;
         cursor.advance(&mut lose);
         found.tables += 1;
@@ -254,15 +232,20 @@ impl<'a> Salvage<'a> {
     }
 
     /// Writes the store in `new` and the one within it.
-    fn write(self, new: &Path, uncertain: Uncertain) -> Result<Repaired> {
-        let Self { vfs, options, merge, found, dir } = self;
+    fn write(
+        self,
+        new: &StoreDir,
+        lock: Arc<dyn FileLock>,
+        uncertain: Uncertain,
+    ) -> Result<Repaired> {
+        let Self { options, merge, found, dir } = self;
         let (mut doubt, losses) = (Doubt::of(&found.losses), RefCell::new(Vec::new()));
-        let mut sound = NewStore::open(new, &options)?;
+        let mut sound = NewStore::open(new.clone(), lock, &options)?;
         let mut aside = None;
         let mut uncertain_keys = 0;
         let mut seen = 0;
         merge.for_each_newest(
-            |lost| losses.borrow_mut().push(lost.into_loss(dir)),
+            |lost| losses.borrow_mut().push(lost.into_loss(dir.path())),
             |entry, in_force| {
                 let losses = losses.borrow();
                 losses.iter().skip(seen).for_each(|loss| doubt.add(loss));
@@ -277,7 +260,7 @@ impl<'a> Salvage<'a> {
                 }
                 match &mut aside {
                     Some(store) => store,
-                    none => none.insert(NewStore::open(&new.join(UNCERTAIN), &options)?),
+                    none => none.insert(NewStore::within(new, &options)?),
                 }
                 .put(entry)
             },
@@ -286,7 +269,7 @@ impl<'a> Salvage<'a> {
         repaired.losses.append(&mut losses.into_inner());
         repaired.keys = sound.finish()?;
         aside.map(NewStore::finish).transpose()?;
-        vfs.sync_dir(new).context("sync", new)?; // the name of the second store
+        new.sync()?; // the name of the second store
         Ok(repaired)
     }
 }
@@ -299,8 +282,17 @@ struct NewStore {
 }
 
 impl NewStore {
-    fn open(dir: &Path, options: &Options) -> Result<Self> {
-        Ok(Self { db: options.clone().open(dir)?, batch: Batch::new(), keys: 0 })
+    fn open(dir: StoreDir, lock: Arc<dyn FileLock>, options: &Options) -> Result<Self> {
+        let db = Db::of(open_in(dir, lock, options.clone())?);
+        Ok(Self { db, batch: Batch::new(), keys: 0 })
+    }
+
+    /// The second store.
+    fn within(dir: &StoreDir, options: &Options) -> Result<Self> {
+        let name = OsStr::new(UNCERTAIN);
+        dir.make_child(name)?;
+        let (dir, lock) = open_locked(|| dir.open_child(name), StoreDir::lock)?;
+        Self::open(dir, lock, options)
     }
 
     fn put(&mut self, entry: EntryRef<'_>) -> Result<()> {

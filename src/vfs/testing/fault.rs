@@ -1,14 +1,13 @@
 //! A wrapper that makes chosen operations fail.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::sync::{Arc, Mutex, sleep};
-use crate::vfs::{AccessHint, FileKind, FileLock, Operation, Vfs, VfsFile};
+use crate::sync::{Arc, Mutex, MutexGuard, sleep};
+use crate::vfs::{Call, FileKind, Layer, LayeredVfs, Operation, Vfs, VfsDir};
 
 /// What goes wrong with an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,7 +21,7 @@ pub enum Fault {
     Interrupted,
     /// Half of the bytes are read, then the file ends. Only [`Operation::Read`].
     ShortRead,
-    /// Half of the bytes are written, then the disk is full; they stay until [`VfsFile::set_length`] cuts
+    /// Half of the bytes are written, then the disk is full; they stay until [`VfsFile::set_length`](crate::vfs::VfsFile::set_length) cuts
     /// them off. Only [`Operation::Append`] and [`Operation::Write`].
     ShortWrite,
     /// The operation succeeds with one wrong bit: the bit of this number, modulo the length. Only operations
@@ -156,10 +155,10 @@ pub struct Injected {
 /// # Ok::<(), criba::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct FaultVfs {
-    inner: Arc<dyn Vfs>,
-    plan: Arc<Mutex<Plan>>,
-}
+pub struct FaultVfs(LayeredVfs<Faults>);
+
+#[derive(Debug, Default)]
+struct Faults(Mutex<Plan>);
 
 #[derive(Debug, Default)]
 struct Plan {
@@ -171,39 +170,50 @@ struct Plan {
 impl FaultVfs {
     /// A layer over `inner` without rules.
     pub fn new(inner: Arc<dyn Vfs>) -> Self {
-        Self { inner, plan: Arc::default() }
+        Self(LayeredVfs::new(inner, Faults::default()))
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.0.layer().0.lock()
     }
 
     /// Adds a rule, which counts from now on.
     pub fn add(&self, rule: FaultRule) {
-        self.plan.lock().rules.push(rule);
+        self.plan().rules.push(rule);
     }
 
     /// Removes all rules. Counts stay.
     pub fn clear(&self) {
-        self.plan.lock().rules.clear();
+        self.plan().rules.clear();
     }
 
     /// The number of operations so far, with failed ones.
     pub fn operations(&self) -> u64 {
-        self.plan.lock().operations
+        self.plan().operations
     }
 
     /// The injected faults, oldest first.
     pub fn injected(&self) -> Vec<Injected> {
-        self.plan.lock().injected.clone()
+        self.plan().injected.clone()
+    }
+}
+
+impl Vfs for FaultVfs {
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn VfsDir>> {
+        self.0.open_dir(path)
     }
 
+    fn is_simulated(&self) -> bool {
+        self.0.is_simulated()
+    }
+}
+
+impl Faults {
     /// Counts an operation and fails it, unless its fault lies in the bytes, which is returned.
-    fn meet(
-        &self,
-        operation: Operation,
-        kind: FileKind,
-        path: &Path,
-        bytes: usize,
-    ) -> io::Result<Option<Fault>> {
+    fn meet(&self, call: &Call<'_>) -> io::Result<Option<Fault>> {
+        let Call { operation, kind, path, bytes } = *call;
         let fault = {
-            let mut plan = self.plan.lock();
+            let mut plan = self.0.lock();
             let number = plan.operations;
             plan.operations += 1;
             // Every rule counts, also after one that has its way.
@@ -230,15 +240,6 @@ impl FaultVfs {
             other => Ok(other),
         }
     }
-
-    fn wrap(
-        &self,
-        file: io::Result<Arc<dyn VfsFile>>,
-        path: &Path,
-        kind: FileKind,
-    ) -> io::Result<Arc<dyn VfsFile>> {
-        Ok(Arc::new(FaultFile { inner: file?, path: path.to_owned(), kind, vfs: self.clone() }))
-    }
 }
 
 fn flip(bytes: &mut [u8], bit: u64) {
@@ -246,151 +247,68 @@ fn flip(bytes: &mut [u8], bit: u64) {
     bytes[bit as usize / 8] ^= 1 << (bit % 8);
 }
 
-impl Vfs for FaultVfs {
-    fn create(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        self.meet(Operation::Create, kind, path, 0)?;
-        self.wrap(self.inner.create(path, kind), path, kind)
+impl Layer for Faults {
+    fn call(&self, call: &Call<'_>, next: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        self.meet(call)?;
+        next()
     }
 
-    fn open(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        self.meet(Operation::Open, kind, path, 0)?;
-        self.wrap(self.inner.open(path, kind), path, kind)
-    }
-
-    fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
-        self.meet(Operation::Rename, kind, to, 0)?;
-        self.inner.rename(from, to, kind)
-    }
-
-    fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()> {
-        self.meet(Operation::Remove, kind, path, 0)?;
-        self.inner.remove(path, kind)
-    }
-
-    fn hard_link(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
-        self.meet(Operation::HardLink, kind, to, 0)?;
-        self.inner.hard_link(from, to, kind)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        self.meet(Operation::List, FileKind::Directory, dir, 0)?;
-        self.inner.list(dir)
-    }
-
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.meet(Operation::CreateDir, FileKind::Directory, dir, 0)?;
-        self.inner.create_dir(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.meet(Operation::SyncDir, FileKind::Directory, dir, 0)?;
-        self.inner.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.meet(Operation::Lock, FileKind::Lock, path, 0)?;
-        self.inner.lock(path)
-    }
-
-    fn is_simulated(&self) -> bool {
-        self.inner.is_simulated()
-    }
-}
-
-#[derive(Debug)]
-struct FaultFile {
-    inner: Arc<dyn VfsFile>,
-    path: PathBuf,
-    kind: FileKind,
-    vfs: FaultVfs,
-}
-
-impl FaultFile {
-    fn meet(&self, operation: Operation, bytes: usize) -> io::Result<Option<Fault>> {
-        self.vfs.meet(operation, self.kind, &self.path, bytes)
+    fn read(
+        &self,
+        call: &Call<'_>,
+        buffer: &mut [u8],
+        next: &mut dyn FnMut(&mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match self.meet(call)? {
+            Some(Fault::ShortRead) => {
+                let half = buffer.len() / 2;
+                next(&mut buffer[..half])?;
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
+            Some(Fault::FlippedBit(bit)) => {
+                next(buffer)?;
+                flip(buffer, bit);
+                Ok(())
+            }
+            _ => next(buffer),
+        }
     }
 
     fn write(
         &self,
-        operation: Operation,
+        call: &Call<'_>,
         data: &[u8],
-        write: impl FnOnce(&[u8]) -> io::Result<()>,
+        next: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        match self.meet(operation, data.len())? {
+        match self.meet(call)? {
             Some(Fault::ShortWrite) => {
-                write(&data[..data.len() / 2])?;
+                next(&data[..data.len() / 2])?;
                 Err(Errno::NOSPC.into())
             }
             Some(Fault::FlippedBit(bit)) => {
                 let mut wrong = data.to_vec();
                 flip(&mut wrong, bit);
-                write(&wrong)
+                next(&wrong)
             }
-            _ => write(data),
+            _ => next(data),
         }
-    }
-}
-
-impl VfsFile for FaultFile {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        match self.meet(Operation::Read, buffer.len())? {
-            Some(Fault::ShortRead) => {
-                let half = buffer.len() / 2;
-                self.inner.read_exact_at(&mut buffer[..half], offset)?;
-                Err(io::ErrorKind::UnexpectedEof.into())
-            }
-            Some(Fault::FlippedBit(bit)) => {
-                self.inner.read_exact_at(buffer, offset)?;
-                flip(buffer, bit);
-                Ok(())
-            }
-            _ => self.inner.read_exact_at(buffer, offset),
-        }
-    }
-
-    fn append(&self, data: &[u8]) -> io::Result<()> {
-        self.write(Operation::Append, data, |data| self.inner.append(data))
-    }
-
-    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.write(Operation::Write, data, |data| self.inner.write_at(data, offset))
-    }
-
-    fn set_length(&self, length: u64) -> io::Result<()> {
-        self.meet(Operation::SetLength, 0)?;
-        self.inner.set_length(length)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.meet(Operation::Sync, 0)?;
-        self.inner.sync_data()
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        self.meet(Operation::Sync, 0)?;
-        self.inner.sync_all()
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        self.meet(Operation::Length, 0)?;
-        self.inner.length()
-    }
-
-    fn hint(&self, hint: AccessHint) -> io::Result<()> {
-        self.inner.hint(hint)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vfs::{CountingVfs, RealVfs, SimVfs};
+    use crate::vfs::{CountingVfs, RealVfs, SimVfs, VfsFile};
 
-    const FILE: &str = "/file";
+    const FILE: &str = "file";
+
+    fn create(vfs: &FaultVfs, name: &str, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
+        vfs.open_dir(Path::new("/"))?.create(name.as_ref(), kind, 0o600)
+    }
 
     fn file() -> io::Result<(FaultVfs, Arc<dyn VfsFile>)> {
         let vfs = FaultVfs::new(Arc::new(SimVfs::new()));
-        let file = vfs.create(Path::new(FILE), FileKind::Wal)?;
+        let file = create(&vfs, FILE, FileKind::Wal)?;
         file.append(b"0123456789")?;
         Ok((vfs, file))
     }
@@ -414,7 +332,7 @@ mod tests {
         vfs.add(rule.clone().skip(1));
         file.append(b"x")?;
         file.sync_data()?;
-        vfs.sync_dir(Path::new("/"))?;
+        vfs.open_dir(Path::new("/"))?.sync()?;
         let error = file.sync_all().expect_err("the second sync");
         assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
         for _ in 0..3 {
@@ -426,15 +344,15 @@ mod tests {
         }
         vfs.add(FaultRule::new(Fault::NoSpace).kinds([FileKind::Table]).from_then_on());
         file.append(b"y")?;
-        let error = vfs.create(Path::new("/t"), FileKind::Table).expect_err("another rule");
+        let error = create(&vfs, "t", FileKind::Table).expect_err("another rule");
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         vfs.clear();
         file.sync_data()?;
-        assert_eq!(vfs.operations(), 15);
+        assert_eq!(vfs.operations(), 18);
         let injected = vfs.injected();
         let numbers: Vec<u64> = injected.iter().map(|injected| injected.number).collect();
-        assert_eq!(numbers, [5, 9, 10, 11, 13]);
-        assert_eq!(injected[0].path, Path::new(FILE));
+        assert_eq!(numbers, [7, 11, 12, 13, 16]);
+        assert_eq!(injected[0].path, Path::new("/file"));
         assert_eq!((injected[0].operation, injected[0].kind), (Operation::Sync, FileKind::Wal));
         Ok(())
     }
@@ -475,13 +393,13 @@ mod tests {
     fn what_fails_does_not_reach_the_layer_within() -> io::Result<()> {
         let counting = CountingVfs::new(Arc::new(SimVfs::new()));
         let vfs = FaultVfs::new(Arc::new(counting.clone()));
-        vfs.add(FaultRule::new(Fault::Interrupted));
-        let error = vfs.create(Path::new(FILE), FileKind::Wal).expect_err("interrupted");
+        vfs.add(FaultRule::new(Fault::Interrupted).operations([Operation::Create]));
+        let error = create(&vfs, FILE, FileKind::Wal).expect_err("interrupted");
         assert_eq!(error.kind(), io::ErrorKind::Interrupted);
         assert_eq!(counting.counts().of(FileKind::Wal, Operation::Create).calls, 0);
         vfs.add(FaultRule::new(Fault::Delay(Duration::from_millis(2))));
         let start = std::time::Instant::now();
-        vfs.create(Path::new(FILE), FileKind::Wal)?;
+        create(&vfs, FILE, FileKind::Wal)?;
         assert!(start.elapsed() >= Duration::from_millis(2));
         assert_eq!(counting.counts().of(FileKind::Wal, Operation::Create).calls, 1);
         Ok(())

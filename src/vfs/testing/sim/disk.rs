@@ -13,16 +13,30 @@ use crate::vfs::FileKind;
 /// synced. A clone shares the bytes.
 #[derive(Debug, Clone, Default)]
 pub struct SimDisk {
-    pub(super) directories: BTreeSet<PathBuf>,
+    /// By path; the root is not among them. Directories and files are numbered together.
+    pub(super) directories: BTreeMap<PathBuf, usize>,
     /// The file of each name at the last sync of its directory, and after each change since.
     pub(super) names: BTreeMap<PathBuf, Vec<Option<usize>>>,
-    /// Directories that were renamed or removed (`None`) since the last sync of their parent, oldest first.
-    moved: Vec<(PathBuf, Option<PathBuf>)>,
+    /// Directories that were created, renamed or removed since the last sync of their parent, oldest first.
+    moved: Vec<Moved>,
     pub(super) files: BTreeMap<usize, File>,
     created: usize,
     /// The bytes of the last removed file of each kind: its sectors may be reused.
     removed: BTreeMap<FileKind, Arc<Vec<u8>>>,
 }
+
+/// A change of a directory's name.
+#[derive(Debug, Clone)]
+struct Moved {
+    /// `None`: it was created.
+    from: Option<PathBuf>,
+    /// `None`: it was removed.
+    to: Option<PathBuf>,
+    number: usize,
+}
+
+/// The number of the root directory.
+pub(super) const ROOT: usize = usize::MAX;
 
 impl SimDisk {
     /// The files as programs see them, by name.
@@ -41,6 +55,9 @@ impl SimDisk {
     /// Durably replaces or creates a file, as a faulty disk or an administrator does.
     pub fn write(&mut self, path: impl AsRef<Path>, bytes: impl Into<Vec<u8>>) {
         let path = path.as_ref();
+        if let Some(parent) = path.parent() {
+            self.create_dir_all(parent);
+        }
         let kind = self.find(path).map_or(FileKind::Table, |number| self.files[&number].kind);
         let number = self.create(path, kind);
         let bytes = Arc::new(bytes.into());
@@ -50,9 +67,41 @@ impl SimDisk {
         self.names.insert(path.to_owned(), vec![Some(number)]);
     }
 
-    /// Takes a file away, durably.
+    /// Makes a directory and its missing parents, durably.
+    pub fn create_dir_all(&mut self, path: impl AsRef<Path>) {
+        for dir in path.as_ref().ancestors().filter(|dir| dir.parent().is_some()) {
+            if !self.directories.contains_key(dir) {
+                let number = self.next_number();
+                self.directories.insert(dir.to_owned(), number);
+            }
+        }
+    }
+
+    /// Takes a file away, or a directory with all that is in it, durably.
     pub fn remove(&mut self, path: impl AsRef<Path>) {
-        self.names.remove(path.as_ref());
+        let path = path.as_ref();
+        self.names.retain(|name, _| !name.starts_with(path));
+        self.directories.retain(|dir, _| !dir.starts_with(path));
+    }
+
+    /// Renames a file, or a directory with all that is in it, durably. What has the new name is removed.
+    pub fn rename(&mut self, from: impl AsRef<Path>, to: impl AsRef<Path>) {
+        self.remove(&to);
+        self.move_all(from.as_ref(), to.as_ref());
+    }
+
+    /// Copies the files of a directory into another, durably, as `cp -r` does.
+    pub fn copy_dir(&mut self, from: impl AsRef<Path>, to: impl AsRef<Path>) {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        self.create_dir_all(to);
+        let files: Vec<(PathBuf, Vec<u8>)> = self
+            .files()
+            .filter(|(path, _)| path.parent() == Some(from))
+            .filter_map(|(path, bytes)| Some((to.join(path.file_name()?), bytes.to_vec())))
+            .collect();
+        for (path, bytes) in files {
+            self.write(path, bytes);
+        }
     }
 
     /// All that a power failure at this moment may lose, in a fixed order.
@@ -74,12 +123,14 @@ impl SimDisk {
         }
         // A directory goes back as a whole, with what is in it; and one that is gone takes along its names.
         let mut disk = Self { moved: Vec::new(), ..self.clone() };
-        for (from, to) in self.moved.iter().rev() {
-            let path = to.as_ref().unwrap_or(from).clone();
+        for Moved { from, to, number } in self.moved.iter().rev() {
+            let Some(path) = to.as_ref().or(from.as_ref()).cloned() else { continue };
             if keep(&Unsynced::Name { path, states: 2 }).state(2) == 0 {
-                match to {
-                    Some(to) => disk.rename(to, from),
-                    None => _ = disk.directories.insert(from.clone()),
+                match (from, to) {
+                    (Some(from), Some(to)) => disk.move_all(to, from),
+                    (Some(from), None) => _ = disk.directories.insert(from.clone(), *number),
+                    (None, Some(to)) => disk.directories.retain(|dir, _| !dir.starts_with(to)),
+                    (None, None) => {}
                 }
             }
         }
@@ -138,22 +189,27 @@ impl SimDisk {
         }
     }
 
-    pub(super) fn create(&mut self, path: &Path, kind: FileKind) -> usize {
-        let number = self.created;
+    fn next_number(&mut self) -> usize {
         self.created += 1;
+        self.created
+    }
+
+    pub(super) fn create(&mut self, path: &Path, kind: FileKind) -> usize {
+        let number = self.next_number();
         self.files.insert(number, File::durable(path.to_owned(), kind, Arc::default()));
         self.name(path, Some(number));
         number
     }
 
-    /// Renames a directory, with all that is in it.
-    fn rename(&mut self, from: &Path, to: &Path) {
+    /// Renames a file or a directory, with all that is in it.
+    fn move_all(&mut self, from: &Path, to: &Path) {
         let moved = |path: &Path| match path.strip_prefix(from) {
             Ok(rest) if rest == Path::new("") => to.to_owned(),
             Ok(rest) => to.join(rest),
             Err(_) => path.to_owned(),
         };
-        self.directories = self.directories.iter().map(|path| moved(path)).collect();
+        let directories = std::mem::take(&mut self.directories);
+        self.directories = directories.into_iter().map(|(dir, n)| (moved(&dir), n)).collect();
         let names = std::mem::take(&mut self.names);
         self.names = names.into_iter().map(|(path, states)| (moved(&path), states)).collect();
         for file in self.files.values_mut() {
@@ -161,16 +217,25 @@ impl SimDisk {
         }
     }
 
+    pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.check_parent(path)?;
+        if self.find(path).is_ok() || self.has_dir(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let number = self.next_number();
+        self.directories.insert(path.to_owned(), number);
+        self.moved.push(Moved { from: None, to: Some(path.to_owned()), number });
+        Ok(())
+    }
+
     /// Renames a directory to a name that only an empty directory has, or removes an empty one.
     pub(super) fn move_dir(&mut self, from: &Path, to: Option<&Path>) -> io::Result<()> {
         let has_any = |dir: &Path| {
             let here = |path: &Path| path.parent() == Some(dir);
             let files = self.names.iter().filter(|(_, states)| states.last() != Some(&None));
-            files.map(|(path, _)| path).chain(&self.directories).any(|path| here(path))
+            files.map(|(path, _)| path).chain(self.directories.keys()).any(|path| here(path))
         };
-        if !self.directories.contains(from) {
-            return Err(io::ErrorKind::NotFound.into());
-        }
+        let number = *self.directories.get(from).ok_or(io::ErrorKind::NotFound)?;
         if to.is_some_and(|to| self.find(to).is_ok()) {
             return Err(io::ErrorKind::NotADirectory.into());
         }
@@ -180,16 +245,20 @@ impl SimDisk {
         match to {
             Some(to) => {
                 self.check_parent(to)?;
-                self.rename(from, to);
+                self.directories.remove(to);
+                self.move_all(from, to);
             }
             None => _ = self.directories.remove(from),
         }
-        self.moved.push((from.to_owned(), to.map(Path::to_owned)));
+        let (from, to) = (Some(from.to_owned()), to.map(Path::to_owned));
+        self.moved.push(Moved { from, to, number });
         Ok(())
     }
 
     pub(super) fn sync_dir(&mut self, dir: &Path) {
-        self.moved.retain(|(from, _)| from.parent() != Some(dir));
+        self.moved.retain(|Moved { from, to, .. }| {
+            from.as_ref().or(to.as_ref()).is_some_and(|path| path.parent() != Some(dir))
+        });
         self.names.retain(|path, states| {
             if path.parent() == Some(dir) {
                 states.drain(..states.len() - 1);
@@ -210,8 +279,22 @@ impl SimDisk {
         if there { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
+    /// The path of an open directory, if it has one left.
+    pub(super) fn path_of_dir(&self, number: usize) -> io::Result<PathBuf> {
+        if number == ROOT {
+            return Ok("/".into());
+        }
+        let found = self.directories.iter().find(|(_, found)| **found == number);
+        found.map(|(path, _)| path.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// The number of names of a file.
+    pub(super) fn links(&self, number: usize) -> u64 {
+        self.names.values().filter(|states| states.last() == Some(&Some(number))).count() as u64
+    }
+
     pub(super) fn has_dir(&self, dir: &Path) -> bool {
-        dir.parent().is_none() || self.directories.contains(dir)
+        dir.parent().is_none() || self.directories.contains_key(dir)
     }
 }
 

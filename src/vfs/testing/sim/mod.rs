@@ -5,13 +5,17 @@ mod disk;
 mod file;
 mod power;
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::sync::{Arc, Mutex};
-use crate::vfs::{FileKind, FileLock, Operation, Vfs, VfsFile};
+use crate::sync::{Arc, Mutex, MutexGuard};
+use crate::vfs::{
+    EntryType, FileKind, FileLock, Identity, Operation, Vfs, VfsDir, VfsFile, check_name,
+};
+use disk::ROOT;
 use file::{Change, File};
 
 pub use disk::SimDisk;
@@ -49,7 +53,8 @@ pub struct SimVfs(Arc<Mutex<Machine>>);
 #[derive(Debug, Default)]
 struct Machine {
     disk: SimDisk,
-    locked: BTreeSet<PathBuf>,
+    /// The numbers of locked files and directories.
+    locked: BTreeSet<usize>,
     /// The number of handles of each open file.
     open: BTreeMap<usize, usize>,
     moments: Option<Vec<Moment>>,
@@ -116,17 +121,10 @@ impl SimVfs {
         self.0.lock().moments.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    fn change<T>(
-        &self,
-        operation: Operation,
-        kind: FileKind,
-        path: &Path,
-        change: impl FnOnce(&mut Machine) -> io::Result<T>,
-    ) -> io::Result<T> {
-        let mut machine = self.0.lock();
-        let done = change(&mut machine)?;
-        machine.remember(operation, kind, path);
-        Ok(done)
+    /// Changes the disk under the programs that use it, as an administrator does. Open files and directories
+    /// stay open.
+    pub fn edit(&self, change: impl FnOnce(&mut SimDisk)) {
+        change(&mut self.0.lock().disk);
     }
 
     fn handle(&self, machine: &mut Machine, number: usize, writable: bool) -> Arc<dyn VfsFile> {
@@ -146,40 +144,89 @@ impl Machine {
 }
 
 impl Vfs for SimVfs {
-    fn create(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        self.change(Operation::Create, kind, path, |machine| {
-            machine.disk.check_parent(path)?;
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn VfsDir>> {
+        let machine = self.0.lock();
+        if machine.disk.find(path).is_ok() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let number = match machine.disk.directories.get(path) {
+            Some(number) => *number,
+            None if path.parent().is_none() => ROOT,
+            None => return Err(io::ErrorKind::NotFound.into()),
+        };
+        Ok(Arc::new(SimDir { vfs: self.clone(), number }))
+    }
+
+    fn is_simulated(&self) -> bool {
+        true
+    }
+}
+
+/// An open directory, independent of its name.
+#[derive(Debug)]
+struct SimDir {
+    vfs: SimVfs,
+    number: usize,
+}
+
+impl SimDir {
+    /// Passes the path of a name to an operation that changes something.
+    fn change<T>(
+        &self,
+        operation: Operation,
+        kind: FileKind,
+        name: &OsStr,
+        change: impl FnOnce(&mut Machine, &Path) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut machine = self.vfs.0.lock();
+        let path = machine.disk.path_of_dir(self.number)?.join(check_name(name)?);
+        let done = change(&mut machine, &path)?;
+        machine.remember(operation, kind, &path);
+        Ok(done)
+    }
+
+    /// The path of a name, with the machine.
+    fn find(&self, name: &OsStr) -> io::Result<(MutexGuard<'_, Machine>, PathBuf)> {
+        let machine = self.vfs.0.lock();
+        let path = machine.disk.path_of_dir(self.number)?.join(check_name(name)?);
+        Ok((machine, path))
+    }
+}
+
+impl VfsDir for SimDir {
+    fn open(&self, name: &OsStr, _: FileKind) -> io::Result<Arc<dyn VfsFile>> {
+        let (mut machine, path) = self.find(name)?;
+        let number = machine.disk.find(&path)?;
+        Ok(self.vfs.handle(&mut machine, number, false))
+    }
+
+    fn create(&self, name: &OsStr, kind: FileKind, _mode: u32) -> io::Result<Arc<dyn VfsFile>> {
+        self.change(Operation::Create, kind, name, |machine, path| {
             if machine.disk.find(path).is_ok() || machine.disk.has_dir(path) {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
             let number = machine.disk.create(path, kind);
-            Ok(self.handle(machine, number, true))
+            Ok(self.vfs.handle(machine, number, true))
         })
     }
 
-    fn open(&self, path: &Path, _: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        let mut machine = self.0.lock();
-        let number = machine.disk.find(path)?;
-        Ok(self.handle(&mut machine, number, false))
-    }
-
-    fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
-        self.change(Operation::Rename, kind, to, |machine| {
+    fn rename(&self, from: &OsStr, to: &OsStr, kind: FileKind) -> io::Result<()> {
+        self.change(Operation::Rename, kind, to, |machine, to| {
+            let from = to.with_file_name(check_name(from)?);
             if kind == FileKind::Directory {
-                return machine.disk.move_dir(from, Some(to));
+                return machine.disk.move_dir(&from, Some(to));
             }
-            let number = machine.disk.find(from)?;
-            machine.disk.check_parent(to)?;
+            let number = machine.disk.find(&from)?;
             if from != to {
                 machine.disk.name(to, Some(number));
-                machine.disk.name(from, None);
+                machine.disk.name(&from, None);
             }
             Ok(())
         })
     }
 
-    fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()> {
-        self.change(Operation::Remove, kind, path, |machine| {
+    fn remove(&self, name: &OsStr, kind: FileKind) -> io::Result<()> {
+        self.change(Operation::Remove, kind, name, |machine, path| {
             if kind == FileKind::Directory {
                 return machine.disk.move_dir(path, None);
             }
@@ -189,10 +236,21 @@ impl Vfs for SimVfs {
         })
     }
 
-    fn hard_link(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
-        self.change(Operation::HardLink, kind, to, |machine| {
-            let number = machine.disk.find(from)?;
-            machine.disk.check_parent(to)?;
+    fn link_to(
+        &self,
+        name: &OsStr,
+        to: &dyn VfsDir,
+        to_name: &OsStr,
+        kind: FileKind,
+    ) -> io::Result<()> {
+        let Some(to) = (to as &dyn Any).downcast_ref::<Self>() else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let number = {
+            let (machine, path) = self.find(name)?;
+            machine.disk.find(&path)?
+        };
+        to.change(Operation::HardLink, kind, to_name, |machine, to| {
             if machine.disk.find(to).is_ok() {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
@@ -201,74 +259,100 @@ impl Vfs for SimVfs {
         })
     }
 
-    fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        let disk = self.disk();
-        if disk.find(dir).is_ok() {
-            return Err(io::ErrorKind::NotADirectory.into());
-        }
-        let SimDisk { directories, names, .. } = disk;
-        if dir.parent().is_some() && !directories.contains(dir) {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        let files = names.iter().filter(|(_, states)| states.last().is_some_and(Option::is_some));
-        let paths = files.map(|(path, _)| path).chain(&directories);
-        let here = paths.filter(|path| path.parent() == Some(dir));
+    fn list(&self) -> io::Result<Vec<OsString>> {
+        let disk = self.vfs.disk();
+        let dir = disk.path_of_dir(self.number)?;
+        let files =
+            disk.names.iter().filter(|(_, states)| states.last().is_some_and(Option::is_some));
+        let paths = files.map(|(path, _)| path).chain(disk.directories.keys());
+        let here = paths.filter(|path| path.parent() == Some(&dir));
         Ok(here.filter_map(|path| Some(path.file_name()?.to_owned())).collect())
     }
 
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.change(Operation::CreateDir, FileKind::Directory, dir, |machine| {
-            if dir.ancestors().any(|dir| machine.disk.find(dir).is_ok()) {
-                return Err(io::ErrorKind::AlreadyExists.into()); // a file
-            }
-            let new = dir.ancestors().filter(|dir| dir.parent().is_some()).map(Path::to_owned);
-            machine.disk.directories.extend(new);
-            Ok(())
-        })
+    fn sync(&self) -> io::Result<()> {
+        let mut machine = self.vfs.0.lock();
+        // As on Linux, a removed directory can be synced.
+        let Ok(dir) = machine.disk.path_of_dir(self.number) else { return Ok(()) };
+        if !machine.lying {
+            let Machine { disk, open, .. } = &mut *machine;
+            disk.sync_dir(&dir);
+            disk.forget_all_but(open);
+        }
+        machine.remember(Operation::SyncDir, FileKind::Directory, &dir);
+        Ok(())
     }
 
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.change(Operation::SyncDir, FileKind::Directory, dir, |machine| {
-            if !machine.disk.has_dir(dir) {
-                return Err(io::ErrorKind::NotFound.into());
-            }
-            if !machine.lying {
-                machine.disk.sync_dir(dir);
-                machine.disk.forget_all_but(&machine.open);
-            }
-            Ok(())
-        })
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.change(Operation::Lock, FileKind::Lock, path, |machine| {
-            machine.disk.check_parent(path)?;
-            if !machine.locked.insert(path.to_owned()) {
+    fn lock(&self, name: &OsStr, _mode: u32) -> io::Result<Box<dyn FileLock>> {
+        self.change(Operation::Lock, FileKind::Lock, name, |machine, path| {
+            let file = match machine.disk.find(path) {
+                Ok(file) => file,
+                Err(_) => machine.disk.create(path, FileKind::Lock),
+            };
+            let numbers = [file, self.number];
+            if numbers.iter().any(|number| machine.locked.contains(number)) {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            if machine.disk.find(path).is_err() {
-                machine.disk.create(path, FileKind::Lock);
-            }
-            Ok(Box::new(SimLock { vfs: self.clone(), path: path.to_owned() }) as Box<dyn FileLock>)
+            machine.locked.extend(numbers);
+            Ok(Box::new(SimLock { vfs: self.vfs.clone(), numbers }) as Box<dyn FileLock>)
         })
     }
 
-    fn is_simulated(&self) -> bool {
-        true
+    fn lock_shared(&self, name: &OsStr) -> io::Result<Box<dyn FileLock>> {
+        self.identity_of(name, FileKind::Lock)?;
+        self.lock(name, 0)
     }
+
+    fn create_dir(&self, name: &OsStr, _mode: u32) -> io::Result<()> {
+        self.change(Operation::CreateDir, FileKind::Directory, name, |machine, path| {
+            machine.disk.create_dir(path)
+        })
+    }
+
+    fn open_dir(&self, name: &OsStr) -> io::Result<Arc<dyn VfsDir>> {
+        let (machine, path) = self.find(name)?;
+        drop(machine);
+        self.vfs.open_dir(&path)
+    }
+
+    fn identity(&self) -> io::Result<Identity> {
+        let links = u64::from(self.vfs.0.lock().disk.path_of_dir(self.number).is_ok());
+        Ok(identity(self.number, links, EntryType::Directory))
+    }
+
+    fn identity_of(&self, name: &OsStr, _kind: FileKind) -> io::Result<Identity> {
+        let (machine, path) = self.find(name)?;
+        if let Some(number) = machine.disk.directories.get(&path) {
+            return Ok(identity(*number, 1, EntryType::Directory));
+        }
+        let number = machine.disk.find(&path)?;
+        Ok(identity(number, machine.disk.links(number), EntryType::File))
+    }
+}
+
+fn identity(number: usize, links: u64, entry_type: EntryType) -> Identity {
+    Identity { device: 0, inode: number as u64, links, entry_type }
 }
 
 #[derive(Debug)]
 struct SimLock {
     vfs: SimVfs,
-    path: PathBuf,
+    /// The lock file and its directory.
+    numbers: [usize; 2],
 }
 
-impl FileLock for SimLock {}
+impl FileLock for SimLock {
+    fn identity(&self) -> io::Result<Identity> {
+        let [file, _] = self.numbers;
+        Ok(identity(file, self.vfs.0.lock().disk.links(file), EntryType::File))
+    }
+}
 
 impl Drop for SimLock {
     fn drop(&mut self) {
-        self.vfs.0.lock().locked.remove(&self.path);
+        let mut machine = self.vfs.0.lock();
+        for number in self.numbers {
+            machine.locked.remove(&number);
+        }
     }
 }
 
@@ -356,5 +440,9 @@ impl VfsFile for SimFile {
 
     fn length(&self) -> io::Result<u64> {
         Ok(self.bytes().len() as u64)
+    }
+
+    fn identity(&self) -> io::Result<Identity> {
+        Ok(identity(self.number, self.vfs.0.lock().disk.links(self.number), EntryType::File))
     }
 }

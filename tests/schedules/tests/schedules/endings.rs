@@ -114,7 +114,8 @@ fn the_last_handle_closes_the_store_also_in_a_callback() {
         drop(db);
         let taken = weak.get().and_then(WeakDb::upgrade).is_some();
         seen.add(if taken { "closed in a callback" } else { "closed by the writer" }, 1);
-        while vfs.lock("/store/LOCK".as_ref()).is_err() {
+        let dir = vfs.open_dir("/store".as_ref()).unwrap();
+        while dir.lock("LOCK".as_ref(), 0o600).is_err() {
             yield_now();
         }
         check_written(&options(vfs).open("/store").unwrap(), &written, seen);

@@ -1,0 +1,367 @@
+//! The open directory of a store.
+//!
+//! A path leads to the directory once, at the opening. Afterwards every file is a name in the open directory,
+//! so the store goes on in it after a `chdir` or a rename, and never touches a directory that took its place.
+//! The path stays for messages, and to notice that it leads elsewhere.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, IoContext, Result};
+use crate::names::FileName;
+use crate::poison::Poison;
+use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::vfs::{EntryType, FileKind, FileLock, Identity, Vfs, VfsDir, VfsFile};
+
+/// The open directory of a store.
+#[derive(Debug, Clone)]
+pub(crate) struct StoreDir {
+    vfs: Arc<dyn Vfs>,
+    handle: Arc<dyn VfsDir>,
+    path: Arc<Path>,
+    /// The mode of new files.
+    mode: u32,
+    watch: Option<Arc<Watch>>,
+}
+
+/// What an open store compares before it creates, removes or renames a file: whether the directory is still
+/// its own.
+#[derive(Debug)]
+struct Watch {
+    dir: Identity,
+    lock: Identity,
+    log: Mutex<Option<(FileName, Arc<dyn VfsFile>)>>,
+    poison: Poison,
+    /// Whether the path leads elsewhere.
+    moved: AtomicBool,
+    move_reported: AtomicBool,
+}
+
+/// The full path of a store's directory, which a later `chdir` does not change.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    if path == Path::new("") {
+        return Err(Error::InvalidPath {
+            path: path.to_owned(),
+            reason: "the path is empty".into(),
+        });
+    }
+    std::path::absolute(path).context("find the full path", path)
+}
+
+impl StoreDir {
+    /// Opens a directory; `None` if there is none. New files will have this mode.
+    pub(crate) fn open(vfs: &Arc<dyn Vfs>, path: &Path, mode: u32) -> Result<Option<Self>> {
+        match vfs.open_dir(path) {
+            Ok(handle) => {
+                let (vfs, path) = (Arc::clone(vfs), Arc::from(path));
+                Ok(Some(Self { vfs, handle, path, mode, watch: None }))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                Err(Error::NotAStore { path: path.to_owned(), found: "a file".into() })
+            }
+            Err(error) => Err(error).context("open", path),
+        }
+    }
+
+    /// Opens a directory. Makes it first if there is none, and its missing parents, durably.
+    pub(crate) fn make(vfs: &Arc<dyn Vfs>, path: &Path, mode: u32) -> Result<Self> {
+        if let Some(dir) = Self::open(vfs, path, mode)? {
+            return Ok(dir);
+        }
+        let missing = || Err(io::ErrorKind::NotFound.into()).context("open", path);
+        let Some(parent) = path.parent() else { return missing() };
+        let parent = Self::make(vfs, parent, mode)?;
+        // A path that ends in `..` has no name of its own.
+        if let Some(name) = path.file_name() {
+            match parent.make_child(name) {
+                Err(error) if error.is_io(io::ErrorKind::AlreadyExists) => {}
+                made => made?,
+            }
+            parent.sync()?;
+            if parent.is_symlink(name) {
+                let reason = "it is a symbolic link to something that does not exist".into();
+                if Self::open(vfs, path, mode)?.is_none() {
+                    return Err(Error::InvalidPath { path: path.to_owned(), reason });
+                }
+            }
+        }
+        Self::open(vfs, path, mode)?.map_or_else(missing, Ok)
+    }
+
+    /// The directory with the checks of an open store. Poisons the store when one of them fails.
+    pub(crate) fn watched(self, lock: &dyn FileLock, poison: Poison) -> Result<Self> {
+        let watch = Watch {
+            dir: self.handle.identity().context("identify", &self.path)?,
+            lock: lock.identity().context("identify", &self.path_of(FileName::Lock))?,
+            log: Mutex::default(),
+            poison,
+            moved: AtomicBool::new(false),
+            move_reported: AtomicBool::new(false),
+        };
+        Ok(Self { watch: Some(Arc::new(watch)), ..self })
+    }
+
+    /// For messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// For messages.
+    pub(crate) fn path_of(&self, name: FileName) -> PathBuf {
+        self.path.join(name.to_string())
+    }
+
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.vfs.is_simulated()
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<OsString>> {
+        self.handle.list().context("list", &self.path)
+    }
+
+    pub(crate) fn open_file(&self, name: FileName) -> io::Result<Arc<dyn VfsFile>> {
+        self.handle.open(OsStr::new(&name.to_string()), name.kind())
+    }
+
+    /// Creates a file, which must not exist.
+    pub(crate) fn create(&self, name: FileName) -> Result<NewFile> {
+        self.check()?;
+        let file = self.handle.create(OsStr::new(&name.to_string()), name.kind(), self.mode);
+        let file = file.context("create", &self.path_of(name))?;
+        Ok(NewFile { dir: self.clone(), name, file, is_kept: false })
+    }
+
+    pub(crate) fn rename(&self, from: FileName, to: FileName) -> Result<()> {
+        self.check()?;
+        let (old, new) = (from.to_string(), to.to_string());
+        let renamed = self.handle.rename(OsStr::new(&old), OsStr::new(&new), to.kind());
+        renamed.context(format_args!("rename to {to}"), &self.path_of(from))
+    }
+
+    pub(crate) fn remove(&self, name: FileName) -> Result<()> {
+        self.check()?;
+        let removed = self.handle.remove(OsStr::new(&name.to_string()), name.kind());
+        removed.context("remove", &self.path_of(name))
+    }
+
+    /// Gives a file a second name in another directory. A symbolic link is no file of its own.
+    pub(crate) fn link_to(&self, name: FileName, to: &Self) -> io::Result<()> {
+        let text = name.to_string();
+        let file = OsStr::new(&text);
+        if self.handle.identity_of(file, name.kind())?.entry_type != EntryType::File {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.handle.link_to(file, &*to.handle, file, name.kind())
+    }
+
+    /// Makes the names in the directory durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.handle.sync().context("sync", &self.path)
+    }
+
+    pub(crate) fn lock(&self) -> io::Result<Box<dyn FileLock>> {
+        self.handle.lock(OsStr::new(&FileName::Lock.to_string()), self.mode)
+    }
+
+    pub(crate) fn lock_shared(&self) -> io::Result<Box<dyn FileLock>> {
+        self.handle.lock_shared(OsStr::new(&FileName::Lock.to_string()))
+    }
+
+    pub(crate) fn identity(&self) -> io::Result<Identity> {
+        self.handle.identity()
+    }
+
+    pub(crate) fn identity_of(&self, name: FileName) -> io::Result<Identity> {
+        self.handle.identity_of(OsStr::new(&name.to_string()), name.kind())
+    }
+
+    /// Whether the path leads to another directory, or to none.
+    pub(crate) fn is_elsewhere(&self) -> io::Result<bool> {
+        match self.vfs.open_dir(&self.path) {
+            Ok(found) => Ok(!found.identity()?.is_same(&self.handle.identity()?)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(true),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// The error of a path that leads elsewhere.
+    pub(crate) fn moved_away(&self) -> Error {
+        let found = "another one, or none";
+        Self::moved(self.path.to_path_buf(), "the directory that was opened", found)
+    }
+
+    /// The path, once, if it was found to lead elsewhere.
+    pub(crate) fn move_to_report(&self) -> Option<&Path> {
+        let watch = self.watch.as_ref().filter(|watch| watch.moved.load(Ordering::Relaxed))?;
+        (!watch.move_reported.swap(true, Ordering::Relaxed)).then_some(&*self.path)
+    }
+
+    /// Checks that the directory, its lock and the log in use are those of this opening.
+    fn check(&self) -> Result<()> {
+        let Some(watch) = &self.watch else { return Ok(()) };
+        watch.check(self).map_err(|error| match error {
+            Error::Moved { .. } => watch.poison.set(error),
+            other => other,
+        })?;
+        // An error is no news of a move.
+        if !watch.moved.load(Ordering::Relaxed) && self.is_elsewhere().unwrap_or(false) {
+            watch.moved.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn moved(path: PathBuf, expected: &str, found: &str) -> Error {
+        Error::Moved { path, expected: expected.into(), found: found.into() }
+    }
+}
+
+impl Watch {
+    fn check(&self, dir: &StoreDir) -> Result<()> {
+        self.check_dir(dir)?;
+        let path = || dir.path_of(FileName::Lock);
+        let expected = "the lock file of this opening";
+        match dir.identity_of(FileName::Lock) {
+            Ok(found) if found.is_same(&self.lock) => {}
+            Ok(_) => return Err(StoreDir::moved(path(), expected, "another file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreDir::moved(path(), expected, "none"));
+            }
+            Err(error) => return Err(error).context("identify", &path()),
+        }
+        let log = self.log.lock().clone();
+        log.map_or(Ok(()), |(name, file)| self.check_file(dir, name, &*file))
+    }
+
+    fn check_dir(&self, dir: &StoreDir) -> Result<()> {
+        let links = dir.identity().context("identify", &dir.path)?.links;
+        if links == 0 && self.counts_links() {
+            let path = dir.path.to_path_buf();
+            return Err(StoreDir::moved(path, "the directory that was opened", "it was removed"));
+        }
+        Ok(())
+    }
+
+    fn check_file(&self, dir: &StoreDir, name: FileName, file: &dyn VfsFile) -> Result<()> {
+        let links = file.identity().context("identify", &dir.path_of(name))?.links;
+        if links == 0 && self.counts_links() {
+            return Err(StoreDir::moved(dir.path_of(name), "the file in use", "it was removed"));
+        }
+        Ok(())
+    }
+
+    /// Whether the file system counts names.
+    fn counts_links(&self) -> bool {
+        self.dir.links > 0
+    }
+}
+
+/// Directories in this one, for a store that is made beside another.
+impl StoreDir {
+    pub(crate) fn is_symlink(&self, name: &OsStr) -> bool {
+        let found = self.handle.identity_of(name, FileKind::Directory);
+        found.is_ok_and(|found| found.entry_type == EntryType::Symlink)
+    }
+
+    pub(crate) fn has(&self, name: &OsStr) -> Result<bool> {
+        match self.handle.identity_of(name, FileKind::Directory) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).context("identify", &self.path.join(name)),
+        }
+    }
+
+    /// Creates a directory, which must not exist. It can be searched where files can be read.
+    pub(crate) fn make_child(&self, name: &OsStr) -> Result<()> {
+        self.check()?;
+        let mode = self.mode | (self.mode & 0o444) >> 2; // r is 4, x is 1
+        self.handle.create_dir(name, mode).context("create", &self.path.join(name))
+    }
+
+    pub(crate) fn open_child(&self, name: &OsStr) -> Result<Self> {
+        let path: Arc<Path> = self.path.join(name).into();
+        let handle = self.handle.open_dir(name).context("open", &path)?;
+        Ok(Self { vfs: Arc::clone(&self.vfs), handle, path, mode: self.mode, watch: None })
+    }
+
+    pub(crate) fn rename_child(&self, from: &OsStr, to: &OsStr) -> Result<()> {
+        self.check()?;
+        let renamed = self.handle.rename(from, to, FileKind::Directory);
+        renamed.context(format_args!("rename to {}", to.display()), &self.path.join(from))
+    }
+
+    /// Removes an empty directory.
+    pub(crate) fn remove_child(&self, name: &OsStr) -> Result<()> {
+        self.check()?;
+        let removed = self.handle.remove(name, FileKind::Directory);
+        removed.context("remove", &self.path.join(name))
+    }
+}
+
+#[cfg(test)]
+impl StoreDir {
+    /// A directory for unit tests, made if it is missing.
+    pub(crate) fn of(vfs: impl Vfs + 'static, path: impl AsRef<Path>) -> Self {
+        let vfs: Arc<dyn Vfs> = Arc::new(vfs);
+        Self::make(&vfs, path.as_ref(), 0o600).expect("a directory")
+    }
+}
+
+/// A file that this opening created and has open. Dropped before [`keep`](Self::keep), it removes itself, and
+/// no other file that has its name.
+#[derive(Debug)]
+pub(crate) struct NewFile {
+    dir: StoreDir,
+    name: FileName,
+    file: Arc<dyn VfsFile>,
+    is_kept: bool,
+}
+
+impl NewFile {
+    pub(crate) fn file(&self) -> &dyn VfsFile {
+        &*self.file
+    }
+
+    /// For messages.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.path_of(self.name)
+    }
+
+    pub(crate) fn keep(&mut self) {
+        self.is_kept = true;
+    }
+
+    /// Makes this the log in use, which must keep its name.
+    pub(crate) fn watch(&self) {
+        if let Some(watch) = &self.dir.watch {
+            *watch.log.lock() = Some((self.name, Arc::clone(&self.file)));
+        }
+    }
+
+    /// Checks, after a sync and before its acknowledgement, that the file and its directory still have names.
+    pub(crate) fn check_linked(&self) -> Result<()> {
+        let Some(watch) = &self.dir.watch else { return Ok(()) };
+        watch.check_dir(&self.dir)?;
+        watch.check_file(&self.dir, self.name, &*self.file)
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
+        // What cannot be removed now, the next opening removes.
+        if let (Ok(found), Ok(this)) = (self.dir.identity_of(self.name), self.file.identity())
+            && found.is_same(&this)
+        {
+            let _ = self.dir.remove(self.name);
+        }
+    }
+}
