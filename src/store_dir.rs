@@ -41,6 +41,14 @@ struct Watch {
     move_reported: AtomicBool,
 }
 
+/// Errors of directories that this process may not read, or whose file system syncs no directories.
+const CANNOT_SYNC: [io::ErrorKind; 4] = [
+    io::ErrorKind::PermissionDenied,
+    io::ErrorKind::InvalidInput,
+    io::ErrorKind::Unsupported,
+    io::ErrorKind::ReadOnlyFilesystem,
+];
+
 /// The full path of a store's directory, which a later `chdir` does not change.
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     if path == Path::new("") {
@@ -68,29 +76,42 @@ impl StoreDir {
         }
     }
 
-    /// Opens a directory. Makes it first if there is none, and its missing parents, durably.
+    /// Opens a directory. Makes it first if there is none, and its missing parents. Their names are durable then,
+    /// also those that an earlier call made and could not sync.
     pub(crate) fn make(vfs: &Arc<dyn Vfs>, path: &Path, mode: u32) -> Result<Self> {
+        let dir = Self::open_or_create(vfs, path, mode)?;
+        for ancestor in path.ancestors().skip(1) {
+            match vfs.open_dir(ancestor).and_then(|dir| dir.sync()) {
+                // Of a directory that cannot be read or synced, this process has made no name.
+                Err(error) if CANNOT_SYNC.contains(&error.kind()) => {}
+                synced => synced.context("sync", ancestor)?,
+            }
+        }
+        Ok(dir)
+    }
+
+    fn open_or_create(vfs: &Arc<dyn Vfs>, path: &Path, mode: u32) -> Result<Self> {
         if let Some(dir) = Self::open(vfs, path, mode)? {
             return Ok(dir);
         }
         let missing = || Err(io::ErrorKind::NotFound.into()).context("open", path);
         let Some(parent) = path.parent() else { return missing() };
-        let parent = Self::make(vfs, parent, mode)?;
+        let parent = Self::open_or_create(vfs, parent, mode)?;
         // A path that ends in `..` has no name of its own.
-        if let Some(name) = path.file_name() {
-            match parent.make_child(name) {
-                Err(error) if error.is_io(io::ErrorKind::AlreadyExists) => {}
-                made => made?,
-            }
-            parent.sync()?;
-            if parent.is_symlink(name) {
-                let reason = "it is a symbolic link to something that does not exist".into();
-                if Self::open(vfs, path, mode)?.is_none() {
-                    return Err(Error::InvalidPath { path: path.to_owned(), reason });
-                }
-            }
+        let name = path.file_name().unwrap_or(OsStr::new(".."));
+        match parent.make_child(name) {
+            Err(error) if error.is_io(io::ErrorKind::AlreadyExists) => {}
+            Err(error) if error.is_io(io::ErrorKind::InvalidInput) => {}
+            made => made?,
         }
-        Self::open(vfs, path, mode)?.map_or_else(missing, Ok)
+        if let Some(dir) = Self::open(vfs, path, mode)? {
+            return Ok(dir);
+        }
+        if parent.is_symlink(name) {
+            let reason = "it is a symbolic link to something that does not exist".into();
+            return Err(Error::InvalidPath { path: path.to_owned(), reason });
+        }
+        missing()
     }
 
     /// The directory with the checks of an open store. Poisons the store when one of them fails.
@@ -136,8 +157,8 @@ impl StoreDir {
         Ok(NewFile { dir: self.clone(), name, file, is_kept: false })
     }
 
+    /// Renames a file. Call [`check`](Self::check) first.
     pub(crate) fn rename(&self, from: FileName, to: FileName) -> Result<()> {
-        self.check()?;
         let (old, new) = (from.to_string(), to.to_string());
         let renamed = self.handle.rename(OsStr::new(&old), OsStr::new(&new), to.kind());
         renamed.context(format_args!("rename to {to}"), &self.path_of(from))
@@ -182,8 +203,12 @@ impl StoreDir {
 
     /// Whether the path leads to another directory, or to none.
     pub(crate) fn is_elsewhere(&self) -> io::Result<bool> {
+        let this = match &self.watch {
+            Some(watch) => watch.dir,
+            None => self.handle.identity()?,
+        };
         match self.vfs.open_dir(&self.path) {
-            Ok(found) => Ok(!found.identity()?.is_same(&self.handle.identity()?)),
+            Ok(found) => Ok(!found.identity()?.is_same(&this)),
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(true),
                 _ => Err(error),
@@ -203,8 +228,9 @@ impl StoreDir {
         (!watch.move_reported.swap(true, Ordering::Relaxed)).then_some(&*self.path)
     }
 
-    /// Checks that the directory, its lock and the log in use are those of this opening.
-    fn check(&self) -> Result<()> {
+    /// Checks that the directory, its lock and the log in use are those of this opening. Otherwise poisons the
+    /// store.
+    pub(crate) fn check(&self) -> Result<()> {
         let Some(watch) = &self.watch else { return Ok(()) };
         watch.check(self).map_err(|error| match error {
             Error::Moved { .. } => watch.poison.set(error),

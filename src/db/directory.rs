@@ -84,7 +84,7 @@ pub(super) fn open_locked(
 }
 
 /// Waits for nothing. `None` if the directory or the lock file was replaced meanwhile.
-pub(super) fn lock(dir: &StoreDir, take: Take) -> Result<Option<Lock>> {
+fn lock(dir: &StoreDir, take: Take) -> Result<Option<Lock>> {
     let path = dir.path_of(FileName::Lock);
     let lock = match take(dir) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -125,17 +125,26 @@ pub(super) fn open_to_read(
     Ok((dir, listing, Some(lock)))
 }
 
-/// The id of the store that a file soundly names.
-pub(super) fn store_of(env: &TableEnv, name: FileName) -> Option<u64> {
-    let kind = match name {
-        FileName::Log(_) => LogKind::Wal,
-        FileName::Manifest(_) => LogKind::Manifest,
-        FileName::Table(id) => return Some(Table::meta_of_file(env, id).ok()?.1),
-        _ => return None,
+/// The id of the store that a file soundly names, if it names one.
+///
+/// # Errors
+/// [`Error::Io`]: the file cannot be read now.
+pub(super) fn store_of(env: &TableEnv, name: FileName) -> Result<Option<u64>> {
+    let store = match name {
+        FileName::Log(number) => store_in_header(&env.dir, LogKind::Wal, number),
+        FileName::Manifest(number) => store_in_header(&env.dir, LogKind::Manifest, number),
+        FileName::Table(id) => Table::meta_of_file(env, id).map(|(_, store)| Some(store)),
+        _ => Ok(None),
     };
-    let mut reader = LogReader::open(&env.dir, kind, name.number()?).ok()?;
-    let FileHeader { store, .. } = reader.header(kind).ok()?.ok()?;
-    Some(store)
+    match store {
+        Err(error @ Error::Io { .. }) => Err(error),
+        damaged_or_not => Ok(damaged_or_not.unwrap_or_default()),
+    }
+}
+
+fn store_in_header(dir: &StoreDir, kind: LogKind, number: u64) -> Result<Option<u64>> {
+    let header = LogReader::open(dir, kind, number)?.header(kind)?;
+    Ok(header.ok().map(|FileHeader { store, .. }| store))
 }
 
 pub(super) fn hash_key(set: &TableSet, dir: &StoreDir, manifest: u64) -> Result<HashKey> {

@@ -100,10 +100,13 @@ fn find_or_make(path: &Path, options: &Options) -> Result<StoreDir> {
         None if options.create_if_missing => {}
         None => return Err(not_a_store(path, "nothing")),
     }
-    if is_new {
-        check_memory(path, options, 0, std::iter::empty())?;
+    match found {
+        Some(dir) if !is_new => Ok(dir),
+        _ => {
+            check_memory(path, options, 0, std::iter::empty())?;
+            StoreDir::make(&options.vfs, path, options.file_mode)
+        }
     }
-    found.map_or_else(|| StoreDir::make(&options.vfs, path, options.file_mode), Ok)
 }
 
 /// Opens or makes the store in a locked directory.
@@ -326,10 +329,10 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
 fn remove_unreferenced(env: &TableEnv, set: &TableSet, manifest: u64, report: &mut RecoveryReport) {
     let Ok(listing) = Listing::read(&env.dir) else { return };
     for name in listing.ours.into_iter().filter(|&name| !set.refers_to(name, manifest)) {
-        if store_of(env, name).is_some_and(|store| store != env.store) {
-            report.kept_files.push(env.path_of(name));
-        } else if env.dir.remove(name).is_ok() {
-            report.removed_files += 1; // the next open removes what cannot be removed now
+        match store_of(env, name) {
+            Ok(Some(store)) if store != env.store => report.kept_files.push(env.path_of(name)),
+            Ok(_) if env.dir.remove(name).is_ok() => report.removed_files += 1,
+            _ => {} // the next open decides, or removes it
         }
     }
 }

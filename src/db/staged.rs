@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use super::directory::{Listing, lock, not_a_store};
+use super::directory::{Listing, not_a_store, open_locked};
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
 use crate::store_dir::{StoreDir, absolute};
@@ -13,6 +13,10 @@ use crate::vfs::{FileLock, Vfs};
 
 /// The longest name of a file.
 const MAX_NAME_BYTES: usize = 255;
+
+/// Errors of what is not the directory of an open store.
+const IS_NO_STORE: [io::ErrorKind; 3] =
+    [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory, io::ErrorKind::PermissionDenied];
 
 /// Lets `fill` make the files of `path`, all synced, in a directory beside it, and renames that. `fill` gets the
 /// directory, which may have files of an earlier attempt, and its lock. `purpose` is part of its name; `within`
@@ -41,16 +45,13 @@ pub(super) fn make<T>(
         Err(error) if error.is_io(io::ErrorKind::AlreadyExists) => false,
         made => made.map(|()| true)?,
     };
-    let dir = parent.open_child(&temporary)?;
-    let lock = lock(&dir, StoreDir::lock).inspect_err(|_| {
-        if is_new {
-            let _ = parent.remove_child(&temporary); // fails unless it is empty
+    let opened = open_locked(|| parent.open_child(&temporary), StoreDir::lock);
+    let (dir, lock) = opened.inspect_err(|error| {
+        // Another process may have locked it meanwhile.
+        if is_new && !matches!(error, Error::Locked { .. }) {
+            discard(&parent, &temporary);
         }
     })?;
-    let Some(lock) = lock else {
-        let error = io::Error::other("another process replaced it");
-        return Err(error).context("lock", dir.path());
-    };
     let made = fill(&dir, lock).and_then(|made| {
         parent.rename_child(&temporary, name)?;
         Ok(made)
@@ -87,7 +88,10 @@ fn temporary_name(path: &Path, name: &OsStr, purpose: &str) -> Result<OsString> 
 fn refuse_within(store: &StoreDir, vfs: &Arc<dyn Vfs>, path: &Path) -> Result<()> {
     let store = store.identity().context("identify", store.path())?;
     for ancestor in resolved(path).context("find the full path", path)?.ancestors() {
-        let Ok(dir) = vfs.open_dir(ancestor) else { continue }; // it is missing, or a file
+        let dir = match vfs.open_dir(ancestor) {
+            Err(error) if IS_NO_STORE.contains(&error.kind()) => continue,
+            dir => dir.context("open", ancestor)?,
+        };
         if dir.identity().context("identify", ancestor)?.is_same(&store) {
             let reason = "it is in the directory of the store itself".into();
             return Err(Error::InvalidPath { path: path.to_owned(), reason });

@@ -199,7 +199,7 @@ pub fn verify_with(
             verify_tables(&env, &tables, &mut found, &mut progress);
             verify_logs(&env, &set, &listing, &mut found);
             for &name in listing.ours.iter().filter(|&&name| !set.refers_to(name, number)) {
-                let is_foreign = store_of(&env, name).is_some_and(|of| of != store);
+                let is_foreign = matches!(store_of(&env, name), Ok(Some(of)) if of != store);
                 let fate = if is_foreign {
                     "of another store; it stays"
                 } else {

@@ -173,6 +173,7 @@ fn set_current(dir: &StoreDir, number: u64) -> std::result::Result<(), LogError>
         let temp = dir.create(FileName::CurrentTemp)?;
         temp.file().append(text.as_bytes()).context("write", &temp.path())?;
         temp.file().sync_all().context("sync", &temp.path())?;
+        dir.check()?; // before the rename: after that, `CURRENT` is in doubt
         Ok(temp)
     };
     let mut temp = prepare().map_err(LogError::Refused)?;

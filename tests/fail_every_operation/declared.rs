@@ -6,12 +6,14 @@ use criba::vfs::{Fault, FileKind, Injected, Operation};
 use crate::script::Step;
 
 /// The reports of the store during a call.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Reports {
     /// An event or the list of tables reported a degraded or damaged filter.
     pub(crate) bad_filter: bool,
     /// L0 has enough tables for a compaction, and none took place.
     pub(crate) compaction_is_due: bool,
+    /// The file with the fault is still there.
+    pub(crate) file_stays: bool,
     /// The opening reported a log with an incomplete end, and the disk returns the same wrong bytes each
     /// time.
     pub(crate) lost_to_rot: bool,
@@ -24,10 +26,28 @@ pub(crate) fn degradation(
     reports: &Reports,
 ) -> Option<&'static str> {
     match (step, fault.operation, fault.kind) {
+        // Of an open store, which goes on in its directory whatever the path leads to.
+        (_, Operation::OpenDir | Operation::Identity, FileKind::Directory) => {
+            Some("a move of the directory is not noticed")
+        }
         // It goes when the store is next opened.
-        (_, Operation::Remove, _) => Some("a file that nothing refers to stays"),
+        (_, Operation::Remove | Operation::Identity, _) => {
+            Some("a file that nothing refers to stays")
+        }
         (Step::Open { .. }, Operation::List, FileKind::Directory) => {
             Some("files that nothing refers to are not looked for")
+        }
+        // Whether it is of another store is not known, so the next opening decides.
+        (
+            Step::Open { .. },
+            Operation::Open | Operation::Read | Operation::Length,
+            FileKind::Wal | FileKind::Manifest | FileKind::Table,
+        ) if reports.file_stays => Some("a file that nothing refers to stays"),
+        // A misread header names no store.
+        (Step::Open { .. }, Operation::Read, FileKind::Wal | FileKind::Manifest)
+            if matches!(fault.fault, Fault::FlippedBit(_)) && !reports.file_stays =>
+        {
+            Some("a file that nothing refers to goes")
         }
         // Its table answers "maybe", or with what is in memory of it.
         (

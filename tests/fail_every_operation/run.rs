@@ -202,8 +202,9 @@ impl Run<'_> {
             let (Step::Open { .. }, Err(failure)) = (step, &done) else { break };
             let none_left = self.files().is_subset(&files);
             let in_doubt = |fault: &Injected| {
-                use Operation::{Remove, Rename, SyncDir};
-                matches!(fault.operation, Remove | Rename | SyncDir)
+                // Only what can be identified is removed.
+                use Operation::{Identity, OpenDir, Remove, Rename, SyncDir};
+                matches!(fault.operation, Identity | OpenDir | Remove | Rename | SyncDir)
             };
             assert!(
                 none_left || injected.iter().any(in_doubt),
@@ -370,12 +371,12 @@ impl Run<'_> {
             }
         }
         let removable = |fault: &Injected| {
-            use Operation::{List, Remove, SyncDir};
-            !matches!(fault.operation, List | Remove | SyncDir)
+            use Operation::{Identity, List, OpenDir, Remove, SyncDir};
+            !matches!(fault.operation, Identity | List | OpenDir | Remove | SyncDir)
         };
         if done.is_err() && self.faults.injected().iter().all(removable) {
             for path in [COPY, "/.copy.checkpoint-tmp"] {
-                let left = self.disk.open_dir(path.as_ref());
+                let left = self.disk.open_dir(path.as_ref()).map(drop);
                 assert!(left.is_err(), "{at}: {path}: {left:?}");
             }
         }
@@ -466,6 +467,8 @@ impl Run<'_> {
                 assert!(!poisoned, "{at}: a write succeeded in spite of the poisoning");
                 let reports = self.reports(bad_filters);
                 for fault in injected {
+                    let file_stays = self.disk.disk().read(&fault.path).is_some();
+                    let reports = Reports { file_stays, ..reports };
                     let Some(declared) = degradation(step, fault, &reports) else {
                         panic!("{at}: no error or event for {fault:?}; {reports:?}")
                     };
@@ -487,7 +490,9 @@ impl Run<'_> {
                     && self.disk.disk().read(&fault.path).is_some()
             };
             let failed = injected.iter().find(in_use);
-            let removable = !injected.iter().any(|fault| fault.operation == Operation::Remove);
+            let removable = !injected
+                .iter()
+                .any(|fault| matches!(fault.operation, Operation::Identity | Operation::Remove));
             if let Some(fault) = failed.filter(|_| removable && !matches!(step, Step::Open { .. }))
             {
                 assert!(poisoned, "{at}: {} was not synced: {done:?}", fault.path.display());
@@ -497,8 +502,9 @@ impl Run<'_> {
             assert_eq!(self.log_syncs(), syncs, "{at}: a sync after the poisoning");
         } else if poisoned {
             let doubtful = |fault: &Injected| {
-                use Operation::{Rename, SetLength, Sync, SyncDir};
-                matches!(fault.operation, Rename | SetLength | Sync | SyncDir)
+                use Operation::{Identity, Rename, SetLength, Sync, SyncDir};
+                // Of a synced log that may have lost its name.
+                matches!(fault.operation, Identity | Rename | SetLength | Sync | SyncDir)
             };
             let cause = since_opening.iter().any(doubtful);
             assert!(cause, "{at}: poisoned by {injected:?}");
@@ -521,6 +527,7 @@ impl Run<'_> {
             bad_filter: damaged || self.bad_filters.load(Ordering::Relaxed) > bad_filters,
             compaction_is_due: self.script.auto_compaction && l0 >= L0_TABLES,
             lost_to_rot: self.rot && self.lost(),
+            file_stays: false,
         }
     }
 

@@ -201,7 +201,7 @@ fn an_existing_path_is_refused_before_anything_is_written() {
     std::fs::write(path.join("file"), "").unwrap();
     refused();
     let store = db.checkpoint(dir.path().join("store")).unwrap_err();
-    assert!(matches!(store, Error::Io { .. }), "{store}");
+    assert!(matches!(store, Error::InvalidPath { .. }), "{store}");
     assert!(db.checkpoint("/").is_err());
     std::fs::remove_dir_all(&path).unwrap();
     db.checkpoint(&path).unwrap();

@@ -57,7 +57,14 @@ fn small() -> Options {
 /// A file layer that can only read, and its faults: none if it was only read.
 fn readable() -> FaultVfs {
     let faults = FaultVfs::new(Arc::new(RealVfs));
-    let allowed = [Operation::Open, Operation::Read, Operation::List, Operation::Length];
+    let allowed = [
+        Operation::OpenDir,
+        Operation::Identity,
+        Operation::Open,
+        Operation::Read,
+        Operation::List,
+        Operation::Length,
+    ];
     let others = Operation::ALL.into_iter().filter(|operation| !allowed.contains(operation));
     faults.add(FaultRule::new(Fault::Io).operations(others).from_then_on());
     faults
@@ -290,7 +297,7 @@ fn a_refresh_that_fails_keeps_no_more_files_open() {
 }
 
 #[test]
-fn a_refresh_after_the_store_was_restored_from_a_checkpoint_shows_the_restored_store() {
+fn a_refresh_after_files_were_restored_from_a_checkpoint_shows_the_restored_store() {
     let parent = common::tempdir();
     let (dir, saved) = (parent.path().join("store"), parent.path().join("saved"));
     let write = |db: &Db, value: &str, tables| {
@@ -304,14 +311,35 @@ fn a_refresh_after_the_store_was_restored_from_a_checkpoint_shows_the_restored_s
     write(&db, "lost", 10);
     let store = small().open_read_only(&dir).unwrap();
     db.close().unwrap();
-    std::fs::remove_dir_all(&dir).unwrap();
-    std::fs::rename(&saved, &dir).unwrap();
+    common::copy_dir(&saved, &dir); // removes the other files
     let db = small().background_threads(0).auto_compaction(false).open(&dir).unwrap();
     write(&db, "restored", 12);
     assert!(store.refresh().unwrap());
     for number in 0..12 {
         assert_eq!(store.get(key(number)).unwrap().unwrap(), "restored", "{number}");
     }
+}
+
+#[test]
+fn a_refresh_does_not_follow_the_path_to_another_directory() {
+    let parent = common::tempdir();
+    let (dir, moved) = (parent.path().join("store"), parent.path().join("moved"));
+    let db = fill(&dir, 1);
+    db.checkpoint(parent.path().join("other")).unwrap();
+    let store = small().open_read_only(&dir).unwrap();
+    std::fs::rename(&dir, &moved).unwrap();
+    db.put("later", "").unwrap();
+    let refused = || {
+        let error = store.refresh().unwrap_err();
+        assert!(matches!(&error, Error::Moved { path, .. } if *path == dir), "{error}");
+        assert!(!store.contains("later").unwrap());
+    };
+    refused();
+    std::fs::rename(parent.path().join("other"), &dir).unwrap();
+    refused();
+    std::fs::remove_dir_all(&dir).unwrap();
+    std::os::unix::fs::symlink(&moved, &dir).unwrap();
+    assert!(store.refresh().unwrap() && store.contains("later").unwrap(), "the same directory");
 }
 
 #[test]

@@ -146,6 +146,11 @@ fn misread_at_opening(disk: &SimDisk, expected: &Contents, kind: FileKind) -> Ou
                     assert!(contents(&db).unwrap() == *expected, "{at}: lost");
                     outcomes.harmless += 1;
                 }
+                // The second read is for the store's id in a manifest that is removed then.
+                Ok(db) if kind == FileKind::Manifest && skip > 0 => {
+                    db.close().unwrap();
+                    outcomes.harmless += 1;
+                }
                 Ok(db) => {
                     // A filter, which says so; no table misses a key.
                     assert_eq!(events.load(Ordering::Relaxed), 1, "{at}: no event");
@@ -184,7 +189,8 @@ fn what_is_misread_at_opening_is_refused_or_a_degraded_filter() {
         let outcomes = misread_at_opening(&disk, &expected, kind);
         println!("{kind:?}: {outcomes:?}");
         let harmless = outcomes.harmless > 0;
-        assert_eq!(harmless, kind == FileKind::Wal, "only logs are filled up");
+        // Logs are filled up, and the last session's manifest is read once more before it is removed.
+        assert_eq!(harmless, kind != FileKind::Current);
         assert!(outcomes.errors > 20 && outcomes.errors + outcomes.harmless == outcomes.flips);
     }
     let outcomes = misread_at_opening(&disk, &expected, FileKind::Filter);

@@ -77,7 +77,8 @@ fn read_edits(dir: &StoreDir, store: u64, number: u64) -> Result<(TableSet, u64)
 
 /// The id of the store, which most of its files have in their headers or footers; 0 if none has.
 pub(super) fn store_id(env: &TableEnv, listing: &Listing) -> u64 {
-    let mut ids: Vec<u64> = listing.ours.iter().filter_map(|&name| store_of(env, name)).collect();
+    let mut ids: Vec<u64> =
+        listing.ours.iter().filter_map(|&name| store_of(env, name).ok().flatten()).collect();
     ids.sort_unstable();
     let of_one = ids.chunk_by(|a, b| a == b).max_by_key(|same| same.len());
     of_one.map_or(0, |same| same[0])
