@@ -79,6 +79,7 @@ mod batch;
 mod codec;
 mod compaction;
 mod db;
+mod descriptors;
 mod error;
 mod event;
 mod fences;

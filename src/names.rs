@@ -2,6 +2,8 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
+use std::ffi::OsStr;
+
 use crate::error::{Error, Result};
 use crate::store_dir::StoreDir;
 use crate::vfs::FileKind;
@@ -74,6 +76,14 @@ impl FileName {
         // Only the spelling of `Display`: "1.sst" and "+00001.sst" are foreign files.
         let ours = parsed.number() <= Some(MAX_NUMBER) && parsed.to_string() == name;
         ours.then_some(parsed)
+    }
+
+    /// Whether a name that does not parse looks like that of a file of a store, in another spelling.
+    pub(crate) fn is_like_one(name: &OsStr) -> bool {
+        let name = name.to_string_lossy().to_uppercase();
+        let numbered = || name.starts_with(|first: char| first.is_ascii_digit() || first == '+');
+        ["CURRENT", "MANIFEST", "LOCK"].iter().any(|start| name.starts_with(start))
+            || numbered() && [".SST", ".LOG", ".FLT"].iter().any(|end| name.contains(end))
     }
 
     pub(crate) fn kind(self) -> FileKind {
@@ -150,6 +160,11 @@ mod tests {
             "",
         ] {
             assert_eq!(FileName::parse(name), None, "{name}");
+            assert_eq!(FileName::is_like_one(OsStr::new(name)), !name.is_empty(), "{name}");
+        }
+        for name in ["lost+found", ".gitkeep", ".DS_Store", "notes.txt", "server.log", "log.1"] {
+            assert_eq!(FileName::parse(name), None, "{name}");
+            assert!(!FileName::is_like_one(OsStr::new(name)), "{name}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::compaction::PickSettings;
+use crate::descriptors;
 use crate::error::{Error, Result};
 use crate::event::{Event, Listener};
 use crate::filter::{FilterPolicy, FilterSettings, PrefixExtractor};
@@ -82,8 +83,7 @@ impl Default for Options {
 }
 
 fn default_max_open_files() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    limit.map_or(4096, |limit| (limit / 4).min(4096) as usize)
+    descriptors::limit().map_or(4096, |limit| (limit / 4).min(4096) as usize)
 }
 
 impl Options {

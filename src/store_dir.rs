@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::descriptors::with_descriptor;
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
 use crate::poison::Poison;
@@ -63,7 +64,7 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
 impl StoreDir {
     /// Opens a directory; `None` if there is none. New files will have this mode.
     pub(crate) fn open(vfs: &Arc<dyn Vfs>, path: &Path, mode: u32) -> Result<Option<Self>> {
-        match vfs.open_dir(path) {
+        match with_descriptor(|| vfs.open_dir(path)) {
             Ok(handle) => {
                 let (vfs, path) = (Arc::clone(vfs), Arc::from(path));
                 Ok(Some(Self { vfs, handle, path, mode, watch: None }))
@@ -81,7 +82,7 @@ impl StoreDir {
     pub(crate) fn make(vfs: &Arc<dyn Vfs>, path: &Path, mode: u32) -> Result<Self> {
         let dir = Self::open_or_create(vfs, path, mode)?;
         for ancestor in path.ancestors().skip(1) {
-            match vfs.open_dir(ancestor).and_then(|dir| dir.sync()) {
+            match with_descriptor(|| vfs.open_dir(ancestor)).and_then(|dir| dir.sync()) {
                 // Of a directory that cannot be read or synced, this process has made no name.
                 Err(error) if CANNOT_SYNC.contains(&error.kind()) => {}
                 synced => synced.context("sync", ancestor)?,
@@ -142,18 +143,19 @@ impl StoreDir {
     }
 
     pub(crate) fn list(&self) -> Result<Vec<OsString>> {
-        self.handle.list().context("list", &self.path)
+        with_descriptor(|| self.handle.list()).context("list", &self.path)
     }
 
     pub(crate) fn open_file(&self, name: FileName) -> io::Result<Arc<dyn VfsFile>> {
-        self.handle.open(OsStr::new(&name.to_string()), name.kind())
+        with_descriptor(|| self.handle.open(OsStr::new(&name.to_string()), name.kind()))
     }
 
     /// Creates a file, which must not exist.
     pub(crate) fn create(&self, name: FileName) -> Result<NewFile> {
         self.check()?;
-        let file = self.handle.create(OsStr::new(&name.to_string()), name.kind(), self.mode);
-        let file = file.context("create", &self.path_of(name))?;
+        let text = name.to_string();
+        let create = || self.handle.create(OsStr::new(&text), name.kind(), self.mode);
+        let file = with_descriptor(create).context("create", &self.path_of(name))?;
         Ok(NewFile { dir: self.clone(), name, file, is_kept: false })
     }
 
@@ -186,11 +188,11 @@ impl StoreDir {
     }
 
     pub(crate) fn lock(&self) -> io::Result<Box<dyn FileLock>> {
-        self.handle.lock(OsStr::new(&FileName::Lock.to_string()), self.mode)
+        with_descriptor(|| self.handle.lock(OsStr::new(&FileName::Lock.to_string()), self.mode))
     }
 
     pub(crate) fn lock_shared(&self) -> io::Result<Box<dyn FileLock>> {
-        self.handle.lock_shared(OsStr::new(&FileName::Lock.to_string()))
+        with_descriptor(|| self.handle.lock_shared(OsStr::new(&FileName::Lock.to_string())))
     }
 
     pub(crate) fn identity(&self) -> io::Result<Identity> {
@@ -207,7 +209,7 @@ impl StoreDir {
             Some(watch) => watch.dir,
             None => self.handle.identity()?,
         };
-        match self.vfs.open_dir(&self.path) {
+        match with_descriptor(|| self.vfs.open_dir(&self.path)) {
             Ok(found) => Ok(!found.identity()?.is_same(&this)),
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(true),
@@ -312,7 +314,7 @@ impl StoreDir {
 
     pub(crate) fn open_child(&self, name: &OsStr) -> Result<Self> {
         let path: Arc<Path> = self.path.join(name).into();
-        let handle = self.handle.open_dir(name).context("open", &path)?;
+        let handle = with_descriptor(|| self.handle.open_dir(name)).context("open", &path)?;
         Ok(Self { vfs: Arc::clone(&self.vfs), handle, path, mode: self.mode, watch: None })
     }
 

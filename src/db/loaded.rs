@@ -15,6 +15,7 @@ use super::open_tables::{check_memory, open_tables, settings_of_newest};
 use super::read::{Lookups, Trace};
 use super::scan::Range;
 use super::views::ReadView;
+use crate::descriptors;
 use crate::error::{Error, Result};
 use crate::filter::FilterSettings;
 use crate::filters::residency_changes;
@@ -220,6 +221,21 @@ fn within_budget(version: Version, env: &TableEnv) -> Version {
     if changed.is_empty() { version } else { version.with_filters(&changed) }
 }
 
+/// Adds to an error of missing descriptors how many the tables of a read-only store need.
+fn with_needed_descriptors(error: Error, tables: usize) -> Error {
+    match error {
+        Error::Io { action, path, source } if descriptors::is_exhausted(&source) => {
+            let limit = descriptors::limit().map_or("no number of".into(), |n| n.to_string());
+            let action = format!(
+                "{action}, one of {tables} files that a read-only store keeps open, where `ulimit -n` \
+                 is {limit}"
+            );
+            Error::Io { action, path, source }
+        }
+        other => other,
+    }
+}
+
 /// The version with the tables of `set`. Tables that `old` has are not opened again.
 fn version_of(
     set: &TableSet,
@@ -234,15 +250,20 @@ fn version_of(
     if open > options.max_open_files {
         let limit = options.max_open_files;
         let reason = format!(
-            "{limit} is less than {open}: a read-only store keeps a file of each table open"
+            "{limit} is less than {open}: a read-only store keeps a file of each table open (the default is \
+             a quarter of `ulimit -n`, at most 4096)"
         );
         return Err(Error::InvalidOption { option: "max_open_files", reason });
     }
     let filters = set.tables.values().map(|(_, meta)| meta.filter);
     check_memory(env.dir.path(), options, env.index_memory.bytes(), filters)?;
     // Files are opened before their tables, and only the drop of a table closes its file.
-    let mut added = open_tables(env, &new, options)
-        .inspect_err(|_| new.iter().for_each(|(_, meta)| env.files.forget(meta.id)))?;
+    let mut added = open_tables(env, &new, options).map_err(|error| {
+        for (_, meta) in &new {
+            env.files.forget(meta.id);
+        }
+        with_needed_descriptors(error, open)
+    })?;
     let mut removed = Vec::new();
     let mut replaced = HashMap::new();
     for (level, live) in old.tables() {

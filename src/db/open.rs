@@ -32,7 +32,7 @@ use crate::store_dir::{StoreDir, absolute};
 use crate::sync::{AtomicU64, Mutex};
 use crate::version::{Manifest, TableSet, Version, read_current};
 use crate::vfs::FileLock;
-use crate::wal::{LogError, LogKind, LogReader, LogWriter, LostTail, replay};
+use crate::wal::{FILE_HEADER_BYTES, LogError, LogKind, LogReader, LogWriter, LostTail, replay};
 
 /// What opening a store found and repaired.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -243,22 +243,33 @@ pub(super) fn check_directory(dir: &StoreDir, listing: &Listing, options: &Optio
         // made in it.
         return read_current(dir).map(|_| ());
     }
-    if let Some(foreign) = listing.foreign.first() {
-        let found = format!("no CURRENT, but something else: {}", foreign.display());
-        return Err(not_a_store(dir.path(), found));
+    let other = |name: &str| {
+        Err(not_a_store(dir.path(), format!("no CURRENT, but something else: {name}")))
+    };
+    // Names that are no file of a store in any spelling are of no account, such as `lost+found`.
+    if let Some(foreign) = listing.foreign.iter().find(|name| FileName::is_like_one(name)) {
+        return other(&foreign.to_string_lossy());
     }
     // A crash during the creation of a store leaves no table, and only a log without records.
-    for name in &listing.ours {
-        let holds_data = match name {
-            FileName::Table(_) | FileName::Filter { .. } => true,
-            FileName::Log(number) => {
-                LogReader::open(dir, LogKind::Wal, *number)?.furthest_synced_from(0)?.is_some()
-            }
-            _ => false,
+    for &name in &listing.ours {
+        let missing = || {
+            let (path, named_by) =
+                (dir.path_of(FileName::Current), format!("the presence of {name}"));
+            Err(Error::Missing { path, named_by })
         };
-        if holds_data {
-            let path = dir.path_of(FileName::Current);
-            return Err(Error::Missing { path, named_by: format!("the presence of {name}") });
+        let (kind, number) = match name {
+            FileName::Table(_) | FileName::Filter { .. } => return missing(),
+            FileName::Log(number) => (LogKind::Wal, number),
+            FileName::Manifest(number) => (LogKind::Manifest, number),
+            FileName::Current | FileName::CurrentTemp | FileName::Lock => continue,
+        };
+        let mut log = LogReader::open(dir, kind, number)?;
+        if kind == LogKind::Wal && log.furthest_synced_from(0)?.is_some() {
+            return missing();
+        }
+        // A header is synced before anything follows it. So this is a file of another program.
+        if log.length() > FILE_HEADER_BYTES && log.header(kind)?.is_err() {
+            return other(&name.to_string());
         }
     }
     if options.create_if_missing {

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::directory::{Listing, not_a_store, open_locked};
+use crate::descriptors::with_descriptor;
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
 use crate::store_dir::{StoreDir, absolute};
@@ -88,7 +89,7 @@ fn temporary_name(path: &Path, name: &OsStr, purpose: &str) -> Result<OsString> 
 fn refuse_within(store: &StoreDir, vfs: &Arc<dyn Vfs>, path: &Path) -> Result<()> {
     let store = store.identity().context("identify", store.path())?;
     for ancestor in resolved(path).context("find the full path", path)?.ancestors() {
-        let dir = match vfs.open_dir(ancestor) {
+        let dir = match with_descriptor(|| vfs.open_dir(ancestor)) {
             Err(error) if IS_NO_STORE.contains(&error.kind()) => continue,
             dir => dir.context("open", ancestor)?,
         };

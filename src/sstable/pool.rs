@@ -7,6 +7,7 @@ use std::sync::Arc;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, UnitWeighter};
 
+use crate::descriptors::{self, Closable};
 use crate::names::FileName;
 use crate::sstable::FixedHasher;
 use crate::store_dir::StoreDir;
@@ -14,7 +15,7 @@ use crate::sync::Mutex;
 use crate::vfs::{AccessHint, VfsFile};
 
 #[derive(Debug)]
-pub(crate) struct FilePool(Files);
+pub(crate) struct FilePool(Arc<Files>);
 
 #[derive(Debug)]
 enum Files {
@@ -24,6 +25,14 @@ enum Files {
     MostRead(Cache<u64, Arc<dyn VfsFile>, UnitWeighter, FixedHasher>),
     /// Of every table, until it is forgotten: another process may remove the name.
     All(Mutex<HashMap<u64, Arc<dyn VfsFile>>>),
+}
+
+impl Closable for Files {
+    fn close_files(&self) {
+        if let Self::MostRead(files) = self {
+            files.clear();
+        }
+    }
 }
 
 impl FilePool {
@@ -38,21 +47,23 @@ impl FilePool {
             let lifecycle = DefaultLifecycle::default();
             Cache::with_options(options, UnitWeighter, FixedHasher::default(), lifecycle)
         });
-        Self(files.map_or(Files::None, Files::MostRead))
+        let files = Arc::new(files.map_or(Files::None, Files::MostRead));
+        descriptors::add(&files);
+        Self(files)
     }
 
     /// A pool that keeps all files open.
     pub(crate) fn unlimited() -> Self {
-        Self(Files::All(Mutex::default()))
+        Self(Arc::new(Files::All(Mutex::default())))
     }
 
     /// The open files, if all are kept.
     pub(crate) fn pinned(&self) -> usize {
-        if let Files::All(files) = &self.0 { files.lock().len() } else { 0 }
+        if let Files::All(files) = &*self.0 { files.lock().len() } else { 0 }
     }
 
     pub(crate) fn get(&self, id: u64, dir: &StoreDir) -> io::Result<Arc<dyn VfsFile>> {
-        let known = match &self.0 {
+        let known = match &*self.0 {
             Files::None => None,
             Files::MostRead(files) => files.get(&id),
             Files::All(files) => files.lock().get(&id).cloned(),
@@ -63,7 +74,7 @@ impl FilePool {
         let file = dir.open_file(FileName::Table(id))?;
         // Only a hint: a file system that cannot take it reads just as well.
         let _ = file.hint(AccessHint::Random);
-        match &self.0 {
+        match &*self.0 {
             Files::None => {}
             Files::MostRead(files) => files.insert(id, Arc::clone(&file)),
             Files::All(files) => _ = files.lock().insert(id, Arc::clone(&file)),
@@ -73,7 +84,7 @@ impl FilePool {
 
     /// Closes the file of a table that is no longer read.
     pub(crate) fn forget(&self, id: u64) {
-        match &self.0 {
+        match &*self.0 {
             Files::None => {}
             Files::MostRead(files) => _ = files.remove(&id),
             Files::All(files) => _ = files.lock().remove(&id),

@@ -457,12 +457,16 @@ fn a_directory_of_another_program_is_refused_unchanged() {
     let parent = common::tempdir();
     let dir = parent.path().join("other");
     for names in [
-        &["notes.txt"][..],
-        &["CURRENT"],
+        &["CURRENT"][..],
         &["CURRENT", "MANIFEST-000001", "000003.log"], // as another engine names its files
+        &["MANIFEST-000001"],
+        &["000003.log"],
         &["000005.sst"],
+        &["5.sst"],
+        &["current"],
     ] {
-        let files = names.iter().map(|name| ((*name).to_owned(), b"theirs\n".to_vec())).collect();
+        let theirs = b"theirs\n".repeat(10);
+        let files = names.iter().map(|name| ((*name).to_owned(), theirs.clone())).collect();
         restore(&dir, &files);
         refused(options(), &dir);
         refused(options().create_if_missing(false), &dir);
