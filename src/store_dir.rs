@@ -35,7 +35,8 @@ pub(crate) struct StoreDir {
 struct Watch {
     dir: Identity,
     lock: Identity,
-    log: Mutex<Option<(FileName, Arc<dyn VfsFile>)>>,
+    /// The log in use, which must keep its name.
+    log: Mutex<Option<(PathBuf, Arc<dyn VfsFile>)>>,
     poison: Poison,
     /// Whether the path leads elsewhere.
     moved: AtomicBool,
@@ -155,8 +156,9 @@ impl StoreDir {
         self.check()?;
         let text = name.to_string();
         let create = || self.handle.create(OsStr::new(&text), name.kind(), self.mode);
-        let file = with_descriptor(create).context("create", &self.path_of(name))?;
-        Ok(NewFile { dir: self.clone(), name, file, is_kept: false })
+        let path = self.path_of(name);
+        let file = with_descriptor(create).context("create", &path)?;
+        Ok(NewFile { dir: self.clone(), name, path, file, is_kept: false })
     }
 
     /// Renames a file. Call [`check`](Self::check) first.
@@ -264,7 +266,7 @@ impl Watch {
             Err(error) => return Err(error).context("identify", &path()),
         }
         let log = self.log.lock().clone();
-        log.map_or(Ok(()), |(name, file)| self.check_file(dir, name, &*file))
+        log.map_or(Ok(()), |(path, file)| self.check_file(&path, &*file))
     }
 
     fn check_dir(&self, dir: &StoreDir) -> Result<()> {
@@ -276,10 +278,10 @@ impl Watch {
         Ok(())
     }
 
-    fn check_file(&self, dir: &StoreDir, name: FileName, file: &dyn VfsFile) -> Result<()> {
-        let links = file.identity().context("identify", &dir.path_of(name))?.links;
+    fn check_file(&self, path: &Path, file: &dyn VfsFile) -> Result<()> {
+        let links = file.identity().context("identify", path)?.links;
         if links == 0 && self.counts_links() {
-            return Err(StoreDir::moved(dir.path_of(name), "the file in use", "it was removed"));
+            return Err(StoreDir::moved(path.to_owned(), "the file in use", "it was removed"));
         }
         Ok(())
     }
@@ -347,6 +349,7 @@ impl StoreDir {
 pub(crate) struct NewFile {
     dir: StoreDir,
     name: FileName,
+    path: PathBuf,
     file: Arc<dyn VfsFile>,
     is_kept: bool,
 }
@@ -357,8 +360,8 @@ impl NewFile {
     }
 
     /// For messages.
-    pub(crate) fn path(&self) -> PathBuf {
-        self.dir.path_of(self.name)
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(crate) fn keep(&mut self) {
@@ -368,7 +371,7 @@ impl NewFile {
     /// Makes this the log in use, which must keep its name.
     pub(crate) fn watch(&self) {
         if let Some(watch) = &self.dir.watch {
-            *watch.log.lock() = Some((self.name, Arc::clone(&self.file)));
+            *watch.log.lock() = Some((self.path.clone(), Arc::clone(&self.file)));
         }
     }
 
@@ -376,7 +379,7 @@ impl NewFile {
     pub(crate) fn check_linked(&self) -> Result<()> {
         let Some(watch) = &self.dir.watch else { return Ok(()) };
         watch.check_dir(&self.dir)?;
-        watch.check_file(&self.dir, self.name, &*self.file)
+        watch.check_file(&self.path, &*self.file)
     }
 }
 

@@ -134,10 +134,9 @@ impl DbInner {
             let read = file.read_exact_at(&mut buffer, offset);
             read.context(format_args!("read {bytes} bytes at offset {offset}"), &from)?;
             let written = copy.file().append(&buffer);
-            written
-                .context(format_args!("write {bytes} bytes at offset {offset}"), &copy.path())?;
+            written.context(format_args!("write {bytes} bytes at offset {offset}"), copy.path())?;
         }
-        copy.file().sync_all().context("sync", &copy.path())?;
+        copy.file().sync_all().context("sync", copy.path())?;
         copy.keep();
         Ok(())
     }

@@ -315,8 +315,8 @@ impl Table {
         let length = bytes.len() as u64;
         seal_block(&mut bytes, BlockType::Filter, table, generation);
         let written = new.file().append(&bytes);
-        written.context(format_args!("write {} bytes", bytes.len()), &new.path())?;
-        new.file().sync_all().context("sync", &new.path())?;
+        written.context(format_args!("write {} bytes", bytes.len()), new.path())?;
+        new.file().sync_all().context("sync", new.path())?;
         env.dir.sync()?;
         new.keep();
         env.ledger.filter_writes.count(bytes.len() as u64);

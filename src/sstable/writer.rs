@@ -153,7 +153,7 @@ impl TableWriter {
 
     fn write_buffer(&mut self) -> Result<()> {
         let written = self.file.file().append(&self.buffer);
-        written.context(format_args!("write {} bytes", self.buffer.len()), &self.file.path())?;
+        written.context(format_args!("write {} bytes", self.buffer.len()), self.file.path())?;
         self.io.calls += 1;
         self.io.bytes += self.buffer.len() as u64;
         self.buffer.clear();
@@ -196,7 +196,7 @@ impl TableWriter {
         let footer_checksum = Footer::checksum(&footer);
         self.push(&footer);
         self.write_buffer()?;
-        self.file.file().sync_all().context("sync", &self.file.path())?;
+        self.file.file().sync_all().context("sync", self.file.path())?;
 
         let properties = self.properties;
         let meta = TableMeta {

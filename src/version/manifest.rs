@@ -57,7 +57,7 @@ impl Manifest {
         let mut set = self.set.clone();
         set.apply(edit).and_then(|()| set.check()).map_err(|found| {
             LogError::Refused(Error::corrupt(
-                &self.log.path(),
+                self.log.path(),
                 self.log.length(),
                 "an edit that follows",
                 found,
@@ -171,8 +171,8 @@ fn set_current(dir: &StoreDir, number: u64) -> std::result::Result<(), LogError>
             _ => {} // what an earlier failure left is gone
         }
         let temp = dir.create(FileName::CurrentTemp)?;
-        temp.file().append(text.as_bytes()).context("write", &temp.path())?;
-        temp.file().sync_all().context("sync", &temp.path())?;
+        temp.file().append(text.as_bytes()).context("write", temp.path())?;
+        temp.file().sync_all().context("sync", temp.path())?;
         dir.check()?; // before the rename: after that, `CURRENT` is in doubt
         Ok(temp)
     };
@@ -308,7 +308,7 @@ mod tests {
         let (flushed_seq, next_file) = (Some(10), Some(8));
         let edit = Edit { added: vec![(1, meta)], flushed_seq, next_file, ..Edit::default() };
         manifest.record(&edit).map_err(LogError::into_error)?;
-        let path = manifest.log.path();
+        let path = manifest.log.path().to_owned();
         let mut bytes = std::fs::read(&path).expect("a manifest");
         // The first of its frames is lost, the others are there.
         bytes[offset as usize + 100] ^= 1;

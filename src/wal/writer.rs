@@ -1,6 +1,6 @@
 //! Appending records to a log file.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use super::frame::{
     BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Frame, FrameKind, LEAST_ROOM_BYTES,
@@ -59,8 +59,8 @@ impl LogWriter {
     ) -> Result<Self, Error> {
         let file = dir.create(kind.file_name(number))?;
         let header = encode_file_header(kind, number, store);
-        file.file().append(&header).context("write the header", &file.path())?;
-        file.file().sync_all().context("sync", &file.path())?;
+        file.file().append(&header).context("write the header", file.path())?;
+        file.file().sync_all().context("sync", file.path())?;
         dir.sync()?;
         let synced = if follows_synced { FILE_HEADER_BYTES } else { 0 };
         let end = FILE_HEADER_BYTES;
@@ -87,7 +87,7 @@ impl LogWriter {
         self.number
     }
 
-    pub(crate) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> &Path {
         self.file.path()
     }
 
@@ -150,7 +150,7 @@ impl LogWriter {
         if self.synced == self.end {
             return Ok(());
         }
-        let synced = self.file.file().sync_data().context("sync", &self.path());
+        let synced = self.file.file().sync_data().context("sync", self.path());
         synced.and_then(|()| self.file.check_linked()).map_err(LogError::Broken)?;
         self.synced = self.end;
         Ok(())
@@ -169,7 +169,7 @@ impl LogWriter {
 
     fn cut(&mut self, length: u64) -> Result<(), Error> {
         if self.filled > length {
-            self.file.file().set_length(length).context("set the length", &self.path())?;
+            self.file.file().set_length(length).context("set the length", self.path())?;
             self.filled = length;
         }
         Ok(())
@@ -224,7 +224,7 @@ impl LogWriter {
             } else {
                 self.file.file().write_at(&self.buffer, at)
             };
-            written.context(format_args!("write {length} bytes at offset {at}"), &self.path())?;
+            written.context(format_args!("write {length} bytes at offset {at}"), self.path())?;
             self.filled = self.filled.max(to);
             self.buffer.clear();
         }

@@ -427,7 +427,7 @@ fn only_a_store_that_is_not_open_is_repaired_and_only_into_a_new_directory() {
     let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::on(FIXTURE.disk.clone()));
     let repair = |from: &str, to: &str| repair_with(from, to, Uncertain::SetAside, &vfs);
     for to in [DIR, "/store/new", "/store/../store/new"] {
-        assert!(matches!(repair(DIR, to), Err(Error::Io { .. })), "{to}");
+        assert!(matches!(repair(DIR, to), Err(Error::InvalidPath { .. })), "{to}");
     }
     assert!(matches!(repair("/nothing", NEW), Err(Error::NotAStore { .. })));
     repair(DIR, NEW).unwrap();
