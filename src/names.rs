@@ -4,8 +4,6 @@
 
 use std::ffi::OsStr;
 
-use crate::error::{Error, Result};
-use crate::store_dir::StoreDir;
 use crate::vfs::FileKind;
 
 /// The greatest file number and sequence number. No store reaches it, and a counter below it does not
@@ -15,21 +13,6 @@ pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 /// The greatest number accepted in a manifest, so that the larger numbers of the open store are accepted,
 /// too.
 pub(crate) const MAX_FOUND_NUMBER: u64 = MAX_NUMBER / 2;
-
-/// A file number may be ahead of the manifest's counter by this much. So a stray file cannot exhaust the
-/// counter.
-const MAX_AHEAD: u64 = 1 << 40;
-
-pub(crate) fn check_numbers(dir: &StoreDir, names: &[FileName], next_file: u64) -> Result<()> {
-    let limit = next_file.saturating_add(MAX_AHEAD).min(MAX_FOUND_NUMBER);
-    match names.iter().find(|name| name.number() > Some(limit)) {
-        None => Ok(()),
-        Some(name) => {
-            let expected = format!("a number up to {limit}");
-            Err(Error::corrupt(&dir.path_of(*name), 0, expected, "a greater one"))
-        }
-    }
-}
 
 /// A file of the store. One counter numbers all files, but a filter file has the number of its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

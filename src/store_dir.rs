@@ -396,3 +396,136 @@ impl Drop for NewFile {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vfs::{RealVfs, SimVfs};
+
+    const LOG: FileName = FileName::Log(7);
+
+    fn is_moved(result: Result<()>) -> bool {
+        match result {
+            Ok(()) => false,
+            Err(Error::Moved { .. }) => true,
+            Err(Error::Poisoned { cause }) if matches!(*cause, Error::Moved { .. }) => true,
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    /// A watched directory with a log in use.
+    fn watched() -> Result<(SimVfs, Poison, StoreDir, NewFile)> {
+        let (vfs, poison) = (SimVfs::new(), Poison::default());
+        let dir = StoreDir::of(vfs.clone(), "/store");
+        let lock = dir.lock().expect("a free directory");
+        let dir = dir.watched(&*lock, poison.clone())?;
+        let mut log = dir.create(LOG)?;
+        log.keep();
+        log.watch();
+        Ok((vfs, poison, dir, log))
+    }
+
+    #[test]
+    fn what_takes_a_file_or_the_directory_away_poisons_before_the_next_change() -> Result<()> {
+        type Edit = fn(&SimVfs);
+        let edits: [(Edit, bool); 4] = [
+            (|vfs| vfs.edit(|disk| disk.remove("/store")), true),
+            (|vfs| vfs.edit(|disk| disk.remove("/store/LOCK")), false),
+            (|vfs| vfs.edit(|disk| disk.write("/store/LOCK", "another")), false),
+            (|vfs| vfs.edit(|disk| disk.remove("/store/000007.log")), true),
+        ];
+        for (number, (edit, unlinks)) in edits.into_iter().enumerate() {
+            let (vfs, poison, dir, log) = watched()?;
+            let file = dir.create(FileName::Table(8))?;
+            log.check_linked()?;
+            edit(&vfs);
+            let before: Vec<_> = vfs.disk().files().map(|(path, _)| path.to_owned()).collect();
+            // After a sync only names are counted: that of the directory and that of the log.
+            assert_eq!(is_moved(log.check_linked()), unlinks, "{number}");
+            assert!(poison.check().is_ok(), "{number}");
+            assert!(is_moved(dir.create(FileName::Table(9)).map(drop)), "{number}");
+            assert!(is_moved(poison.check()), "{number}");
+            assert!(is_moved(dir.remove(FileName::Table(8))), "{number}");
+            assert!(is_moved(dir.check()), "{number}");
+            drop(file); // which does not remove it
+            let after: Vec<_> = vfs.disk().files().map(|(path, _)| path.to_owned()).collect();
+            assert_eq!(before, after, "{number}");
+            assert!(dir.move_to_report().is_none(), "{number}: an error is no move");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_moved_directory_is_reported_once_and_goes_on() -> Result<()> {
+        let (vfs, poison, dir, _log) = watched()?;
+        assert_eq!(dir.move_to_report(), None);
+        vfs.edit(|disk| {
+            disk.rename("/store", "/moved");
+            disk.write("/store/000008.sst", "of another store");
+        });
+        dir.create(FileName::Table(8))?.keep();
+        assert!(poison.check().is_ok() && vfs.disk().read("/moved/000008.sst").is_some());
+        dir.remove(FileName::Table(8))?;
+        assert_eq!(vfs.disk().read("/store/000008.sst"), Some(&b"of another store"[..]));
+        assert_eq!(dir.move_to_report(), Some(Path::new("/store")));
+        assert_eq!(dir.move_to_report(), None);
+        Ok(())
+    }
+
+    #[test]
+    fn a_new_file_removes_itself_and_no_other_of_its_name() -> Result<()> {
+        let vfs = SimVfs::new();
+        let dir = StoreDir::of(vfs.clone(), "/store");
+        let bytes = || vfs.disk().read("/store/000007.log").map(<[u8]>::to_vec);
+        drop(dir.create(LOG)?);
+        assert_eq!(bytes(), None);
+        let file = dir.create(LOG)?;
+        vfs.edit(|disk| disk.write("/store/000007.log", "another"));
+        drop(file);
+        assert_eq!(bytes().as_deref(), Some(&b"another"[..]));
+        assert!(dir.create(LOG).expect_err("it exists").is_io(io::ErrorKind::AlreadyExists));
+        assert_eq!(bytes().as_deref(), Some(&b"another"[..]));
+        Ok(())
+    }
+
+    #[test]
+    fn new_files_and_directories_have_the_mode_and_others_keep_theirs() -> Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        let temp = tempfile::tempdir().expect("a directory");
+        let mode =
+            |path: &Path| std::fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
+        for (bits, of_dir) in [(0o600, 0o700), (0o640, 0o750), (0o644, 0o755)] {
+            let path = temp.path().join(format!("{bits:o}/store"));
+            let dir = StoreDir::make(&vfs, &path, bits)?;
+            dir.create(LOG)?.keep();
+            drop(dir.lock().expect("a free directory"));
+            for (path, expected) in [
+                (path.clone(), of_dir),
+                (path.with_file_name(""), of_dir),
+                (path.join("000007.log"), bits),
+                (path.join("LOCK"), bits),
+            ] {
+                assert_eq!(mode(&path), expected, "{}", path.display());
+            }
+            StoreDir::make(&vfs, &path, 0o600)?.lock().map(drop).expect("a free directory");
+            assert_eq!((mode(&path), mode(&path.join("LOCK"))), (of_dir, bits));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_is_named_with_its_cause() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
+        let link = temp.path().join("link");
+        std::os::unix::fs::symlink("nowhere", &link).expect("a link");
+        for path in [link.clone(), link.join("store")] {
+            let error = StoreDir::make(&vfs, &path, 0o600).expect_err("nothing is there");
+            assert!(error.to_string().contains("a symbolic link"), "{error}");
+        }
+        let error = absolute(Path::new("")).expect_err("no path");
+        assert!(error.to_string().contains("empty"), "{error}");
+        assert_eq!(std::fs::read_dir(temp.path()).expect("a directory").count(), 1);
+    }
+}

@@ -10,13 +10,16 @@ use crate::batch::for_each_entry;
 use crate::error::{Error, IoContext, Result};
 use crate::filter::HashKey;
 use crate::key::{EntryRef, Seq};
-use crate::names::FileName;
+use crate::names::{FileName, MAX_FOUND_NUMBER};
 use crate::sstable::{Table, TableEnv};
 use crate::store_dir::StoreDir;
 use crate::version::TableSet;
 use crate::vfs::{FileLock, Vfs};
 use crate::wal::{FileHeader, LogKind, LogReader};
 
+/// A file number may be ahead of the manifest's counter by this much. So a stray file cannot exhaust the
+/// counter.
+const MAX_AHEAD: u64 = 1 << 40;
 /// How often an opening begins again.
 const ATTEMPTS: usize = 100;
 
@@ -38,6 +41,18 @@ impl Listing {
             }
         }
         Ok(listing)
+    }
+
+    /// Refuses files with numbers that the store cannot have given yet.
+    pub(super) fn check_numbers(&self, dir: &StoreDir, next_file: u64) -> Result<()> {
+        let limit = next_file.saturating_add(MAX_AHEAD).min(MAX_FOUND_NUMBER);
+        match self.ours.iter().find(|name| name.number() > Some(limit)) {
+            None => Ok(()),
+            Some(name) => {
+                let expected = format!("a number up to {limit}");
+                Err(Error::corrupt(&dir.path_of(*name), 0, expected, "a greater one"))
+            }
+        }
     }
 
     pub(super) fn logs_from(&self, first: u64) -> Vec<u64> {

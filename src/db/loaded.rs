@@ -22,7 +22,7 @@ use crate::filters::residency_changes;
 use crate::key::Seq;
 use crate::ledger::{Explanation, Ledger};
 use crate::memtable::{Memtable, MemtableFilter};
-use crate::names::{FileName, check_numbers};
+use crate::names::FileName;
 use crate::options::Options;
 use crate::sealed::Seal;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, FilterState, TableEnv, TableMeta};
@@ -98,7 +98,7 @@ impl Loaded {
         };
         let memtable = Memtable::new(0, Some(memtable_filter(&set, options, &env)));
         let listing = Listing::read(dir)?;
-        check_numbers(dir, &listing.ours, set.next_file)?;
+        listing.check_numbers(dir, set.next_file)?;
         let unreferenced = listing.ours.iter().filter(|&&name| !set.refers_to(name, number));
         let mut report = RecoveryReport {
             lost_edit,

@@ -22,7 +22,7 @@ use crate::filters::FilterManager;
 use crate::iter::Direction;
 use crate::ledger::Ledger;
 use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
-use crate::names::{FileName, check_numbers};
+use crate::names::FileName;
 use crate::options::Options;
 use crate::poison::Poison;
 use crate::scheduler::{Scheduler, compact_while_due, load_filters_within_budget, start_threads};
@@ -197,7 +197,7 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
             (TableSet { hash_key: Some(hash_key), ..TableSet::default() }, store, hash_key, None)
         }
     };
-    check_numbers(dir, &listing.ours, set.next_file)?;
+    listing.check_numbers(dir, set.next_file)?;
     let highest = listing.ours.iter().filter_map(|name| name.number()).max().unwrap_or(0);
     let env = Arc::new(TableEnv {
         dir: dir.clone(),

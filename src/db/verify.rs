@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::directory::{Listing, for_each_logged_entry, hash_key, open_to_read, store_of};
 use crate::error::{Error, Result};
 use crate::filter::HashKey;
-use crate::names::{FileName, check_numbers};
+use crate::names::FileName;
 use crate::sstable::{Checked, FilterMeta, Table, TableEnv, TableMeta};
 use crate::store_dir::StoreDir;
 use crate::version::{Manifest, TableSet, read_current};
@@ -191,7 +191,7 @@ pub fn verify_with(
     match read_manifest(dir, &mut found) {
         Ok((number, store, hash_key, set)) => {
             let env = TableEnv::standalone(dir, store, hash_key);
-            if let Err(error) = check_numbers(dir, &listing.ours, set.next_file) {
+            if let Err(error) = listing.check_numbers(dir, set.next_file) {
                 found.find(path, error);
             }
             let tables: Vec<TableMeta> =

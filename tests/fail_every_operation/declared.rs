@@ -6,23 +6,23 @@ use criba::vfs::{Fault, FileKind, Injected, Operation};
 use crate::script::Step;
 
 /// The reports of the store during a call.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default)]
 pub(crate) struct Reports {
     /// An event or the list of tables reported a degraded or damaged filter.
     pub(crate) bad_filter: bool,
     /// L0 has enough tables for a compaction, and none took place.
     pub(crate) compaction_is_due: bool,
-    /// The file with the fault is still there.
-    pub(crate) file_stays: bool,
     /// The opening reported a log with an incomplete end, and the disk returns the same wrong bytes each
     /// time.
     pub(crate) lost_to_rot: bool,
 }
 
-/// The part that the store goes on without, if a call may succeed despite this fault.
+/// The part that the store goes on without, if a call may succeed despite this fault. `file_stays`: the file with
+/// the fault is there after the call.
 pub(crate) fn degradation(
     step: &Step,
     fault: &Injected,
+    file_stays: bool,
     reports: &Reports,
 ) -> Option<&'static str> {
     match (step, fault.operation, fault.kind) {
@@ -42,10 +42,10 @@ pub(crate) fn degradation(
             Step::Open { .. },
             Operation::Open | Operation::Read | Operation::Length,
             FileKind::Wal | FileKind::Manifest | FileKind::Table,
-        ) if reports.file_stays => Some("a file that nothing refers to stays"),
+        ) if file_stays => Some("a file that nothing refers to stays"),
         // A misread header names no store.
         (Step::Open { .. }, Operation::Read, FileKind::Wal | FileKind::Manifest)
-            if matches!(fault.fault, Fault::FlippedBit(_)) && !reports.file_stays =>
+            if matches!(fault.fault, Fault::FlippedBit(_)) && !file_stays =>
         {
             Some("a file that nothing refers to goes")
         }

@@ -468,8 +468,7 @@ impl Run<'_> {
                 let reports = self.reports(bad_filters);
                 for fault in injected {
                     let file_stays = self.disk.disk().read(&fault.path).is_some();
-                    let reports = Reports { file_stays, ..reports };
-                    let Some(declared) = degradation(step, fault, &reports) else {
+                    let Some(declared) = degradation(step, fault, file_stays, &reports) else {
                         panic!("{at}: no error or event for {fault:?}; {reports:?}")
                     };
                     *self.tally.degradations.entry(declared).or_default() += 1;
@@ -527,7 +526,6 @@ impl Run<'_> {
             bad_filter: damaged || self.bad_filters.load(Ordering::Relaxed) > bad_filters,
             compaction_is_due: self.script.auto_compaction && l0 >= L0_TABLES,
             lost_to_rot: self.rot && self.lost(),
-            file_stays: false,
         }
     }
 
