@@ -12,7 +12,8 @@ use crate::{Answer, json, store};
 ///
 /// Opens the store to write, as every command that changes it: no other process may have it open. A program
 /// that has it open calls Db::checkpoint. On the same file system both stores have the same files of tables, by
-/// hard links: against a damaged disk, copy the backup to another one.
+/// hard links: against a damaged disk, copy the backup to another one. To restore it, close the store in every
+/// program first.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         "{}, {}, in {to}\n\
          On the same disk these are the files of {dir}: copy {to} to another one.\n\
          To check it:   criba verify {to}\n\
-         To restore it: remove {dir}, then cp -r {to} {dir}",
+         To restore it: close {dir} in every program, remove it, then cp -r {to} {dir}",
         counted(tables, "table"),
         counted(bytes, "byte"),
     )?;

@@ -580,7 +580,8 @@ impl Db {
     /// writes, with every one that was acknowledged before the call. Writers go on meanwhile.
     ///
     /// To restore, [open](Options::open) the checkpoint as a store of its own. To keep the backup, make a
-    /// checkpoint of the opened backup and go on with that, or open a plain copy of the directory.
+    /// checkpoint of the opened backup and go on with that, or open a plain copy of the directory. Close the old
+    /// store before its directory is replaced: an open one refuses writes then.
     /// [`verify`] and [`Options::open_read_only`] check a backup without a change. A backup can be removed like
     /// any directory: the store and other backups lose nothing.
     ///

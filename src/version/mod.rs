@@ -39,14 +39,8 @@ pub(crate) struct Version {
 }
 
 /// Found at the first use. A changed version has others, so a clone has none yet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct OfVersion(OnceLock<Option<Intervals>>);
-
-impl Default for OfVersion {
-    fn default() -> Self {
-        Self(OnceLock::new())
-    }
-}
 
 impl Clone for OfVersion {
     fn clone(&self) -> Self {
