@@ -97,6 +97,9 @@ fn warn_of_losses(recovery: &RecoveryReport) {
     for lost in recovery.lost_tail.iter().chain(&recovery.lost_edit) {
         print_error(&format!("warning: {}", lost_tail_as_text(lost)));
     }
+    for kept in &recovery.kept_files {
+        print_error(&format!("warning: {}: a file of another store; it stays", kept.display()));
+    }
 }
 
 /// What recovery dropped and where, in a line.

@@ -674,7 +674,9 @@ reader::implement_reader!(Db, Snapshot, ReadOnlyDb);
 reader::inherit_reads!(Snapshot, ReadOnlyDb);
 
 impl Options {
-    /// Opens the store in a directory, or makes one there, and recovers it after a crash.
+    /// Opens the store in a directory, or makes one there, and recovers it after a crash. Afterwards the store
+    /// does not use the path: it stays in this directory, whatever the path leads to
+    /// ([`DirectoryMoved`](crate::Event::DirectoryMoved)).
     ///
     /// Cost: two reads for each table, one of them for its filter. Each log is read once, and what it adds is
     /// written to tables and synced. Does not wait for a lock that another process holds.
