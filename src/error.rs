@@ -53,9 +53,9 @@ pub enum Error {
         found: String,
     },
     /// A path does not lead to a place for a store. Nothing was changed.
-    #[error("{path:?}: {reason}")]
+    #[error("{}{reason}", named(path))]
     InvalidPath {
-        /// The path, as it was given.
+        /// The path. It may be empty.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -167,6 +167,10 @@ pub enum Error {
         /// [`cache_bytes`](crate::Options::cache_bytes).
         cache: u64,
     },
+}
+
+fn named(path: &Path) -> String {
+    if path == Path::new("") { String::new() } else { format!("{}: ", path.display()) }
 }
 
 /// The holder of a lock, and what to do.

@@ -409,7 +409,10 @@ fn errors_end_with_what_to_do() {
     }
     let file = parent.path().join("lines");
     fs::write(&file, "").expect("a file");
-    let told = run(&format!("load {} {}", parent.path().display(), file.display())).error(3);
+    let other = parent.path().join("other");
+    fs::create_dir(&other).expect("a directory");
+    fs::write(other.join("5.sst"), "").expect("a file");
+    let told = run(&format!("load {} {}", other.display(), file.display())).error(3);
     assert!(told.ends_with("; a store is made in a new or an empty directory\n"), "{told}");
 
     let table = table_of(&dir);

@@ -108,7 +108,7 @@ fn no_way_leads_into_the_damaged_store() {
     let before = names();
     for to in ["link/new", "beside/../store/new", "absent/../store/new", "link/../store/new"] {
         let refused = run(&format!("repair {store} --to {}", path(to))).error(3);
-        assert!(refused.contains("it is in the damaged store"), "{to}: {refused}");
+        assert!(refused.contains("it is in the directory of the store itself"), "{to}: {refused}");
     }
     run(&format!("repair {} --to {}", path("link"), path("store/new"))).error(3);
     assert_eq!(names(), before);
