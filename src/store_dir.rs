@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::descriptors::with_descriptor;
 use crate::error::{Error, IoContext, Result};
+use crate::fork::Birth;
 use crate::names::FileName;
 use crate::poison::Poison;
 use crate::sync::{AtomicBool, Mutex, Ordering};
@@ -33,6 +34,7 @@ pub(crate) struct StoreDir {
 /// its own.
 #[derive(Debug)]
 struct Watch {
+    birth: Birth,
     dir: Identity,
     lock: Identity,
     /// The log in use, which must keep its name.
@@ -119,6 +121,7 @@ impl StoreDir {
     /// The directory with the checks of an open store. Poisons the store when one of them fails.
     pub(crate) fn watched(self, lock: &dyn FileLock, poison: Poison) -> Result<Self> {
         let watch = Watch {
+            birth: Birth::now(),
             dir: self.handle.identity().context("identify", &self.path)?,
             lock: lock.identity().context("identify", &self.path_of(FileName::Lock))?,
             log: Mutex::default(),
@@ -233,9 +236,10 @@ impl StoreDir {
     }
 
     /// Checks that the directory, its lock and the log in use are those of this opening. Otherwise poisons the
-    /// store.
+    /// store. In a forked child, fails.
     pub(crate) fn check(&self) -> Result<()> {
         let Some(watch) = &self.watch else { return Ok(()) };
+        watch.birth.check_process()?;
         watch.check(self).map_err(|error| match error {
             Error::Moved { .. } => watch.poison.set(error),
             other => other,

@@ -1,12 +1,14 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::fork::forks;
 use crate::poison::Poison;
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::sync::{AtomicU32, Mutex, Ordering};
 use crate::vfs::FileLock;
 
 pub(crate) struct Health {
-    closed: AtomicBool,
+    /// The [`forks`] at the opening; closed, the complement. So one comparison shows both.
+    open: AtomicU32,
     poison: Poison,
     /// `None` after the store is closed. Snapshots and scans have their own references to the lock.
     directory_lock: Mutex<Option<Arc<dyn FileLock>>>,
@@ -16,7 +18,7 @@ impl Health {
     /// `poison` is that of the directory.
     pub(crate) fn new(directory_lock: Arc<dyn FileLock>, poison: Poison) -> Self {
         Self {
-            closed: AtomicBool::new(false),
+            open: AtomicU32::new(forks()),
             poison,
             directory_lock: Mutex::new(Some(directory_lock)),
         }
@@ -24,7 +26,12 @@ impl Health {
 
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        let (open, here) = (self.open.load(Ordering::Acquire), forks());
+        if open == here {
+            Ok(())
+        } else {
+            Err(if open == !here { Error::Closed } else { Error::Forked })
+        }
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {
@@ -43,12 +50,19 @@ impl Health {
 
     /// Refuses all calls from now on.
     pub(crate) fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::AcqRel) { Err(Error::Closed) } else { Ok(()) }
+        let here = forks();
+        if self.open.swap(!here, Ordering::AcqRel) == here { Ok(()) } else { Err(Error::Closed) }
     }
 
     /// Drops the directory lock. The directory stays locked until all snapshots and scans are dropped.
     pub(crate) fn unlock(&self) {
         self.directory_lock.lock().take();
+    }
+
+    /// For the last handle in a forked child, where the threads of the parent keep the rest. None of them holds
+    /// this mutex.
+    pub(crate) fn abandon_lock(&self) {
+        drop(self.directory_lock.try_lock().and_then(|mut lock| lock.take()));
     }
 
     pub(crate) fn directory_lock(&self) -> Result<Arc<dyn FileLock>> {

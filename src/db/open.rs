@@ -19,6 +19,8 @@ use crate::compaction::{MergeContext, write_tables};
 use crate::error::{Error, IoContext, Result};
 use crate::filter::{FilterSettings, HashKey, mix};
 use crate::filters::FilterManager;
+use crate::fork;
+use crate::fork::Birth;
 use crate::iter::Direction;
 use crate::ledger::Ledger;
 use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
@@ -115,6 +117,7 @@ pub(super) fn open_in(
     lock: Arc<dyn FileLock>,
     options: Options,
 ) -> Result<(Arc<DbInner>, RecoveryReport)> {
+    fork::watch()?;
     let poison = Poison::default();
     let dir = dir.watched(&*lock, poison.clone())?;
     // Again: the last holder of the lock may have changed the directory.
@@ -210,6 +213,7 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
         filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(dir)),
         index_memory: Arc::default(),
         next_file: AtomicU64::new(set.next_file.max(highest + 1)),
+        birth: Birth::now(),
     });
     let entries: Vec<_> = set.tables.values().cloned().collect();
     let tables = open_tables(&env, &entries, options)?;

@@ -20,6 +20,7 @@ use rustix::io::{Errno, pread, retry_on_intr};
 use super::{
     AccessHint, EntryType, FileKind, FileLock, Identity, Vfs, VfsDir, VfsFile, check_name,
 };
+use crate::fork::Birth;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The operating system's file system. A read is one `pread`; no file is mapped.
@@ -127,6 +128,7 @@ struct RealLock {
     file: File,
     /// `None` where a directory cannot be locked.
     dir: Option<File>,
+    birth: Birth,
 }
 
 impl FileLock for RealLock {
@@ -138,7 +140,11 @@ impl FileLock for RealLock {
 impl Drop for RealLock {
     fn drop(&mut self) {
         // Closing the files is not enough: a child that is just being spawned holds copies of the
-        // descriptors until it runs its program, and the locks with them. Unlocking is for all copies.
+        // descriptors until it runs its program, and the locks with them. Unlocking is for all copies, so
+        // those of a child must only be closed.
+        if !self.birth.is_this_process() {
+            return;
+        }
         let _ = self.file.unlock();
         if let Some(dir) = &self.dir {
             let _ = dir.unlock();
@@ -181,7 +187,7 @@ impl RealDir {
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        let mut lock = RealLock { file, dir: None };
+        let mut lock = RealLock { file, dir: None, birth: Birth::now() };
         // Opened anew: a lock belongs to one opening.
         let dir = self.open_at(OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
         match try_lock(&dir) {
