@@ -11,7 +11,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::filter::HashKey;
 use crate::key::{EntryRef, Seq};
 use crate::names::{FileName, MAX_FOUND_NUMBER};
-use crate::sstable::{Table, TableEnv};
+use crate::sstable::{Table, TableEnv, is_under_another_key};
 use crate::store_dir::StoreDir;
 use crate::version::TableSet;
 use crate::vfs::{FileLock, Vfs};
@@ -155,6 +155,17 @@ pub(super) fn store_of(env: &TableEnv, name: FileName) -> Result<Option<u64>> {
         Err(error @ Error::Io { .. }) => Err(error),
         damaged_or_not => Ok(damaged_or_not.unwrap_or_default()),
     }
+}
+
+/// Whether a file soundly names another store.
+///
+/// # Errors
+/// [`Error::Io`]: the file cannot be read now.
+pub(super) fn is_of_another_store(env: &TableEnv, name: FileName) -> Result<bool> {
+    if let FileName::Filter { table, generation } = name {
+        return is_under_another_key(env, table, generation);
+    }
+    Ok(store_of(env, name)?.is_some_and(|store| store != env.store))
 }
 
 fn store_in_header(dir: &StoreDir, kind: LogKind, number: u64) -> Result<Option<u64>> {

@@ -2,7 +2,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::directory::{Listing, for_each_logged_entry, hash_key, open_to_read, store_of};
+use super::directory::{
+    Listing, for_each_logged_entry, hash_key, is_of_another_store, open_to_read,
+};
 use crate::error::{Error, Result};
 use crate::filter::HashKey;
 use crate::names::FileName;
@@ -199,7 +201,7 @@ pub fn verify_with(
             verify_tables(&env, &tables, &mut found, &mut progress);
             verify_logs(&env, &set, &listing, &mut found);
             for &name in listing.ours.iter().filter(|&&name| !set.refers_to(name, number)) {
-                let is_foreign = matches!(store_of(&env, name), Ok(Some(of)) if of != store);
+                let is_foreign = matches!(is_of_another_store(&env, name), Ok(true));
                 let fate = if is_foreign {
                     "of another store; it stays"
                 } else {

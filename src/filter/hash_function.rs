@@ -110,7 +110,7 @@ impl HashKey {
     }
 
     /// Identifies the hash key in filter headers without revealing it.
-    pub(super) fn fingerprint(&self) -> u64 {
+    pub(crate) fn fingerprint(&self) -> u64 {
         self.hash(b"criba: which key")
     }
 

@@ -97,6 +97,12 @@ impl FilterHeader {
         })
     }
 
+    /// The fingerprint of the hash key of a filter with a keyed hash.
+    pub(crate) fn fingerprint_of(bytes: &[u8]) -> Option<u64> {
+        let header = Self::decode_any(bytes).ok()?;
+        (header.hash == HashFunction::SipHash13).then_some(header.fingerprint)
+    }
+
     /// Reads the header of a filter of `length` bytes for a table with `keys` distinct keys. Fails with the
     /// reason why the filter cannot be used.
     pub(crate) fn decode(

@@ -23,7 +23,7 @@ use crate::filter::{
 use crate::iter::{Cursor, Direction};
 use crate::ledger::Verdict;
 use crate::names::FileName;
-use crate::sealed::SealedBytes;
+use crate::sealed::{Seal, SealedBytes};
 use crate::sync::{AtomicBool, Ordering};
 use crate::vfs::VfsFile;
 
@@ -126,6 +126,19 @@ impl FilterMeta {
         let Self { generation, bytes, .. } = *self;
         (generation > 0 && bytes > 0).then_some(FileName::Filter { table, generation })
     }
+}
+
+/// Whether a filter file soundly names the hash key of another store. Reads all of it.
+pub(crate) fn is_under_another_key(env: &TableEnv, table: u64, generation: u64) -> Result<bool> {
+    let name = FileName::Filter { table, generation };
+    let path = env.path_of(name);
+    let file = env.dir.open_file(name).context("open", &path)?;
+    let length = file.length().context("find the length", &path)? as usize;
+    let bytes = SealedBytes::filled(Seal::Compiler, length, |bytes| file.read_exact_at(bytes, 0));
+    let bytes = bytes.context(format_args!("read {length} bytes at offset 0"), &path)?;
+    let contents = check_block(&bytes, BlockType::Filter, table, generation).ok();
+    let found = contents.and_then(FilterHeader::fingerprint_of);
+    Ok(found.is_some_and(|found| found != env.hash_key.fingerprint()))
 }
 
 /// A table and the filter in use.

@@ -29,7 +29,7 @@ pub(crate) use cache::{BlockCache, FixedHasher};
 pub(crate) use check::Checked;
 pub(crate) use cursor::{ReadPlan, TableCursor};
 pub(crate) use env::TableEnv;
-pub(crate) use filter::{FilterState, OpenTable, TableFilter};
+pub(crate) use filter::{FilterState, OpenTable, TableFilter, is_under_another_key};
 pub use format::VERSION as FORMAT_VERSION;
 pub(crate) use format::{FilterMeta, Properties, TableMeta};
 pub(crate) use memory::{FilterMemory, resident_bytes};

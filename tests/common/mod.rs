@@ -101,14 +101,16 @@ pub(crate) fn the_file(dir: &Path, start: &str) -> PathBuf {
 }
 
 type Hook = dyn Fn(FileKind, Operation) -> io::Result<()> + Send + Sync;
+type After = dyn Fn(FileKind, Operation) + Send + Sync;
 
-/// The operating system's files, with hooks: one may fail an operation before it takes place, one comes after.
+/// The operating system's files, with a hook that may fail an operation before it takes place, and one after
+/// it.
 #[derive(Clone, Debug)]
 pub(crate) struct HookVfs(LayeredVfs<Hooks>);
 
 struct Hooks {
     before: Box<Hook>,
-    after: Box<Hook>,
+    after: Box<After>,
     syncs: bool,
     /// All access hints so far.
     hints: Mutex<Vec<AccessHint>>,
@@ -126,22 +128,23 @@ impl HookVfs {
     pub(crate) fn new(
         hook: impl Fn(FileKind, Operation) -> io::Result<()> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Self::around(hook, |_, _| Ok(()))
+        Self::around(hook, |_, _| {})
     }
 
+    /// Calls `after` when an operation is done, also if it failed, but not if `before` failed it.
     pub(crate) fn around(
         before: impl Fn(FileKind, Operation) -> io::Result<()> + Send + Sync + 'static,
-        after: impl Fn(FileKind, Operation) -> io::Result<()> + Send + Sync + 'static,
+        after: impl Fn(FileKind, Operation) + Send + Sync + 'static,
     ) -> Arc<Self> {
         Self::with(Box::new(before), Box::new(after), true)
     }
 
     /// Fails nothing and skips syncs, for tests without power failures.
     pub(crate) fn without_syncs() -> Arc<Self> {
-        Self::with(Box::new(|_, _| Ok(())), Box::new(|_, _| Ok(())), false)
+        Self::with(Box::new(|_, _| Ok(())), Box::new(|_, _| {}), false)
     }
 
-    fn with(before: Box<Hook>, after: Box<Hook>, syncs: bool) -> Arc<Self> {
+    fn with(before: Box<Hook>, after: Box<After>, syncs: bool) -> Arc<Self> {
         let (hints, open) = (Mutex::default(), Mutex::default());
         let hooks = Hooks { before, after, syncs, hints, open };
         Arc::new(Self(LayeredVfs::new(Arc::new(RealVfs), hooks)))
@@ -166,13 +169,13 @@ impl Layer for Hooks {
     fn call(&self, call: &Call<'_>, next: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
         let (kind, operation) = (call.kind, call.operation);
         (self.before)(kind, operation)?;
-        if self.syncs || !matches!(operation, Operation::Sync | Operation::SyncDir) {
-            next()?;
-        }
-        if matches!(operation, Operation::Create | Operation::Open) {
+        let skipped = !self.syncs && matches!(operation, Operation::Sync | Operation::SyncDir);
+        let done = if skipped { Ok(()) } else { next() };
+        if done.is_ok() && matches!(operation, Operation::Create | Operation::Open) {
             *self.open.lock().unwrap().entry(kind).or_default() += 1;
         }
-        (self.after)(kind, operation)
+        (self.after)(kind, operation);
+        done
     }
 
     fn hint(&self, _: FileKind, hint: AccessHint) {

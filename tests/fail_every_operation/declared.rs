@@ -41,12 +41,14 @@ pub(crate) fn degradation(
         (
             Step::Open { .. },
             Operation::Open | Operation::Read | Operation::Length,
-            FileKind::Wal | FileKind::Manifest | FileKind::Table,
+            FileKind::Wal | FileKind::Manifest | FileKind::Table | FileKind::Filter,
         ) if file_stays => Some("a file that nothing refers to stays"),
         // A misread header names no store.
-        (Step::Open { .. }, Operation::Read, FileKind::Wal | FileKind::Manifest)
-            if matches!(fault.fault, Fault::FlippedBit(_)) && !file_stays =>
-        {
+        (
+            Step::Open { .. },
+            Operation::Read,
+            FileKind::Wal | FileKind::Manifest | FileKind::Filter,
+        ) if matches!(fault.fault, Fault::FlippedBit(_)) && !file_stays => {
             Some("a file that nothing refers to goes")
         }
         // Its table answers "maybe", or with what is in memory of it.
