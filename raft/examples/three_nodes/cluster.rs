@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use axum::http::{Method, StatusCode};
@@ -66,6 +66,12 @@ impl Cluster {
             process.wait()?;
         }
         Ok(())
+    }
+
+    /// How the process of a node ended, if it has.
+    pub(crate) fn ended(&mut self, id: u64) -> Result<Option<ExitStatus>, Failure> {
+        let process = self.processes.get_mut(&id).ok_or("not started")?;
+        Ok(process.try_wait()?)
     }
 
     pub(crate) async fn status(&self, id: u64) -> Result<Status, Failure> {

@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         [] => runtime.block_on(show()),
         [id, address, directory] if id.parse::<u64>().is_ok() => {
             let id = id.parse().expect("a number");
-            runtime.block_on(node::run(id, address, Path::new(directory)))
+            runtime.block_on(node::run(node::options(), id, address, Path::new(directory)))
         }
         _ => {
             println!("{USAGE}");

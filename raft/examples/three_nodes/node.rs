@@ -59,10 +59,18 @@ pub(crate) struct Status {
     pub(crate) reads_made: u64,
 }
 
+/// Small, so that a few thousand keys make SSTables.
+pub(crate) fn options() -> Options {
+    Options::new().memtable_bytes(256 << 10).cache_bytes(8 << 20)
+}
+
 /// Runs a node until the process ends.
-pub(crate) async fn run(id: u64, address: &str, directory: &Directory) -> Result<(), Failure> {
-    // Small, so that a few thousand keys make SSTables.
-    let options = Options::new().memtable_bytes(256 << 10).cache_bytes(8 << 20);
+pub(crate) async fn run(
+    options: Options,
+    id: u64,
+    address: &str,
+    directory: &Directory,
+) -> Result<(), Failure> {
     let (log, machine) = open(options, directory)?;
     let reader = machine.reader();
     let config = Config {
