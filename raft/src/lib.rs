@@ -92,6 +92,8 @@ mod command;
 mod epochs;
 mod error;
 mod identity;
+#[cfg(test)]
+mod incarnations;
 mod layout;
 mod log_store;
 mod network;
