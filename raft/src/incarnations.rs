@@ -92,6 +92,35 @@ async fn an_acknowledgement_of_another_incarnation_does_not_count() {
     }
 }
 
+#[test]
+fn an_empty_directory_is_no_existing_node() {
+    let options = Options::new().vfs(Arc::new(SimVfs::new()));
+    let open_existing = || open(options.clone(), "/node", 1, Opening::Existing);
+    let error = open_existing().unwrap_err().to_string();
+    assert_eq!(error, "/node: expected a criba store, found nothing");
+    drop(options.clone().open("/node").unwrap());
+    let error = open_existing().unwrap_err().to_string();
+    assert_eq!(error, "/node: expected node 1, found an empty store");
+    drop(open(options.clone(), "/node", 1, Opening::New).unwrap());
+    open_existing().unwrap();
+}
+
+#[test]
+fn a_directory_of_another_node_is_refused() {
+    let options = Options::new().vfs(Arc::new(SimVfs::new()));
+    let made = open(options.clone(), "/node", 1, Opening::New).unwrap().0.identity();
+    for (id, opening, expected) in [
+        (2, Opening::Existing, "node 2"),
+        (2, Opening::JoinAsNew, "node 2"),
+        (2, Opening::New, "an empty directory"),
+        (1, Opening::New, "an empty directory"),
+    ] {
+        let error = open(options.clone(), "/node", id, opening).unwrap_err().to_string();
+        assert_eq!(error, format!("/node: expected {expected}, found {made}"));
+    }
+    assert_eq!(open(options, "/node", 1, Opening::Existing).unwrap().0.identity(), made);
+}
+
 fn opened(id: u64) -> (LogStore, StateMachine) {
     let options = Options::new().vfs(Arc::new(SimVfs::new()));
     open(options, "/node", id, Opening::New).unwrap()
