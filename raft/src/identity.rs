@@ -16,22 +16,19 @@ use crate::records::{encode, read, write};
 /// How keys and records are written. Another number is refused.
 const FORMAT_VERSION: u32 = 2;
 
-/// Which opening of a directory is meant. A node that forgot its votes must not vote again, so the program says
-/// what it expects to find.
+/// Which opening of a directory is meant. See [the table](crate#a-node-is-its-directory).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
-    /// The first one. The directory must be empty or missing. It becomes a new [`Identity`].
+    /// The first one. The directory must be empty or missing.
     New,
     /// Every later one. A directory that is empty, missing or another node's is refused.
     Existing,
-    /// The first one of a node whose directory was lost, or is an old copy. What the directory holds is
-    /// discarded, and it becomes a new [`Identity`]. The node gets everything from the others once
-    /// [`Node::admit`](crate::Node::admit) made it a member in place of its former incarnation.
+    /// The first one after the directory was lost, or replaced by an old copy. What is there is discarded. For one
+    /// start only: each makes another incarnation, which the leader must [admit](crate::Node::admit).
     JoinAsNew,
 }
 
-/// A node's id, and the random number that its directory got when it was made. A directory that is made again
-/// under the same id is another incarnation.
+/// A node's id, and the random number of its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The number of the node in the cluster.

@@ -39,30 +39,27 @@
 //! ```
 //!
 //! # A node is its directory
-//! A vote and an acknowledged entry are promises, and the directory is where a node remembers them. A node that
-//! lost them and goes on under its id breaks them: acknowledged writes are lost. So a directory has an
-//! [`Identity`], which is also in the membership and in every message. A node refuses messages for another node
-//! or another incarnation, and does not count an answer of another one than the membership has.
+//! A node remembers its votes and acknowledged entries in its directory. Without them it must not go on as before,
+//! or acknowledged writes are lost. So a directory has an [`Identity`], which the membership and every message
+//! have, too. Messages for another node or incarnation, and answers of one, do not count.
 //!
-//! | the directory is | open it as | then |
-//! |---|---|---|
-//! | that of a new node | [`Opening::New`] | begin the cluster with it, or [`Node::admit`] it |
-//! | as the node left it, also after a crash | [`Opening::Existing`] | |
-//! | lost or damaged | [`Opening::JoinAsNew`], after it was emptied | [`Node::admit`] it, on the leader |
-//! | an older copy of itself | [`Opening::JoinAsNew`] | [`Node::admit`] it, on the leader |
-//! | another node's, or a copy of that | refused | |
+//! | the directory is | open it as |
+//! |---|---|
+//! | that of a new node | [`Opening::New`]; begin the cluster with it, or [`Node::admit`] it |
+//! | as the node left it, also after a crash | [`Opening::Existing`] |
+//! | lost or damaged | [`Opening::JoinAsNew`], once it was emptied; [`Node::admit`] it on the leader |
+//! | an older copy of itself | [`Opening::JoinAsNew`]; [`Node::admit`] it on the leader |
+//! | another node's, or a copy of that | refused |
 //!
-//! **An older copy of the own directory cannot be detected.** After `cp -r`, a rolled back disk or a restored
-//! virtual machine, it has the identity of the node, but not its last votes and entries. It may only be opened as
-//! [`Opening::JoinAsNew`]: as [`Opening::Existing`], it votes again, and acknowledged writes may be lost. So may
-//! they if a directory and its copy run at the same time. Do not restore nodes from backups. A node that is made
-//! anew gets everything from the others, and only a majority of them must be whole.
+//! **An older copy of the own directory cannot be detected.** After `cp -r`, or on a disk that was rolled back, it
+//! has the identity of the node, but not its last votes and entries. As [`Opening::Existing`], it votes again, and
+//! acknowledged writes may be lost. So may they while a directory and its copy run at the same time. Do not
+//! restore nodes from backups: a new one gets everything from a majority.
 //!
 //! # When the storage fails
-//! openraft stops a node whose storage fails: a disk that is full or broken. The node does not come back by
-//! itself, not even when there is room again, but its metrics go on naming the leader that it knew. So a program
-//! awaits [`Node::stopped`], and ends with the reason that it returns. It then opens the directory as
-//! [`Opening::Existing`].
+//! openraft stops a node whose storage fails, for example on a full disk. The node does not come back by itself,
+//! but its metrics go on naming the leader that it knew. So a program awaits [`Node::stopped`], and ends with
+//! the reason. Once there is room, it opens the directory as [`Opening::Existing`].
 //!
 //! # Keys
 //! | key | value |
@@ -79,9 +76,10 @@
 //! the state's record, which names the epoch to read. A reader sees the old state or the new one.
 //!
 //! # What is synced
-//! The identity is synced before anything else is written. Votes, log entries and the installation of a snapshot are synced before they are acknowledged. Nothing
-//! else is: after a power failure the store holds a prefix of all batches, so the state never runs ahead of
-//! its log, and openraft applies again what the state lost. Appends that wait at the same time share a sync.
+//! The identity is synced before anything else is written. Votes, log entries and the installation of a snapshot
+//! are synced before they are acknowledged. Nothing else is: after a power failure the store holds a prefix of all
+//! batches, so the state never runs ahead of its log, and openraft applies again what the state lost. Appends that
+//! wait at the same time share a sync.
 //!
 //! # What blocks
 //! Reads and buffered writes run on the thread of the async task that makes them: they take microseconds,
@@ -134,16 +132,16 @@ openraft::declare_raft_types!(
 
 /// Opens the directory of a node: its log and its state machine.
 ///
-/// `opening` says what is expected there, see [the table above](crate#a-node-is-its-directory). It decides, in
-/// place of [`Options::create_if_missing`], whether a store is made.
+/// `opening` says what is expected there, see [the table](crate#a-node-is-its-directory), and whether a store is
+/// made, in place of [`Options::create_if_missing`].
 ///
-/// [`Opening::JoinAsNew`] begins with one batch, synced, that replaces the identity and deletes the votes. Then it
-/// deletes entries and pairs. If a crash comes between, the next opening, as [`Opening::Existing`], goes on. Use it
-/// for one opening only: each makes another incarnation.
+/// [`Opening::JoinAsNew`] replaces the identity and deletes the vote in one batch, synced. Then it deletes entries
+/// and pairs. After a crash, [`Opening::Existing`] goes on with that. After a crash of the first opening, either
+/// [`Opening::New`] or [`Opening::Existing`] is refused, and the other one is right.
 ///
 /// Finishes what a crash interrupted: a purge of the log at once, the removal of old epochs in the
-/// background. The directory stays locked while a [`Reader`] or [`SnapshotData`] lives. So to open it again in
-/// one process, await [`Raft::shutdown`](openraft::Raft::shutdown), and drop them.
+/// background. The directory stays locked while a [`Node`], [`Reader`] or [`SnapshotData`] lives. So to open it
+/// again in one process, await [`Raft::shutdown`](openraft::Raft::shutdown), and drop them.
 ///
 /// # Errors
 /// - As [`Options::open`]: `NotAStore` if an [`Opening::Existing`] finds nothing. Then nothing was made.

@@ -28,8 +28,8 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub trait Network: Send + Sync + 'static {
     /// Sends a message to a node, and returns what [`Node::answer`](crate::Node::answer) answers there.
     ///
-    /// A message has about a MiB, and the longest value more. openraft drops the future of a vote or of entries
-    /// when it takes too long; part of a snapshot has the time that this function gives it.
+    /// A message has about a MiB, and the longest value more. openraft limits the time of votes and entries, this
+    /// function that of a part of a snapshot.
     ///
     /// # Errors
     /// Any if there is no answer. openraft tries again.

@@ -135,9 +135,8 @@ impl Node {
         Ok(self.raft.install_full_snapshot(vote, Snapshot { meta, snapshot }).await)
     }
 
-    /// Makes a node a voter. To be called on the leader. Another incarnation that the membership has under this
-    /// id is removed before, in a change of its own: so a majority of the others has all that is committed.
-    /// Waits until the node has the log.
+    /// Makes a node a voter, once it has the log. To be called on the leader. Another incarnation under this id is
+    /// removed before, so that a majority of the others has all that is committed.
     ///
     /// # Errors
     /// As [`Raft::change_membership`]. Called again, it goes on.
@@ -159,9 +158,7 @@ impl Node {
 
     /// Waits until the node stops, and returns the reason.
     ///
-    /// openraft stops a node whose storage fails, for example on a full disk. Then the process must end, or open
-    /// the directory again: the node does not come back by itself, although its metrics go on naming the leader
-    /// that it knew.
+    /// openraft stops a node whose storage fails. Then the process must end, or open the directory again.
     pub async fn stopped(&self) -> Fatal<u64> {
         let mut metrics = self.raft.metrics();
         loop {
