@@ -21,4 +21,19 @@ pub enum Error {
         /// What was found.
         found: String,
     },
+    /// A directory or a message is of another node than expected, or of another incarnation. Nothing was
+    /// changed.
+    #[error("{of}: expected {expected}, found {found}")]
+    #[non_exhaustive]
+    Identity {
+        /// The directory, or the message.
+        of: String,
+        /// What was expected.
+        expected: String,
+        /// What was found.
+        found: String,
+    },
+    /// The operating system has no random number for a new identity.
+    #[error("no random number for a new identity: {0}")]
+    Random(#[from] getrandom::Error),
 }

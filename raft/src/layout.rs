@@ -1,9 +1,13 @@
 //! The keys of the store.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds};
 
 /// Every store of this package has it.
 pub(crate) const FORMAT: &[u8] = b"mformat";
+/// Written with the format version, and synced before anything else is written.
+pub(crate) const IDENTITY: &[u8] = b"midentity";
+/// There once an entry or a snapshot had a membership with this incarnation.
+pub(crate) const MEMBER: &[u8] = b"mmember";
 pub(crate) const VOTE: &[u8] = b"mvote";
 pub(crate) const COMMITTED: &[u8] = b"mcommitted";
 /// The last purged log id. Written before its entries are deleted.
@@ -41,6 +45,11 @@ pub(crate) fn log_keys(indexes: &impl RangeBounds<u64>) -> (Bound<Vec<u8>>, Boun
         end => end,
     };
     (start, end)
+}
+
+/// The keys of all log entries, and those of all pairs.
+pub(crate) fn all_numbered() -> [Range<Vec<u8>>; 2] {
+    [LOG, PAIRS].map(|family| vec![family]..vec![family + 1])
 }
 
 pub(crate) fn pair_key(epoch: u64, key: &[u8]) -> Vec<u8> {

@@ -1,54 +1,74 @@
 //! criba as the storage of [openraft]: the log, the votes and the state machine of a replicated key-value
 //! store, in one [`Db`].
 //!
-//! [`open`] gives what [`openraft::Raft::new`] needs, and [`StateMachine::reader`] gives the reads. The
-//! network between the nodes is the program's: `network.rs` of the example `three_nodes` is one over HTTP, with
-//! snapshots ([`SnapshotData`]). A program depends on `criba`, `criba-raft`, `openraft` 0.9 and `tokio`.
+//! [`open`] opens the directory of a node, [`Node::start`] runs openraft on it, and [`StateMachine::reader`]
+//! gives the reads. The network between the nodes is the program's ([`Network`]): it carries bytes to
+//! [`Node::answer`]. The example `three_nodes` has one over HTTP. A program depends on `criba`, `criba-raft`,
+//! `openraft` 0.9 and `tokio`.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
 //! use std::collections::BTreeMap;
 //!
-//! use criba_raft::{Command, open};
-//! use openraft::{BasicNode, Config, Raft};
-//! # use criba_raft::TypeConfig;
-//! # use openraft::{error::*, network::*, raft::*, Snapshot, Vote};
-//! # struct None;
-//! # impl RaftNetworkFactory<TypeConfig> for None {
-//! #     type Network = None;
-//! #     async fn new_client(&mut self, _: u64, _: &BasicNode) -> None { None }
-//! # }
-//! # type Failure<E = Infallible> = RPCError<u64, BasicNode, RaftError<u64, E>>;
-//! # impl RaftNetwork<TypeConfig> for None {
-//! #     async fn append_entries(&mut self, _: AppendEntriesRequest<TypeConfig>, _: RPCOption)
-//! #         -> Result<AppendEntriesResponse<u64>, Failure> { unreachable!() }
-//! #     async fn vote(&mut self, _: VoteRequest<u64>, _: RPCOption)
-//! #         -> Result<VoteResponse<u64>, Failure> { unreachable!() }
-//! #     async fn full_snapshot(&mut self, _: Vote<u64>, _: Snapshot<TypeConfig>,
-//! #         _: impl Future<Output = ReplicationClosed> + Send + 'static, _: RPCOption)
-//! #         -> Result<SnapshotResponse<u64>, StreamingError<TypeConfig, Fatal<u64>>> { unreachable!() }
-//! # }
-//! # let (network, dir) = (None, tempfile::tempdir()?);
-//! # let path = dir.path().join("store");
-//! let (log, machine) = open(criba::Options::new(), path)?;
-//! let reader = machine.reader();
-//! let config = Config::default().validate()?;
-//! let raft = Raft::new(1, config.into(), network, log, machine).await?;
-//! raft.initialize(BTreeMap::from([(1, BasicNode::new("127.0.0.1:4001"))])).await?;
-//! # raft.wait(Some(std::time::Duration::from_secs(9))).current_leader(1, "a leader").await?;
+//! use criba_raft::{Command, Failure, Member, Network, Node, Opening, open};
+//! use openraft::Config;
 //!
-//! raft.client_write(Command::put("a", "1")).await?;
-//! raft.ensure_linearizable().await?;
+//! struct Alone;
+//!
+//! impl Network for Alone {
+//!     async fn send(&self, to: &Member, _message: Vec<u8>) -> Result<Vec<u8>, Failure> {
+//!         Err(format!("no way to {}", to.address).into())
+//!     }
+//! }
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("store");
+//!
+//! let (log, machine) = open(criba::Options::new(), path, 1, Opening::New)?;
+//! let reader = machine.reader();
+//! let node = Node::start(Config::default().validate()?, Alone, log, machine).await?;
+//! let members = BTreeMap::from([(1, node.identity().at("127.0.0.1:4001"))]);
+//! node.raft().initialize(members).await?;
+//! # node.raft().wait(Some(std::time::Duration::from_secs(9))).current_leader(1, "a leader").await?;
+//!
+//! node.raft().client_write(Command::put("a", "1")).await?;
+//! node.raft().ensure_linearizable().await?;
 //! assert_eq!(reader.get("a")?.unwrap(), "1");
-//! # raft.shutdown().await?;
+//! # node.raft().shutdown().await?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap();
 //! ```
 //!
+//! # A node is its directory
+//! A node remembers its votes and acknowledged entries in its directory. Without them it must not go on as before,
+//! or acknowledged writes are lost. So a directory has an [`Identity`], which the membership and every message
+//! have, too. Messages for another node or incarnation, and answers of one, do not count.
+//!
+//! | the directory is | open it as |
+//! |---|---|
+//! | that of a new node | [`Opening::New`]; begin the cluster with it, or [`Node::admit`] it |
+//! | as the node left it, also after a crash | [`Opening::Existing`] |
+//! | lost or damaged | [`Opening::JoinAsNew`], once it was emptied; [`Node::admit`] it on the leader |
+//! | an older copy of itself | [`Opening::JoinAsNew`]; [`Node::admit`] it on the leader |
+//! | another node's, or a copy of that | refused |
+//!
+//! **An older copy of the own directory cannot be detected.** After `cp -r`, or on a disk that was rolled back, it
+//! has the identity of the node, but not its last votes and entries. As [`Opening::Existing`], it votes again, and
+//! acknowledged writes may be lost. So may they while a directory and its copy run at the same time. Do not
+//! restore nodes from backups: a new one gets everything from a majority.
+//!
+//! # When the storage fails
+//! openraft stops a node whose storage fails, for example on a full disk. The node does not come back by itself,
+//! but its metrics go on naming the leader that it knew. So a program awaits [`Node::stopped`], and ends with
+//! the reason. Once there is room, it opens the directory as [`Opening::Existing`].
+//!
 //! # Keys
 //! | key | value |
 //! |---|---|
-//! | `m` and a name | the format version, the vote, the last committed and the last purged log id, the state's record |
+//! | `mformat` | the format version, 2 |
+//! | `midentity` | the node's id and incarnation, and whether it still discards what a former one left |
+//! | `mmember` | nothing; there once a membership has this incarnation. A node without it never elects itself |
+//! | `mvote`, `mcommitted`, `mpurged` | the vote, the last committed and the last purged log id |
+//! | `mstate` | the state's record: its epoch, the last applied log id, the membership |
 //! | `l` and the index, 8 bytes, big-endian | a log entry |
 //! | `s`, the epoch, 8 bytes, big-endian, and a key | the value of that key in the state machine |
 //!
@@ -56,9 +76,10 @@
 //! the state's record, which names the epoch to read. A reader sees the old state or the new one.
 //!
 //! # What is synced
-//! Votes, log entries and the installation of a snapshot are synced before they are acknowledged. Nothing
-//! else is: after a power failure the store holds a prefix of all batches, so the state never runs ahead of
-//! its log, and openraft applies again what the state lost. Appends that wait at the same time share a sync.
+//! The identity is synced before anything else is written. Votes, log entries and the installation of a snapshot
+//! are synced before they are acknowledged. Nothing else is: after a power failure the store holds a prefix of all
+//! batches, so the state never runs ahead of its log, and openraft applies again what the state lost. Appends that
+//! wait at the same time share a sync.
 //!
 //! # What blocks
 //! Reads and buffered writes run on the thread of the async task that makes them: they take microseconds,
@@ -68,8 +89,13 @@
 mod command;
 mod epochs;
 mod error;
+mod identity;
+#[cfg(test)]
+mod incarnations;
 mod layout;
 mod log_store;
+mod network;
+mod node;
 #[cfg(test)]
 mod power_failure;
 mod reader;
@@ -81,54 +107,59 @@ mod syncs;
 
 use std::path::Path;
 
-use criba::{Db, Options};
+#[cfg(doc)]
+use criba::Db;
+use criba::Options;
 
 pub use command::{Command, Reply};
 pub use error::{Error, Result};
+pub use identity::{Identity, Member, Opening};
 pub use log_store::LogStore;
+pub use network::{Failure, Network};
+pub use node::{Changed, Node};
 pub use reader::{Pairs, Reader};
 pub use snapshot::{Received, SnapshotBuilder, SnapshotData, Taken};
 pub use state_machine::StateMachine;
 
 openraft::declare_raft_types!(
-    /// The types of a cluster: [`Command`]s, [`Reply`]s, node ids of 64 bits, and addresses as text.
+    /// The types of a cluster: [`Command`]s, [`Reply`]s, node ids of 64 bits, and [`Member`]s.
     pub TypeConfig:
         D = Command,
         R = Reply,
+        Node = Member,
         SnapshotData = SnapshotData,
 );
 
-/// How keys and records are written. Another number is refused.
-const FORMAT_VERSION: u32 = 1;
-
-/// Opens the store in a directory, or makes it: the log and the state machine of a node.
+/// Opens the directory of a node: its log and its state machine.
+///
+/// `opening` says what is expected there, see [the table](crate#a-node-is-its-directory), and whether a store is
+/// made, in place of [`Options::create_if_missing`].
+///
+/// [`Opening::JoinAsNew`] replaces the identity and deletes the vote in one batch, synced. Then it deletes entries
+/// and pairs. After a crash, [`Opening::Existing`] goes on with that. After a crash of the first opening, either
+/// [`Opening::New`] or [`Opening::Existing`] is refused, and the other one is right.
 ///
 /// Finishes what a crash interrupted: a purge of the log at once, the removal of old epochs in the
-/// background. The directory stays locked while a [`Reader`] or [`SnapshotData`] lives. So to open it again in
-/// one process, await [`Raft::shutdown`](openraft::Raft::shutdown), and drop them.
+/// background. The directory stays locked while a [`Node`], [`Reader`] or [`SnapshotData`] lives. So to open it
+/// again in one process, await [`Raft::shutdown`](openraft::Raft::shutdown), and drop them.
 ///
 /// # Errors
-/// As [`Options::open`]; [`Error::Record`] if the store holds anything that is not of this package. Then nothing
-/// was changed.
-pub fn open(options: Options, dir: impl AsRef<Path>) -> Result<(LogStore, StateMachine)> {
-    let db = options.open(dir)?;
-    check_format(&db)?;
+/// - As [`Options::open`]: `NotAStore` if an [`Opening::Existing`] finds nothing. Then nothing was made.
+/// - [`Error::Identity`] if the directory is another node's, or not empty for [`Opening::New`].
+/// - [`Error::Record`] if the store holds anything that is not of this package, or is of another version of it.
+/// - [`Error::Random`] if a new identity cannot be made.
+///
+/// After the last three, no key was changed.
+pub fn open(
+    options: Options,
+    dir: impl AsRef<Path>,
+    id: u64,
+    opening: Opening,
+) -> Result<(LogStore, StateMachine)> {
+    let dir = dir.as_ref();
+    let db = options.create_if_missing(opening != Opening::Existing).open(dir)?;
+    let identity = identity::identify(&db, dir, id, opening)?;
     let syncs = syncs::Syncs::start(db.clone());
-    Ok((LogStore::open(db.clone(), syncs.clone())?, StateMachine::open(db, syncs)?))
-}
-
-fn check_format(db: &Db) -> Result<()> {
-    let (of, expected) = ("store".to_string(), "an empty store, or one of criba-raft");
-    match records::read(db, layout::FORMAT, "a format version")? {
-        Some(FORMAT_VERSION) => Ok(()),
-        Some(other) => {
-            Err(Error::Record { of, expected, found: format!("format version {other}") })
-        }
-        None => match db.first()? {
-            Some((key, _)) => {
-                Err(Error::Record { of, expected, found: format!("key {}", key.escape_ascii()) })
-            }
-            None => records::write(db, layout::FORMAT, &FORMAT_VERSION),
-        },
-    }
+    let log = LogStore::open(db.clone(), syncs.clone(), identity)?;
+    Ok((log, StateMachine::open(db, syncs, identity)?))
 }

@@ -6,13 +6,16 @@ use std::ops::RangeBounds;
 use criba::{Batch, Db};
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{
-    AnyError, Entry, LogId, LogState, OptionalSend, RaftLogReader, StorageError, StorageIOError,
-    Vote,
+    AnyError, Entry, EntryPayload, LogId, LogState, OptionalSend, RaftLogReader, StorageError,
+    StorageIOError, Vote,
 };
 
 use crate::TypeConfig;
 use crate::error::{Error, Result};
-use crate::layout::{BATCH_BYTES, BATCH_CHANGES, COMMITTED, PURGED, VOTE, log_key, log_keys};
+use crate::identity::Identity;
+use crate::layout::{
+    BATCH_BYTES, BATCH_CHANGES, COMMITTED, MEMBER, PURGED, VOTE, log_key, log_keys,
+};
 use crate::records::{decode, encode, read, write};
 use crate::syncs::Syncs;
 
@@ -21,6 +24,7 @@ use crate::syncs::Syncs;
 pub struct LogStore {
     db: Db,
     syncs: Syncs,
+    identity: Identity,
     /// No entry has a smaller index.
     first: u64,
 }
@@ -29,14 +33,32 @@ type Stored<T> = std::result::Result<T, StorageError<u64>>;
 
 impl LogStore {
     /// Finishes a purge that a crash interrupted.
-    pub(crate) fn open(db: Db, syncs: Syncs) -> Result<Self> {
+    pub(crate) fn open(db: Db, syncs: Syncs, identity: Identity) -> Result<Self> {
         let first = db.range(log_keys(&..))?.next().transpose()?;
         let first = first.map(|(key, value)| entry(&key, &value)).transpose()?;
-        let mut log = Self { db, syncs, first: first.map_or(0, |entry| entry.log_id.index) };
+        let first = first.map_or(0, |entry| entry.log_id.index);
+        let mut log = Self { db, syncs, identity, first };
         if let Some(purged) = log.purged()? {
             log.delete_through(purged.index)?;
         }
         Ok(log)
+    }
+
+    /// The node whose log this is.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Refuses a vote for this node before an entry or a snapshot made this incarnation a member: until then, the
+    /// memberships that the log shows are of former times, when another incarnation had the node's votes.
+    fn check_candidacy(&self, vote: &Vote<u64>) -> Result<()> {
+        let own = vote.leader_id().voted_for() == Some(self.identity.id);
+        if own && !self.db.contains(MEMBER)? {
+            let (of, expected) =
+                ("vote for this node".into(), format!("a membership with {}", self.identity));
+            return Err(Error::Identity { of, expected, found: "others only".into() });
+        }
+        Ok(())
     }
 
     fn purged(&self) -> Result<Option<LogId<u64>>> {
@@ -71,6 +93,11 @@ impl LogStore {
         let mut batch = Batch::new();
         for entry in entries {
             batch.put(log_key(entry.log_id.index), encode(&entry)?);
+            if let EntryPayload::Membership(membership) = &entry.payload
+                && self.identity.is_in(membership)
+            {
+                batch.put(MEMBER, []);
+            }
             if batch.bytes() >= BATCH_BYTES {
                 self.db.write(std::mem::take(&mut batch))?;
             }
@@ -150,6 +177,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn save_vote(&mut self, vote: &Vote<u64>) -> Stored<()> {
         let failed = |error: Error| StorageIOError::write_vote(AnyError::new(&error));
+        self.check_candidacy(vote).map_err(failed)?;
         write(&self.db, VOTE, vote).map_err(failed)?;
         Ok(self.syncs.done().await.map_err(failed)?)
     }

@@ -14,7 +14,7 @@ use openraft::{
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::{Command, LogStore, Reader, SnapshotData, StateMachine, TypeConfig, open};
+use crate::{Command, LogStore, Opening, Reader, SnapshotData, StateMachine, TypeConfig, open};
 
 /// What a node may find after a power failure.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -43,9 +43,11 @@ fn wait<T>(task: impl Future<Output = T>) -> T {
 }
 
 impl Node {
-    fn open(vfs: &SimVfs) -> Self {
+    fn open(vfs: &SimVfs, opening: Opening) -> Self {
         let options = Options::new().memtable_bytes(2 << 10).background_threads(0).seed(1);
-        let (log, machine) = open(options.vfs(Arc::new(vfs.clone())), "/node").unwrap();
+        let options = options.vfs(Arc::new(vfs.clone()));
+        // No vote of a script is for a node with this id.
+        let (log, machine) = open(options, "/node", 9, opening).unwrap();
         let reader = machine.reader();
         Self { log, machine, reader }
     }
@@ -106,7 +108,7 @@ struct Script {
 impl Script {
     fn new() -> Self {
         let vfs = SimVfs::new().recording();
-        let node = Node::open(&vfs);
+        let node = Node::open(&vfs, Opening::New);
         vfs.take_moments();
         Self { vfs, node, states: vec![State::default()], synced: vec![(0, 0)], begun: vec![] }
     }
@@ -183,7 +185,7 @@ impl Script {
 
     /// Installs a snapshot of another node that has applied entries up to an index.
     async fn install(&mut self, term: u64, through: u64) {
-        let mut leader = Node::open(&SimVfs::new());
+        let mut leader = Node::open(&SimVfs::new(), Opening::New);
         leader.machine.apply((0..=through).map(|index| entry(term, index))).await.unwrap();
         let taken = leader.machine.get_snapshot_builder().await.build_snapshot().await.unwrap();
         let pairs = leader.state().await.pairs;
@@ -246,7 +248,7 @@ impl Script {
                 let disk = moment.disk.power_failure(Unit::Sector, |_| {
                     if rng.random_bool(kept) { Keep::NEW } else { Keep::OLD }
                 });
-                let mut node = Node::open(&SimVfs::on(disk));
+                let mut node = Node::open(&SimVfs::on(disk), Opening::Existing);
                 wait(async {
                     let found = node.state().await;
                     let states = &self.states[allowed.clone()];
@@ -290,4 +292,51 @@ fn a_node_finds_what_it_acknowledged_after_a_power_failure_at_any_operation() {
     }
     println!("{disks} disks after a power failure");
     assert!(disks > 1_000, "{disks}");
+}
+
+#[test]
+fn an_identity_that_was_made_survives_a_power_failure() {
+    let vfs = SimVfs::new().recording();
+    // Closing it would sync, so it stays open.
+    let node = Node::open(&vfs, Opening::New);
+    let moments = vfs.take_moments();
+    let disk = moments.last().unwrap().disk.power_failure(Unit::Sector, |_| Keep::OLD);
+    let found = Node::open(&SimVfs::on(disk), Opening::Existing).log.identity();
+    assert_eq!(found, node.log.identity());
+}
+
+#[test]
+fn a_node_that_joins_as_new_is_the_old_one_or_an_empty_one_after_a_power_failure() {
+    let mut rng = ChaCha8Rng::seed_from_u64(0);
+    let mut script = Script::new();
+    wait(async {
+        for _ in 0..60 {
+            script.step(&mut rng).await;
+        }
+    });
+    let Script { vfs, node, mut states, .. } = script;
+    let (former, state) = (node.log.identity(), states.pop().unwrap());
+    assert!(!state.pairs.is_empty() && !state.entries.is_empty(), "{state:?}");
+    node.reader.store().sync().unwrap();
+    drop(node);
+    vfs.take_moments();
+    let mut joined = Node::open(&vfs, Opening::JoinAsNew);
+    let moments = vfs.take_moments();
+    let mut emptied = 0;
+    for (number, moment) in moments.iter().enumerate() {
+        for kept in [0.0, 0.5, 1.0] {
+            let disk = moment.disk.power_failure(Unit::Sector, |_| {
+                if rng.random_bool(kept) { Keep::NEW } else { Keep::OLD }
+            });
+            let mut node = Node::open(&SimVfs::on(disk), Opening::Existing);
+            let is_former = node.log.identity() == former;
+            let expected = if is_former { state.clone() } else { State::default() };
+            let found = wait(node.state());
+            assert_eq!(found, expected, "after operation {number}, {kept} kept");
+            emptied += usize::from(!is_former);
+        }
+    }
+    assert!(emptied > 10, "{emptied} of {} disks", 3 * moments.len());
+    assert_ne!(joined.log.identity(), former);
+    assert_eq!(wait(joined.state()), State::default());
 }

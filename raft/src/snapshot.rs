@@ -12,15 +12,16 @@ use serde_bytes::ByteBuf;
 use crate::TypeConfig;
 use crate::epochs::Epochs;
 use crate::error::{Error, Result};
+use crate::identity::Member;
 use crate::layout::{BATCH_BYTES, NUMBERED_BYTES, end_of_epoch, pair_key};
 use crate::records::{decode, encode};
 use crate::state_record::StateRecord;
 
 /// What openraft passes between nodes and state machines as a snapshot. It is never whole in memory.
 ///
-/// The sender's network calls [`next_chunk`](Self::next_chunk) and sends each chunk. The receiver's network
-/// gets its own from [`begin_receiving_snapshot`](openraft::Raft::begin_receiving_snapshot), calls
-/// [`write_chunk`](Self::write_chunk) for each chunk in order, and installs it with
+/// A [`Node`](crate::Node) sends what [`next_chunk`](Self::next_chunk) reads. The receiving one begins with
+/// [`begin_receiving_snapshot`](openraft::Raft::begin_receiving_snapshot), calls
+/// [`write_chunk`](Self::write_chunk) for each chunk in order, and ends with
 /// [`install_full_snapshot`](openraft::Raft::install_full_snapshot).
 #[derive(Debug)]
 pub enum SnapshotData {
@@ -76,6 +77,11 @@ impl SnapshotData {
             Self::Taken(taken) => taken.next_chunk(),
             Self::Received(_) => Err(wrong_side("a snapshot taken here", "one that is received")),
         }
+    }
+
+    /// Whether it was received with its last chunk.
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(self, Self::Received(received) if received.complete)
     }
 
     /// Writes the pairs of the next chunk to the store. Returns whether it was the last one: only then may the
@@ -180,7 +186,7 @@ impl fmt::Debug for Taken {
     }
 }
 
-type Meta = SnapshotMeta<u64, openraft::BasicNode>;
+type Meta = SnapshotMeta<u64, Member>;
 
 /// The newest snapshot, of which a node that is far behind gets chunks.
 #[derive(Debug, Clone, Default)]

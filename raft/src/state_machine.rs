@@ -6,15 +6,16 @@ use std::sync::Arc;
 use criba::{Batch, Db};
 use openraft::storage::RaftStateMachine;
 use openraft::{
-    AnyError, BasicNode, Entry, EntryPayload, LogId, OptionalSend, SnapshotMeta, StorageError,
-    StorageIOError, StoredMembership,
+    AnyError, Entry, EntryPayload, LogId, OptionalSend, SnapshotMeta, StorageError, StorageIOError,
+    StoredMembership,
 };
 
 use crate::TypeConfig;
 use crate::command::{Command, Reply};
 use crate::epochs::Epochs;
 use crate::error::{Error, Result};
-use crate::layout::{BATCH_BYTES, STATE, pair_key};
+use crate::identity::{Identity, Member};
+use crate::layout::{BATCH_BYTES, MEMBER, STATE, pair_key};
 use crate::reader::Reader;
 use crate::records::encode;
 use crate::snapshot::{Current, Received, SnapshotBuilder, SnapshotData, Taken};
@@ -26,6 +27,7 @@ use crate::syncs::Syncs;
 pub struct StateMachine {
     db: Db,
     syncs: Syncs,
+    identity: Identity,
     record: StateRecord,
     epochs: Arc<Epochs>,
     current: Current,
@@ -34,10 +36,10 @@ pub struct StateMachine {
 type Stored<T> = std::result::Result<T, StorageError<u64>>;
 
 impl StateMachine {
-    pub(crate) fn open(db: Db, syncs: Syncs) -> Result<Self> {
+    pub(crate) fn open(db: Db, syncs: Syncs, identity: Identity) -> Result<Self> {
         let record = StateRecord::read(&db)?;
         let epochs = Arc::new(Epochs::open(db.clone(), record.epoch)?);
-        Ok(Self { db, syncs, record, epochs, current: Current::default() })
+        Ok(Self { db, syncs, identity, record, epochs, current: Current::default() })
     }
 
     /// Reads beside the node, on any thread.
@@ -101,7 +103,11 @@ impl StateMachine {
             last_applied: meta.last_log_id,
             membership: meta.last_membership.clone(),
         };
-        self.write(Batch::new())?;
+        let mut changes = Batch::new();
+        if self.identity.is_in(meta.last_membership.membership()) {
+            changes.put(MEMBER, []);
+        }
+        self.write(changes)?;
         // The leader may purge its log now: what was received must survive, too. It was written before.
         self.syncs.done().await?;
         self.epochs.switch(epoch);
@@ -110,7 +116,7 @@ impl StateMachine {
     }
 }
 
-type Meta = SnapshotMeta<u64, BasicNode>;
+type Meta = SnapshotMeta<u64, Member>;
 
 /// The changes of some entries, not yet written.
 #[derive(Default)]
@@ -157,7 +163,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 
     async fn applied_state(
         &mut self,
-    ) -> Stored<(Option<LogId<u64>>, StoredMembership<u64, BasicNode>)> {
+    ) -> Stored<(Option<LogId<u64>>, StoredMembership<u64, Member>)> {
         Ok((self.record.last_applied, self.record.membership.clone()))
     }
 

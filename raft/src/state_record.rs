@@ -1,7 +1,8 @@
-use openraft::{BasicNode, LogId, StoredMembership};
+use openraft::{LogId, StoredMembership};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
+use crate::identity::Member;
 use crate::layout::STATE;
 use crate::records::read;
 
@@ -10,7 +11,7 @@ use crate::records::read;
 pub(crate) struct StateRecord {
     pub(crate) epoch: u64,
     pub(crate) last_applied: Option<LogId<u64>>,
-    pub(crate) membership: StoredMembership<u64, BasicNode>,
+    pub(crate) membership: StoredMembership<u64, Member>,
 }
 
 impl StateRecord {

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Instant;
 
 use criba::{Db, Options};
-use criba_raft::{Command, LogStore, StateMachine, open};
+use criba_raft::{Command, LogStore, Opening, StateMachine, open};
 use openraft::storage::RaftStateMachine;
 use openraft::{CommittedLeaderId, Entry, EntryPayload, LogId, RaftSnapshotBuilder};
 
@@ -20,7 +20,7 @@ fn memory(name: &str) -> Option<u64> {
 
 fn node(dir: &tempfile::TempDir) -> (Db, LogStore, StateMachine) {
     let options = Options::new().memtable_bytes(8 << 20).cache_bytes(8 << 20);
-    let (log, machine) = open(options, dir.path().join("store")).unwrap();
+    let (log, machine) = open(options, dir.path().join("store"), 1, Opening::New).unwrap();
     (machine.reader().store().clone(), log, machine)
 }
 

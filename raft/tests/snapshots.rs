@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimVfs};
 use criba::{Db, Options, Result};
-use criba_raft::{Command, LogStore, Reader, StateMachine, TypeConfig, open};
+use criba_raft::{Command, LogStore, Opening, Reader, StateMachine, TypeConfig, open};
 use openraft::storage::RaftStateMachine;
 use openraft::{CommittedLeaderId, Entry, EntryPayload, LogId, RaftSnapshotBuilder, Snapshot};
 use tempfile::TempDir;
@@ -23,12 +23,12 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
-        Self::on(tempfile::tempdir().unwrap())
+        Self::on(tempfile::tempdir().unwrap(), Opening::New)
     }
 
-    fn on(dir: TempDir) -> Self {
+    fn on(dir: TempDir, opening: Opening) -> Self {
         let options = Options::new().memtable_bytes(64 << 10);
-        let (log, machine) = open(options, dir.path().join("store")).unwrap();
+        let (log, machine) = open(options, dir.path().join("store"), 1, opening).unwrap();
         let db = machine.reader().store().clone();
         Self { db, _log: log, machine, _dir: dir }
     }
@@ -183,7 +183,7 @@ async fn an_old_epoch_is_removed_after_a_write_failed() {
     let mut leader = Node::with(1).await;
     let faults = FaultVfs::new(Arc::new(SimVfs::new()));
     let options = Options::new().vfs(Arc::new(faults.clone()));
-    let (_log, mut machine) = open(options, "/node").unwrap();
+    let (_log, mut machine) = open(options, "/node", 1, Opening::New).unwrap();
     let db = machine.reader().store().clone();
     let mut received = machine.begin_receiving_snapshot().await.unwrap();
     received.write_chunk(&leader.take().await.snapshot.next_chunk().unwrap().unwrap()).unwrap();
@@ -248,7 +248,7 @@ async fn a_crash_between_chunks_leaves_the_old_state() {
     let copy = tempfile::tempdir().unwrap();
     follower.db.checkpoint(copy.path().join("store")).unwrap();
     assert_eq!(follower.pairs().len(), 2);
-    let reopened = Node::on(copy);
+    let reopened = Node::on(copy, Opening::Existing);
     assert_eq!(values(&reopened.machine.reader()), [0]);
     reopened.wait_for_one_epoch();
 }
@@ -283,31 +283,38 @@ async fn bytes_that_are_no_chunk_are_refused() {
 
 #[test]
 fn records_of_another_program_are_refused() {
-    let opened = |keys: &[&[u8]], value: &[u8]| {
+    // Of a store of another program, or after a change of one of this package.
+    let opened = |of_a_node: bool, records: &[(&[u8], &[u8])]| {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store");
+        if of_a_node {
+            drop(open(Options::new(), &path, 1, Opening::New).unwrap());
+        }
         let db = Db::open(&path).unwrap();
-        for key in keys {
+        for (key, value) in records {
             db.put(key, value).unwrap();
         }
         db.close().unwrap();
-        let error = open(Options::new(), &path).unwrap_err().to_string();
+        let error = open(Options::new(), &path, 1, Opening::Existing).unwrap_err().to_string();
         let db = Db::open(&path).unwrap();
-        assert!(keys.iter().all(|key| db.get(key).unwrap().unwrap() == value));
+        assert!(records.iter().all(|(key, value)| db.get(key).unwrap().unwrap() == *value));
         error
     };
-    let error = opened(&[b"scores/1"], b"7");
+    let error = opened(false, &[(b"scores/1", b"7")]);
     assert_eq!(error, "store: expected an empty store, or one of criba-raft, found key scores/1");
-    let error = opened(&[b"mformat"], b"\x02");
-    assert!(error.ends_with("found format version 2"), "{error}");
-    // Of a store with the right format version, 1.
-    let error = opened(&[b"mformat", b"mpurged"], b"\x01");
+    let error = opened(true, &[(b"mformat", b"\x01")]);
+    assert_eq!(error, "store: expected format version 2 of criba-raft, found format version 1");
+    let error = opened(false, &[(b"mformat", b"\x02")]);
+    assert_eq!(error, "store: expected an identity, found none");
+    let error = opened(true, &[(b"midentity", b"\x01")]);
+    assert!(error.starts_with("midentity: expected an identity, found"), "{error}");
+    let error = opened(true, &[(b"mpurged", b"\x01")]);
     assert!(error.starts_with("mpurged: expected a log id, found"), "{error}");
-    let error = opened(&[b"mformat", b"mstate"], b"\x01");
+    let error = opened(true, &[(b"mstate", b"\x01")]);
     assert!(error.starts_with("mstate: expected the state's record, found"), "{error}");
-    let error = opened(&[b"mformat", b"l\0\0\0\0\0\0\0\x01"], b"\x01");
+    let error = opened(true, &[(b"l\0\0\0\0\0\0\0\x01", b"\x01")]);
     assert!(error.contains("expected a log entry, found"), "{error}");
     let last = [b"s".as_slice(), &u64::MAX.to_be_bytes(), b"key"].concat();
-    let error = opened(&[b"mformat", &last], b"\x01");
+    let error = opened(true, &[(&last, b"\x01")]);
     assert_eq!(error, format!("epoch: expected one that others can follow, found {}", u64::MAX));
 }

@@ -1,7 +1,7 @@
 //! openraft's own tests of a storage, on real files.
 
 use criba::Options;
-use criba_raft::{LogStore, StateMachine, TypeConfig, open};
+use criba_raft::{LogStore, Opening, StateMachine, TypeConfig, open};
 use openraft::testing::{StoreBuilder, Suite};
 use openraft::{AnyError, StorageError, StorageIOError};
 use tempfile::TempDir;
@@ -11,7 +11,8 @@ struct OnFiles(Options);
 impl StoreBuilder<TypeConfig, LogStore, StateMachine, TempDir> for OnFiles {
     async fn build(&self) -> Result<(TempDir, LogStore, StateMachine), StorageError<u64>> {
         let dir = tempfile::tempdir().expect("a directory");
-        let opened = open(self.0.clone(), dir.path().join("store"));
+        // No vote of the suite is for a node with this id.
+        let opened = open(self.0.clone(), dir.path().join("store"), 1_000, Opening::New);
         let opened = opened.map_err(|error| StorageIOError::read(AnyError::new(&error)))?;
         Ok((dir, opened.0, opened.1))
     }

@@ -7,13 +7,26 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use axum::http::{Method, StatusCode};
+use criba_raft::Opening;
 use tempfile::TempDir;
 
 use crate::http::{self, Failure, Http};
 use crate::node::Status;
 
 /// A process that runs a node with this id, at this address, in this directory.
-type Start = fn(u64, &str, &Path) -> Command;
+type Start = fn(Opening, u64, &str, &Path) -> Command;
+
+/// How a command line says which opening is meant.
+const WORDS: [(&str, Opening); 3] =
+    [("new", Opening::New), ("existing", Opening::Existing), ("join-as-new", Opening::JoinAsNew)];
+
+pub(crate) fn opening(word: &str) -> Option<Opening> {
+    WORDS.iter().find(|of| of.0 == word).map(|of| of.1)
+}
+
+pub(crate) fn word(opening: Opening) -> &'static str {
+    WORDS.iter().find(|of| of.1 == opening).map_or("", |of| of.0)
+}
 
 pub(crate) struct Cluster {
     start: Start,
@@ -35,7 +48,7 @@ impl Cluster {
         let (dir, http) = (tempfile::tempdir()?, Http::new());
         let mut cluster = Self { start, dir, http, addresses, processes: BTreeMap::new() };
         for id in 1..=3 {
-            cluster.restart(id)?;
+            cluster.start_node(Opening::New, id)?;
             cluster.wait_for(id, |_| true).await?;
         }
         let members = serde_json::to_vec(&cluster.addresses)?;
@@ -53,19 +66,25 @@ impl Cluster {
         &self.addresses
     }
 
-    pub(crate) fn restart(&mut self, id: u64) -> Result<(), Failure> {
-        let process = (self.start)(id, &self.addresses[&id], &self.directory(id)).spawn()?;
+    pub(crate) fn start_node(&mut self, opening: Opening, id: u64) -> Result<(), Failure> {
+        let process =
+            (self.start)(opening, id, &self.addresses[&id], &self.directory(id)).spawn()?;
         self.processes.insert(id, process);
         Ok(())
     }
 
     /// Kills a node with SIGKILL.
     pub(crate) fn kill(&mut self, id: u64) -> Result<(), Failure> {
-        if let Some(mut process) = self.processes.remove(&id) {
-            process.kill()?;
-            process.wait()?;
-        }
+        let process = self.process(id)?;
+        process.kill()?;
+        process.wait()?;
+        self.processes.remove(&id);
         Ok(())
+    }
+
+    /// The process of a node.
+    pub(crate) fn process(&mut self, id: u64) -> Result<&mut Child, Failure> {
+        self.processes.get_mut(&id).ok_or_else(|| format!("node {id} was not started").into())
     }
 
     pub(crate) async fn status(&self, id: u64) -> Result<Status, Failure> {
@@ -86,6 +105,14 @@ impl Cluster {
             return Err(format!("node {id}: {status}: {}", String::from_utf8_lossy(&body)).into());
         }
         Ok((status, body))
+    }
+
+    /// Makes a node a member, in place of a former incarnation.
+    pub(crate) async fn admit(&self, id: u64) -> Result<(), Failure> {
+        let leader = self.leader().await?;
+        let path = format!("/members/{id}");
+        self.request(leader, Method::PUT, &path, self.addresses[&id].clone()).await?;
+        Ok(())
     }
 
     /// Waits until the status of a node satisfies a condition.

@@ -1,5 +1,5 @@
-//! Three nodes of a replicated key-value store on loopback, each a process of its own, and the death of a
-//! leader.
+//! Three nodes of a replicated key-value store on loopback, each a process of its own; the death of a leader,
+//! and a node that loses its directory.
 //!
 //! `cargo run --release -p criba-raft --example three_nodes`
 
@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use axum::http::{Method, StatusCode};
 use cluster::Cluster;
+use criba_raft::Opening;
 use http::{Failure, Http};
 
 /// Keys written before the leader dies, and again while it is away.
@@ -23,21 +24,49 @@ const CLIENTS: usize = 16;
 /// Of absent keys, on each node.
 const LOOKUPS: usize = 2_000;
 
-const USAGE: &str = "three_nodes                         shows three nodes, one of which is killed
-three_nodes ID ADDRESS DIRECTORY    runs one node; its requests are in node.rs";
+const USAGE: &str = "three_nodes
+    Starts three nodes as processes, writes, kills the leader, and shows what each node holds.
+
+three_nodes OPENING ID ADDRESS DIRECTORY
+    Runs one node until it stops. OPENING says what DIRECTORY is:
+    new          that of a new node: it is empty or missing
+    existing     as this node left it
+    join-as-new  that of a node that lost its directory, or has an old copy of it: what is there is
+                 discarded. For one start; then `existing`. The leader must admit the node, below
+
+    ID is a number. ADDRESS is where the node listens, and where the others find it. Three by hand:
+
+    three_nodes new 1 127.0.0.1:4001 /tmp/node-1
+    three_nodes new 2 127.0.0.1:4002 /tmp/node-2
+    three_nodes new 3 127.0.0.1:4003 /tmp/node-3
+    curl -d '{\"1\":\"127.0.0.1:4001\",\"2\":\"127.0.0.1:4002\",\"3\":\"127.0.0.1:4003\"}' 127.0.0.1:4001/members
+    curl -X PUT -d value 127.0.0.1:4001/keys/key
+    curl 127.0.0.1:4001/keys/key
+    curl 127.0.0.1:4002/status
+
+    After `join-as-new`, on the leader:
+
+    curl -X PUT -d 127.0.0.1:4003 127.0.0.1:4001/members/3
+
+    All requests are in the head of node.rs.";
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Runtime::new().expect("threads");
-    let done = match &arguments[..] {
-        [] => runtime.block_on(show()),
-        [id, address, directory] if id.parse::<u64>().is_ok() => {
-            let id = id.parse().expect("a number");
-            runtime.block_on(node::run(id, address, Path::new(directory)))
+    let done = match (&arguments[..], one_node(&arguments)) {
+        ([], _) => runtime.block_on(show()),
+        ([_, _, address, directory], Some((opening, id))) => {
+            let directory = Path::new(directory);
+            runtime.block_on(node::run(node::options(), opening, id, address, directory))
+        }
+        (["--help"], _) => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
         }
         _ => {
-            println!("{USAGE}");
-            return if arguments == ["--help"] { ExitCode::SUCCESS } else { ExitCode::from(2) };
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
         }
     };
     if let Err(error) = done {
@@ -47,9 +76,14 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn start(id: u64, address: &str, directory: &Path) -> Command {
+/// The first arguments of a single node.
+fn one_node(arguments: &[&str]) -> Option<(Opening, u64)> {
+    Some((cluster::opening(arguments.first()?)?, arguments.get(1)?.parse().ok()?))
+}
+
+fn start(opening: Opening, id: u64, address: &str, directory: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
-    command.args([id.to_string(), address.to_string()]).arg(directory);
+    command.args([cluster::word(opening), &id.to_string(), address]).arg(directory);
     command
 }
 
@@ -72,11 +106,24 @@ async fn show() -> Result<(), Failure> {
     println!("killed node {leader}; node {next} leads; no write for {} ms", away.as_millis());
 
     write(&cluster, "second").await?;
-    cluster.restart(leader)?;
+    cluster.start_node(Opening::Existing, leader)?;
     let began = Instant::now();
     let by = if cluster.status(next).await?.purged > known { "a snapshot" } else { "log entries" };
-    let before = cluster.settle().await?;
+    cluster.settle().await?;
     println!("node {leader} is back, and has all by {by} after {} ms", began.elapsed().as_millis());
+
+    let lost = cluster.leader().await? % 3 + 1;
+    cluster.kill(lost)?;
+    std::fs::remove_dir_all(cluster.directory(lost))?;
+    cluster.start_node(Opening::JoinAsNew, lost)?;
+    cluster.wait_for(lost, |_| true).await?;
+    let began = Instant::now();
+    cluster.admit(lost).await?;
+    let before = cluster.settle().await?;
+    println!(
+        "node {lost} lost its directory; it joined as new, and has all after {} ms",
+        began.elapsed().as_millis()
+    );
 
     look_up_absent_keys(&cluster).await?;
     let statuses = cluster.settle().await?;

@@ -8,7 +8,10 @@
 //! | `GET /keys/KEY` | reads, linearizable; 404 if the key is absent |
 //! | `GET /keys/KEY?local=true` | reads what this node has applied |
 //! | `GET /status` | [`Status`] as JSON |
+//! | `GET /identity` | the node's id and incarnation as JSON |
 //! | `POST /members` | begins a cluster of the nodes in the body, a JSON map of ids to addresses |
+//! | `PUT /members/ID` | makes the node at the address in the body a member, in place of one with this id |
+//! | `POST /raft` | answers another node |
 //!
 //! A node that is not the leader answers 421, and the header `leader` has the leader's address, if one is
 //! known.
@@ -16,30 +19,32 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path as Directory;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use criba::Options;
-use criba_raft::{Command, Reader, Reply, TypeConfig, open};
-use http_body_util::BodyExt;
+use criba_raft::{Command, Identity, Member, Opening, Reader, Reply, open};
 use openraft::error::{ForwardToLeader, RaftError};
-use openraft::{BasicNode, Config, Raft, Snapshot, SnapshotMeta, SnapshotPolicy, Vote};
-use serde::de::DeserializeOwned;
+use openraft::{Config, SnapshotPolicy};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
+use crate::cluster::LIMIT;
 use crate::http::{Failure, Http};
 use crate::network::Network;
 
 #[derive(Clone)]
-struct Node {
-    raft: Raft<TypeConfig>,
+struct Served {
+    node: criba_raft::Node,
     reader: Reader,
+    http: Http,
+    /// The last message that was refused, so that each reason is printed once.
+    refused: Arc<Mutex<String>>,
 }
 
 /// What a node knows of itself.
@@ -59,12 +64,21 @@ pub(crate) struct Status {
     pub(crate) reads_made: u64,
 }
 
-/// Runs a node until the process ends.
-pub(crate) async fn run(id: u64, address: &str, directory: &Directory) -> Result<(), Failure> {
-    // Small, so that a few thousand keys make SSTables.
-    let options = Options::new().memtable_bytes(256 << 10).cache_bytes(8 << 20);
-    let (log, machine) = open(options, directory)?;
-    let reader = machine.reader();
+/// Small, so that a few thousand keys make SSTables.
+pub(crate) fn options() -> Options {
+    Options::new().memtable_bytes(256 << 10).cache_bytes(8 << 20)
+}
+
+/// Runs a node until the process ends, or the node stops: then the error says why.
+pub(crate) async fn run(
+    options: Options,
+    opening: Opening,
+    id: u64,
+    address: &str,
+    directory: &Directory,
+) -> Result<(), Failure> {
+    let (log, machine) = open(options, directory, id, opening)?;
+    let (reader, http) = (machine.reader(), Http::new());
     let config = Config {
         heartbeat_interval: 100,
         election_timeout_min: 300,
@@ -73,19 +87,24 @@ pub(crate) async fn run(id: u64, address: &str, directory: &Directory) -> Result
         max_in_snapshot_log_to_keep: 500,
         ..Config::default()
     };
-    let raft = Raft::new(id, Arc::new(config.validate()?), Network(Http::new()), log, machine);
-    let node = Node { raft: raft.await?, reader };
+    let network = Network(http.clone());
+    let node = criba_raft::Node::start(config.validate()?, network, log, machine).await?;
+    let served = Served { node: node.clone(), reader, http, refused: Arc::default() };
     let routes = Router::new()
         .route("/keys/{key}", put(set).post(insert).delete(delete).get(read))
         .route("/status", get(status))
+        .route("/identity", get(identity))
         .route("/members", post(begin))
+        .route("/members/{id}", put(admit))
         .layer(DefaultBodyLimit::max(LONGEST_VALUE))
-        .route("/raft/append", post(append))
-        .route("/raft/vote", post(vote))
-        .layer(DefaultBodyLimit::max(LONGEST_FRAME))
-        .route("/raft/snapshot", post(receive))
-        .with_state(node);
-    Ok(axum::serve(TcpListener::bind(address).await?, routes).await?)
+        .route("/raft", post(answer))
+        .layer(DefaultBodyLimit::max(LONGEST_MESSAGE))
+        .with_state(served);
+    let listener = TcpListener::bind(address).await?;
+    tokio::select! {
+        served = axum::serve(listener, routes) => Ok(served?),
+        reason = node.stopped() => Err(format!("node {id} stopped: {reason}").into()),
+    }
 }
 
 /// An error as an answer.
@@ -115,11 +134,11 @@ impl<E: Into<Failure>> From<E> for Failed {
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn not_leader<E>(error: RaftError<u64, E>) -> Failed
 where
-    E: openraft::TryAsRef<ForwardToLeader<u64, BasicNode>> + std::error::Error,
+    E: openraft::TryAsRef<ForwardToLeader<u64, Member>> + std::error::Error,
 {
     let (status, message, leader) = match error.forward_to_leader() {
         Some(ForwardToLeader { leader_node, .. }) => {
-            let leader = leader_node.as_ref().map(|node| node.addr.clone());
+            let leader = leader_node.as_ref().map(|member| member.address.clone());
             (StatusCode::MISDIRECTED_REQUEST, "this node does not lead".to_string(), leader)
         }
         None => (StatusCode::SERVICE_UNAVAILABLE, error.to_string(), None),
@@ -127,8 +146,8 @@ where
     Failed { status, message, leader }
 }
 
-async fn change(node: &Node, command: Command) -> Result<StatusCode, Failed> {
-    let answer = node.raft.client_write(command).await.map_err(not_leader)?;
+async fn change(served: &Served, command: Command) -> Result<StatusCode, Failed> {
+    let answer = served.node.raft().client_write(command).await.map_err(not_leader)?;
     Ok(match answer.data {
         Reply::Done => StatusCode::OK,
         Reply::Present => StatusCode::CONFLICT,
@@ -137,23 +156,26 @@ async fn change(node: &Node, command: Command) -> Result<StatusCode, Failed> {
 }
 
 async fn set(
-    State(node): State<Node>,
+    State(served): State<Served>,
     Path(key): Path<String>,
     value: Bytes,
 ) -> Result<StatusCode, Failed> {
-    change(&node, Command::put(key, value)).await
+    change(&served, Command::put(key, value)).await
 }
 
 async fn insert(
-    State(node): State<Node>,
+    State(served): State<Served>,
     Path(key): Path<String>,
     value: Bytes,
 ) -> Result<StatusCode, Failed> {
-    change(&node, Command::insert_if_absent(key, value)).await
+    change(&served, Command::insert_if_absent(key, value)).await
 }
 
-async fn delete(State(node): State<Node>, Path(key): Path<String>) -> Result<StatusCode, Failed> {
-    change(&node, Command::delete(key)).await
+async fn delete(
+    State(served): State<Served>,
+    Path(key): Path<String>,
+) -> Result<StatusCode, Failed> {
+    change(&served, Command::delete(key)).await
 }
 
 #[derive(Deserialize)]
@@ -163,30 +185,30 @@ struct Where {
 }
 
 async fn read(
-    State(node): State<Node>,
+    State(served): State<Served>,
     Path(key): Path<String>,
     Query(Where { local }): Query<Where>,
 ) -> Result<Response, Failed> {
     if !local {
-        node.raft.ensure_linearizable().await.map_err(not_leader)?;
+        served.node.raft().ensure_linearizable().await.map_err(not_leader)?;
     }
-    Ok(match node.reader.get(key)? {
+    Ok(match served.reader.get(key)? {
         Some(value) => value.to_vec().into_response(),
         None => StatusCode::NOT_FOUND.into_response(),
     })
 }
 
-async fn status(State(node): State<Node>) -> Result<Json<Status>, Failed> {
+async fn status(State(served): State<Served>) -> Result<Json<Status>, Failed> {
     // First: the pairs then include at least these entries.
-    let metrics = node.raft.metrics().borrow().clone();
+    let metrics = served.node.raft().metrics().borrow().clone();
     let mut hasher = DefaultHasher::new();
     let mut keys = 0;
-    for pair in node.reader.prefix("")? {
+    for pair in served.reader.prefix("")? {
         let (key, value) = pair?;
         (key, &value[..]).hash(&mut hasher);
         keys += 1;
     }
-    let total = node.reader.store().stats().total();
+    let total = served.reader.store().stats().total();
     Ok(Json(Status {
         leader: metrics.current_leader,
         term: metrics.current_term,
@@ -199,72 +221,50 @@ async fn status(State(node): State<Node>) -> Result<Json<Status>, Failed> {
     }))
 }
 
-async fn begin(State(node): State<Node>, body: Bytes) -> Result<(), Failed> {
-    let members: BTreeMap<u64, String> = serde_json::from_slice(&body)?;
-    let members = members.into_iter().map(|(id, address)| (id, BasicNode::new(address)));
-    Ok(node.raft.initialize(members.collect::<BTreeMap<_, _>>()).await?)
+async fn identity(State(served): State<Served>) -> Json<Identity> {
+    Json(served.node.identity())
 }
 
-fn message<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failed> {
-    Ok(postcard::from_bytes(body)?)
-}
-
-fn answer(answer: &impl Serialize) -> Result<Vec<u8>, Failed> {
-    Ok(postcard::to_stdvec(answer)?)
-}
-
-async fn append(State(node): State<Node>, body: Bytes) -> Result<Vec<u8>, Failed> {
-    answer(&node.raft.append_entries(message(&body)?).await)
-}
-
-async fn vote(State(node): State<Node>, body: Bytes) -> Result<Vec<u8>, Failed> {
-    answer(&node.raft.vote(message(&body)?).await)
-}
-
-async fn receive(State(node): State<Node>, body: Body) -> Result<Vec<u8>, Failed> {
-    let mut frames = Frames { body, buffer: Vec::new() };
-    let first = frames.next().await?.ok_or("expected a snapshot, found nothing")?;
-    let (vote, meta): (Vote<u64>, SnapshotMeta<u64, BasicNode>) = message(&first)?;
-    let mut snapshot = node.raft.begin_receiving_snapshot().await?;
-    let mut whole = false;
-    while let Some(chunk) = frames.next().await? {
-        whole = snapshot.write_chunk(&chunk)?;
+/// Asks the node at an address who it is.
+async fn member(http: &Http, id: u64, address: String) -> Result<Member, Failure> {
+    let (_, body) = http.send(Method::GET, &address, "/identity", (), LIMIT).await?;
+    let identity: Identity = serde_json::from_slice(&body)?;
+    if identity.id != id {
+        return Err(format!("{address} is {identity}, not node {id}").into());
     }
-    if !whole {
-        return Err("the snapshot ends before its last chunk".into());
+    Ok(identity.at(address))
+}
+
+async fn begin(State(served): State<Served>, body: Bytes) -> Result<(), Failed> {
+    let addresses: BTreeMap<u64, String> = serde_json::from_slice(&body)?;
+    let mut members = BTreeMap::new();
+    for (id, address) in addresses {
+        members.insert(id, member(&served.http, id, address).await?);
     }
-    answer(&node.raft.install_full_snapshot(vote, Snapshot { meta, snapshot }).await)
+    Ok(served.node.raft().initialize(members).await?)
+}
+
+async fn admit(
+    State(served): State<Served>,
+    Path(id): Path<u64>,
+    address: String,
+) -> Result<(), Failed> {
+    let member = member(&served.http, id, address).await?;
+    served.node.admit(id, member).await.map_err(not_leader)
+}
+
+async fn answer(State(served): State<Served>, message: Bytes) -> Result<Vec<u8>, Failed> {
+    served.node.answer(&message).await.map_err(|error| {
+        let message = error.to_string();
+        let mut refused = served.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if *refused != message {
+            eprintln!("node {} refused: {message}", served.node.identity().id);
+            refused.clone_from(&message);
+        }
+        Failed { status: StatusCode::CONFLICT, message, leader: None }
+    })
 }
 
 const LONGEST_VALUE: usize = 1 << 20;
 /// A chunk of a snapshot, and an append of several entries, have about a MiB, and one value more.
-const LONGEST_FRAME: usize = 64 << 20;
-
-/// The frames of a request's body, see the network.
-struct Frames {
-    body: Body,
-    buffer: Vec<u8>,
-}
-
-impl Frames {
-    async fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
-        loop {
-            if let Some((length, rest)) = self.buffer.split_first_chunk() {
-                let length = u32::from_le_bytes(*length) as usize;
-                if length > LONGEST_FRAME {
-                    return Err(format!("a frame of {length} bytes").into());
-                }
-                if rest.len() >= length {
-                    let frame = rest[..length].to_vec();
-                    self.buffer.drain(..4 + length);
-                    return Ok(Some(frame));
-                }
-            }
-            match self.body.frame().await.transpose()? {
-                Some(frame) => self.buffer.extend(frame.into_data().into_iter().flatten()),
-                None if self.buffer.is_empty() => return Ok(None),
-                None => return Err("the snapshot ends within a frame".into()),
-            }
-        }
-    }
-}
+const LONGEST_MESSAGE: usize = 64 << 20;

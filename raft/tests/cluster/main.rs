@@ -11,13 +11,17 @@ mod network;
 #[path = "../../examples/three_nodes/node.rs"]
 mod node;
 
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 use axum::http::{Method, StatusCode};
+use criba::vfs::{Fault, FaultRule, FaultVfs, Operation, RealVfs};
+use criba_raft::Opening;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -30,20 +34,53 @@ const CLIENTS: u64 = 5;
 /// How often a leader is killed: RAFT_KILLS=100 for a long run.
 const KILLS: usize = 20;
 
-/// The node that this process is to run: id, address and directory.
-const NODE: [&str; 3] = ["RAFT_NODE", "RAFT_ADDRESS", "RAFT_DIRECTORY"];
+/// The node that this process is to run: opening, id, address and directory.
+const NODE: [&str; 4] = ["RAFT_OPENING", "RAFT_NODE", "RAFT_ADDRESS", "RAFT_DIRECTORY"];
 
 #[test]
 #[ignore = "the process of a node, started by the tests below"]
 fn node_process() {
-    let [Ok(id), Ok(address), Ok(directory)] = NODE.map(std::env::var) else { return };
-    run(async { node::run(id.parse().unwrap(), &address, Path::new(&directory)).await.unwrap() });
+    let [Ok(opening), Ok(id), Ok(address), Ok(directory)] = NODE.map(std::env::var) else { return };
+    let opening = cluster::opening(&opening).unwrap();
+    let (id, directory) = (id.parse().unwrap(), Path::new(&directory));
+    let faults = FaultVfs::new(Arc::new(RealVfs));
+    let options = node::options().vfs(Arc::new(faults.clone()));
+    let mark = full_mark(directory);
+    spawn(move || fill_disk(&faults, &mark));
+    run(async { node::run(options, opening, id, &address, directory).await.unwrap() });
 }
 
-fn start(id: u64, address: &str, directory: &Path) -> Command {
+/// While this file exists, the node's disk is full.
+fn full_mark(directory: &Path) -> PathBuf {
+    directory.with_extension("full")
+}
+
+fn fill_disk(faults: &FaultVfs, mark: &Path) {
+    let mut full = false;
+    loop {
+        if mark.exists() != full {
+            full = !full;
+            faults.clear();
+            let writes = [Operation::Create, Operation::Append, Operation::Write];
+            if full {
+                faults.add(FaultRule::new(Fault::NoSpace).operations(writes).from_then_on());
+            }
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// What the node's process says.
+fn errors(directory: &Path) -> PathBuf {
+    directory.with_extension("errors")
+}
+
+fn start(opening: Opening, id: u64, address: &str, directory: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "node_process", "--ignored", "--nocapture"]).stdout(Stdio::null());
-    command.env(NODE[0], id.to_string()).env(NODE[1], address).env(NODE[2], directory);
+    command.stderr(File::create(errors(directory)).unwrap());
+    command.env(NODE[0], cluster::word(opening)).env(NODE[1], id.to_string());
+    command.env(NODE[2], address).env(NODE[3], directory);
     command
 }
 
@@ -113,7 +150,7 @@ fn no_acknowledged_write_is_lost_when_leaders_are_killed() {
             let killed = Instant::now();
             cluster.leader().await.unwrap();
             pauses.push(killed.elapsed().as_millis());
-            cluster.restart(leader).unwrap();
+            cluster.start_node(Opening::Existing, leader).unwrap();
             cluster.wait_for(leader, |status| status.leader.is_some()).await.unwrap();
         }
         ended.store(true, Ordering::Relaxed);
@@ -198,7 +235,7 @@ fn a_node_far_behind_catches_up_by_a_snapshot_while_writes_go_on() {
             .collect();
         // The leader no longer has the entries that the follower lacks.
         cluster.wait_for(leader, |status| status.purged > behind.max(Some(2_000))).await.unwrap();
-        cluster.restart(follower).unwrap();
+        cluster.start_node(Opening::Existing, follower).unwrap();
         let purged = cluster.status(leader).await.unwrap().purged;
         cluster.wait_for(follower, |status| status.applied >= purged).await.unwrap();
         ended.store(true, Ordering::Relaxed);
@@ -209,5 +246,44 @@ fn a_node_far_behind_catches_up_by_a_snapshot_while_writes_go_on() {
         let statuses = cluster.settle().await.unwrap();
         assert!(statuses.iter().all(|status| status.hash == statuses[0].hash), "{statuses:#?}");
         assert_eq!(statuses[0].keys, written);
+    });
+}
+
+#[test]
+fn a_node_whose_disk_was_full_takes_part_again_or_ends_with_the_reason() {
+    run(async {
+        let mut cluster = Cluster::start(start).await.unwrap();
+        let leader = cluster.leader().await.unwrap();
+        let full = *cluster.addresses().keys().find(|id| **id != leader).unwrap();
+        let directory = cluster.directory(full);
+        let mut client = cluster.client();
+        for part in ["before", "while", "after"] {
+            if part == "while" {
+                fs::write(full_mark(&directory), "").unwrap();
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            for key in 0..100 {
+                let path = format!("/keys/{part}-{key}");
+                client.request(Method::PUT, &path, vec![b'v'; 1_000]).await.unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let _ = fs::remove_file(full_mark(&directory));
+        }
+        let written = cluster.status(leader).await.unwrap().applied;
+        let began = Instant::now();
+        loop {
+            if let Some(ended) = cluster.process(full).unwrap().try_wait().unwrap() {
+                let errors = fs::read_to_string(errors(&directory)).unwrap();
+                assert!(!ended.success() && errors.contains("No space left"), "{ended}: {errors}");
+                assert!(errors.contains("stopped"), "{errors}");
+                cluster.start_node(Opening::Existing, full).unwrap();
+            }
+            let status = cluster.status(full).await;
+            if status.as_ref().is_ok_and(|status| status.applied >= written) {
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(10), "stays out: {status:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     });
 }

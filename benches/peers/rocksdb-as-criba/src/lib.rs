@@ -48,12 +48,20 @@ pub enum Error {
 
 /// The settings above, without compression.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Options;
+pub struct Options {
+    create_if_missing: bool,
+}
 
 impl Options {
-    /// Opens or creates a store.
+    /// Whether to create a store where none is.
+    pub fn create_if_missing(mut self, create: bool) -> Self {
+        self.create_if_missing = create;
+        self
+    }
+
+    /// Opens a store, or creates it.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
-        Db::open(dir.as_ref())
+        Db::open(dir.as_ref(), self.create_if_missing)
     }
 }
 
@@ -62,7 +70,7 @@ impl Options {
 pub struct Db(&'static DB);
 
 impl Db {
-    fn open(dir: &Path) -> Result<Self> {
+    fn open(dir: &Path, create: bool) -> Result<Self> {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_size(BLOCK_BYTES);
         blocks.set_format_version(7);
@@ -72,7 +80,7 @@ impl Db {
         blocks.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES));
 
         let mut options = rocksdb::Options::default();
-        options.create_if_missing(true);
+        options.create_if_missing(create);
         options.set_compression_type(DBCompressionType::None);
         options.set_write_buffer_size(MEMTABLE_BYTES);
         options.set_target_file_size_base(TABLE_BYTES);

@@ -23,9 +23,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
 use openraft::storage::{RaftLogStorage, RaftStateMachine};
-use openraft::{
-    BasicNode, Config, Entry, Raft, RaftTypeConfig, Snapshot, SnapshotPolicy, TokioRuntime, Vote,
-};
+use openraft::{Config, Entry, Raft, RaftTypeConfig, Snapshot, SnapshotPolicy, TokioRuntime, Vote};
 use rocksdb_as_criba::{
     BITS_PER_KEY, BLOCK_BYTES, CACHE_BYTES, LEVEL_BASE_BYTES, MEMTABLE_BYTES, TABLE_BYTES,
 };
@@ -131,7 +129,6 @@ struct Findings<'a> {
 trait Library:
     RaftTypeConfig<
         NodeId = u64,
-        Node = BasicNode,
         Entry = Entry<Self>,
         AsyncRuntime = TokioRuntime,
         Responder = OneshotResponder<Self>,
@@ -139,9 +136,11 @@ trait Library:
 {
     type Reader;
 
+    /// Opens a new node. The last one is what the membership holds of it.
     fn open(
         dir: &Path,
-    ) -> Result<(impl RaftLogStorage<Self>, impl RaftStateMachine<Self>, Self::Reader)>;
+        id: u64,
+    ) -> Result<(impl RaftLogStorage<Self>, impl RaftStateMachine<Self>, Self::Reader, Self::Node)>;
 
     fn put(key: [u8; KEY_BYTES], value: [u8; VALUE_BYTES]) -> Self::D;
 
@@ -159,11 +158,16 @@ macro_rules! library {
 
             fn open(
                 dir: &Path,
-            ) -> Result<(impl RaftLogStorage<Self>, impl RaftStateMachine<Self>, Self::Reader)>
-            {
-                let (log, machine) = $library::open($options, dir)?;
-                let reader = machine.reader();
-                Ok((log, machine, reader))
+                id: u64,
+            ) -> Result<(
+                impl RaftLogStorage<Self>,
+                impl RaftStateMachine<Self>,
+                Self::Reader,
+                Self::Node,
+            )> {
+                let (log, machine) = $library::open($options, dir, id, $library::Opening::New)?;
+                let (reader, member) = (machine.reader(), log.identity().at("in this process"));
+                Ok((log, machine, reader, member))
             }
 
             fn put(key: [u8; KEY_BYTES], value: [u8; VALUE_BYTES]) -> Self::D {
@@ -183,7 +187,7 @@ macro_rules! library {
 }
 
 library!(criba_raft, criba_options());
-library!(criba_raft_on_rocksdb, rocksdb_as_criba::Options);
+library!(criba_raft_on_rocksdb, rocksdb_as_criba::Options::default());
 
 /// With the settings of the other store.
 fn criba_options() -> criba::Options {
@@ -208,7 +212,7 @@ struct Peer<C: Library> {
 impl<C: Library> RaftNetworkFactory<C> for Network<C> {
     type Network = Peer<C>;
 
-    async fn new_client(&mut self, id: u64, _: &BasicNode) -> Peer<C> {
+    async fn new_client(&mut self, id: u64, _: &C::Node) -> Peer<C> {
         Peer { nodes: Arc::clone(&self.0), id }
     }
 }
@@ -219,19 +223,24 @@ impl<C: Library> Peer<C> {
     }
 }
 
-type Called<T> = std::result::Result<T, RPCError<u64, BasicNode, RaftError<u64>>>;
+type Called<C, T> =
+    std::result::Result<T, RPCError<u64, <C as RaftTypeConfig>::Node, RaftError<u64>>>;
 
 impl<C: Library> RaftNetwork<C> for Peer<C> {
     async fn append_entries(
         &mut self,
         request: AppendEntriesRequest<C>,
         _: RPCOption,
-    ) -> Called<AppendEntriesResponse<u64>> {
+    ) -> Called<C, AppendEntriesResponse<u64>> {
         let answer = self.node().append_entries(request).await;
         answer.map_err(|error| RemoteError::new(self.id, error).into())
     }
 
-    async fn vote(&mut self, request: VoteRequest<u64>, _: RPCOption) -> Called<VoteResponse<u64>> {
+    async fn vote(
+        &mut self,
+        request: VoteRequest<u64>,
+        _: RPCOption,
+    ) -> Called<C, VoteResponse<u64>> {
         let answer = self.node().vote(request).await;
         answer.map_err(|error| RemoteError::new(self.id, error).into())
     }
@@ -270,16 +279,16 @@ impl<C: Library> Cluster<C> {
         };
         let config = Arc::new(config.validate()?);
         let nodes = Arc::new(OnceLock::new());
-        let (mut rafts, mut readers) = (Vec::new(), Vec::new());
+        let (mut rafts, mut readers, mut members) = (Vec::new(), Vec::new(), BTreeMap::new());
         for id in 0..NODES {
-            let (log, machine, reader) = C::open(&dir.join(id.to_string()))?;
+            let (log, machine, reader, member) = C::open(&dir.join(id.to_string()), id)?;
+            members.insert(id, member);
             let network = Network(Arc::clone(&nodes));
             rafts.push(Raft::new(id, Arc::clone(&config), network, log, machine).await?);
             readers.push(reader);
         }
         let [leader, follower] = [0, 1].map(|id: usize| rafts[id].clone());
         let _ = nodes.set(rafts); // the only call
-        let members: BTreeMap<_, _> = (0..NODES).map(|id| (id, BasicNode::default())).collect();
         leader.initialize(members).await?;
         leader.wait(Some(LIMIT)).current_leader(0, "the first node leads").await?;
         Ok(Self { leader, follower, reader: readers.swap_remove(1), next: Arc::default() })
