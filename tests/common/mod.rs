@@ -103,10 +103,14 @@ pub(crate) fn the_file(dir: &Path, start: &str) -> PathBuf {
 
 type Hook = dyn Fn(FileKind, Operation) -> io::Result<()> + Send + Sync;
 
-/// The operating system's files, with a hook that may fail an operation before it takes place.
+type After = dyn Fn(FileKind, Operation) + Send + Sync;
+
+/// The operating system's files, with a hook that may fail an operation before it takes place, and one after
+/// it.
 #[derive(Clone)]
 pub(crate) struct HookVfs {
     hook: Arc<Hook>,
+    after: Arc<After>,
     syncs: bool,
     /// All access hints so far.
     pub(crate) hints: Arc<Mutex<Vec<AccessHint>>>,
@@ -124,12 +128,34 @@ impl HookVfs {
     pub(crate) fn new(
         hook: impl Fn(FileKind, Operation) -> io::Result<()> + Send + Sync + 'static,
     ) -> Arc<Self> {
+        Self::around(hook, |_, _| {})
+    }
+
+    /// Calls `after` when an operation is done, also if it failed, but not if `hook` failed it.
+    pub(crate) fn around(
+        hook: impl Fn(FileKind, Operation) -> io::Result<()> + Send + Sync + 'static,
+        after: impl Fn(FileKind, Operation) + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self {
             hook: Arc::new(hook),
+            after: Arc::new(after),
             syncs: true,
             hints: Arc::default(),
             open: Arc::default(),
         })
+    }
+
+    /// Runs one operation between the hooks.
+    fn run<T>(
+        &self,
+        kind: FileKind,
+        operation: Operation,
+        work: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        (self.hook)(kind, operation)?;
+        let done = work();
+        (self.after)(kind, operation);
+        done
     }
 
     /// Fails nothing and skips syncs, for tests without power failures.
@@ -154,48 +180,43 @@ impl HookVfs {
 
 impl Vfs for HookVfs {
     fn create(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        (self.hook)(kind, Operation::Create)?;
-        self.wrap(RealVfs.create(path, kind), kind)
+        let file = self.run(kind, Operation::Create, || RealVfs.create(path, kind));
+        self.wrap(file, kind)
     }
 
     fn open(&self, path: &Path, kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        (self.hook)(kind, Operation::Open)?;
-        self.wrap(RealVfs.open(path, kind), kind)
+        let file = self.run(kind, Operation::Open, || RealVfs.open(path, kind));
+        self.wrap(file, kind)
     }
 
     fn rename(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
-        (self.hook)(kind, Operation::Rename)?;
-        RealVfs.rename(from, to, kind)
+        self.run(kind, Operation::Rename, || RealVfs.rename(from, to, kind))
     }
 
     fn remove(&self, path: &Path, kind: FileKind) -> io::Result<()> {
-        (self.hook)(kind, Operation::Remove)?;
-        RealVfs.remove(path, kind)
+        self.run(kind, Operation::Remove, || RealVfs.remove(path, kind))
     }
 
     fn hard_link(&self, from: &Path, to: &Path, kind: FileKind) -> io::Result<()> {
-        (self.hook)(kind, Operation::HardLink)?;
-        RealVfs.hard_link(from, to, kind)
+        self.run(kind, Operation::HardLink, || RealVfs.hard_link(from, to, kind))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        (self.hook)(FileKind::Directory, Operation::List)?;
-        RealVfs.list(dir)
+        self.run(FileKind::Directory, Operation::List, || RealVfs.list(dir))
     }
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        (self.hook)(FileKind::Directory, Operation::CreateDir)?;
-        RealVfs.create_dir(dir)
+        self.run(FileKind::Directory, Operation::CreateDir, || RealVfs.create_dir(dir))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        (self.hook)(FileKind::Directory, Operation::SyncDir)?;
-        if self.syncs { RealVfs.sync_dir(dir) } else { Ok(()) }
+        self.run(FileKind::Directory, Operation::SyncDir, || {
+            if self.syncs { RealVfs.sync_dir(dir) } else { Ok(()) }
+        })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        (self.hook)(FileKind::Lock, Operation::Lock)?;
-        RealVfs.lock(path)
+        self.run(FileKind::Lock, Operation::Lock, || RealVfs.lock(path))
     }
 }
 
@@ -213,45 +234,44 @@ impl Drop for HookFile {
 }
 
 impl HookFile {
-    fn ask(&self, operation: Operation) -> io::Result<()> {
-        (self.vfs.hook)(self.kind, operation)
+    fn run<T>(
+        &self,
+        operation: Operation,
+        work: impl FnOnce(&dyn VfsFile) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.vfs.run(self.kind, operation, || work(self.inner.as_ref()))
     }
 }
 
 impl VfsFile for HookFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.ask(Operation::Read)?;
-        self.inner.read_exact_at(buffer, offset)
+        self.run(Operation::Read, |file| file.read_exact_at(buffer, offset))
     }
 
     fn append(&self, data: &[u8]) -> io::Result<()> {
-        self.ask(Operation::Append)?;
-        self.inner.append(data)
+        self.run(Operation::Append, |file| file.append(data))
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.ask(Operation::Write)?;
-        self.inner.write_at(data, offset)
+        self.run(Operation::Write, |file| file.write_at(data, offset))
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {
-        self.ask(Operation::SetLength)?;
-        self.inner.set_length(length)
+        self.run(Operation::SetLength, |file| file.set_length(length))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.ask(Operation::Sync)?;
-        if self.vfs.syncs { self.inner.sync_data() } else { Ok(()) }
+        let syncs = self.vfs.syncs;
+        self.run(Operation::Sync, |file| if syncs { file.sync_data() } else { Ok(()) })
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.ask(Operation::Sync)?;
-        if self.vfs.syncs { self.inner.sync_all() } else { Ok(()) }
+        let syncs = self.vfs.syncs;
+        self.run(Operation::Sync, |file| if syncs { file.sync_all() } else { Ok(()) })
     }
 
     fn length(&self) -> io::Result<u64> {
-        self.ask(Operation::Length)?;
-        self.inner.length()
+        self.run(Operation::Length, |file| file.length())
     }
 
     fn hint(&self, hint: AccessHint) -> io::Result<()> {
