@@ -7,13 +7,30 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod descriptors;
 mod event;
+mod foreign;
 mod matrix;
+mod names;
 mod other;
 mod script;
 mod tree;
 
+use std::process::{Command, Stdio};
+
 use event::Event;
+
+/// Runs an ignored test in a process of its own.
+fn alone(test: &str) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{errors}");
+}
 
 #[test]
 fn the_process_changes_its_directory() {

@@ -1,0 +1,161 @@
+//! Paths of stores and checkpoints that name nothing, or something else than they seem to.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use criba::{Db, Durability, Options, ReadOnlyDb, verify};
+
+use crate::common::{self, copy_dir, files_with};
+use crate::tree::{difference, tree};
+
+fn options() -> Options {
+    common::options().background_threads(0)
+}
+
+/// A store with one table, and one entry in its log.
+fn store(dir: &Path) -> Db {
+    let db = options().open(dir).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    db.put("other", "value").unwrap();
+    db
+}
+
+#[test]
+fn an_empty_path_is_said_to_be_empty() {
+    let error = Db::open("").unwrap_err().to_string();
+    assert!(error.contains("empty"), "{error}");
+    let error = options().open_read_only("").unwrap_err().to_string();
+    assert!(error.contains("empty"), "{error}");
+}
+
+#[test]
+fn a_dangling_symlink_is_said_to_be_one() {
+    let parent = common::tempdir();
+    let link = parent.path().join("link");
+    symlink(parent.path().join("nowhere"), &link).unwrap();
+    let error = Db::open(&link).unwrap_err().to_string();
+    assert!(error.contains("symbolic link") && error.contains("nowhere"), "{error}");
+    let names: Vec<_> = std::fs::read_dir(parent.path()).unwrap().collect();
+    assert_eq!(names.len(), 1);
+}
+
+/// Its temporary name is longer.
+#[test]
+fn a_checkpoint_with_a_name_that_is_too_long_is_told_the_limit() {
+    let parent = common::tempdir();
+    let db = store(&parent.path().join("store"));
+    let long = "a".repeat(240);
+    let error = db.checkpoint(parent.path().join(&long)).unwrap_err().to_string();
+    assert!(error.contains("long") && error.contains("240"), "{error}");
+    // With what fits, it is made.
+    db.checkpoint(parent.path().join(&long[..200])).unwrap();
+    let names = std::fs::read_dir(parent.path()).unwrap().count();
+    assert_eq!(names, 2);
+}
+
+#[test]
+fn a_checkpoint_into_the_store_is_refused_and_makes_nothing() {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    let db = store(&dir);
+    let link = parent.path().join("link");
+    symlink(&dir, &link).unwrap();
+    let before = tree(parent.path(), &[]);
+    let mut accepted = Vec::new();
+    for path in [dir.join("x"), link.join("x"), dir.join("..").join("store").join("x")] {
+        if db.checkpoint(&path).is_ok() {
+            accepted.push(path.clone());
+            std::fs::remove_dir_all(path).unwrap();
+        }
+        assert_eq!(difference(&before, &tree(parent.path(), &[]), parent.path()), None);
+    }
+    assert!(accepted.is_empty(), "{accepted:?}");
+    db.checkpoint(parent.path().join("x")).unwrap();
+}
+
+#[test]
+fn a_checkpoint_copies_a_table_that_is_a_symlink() {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    store(&dir).close().unwrap();
+    let table = files_with(&dir, "sst").remove(0);
+    let elsewhere = parent.path().join("elsewhere");
+    std::fs::rename(&table, &elsewhere).unwrap();
+    symlink(&elsewhere, &table).unwrap();
+    let db = options().open(&dir).unwrap();
+    let copy = parent.path().join("copy");
+    db.checkpoint(&copy).unwrap();
+    db.close().unwrap();
+    for entry in std::fs::read_dir(&copy).unwrap() {
+        let entry = entry.unwrap();
+        assert!(entry.file_type().unwrap().is_file(), "{}", entry.path().display());
+    }
+    assert!(table.is_symlink());
+    std::fs::remove_file(elsewhere).unwrap();
+    assert!(verify(&copy).unwrap().is_sound());
+    let db = options().open(&copy).unwrap();
+    assert_eq!(db.get("key").unwrap().unwrap(), "value");
+}
+
+fn count(db: &ReadOnlyDb) -> usize {
+    db.iter().unwrap().map(Result::unwrap).count()
+}
+
+/// A reader shows the store that it opened, never another one that lies under its path.
+#[test]
+fn a_reader_whose_path_leads_to_another_store_says_so() {
+    let parent = common::tempdir();
+    let (dir, other) = (parent.path().join("store"), parent.path().join("other"));
+    let moved = parent.path().join("moved");
+    store(&dir).close().unwrap();
+    copy_dir(&dir, &other);
+    let db = options().open(&other).unwrap();
+    db.put("third", "value").unwrap();
+    db.close().unwrap();
+    let reader = options().open_read_only(&dir).unwrap();
+    std::fs::rename(&dir, &moved).unwrap();
+    std::fs::rename(&other, &dir).unwrap();
+    let refreshed = reader.refresh();
+    assert_eq!(count(&reader), 2);
+    // The variant by its name, for it is new.
+    let error = format!("{:?}", refreshed.expect_err("it is another directory"));
+    assert!(error.starts_with("Moved"), "{error}");
+    std::fs::rename(&dir, &other).unwrap();
+    std::fs::rename(&moved, &dir).unwrap();
+    assert!(!reader.refresh().unwrap(), "nothing changed");
+}
+
+/// Not a test: it changes the directory of its process.
+#[test]
+#[ignore = "run by the test below"]
+fn a_reader_in_a_process_that_changes_its_directory() {
+    let parent = common::tempdir();
+    let [a, b] = ["A", "B"].map(|name| parent.path().join(name));
+    for dir in [&a, &b] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    let db = store(&a.join("store"));
+    copy_dir(&a.join("store"), &b.join("store"));
+    let other = options().open(b.join("store")).unwrap();
+    other.put_with("of b", "value", Durability::Synced).unwrap();
+    std::env::set_current_dir(&a).unwrap();
+    let reader = options().open_read_only("store").unwrap();
+    assert_eq!(count(&reader), 2);
+    std::env::set_current_dir(&b).unwrap();
+    for number in 0..4 {
+        db.put_with(format!("of a {number}"), "value", Durability::Synced).unwrap();
+        if number % 2 == 1 {
+            db.flush().unwrap();
+        }
+        assert!(reader.refresh().unwrap());
+        assert_eq!(count(&reader), 3 + number);
+        assert!(!reader.contains("of b").unwrap());
+    }
+    std::env::set_current_dir(parent.path()).unwrap();
+}
+
+#[test]
+fn a_reader_follows_its_store_when_the_process_changes_its_directory() {
+    crate::alone("names::a_reader_in_a_process_that_changes_its_directory");
+}
