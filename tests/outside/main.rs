@@ -11,6 +11,7 @@ mod descriptors;
 mod event;
 mod foreign;
 mod matrix;
+mod modes;
 mod names;
 mod other;
 mod script;
