@@ -73,6 +73,23 @@ fn only_the_owner_reads_new_files() {
     crate::alone("modes::default_modes_under_masks");
 }
 
+/// Not a test: it changes the mask of its process.
+#[test]
+#[ignore = "run by the test below"]
+fn chosen_modes_under_masks() {
+    for mask in [0, 0o022] {
+        umask(Mode::from_raw_mode(mask));
+        // A directory can be searched by all who can read its files.
+        assert_modes(&|| options().file_mode(0o640), 0o640, 0o750);
+        assert_modes(&|| options().file_mode(0o600), 0o600, 0o700);
+    }
+}
+
+#[test]
+fn new_files_have_the_chosen_mode() {
+    crate::alone("modes::chosen_modes_under_masks");
+}
+
 #[test]
 fn existing_files_keep_their_modes() {
     let parent = common::tempdir();
