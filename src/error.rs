@@ -75,6 +75,9 @@ pub enum Error {
     /// The store was closed through another handle.
     #[error("the store is closed")]
     Closed,
+    /// This process is a fork of the one that opened the store: see [`Db`](crate::Db#after-a-fork).
+    #[error("the store was opened by the process that forked this one: open it anew here")]
+    Forked,
     /// A key, value or batch is too long. Nothing was written.
     #[error("{what} of {length} bytes: the limit is {limit}")]
     TooLong {

@@ -84,6 +84,7 @@ mod event;
 mod fences;
 pub mod filter;
 mod filters;
+mod fork;
 mod inspect;
 mod iter;
 mod key;

@@ -25,7 +25,7 @@ pub(crate) use std::{
     thread::{available_parallelism, sleep},
     time::Instant,
 };
-pub(crate) use sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use thread::{JoinHandle, scope, yield_now};
 
@@ -125,8 +125,8 @@ pub(crate) fn spawn(
     thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// The number of this thread: at its first call, the lowest that no other live thread had. `None` while the
-/// thread ends.
+/// The number of this thread: at its first call, the lowest that no other live thread had; 64 for those beyond.
+/// `None` while the thread ends.
 #[cfg(not(criba_shuttle))]
 #[inline]
 pub(crate) fn thread_number() -> Option<usize> {
@@ -135,13 +135,11 @@ pub(crate) fn thread_number() -> Option<usize> {
 
 #[cfg(not(criba_shuttle))]
 mod numbers {
-    use std::collections::BTreeSet;
+    use super::{AtomicU64, Ordering};
 
-    use super::Mutex;
-
-    /// The numbers of ended threads, and the next unused number. The lock orders the work of threads that
-    /// have the same number one after another.
-    static FREE: Mutex<(BTreeSet<usize>, usize)> = Mutex::new((BTreeSet::new(), 0));
+    /// A bit for each number in use. It orders the work of threads that have the same number one after another;
+    /// a fork could copy a lock that is held.
+    static USED: AtomicU64 = AtomicU64::new(0);
 
     pub(super) struct Number(pub(super) usize);
 
@@ -151,18 +149,16 @@ mod numbers {
 
     impl Number {
         fn take() -> Self {
-            let mut free = FREE.lock();
-            let (returned, next) = &mut *free;
-            Self(returned.pop_first().unwrap_or_else(|| {
-                *next += 1;
-                *next - 1
-            }))
+            let with_lowest = |used: u64| Some(used | used.wrapping_add(1));
+            let used = USED.fetch_update(Ordering::AcqRel, Ordering::Acquire, with_lowest);
+            Self(used.unwrap_or_else(|used| used).trailing_ones() as usize)
         }
     }
 
     impl Drop for Number {
         fn drop(&mut self) {
-            FREE.lock().0.insert(self.0);
+            let own = 1_u64.checked_shl(self.0 as u32).unwrap_or(0);
+            USED.fetch_and(!own, Ordering::AcqRel);
         }
     }
 }

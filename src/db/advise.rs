@@ -95,6 +95,12 @@ struct TableLoad {
     degraded: bool,
 }
 
+impl Advice {
+    pub(super) fn of_nothing() -> Self {
+        advise(&Version::default(), &Ledger::default(), FilterSettings::default())
+    }
+}
+
 pub(super) fn advise(version: &Version, ledger: &Ledger, settings: FilterSettings) -> Advice {
     let unanswered = unanswered(ledger);
     let expected_load = expected_load(version);

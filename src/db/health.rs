@@ -1,11 +1,13 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::sync::{AtomicBool, Mutex, OnceLock, Ordering};
+use crate::fork::forks;
+use crate::sync::{AtomicU32, Mutex, OnceLock, Ordering};
 use crate::vfs::FileLock;
 
 pub(crate) struct Health {
-    closed: AtomicBool,
+    /// The [`forks`] at the opening; closed, the complement. So one comparison shows both.
+    open: AtomicU32,
     poison: OnceLock<Arc<Error>>,
     /// `None` after the store is closed. Snapshots and scans have their own references to the lock.
     directory_lock: Mutex<Option<Arc<dyn FileLock>>>,
@@ -14,7 +16,7 @@ pub(crate) struct Health {
 impl Health {
     pub(crate) fn new(directory_lock: Arc<dyn FileLock>) -> Self {
         Self {
-            closed: AtomicBool::new(false),
+            open: AtomicU32::new(forks()),
             poison: OnceLock::new(),
             directory_lock: Mutex::new(Some(directory_lock)),
         }
@@ -22,7 +24,12 @@ impl Health {
 
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        let (open, here) = (self.open.load(Ordering::Acquire), forks());
+        if open == here {
+            Ok(())
+        } else {
+            Err(if open == !here { Error::Closed } else { Error::Forked })
+        }
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {
@@ -45,12 +52,19 @@ impl Health {
 
     /// Refuses all calls from now on.
     pub(crate) fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::AcqRel) { Err(Error::Closed) } else { Ok(()) }
+        let here = forks();
+        if self.open.swap(!here, Ordering::AcqRel) == here { Ok(()) } else { Err(Error::Closed) }
     }
 
     /// Drops the directory lock. The directory stays locked until all snapshots and scans are dropped.
     pub(crate) fn unlock(&self) {
         self.directory_lock.lock().take();
+    }
+
+    /// For the last handle in a forked child, where the threads of the parent keep the rest. None of them holds
+    /// this mutex.
+    pub(crate) fn abandon_lock(&self) {
+        drop(self.directory_lock.try_lock().and_then(|mut lock| lock.take()));
     }
 
     pub(crate) fn directory_lock(&self) -> Result<Arc<dyn FileLock>> {

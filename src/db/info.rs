@@ -34,7 +34,7 @@ pub struct TableInfo {
 /// The memory that an open store keeps, in bytes, by kind. Not counted: memtables that only a running scan
 /// holds; what flushes and compactions take while they run, 8 bytes for each key of a table and twice its
 /// filter; blocks that scans and values hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct MemoryUse {
     /// [`Options::memory_limit`](crate::Options::memory_limit).
@@ -57,7 +57,7 @@ impl MemoryUse {
 }
 
 /// The memory of a store's filters, in bytes of whole pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FilterMemory {
     /// The limit of resident bytes; `None` for no budget.

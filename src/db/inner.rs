@@ -196,6 +196,7 @@ impl DbInner {
     /// Ends all tasks and closes the logs. In a callback a new thread does this: a task waits for the
     /// callback.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        self.env.birth.check_process()?;
         self.health.close()?;
         self.scheduler.stop();
         if !in_callback() {

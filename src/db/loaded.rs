@@ -20,6 +20,7 @@ use super::views::ReadView;
 use crate::error::{Error, Result};
 use crate::filter::FilterSettings;
 use crate::filters::residency_changes;
+use crate::fork::Birth;
 use crate::key::Seq;
 use crate::ledger::{Explanation, Ledger};
 use crate::memtable::{Memtable, MemtableFilter};
@@ -103,6 +104,7 @@ impl Loaded {
                 filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(vfs)),
                 index_memory: Arc::default(),
                 next_file: AtomicU64::new(u64::MAX), // no file is made
+                birth: Birth::now(),
             }),
         };
         let memtable = Memtable::new(0, Some(memtable_filter(&set, options, &env)));

@@ -49,8 +49,9 @@ pub use verify::{Finding, Verification, verify, verify_with};
 
 use self::inner::DbInner;
 use crate::batch::Batch;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::filter::FilterPolicy;
+use crate::fork;
 use crate::key_range::KeyRange;
 use crate::ledger::{Explanation, Stats};
 use crate::options::Options;
@@ -71,6 +72,12 @@ use crate::value::Value;
 /// - A call without I/O waits for nothing.
 /// - Other calls say it, and stop no read. [`flush`](Self::flush) and [`compact`](Self::compact) stop no write
 ///   except for the moment in which a memtable is sealed.
+///
+/// # After a fork
+/// In a forked child each call fails with [`Forked`](crate::Error::Forked), calls without a [`Result`] return empty
+/// values, and drops change nothing. A child that dropped its copies of handles, snapshots and scans can open the
+/// store anew once the parent is gone. While it keeps one, also of another thread, the directory stays locked,
+/// unless the parent closes the store.
 #[derive(Clone)]
 pub struct Db(Arc<Handle>);
 
@@ -88,8 +95,10 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The error is lost; `close` returns it.
-        let _ = self.inner.close();
+        // Other errors are lost; `close` returns them.
+        if let Err(Error::Forked) = self.inner.close() {
+            self.inner.health.abandon_lock();
+        }
     }
 }
 
@@ -118,6 +127,10 @@ impl Db {
     pub(crate) fn inner(&self) -> Result<&Arc<DbInner>> {
         self.0.inner.health.check_open()?;
         Ok(&self.0.inner)
+    }
+
+    fn is_here(&self) -> bool {
+        self.0.inner.env.birth.is_here()
     }
 
     /// A handle that does not keep the store open.
@@ -510,7 +523,7 @@ impl Db {
 
     /// The policy for the filters of new tables. No I/O.
     pub fn policy(&self) -> FilterPolicy {
-        self.0.inner.filters.policy()
+        if self.is_here() { self.0.inner.filters.policy() } else { FilterPolicy::default() }
     }
 
     /// Sets the policy for the filters of tables written from now on; the store keeps it. Existing filters
@@ -568,6 +581,9 @@ impl Db {
 
     /// The memory of memtables, filters, indexes and cache. No I/O.
     pub fn memory(&self) -> MemoryUse {
+        if !self.is_here() {
+            return MemoryUse::default();
+        }
         let DbInner { views, env, options, .. } = &*self.0.inner;
         info::memory(&views.load(), env, options.memory_limit)
     }
@@ -619,11 +635,14 @@ impl Db {
 
     /// The counts since the store was opened. No I/O.
     pub fn stats(&self) -> Stats {
-        self.0.inner.env.ledger.stats()
+        if self.is_here() { self.0.inner.env.ledger.stats() } else { Stats::default() }
     }
 
     /// The live tables, L0 first. No I/O.
     pub fn tables(&self) -> Vec<TableInfo> {
+        if !self.is_here() {
+            return Vec::new();
+        }
         info::tables(&self.0.inner.views.load_full(), &self.0.inner.env.ledger)
     }
 
@@ -643,6 +662,9 @@ impl Db {
     /// # Ok::<(), criba::Error>(())
     /// ```
     pub fn advise(&self) -> Advice {
+        if !self.is_here() {
+            return Advice::of_nothing();
+        }
         let DbInner { views, env, filters, .. } = &*self.0.inner;
         advise::advise(&views.load_full().version, &env.ledger, filters.settings())
     }
@@ -681,6 +703,7 @@ impl Options {
     /// [`Io`](crate::Error::Io).
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
         self.check()?;
+        fork::watch()?;
         let (inner, recovery) = open::open(dir.as_ref(), self)?;
         Ok(Db(Arc::new(Handle { inner, recovery })))
     }

@@ -17,6 +17,7 @@ use crate::compaction::{MergeContext, write_tables};
 use crate::error::{Error, IoContext, Result};
 use crate::filter::{FilterSettings, HashKey, mix};
 use crate::filters::FilterManager;
+use crate::fork::Birth;
 use crate::iter::Direction;
 use crate::ledger::Ledger;
 use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
@@ -177,6 +178,7 @@ fn recover(dir: &Path, listing: &Listing, options: &Options) -> Result<Recovered
         filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(vfs.as_ref())),
         index_memory: Arc::default(),
         next_file: AtomicU64::new(set.next_file.max(highest + 1)),
+        birth: Birth::now(),
     });
     let entries: Vec<_> = set.tables.values().cloned().collect();
     let tables = open_tables(&env, &entries, options)?;

@@ -1,6 +1,7 @@
 //! The public handle of a store that is only read.
 
 use std::fmt;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use super::scan::Range;
 use super::snapshot::Snapshot;
 use crate::error::Result;
 use crate::filter::FilterPolicy;
+use crate::fork;
 use crate::key_range::KeyRange;
 use crate::ledger::{Explanation, Stats};
 use crate::options::Options;
@@ -67,6 +69,7 @@ impl Options {
     /// [`Unsupported`](crate::Error::Unsupported); [`Io`](crate::Error::Io).
     pub fn open_read_only(self, dir: impl AsRef<Path>) -> Result<ReadOnlyDb> {
         self.check()?;
+        fork::watch()?;
         let (dir, options) = (dir.as_ref().to_owned(), self.create_if_missing(false));
         let loaded = load(&dir, &options, None)?;
         let (loaded, refreshing) = (ArcSwap::from_pointee(loaded), Mutex::new(()));
@@ -82,6 +85,12 @@ fn load(dir: &Path, options: &Options, previous: Option<&Loaded>) -> Result<Load
 }
 
 impl ReadOnlyDb {
+    fn loaded(&self) -> Result<impl Deref<Target = Arc<Loaded>>> {
+        let loaded = self.0.loaded.load();
+        loaded.env.birth.check()?;
+        Ok(loaded)
+    }
+
     /// Shows the store as it is now. Returns whether anything changed. It never goes back, except that a
     /// write that fails may be shown until it is undone. After an error it stays as it was. Live snapshots and
     /// scans do not change. If another store takes the place of this one, also a checkpoint of it, open that
@@ -92,6 +101,7 @@ impl ReadOnlyDb {
     /// # Errors
     /// As [`Options::open_read_only`].
     pub fn refresh(&self) -> Result<bool> {
+        drop(self.loaded()?);
         let shared = &*self.0;
         let _refreshing = shared.refreshing.lock();
         let old = shared.loaded.load_full();
@@ -113,7 +123,7 @@ impl ReadOnlyDb {
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.0.loaded.load().lookup(key.as_ref(), &mut ())
+        self.loaded()?.lookup(key.as_ref(), &mut ())
     }
 
     /// As [`Db::get_many`](crate::Db::get_many).
@@ -121,7 +131,7 @@ impl ReadOnlyDb {
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.0.loaded.load().lookup_many(keys)
+        self.loaded()?.lookup_many(keys)
     }
 
     /// As [`Db::explain`](crate::Db::explain).
@@ -129,12 +139,12 @@ impl ReadOnlyDb {
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
-        self.0.loaded.load().explain(key.as_ref())
+        self.loaded()?.explain(key.as_ref())
     }
 
     /// As [`Db::may_contain`](crate::Db::may_contain).
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> Membership {
-        let loaded = self.0.loaded.load();
+        let Ok(loaded) = self.loaded() else { return Membership::Maybe };
         loaded.lookups().may_contain(&loaded.view, loaded.seq, key.as_ref())
     }
 
@@ -143,35 +153,35 @@ impl ReadOnlyDb {
     /// # Errors
     /// As [`Db::range`](crate::Db::range).
     pub fn range(&self, bounds: impl KeyRange) -> Result<Range> {
-        Ok(self.0.loaded.load().scan(bounds.bounds()))
+        Ok(self.loaded()?.scan(bounds.bounds()))
     }
 
     /// The counts since the opening. No I/O.
     pub fn stats(&self) -> Stats {
-        self.0.loaded.load().env.ledger.stats()
+        self.loaded().map(|loaded| loaded.env.ledger.stats()).unwrap_or_default()
     }
 
     /// The tables, L0 first. No I/O.
     pub fn tables(&self) -> Vec<TableInfo> {
-        let loaded = self.0.loaded.load();
+        let Ok(loaded) = self.loaded() else { return Vec::new() };
         info::tables(&loaded.view, &loaded.env.ledger)
     }
 
     /// The memory of logged entries, filters, indexes and cache. No I/O.
     pub fn memory(&self) -> MemoryUse {
-        let loaded = self.0.loaded.load();
+        let Ok(loaded) = self.loaded() else { return MemoryUse::default() };
         info::memory(&loaded.view, &loaded.env, self.0.options.memory_limit)
     }
 
     /// As [`Db::advise`](crate::Db::advise), with the counts since the opening.
     pub fn advise(&self) -> Advice {
-        let loaded = self.0.loaded.load();
+        let Ok(loaded) = self.loaded() else { return Advice::of_nothing() };
         advise(&loaded.view.version, &loaded.env.ledger, loaded.settings)
     }
 
     /// The store's policy for the filters of new tables. No I/O.
     pub fn policy(&self) -> FilterPolicy {
-        self.0.loaded.load().settings.policy
+        self.loaded().map(|loaded| loaded.settings.policy).unwrap_or_default()
     }
 
     /// What the last reading of the logs found. An incomplete end can be a write that is under way.

@@ -9,6 +9,7 @@ use super::read::Lookups;
 use super::views::ReadView;
 use crate::error::Result;
 use crate::filter::PrefixExtractor;
+use crate::fork::Birth;
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::{EntryKind, Seq, successor};
 use crate::memtable::MemtableCursor;
@@ -23,6 +24,7 @@ use crate::vfs::FileLock;
 pub struct Range {
     view: Arc<ReadView>,
     seq: Seq,
+    birth: Birth,
     bounds: KeyBounds,
     prefix: Option<Arc<PrefixProbe>>,
     front: Option<MergeCursor>,
@@ -79,6 +81,7 @@ impl Range {
         Self {
             view,
             seq,
+            birth: env.birth,
             bounds,
             prefix,
             front: None,
@@ -114,7 +117,7 @@ impl Range {
         if self.ended {
             return None;
         }
-        let item = self.step(direction);
+        let item = self.birth.check().and_then(|()| self.step(direction));
         // If one direction has no more items, the other has none either.
         self.ended = !matches!(item, Ok(Some(_)));
         item.transpose()

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::key::Seq;
 use crate::key_range::KeyRange;
 use crate::ledger::Explanation;
+use crate::sstable::TableEnv;
 use crate::value::Value;
 use crate::vfs::FileLock;
 
@@ -43,11 +44,19 @@ impl Snapshot {
         Self(Source::ReadOnly(loaded))
     }
 
+    fn env(&self) -> &TableEnv {
+        match &self.0 {
+            Source::Open { inner, .. } => &inner.env,
+            Source::ReadOnly(loaded) => &loaded.env,
+        }
+    }
+
     /// As [`Db::get`](crate::Db::get).
     ///
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.env().birth.check()?;
         match &self.0 {
             Source::Open { inner, seq, .. } => inner.lookup(key.as_ref(), Some(*seq), &mut ()),
             Source::ReadOnly(loaded) => loaded.lookup(key.as_ref(), &mut ()),
@@ -59,6 +68,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::get_many`](crate::Db::get_many).
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        self.env().birth.check()?;
         match &self.0 {
             Source::Open { inner, seq, .. } => inner.lookup_many(keys, Some(*seq)),
             Source::ReadOnly(loaded) => loaded.lookup_many(keys),
@@ -70,6 +80,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+        self.env().birth.check()?;
         match &self.0 {
             Source::Open { inner, seq, .. } => inner.explain(key.as_ref(), Some(*seq)),
             Source::ReadOnly(loaded) => loaded.explain(key.as_ref()),
@@ -81,6 +92,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::range`](crate::Db::range).
     pub fn range(&self, bounds: impl KeyRange) -> Result<Range> {
+        self.env().birth.check()?;
         Ok(match &self.0 {
             Source::Open { inner, seq, lock } => {
                 inner.scan(Some(*seq), bounds.bounds(), Arc::clone(lock))
@@ -92,7 +104,9 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        if let Source::Open { inner, seq, .. } = &self.0 {
+        if let Source::Open { inner, seq, .. } = &self.0
+            && inner.env.birth.is_this_process()
+        {
             inner.visibility.release_snapshot(*seq);
             // A compaction that drops tombstones may be due now.
             inner.scheduler.wake_waiters();

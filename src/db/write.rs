@@ -112,6 +112,7 @@ impl DbInner {
 
     /// Seals the memtable, unless it is empty; begins a new one with a new log.
     fn seal(&self, writer: &mut Writer) -> Result<()> {
+        self.env.birth.check_process()?;
         if self.views.load().memtable.is_empty() {
             return Ok(());
         }
@@ -145,7 +146,7 @@ impl DbInner {
 /// The error of a write in which a flush or compaction failed.
 fn as_background(error: Error) -> Error {
     match error {
-        Error::Poisoned { .. } | Error::Background { .. } | Error::Closed => error,
+        Error::Poisoned { .. } | Error::Background { .. } | Error::Closed | Error::Forked => error,
         cause => Error::Background { cause: Arc::new(cause) },
     }
 }

@@ -22,6 +22,7 @@ pub(crate) fn flush_all_sealed(db: &DbInner) -> Result<()> {
 
 /// Flushes the oldest sealed memtable to an L0 table; false if there is none.
 pub(super) fn flush_oldest(db: &DbInner) -> Result<bool> {
+    db.env.birth.check_process()?;
     if db.views.load().sealed.is_empty() {
         return Ok(false);
     }

@@ -24,6 +24,7 @@ pub(crate) fn wait_while(
 }
 
 pub(crate) fn flush(db: &DbInner) -> Result<()> {
+    db.env.birth.check_process()?;
     db.seal_memtable()?;
     if db.is_inline() {
         flush_all_sealed(db)?;
@@ -36,6 +37,7 @@ pub(crate) fn flush(db: &DbInner) -> Result<()> {
 
 /// Flushes; then merges all tables into one run, on this thread.
 pub(crate) fn compact(db: &DbInner) -> Result<()> {
+    db.env.birth.check_process()?;
     let done = flush(db).and_then(|()| compact_everything(db));
     db.views.drop_replaced();
     done

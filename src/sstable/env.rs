@@ -9,6 +9,7 @@ use super::cache::BlockCache;
 use super::memory::FilterMemory;
 use super::pool::FilePool;
 use crate::filter::{HashKey, PrefixKey};
+use crate::fork::Birth;
 use crate::ledger::Ledger;
 use crate::names::FileName;
 use crate::sealed::{Meter, Seal};
@@ -31,6 +32,7 @@ pub(crate) struct TableEnv {
     /// Counts the memory of indexes.
     pub(crate) index_memory: Arc<Meter>,
     pub(crate) next_file: AtomicU64,
+    pub(crate) birth: Birth,
 }
 
 impl TableEnv {
@@ -60,6 +62,7 @@ impl TableEnv {
             filter_memory: FilterMemory::new(None, Seal::for_files_of(vfs.as_ref())),
             index_memory: Arc::default(),
             next_file: AtomicU64::new(0),
+            birth: Birth::now(),
         })
     }
 

@@ -111,6 +111,7 @@ impl TableFilter {
 impl Drop for TableFilter {
     fn drop(&mut self) {
         if self.obsolete.load(Ordering::Acquire)
+            && self.env.birth.is_this_process()
             && let Some(name) = self.meta.file_of(self.table)
         {
             // Nothing refers to the file. Left behind by a failure, it goes at the next open.

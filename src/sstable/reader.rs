@@ -321,6 +321,9 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
+        if !self.env.birth.is_this_process() {
+            return;
+        }
         self.env.ledger.retire(self.meta.id);
         if self.obsolete.load(Ordering::Acquire) {
             self.env.remove_table(self.meta.id);

@@ -188,7 +188,9 @@ fn covered(ends: &[End], table: &Table) -> Range<usize> {
 impl Drop for Intervals {
     /// No lookup counts any more.
     fn drop(&mut self) {
-        self.ledger.end_denials(&self.denials);
+        if self.ends.first().is_some_and(|end| end.table.env().birth.is_this_process()) {
+            self.ledger.end_denials(&self.denials);
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, pread};
 
 use super::{AccessHint, FileKind, FileLock, Vfs, VfsFile};
+use crate::fork::Birth;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The operating system's file system. A read is one `pread`; no file is mapped.
@@ -96,6 +97,7 @@ impl VfsFile for RealFile {
 #[derive(Debug)]
 struct RealLock {
     file: File,
+    birth: Birth,
 }
 
 impl FileLock for RealLock {}
@@ -103,8 +105,11 @@ impl FileLock for RealLock {}
 impl Drop for RealLock {
     fn drop(&mut self) {
         // Closing the file is not enough: a child that is just being spawned holds a copy of the
-        // descriptor until it runs its program, and the lock with it. Unlocking is for all copies.
-        let _ = self.file.unlock();
+        // descriptor until it runs its program, and the lock with it. Unlocking is for all copies, so that of
+        // a child must only be closed.
+        if self.birth.is_this_process() {
+            let _ = self.file.unlock();
+        }
     }
 }
 
@@ -171,7 +176,7 @@ impl Vfs for RealVfs {
 
 fn locked(taken: Result<(), TryLockError>, file: File) -> io::Result<Box<dyn FileLock>> {
     match taken {
-        Ok(()) => Ok(Box::new(RealLock { file })),
+        Ok(()) => Ok(Box::new(RealLock { file, birth: Birth::now() })),
         Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
         Err(TryLockError::Error(e)) => Err(e),
     }

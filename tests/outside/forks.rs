@@ -148,7 +148,7 @@ fn put_synced(db: &Db, numbers: std::ops::Range<u32>) {
 }
 
 fn count(db: &Db) -> usize {
-    db.keys().unwrap().map(|key| key.unwrap()).count()
+    db.keys().unwrap().fold(0, |sum, key| key.map(|_| sum + 1).unwrap())
 }
 
 /// The puts that a copy of the files has, as after a power failure.
@@ -167,9 +167,9 @@ fn is_locked(dir: &Path) -> bool {
 }
 
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "callers have the value of a call")]
 fn assert_forked<T: Debug>(call: &str, result: Result<T, Error>) {
-    let text = format!("{result:?}");
-    assert_eq!(text, "Err(Forked)", "{call}");
+    assert!(matches!(result, Err(Error::Forked)), "{call}: {result:?}");
 }
 
 /// Calls each method of the list, which must fail. Returns the names.
@@ -215,6 +215,7 @@ fn refuses(db: &Db, aside: &Path) -> Vec<&'static str> {
     let _ = (format!("{db:?}"), db.recovery().to_string());
     assert_forked("upgrade", db.downgrade().upgrade().unwrap().get("k"));
     called.extend(["stats", "tables", "memory", "advise", "policy", "recovery", "downgrade"]);
+    called.push("upgrade");
     called
 }
 
@@ -230,7 +231,7 @@ fn refuses_read_only(db: &ReadOnlyDb) -> Vec<&'static str> {
     assert_eq!(db.policy(), FilterPolicy::default());
     let _ = (format!("{db:?}"), db.recovery().to_string());
     called.extend(["snapshot", "may_contain", "stats", "tables", "memory", "advise", "policy"]);
-    called.push("recovery");
+    called.extend(["recovery", "open_read_only"]);
     called
 }
 
@@ -301,7 +302,7 @@ fn call_everything(dir: &Path, threads: usize) {
                 "flush" => assert_forked("flush", db.flush()),
                 _ => drop(take(&db)),
             }
-            called.push("close");
+            called.extend(["close", "open"]);
             assert_all_called("mod.rs", &called);
         });
         assert!(!aside.exists());
@@ -336,8 +337,7 @@ fn use_what_reads(dir: &Path, threads: usize) {
     let before = contents(dir);
     in_child(|| {
         assert_forked("next", take(&begun).next().unwrap());
-        assert_forked("next_back", take(&begun).next_back().unwrap());
-        assert_forked("next", take(&unused).next().unwrap());
+        assert_forked("next_back", take(&unused).next_back().unwrap());
         assert_forked("next_back", take(&both).next_back().unwrap());
         assert_forked("next", take(&keys).next().unwrap());
         assert_forked("next_back", take(&of_snapshot).next_back().unwrap());
@@ -347,7 +347,7 @@ fn use_what_reads(dir: &Path, threads: usize) {
         refuses_reads(&seen);
         called.extend(refuses_read_only(&read_only));
         assert_all_called("read_only.rs", &called);
-        let _ = format!("{snapshot:?} {seen:?} {begun:?} {keys:?}");
+        let _ = format!("{snapshot:?} {seen:?} {read_only:?}");
         drop((take(&snapshot), take(&seen), take(&read_only), take(&db)));
     });
     assert!(contents(dir) == before, "{threads} threads: the child changed the files");
