@@ -502,6 +502,8 @@ fn without_handlers(dir: &Path, threads: usize) {
     let dir = &dir.join(format!("store {threads}"));
     let db = options(threads).open(dir).unwrap();
     put_synced(&db, 0..PUTS);
+    db.wait_until_settled().unwrap();
+    put_synced(&db, PUTS..PUTS + 10);
     let snapshot: Snapshot = db.snapshot().unwrap();
     let before = contents(dir);
     for ends in ["flush", "compact", "close", "drop"] {
@@ -514,7 +516,7 @@ fn without_handlers(dir: &Path, threads: usize) {
         assert!(contents(dir) == before, "{ends}: the child changed the files");
         assert!(is_locked(dir), "{ends}: the child unlocked the store");
     }
-    assert_eq!(count_after_a_crash(dir), PUTS as usize);
+    assert_eq!(count_after_a_crash(dir), PUTS as usize + 10);
 }
 
 /// A store belongs to the process that opened it, at every depth.
