@@ -86,11 +86,15 @@ fn fork() -> i32 {
 }
 
 /// A fork that runs no handler of `pthread_atfork`.
+#[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "the standard library has no clone")]
 fn raw_clone() -> i32 {
     // SAFETY: as `fork`; the child shares no memory with the parent.
     unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 }
 }
+
+#[cfg(not(target_os = "linux"))]
+use self::fork as raw_clone;
 
 #[expect(unsafe_code, reason = "a child must not end as a test does")]
 fn exit(status: i32) -> ! {
