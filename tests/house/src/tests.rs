@@ -188,6 +188,7 @@ fn a_tree_is_measured_package_by_package() {
         ("import cycles", 0),
         ("files in import cycles", 0),
         ("fields of DbInner", 1),
+        ("ways from a path to a file", 0),
         ("words of documents", 3),
         ("words of rustdoc", 6),
         ("sabotages", 1),
