@@ -432,8 +432,18 @@ mod tests {
     #[test]
     fn what_takes_a_file_or_the_directory_away_poisons_before_the_next_change() -> Result<()> {
         type Edit = fn(&SimVfs);
-        let edits: [(Edit, bool); 4] = [
+        let edits: [(Edit, bool); 5] = [
             (|vfs| vfs.edit(|disk| disk.remove("/store")), true),
+            // The log keeps a name, so only the directory's count shows it.
+            (
+                |vfs| {
+                    vfs.edit(|disk| {
+                        disk.rename("/store/000007.log", "/log");
+                        disk.remove("/store");
+                    });
+                },
+                true,
+            ),
             (|vfs| vfs.edit(|disk| disk.remove("/store/LOCK")), false),
             (|vfs| vfs.edit(|disk| disk.write("/store/LOCK", "another")), false),
             (|vfs| vfs.edit(|disk| disk.remove("/store/000007.log")), true),

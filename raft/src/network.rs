@@ -24,7 +24,7 @@ use crate::records::{decode, encode};
 /// Any error of a [`Network`].
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Carries bytes between nodes. What they say is between [`Node`](crate::Node)s, which also compare who says it.
+/// Carries bytes between nodes. [`Node`](crate::Node)s read them, and compare their sender.
 pub trait Network: Send + Sync + 'static {
     /// Sends a message to a node, and returns what [`Node::answer`](crate::Node::answer) answers there.
     ///

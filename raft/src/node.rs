@@ -68,7 +68,7 @@ impl Node {
         &self.raft
     }
 
-    /// Who this node is.
+    /// The identity of this node.
     pub fn identity(&self) -> Identity {
         self.identity
     }

@@ -2,8 +2,9 @@
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
-use criba::{Db, Durability, Options, ReadOnlyDb, verify};
+use criba::{Db, Durability, Event, Options, ReadOnlyDb, verify};
 
 use crate::common::{self, copy_dir, files_with};
 use crate::tree::{difference, tree};
@@ -158,4 +159,28 @@ fn a_reader_in_a_process_that_changes_its_directory() {
 #[test]
 fn a_reader_follows_its_store_when_the_process_changes_its_directory() {
     crate::alone("names::a_reader_in_a_process_that_changes_its_directory");
+}
+
+#[test]
+fn a_move_is_an_event_once() {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    let moves = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&moves);
+    let db = options()
+        .background_threads(0)
+        .on_event(move |event| {
+            if let Event::DirectoryMoved { path, .. } = event {
+                seen.lock().unwrap().push(path.clone());
+            }
+        })
+        .open(&dir)
+        .unwrap();
+    let write = || db.put("key", "value").and_then(|()| db.flush()).unwrap();
+    write();
+    assert!(moves.lock().unwrap().is_empty());
+    std::fs::rename(&dir, parent.path().join("moved")).unwrap();
+    write();
+    write();
+    assert_eq!(*moves.lock().unwrap(), [dir]);
 }

@@ -225,7 +225,7 @@ async fn identity(State(served): State<Served>) -> Json<Identity> {
     Json(served.node.identity())
 }
 
-/// Asks the node at an address who it is.
+/// Asks the node at an address for its identity.
 async fn member(http: &Http, id: u64, address: String) -> Result<Member, Failure> {
     let (_, body) = http.send(Method::GET, &address, "/identity", (), LIMIT).await?;
     let identity: Identity = serde_json::from_slice(&body)?;
