@@ -269,8 +269,15 @@ impl Watch {
             }
             Err(error) => return Err(error).context("identify", &path()),
         }
-        let log = self.log.lock().clone();
-        log.map_or(Ok(()), |(path, file)| self.check_file(&path, &*file))
+        loop {
+            let Some((path, file)) = self.log.lock().clone() else { return Ok(()) };
+            let checked = self.check_file(&path, &*file);
+            let now = self.log.lock().clone();
+            if checked.is_ok() || now.is_some_and(|(_, now)| Arc::ptr_eq(&now, &file)) {
+                return checked;
+            }
+            // Meanwhile it was replaced, and then a flush removed it.
+        }
     }
 
     fn check_dir(&self, dir: &StoreDir) -> Result<()> {
