@@ -148,7 +148,7 @@ pub(super) fn store_of(env: &TableEnv, name: FileName) -> Result<Option<u64>> {
     let store = match name {
         FileName::Log(number) => store_in_header(&env.dir, LogKind::Wal, number),
         FileName::Manifest(number) => store_in_header(&env.dir, LogKind::Manifest, number),
-        FileName::Table(id) => Table::meta_of_file(env, id).map(|(_, store)| Some(store)),
+        FileName::Table(id) => Table::store_of_file(env, id).map(Some),
         _ => Ok(None),
     };
     match store {

@@ -14,7 +14,7 @@ use super::format::{
     BlockHandle, BlockType, FilterMeta, TRAILER_BYTES, TableMeta, check_block, seal_block,
 };
 use super::reader::Table;
-use crate::codec::u32_at;
+use crate::codec::{ChecksumAt, u32_at};
 use crate::error::{Error, IoContext, Result};
 use crate::filter::{
     self, Filter, FilterHeader, FilterPlace, KeyHashes, LookupKey, PrefixExtractor, PrefixHash,
@@ -23,7 +23,7 @@ use crate::filter::{
 use crate::iter::{Cursor, Direction};
 use crate::ledger::Verdict;
 use crate::names::FileName;
-use crate::sealed::{Seal, SealedBytes};
+use crate::sealed::SealedBytes;
 use crate::sync::{AtomicBool, Ordering};
 use crate::vfs::VfsFile;
 
@@ -128,17 +128,31 @@ impl FilterMeta {
     }
 }
 
-/// Whether a filter file soundly names the hash key of another store. Reads all of it.
+/// The piece in which a file of unknown length is read.
+const PIECE_BYTES: u64 = 64 << 10;
+
+/// Whether a filter file soundly names the hash key of another store. Reads all of it, piece by piece, if its
+/// header does: the length of a stray file bounds no allocation.
 pub(crate) fn is_under_another_key(env: &TableEnv, table: u64, generation: u64) -> Result<bool> {
     let name = FileName::Filter { table, generation };
     let path = env.path_of(name);
     let file = env.dir.open_file(name).context("open", &path)?;
-    let length = file.length().context("find the length", &path)? as usize;
-    let bytes = SealedBytes::filled(Seal::Compiler, length, |bytes| file.read_exact_at(bytes, 0));
-    let bytes = bytes.context(format_args!("read {length} bytes at offset 0"), &path)?;
-    let contents = check_block(&bytes, BlockType::Filter, table, generation).ok();
-    let found = contents.and_then(FilterHeader::fingerprint_of);
-    Ok(found.is_some_and(|found| found != env.hash_key.fingerprint()))
+    let length = file.length().context("find the length", &path)?;
+    let read = |offset: u64, length: u64| {
+        let read = file.read_new(length as usize, offset);
+        read.context(format_args!("read {length} bytes at offset {offset}"), &path)
+    };
+    let Some(end) = length.checked_sub(4) else { return Ok(false) };
+    let header = read(0, end.min(FilterHeader::BYTES as u64))?;
+    let found = FilterHeader::fingerprint_of(&header);
+    if found.is_none_or(|found| found == env.hash_key.fingerprint()) {
+        return Ok(false);
+    }
+    let mut checksum = ChecksumAt::new(table, generation);
+    for offset in (0..end).step_by(PIECE_BYTES as usize) {
+        checksum.update(&read(offset, PIECE_BYTES.min(end - offset))?);
+    }
+    Ok(u32_at(&read(end, 4)?, 0) == Some(checksum.finish()))
 }
 
 /// A table and the filter in use.

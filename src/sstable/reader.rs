@@ -146,6 +146,20 @@ impl Table {
         }))
     }
 
+    /// The id of the store that the footer of a file names. Reads the footer alone.
+    pub(crate) fn store_of_file(env: &TableEnv, id: u64) -> Result<u64> {
+        let name = FileName::Table(id);
+        let path = env.path_of(name);
+        let file = env.dir.open_file(name).context("open", &path)?;
+        let length = file.length().context("find the length", &path)?;
+        let offset = length.checked_sub(FOOTER_BYTES as u64).ok_or_else(|| {
+            Error::corrupt(&path, 0, "an SSTable", format!("a file of {length} bytes"))
+        })?;
+        let footer = file.read_new(FOOTER_BYTES, offset);
+        let footer = footer.context(format_args!("read the footer at offset {offset}"), &path)?;
+        Ok(decode_footer(&path, &footer, offset)?.store)
+    }
+
     /// The manifest's record of a table without a store, from its footer and properties.
     pub(crate) fn meta_of_file(env: &TableEnv, id: u64) -> Result<(TableMeta, u64)> {
         let name = FileName::Table(id);
