@@ -236,8 +236,9 @@ impl TableFile {
         let parent = path.parent().filter(|dir| *dir != Path::new(""));
         let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
         let dir = StoreDir::open(&vfs, parent.unwrap_or(Path::new(".")), 0)?; // no file is made
-        let missing = || Err(std::io::ErrorKind::NotFound.into()).context("open", path);
-        let Some(dir) = &dir else { return missing() };
+        let Some(dir) = &dir else {
+            return Err(std::io::ErrorKind::NotFound.into()).context("open", path);
+        };
         // A missing or damaged manifest is no error.
         let manifest = read_current(dir).ok().flatten();
         let set = manifest.and_then(|number| Manifest::read(dir, number).ok());

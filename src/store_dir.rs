@@ -223,10 +223,13 @@ impl StoreDir {
         }
     }
 
-    /// The error of a path that leads elsewhere.
-    pub(crate) fn moved_away(&self) -> Error {
-        let found = "another one, or none";
-        Self::moved(self.path.to_path_buf(), "the directory that was opened", found)
+    /// Fails if the path leads elsewhere.
+    pub(crate) fn check_path(&self) -> Result<()> {
+        if !self.is_elsewhere().context("open", &self.path)? {
+            return Ok(());
+        }
+        let (expected, found) = ("the directory that was opened", "another one, or none");
+        Err(Self::moved(self.path.to_path_buf(), expected, found))
     }
 
     /// The path, once, if it was found to lead elsewhere.
@@ -281,25 +284,20 @@ impl Watch {
     }
 
     fn check_dir(&self, dir: &StoreDir) -> Result<()> {
-        let links = dir.identity().context("identify", &dir.path)?.links;
-        if links == 0 && self.counts_links() {
-            let path = dir.path.to_path_buf();
-            return Err(StoreDir::moved(path, "the directory that was opened", "it was removed"));
-        }
-        Ok(())
+        self.check_links(&dir.path, "the directory that was opened", dir.identity())
     }
 
     fn check_file(&self, path: &Path, file: &dyn VfsFile) -> Result<()> {
-        let links = file.identity().context("identify", path)?.links;
-        if links == 0 && self.counts_links() {
-            return Err(StoreDir::moved(path.to_owned(), "the file in use", "it was removed"));
-        }
-        Ok(())
+        self.check_links(path, "the file in use", file.identity())
     }
 
-    /// Whether the file system counts names.
-    fn counts_links(&self) -> bool {
-        self.dir.links > 0
+    /// Fails without a link, on a file system that counts them.
+    fn check_links(&self, path: &Path, expected: &str, found: io::Result<Identity>) -> Result<()> {
+        let links = found.context("identify", path)?.links;
+        if links > 0 || self.dir.links == 0 {
+            return Ok(());
+        }
+        Err(StoreDir::moved(path.to_owned(), expected, "it was removed"))
     }
 }
 

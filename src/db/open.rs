@@ -91,24 +91,17 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<(Arc<DbInner>, Recov
 
 /// Opens a directory in which a store is, or may be made. Changes nothing in an existing directory.
 fn find_or_make(path: &Path, options: &Options) -> Result<StoreDir> {
-    let found = StoreDir::open(&options.vfs, path, options.file_mode)?;
-    let mut is_new = true;
-    match &found {
-        Some(dir) => {
-            let listing = Listing::read(dir)?;
-            check_directory(dir, &listing, options)?;
-            is_new = !listing.ours.contains(&FileName::Current);
+    if let Some(dir) = StoreDir::open(&options.vfs, path, options.file_mode)? {
+        let listing = Listing::read(&dir)?;
+        check_directory(&dir, &listing, options)?;
+        if listing.ours.contains(&FileName::Current) {
+            return Ok(dir);
         }
-        None if options.create_if_missing => {}
-        None => return Err(not_a_store(path, "nothing")),
+    } else if !options.create_if_missing {
+        return Err(not_a_store(path, "nothing"));
     }
-    match found {
-        Some(dir) if !is_new => Ok(dir),
-        _ => {
-            check_memory(path, options, 0, std::iter::empty())?;
-            StoreDir::make(&options.vfs, path, options.file_mode)
-        }
-    }
+    check_memory(path, options, 0, std::iter::empty())?;
+    StoreDir::make(&options.vfs, path, options.file_mode)
 }
 
 /// Opens or makes the store in a locked directory.

@@ -16,7 +16,7 @@ use super::open_tables::check_filters;
 use super::read::Membership;
 use super::scan::Range;
 use super::snapshot::Snapshot;
-use crate::error::{IoContext, Result};
+use crate::error::Result;
 use crate::filter::FilterPolicy;
 use crate::fork;
 use crate::key_range::KeyRange;
@@ -110,10 +110,7 @@ impl ReadOnlyDb {
         drop(self.loaded()?);
         let shared = &*self.0;
         let _refreshing = shared.refreshing.lock();
-        let moved = shared.dir.is_elsewhere().context("open", shared.dir.path())?;
-        if moved {
-            return Err(shared.dir.moved_away());
-        }
+        shared.dir.check_path()?;
         let old = shared.loaded.load_full();
         let new = load(&shared.dir, &shared.options, Some(&old))?;
         if new.is_same(&old) {

@@ -88,7 +88,7 @@ fn temporary_name(path: &Path, name: &OsStr, purpose: &str) -> Result<OsString> 
 /// Fails if a path is in the directory of a store, also through a symbolic link.
 fn refuse_within(store: &StoreDir, vfs: &Arc<dyn Vfs>, path: &Path) -> Result<()> {
     let store = store.identity().context("identify", store.path())?;
-    for ancestor in resolved(path).context("find the full path", path)?.ancestors() {
+    for ancestor in resolved(path).ancestors() {
         let dir = match with_descriptor(|| vfs.open_dir(ancestor)) {
             Err(error) if IS_NO_STORE.contains(&error.kind()) => continue,
             dir => dir.context("open", ancestor)?,
@@ -101,18 +101,17 @@ fn refuse_within(store: &StoreDir, vfs: &Arc<dyn Vfs>, path: &Path) -> Result<()
     Ok(())
 }
 
-/// The full path without symbolic links, as far as it exists.
-fn resolved(path: &Path) -> io::Result<PathBuf> {
-    let path = std::path::absolute(path)?;
+/// A full path without symbolic links, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
     let there = path.ancestors().find_map(|there| Some((there.canonicalize().ok()?, there)));
-    let Some((mut full, there)) = there else { return Ok(path) };
+    let Some((mut full, there)) = there else { return path.to_owned() };
     for part in path.strip_prefix(there).into_iter().flat_map(Path::components) {
         match part {
             Component::ParentDir => drop(full.pop()),
             part => full.push(part),
         }
     }
-    Ok(full)
+    full
 }
 
 /// Removes a directory with a store, as far as it can.

@@ -128,11 +128,11 @@ impl FilterMeta {
     }
 }
 
-/// The piece in which a file of unknown length is read.
+/// The piece of a file that is read at once.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// Whether a filter file soundly names the hash key of another store. Reads all of it, piece by piece, if its
-/// header does: the length of a stray file bounds no allocation.
+/// Whether a filter file soundly names another store's hash key. Reads it piece by piece: its length bounds no
+/// allocation.
 pub(crate) fn is_under_another_key(env: &TableEnv, table: u64, generation: u64) -> Result<bool> {
     let name = FileName::Filter { table, generation };
     let path = env.path_of(name);

@@ -148,6 +148,11 @@ impl Table {
 
     /// The id of the store that the footer of a file names. Reads the footer alone.
     pub(crate) fn store_of_file(env: &TableEnv, id: u64) -> Result<u64> {
+        Ok(Self::read_footer(env, id)?.2.store)
+    }
+
+    /// A file, the bytes of its footer, and the footer.
+    fn read_footer(env: &TableEnv, id: u64) -> Result<(Arc<dyn VfsFile>, Vec<u8>, Footer)> {
         let name = FileName::Table(id);
         let path = env.path_of(name);
         let file = env.dir.open_file(name).context("open", &path)?;
@@ -155,27 +160,21 @@ impl Table {
         let offset = length.checked_sub(FOOTER_BYTES as u64).ok_or_else(|| {
             Error::corrupt(&path, 0, "an SSTable", format!("a file of {length} bytes"))
         })?;
-        let footer = file.read_new(FOOTER_BYTES, offset);
-        let footer = footer.context(format_args!("read the footer at offset {offset}"), &path)?;
-        Ok(decode_footer(&path, &footer, offset)?.store)
+        let bytes = file.read_new(FOOTER_BYTES, offset);
+        let bytes = bytes.context(format_args!("read the footer at offset {offset}"), &path)?;
+        let footer = decode_footer(&path, &bytes, offset)?;
+        Ok((file, bytes, footer))
     }
 
     /// The manifest's record of a table without a store, from its footer and properties.
     pub(crate) fn meta_of_file(env: &TableEnv, id: u64) -> Result<(TableMeta, u64)> {
-        let name = FileName::Table(id);
-        let path = env.path_of(name);
-        let file = env.dir.open_file(name).context("open", &path)?;
+        let path = env.path_of(FileName::Table(id));
+        let (file, bytes, footer) = Self::read_footer(env, id)?;
         let length = file.length().context("find the length", &path)?;
         let read = |offset: u64, length: u64| {
-            let mut bytes = vec![0; length as usize];
-            let action = format_args!("read {length} bytes at offset {offset}");
-            file.read_exact_at(&mut bytes, offset).context(action, &path).map(|()| bytes)
+            let bytes = file.read_new(length as usize, offset);
+            bytes.context(format_args!("read {length} bytes at offset {offset}"), &path)
         };
-        let footer_offset = length.checked_sub(FOOTER_BYTES as u64).ok_or_else(|| {
-            Error::corrupt(&path, 0, "an SSTable", format!("a file of {length} bytes"))
-        })?;
-        let bytes = read(footer_offset, FOOTER_BYTES as u64)?;
-        let footer = decode_footer(&path, &bytes, footer_offset)?;
         let broken = |found: String| {
             Error::corrupt(&path, footer.properties.offset, "a properties block", found)
         };

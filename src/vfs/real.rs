@@ -53,6 +53,11 @@ impl From<&Stat> for Identity {
     }
 }
 
+#[allow(clippy::useless_conversion, reason = "the width differs between systems")]
+fn mode_of(mode: u32) -> io::Result<Mode> {
+    Ok(Mode::from_raw_mode(mode.try_into().map_err(|_| Errno::INVAL)?))
+}
+
 fn identity_of(file: &File) -> io::Result<Identity> {
     Ok(Identity::from(&fstat(file)?))
 }
@@ -166,9 +171,7 @@ struct RealDir(File);
 
 impl RealDir {
     fn open_at(&self, name: &OsStr, flags: OFlags, mode: u32) -> io::Result<File> {
-        #[allow(clippy::useless_conversion, reason = "the width differs between systems")]
-        let mode = Mode::from_raw_mode(mode.try_into().map_err(|_| Errno::INVAL)?);
-        let flags = flags | OFlags::CLOEXEC;
+        let (flags, mode) = (flags | OFlags::CLOEXEC, mode_of(mode)?);
         Ok(File::from(retry_on_intr(|| openat(&self.0, name, flags, mode))?))
     }
 
@@ -260,9 +263,7 @@ impl VfsDir for RealDir {
     }
 
     fn create_dir(&self, name: &OsStr, mode: u32) -> io::Result<()> {
-        #[allow(clippy::useless_conversion, reason = "the width differs between systems")]
-        let mode = Mode::from_raw_mode(mode.try_into().map_err(|_| Errno::INVAL)?);
-        Ok(mkdirat(&self.0, check_name(name)?, mode)?)
+        Ok(mkdirat(&self.0, check_name(name)?, mode_of(mode)?)?)
     }
 
     fn open_dir(&self, name: &OsStr) -> io::Result<Arc<dyn VfsDir>> {

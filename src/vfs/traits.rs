@@ -155,8 +155,8 @@ impl Identity {
 
 /// The part of a file system that a store needs: a way to its directory.
 ///
-/// A path leads to a directory once. All later operations take single names in the open directory, so a
-/// `chdir`, a rename or another directory in its place cannot lead them elsewhere.
+/// A path leads to a directory once. Later operations take single names in it, so a `chdir`, a rename or another
+/// directory in its place cannot lead them elsewhere.
 pub trait Vfs: Debug + Send + Sync {
     /// Opens an existing directory, also through symbolic links.
     ///

@@ -502,8 +502,10 @@ impl Run<'_> {
         } else if poisoned {
             let doubtful = |fault: &Injected| {
                 use Operation::{Identity, Rename, SetLength, Sync, SyncDir};
-                // Of a synced log that may have lost its name.
-                matches!(fault.operation, Identity | Rename | SetLength | Sync | SyncDir)
+                // Of a synced log, or its directory, that may have lost its name.
+                let is_linked = fault.operation != Identity || fault.kind != FileKind::Lock;
+                is_linked
+                    && matches!(fault.operation, Identity | Rename | SetLength | Sync | SyncDir)
             };
             let cause = since_opening.iter().any(doubtful);
             assert!(cause, "{at}: poisoned by {injected:?}");

@@ -1,4 +1,4 @@
-//! The modes of files and directories: the hash key of a store is in its manifest, and each user who may open
+//! The modes of files and directories: the hash key of a store is in its manifest, and each user that may open
 //! `LOCK` may hold it.
 
 use std::os::unix::fs::PermissionsExt;
@@ -79,7 +79,7 @@ fn only_the_owner_reads_new_files() {
 fn chosen_modes_under_masks() {
     for mask in [0, 0o022] {
         umask(Mode::from_raw_mode(mask));
-        // A directory can be searched by all who can read its files.
+        // A directory can be searched by all users that can read its files.
         assert_modes(&|| options().file_mode(0o640), 0o640, 0o750);
         assert_modes(&|| options().file_mode(0o600), 0o600, 0o700);
     }

@@ -178,8 +178,7 @@ impl SimDir {
         name: &OsStr,
         change: impl FnOnce(&mut Machine, &Path) -> io::Result<T>,
     ) -> io::Result<T> {
-        let mut machine = self.vfs.0.lock();
-        let path = machine.disk.path_of_dir(self.number)?.join(check_name(name)?);
+        let (mut machine, path) = self.find(name)?;
         let done = change(&mut machine, &path)?;
         machine.remember(operation, kind, &path);
         Ok(done)
