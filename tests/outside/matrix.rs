@@ -215,7 +215,8 @@ impl Injection {
     }
 
     fn after(&self, kind: FileKind, operation: Operation) {
-        let was_done = self.done.load(SeqCst);
+        // A log that is made while another thread removes the newest one may be a newer one.
+        let was_begun = self.begun.load(SeqCst);
         let number = self.operations.load(SeqCst) - 1;
         if self.moment == Some((number, true)) {
             self.inject(&format!("after {operation:?} of {kind:?}, {number}"));
@@ -228,7 +229,7 @@ impl Injection {
         }
         let is_new_log = (kind, operation) == (FileKind::Wal, Operation::Create)
             && !self.in_checkpoint.load(SeqCst);
-        if was_done && is_new_log {
+        if was_begun && is_new_log {
             self.has_new_log.store(true, SeqCst);
         }
     }
