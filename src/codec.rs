@@ -4,9 +4,30 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
-/// CRC-32 (IEEE) over the file's id, the offset and the bytes. It detects bytes in a wrong place.
-pub(crate) fn checksum_at(file_id: u64, offset: u64, parts: &[&[u8]]) -> u32 {
-    let mut checksum = ChecksumAt::new(file_id, offset);
+/// The version of the files that this criba reads and writes; format.md describes every byte of them.
+pub const FORMAT_VERSION: u16 = 2;
+
+/// What was found in place of [`FORMAT_VERSION`], and which criba reads it.
+pub(crate) fn other_version(version: u16) -> String {
+    if version < FORMAT_VERSION {
+        let way_out =
+            "dump the store with the criba that wrote it, and load the dump with this one";
+        format!("version {version}: {way_out}")
+    } else {
+        format!("version {version}: a newer criba may read it")
+    }
+}
+
+/// The required features found that this criba does not know.
+pub(crate) fn unknown_features(features: u32) -> String {
+    format!("required features {features:#x}: a newer criba may read it")
+}
+
+/// CRC-32 (IEEE) over a salt, the offset and the bytes. It detects bytes in a wrong place, and frames and
+/// blocks that a value holds: without the file's salt, their checksum can only be guessed. Structures that
+/// are read before the salt have the number in the file's name in its place.
+pub(crate) fn checksum_at(salt: u64, offset: u64, parts: &[&[u8]]) -> u32 {
+    let mut checksum = ChecksumAt::new(salt, offset);
     for part in parts {
         checksum.update(part);
     }
@@ -18,9 +39,9 @@ pub(crate) fn checksum_at(file_id: u64, offset: u64, parts: &[&[u8]]) -> u32 {
 pub(crate) struct ChecksumAt(crc32fast::Hasher);
 
 impl ChecksumAt {
-    pub(crate) fn new(file_id: u64, offset: u64) -> Self {
+    pub(crate) fn new(salt: u64, offset: u64) -> Self {
         let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&file_id.to_le_bytes());
+        hasher.update(&salt.to_le_bytes());
         hasher.update(&offset.to_le_bytes());
         Self(hasher)
     }
@@ -199,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_depends_on_file_offset_and_bytes() {
+    fn the_checksum_depends_on_salt_offset_and_bytes() {
         let sum = checksum_at(1, 2, &[b"ab", b"c"]);
         assert_eq!(sum, checksum_at(1, 2, &[b"a", b"bc"]));
         assert_ne!(sum, checksum_at(2, 2, &[b"abc"]));

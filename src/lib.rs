@@ -99,6 +99,7 @@ mod options;
 pub mod parsers;
 mod poison;
 mod prefetch;
+mod random;
 mod scheduler;
 mod sealed;
 mod sstable;
@@ -113,6 +114,7 @@ pub mod vfs;
 mod wal;
 
 pub use batch::Batch;
+pub use codec::FORMAT_VERSION;
 pub use db::{
     Advice, Db, Durability, Estimate, FilterMemory, Finding, Keys, Loss, Membership, MemoryUse,
     Range, ReadOnlyDb, Reader, RebuildReport, RecoveryReport, Repaired, Snapshot, TableInfo,
@@ -130,7 +132,6 @@ pub use ledger::{
     TableStep, Verdict,
 };
 pub use options::Options;
-pub use sstable::FORMAT_VERSION;
 pub use value::Value;
 pub use wal::LostTail;
 

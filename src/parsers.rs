@@ -8,13 +8,14 @@ use crate::error::{Error, Result};
 use crate::filter::{self, Filter, HashKey, Portion};
 use crate::iter::{Cursor, Direction};
 use crate::key::{EntryKind, EntryRef};
+use crate::random::RandomSource;
 use crate::sealed::{Seal, SealedBytes};
 use crate::sstable::{self, OpenTable, ReadPlan, TableCursor, TableEnv, TableSettings};
 use crate::store_dir::StoreDir;
 use crate::sync::Arc;
 use crate::version::{self, Manifest, TableSet};
 use crate::vfs::Vfs;
-use crate::wal::{Item, LogError, LogKind, LogReader, LostTail, replay};
+use crate::wal::{FileHeader, Item, LogError, LogKind, LogReader, LostTail, replay};
 
 pub type HashKeyBytes = [u8; HashKey::BYTES];
 
@@ -52,6 +53,9 @@ fn opened(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<StoreDir> {
     StoreDir::open(vfs, dir, 0o600)?.ok_or_else(missing)
 }
 
+/// The hash key of the logs.
+const HASH_KEY: HashKey = HashKey::new([0; HashKey::BYTES]);
+
 /// Reads a log. Calls `record` with the sequence number, offset and payload of each record. Returns the
 /// store's id and the end; `None` if the header is damaged.
 pub fn read_log(
@@ -60,8 +64,10 @@ pub fn read_log(
     number: u64,
     mut record: impl FnMut(u64, u64, Vec<u8>),
 ) -> Result<Option<(u64, LogEnd)>> {
-    let mut reader = LogReader::open(&opened(vfs, dir)?, LogKind::Wal, number)?;
-    let Ok(header) = reader.header(LogKind::Wal)? else { return Ok(None) };
+    let salt = HASH_KEY.salt_of_log(number);
+    let mut reader = LogReader::open(&opened(vfs, dir)?, LogKind::Wal, number, Some(salt))?;
+    let header = reader.header()?.ok().filter(|header| header.salt == salt);
+    let Some(header) = header else { return Ok(None) };
     loop {
         let end = match reader.next()? {
             Item::Record { seq, offset, payload } => {
@@ -88,7 +94,7 @@ pub fn replay_log(
 ) -> Result<Option<LostTail>> {
     let apply = |_: &Path, _, seq, payload: &[u8]| Ok(apply(seq, payload));
     let dir = opened(vfs, dir)?;
-    replay(&dir, store, &[number], number, first, apply).map(|replay| replay.lost)
+    replay(&dir, store, &HASH_KEY, &[number], number, first, apply).map(|replay| replay.lost)
 }
 
 #[derive(Debug)]
@@ -97,7 +103,8 @@ pub struct LogWriter(crate::wal::LogWriter);
 impl LogWriter {
     pub fn create(vfs: &Arc<dyn Vfs>, dir: &Path, number: u64, store: u64) -> Result<Self> {
         let dir = opened(vfs, dir)?;
-        let log = crate::wal::LogWriter::create(&dir, LogKind::Wal, number, store, true)?;
+        let header = FileHeader { store, salt: HASH_KEY.salt_of_log(number) };
+        let log = crate::wal::LogWriter::create(&dir, LogKind::Wal, number, header, true)?;
         Ok(Self(log.keep()))
     }
 
@@ -132,7 +139,9 @@ impl Recorded {
     /// Writes a manifest of one edit.
     pub fn write(&self, vfs: &Arc<dyn Vfs>, dir: &Path, manifest: u64) -> Result<()> {
         let dir = opened(vfs, dir)?;
-        Manifest::create(&dir, manifest, self.store, self.tables.clone()).map(Manifest::keep)
+        let random = RandomSource::default();
+        Manifest::create(&dir, manifest, self.store, random, self.tables.clone())
+            .map(Manifest::keep)
     }
 
     pub fn hash_key(&self) -> Option<HashKeyBytes> {

@@ -16,7 +16,7 @@ use crate::names::FileName;
 use crate::store_dir::StoreDir;
 use crate::version::{Manifest, TableSet, Version};
 use crate::vfs::VfsFile;
-use crate::wal::{Item, LogError, LogKind, LogReader, LogWriter};
+use crate::wal::{Item, LogError, LogId, LogKind, LogReader, LogWriter};
 
 const COPY_BYTES: u64 = 1 << 20;
 /// How often a checkpoint begins again because a file was removed meanwhile.
@@ -73,7 +73,7 @@ impl DbInner {
         set.log = self.write_log(moment, dir)?;
         let manifest = self.env.new_file_number();
         set.next_file = self.env.next_file();
-        let mut manifest = Manifest::create(dir, manifest, self.env.store, set)?;
+        let mut manifest = Manifest::create(dir, manifest, self.env.store, self.env.random, set)?;
         manifest.make_current(dir).map_err(LogError::into_error)
     }
 
@@ -144,7 +144,8 @@ impl DbInner {
     /// Writes the acknowledged records of all logs to one new log, synced. Returns its number.
     fn write_log(&self, moment: Moment, dir: &StoreDir) -> Result<u64> {
         let (env, number) = (&self.env, self.env.new_file_number());
-        let mut copy = LogWriter::create(dir, LogKind::Wal, number, env.store, true)?.keep();
+        let mut copy =
+            LogWriter::create(dir, LogKind::Wal, number, env.log_header(number), true)?.keep();
         let mut seq = moment.first_seq;
         for log in moment.logs {
             self.copy_records(log, &mut seq, &mut copy)?;
@@ -162,9 +163,11 @@ impl DbInner {
     /// verified.
     fn copy_records(&self, log: OpenLog, seq: &mut Seq, copy: &mut LogWriter) -> Result<()> {
         let OpenLog { number, file, end } = log;
-        let path = self.env.path_of(FileName::Log(number));
-        let mut reader = LogReader::of(file, path.clone(), number, end);
-        let header = reader.header(LogKind::Wal)?;
+        let env = &self.env;
+        let path = env.path_of(FileName::Log(number));
+        let id = LogId { number, salt: env.hash_key.salt_of_log(number) };
+        let mut reader = LogReader::of(file, path.clone(), id, end);
+        let header = reader.header_of(env.store)?;
         header.map_err(|found| Error::corrupt(&path, 0, "a log header", found))?;
         let mut records: Vec<(Seq, Vec<u8>)> = Vec::new();
         let mut bytes = 0;

@@ -283,7 +283,7 @@ mod tests {
     use crate::error::IoContext;
     use crate::store_dir::StoreDir;
     use crate::vfs::SimVfs;
-    use crate::wal::LogKind;
+    use crate::wal::{FileHeader, LogKind};
 
     fn request(bytes: usize) -> Request {
         Request::new(vec![0; bytes], 1, Durability::Synced)
@@ -329,7 +329,7 @@ mod tests {
 
     fn queue() -> CommitQueue {
         let dir = StoreDir::of(SimVfs::new(), "/");
-        let log = LogWriter::create(&dir, LogKind::Wal, 4, 77, true);
+        let log = LogWriter::create(&dir, LogKind::Wal, 4, FileHeader { store: 77, salt: 5 }, true);
         CommitQueue::new(log.expect("a sound disk"), 1)
     }
 

@@ -169,7 +169,7 @@ pub(super) fn is_of_another_store(env: &TableEnv, name: FileName) -> Result<bool
 }
 
 fn store_in_header(dir: &StoreDir, kind: LogKind, number: u64) -> Result<Option<u64>> {
-    let header = LogReader::open(dir, kind, number)?.header(kind)?;
+    let header = LogReader::open(dir, kind, number, None)?.header()?;
     Ok(header.ok().map(|FileHeader { store, .. }| store))
 }
 

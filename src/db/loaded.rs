@@ -25,6 +25,7 @@ use crate::ledger::{Explanation, Ledger};
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::FileName;
 use crate::options::Options;
+use crate::random::RandomSource;
 use crate::sealed::Seal;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, FilterState, TableEnv, TableMeta};
 use crate::store_dir::StoreDir;
@@ -88,6 +89,7 @@ impl Loaded {
                 dir: dir.clone(),
                 store,
                 hash_key,
+                random: RandomSource::default(),
                 prefix_hash_key: hash_key.for_prefixes(),
                 files: FilePool::unlimited(),
                 cache: BlockCache::new(options.cache_bytes, options.block_bytes),
@@ -201,11 +203,18 @@ fn replay_into(
     let mut logged = crc32fast::Hasher::new();
     let logs = listing.logs_from(set.log);
     let first = set.flushed_seq + 1;
-    let replayed =
-        replay(&env.dir, env.store, &logs, set.log, first, |path, offset, seq, payload| {
+    let replayed = replay(
+        &env.dir,
+        env.store,
+        &env.hash_key,
+        &logs,
+        set.log,
+        first,
+        |path, offset, seq, payload| {
             logged.update(payload);
             for_each_logged_entry(path, offset, seq, payload, |entry| memtable.insert(entry))
-        })?;
+        },
+    )?;
     report.logs = logs.len();
     report.changes = replayed.next_seq - first;
     report.lost_tail = replayed.lost;

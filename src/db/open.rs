@@ -1,7 +1,6 @@
 //! Opening a store: check the directory, lock it, read the manifest, replay the logs.
 
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,8 +15,8 @@ use super::open_tables::{check_filters, check_memory, open_tables, settings_of_n
 use super::views::{ReadView, Views};
 use super::visibility::Visibility;
 use crate::compaction::{MergeContext, write_tables};
-use crate::error::{Error, IoContext, Result};
-use crate::filter::{FilterSettings, HashKey, mix};
+use crate::error::{Error, Result};
+use crate::filter::{FilterSettings, HashKey};
 use crate::filters::FilterManager;
 use crate::fork;
 use crate::fork::Birth;
@@ -27,6 +26,7 @@ use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
 use crate::names::FileName;
 use crate::options::Options;
 use crate::poison::Poison;
+use crate::random::{Purpose, RandomSource};
 use crate::scheduler::{Scheduler, compact_while_due, load_filters_within_budget, start_threads};
 use crate::sealed::Seal;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, OpenTable, TableEnv};
@@ -34,7 +34,7 @@ use crate::store_dir::{StoreDir, absolute};
 use crate::sync::{AtomicU64, Mutex};
 use crate::version::{Manifest, TableSet, Version, read_current};
 use crate::vfs::FileLock;
-use crate::wal::{FILE_HEADER_BYTES, LogError, LogKind, LogReader, LogWriter, LostTail, replay};
+use crate::wal::{LogError, LogKind, LogReader, LogWriter, LostTail, replay};
 
 /// What opening a store found and repaired.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -127,8 +127,10 @@ pub(super) fn open_in(
     set.log = number;
     set.next_file = env.next_file();
     set.filter_settings = Some(filters);
-    let made = LogWriter::create(&dir, LogKind::Wal, number, env.store, true)
-        .and_then(|log| Ok((log, Manifest::create(&dir, manifest_number, env.store, set)?)))
+    let made = LogWriter::create(&dir, LogKind::Wal, number, env.log_header(number), true)
+        .and_then(|log| {
+            Ok((log, Manifest::create(&dir, manifest_number, env.store, env.random, set)?))
+        })
         .inspect_err(|_| discard(tables[opened..].iter().map(|(_, open)| open)));
     let (log, mut manifest) = made?;
     match manifest.make_current(&dir) {
@@ -181,6 +183,7 @@ pub(super) fn open_in(
 }
 
 fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recovered> {
+    let random = RandomSource::new(options.seed);
     let current = read_current(dir)?;
     let (set, store, hash_key, lost_edit) = match current {
         Some(number) => {
@@ -189,7 +192,7 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
             (set, store, hash_key, lost_edit)
         }
         None => {
-            let (store, hash_key) = new_identity(options.seed)?;
+            let (store, hash_key) = new_identity(random)?;
             (TableSet { hash_key: Some(hash_key), ..TableSet::default() }, store, hash_key, None)
         }
     };
@@ -200,6 +203,7 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
         store,
         hash_key,
         prefix_hash_key: hash_key.for_prefixes(),
+        random,
         files: FilePool::new(options.max_open_files),
         cache: BlockCache::new(options.cache_bytes, options.block_bytes),
         ledger: Arc::new(Ledger::default()),
@@ -260,13 +264,13 @@ pub(super) fn check_directory(dir: &StoreDir, listing: &Listing, options: &Optio
             FileName::Manifest(number) => (LogKind::Manifest, number),
             FileName::Current | FileName::CurrentTemp | FileName::Lock => continue,
         };
-        let mut log = LogReader::open(dir, kind, number)?;
+        let mut log = LogReader::open(dir, kind, number, None)?;
+        // A header is synced before anything follows it. So this is damage, or a file of another program.
+        if log.header()?.is_err() && log.length() > kind.header_bytes() {
+            return other(&name.to_string());
+        }
         if kind == LogKind::Wal && log.furthest_synced_from(0)?.is_some() {
             return missing();
-        }
-        // A header is synced before anything follows it. So this is a file of another program.
-        if log.length() > FILE_HEADER_BYTES && log.header(kind)?.is_err() {
-            return other(&name.to_string());
         }
     }
     if options.create_if_missing {
@@ -303,8 +307,14 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
         Ok::<_, Error>(())
     };
     let first_seq = set.flushed_seq + 1;
-    let replayed =
-        replay(&env.dir, env.store, &logs, set.log, first_seq, |path, offset, seq, payload| {
+    let replayed = replay(
+        &env.dir,
+        env.store,
+        &env.hash_key,
+        &logs,
+        set.log,
+        first_seq,
+        |path, offset, seq, payload| {
             let entries =
                 for_each_logged_entry(path, offset, seq, payload, |entry| memtable.insert(entry))?;
             if memtable.bytes() >= options.memtable_bytes {
@@ -312,16 +322,17 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
                 memtable = Arc::new(Memtable::new(0, None));
             }
             Ok(entries)
-        })
-        .and_then(|replayed| {
-            if !memtable.is_empty() {
-                flush(&memtable)?;
-            }
-            Ok(replayed)
-        })
-        .inspect_err(|_| {
-            discard(&written);
-        })?;
+        },
+    )
+    .and_then(|replayed| {
+        if !memtable.is_empty() {
+            flush(&memtable)?;
+        }
+        Ok(replayed)
+    })
+    .inspect_err(|_| {
+        discard(&written);
+    })?;
     report.logs = logs.len();
     report.changes = replayed.next_seq - first_seq;
     report.lost_tail = replayed.lost;
@@ -345,15 +356,11 @@ fn remove_unreferenced(env: &TableEnv, set: &TableSet, manifest: u64, report: &m
     }
 }
 
-fn new_identity(seed: Option<u64>) -> Result<(u64, HashKey)> {
-    let random = |number: u64| match seed {
-        // SplitMix64: similar seeds give different outputs.
-        Some(seed) => Ok(mix(seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)))),
-        None => getrandom::u64()
-            .map_err(|error| io::Error::other(error.to_string()))
-            .context("get random bytes", Path::new("the operating system")),
-    };
-    let (store, low, high) = (random(1)?, random(2)?, random(3)?);
-    let hash_key = u128::from(high) << 64 | u128::from(low);
-    Ok((store, HashKey::new(hash_key.to_le_bytes())))
+fn new_identity(random: RandomSource) -> Result<(u64, HashKey)> {
+    let store = random.number(Purpose::StoreId)?;
+    let mut hash_key = [0; HashKey::BYTES];
+    for (half, bytes) in (0..).zip(hash_key.chunks_exact_mut(8)) {
+        bytes.copy_from_slice(&random.number(Purpose::HashKey { half })?.to_le_bytes());
+    }
+    Ok((store, HashKey::new(hash_key)))
 }

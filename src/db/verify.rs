@@ -262,6 +262,7 @@ fn verify_logs(env: &TableEnv, set: &TableSet, listing: &Listing, found: &mut Ve
     let replayed = replay(
         &env.dir,
         env.store,
+        &env.hash_key,
         &logs,
         set.log,
         set.flushed_seq + 1,

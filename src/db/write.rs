@@ -117,7 +117,8 @@ impl DbInner {
         }
         let env = &self.env;
         let number = env.new_file_number();
-        let log = LogWriter::create(&env.dir, LogKind::Wal, number, env.store, false)?.keep();
+        let log = LogWriter::create(&env.dir, LogKind::Wal, number, env.log_header(number), false)?
+            .keep();
         let log = log.fill_ahead(self.options.log_fill());
         log.watch();
         let old = std::mem::replace(&mut writer.log, log);

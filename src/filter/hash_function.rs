@@ -128,6 +128,14 @@ impl HashKey {
         LittleEndian::write_u64_into(&[table, generation, attempt], &mut place[16..]);
         self.hash(&place)
     }
+
+    /// The salt of the frames of a log, unpredictable without the key.
+    pub(crate) fn salt_of_log(&self, number: u64) -> u64 {
+        let mut place = [0; 24];
+        place[..16].copy_from_slice(b"criba: the log, ");
+        LittleEndian::write_u64(&mut place[16..], number);
+        self.hash(&place)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -194,7 +194,7 @@ impl Table {
             return Ok(());
         }
         let bytes = self.read(block.offset, block.length + TRAILER_BYTES as u64)?;
-        check_block(&bytes, BlockType::Filter, self.id(), block.offset)
+        check_block(&bytes, BlockType::Filter, self.salt(), block.offset)
             .map(|_| ())
             .map_err(|found| Error::corrupt(&self.path(), block.offset, "a filter block", found))
     }

@@ -11,9 +11,11 @@ use crate::filter::{HashKey, PrefixKey};
 use crate::fork::Birth;
 use crate::ledger::Ledger;
 use crate::names::FileName;
+use crate::random::RandomSource;
 use crate::sealed::{Meter, Seal};
 use crate::store_dir::StoreDir;
 use crate::sync::{AtomicU64, Ordering};
+use crate::wal::FileHeader;
 
 /// What all tables of a store share.
 #[derive(Debug)]
@@ -23,6 +25,7 @@ pub(crate) struct TableEnv {
     pub(crate) store: u64,
     pub(crate) hash_key: HashKey,
     pub(crate) prefix_hash_key: PrefixKey,
+    pub(crate) random: RandomSource,
     pub(crate) files: FilePool,
     pub(crate) cache: Option<BlockCache>,
     pub(crate) ledger: Arc<Ledger>,
@@ -48,6 +51,7 @@ impl TableEnv {
             store,
             hash_key,
             prefix_hash_key: hash_key.for_prefixes(),
+            random: RandomSource::default(),
             files: FilePool::new(64),
             cache: None,
             ledger: Arc::default(),
@@ -61,6 +65,11 @@ impl TableEnv {
     /// For messages.
     pub(crate) fn path_of(&self, name: FileName) -> std::path::PathBuf {
         self.dir.path_of(name)
+    }
+
+    /// The header of a log of this store.
+    pub(crate) fn log_header(&self, number: u64) -> FileHeader {
+        FileHeader { store: self.store, salt: self.hash_key.salt_of_log(number) }
     }
 
     pub(crate) fn new_file_number(&self) -> u64 {

@@ -202,7 +202,8 @@ fn unreadable(error: io::Error) -> String {
 pub(super) struct FilterSource {
     pub(super) file: Arc<dyn VfsFile>,
     pub(super) block: BlockHandle,
-    /// The offset in the table, or the generation of the file: input of the checksum.
+    /// Inputs of the checksum: the salt and the offset in the table; or the table and the generation of a file.
+    pub(super) salt: u64,
     pub(super) place: u64,
 }
 
@@ -258,7 +259,8 @@ impl Table {
                 return Ok(None);
             }
             let file = env.files.get(self.id(), &env.dir).map_err(unreadable)?;
-            return Ok(Some(FilterSource { file, block, place: block.offset }));
+            let (salt, place) = (self.salt(), block.offset);
+            return Ok(Some(FilterSource { file, block, salt, place }));
         }
         let Some(name) = meta.file_of(self.id()) else { return Ok(None) };
         let file = env.dir.open_file(name).map_err(unreadable)?;
@@ -268,7 +270,7 @@ impl Table {
             return Err(format!("its file has {length} bytes"));
         }
         let block = BlockHandle { offset: 0, length: meta.bytes };
-        Ok(Some(FilterSource { file, block, place: meta.generation }))
+        Ok(Some(FilterSource { file, block, salt: self.id(), place: meta.generation }))
     }
 
     /// Reads a whole filter with one disk read. Fails with what is wrong with it.
@@ -278,13 +280,13 @@ impl Table {
         meta: FilterMeta,
     ) -> std::result::Result<Filter, String> {
         let env = self.env();
-        let FilterSource { file, block, place } = source;
+        let FilterSource { file, block, salt, place } = source;
         let length = block.length as usize + TRAILER_BYTES;
         let read = |buffer: &mut [u8]| file.read_exact_at(buffer, block.offset);
         let memory = SealedBytes::metered(length, env.filter_memory.meter(), read);
         env.ledger.open_reads.count(length as u64);
         let memory = memory.map_err(unreadable)?;
-        let length = check_block(&memory, BlockType::Filter, self.id(), *place)
+        let length = check_block(&memory, BlockType::Filter, *salt, *place)
             .map_err(|found| format!("its checksum does not match: {found}"))?
             .len();
         if u32_at(&memory, length + 1) != Some(meta.checksum) {

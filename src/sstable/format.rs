@@ -3,15 +3,22 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
-use crate::codec::{Fields, PutFields, checksum_at};
-use crate::key::{MAX_KEY_BYTES, Seq};
+use std::path::Path;
+
+use byteorder::{ByteOrder, LittleEndian};
+
+use crate::codec::{
+    FORMAT_VERSION, Fields, PutFields, checksum_at, other_version, unknown_features,
+};
+use crate::error::Error;
+use crate::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES, Seq};
 use crate::sealed::mapped_bytes;
 
 /// Type byte and checksum, after the contents of each block.
 pub(crate) const TRAILER_BYTES: usize = 5;
+/// The contents of a block are no longer than this: the longest value, and less than a mebibyte beside it.
+pub(crate) const MAX_BLOCK_BYTES: u64 = MAX_VALUE_BYTES as u64 + (1 << 20);
 pub(crate) const FOOTER_BYTES: usize = 128;
-/// The version of the files that this criba reads and writes; format.md describes every byte of them.
-pub const VERSION: u16 = 1;
 const MAGIC: &[u8; 8] = b"cribaSST";
 /// The filter block starts at a multiple of this.
 pub(crate) const FILTER_ALIGNMENT: u64 = 64;
@@ -45,10 +52,10 @@ impl BlockHandle {
     }
 }
 
-/// Appends the trailer to the contents of a block at `offset` of table `id`.
-pub(crate) fn seal_block(contents: &mut Vec<u8>, block_type: BlockType, id: u64, offset: u64) {
+/// Appends the trailer to the contents of a block at `offset` of the table with this salt.
+pub(crate) fn seal_block(contents: &mut Vec<u8>, block_type: BlockType, salt: u64, offset: u64) {
     contents.put_u8(block_type as u8);
-    let checksum = checksum_at(id, offset, &[contents]);
+    let checksum = checksum_at(salt, offset, &[contents]);
     contents.put_u32(checksum);
 }
 
@@ -56,13 +63,13 @@ pub(crate) fn seal_block(contents: &mut Vec<u8>, block_type: BlockType, id: u64,
 pub(crate) fn check_block(
     bytes: &[u8],
     block_type: BlockType,
-    id: u64,
+    salt: u64,
     offset: u64,
 ) -> Result<&[u8], String> {
     let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
         return Err(format!("{} bytes", bytes.len()));
     };
-    let (stored, computed) = (u32::from_le_bytes(*checksum), checksum_at(id, offset, &[body]));
+    let (stored, computed) = (u32::from_le_bytes(*checksum), checksum_at(salt, offset, &[body]));
     if stored != computed {
         return Err(format!("{stored:#010x} stored, {computed:#010x} computed"));
     }
@@ -81,6 +88,29 @@ pub(crate) struct Footer {
     pub(crate) range_tombstones: BlockHandle,
     pub(crate) table: u64,
     pub(crate) store: u64,
+    /// Tells two tables of one number apart.
+    pub(crate) random: TableRandom,
+}
+
+/// The random bytes of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TableRandom([u8; 16]);
+
+impl TableRandom {
+    pub(crate) fn new(first: u64, second: u64) -> Self {
+        let mut bytes = [0; 16];
+        LittleEndian::write_u64_into(&[first, second], &mut bytes);
+        Self(bytes)
+    }
+
+    fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        fields.bytes(16)?.try_into().ok().map(Self)
+    }
+
+    /// The salt of the checksums of blocks.
+    pub(crate) fn salt(&self) -> u64 {
+        LittleEndian::read_u64(&self.0)
+    }
 }
 
 impl Footer {
@@ -92,8 +122,10 @@ impl Footer {
         }
         bytes.put_u64(self.table);
         bytes.put_u64(self.store);
-        bytes.resize(FOOTER_BYTES - 16, 0); // reserved
-        bytes.put_u16(VERSION);
+        bytes.extend_from_slice(&self.random.0);
+        bytes.resize(FOOTER_BYTES - 20, 0); // reserved
+        bytes.put_u32(0); // required features: none
+        bytes.put_u16(FORMAT_VERSION);
         bytes.put_u16(0); // reserved
         let checksum = checksum_at(self.table, offset, &[&bytes]);
         bytes.put_u32(checksum);
@@ -110,7 +142,8 @@ impl Footer {
     pub(crate) fn decode(bytes: &[u8], offset: u64) -> Result<Self, FooterError> {
         let damaged = |what: &str| FooterError::Damaged(what.to_owned());
         let short = || damaged("too few bytes");
-        let mut end = Fields::new(bytes.get(FOOTER_BYTES - 16..).ok_or_else(short)?);
+        let mut end = Fields::new(bytes.get(FOOTER_BYTES - 20..).ok_or_else(short)?);
+        let features = end.u32().ok_or_else(short)?;
         let version = end.u16().ok_or_else(short)?;
         end.u16().ok_or_else(short)?;
         let checksum = end.u32().ok_or_else(short)?;
@@ -125,22 +158,39 @@ impl Footer {
         let range_tombstones = handle().ok_or_else(short)?;
         let table = fields.u64().ok_or_else(short)?;
         let store = fields.u64().ok_or_else(short)?;
+        let random = TableRandom::decode(&mut fields).ok_or_else(short)?;
         let covered = bytes.get(..FOOTER_BYTES - 12).ok_or_else(short)?;
         if checksum_at(table, offset, &[covered]) != checksum {
-            return Err(damaged("a footer with another checksum"));
+            return Err(damaged("a footer with a wrong checksum"));
         }
         // A newer version may have another checksum; the present one detects a damaged version field.
-        if version != VERSION {
-            return Err(FooterError::Version(version));
+        if version != FORMAT_VERSION {
+            return Err(FooterError::Unsupported(other_version(version)));
         }
-        Ok(Self { filter, index, properties, range_tombstones, table, store })
+        if features != 0 {
+            return Err(FooterError::Unsupported(unknown_features(features)));
+        }
+        Ok(Self { filter, index, properties, range_tombstones, table, store, random })
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FooterError {
     Damaged(String),
-    Version(u16),
+    Unsupported(String),
+}
+
+impl FooterError {
+    pub(crate) fn into_error(self, path: &Path, offset: u64) -> Error {
+        match self {
+            Self::Damaged(found) => Error::corrupt(path, offset, "an SSTable footer", found),
+            Self::Unsupported(found) => Error::Unsupported {
+                path: path.to_owned(),
+                supported: format!("an SSTable of version {FORMAT_VERSION} without other features"),
+                found,
+            },
+        }
+    }
 }
 
 /// What a table says of itself.
@@ -255,6 +305,7 @@ pub(crate) struct TableMeta {
     /// The start of the index. One read covers it and the rest of the file.
     pub(crate) index_offset: u64,
     pub(crate) footer_checksum: u32,
+    pub(crate) random: TableRandom,
     /// The filter at the open; a live table may have a later one.
     pub(crate) filter: FilterMeta,
     pub(crate) entries: u64,
@@ -272,20 +323,23 @@ impl TableMeta {
             bytes.put_u64(field);
         }
         bytes.put_u32(self.footer_checksum);
+        bytes.extend_from_slice(&self.random.0);
         self.filter.encode(bytes);
         for field in [self.entries, self.tombstones, self.keys, self.min_seq, self.max_seq] {
             bytes.put_u64(field);
         }
         bytes.put_prefixed(&self.smallest);
         bytes.put_prefixed(&self.largest);
+        bytes.put_prefixed(&[]); // tagged fields: none
     }
 
     pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<Self> {
-        Some(Self {
+        let meta = Self {
             id: fields.u64()?,
             size: fields.u64()?,
             index_offset: fields.u64()?,
             footer_checksum: fields.u32()?,
+            random: TableRandom::decode(fields)?,
             filter: FilterMeta::decode(fields)?,
             entries: fields.u64()?,
             tombstones: fields.u64()?,
@@ -294,7 +348,14 @@ impl TableMeta {
             max_seq: fields.u64()?,
             smallest: fields.prefixed()?.to_vec(),
             largest: fields.prefixed()?.to_vec(),
-        })
+        };
+        // Those of a newer criba. What must not be ignored has a feature bit in the manifest's header.
+        let mut tagged = Fields::new(fields.prefixed()?);
+        while !tagged.is_empty() {
+            let _tag = tagged.u8()?;
+            tagged.prefixed()?;
+        }
+        Some(meta)
     }
 
     pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
@@ -336,6 +397,7 @@ mod tests {
             range_tombstones: BlockHandle::default(),
             table: 9,
             store: 77,
+            random: TableRandom::new(3, 4),
         };
         let bytes = footer.encode(500);
         assert_eq!(bytes.len(), FOOTER_BYTES);
@@ -351,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_no_damage() {
+    fn another_version_or_feature_is_no_damage() {
         let none = BlockHandle::default();
         let footer = Footer {
             filter: none,
@@ -360,12 +422,16 @@ mod tests {
             range_tombstones: none,
             table: 1,
             store: 1,
+            random: TableRandom::new(3, 4),
         };
-        let mut bytes = footer.encode(0);
-        bytes[FOOTER_BYTES - 16] = 2;
-        let checksum = checksum_at(1, 0, &[&bytes[..FOOTER_BYTES - 12]]);
-        bytes[FOOTER_BYTES - 12..FOOTER_BYTES - 8].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(Footer::decode(&bytes, 0), Err(FooterError::Version(2)));
+        for (offset, value) in [(16, 1), (16, 3), (20, 1)] {
+            let mut bytes = footer.encode(0);
+            bytes[FOOTER_BYTES - offset] = value;
+            let checksum = checksum_at(1, 0, &[&bytes[..FOOTER_BYTES - 12]]);
+            bytes[FOOTER_BYTES - 12..FOOTER_BYTES - 8].copy_from_slice(&checksum.to_le_bytes());
+            let decoded = Footer::decode(&bytes, 0);
+            assert!(matches!(decoded, Err(FooterError::Unsupported(_))), "{decoded:?}");
+        }
     }
 
     #[test]
@@ -401,6 +467,7 @@ mod tests {
             size: 1000,
             index_offset: 800,
             footer_checksum: 1,
+            random: TableRandom::new(3, 4),
             filter: FilterMeta::default(),
             entries: 10,
             tombstones: 1,

@@ -30,7 +30,8 @@ pub(crate) use check::Checked;
 pub(crate) use cursor::{ReadPlan, TableCursor};
 pub(crate) use env::TableEnv;
 pub(crate) use filter::{FilterState, OpenTable, TableFilter, is_under_another_key};
-pub use format::VERSION as FORMAT_VERSION;
+#[cfg(test)]
+pub(crate) use format::TableRandom;
 pub(crate) use format::{FilterMeta, Properties, TableMeta};
 pub(crate) use memory::{FilterMemory, resident_bytes};
 pub(crate) use pool::FilePool;

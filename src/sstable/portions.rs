@@ -89,7 +89,7 @@ impl Table {
         };
         let block = FilterBlock {
             env,
-            checksum: ChecksumAt::new(self.id(), source.place),
+            checksum: ChecksumAt::new(source.salt, source.place),
             source,
             expected: filter.meta.checksum,
         };

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use super::block::{Block, BlockDamage, Found};
 use super::env::TableEnv;
 use super::format::{
-    BlockHandle, BlockType, FILTER_ALIGNMENT, FOOTER_BYTES, FilterMeta, Footer, FooterError,
-    Properties, TRAILER_BYTES, TableMeta, VERSION, check_block,
+    BlockHandle, BlockType, FILTER_ALIGNMENT, FOOTER_BYTES, FilterMeta, Footer, Properties,
+    TRAILER_BYTES, TableMeta, check_block,
 };
 use super::index::{Blocks, Index};
 use crate::codec::u32_at;
@@ -99,10 +99,11 @@ impl Table {
         let footer_bytes = tail.get(tail_length - FOOTER_BYTES..).unwrap_or_default();
         let footer = decode_footer(&path, footer_bytes, footer_offset)?;
         check_footer(&path, &footer, footer_bytes, footer_offset, env.store, &meta)?;
+        let salt = meta.random.salt();
         let block_in_tail = |handle: BlockHandle, block_type, what: &str| {
             let start = (handle.offset - meta.index_offset) as usize;
             let bytes = tail.get(start..start + handle.length as usize + TRAILER_BYTES);
-            check_block(bytes.unwrap_or_default(), block_type, meta.id, handle.offset)
+            check_block(bytes.unwrap_or_default(), block_type, salt, handle.offset)
                 .map_err(|found| Error::corrupt(&path, handle.offset, what, found))
         };
         let index_bytes = block_in_tail(footer.index, BlockType::Index, "an index block")?;
@@ -181,9 +182,13 @@ impl Table {
         let end = footer.properties.end().filter(|&end| end <= length);
         let end = end.ok_or_else(|| broken("a place outside the file".into()))?;
         let block = read(footer.properties.offset, end - footer.properties.offset)?;
-        let contents =
-            check_block(&block, BlockType::Properties, footer.table, footer.properties.offset)
-                .map_err(broken)?;
+        let contents = check_block(
+            &block,
+            BlockType::Properties,
+            footer.random.salt(),
+            footer.properties.offset,
+        )
+        .map_err(broken)?;
         let properties = Properties::decode(contents)
             .ok_or_else(|| broken("properties that contradict each other".into()))?;
         let filter_checksum = match footer.filter.end().filter(|&end| 4 <= end && end <= length) {
@@ -197,6 +202,7 @@ impl Table {
             size: length,
             index_offset: footer.index.offset,
             footer_checksum: Footer::checksum(&bytes),
+            random: footer.random,
             filter: FilterMeta {
                 generation: 0,
                 bytes: footer.filter.length,
@@ -215,6 +221,11 @@ impl Table {
 
     pub(crate) fn id(&self) -> u64 {
         self.meta.id
+    }
+
+    /// The salt of the checksums of blocks.
+    pub(super) fn salt(&self) -> u64 {
+        self.meta.random.salt()
     }
 
     pub(crate) fn meta(&self) -> &TableMeta {
@@ -320,7 +331,7 @@ impl Table {
     }
 
     pub(super) fn verify_block(&self, bytes: &Bytes, handle: BlockHandle) -> Result<Block> {
-        let contents = check_block(bytes, BlockType::Data, self.meta.id, handle.offset);
+        let contents = check_block(bytes, BlockType::Data, self.salt(), handle.offset);
         let contents = contents.map_err(|found| {
             Error::corrupt(&self.path(), handle.offset, "a data block with its checksum", found)
         })?;
@@ -348,14 +359,7 @@ impl Drop for Table {
 }
 
 fn decode_footer(path: &Path, bytes: &[u8], offset: u64) -> Result<Footer> {
-    Footer::decode(bytes, offset).map_err(|error| match error {
-        FooterError::Damaged(found) => Error::corrupt(path, offset, "an SSTable footer", found),
-        FooterError::Version(version) => Error::Unsupported {
-            path: path.to_owned(),
-            supported: format!("SSTable version {VERSION}"),
-            found: format!("version {version}"),
-        },
-    })
+    Footer::decode(bytes, offset).map_err(|error| error.into_error(path, offset))
 }
 
 /// Checks that the footer is the manifest's, and that its parts are adjacent.
@@ -377,6 +381,11 @@ fn check_footer(
     }
     if footer.table != meta.id {
         return corrupt(format!("table {}", meta.id), format!("table {}", footer.table));
+    }
+    // Two tables of one number and store are told apart, also if a checksum is the same.
+    if footer.random != meta.random {
+        let expected = "the random bytes that the manifest has for this table".into();
+        return corrupt(expected, "others".into());
     }
     let checksum = Footer::checksum(bytes);
     if checksum != meta.footer_checksum {
@@ -414,6 +423,7 @@ fn matches_meta(properties: &Properties, meta: &TableMeta) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::format::TableRandom;
     use super::super::samples::{STORE, env, properties, put, recipe, writer};
     use super::*;
     use crate::filter::FilterPolicy;
@@ -424,6 +434,7 @@ mod tests {
             size: 1000,
             index_offset: 500,
             footer_checksum: 0,
+            random: TableRandom::new(3, 4),
             filter: FilterMeta { generation: 0, bytes: 100, checksum: 1 },
             entries: 9,
             tombstones: 3,
@@ -462,6 +473,7 @@ mod tests {
             range_tombstones: BlockHandle::default(),
             table: 7,
             store: STORE,
+            random: sample_meta().random,
         };
         let at = 872;
         let check = |footer: &Footer, generation, footer_checksum: Option<u32>| {
@@ -485,6 +497,7 @@ mod tests {
         for other in [
             Footer { store: STORE + 1, ..sound },
             Footer { table: 8, ..sound },
+            Footer { random: TableRandom::new(8, 9), ..sound },
             Footer { range_tombstones: sound.index, ..sound },
             Footer { filter: moved(sound.filter), ..sound },
             Footer { index: moved(sound.index), ..sound },

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use super::block::{Block, DecodedBlock};
 use super::env::TableEnv;
 use super::format::{
-    BlockHandle, BlockType, FOOTER_BYTES, Footer, FooterError, TRAILER_BYTES, TableMeta, VERSION,
-    check_block,
+    BlockHandle, BlockType, FOOTER_BYTES, Footer, FooterError, MAX_BLOCK_BYTES, TRAILER_BYTES,
+    TableMeta, check_block,
 };
 use super::index::Index;
 use super::reader::Table;
@@ -21,9 +21,12 @@ use crate::codec::{ChecksumAt, u32_at};
 use crate::error::{Error, IoContext, Result};
 use crate::key::{EntryRef, Seq};
 use crate::names::FileName;
+use crate::vfs::VfsFile;
 
 /// The bytes that a damaged file is read by, so that a bad sector costs no more than them.
 const SECTOR_BYTES: usize = 4096;
+/// The bytes that a search reads at once.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Keys, from a bound to a bound.
 pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -80,14 +83,7 @@ impl SalvageCursor {
             Err(error @ Error::Unsupported { .. }) => return Err(error),
             Err(error) => error,
         };
-        let complete = match cursor.file_bytes() {
-            Ok(bytes) => {
-                !cursor.is_foreign(&bytes)?
-                    && (cursor.find_index(&bytes) || cursor.find_parts(&bytes))
-            }
-            Err(_) => false,
-        };
-        if !complete {
+        if !cursor.find_blocks()? {
             let keys = (cursor.begin(cursor.parts.len()), cursor.largest());
             lose(LostEntries { error, keys, newest: cursor.newest() });
         }
@@ -127,6 +123,11 @@ impl SalvageCursor {
         self.env.path_of(FileName::Table(self.id))
     }
 
+    /// Without `meta` there is no block to check.
+    fn salt(&self) -> u64 {
+        self.meta.as_ref().map_or(0, |meta| meta.random.salt())
+    }
+
     fn newest(&self) -> Seq {
         self.meta.as_ref().map_or(Seq::MAX, |meta| meta.max_seq)
     }
@@ -148,10 +149,11 @@ impl SalvageCursor {
     }
 
     fn read(&self, place: BlockHandle) -> Result<Bytes> {
-        let mut bytes = vec![0; place.length as usize + TRAILER_BYTES];
         let file = self.env.files.get(self.id, &self.env.dir);
-        file.and_then(|file| file.read_exact_at(&mut bytes, place.offset))
-            .context(format_args!("read a block at offset {}", place.offset), &self.path())?;
+        let length = place.length as usize + TRAILER_BYTES;
+        let read = file.and_then(|file| file.read_new(length, place.offset));
+        let bytes =
+            read.context(format_args!("read a block at offset {}", place.offset), &self.path())?;
         Ok(bytes.into())
     }
 
@@ -160,7 +162,7 @@ impl SalvageCursor {
         let damaged = |offset, expected, found: String| {
             Error::corrupt(&self.path(), place.offset + offset, expected, found)
         };
-        let contents = check_block(bytes, BlockType::Data, self.id, place.offset)
+        let contents = check_block(bytes, BlockType::Data, self.salt(), place.offset)
             .map_err(|found| damaged(0, "a data block with its checksum", found))?;
         let block =
             Block::new(bytes.slice_ref(contents)).and_then(Block::decode).map_err(|damage| {
@@ -183,70 +185,108 @@ impl SalvageCursor {
         Err(damaged(0, expected, "others".into()))
     }
 
-    /// The file, up to the length that it must have, with zeros where it cannot be read.
-    fn file_bytes(&self) -> Result<Bytes> {
-        let path = self.path();
+    /// Finds the blocks of a table that does not open. Returns whether they have all entries of the table.
+    /// Without manifest and footer, nothing has the salt of its blocks.
+    fn find_blocks(&mut self) -> Result<bool> {
+        let Some(meta) = self.meta.clone() else { return Ok(false) };
         let file = self.env.files.get(self.id, &self.env.dir);
-        let file = file.context("open", &path)?;
-        let length = file.length().context("find the length", &path)?;
-        let length = self.meta.as_ref().map_or(length, |meta| length.min(meta.size)) as usize;
-        let mut bytes = Vec::new();
-        let allocated = bytes.try_reserve_exact(length).map_err(std::io::Error::from);
-        allocated.context(format_args!("find memory for {length} bytes of it"), &path)?;
-        bytes.resize(length, 0);
-        for (number, sector) in bytes.chunks_mut(SECTOR_BYTES).enumerate() {
-            if file.read_exact_at(sector, (number * SECTOR_BYTES) as u64).is_err() {
-                sector.fill(0);
-            }
-        }
-        Ok(bytes.into())
+        let Some((length, file)) = file.ok().and_then(|file| Some((file.length().ok()?, file)))
+        else {
+            return Ok(false);
+        };
+        let file =
+            DamagedFile { file: &*file, end: length.min(meta.size), salt: meta.random.salt() };
+        Ok(!self.is_foreign(&file, &meta)?
+            && (self.find_index(&file, &meta) || self.find_parts(&file, &meta)))
     }
 
     /// Whether the file has a sound footer that is another table's. A file without a sound footer is taken for
-    /// this table: its blocks have its number, and all else is checked.
-    fn is_foreign(&self, bytes: &[u8]) -> Result<bool> {
-        let Some(meta) = &self.meta else { return Ok(false) };
-        let Some(offset) = bytes.len().checked_sub(FOOTER_BYTES) else { return Ok(false) };
-        let footer = bytes.get(offset..).unwrap_or_default();
-        match Footer::decode(footer, offset as u64) {
+    /// this table: its blocks have its salt, and all else is checked.
+    fn is_foreign(&self, file: &DamagedFile<'_>, meta: &TableMeta) -> Result<bool> {
+        let Some(offset) = file.end.checked_sub(FOOTER_BYTES as u64) else { return Ok(false) };
+        let footer = file.read(offset, FOOTER_BYTES);
+        match Footer::decode(&footer, offset) {
             Ok(found) => {
-                let of_table = Footer::checksum(footer) == meta.footer_checksum;
+                let of_table = Footer::checksum(&footer) == meta.footer_checksum;
                 Ok(!of_table || found.store != self.env.store)
             }
             Err(FooterError::Damaged(_)) => Ok(false),
-            Err(FooterError::Version(version)) => Err(Error::Unsupported {
-                path: self.path(),
-                supported: format!("SSTable version {VERSION}"),
-                found: format!("version {version}"),
-            }),
+            Err(error) => Err(error.into_error(&self.path(), offset)),
         }
     }
 
     /// Finds a sound index where the manifest or the footer says that it begins. Returns whether it is there.
-    fn find_index(&mut self, file: &[u8]) -> bool {
-        let Some(meta) = &self.meta else { return false };
-        let offset = meta.index_offset as usize;
-        let index = find_block(file, self.id, offset, BlockType::Index)
-            .and_then(|place| Index::new(file.get(offset..offset + place.length as usize)?))
-            .filter(|index| index.check(&meta.largest).is_some());
+    fn find_index(&mut self, file: &DamagedFile<'_>, meta: &TableMeta) -> bool {
+        let bytes = file.find_block(meta.index_offset, BlockType::Index).and_then(|place| {
+            self.read(place).ok() // the trailer is behind the contents
+        });
+        let contents = bytes.as_ref().and_then(|bytes| bytes.get(..bytes.len() - TRAILER_BYTES));
+        let index =
+            contents.and_then(Index::new).filter(|index| index.check(&meta.largest).is_some());
         self.parts = index.map_or(Vec::new(), |index| parts(&index));
         !self.parts.is_empty()
     }
 
     /// Finds the data blocks of the file without its index, up to the first that is not sound. Returns whether
     /// they have all entries of the table.
-    fn find_parts(&mut self, file: &Bytes) -> bool {
+    fn find_parts(&mut self, file: &DamagedFile<'_>, meta: &TableMeta) -> bool {
         let (mut offset, mut entries) = (0, 0);
-        while let Some(place) = find_block(file, self.id, offset, BlockType::Data) {
-            let end = offset + place.length as usize + TRAILER_BYTES;
+        while let Some(place) = file.find_block(offset, BlockType::Data) {
             let keys = (self.begin(self.parts.len()), self.largest());
-            let Ok(block) = self.decode(&file.slice(offset..end), place, &keys) else { break };
+            let block = self.read(place).and_then(|bytes| self.decode(&bytes, place, &keys));
+            let Ok(block) = block else { break };
             let Some(last) = block.entry(block.len() - 1) else { break };
             self.parts.push(Part { place, end: last.key.to_vec() });
             entries += block.len() as u64;
-            offset = end;
+            offset = place.end().unwrap_or(u64::MAX);
         }
-        self.meta.as_ref().is_some_and(|meta| meta.entries == entries)
+        meta.entries == entries
+    }
+}
+
+/// The file of a table, of which parts cannot be read.
+struct DamagedFile<'a> {
+    file: &'a dyn VfsFile,
+    /// The end of the file, or the length that it must have.
+    end: u64,
+    salt: u64,
+}
+
+impl DamagedFile<'_> {
+    /// At most `length` bytes at `offset`, with zeros where they cannot be read.
+    fn read(&self, offset: u64, length: usize) -> Vec<u8> {
+        let length = self.end.saturating_sub(offset).min(length as u64) as usize;
+        self.file.read_new(length, offset).unwrap_or_else(|_| {
+            let mut bytes = vec![0; length];
+            for (number, sector) in bytes.chunks_mut(SECTOR_BYTES).enumerate() {
+                let at = offset + (number * SECTOR_BYTES) as u64;
+                if self.file.read_exact_at(sector, at).is_err() {
+                    sector.fill(0);
+                }
+            }
+            bytes
+        })
+    }
+
+    /// The block of a type at an offset: its end is where its checksum is right. Reads the file piece by piece.
+    fn find_block(&self, offset: u64, of: BlockType) -> Option<BlockHandle> {
+        let mut checksum = ChecksumAt::new(self.salt, offset);
+        let end = self.end.min(offset.saturating_add(MAX_BLOCK_BYTES));
+        for start in (offset..end).step_by(PIECE_BYTES) {
+            let bytes = self.read(start, PIECE_BYTES + size_of::<u32>());
+            let piece = bytes.get(..PIECE_BYTES.min(bytes.len())).unwrap_or_default();
+            let mut behind = 0;
+            // Only the byte of the type can end the block.
+            for (at, _) in piece.iter().enumerate().filter(|(_, byte)| **byte == of as u8) {
+                checksum.update(piece.get(behind..=at)?);
+                behind = at + 1;
+                if u32_at(&bytes, behind) == Some(checksum.clone().finish()) {
+                    return Some(BlockHandle { offset, length: start + at as u64 - offset });
+                }
+            }
+            checksum.update(piece.get(behind..)?);
+        }
+        None
     }
 }
 
@@ -256,16 +296,4 @@ fn parts(index: &Index<'_>) -> Vec<Part> {
         Some(Part { place, end })
     };
     (0..index.len()).filter_map(part).collect()
-}
-
-/// The block of a type at an offset: its end is where its checksum is right.
-fn find_block(file: &[u8], id: u64, offset: usize, of: BlockType) -> Option<BlockHandle> {
-    let mut checksum = ChecksumAt::new(id, offset as u64);
-    let bytes = file.get(offset..)?;
-    bytes.iter().enumerate().find_map(|(length, byte)| {
-        checksum.update(&[*byte]);
-        let ends =
-            *byte == of as u8 && u32_at(bytes, length + 1) == Some(checksum.clone().finish());
-        ends.then_some(BlockHandle { offset: offset as u64, length: length as u64 })
-    })
 }

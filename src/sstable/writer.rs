@@ -3,7 +3,8 @@
 use super::block::BlockBuilder;
 use super::env::TableEnv;
 use super::format::{
-    BlockHandle, BlockType, FILTER_ALIGNMENT, FilterMeta, Footer, Properties, TableMeta, seal_block,
+    BlockHandle, BlockType, FILTER_ALIGNMENT, FilterMeta, Footer, Properties, TableMeta,
+    TableRandom, seal_block,
 };
 use super::index::{IndexBuilder, separator};
 use crate::error::{IoContext, Result};
@@ -11,6 +12,7 @@ use crate::filter::{self, FilterPlace, HashFunction, HashKey, KeyHashes, PrefixE
 use crate::key::{EntryKind, EntryRef};
 use crate::ledger::Io;
 use crate::names::FileName;
+use crate::random::Purpose;
 use crate::store_dir::NewFile;
 
 /// The bytes of data blocks that are written at once.
@@ -32,6 +34,7 @@ pub(crate) struct TableWriter {
     file: NewFile,
     id: u64,
     store: u64,
+    random: TableRandom,
     hash_key: HashKey,
     settings: TableSettings,
     block: BlockBuilder,
@@ -67,10 +70,13 @@ impl FinishedTable {
 
 impl TableWriter {
     pub(crate) fn create(env: &TableEnv, id: u64, settings: &TableSettings) -> Result<Self> {
+        let random = |half| env.random.number(Purpose::SaltOfTable { id, half });
+        let random = TableRandom::new(random(0)?, random(1)?);
         Ok(Self {
             file: env.dir.create(FileName::Table(id))?,
             id,
             store: env.store,
+            random,
             hash_key: env.hash_key,
             settings: settings.clone(),
             block: BlockBuilder::default(),
@@ -140,7 +146,7 @@ impl TableWriter {
     /// Seals a block and buffers it. Returns its checksum too.
     fn push_block(&mut self, mut contents: Vec<u8>, block_type: BlockType) -> (BlockHandle, u32) {
         let handle = BlockHandle { offset: self.offset, length: contents.len() as u64 };
-        seal_block(&mut contents, block_type, self.id, self.offset);
+        seal_block(&mut contents, block_type, self.random.salt(), self.offset);
         let checksum = contents.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
         self.push(&contents);
         (handle, checksum)
@@ -191,6 +197,7 @@ impl TableWriter {
             range_tombstones: BlockHandle::default(),
             table: self.id,
             store: self.store,
+            random: self.random,
         };
         let footer = footer.encode(self.offset);
         let footer_checksum = Footer::checksum(&footer);
@@ -204,6 +211,7 @@ impl TableWriter {
             size: self.offset,
             index_offset: index.offset,
             footer_checksum,
+            random: self.random,
             filter: FilterMeta { generation: 0, bytes: filter.length, checksum: filter_checksum },
             entries: properties.entries,
             tombstones: properties.tombstones,

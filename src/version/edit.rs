@@ -36,7 +36,7 @@ pub(crate) struct Edit {
     pub(crate) hash_key: Option<HashKey>,
     /// By table id: its new filter.
     pub(crate) filters: Vec<(u64, FilterMeta)>,
-    /// For filters made from now on. Only in manifests with the feature `FILTER_SETTINGS`.
+    /// For filters made from now on.
     pub(crate) filter_settings: Option<FilterSettings>,
 }
 
@@ -259,6 +259,7 @@ impl TableSet {
 mod tests {
     use super::*;
     use crate::filter::{FilterPolicy, PrefixExtractor};
+    use crate::sstable::TableRandom;
 
     fn meta(id: u64, smallest: &[u8], largest: &[u8]) -> TableMeta {
         TableMeta {
@@ -266,6 +267,7 @@ mod tests {
             size: 1000,
             index_offset: 800,
             footer_checksum: 1,
+            random: TableRandom::new(3, 4),
             filter: FilterMeta { generation: 3, bytes: 200, checksum: 2 },
             entries: 10,
             tombstones: 1,

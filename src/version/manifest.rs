@@ -5,8 +5,9 @@
 use super::edit::{Edit, TableSet};
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
+use crate::random::{Purpose, RandomSource};
 use crate::store_dir::StoreDir;
-use crate::wal::{FILTER_SETTINGS, Item, LogError, LogKind, LogReader, LogWriter, LostTail};
+use crate::wal::{FileHeader, Item, LogError, LogKind, LogReader, LogWriter, LostTail};
 
 /// The manifest is rewritten when it has this many times the bytes of its content …
 const REWRITE_FACTOR: u64 = 4;
@@ -14,7 +15,7 @@ const REWRITE_FACTOR: u64 = 4;
 const REWRITE_FROM_BYTES: u64 = 64 * 1024;
 
 /// The first line of `CURRENT`: the version of the store's layout.
-const CURRENT_HEADER: &str = "criba 1";
+const CURRENT_HEADER: &str = "criba 2";
 
 #[derive(Debug)]
 pub(crate) struct Manifest {
@@ -25,17 +26,25 @@ pub(crate) struct Manifest {
     /// The length right after the last rewriting.
     rewritten_bytes: u64,
     store: u64,
+    random: RandomSource,
 }
 
 impl Manifest {
     /// Writes a new manifest with `set` as one edit: durable, but not yet current. Dropped before
     /// [`make_current`](Self::make_current), it removes itself.
-    pub(crate) fn create(dir: &StoreDir, number: u64, store: u64, set: TableSet) -> Result<Self> {
-        let mut log = LogWriter::create(dir, LogKind::Manifest, number, store, true)?;
+    pub(crate) fn create(
+        dir: &StoreDir,
+        number: u64,
+        store: u64,
+        random: RandomSource,
+        set: TableSet,
+    ) -> Result<Self> {
+        let header = FileHeader { store, salt: random.number(Purpose::SaltOfManifest { number })? };
+        let mut log = LogWriter::create(dir, LogKind::Manifest, number, header, true)?;
         let written = log.append([(0, set.as_edit().encode().as_slice())]);
         written.and_then(|_| log.sync()).map_err(LogError::into_error)?;
         let rewritten_bytes = log.length();
-        Ok(Self { log, set, edits: 1, rewritten_bytes, store })
+        Ok(Self { log, set, edits: 1, rewritten_bytes, store, random })
     }
 
     /// Keeps the file without making it current, for tests of damage.
@@ -45,7 +54,7 @@ impl Manifest {
     }
 
     pub(crate) fn number(&self) -> u64 {
-        self.log.number()
+        self.log.id().number
     }
 
     pub(crate) fn set(&self) -> &TableSet {
@@ -91,7 +100,7 @@ impl Manifest {
         dir: &StoreDir,
         number: u64,
     ) -> std::result::Result<u64, LogError> {
-        let next = Self::create(dir, number, self.store, self.set.clone());
+        let next = Self::create(dir, number, self.store, self.random, self.set.clone());
         let mut next = next.map_err(LogError::Refused)?;
         next.make_current(dir)?;
         let old = self.number();
@@ -103,7 +112,7 @@ impl Manifest {
     /// error, and an incomplete last edit was never in force.
     pub(crate) fn read(dir: &StoreDir, number: u64) -> Result<(TableSet, u64, Option<LostTail>)> {
         let path = dir.path_of(FileName::Manifest(number));
-        let reader = LogReader::open(dir, LogKind::Manifest, number);
+        let reader = LogReader::open(dir, LogKind::Manifest, number, None);
         let mut reader = match reader {
             Err(error) if error.is_missing_file() => {
                 return Err(Error::Missing { path, named_by: FileName::Current.to_string() });
@@ -111,18 +120,17 @@ impl Manifest {
             other => other?,
         };
         let header = reader
-            .header(LogKind::Manifest)?
+            .header()?
             .map_err(|found| Error::corrupt(&path, 0, "a manifest header", found))?;
-        let (set, _, lost) = Self::read_edits(reader, &path, header.features)?;
+        let (set, _, lost) = Self::read_edits(reader, &path)?;
         Ok((set, header.store, lost))
     }
 
-    /// Reads the edits of a manifest whose header has these features. Returns the set after them, their
-    /// number, and an incomplete last one.
+    /// Reads the edits of a manifest, whose header was read. Returns the set after them, their number, and an
+    /// incomplete last one.
     pub(crate) fn read_edits(
         mut reader: LogReader,
         path: &std::path::Path,
-        features: u32,
     ) -> Result<(TableSet, u64, Option<LostTail>)> {
         let mut set = TableSet::default();
         let mut edits = 0;
@@ -136,9 +144,6 @@ impl Manifest {
                     }
                     let edit = Edit::decode(&payload)
                         .ok_or_else(|| corrupt("fields unknown to this criba".into()))?;
-                    if edit.filter_settings.is_some() && features & FILTER_SETTINGS == 0 {
-                        return Err(corrupt("filter settings, without the feature".into()));
-                    }
                     set.apply(&edit).map_err(corrupt)?;
                     edits += 1;
                 }
@@ -226,14 +231,14 @@ mod tests {
 
     use super::*;
     use crate::filter::HashKey;
-    use crate::sstable::{FilterMeta, TableMeta};
+    use crate::sstable::{FilterMeta, TableMeta, TableRandom};
     use crate::vfs::{Fault, FaultRule, FaultVfs, Operation, RealVfs, SimVfs};
 
     #[test]
     fn a_manifest_is_outgrown_at_four_times_its_content_and_64_kib() -> Result<()> {
         let dir = StoreDir::of(SimVfs::new(), "/store");
         let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
-        let mut manifest = Manifest::create(&dir, 1, 77, set)?;
+        let mut manifest = Manifest::create(&dir, 1, 77, RandomSource::default(), set)?;
         let grow_to = |manifest: &mut Manifest, most: u64| {
             let next_file = manifest.set.next_file;
             for file in next_file + 1.. {
@@ -272,7 +277,7 @@ mod tests {
         let read = || Manifest::read(&dir, 1).map(|_| ());
         assert!(matches!(read(), Err(Error::Missing { .. })));
         let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
-        let mut manifest = Manifest::create(&dir, 1, 77, set)?;
+        let mut manifest = Manifest::create(&dir, 1, 77, RandomSource::default(), set)?;
         manifest.make_current(&dir).map_err(LogError::into_error)?;
 
         failing.add(FaultRule::new(Fault::Io).operations([Operation::Open]).from_then_on());
@@ -289,13 +294,20 @@ mod tests {
     fn a_long_edit_that_a_crash_cut_in_its_midst_was_never_made() -> Result<()> {
         let dir = crate::tempdir::tempdir();
         let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
-        let mut manifest = Manifest::create(&StoreDir::of(RealVfs, dir.path()), 1, 77, set)?;
+        let mut manifest = Manifest::create(
+            &StoreDir::of(RealVfs, dir.path()),
+            1,
+            77,
+            RandomSource::default(),
+            set,
+        )?;
         let offset = manifest.log.length();
         let meta = TableMeta {
             id: 5,
             size: 200_000,
             index_offset: 800,
             footer_checksum: 1,
+            random: TableRandom::new(3, 4),
             filter: FilterMeta::default(),
             entries: 10,
             tombstones: 1,

@@ -4,22 +4,29 @@
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use crate::codec::{Fields, PutFields, checksum_at};
+use crate::codec::{
+    FORMAT_VERSION, Fields, PutFields, checksum_at, other_version, unknown_features,
+};
 use crate::key::Seq;
 use crate::names::FileName;
 
 /// Frames do not cross multiples of this, so a reader finds the next frame after damage.
 pub(crate) const BLOCK_BYTES: u64 = 32 * 1024;
-pub(crate) const FILE_HEADER_BYTES: u64 = 40;
+/// The header of every log file: its fields, then its salt.
+const FIELDS_BYTES: usize = 40;
+const SALT_BYTES: usize = 12;
+/// The header of a write-ahead log, and the offset of its first frame.
+pub(crate) const WAL_HEADER_BYTES: u64 = (FIELDS_BYTES + SALT_BYTES) as u64;
+/// The same of a manifest, whose salt is not derived from another file. Header, second salt and first frame are in
+/// sectors of their own.
+const MANIFEST_HEADER_BYTES: u64 = 4096;
+const SECOND_SALT_AT: usize = 2048;
 pub(crate) const FRAME_HEADER_BYTES: u64 = 27;
 /// The payload of an end frame: a log number.
 const END_PAYLOAD_BYTES: u64 = 8;
 /// A block with less room than an end frame is padded with zeros, so that reader and writer agree on the
 /// start of the next frame.
 pub(crate) const LEAST_ROOM_BYTES: u64 = FRAME_HEADER_BYTES + END_PAYLOAD_BYTES;
-const VERSION: u16 = 1;
-/// A feature of manifests: edits may have the filter settings.
-pub(crate) const FILTER_SETTINGS: u32 = 1;
 
 /// What a log file is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +43,11 @@ impl LogKind {
         }
     }
 
-    /// The required features of this file, which an older criba refuses if it does not know them.
-    fn features(self) -> u32 {
+    /// The length of the header, and the offset of the first frame.
+    pub(crate) fn header_bytes(self) -> u64 {
         match self {
-            Self::Wal => 0,
-            Self::Manifest => FILTER_SETTINGS,
+            Self::Wal => WAL_HEADER_BYTES,
+            Self::Manifest => MANIFEST_HEADER_BYTES,
         }
     }
 
@@ -53,18 +60,46 @@ impl LogKind {
 }
 
 /// The start of a log file.
-pub(crate) fn encode_file_header(kind: LogKind, number: u64, store: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(FILE_HEADER_BYTES as usize);
+pub(crate) fn encode_file_header(kind: LogKind, number: u64, header: FileHeader) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(kind.header_bytes() as usize);
     bytes.extend_from_slice(kind.magic());
-    bytes.put_u16(VERSION);
+    bytes.put_u16(FORMAT_VERSION);
     bytes.put_u16(0); // reserved
-    bytes.put_u32(kind.features());
+    bytes.put_u32(0); // required features: none
     bytes.put_u64(number);
-    bytes.put_u64(store);
+    bytes.put_u64(header.store);
     bytes.put_u32(0); // reserved
     let checksum = checksum_at(number, 0, &[&bytes]);
     bytes.put_u32(checksum);
+    put_salt(&mut bytes, number, header.salt);
+    if kind == LogKind::Manifest {
+        bytes.resize(SECOND_SALT_AT, 0);
+        put_salt(&mut bytes, number, header.salt);
+    }
+    bytes.resize(kind.header_bytes() as usize, 0);
     bytes
+}
+
+fn put_salt(bytes: &mut Vec<u8>, number: u64, salt: u64) {
+    let offset = bytes.len() as u64;
+    bytes.put_u64(salt);
+    bytes.put_u32(checksum_at(number, offset, &[&salt.to_le_bytes()]));
+}
+
+/// The salt at an offset, if its checksum is right.
+fn salt_at(bytes: &[u8], number: u64, offset: usize) -> Option<u64> {
+    let mut fields = Fields::new(bytes.get(offset..)?);
+    let (salt, checksum) = (fields.u64()?, fields.u32()?);
+    (checksum_at(number, offset as u64, &[&salt.to_le_bytes()]) == checksum).then_some(salt)
+}
+
+/// The salt that a log file has in its header, also if the rest of it is damaged.
+pub(crate) fn stored_salt(bytes: &[u8], kind: LogKind, number: u64) -> Option<u64> {
+    let second = || match kind {
+        LogKind::Wal => None,
+        LogKind::Manifest => salt_at(bytes, number, SECOND_SALT_AT),
+    };
+    salt_at(bytes, number, FIELDS_BYTES).or_else(second)
 }
 
 /// Why a file header is not accepted.
@@ -77,8 +112,8 @@ pub(crate) enum HeaderError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileHeader {
     pub(crate) store: u64,
-    /// The required features of the file.
-    pub(crate) features: u32,
+    /// The salt of the checksums of frames.
+    pub(crate) salt: u64,
 }
 
 /// Checks a file header.
@@ -89,7 +124,7 @@ pub(crate) fn decode_file_header(
 ) -> Result<FileHeader, HeaderError> {
     let damaged = |what: &str| HeaderError::Damaged(what.to_owned());
     let short = || damaged("a shorter file");
-    let covered = bytes.get(..FILE_HEADER_BYTES as usize - 4).ok_or_else(short)?;
+    let covered = bytes.get(..FIELDS_BYTES - 4).ok_or_else(short)?;
     let mut fields = Fields::new(bytes);
     if fields.bytes(8).ok_or_else(short)? != kind.magic() {
         return Err(damaged("another magic"));
@@ -102,19 +137,20 @@ pub(crate) fn decode_file_header(
     fields.u32().ok_or_else(short)?;
     let checksum = fields.u32().ok_or_else(short)?;
     if checksum_at(number, 0, &[covered]) != checksum {
-        return Err(damaged(&format!("a header of log {found_number} with another checksum")));
+        return Err(damaged(&format!("a header of log {found_number} with a wrong checksum")));
     }
-    if version != VERSION {
-        return Err(HeaderError::Unsupported(format!("version {version}")));
+    if version != FORMAT_VERSION {
+        return Err(HeaderError::Unsupported(other_version(version)));
     }
-    let unknown = features & !kind.features();
-    if unknown != 0 {
-        return Err(HeaderError::Unsupported(format!("required features {unknown:#x}")));
+    if features != 0 {
+        return Err(HeaderError::Unsupported(unknown_features(features)));
     }
     if found_number != number {
         return Err(damaged(&format!("log number {found_number}")));
     }
-    Ok(FileHeader { store, features })
+    let salt = salt_at(bytes, number, FIELDS_BYTES);
+    let salt = salt.ok_or_else(|| damaged("a salt with a wrong checksum"))?;
+    Ok(FileHeader { store, salt })
 }
 
 /// The part of a record in a frame.
@@ -143,6 +179,13 @@ impl FrameKind {
     }
 }
 
+/// What the frames of one log have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogId {
+    pub(crate) number: u64,
+    pub(crate) salt: u64,
+}
+
 /// A frame that passed its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
@@ -155,19 +198,19 @@ pub(crate) struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Appends the frame at `offset` of log `number`. The payload is shorter than a block.
-    pub(crate) fn encode(&self, number: u64, offset: u64, bytes: &mut Vec<u8>) {
+    /// Appends the frame at `offset` of a log. The payload is shorter than a block.
+    pub(crate) fn encode(&self, log: LogId, offset: u64, bytes: &mut Vec<u8>) {
         let start = bytes.len();
         bytes.put_u32(0); // the checksum, when the rest is there
         bytes.put_u16(self.payload.len() as u16);
         bytes.put_u8(self.kind as u8);
-        bytes.put_u32(number as u32);
+        bytes.put_u32(log.number as u32);
         bytes.put_u64(self.seq);
         bytes.put_u64(self.synced);
         bytes.extend_from_slice(self.payload);
         let (_, frame) = bytes.split_at_mut(start);
         let (checksum, covered) = frame.split_at_mut(size_of::<u32>());
-        LittleEndian::write_u32(checksum, checksum_at(number, offset, &[covered]));
+        LittleEndian::write_u32(checksum, checksum_at(log.salt, offset, &[covered]));
     }
 }
 
@@ -181,30 +224,32 @@ pub(crate) enum NoFrame {
     OfKind(u8),
     #[error("a frame of log {0}")]
     OfLog(u32),
-    #[error("a frame with another checksum")]
-    OtherChecksum,
+    #[error("a frame whose salt is unknown, since the header is damaged")]
+    NoSalt,
+    #[error("a frame with a wrong checksum")]
+    WrongChecksum,
 }
 
 /// Decodes the frame at `offset` from the rest of its block or file. Fails with what is there instead.
-pub(crate) fn decode_frame(bytes: &[u8], number: u64, offset: u64) -> Result<Frame<'_>, NoFrame> {
+pub(crate) fn decode_frame(bytes: &[u8], log: LogId, offset: u64) -> Result<Frame<'_>, NoFrame> {
     let mut fields = Fields::new(bytes);
     let checksum = fields.u32().ok_or(NoFrame::Short)?;
     let covered = fields;
     let length = usize::from(fields.u16().ok_or(NoFrame::Short)?);
     let kind = fields.u8().ok_or(NoFrame::Short)?;
-    let log = fields.u32().ok_or(NoFrame::Short)?;
+    let number = fields.u32().ok_or(NoFrame::Short)?;
     let seq = fields.u64().ok_or(NoFrame::Short)?;
     let synced = fields.u64().ok_or(NoFrame::Short)?;
     // Cheap tests before the checksum, for such a search.
     let kind = FrameKind::from_byte(kind).ok_or(NoFrame::OfKind(kind))?;
-    if log != number as u32 {
-        return Err(NoFrame::OfLog(log));
+    if number != log.number as u32 {
+        return Err(NoFrame::OfLog(number));
     }
     let payload = fields.bytes(length).ok_or(NoFrame::Short)?;
     let mut covered = covered;
     let covered = covered.bytes(FRAME_HEADER_BYTES as usize - 4 + length).ok_or(NoFrame::Short)?;
-    if checksum_at(number, offset, &[covered]) != checksum {
-        return Err(NoFrame::OtherChecksum);
+    if checksum_at(log.salt, offset, &[covered]) != checksum {
+        return Err(NoFrame::WrongChecksum);
     }
     Ok(Frame { kind, seq, synced, payload })
 }
@@ -214,30 +259,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_sound_only_whole_and_at_its_place() {
-        let frame = Frame { kind: FrameKind::Full, seq: 9, synced: 40, payload: b"payload" };
+    fn a_frame_is_sound_only_whole_at_its_place_and_under_its_salt() {
+        let log = LogId { number: 3, salt: 5 };
+        let frame = Frame { kind: FrameKind::Full, seq: 9, synced: 52, payload: b"payload" };
         let mut bytes = Vec::new();
-        frame.encode(3, 40, &mut bytes);
+        frame.encode(log, 52, &mut bytes);
         assert_eq!(bytes.len() as u64, FRAME_HEADER_BYTES + 7);
-        assert_eq!(decode_frame(&bytes, 3, 40), Ok(frame));
-        assert!(decode_frame(&bytes, 4, 40).is_err());
-        assert!(decode_frame(&bytes, 3, 41).is_err());
-        assert!(decode_frame(&bytes, 3 + (1 << 32), 40).is_err(), "the whole number counts");
+        assert_eq!(decode_frame(&bytes, log, 52), Ok(frame));
+        assert!(decode_frame(&bytes, LogId { number: 4, ..log }, 52).is_err());
+        assert!(decode_frame(&bytes, LogId { salt: 6, ..log }, 52).is_err());
+        assert!(decode_frame(&bytes, log, 53).is_err());
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(decode_frame(&flipped, 3, 40).is_err(), "bit {bit}");
+            assert!(decode_frame(&flipped, log, 52).is_err(), "bit {bit}");
         }
         for length in 0..bytes.len() {
-            assert!(decode_frame(&bytes[..length], 3, 40).is_err());
+            assert!(decode_frame(&bytes[..length], log, 52).is_err());
         }
     }
 
     #[test]
-    fn a_newer_header_is_no_damage() {
-        let bytes = encode_file_header(LogKind::Wal, 5, 77);
-        assert_eq!(bytes.len() as u64, FILE_HEADER_BYTES);
-        let header = FileHeader { store: 77, features: 0 };
+    fn a_header_of_another_version_is_no_damage() {
+        let header = FileHeader { store: 77, salt: 5 };
+        let bytes = encode_file_header(LogKind::Wal, 5, header);
+        assert_eq!(bytes.len() as u64, WAL_HEADER_BYTES);
         assert_eq!(decode_file_header(&bytes, LogKind::Wal, 5), Ok(header));
         assert!(decode_file_header(&bytes, LogKind::Manifest, 5).is_err());
         assert!(decode_file_header(&bytes, LogKind::Wal, 6).is_err());
@@ -247,13 +293,31 @@ mod tests {
             let error = decode_file_header(&flipped, LogKind::Wal, 5).expect_err("flipped");
             assert!(matches!(error, HeaderError::Damaged(_)), "bit {bit}: {error:?}");
         }
-        for (offset, value) in [(8, 2), (12, 1)] {
-            let mut newer = bytes.clone();
-            newer[offset] = value;
-            let checksum = checksum_at(5, 0, &[&newer[..36]]);
-            newer[36..].copy_from_slice(&checksum.to_le_bytes());
-            let error = decode_file_header(&newer, LogKind::Wal, 5).expect_err("newer");
-            assert!(matches!(error, HeaderError::Unsupported(_)));
+        for (offset, value, reader) in
+            [(8, 3, "a newer criba may read it"), (12, 1, "a newer"), (8, 1, "dump the store")]
+        {
+            let mut other = bytes.clone();
+            other[offset] = value;
+            let checksum = checksum_at(5, 0, &[&other[..36]]);
+            other[36..40].copy_from_slice(&checksum.to_le_bytes());
+            let error = decode_file_header(&other, LogKind::Wal, 5).expect_err("another version");
+            let HeaderError::Unsupported(found) = error else { panic!("{error:?}") };
+            assert!(found.contains(reader), "{found}");
         }
+    }
+
+    #[test]
+    fn a_damaged_header_hides_no_salt_of_a_manifest() {
+        let header = FileHeader { store: 77, salt: 5 };
+        let sound = encode_file_header(LogKind::Manifest, 9, header);
+        assert_eq!(sound.len() as u64, MANIFEST_HEADER_BYTES);
+        for sector in [0..512, 2048..2560] {
+            let mut bytes = sound.clone();
+            bytes[sector].fill(0);
+            assert_eq!(stored_salt(&bytes, LogKind::Manifest, 9), Some(5));
+        }
+        let mut bytes = sound;
+        bytes[..2560].fill(0);
+        assert_eq!(stored_salt(&bytes, LogKind::Manifest, 9), None);
     }
 }

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::frame::{
-    BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, FileHeader, Frame, FrameKind, HeaderError,
-    LEAST_ROOM_BYTES, LogKind, decode_file_header, decode_frame, encode_file_header,
+    BLOCK_BYTES, FRAME_HEADER_BYTES, FileHeader, Frame, FrameKind, HeaderError, LEAST_ROOM_BYTES,
+    LogId, LogKind, NoFrame, decode_file_header, decode_frame, encode_file_header, stored_salt,
 };
-use crate::codec::u16_at;
+use crate::codec::{FORMAT_VERSION, u16_at};
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
 use crate::store_dir::StoreDir;
@@ -37,7 +37,10 @@ pub(crate) enum Item {
 pub(crate) struct LogReader {
     file: Arc<dyn VfsFile>,
     path: PathBuf,
+    kind: LogKind,
     number: u64,
+    /// The salt of the frames. Without one, no frame is whole.
+    salt: Option<u64>,
     length: u64,
     /// The block that contains `at`, and its offset.
     block: Vec<u8>,
@@ -46,42 +49,79 @@ pub(crate) struct LogReader {
 }
 
 impl LogReader {
-    pub(crate) fn open(dir: &StoreDir, kind: LogKind, number: u64) -> Result<Self> {
+    /// Opens a log. The salt derived from the store's hash key counts; without it, that in the header, which
+    /// [`header`](Self::header) reads.
+    pub(crate) fn open(
+        dir: &StoreDir,
+        kind: LogKind,
+        number: u64,
+        derived: Option<u64>,
+    ) -> Result<Self> {
         let name = kind.file_name(number);
         let path = dir.path_of(name);
         let file = dir.open_file(name).context("open", &path)?;
         let length = file.length().context("find the length", &path)?;
-        Ok(Self::of(file, path, number, length))
+        let (salt, at) = (derived, kind.header_bytes());
+        Ok(Self {
+            file,
+            path,
+            kind,
+            number,
+            salt,
+            length,
+            block: Vec::new(),
+            block_start: None,
+            at,
+        })
     }
 
-    /// Reads the first `length` bytes of an open log.
-    pub(crate) fn of(file: Arc<dyn VfsFile>, path: PathBuf, number: u64, length: u64) -> Self {
-        let at = FILE_HEADER_BYTES;
-        Self { file, path, number, length, block: Vec::new(), block_start: None, at }
+    /// Reads the first `length` bytes of an open write-ahead log.
+    pub(crate) fn of(file: Arc<dyn VfsFile>, path: PathBuf, log: LogId, length: u64) -> Self {
+        let LogId { number, salt } = log;
+        let (kind, salt) = (LogKind::Wal, Some(salt));
+        let (block, block_start, at) = (Vec::new(), None, kind.header_bytes());
+        Self { file, path, kind, number, salt, length, block, block_start, at }
     }
 
-    /// Checks and returns the header, or what is there instead. A newer version is an error.
-    pub(crate) fn header(
-        &mut self,
-        kind: LogKind,
-    ) -> Result<std::result::Result<FileHeader, String>> {
+    /// Checks and returns the header, or what is there instead. A version or feature that this criba does not
+    /// read is an error.
+    pub(crate) fn header(&mut self) -> Result<std::result::Result<FileHeader, String>> {
         self.load_block(0)?;
-        match decode_file_header(&self.block, kind, self.number) {
+        let decoded = decode_file_header(&self.block, self.kind, self.number);
+        if self.salt.is_none() {
+            self.salt = stored_salt(&self.block, self.kind, self.number);
+        }
+        match decoded {
             Ok(header) => Ok(Ok(header)),
             Err(HeaderError::Damaged(found)) => Ok(Err(found)),
             Err(HeaderError::Unsupported(found)) => Err(Error::Unsupported {
                 path: self.path.clone(),
-                supported: "version 1 without other features".into(),
+                supported: format!("version {FORMAT_VERSION} without other features"),
                 found,
             }),
         }
     }
 
+    /// As [`header`](Self::header), of a log of this store, whose salt is derived.
+    pub(crate) fn header_of(&mut self, store: u64) -> Result<std::result::Result<(), String>> {
+        Ok(match self.header()? {
+            Ok(header) if header.store != store => {
+                let expected = format!("a log of store {store:016x}");
+                let found = format!("store {:016x}", header.store);
+                return Err(Error::corrupt(&self.path, 0, expected, found));
+            }
+            Ok(header) if Some(header.salt) != self.salt => Err("a salt of another log".into()),
+            Ok(_) => Ok(()),
+            Err(found) => Err(found),
+        })
+    }
+
     /// The number of bytes in which the header is another than that of this log of a store; all of them if it
     /// is cut short.
-    pub(crate) fn header_differs_by(&mut self, kind: LogKind, store: u64) -> Result<usize> {
+    pub(crate) fn header_differs_by(&mut self, store: u64) -> Result<usize> {
         self.load_block(0)?;
-        let expected = encode_file_header(kind, self.number, store);
+        let header = FileHeader { store, salt: self.salt.unwrap_or_default() };
+        let expected = encode_file_header(self.kind, self.number, header);
         let found = self.block.get(..expected.len()).unwrap_or_default();
         let same = found.iter().zip(&expected).filter(|(found, expected)| found == expected);
         Ok(expected.len() - same.count())
@@ -124,6 +164,13 @@ impl LogReader {
         Ok(self.block.get((at - start) as usize..).unwrap_or_default())
     }
 
+    /// The frame at `at`, or what is there instead.
+    fn frame_at(&mut self, at: u64) -> Result<std::result::Result<Frame<'_>, NoFrame>> {
+        let log = self.salt.map(|salt| LogId { number: self.number, salt });
+        let rest = self.rest_of_block(at)?;
+        Ok(log.ok_or(NoFrame::NoSalt).and_then(|log| decode_frame(rest, log, at)))
+    }
+
     /// Whether there are only zeros from `at` on.
     fn only_zeros_from(&mut self, mut at: u64) -> Result<bool> {
         while at < self.length {
@@ -144,7 +191,7 @@ impl LogReader {
             if left < LEAST_ROOM_BYTES {
                 self.at += left; // padding
             }
-            let (at, number) = (self.at, self.number);
+            let at = self.at;
             let damage = |found: String, record: Option<(Seq, u64, Vec<u8>)>| {
                 let offset = record.map_or(at, |(_, offset, _)| offset);
                 Ok(Item::Damage { offset, found })
@@ -155,7 +202,8 @@ impl LogReader {
                     cut => damage("the end of the file within a record".into(), cut),
                 };
             }
-            let frame = decode_frame(self.rest_of_block(at)?, number, at)
+            let frame = self
+                .frame_at(at)?
                 .map(|Frame { kind, seq, payload, .. }| (kind, seq, payload.to_vec()));
             let (kind, seq, payload) = match frame {
                 Ok(frame) => frame,
@@ -200,8 +248,7 @@ impl LogReader {
     /// not cause it.
     fn read_again(&mut self, at: u64) -> Result<()> {
         self.block_start = None;
-        let number = self.number;
-        match decode_frame(self.rest_of_block(at)?, number, at) {
+        match self.frame_at(at)? {
             Err(_) => Ok(()),
             Ok(_) => {
                 let found = "one the second time, and something else the first";
@@ -225,9 +272,9 @@ impl LogReader {
         let behind = if from <= self.at { Some(self.at) } else { self.behind_damage() };
         let (mut at, mut is_certain) = (behind.unwrap_or(from), behind.is_some());
         while at < self.length {
-            let (number, left) = (self.number, BLOCK_BYTES - at % BLOCK_BYTES);
+            let left = BLOCK_BYTES - at % BLOCK_BYTES;
             is_certain |= left == BLOCK_BYTES;
-            at += match self.rest_of_block(at).map(|rest| decode_frame(rest, number, at)) {
+            at += match self.frame_at(at) {
                 Ok(Ok(Frame { kind: FrameKind::Middle | FrameKind::Last, payload, .. })) => {
                     FRAME_HEADER_BYTES + payload.len() as u64
                 }
@@ -246,11 +293,11 @@ impl LogReader {
 
     /// The whole frame behind a damaged one in its block, if its length is right.
     fn behind_damage(&mut self) -> Option<u64> {
-        let (at, number) = (self.at, self.number);
+        let at = self.at;
         let rest = self.rest_of_block(at).ok()?;
-        let length = FRAME_HEADER_BYTES as usize + usize::from(u16_at(rest, 4)?);
-        let behind = at + length as u64;
-        decode_frame(rest.get(length..)?, number, behind).ok().map(|_| behind)
+        let length = FRAME_HEADER_BYTES + u64::from(u16_at(rest, 4)?);
+        let (is_within, behind) = (length < rest.len() as u64, at + length);
+        (is_within && self.frame_at(behind).is_ok_and(|frame| frame.is_ok())).then_some(behind)
     }
 
     /// Searches every byte from `from` on for whole frames, and returns the furthest offset that one of them
@@ -273,8 +320,7 @@ impl LogReader {
     fn search_from(&mut self, from: u64, mut found: impl FnMut(&Frame<'_>)) -> Result<()> {
         let mut at = from;
         while at < self.length {
-            let number = self.number;
-            at += match decode_frame(self.rest_of_block(at)?, number, at) {
+            at += match self.frame_at(at)? {
                 Ok(frame) => {
                     found(&frame);
                     FRAME_HEADER_BYTES + frame.payload.len() as u64
@@ -288,10 +334,14 @@ impl LogReader {
 
 #[cfg(test)]
 mod tests {
+    use super::super::frame::WAL_HEADER_BYTES;
     use super::super::writer::LogWriter;
     use super::*;
     use crate::vfs::{CountingVfs, FileKind, Operation, RealVfs, SimVfs};
     use std::path::Path;
+
+    const HEADER: FileHeader = FileHeader { store: 77, salt: 5 };
+    const ID: LogId = LogId { number: 4, salt: 5 };
 
     /// The directory of a log.
     fn dir_of(path: &Path) -> StoreDir {
@@ -300,7 +350,7 @@ mod tests {
 
     fn write(path: &Path, records: &[(Seq, Vec<u8>)], end: Option<u64>) -> Result<()> {
         let _ = std::fs::remove_file(path);
-        let mut log = LogWriter::create(&dir_of(path), LogKind::Wal, 4, 77, true)?.keep();
+        let mut log = LogWriter::create(&dir_of(path), LogKind::Wal, 4, HEADER, true)?.keep();
         for (seq, payload) in records {
             let before = log.length();
             let written = log.append([(*seq, payload.as_slice())]).expect("a real file");
@@ -314,8 +364,8 @@ mod tests {
     }
 
     fn read(path: &Path) -> Result<Vec<Item>> {
-        let mut reader = LogReader::open(&dir_of(path), LogKind::Wal, 4)?;
-        assert_eq!(reader.header(LogKind::Wal)?, Ok(FileHeader { store: 77, features: 0 }));
+        let mut reader = LogReader::open(&dir_of(path), LogKind::Wal, 4, None)?;
+        assert_eq!(reader.header()?, Ok(HEADER));
         let mut items = Vec::new();
         loop {
             let item = reader.next()?;
@@ -333,7 +383,7 @@ mod tests {
         let path = dir.path().join("000004.log");
         // Around the block's end in every way, alone (so that an end frame comes there) and before
         // records of several blocks.
-        let near_block = BLOCK_BYTES - FILE_HEADER_BYTES - FRAME_HEADER_BYTES;
+        let near_block = BLOCK_BYTES - WAL_HEADER_BYTES - FRAME_HEADER_BYTES;
         for first in near_block - 60..=near_block + 5 {
             for sizes in [&[first][..], &[first, 0, 1, 100, 3 * BLOCK_BYTES, 5]] {
                 let records: Vec<_> = sizes
@@ -369,7 +419,7 @@ mod tests {
         write(&path, &records, Some(5))?;
         let whole = std::fs::read(&path).expect("it exists");
         let mut damaged = 0;
-        for length in FILE_HEADER_BYTES as usize..whole.len() {
+        for length in WAL_HEADER_BYTES as usize..whole.len() {
             std::fs::write(&path, &whole[..length]).expect("a real file");
             let items = read(&path)?;
             for (item, (seq, payload)) in items.iter().zip(&records) {
@@ -408,17 +458,17 @@ mod tests {
     fn frames_beyond_damage_are_found_again_and_tell_what_was_synced() -> Result<()> {
         let dir = crate::tempdir::tempdir();
         let path = dir.path().join("000004.log");
-        let mut log = LogWriter::create(&dir_of(&path), LogKind::Wal, 4, 77, true)?.keep();
+        let mut log = LogWriter::create(&dir_of(&path), LogKind::Wal, 4, HEADER, true)?.keep();
         log.append([(1, &b"first"[..])]).expect("a real file");
         log.sync().expect("a real file");
         let synced = log.length();
         log.append([(2, &b"second"[..])]).expect("a real file");
         let mut bytes = std::fs::read(&path).expect("it exists");
-        bytes[FILE_HEADER_BYTES as usize + 5] ^= 1; // the first frame's length
+        bytes[WAL_HEADER_BYTES as usize + 5] ^= 1; // the first frame's length
         std::fs::write(&path, &bytes).expect("a real file");
-        let mut reader = LogReader::open(&dir_of(&path), LogKind::Wal, 4)?;
-        assert!(matches!(reader.next()?, Item::Damage { offset: FILE_HEADER_BYTES, .. }));
-        assert_eq!(reader.furthest_synced_from(FILE_HEADER_BYTES)?, Some(synced));
+        let mut reader = LogReader::open(&dir_of(&path), LogKind::Wal, 4, Some(HEADER.salt))?;
+        assert!(matches!(reader.next()?, Item::Damage { offset: WAL_HEADER_BYTES, .. }));
+        assert_eq!(reader.furthest_synced_from(WAL_HEADER_BYTES)?, Some(synced));
         assert_eq!(reader.furthest_synced_from(synced + 1)?, None);
         Ok(())
     }
@@ -427,9 +477,9 @@ mod tests {
     fn records_go_into_as_few_frames_and_long_ones_into_as_few_writes_as_they_can() {
         let vfs = CountingVfs::new(Arc::new(SimVfs::new()));
         let dir = StoreDir::of(vfs.clone(), "/");
-        let log = LogWriter::create(&dir, LogKind::Wal, 4, 77, true);
+        let log = LogWriter::create(&dir, LogKind::Wal, 4, HEADER, true);
         let mut log = log.expect("a sound disk");
-        let block = BLOCK_BYTES - FILE_HEADER_BYTES - FRAME_HEADER_BYTES;
+        let block = BLOCK_BYTES - WAL_HEADER_BYTES - FRAME_HEADER_BYTES;
         for (bytes, frames) in [(1000, 1), (block - 1000 - FRAME_HEADER_BYTES, 1), (BLOCK_BYTES, 2)]
         {
             let payload = vec![1; bytes as usize];
@@ -447,13 +497,13 @@ mod tests {
         let dir = crate::tempdir::tempdir();
         let path = dir.path().join("000004.log");
         for (last, whole) in [(7, true), (8, false)] {
-            let mut bytes = encode_file_header(LogKind::Wal, 4, 77);
+            let mut bytes = encode_file_header(LogKind::Wal, 4, HEADER);
             for (kind, seq) in [(FrameKind::First, 7), (FrameKind::Last, last)] {
                 let frame = Frame { kind, seq, synced: 0, payload: b"part" };
-                frame.encode(4, bytes.len() as u64, &mut bytes);
+                frame.encode(ID, bytes.len() as u64, &mut bytes);
             }
             std::fs::write(&path, &bytes).expect("a real file");
-            let offset = FILE_HEADER_BYTES;
+            let offset = WAL_HEADER_BYTES;
             match read(&path)?.first() {
                 Some(Item::Record { seq: 7, payload, .. }) if whole => {
                     assert_eq!(payload, b"partpart");
@@ -470,16 +520,17 @@ mod tests {
         let dir = crate::tempdir::tempdir();
         let path = dir.path().join("000004.log");
         for (before, later, said) in
-            [(true, false, FILE_HEADER_BYTES), (false, false, 0), (false, true, FILE_HEADER_BYTES)]
+            [(true, false, WAL_HEADER_BYTES), (false, false, 0), (false, true, WAL_HEADER_BYTES)]
         {
             let _ = std::fs::remove_file(&path);
-            let mut log = LogWriter::create(&dir_of(&path), LogKind::Wal, 4, 77, before)?.keep();
+            let mut log =
+                LogWriter::create(&dir_of(&path), LogKind::Wal, 4, HEADER, before)?.keep();
             if later {
                 log.earlier_logs_are_synced();
             }
             log.append([(1, &b"record"[..])]).expect("a real file");
-            let mut reader = LogReader::open(&dir_of(&path), LogKind::Wal, 4)?;
-            assert_eq!(reader.furthest_synced_from(FILE_HEADER_BYTES)?, Some(said));
+            let mut reader = LogReader::open(&dir_of(&path), LogKind::Wal, 4, Some(HEADER.salt))?;
+            assert_eq!(reader.furthest_synced_from(WAL_HEADER_BYTES)?, Some(said));
         }
         Ok(())
     }

@@ -6,9 +6,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::frame::{FILE_HEADER_BYTES, FileHeader, LogKind};
+use super::frame::{LogKind, WAL_HEADER_BYTES};
 use super::reader::{Item, LogReader};
 use crate::error::{Error, Result};
+use crate::filter::HashKey;
 use crate::key::Seq;
 use crate::names::FileName;
 use crate::store_dir::StoreDir;
@@ -87,6 +88,7 @@ impl Hole {
 pub(crate) fn replay(
     dir: &StoreDir,
     store: u64,
+    hash_key: &HashKey,
     logs: &[u64],
     first: u64,
     mut next_seq: Seq,
@@ -97,13 +99,10 @@ pub(crate) fn replay(
     let mut promised = Some(first);
     for &number in logs {
         let path = dir.path_of(FileName::Log(number));
-        let mut reader = LogReader::open(dir, LogKind::Wal, number)?;
-        match reader.header(LogKind::Wal)? {
-            Ok(FileHeader { store: found, .. }) if found == store => {}
-            Ok(FileHeader { store: found, .. }) => {
-                let expected = format!("a log of store {store:016x}");
-                return Err(Error::corrupt(&path, 0, expected, format!("store {found:016x}")));
-            }
+        let salt = Some(hash_key.salt_of_log(number));
+        let mut reader = LogReader::open(dir, LogKind::Wal, number, salt)?;
+        match reader.header_of(store)? {
+            Ok(()) => {}
             // A header is synced before anything refers to the log or is put into it. So this is damage, or
             // a log whose creation the crash cut short.
             Err(found) if promised == Some(number) || reader.furthest_synced_from(0)?.is_some() => {
@@ -130,7 +129,7 @@ pub(crate) fn replay(
                         let found = format!("sequence number {seq} instead of {next_seq}");
                         // What is missing before the first record was in an earlier log, and any
                         // sync of this log covered that one.
-                        let limit = if offset == FILE_HEADER_BYTES { 0 } else { offset };
+                        let limit = if offset == WAL_HEADER_BYTES { 0 } else { offset };
                         hole = Some(Hole::at(&path, offset, found, limit));
                         break;
                     }
@@ -175,6 +174,7 @@ pub(crate) fn replay(
 
 #[cfg(test)]
 mod tests {
+    use super::super::frame::FileHeader;
     use super::super::writer::LogWriter;
     use super::*;
     use crate::vfs::RealVfs;
@@ -187,7 +187,10 @@ mod tests {
             let dir = crate::tempdir::tempdir();
             let store = StoreDir::of(RealVfs, dir.path());
             let path = |number| store.path_of(FileName::Log(number));
-            let create = |number| LogWriter::create(&store, LogKind::Wal, number, 77, true);
+            let key = HashKey::new([3; HashKey::BYTES]);
+            let header = |number| FileHeader { store: 77, salt: key.salt_of_log(number) };
+            let create =
+                |number| LogWriter::create(&store, LogKind::Wal, number, header(number), true);
             let mut log = create(4)?.keep();
             log.append([(1, &b"first"[..])]).expect("a real file");
             if named {
@@ -201,7 +204,7 @@ mod tests {
             bytes[0] ^= 1;
             std::fs::write(path(5), bytes).expect("a real file");
 
-            let replayed = replay(&store, 77, &[4, 5], 4, 1, |_, _, seq, _| Ok(seq.min(1)));
+            let replayed = replay(&store, 77, &key, &[4, 5], 4, 1, |_, _, seq, _| Ok(seq.min(1)));
             match replayed {
                 Ok(replayed) if !refused => assert_eq!(replayed.next_seq, 2),
                 Err(Error::Corrupt { path: found, .. }) if refused => assert_eq!(found, path(5)),

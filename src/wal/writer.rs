@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::frame::{
-    BLOCK_BYTES, FILE_HEADER_BYTES, FRAME_HEADER_BYTES, Frame, FrameKind, LEAST_ROOM_BYTES,
+    BLOCK_BYTES, FRAME_HEADER_BYTES, FileHeader, Frame, FrameKind, LEAST_ROOM_BYTES, LogId,
     LogKind, encode_file_header,
 };
 use crate::codec::PutFields;
@@ -35,7 +35,9 @@ impl LogError {
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     file: NewFile,
-    number: u64,
+    id: LogId,
+    /// The offset of the first frame.
+    begin: u64,
     /// Where the last whole record ends.
     end: u64,
     /// The length of the file, which has zeros from `end` on.
@@ -54,17 +56,17 @@ impl LogWriter {
         dir: &StoreDir,
         kind: LogKind,
         number: u64,
-        store: u64,
+        header: FileHeader,
         follows_synced: bool,
     ) -> Result<Self, Error> {
         let file = dir.create(kind.file_name(number))?;
-        let header = encode_file_header(kind, number, store);
-        file.file().append(&header).context("write the header", file.path())?;
+        let bytes = encode_file_header(kind, number, header);
+        file.file().append(&bytes).context("write the header", file.path())?;
         file.file().sync_all().context("sync", file.path())?;
         dir.sync()?;
-        let synced = if follows_synced { FILE_HEADER_BYTES } else { 0 };
-        let end = FILE_HEADER_BYTES;
-        Ok(Self { file, number, end, filled: end, fill: 1, synced, buffer: Vec::new() })
+        let (begin, id) = (kind.header_bytes(), LogId { number, salt: header.salt });
+        let (synced, end) = (if follows_synced { begin } else { 0 }, begin);
+        Ok(Self { file, id, begin, end, filled: end, fill: 1, synced, buffer: Vec::new() })
     }
 
     pub(crate) fn keep(mut self) -> Self {
@@ -83,8 +85,8 @@ impl LogWriter {
         self
     }
 
-    pub(crate) fn number(&self) -> u64 {
-        self.number
+    pub(crate) fn id(&self) -> LogId {
+        self.id
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -103,7 +105,7 @@ impl LogWriter {
 
     /// Notes that every earlier log is synced.
     pub(crate) fn earlier_logs_are_synced(&mut self) {
-        self.synced = self.synced.max(FILE_HEADER_BYTES);
+        self.synced = self.synced.max(self.begin);
     }
 
     /// Appends all records, or none after an error. Returns the number of bytes written.
@@ -118,7 +120,7 @@ impl LogWriter {
                 return Err(self.cut_back(error));
             }
         }
-        let fills = self.end == self.synced && self.end > FILE_HEADER_BYTES && at > self.filled;
+        let fills = self.end == self.synced && self.end > self.begin && at > self.filled;
         let to = if fills { at.next_multiple_of(self.fill) } else { at };
         self.buffer.resize(self.buffer.len() + (to - at) as usize, 0);
         if let Err(error) = self.write_buffer(to) {
@@ -210,7 +212,7 @@ impl LogWriter {
 
     fn push_frame(&mut self, kind: FrameKind, seq: Seq, payload: &[u8], at: &mut u64) {
         let frame = Frame { kind, seq, synced: self.synced, payload };
-        frame.encode(self.number, *at, &mut self.buffer);
+        frame.encode(self.id, *at, &mut self.buffer);
         *at += FRAME_HEADER_BYTES + payload.len() as u64;
     }
 
@@ -240,6 +242,7 @@ mod tests {
     use crate::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimVfs, Vfs};
 
     const FILL: u64 = 1000;
+    const HEADER: FileHeader = FileHeader { store: 77, salt: 5 };
     const PATH: &str = "/000004.log";
 
     fn root(vfs: impl Vfs + 'static) -> StoreDir {
@@ -247,7 +250,7 @@ mod tests {
     }
 
     fn log(vfs: impl Vfs + 'static) -> LogWriter {
-        let log = LogWriter::create(&root(vfs), LogKind::Wal, 4, 77, true);
+        let log = LogWriter::create(&root(vfs), LogKind::Wal, 4, HEADER, true);
         log.expect("a sound disk").keep().fill_ahead(FILL)
     }
 
@@ -256,8 +259,8 @@ mod tests {
     }
 
     fn read(vfs: &SimVfs) -> (Vec<Seq>, Item) {
-        let mut reader =
-            LogReader::open(&root(vfs.clone()), LogKind::Wal, 4).expect("a sound disk");
+        let mut reader = LogReader::open(&root(vfs.clone()), LogKind::Wal, 4, Some(HEADER.salt))
+            .expect("a sound disk");
         let mut seqs = Vec::new();
         loop {
             match reader.next().expect("a sound disk") {

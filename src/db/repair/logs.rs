@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::super::directory::for_each_logged_entry;
 use super::loss::Loss;
 use crate::error::{Error, Result};
+use crate::filter::HashKey;
 use crate::key::{EntryRef, Seq};
 use crate::names::{FileName, MAX_NUMBER};
 use crate::store_dir::StoreDir;
@@ -14,6 +15,8 @@ use crate::wal::{FileHeader, Item, LogKind, LogReader};
 pub(super) struct History<'a> {
     dir: &'a StoreDir,
     store: u64,
+    /// From the manifest. Without it, the salts of logs are those in their headers.
+    hash_key: Option<HashKey>,
     /// The sequence number of the next change; 0 if it is unknown.
     pub(super) next: Seq,
     /// The log that must come next.
@@ -25,8 +28,14 @@ pub(super) struct History<'a> {
 
 impl<'a> History<'a> {
     /// A history whose first change is `next`, in log `first` if that is known.
-    pub(super) fn new(dir: &'a StoreDir, store: u64, first: Option<u64>, next: Seq) -> Self {
-        Self { dir, store, next, promised: first, hole: None, losses: Vec::new() }
+    pub(super) fn new(
+        dir: &'a StoreDir,
+        store: u64,
+        hash_key: Option<HashKey>,
+        first: Option<u64>,
+        next: Seq,
+    ) -> Self {
+        Self { dir, store, hash_key, next, promised: first, hole: None, losses: Vec::new() }
     }
 
     /// Passes each change in a whole record of the logs to `keep`, and whether its place is certain.
@@ -44,24 +53,25 @@ impl<'a> History<'a> {
             }
             let is_needed = self.promised.take().is_some();
             let path = self.dir.path_of(FileName::Log(number));
-            let mut reader = match LogReader::open(self.dir, LogKind::Wal, number) {
+            let salt = self.hash_key.map(|key| key.salt_of_log(number));
+            let mut reader = match LogReader::open(self.dir, LogKind::Wal, number, salt) {
                 Ok(reader) => reader,
                 Err(error) => {
                     self.damage(path, None, error.to_string());
                     continue;
                 }
             };
-            match reader.header(LogKind::Wal) {
+            match reader.header() {
                 Ok(Ok(FileHeader { store, .. })) if store != self.store => {
                     self.damage(path, Some(0), format!("a log of store {store:016x}"));
                     continue;
                 }
                 Err(error @ Error::Unsupported { .. }) => return Err(error),
-                // Each frame says which log it is of.
+                // The salt proves each frame to be of this log.
                 _ => {}
             }
             // Without a frame, the header must: of another log, or of zeros, nothing says what was in this one.
-            let differs = reader.header_differs_by(LogKind::Wal, self.store);
+            let differs = reader.header_differs_by(self.store);
             let is_whole = self.read_log(&path, reader, &mut keep);
             if is_needed && !is_whole && differs.is_ok_and(|bytes| bytes > 1) {
                 self.damage(path, Some(0), "neither this log's header nor a frame of it".into());

@@ -8,7 +8,7 @@ use crate::names::FileName;
 use crate::sstable::TableEnv;
 use crate::store_dir::StoreDir;
 use crate::version::{Manifest, TableSet, read_current};
-use crate::wal::{FILTER_SETTINGS, LogKind, LogReader};
+use crate::wal::{LogKind, LogReader};
 
 /// Of a damaged manifest no part counts: a later edit may have replaced every table that an earlier one names.
 const NEWEST_LOST: Seq = Seq::MAX;
@@ -60,14 +60,14 @@ pub(super) fn tables_in_force(
 /// All edits of a manifest, also under a damaged header.
 fn read_edits(dir: &StoreDir, store: u64, number: u64) -> Result<(TableSet, u64)> {
     let path = dir.path_of(FileName::Manifest(number));
-    let mut reader = LogReader::open(dir, LogKind::Manifest, number)?;
-    if let Ok(header) = reader.header(LogKind::Manifest)?
+    let mut reader = LogReader::open(dir, LogKind::Manifest, number, None)?;
+    if let Ok(header) = reader.header()?
         && header.store != store
     {
         let (expected, found) = [store, header.store].map(|id| format!("store {id:016x}")).into();
         return Err(Error::corrupt(&path, 0, format!("a manifest of {expected}"), found));
     }
-    match Manifest::read_edits(reader, &path, FILTER_SETTINGS)? {
+    match Manifest::read_edits(reader, &path)? {
         (set, edits, None) => Ok((set, edits)),
         (_, _, Some(lost)) => {
             Err(Error::corrupt(&path, lost.offset, "a whole version edit", lost.found))

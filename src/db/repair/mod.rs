@@ -161,7 +161,8 @@ impl<'a> Salvage<'a> {
     fn read_logs(&mut self, store: u64, set: Option<&TableSet>, listing: &Listing) -> Result<Seq> {
         let (first, next) = set.map_or((None, 0), |set| (Some(set.log), set.flushed_seq + 1));
         let logs = listing.logs_from(first.unwrap_or(0));
-        let mut history = History::new(self.dir, store, first, next);
+        let mut history =
+            History::new(self.dir, store, set.and_then(|set| set.hash_key), first, next);
         let (mut certain, mut uncertain) = (Vec::new(), Vec::new());
         history.read(&logs, |entry, is_certain| {
             let changes = if is_certain { &mut certain } else { &mut uncertain };
