@@ -16,7 +16,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::fork::Birth;
 use crate::names::FileName;
 use crate::poison::Poison;
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::vfs::{EntryType, FileKind, FileLock, Identity, Vfs, VfsDir, VfsFile};
 
 /// The open directory of a store.
@@ -43,7 +43,12 @@ struct Watch {
     /// Whether the path leads elsewhere.
     moved: AtomicBool,
     move_reported: AtomicBool,
+    /// The syncs of logs and manifests.
+    syncs: AtomicU64,
 }
+
+/// The path is looked up at every 64th sync: beside them it takes no time.
+const SYNCS_BETWEEN_LOOKUPS: u64 = 64;
 
 /// Errors of directories that this process may not read, or whose file system syncs no directories.
 const CANNOT_SYNC: [io::ErrorKind; 4] = [
@@ -72,7 +77,17 @@ impl StoreDir {
                 let (vfs, path) = (Arc::clone(vfs), Arc::from(path));
                 Ok(Some(Self { vfs, handle, path, mode, watch: None }))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let is_dangling = path.parent().zip(path.file_name()).is_some_and(|(dir, name)| {
+                    let dir = with_descriptor(|| vfs.open_dir(dir));
+                    dir.is_ok_and(|dir| is_symlink(&*dir, name))
+                });
+                if !is_dangling {
+                    return Ok(None);
+                }
+                let reason = "the symbolic link leads to nothing".into();
+                Err(Error::InvalidPath { path: path.to_owned(), reason })
+            }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
                 Err(Error::NotAStore { path: path.to_owned(), found: "a file".into() })
             }
@@ -108,14 +123,7 @@ impl StoreDir {
             Err(error) if error.is_io(io::ErrorKind::InvalidInput) => {}
             made => made?,
         }
-        if let Some(dir) = Self::open(vfs, path, mode)? {
-            return Ok(dir);
-        }
-        if parent.is_symlink(name) {
-            let reason = "it is a symbolic link to something that does not exist".into();
-            return Err(Error::InvalidPath { path: path.to_owned(), reason });
-        }
-        missing()
+        Self::open(vfs, path, mode)?.map_or_else(missing, Ok)
     }
 
     /// The directory with the checks of an open store. Poisons the store when one of them fails.
@@ -128,6 +136,7 @@ impl StoreDir {
             poison,
             moved: AtomicBool::new(false),
             move_reported: AtomicBool::new(false),
+            syncs: AtomicU64::new(0),
         };
         Ok(Self { watch: Some(Arc::new(watch)), ..self })
     }
@@ -228,8 +237,8 @@ impl StoreDir {
         if !self.is_elsewhere().context("open", &self.path)? {
             return Ok(());
         }
-        let (expected, found) = ("the directory that was opened", "another one, or none");
-        Err(Self::moved(self.path.to_path_buf(), expected, found))
+        let found = "another one, or none: open the store anew";
+        Err(Self::moved(self.path.to_path_buf(), "the directory that was opened", found))
     }
 
     /// The path, once, if it was found to lead elsewhere.
@@ -247,11 +256,17 @@ impl StoreDir {
             Error::Moved { .. } => watch.poison.set(error),
             other => other,
         })?;
+        self.notice_move();
+        Ok(())
+    }
+
+    /// Notes whether the path leads elsewhere.
+    pub(crate) fn notice_move(&self) {
+        let Some(watch) = &self.watch else { return };
         // An error is no news of a move.
         if !watch.moved.load(Ordering::Relaxed) && self.is_elsewhere().unwrap_or(false) {
             watch.moved.store(true, Ordering::Relaxed);
         }
-        Ok(())
     }
 
     fn moved(path: PathBuf, expected: &str, found: &str) -> Error {
@@ -266,9 +281,12 @@ impl Watch {
         let expected = "the lock file of this opening";
         match dir.identity_of(FileName::Lock) {
             Ok(found) if found.is_same(&self.lock) => {}
-            Ok(_) => return Err(StoreDir::moved(path(), expected, "another file")),
+            Ok(_) => {
+                let found = "another file: the lock file was removed or replaced";
+                return Err(StoreDir::moved(path(), expected, found));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(StoreDir::moved(path(), expected, "none"));
+                return Err(StoreDir::moved(path(), expected, "none: it was removed"));
             }
             Err(error) => return Err(error).context("identify", &path()),
         }
@@ -284,30 +302,37 @@ impl Watch {
     }
 
     fn check_dir(&self, dir: &StoreDir) -> Result<()> {
-        self.check_links(&dir.path, "the directory that was opened", dir.identity())
+        let found = "it was removed; this process can still read what it has open";
+        self.check_links(&dir.path, "the directory that was opened", found, dir.identity())
     }
 
     fn check_file(&self, path: &Path, file: &dyn VfsFile) -> Result<()> {
-        self.check_links(path, "the file in use", file.identity())
+        self.check_links(path, "the file in use", "it was removed", file.identity())
     }
 
     /// Fails without a link, on a file system that counts them.
-    fn check_links(&self, path: &Path, expected: &str, found: io::Result<Identity>) -> Result<()> {
-        let links = found.context("identify", path)?.links;
+    fn check_links(
+        &self,
+        path: &Path,
+        expected: &str,
+        found: &str,
+        identity: io::Result<Identity>,
+    ) -> Result<()> {
+        let links = identity.context("identify", path)?.links;
         if links > 0 || self.dir.links == 0 {
             return Ok(());
         }
-        Err(StoreDir::moved(path.to_owned(), expected, "it was removed"))
+        Err(StoreDir::moved(path.to_owned(), expected, found))
     }
+}
+
+fn is_symlink(dir: &dyn VfsDir, name: &OsStr) -> bool {
+    let found = dir.identity_of(name, FileKind::Directory);
+    found.is_ok_and(|found| found.entry_type == EntryType::Symlink)
 }
 
 /// Directories in this one, for a store that is made beside another.
 impl StoreDir {
-    pub(crate) fn is_symlink(&self, name: &OsStr) -> bool {
-        let found = self.handle.identity_of(name, FileKind::Directory);
-        found.is_ok_and(|found| found.entry_type == EntryType::Symlink)
-    }
-
     pub(crate) fn has(&self, name: &OsStr) -> Result<bool> {
         match self.handle.identity_of(name, FileKind::Directory) {
             Ok(_) => Ok(true),
@@ -388,7 +413,11 @@ impl NewFile {
     pub(crate) fn check_linked(&self) -> Result<()> {
         let Some(watch) = &self.dir.watch else { return Ok(()) };
         watch.check_dir(&self.dir)?;
-        watch.check_file(&self.path, &*self.file)
+        watch.check_file(&self.path, &*self.file)?;
+        if watch.syncs.fetch_add(1, Ordering::Relaxed) % SYNCS_BETWEEN_LOOKUPS == 0 {
+            self.dir.notice_move();
+        }
+        Ok(())
     }
 }
 

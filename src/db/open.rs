@@ -32,9 +32,9 @@ use crate::sealed::Seal;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, OpenTable, TableEnv};
 use crate::store_dir::{StoreDir, absolute};
 use crate::sync::{AtomicU64, Mutex};
-use crate::version::{Manifest, TableSet, Version, read_current};
+use crate::version::{Manifest, TableSet, Version, is_temporary_current, read_current};
 use crate::vfs::FileLock;
-use crate::wal::{FILE_HEADER_BYTES, LogError, LogKind, LogReader, LogWriter, LostTail, replay};
+use crate::wal::{LogError, LogKind, LogReader, LogWriter, LostTail, replay};
 
 /// What opening a store found and repaired.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -258,6 +258,9 @@ pub(super) fn check_directory(dir: &StoreDir, listing: &Listing, options: &Optio
             FileName::Table(_) | FileName::Filter { .. } => return missing(),
             FileName::Log(number) => (LogKind::Wal, number),
             FileName::Manifest(number) => (LogKind::Manifest, number),
+            FileName::CurrentTemp if !is_temporary_current(dir)? => {
+                return other(&name.to_string());
+            }
             FileName::Current | FileName::CurrentTemp | FileName::Lock => continue,
         };
         let mut log = LogReader::open(dir, kind, number)?;
@@ -265,14 +268,18 @@ pub(super) fn check_directory(dir: &StoreDir, listing: &Listing, options: &Optio
             return missing();
         }
         // A header is synced before anything follows it. So this is a file of another program.
-        if log.length() > FILE_HEADER_BYTES && log.header(kind)?.is_err() {
+        if log.header(kind)?.is_err() && !log.may_be_unsynced_header(kind)? {
             return other(&name.to_string());
         }
     }
     if options.create_if_missing {
         return Ok(());
     }
-    Err(not_a_store(dir.path(), "an empty directory"))
+    let found = match listing.foreign.first() {
+        None => "an empty directory".into(),
+        Some(name) => format!("only other files, such as {}", name.display()),
+    };
+    Err(not_a_store(dir.path(), found))
 }
 
 fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) -> Result<()> {

@@ -11,7 +11,7 @@ mod reader;
 mod replay;
 mod writer;
 
-pub(crate) use frame::{FILE_HEADER_BYTES, FILTER_SETTINGS, FileHeader, LogKind};
+pub(crate) use frame::{FILTER_SETTINGS, FileHeader, LogKind};
 pub(crate) use reader::{Item, LogReader};
 pub use replay::LostTail;
 pub(crate) use replay::replay;

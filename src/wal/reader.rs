@@ -87,6 +87,15 @@ impl LogReader {
         Ok(expected.len() - same.count())
     }
 
+    /// Whether a crash can have left this of a log with a header that was not synced yet: some of its bytes, or
+    /// zeros in place of them.
+    pub(crate) fn may_be_unsynced_header(&mut self, kind: LogKind) -> Result<bool> {
+        self.load_block(0)?;
+        let starts = self.block.iter().zip(kind.magic()).all(|(byte, magic)| byte == magic);
+        let is_zero = self.block.iter().all(|&byte| byte == 0);
+        Ok(self.length <= FILE_HEADER_BYTES && (starts || is_zero))
+    }
+
     pub(crate) fn length(&self) -> u64 {
         self.length
     }
