@@ -85,7 +85,7 @@ impl StoreDir {
                 if !is_dangling {
                     return Ok(None);
                 }
-                let reason = "the symbolic link leads to nothing".into();
+                let reason = "it is a symbolic link that leads to nothing".into();
                 Err(Error::InvalidPath { path: path.to_owned(), reason })
             }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
@@ -438,7 +438,7 @@ impl Drop for NewFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vfs::{RealVfs, SimVfs};
+    use crate::vfs::{Call, Layer, LayeredVfs, Operation, RealVfs, SimVfs};
 
     const LOG: FileName = FileName::Log(7);
 
@@ -500,6 +500,50 @@ mod tests {
             assert_eq!(before, after, "{number}");
             assert!(dir.move_to_report().is_none(), "{number}: an error is no move");
         }
+        Ok(())
+    }
+
+    /// Replaces the log in use, and removes it, while its links are counted: a seal and a flush do.
+    #[derive(Debug)]
+    struct SealAndFlush {
+        vfs: SimVfs,
+        next: Arc<Mutex<Option<NewFile>>>,
+    }
+
+    impl Layer for SealAndFlush {
+        fn call(
+            &self,
+            call: &Call<'_>,
+            next: &mut dyn FnMut() -> io::Result<()>,
+        ) -> io::Result<()> {
+            if (call.kind, call.operation) == (FileKind::Wal, Operation::Identity)
+                && let Some(mut log) = self.next.lock().take()
+            {
+                log.watch();
+                log.keep();
+                self.vfs.edit(|disk| disk.remove("/store/000007.log"));
+            }
+            next()
+        }
+    }
+
+    #[test]
+    fn a_log_that_a_flush_removes_beside_a_check_was_not_taken_away() -> Result<()> {
+        let (vfs, poison) = (SimVfs::new(), Poison::default());
+        let next = Arc::default();
+        let layer = SealAndFlush { vfs: vfs.clone(), next: Arc::clone(&next) };
+        let dir = StoreDir::of(LayeredVfs::new(Arc::new(vfs.clone()), layer), "/store");
+        let lock = dir.lock().expect("a free directory");
+        let dir = dir.watched(&*lock, poison.clone())?;
+        let mut log = dir.create(LOG)?;
+        log.keep();
+        log.watch();
+        let newer = dir.create(FileName::Log(8))?;
+        *next.lock() = Some(newer);
+        dir.check()?;
+        assert!(next.lock().is_none() && vfs.disk().read("/store/000007.log").is_none());
+        vfs.edit(|disk| disk.remove("/store/000008.log"));
+        assert!(is_moved(dir.check()), "the one in use then");
         Ok(())
     }
 

@@ -202,6 +202,6 @@ fn moves_of<const N: usize>(calls: [&dyn Fn(&Db); N]) {
     std::fs::rename(&dir, parent.path().join("moved")).unwrap();
     for call in calls {
         call(&db);
-        assert_eq!(*moves.lock().unwrap(), [dir.clone()]);
+        assert_eq!(*moves.lock().unwrap(), std::slice::from_ref(&dir));
     }
 }
