@@ -38,7 +38,7 @@ struct Watch {
     dir: Identity,
     lock: Identity,
     /// The log in use, which must keep its name.
-    log: Mutex<Option<(PathBuf, Arc<dyn VfsFile>)>>,
+    log: Mutex<Option<(FileName, Arc<dyn VfsFile>)>>,
     poison: Poison,
     /// Whether the path leads elsewhere.
     moved: AtomicBool,
@@ -50,9 +50,11 @@ struct Watch {
 /// The path is looked up at every 64th sync: beside them it takes no time.
 const SYNCS_BETWEEN_LOOKUPS: u64 = 64;
 
-/// Errors of directories that this process may not read, or whose file system syncs no directories.
-const CANNOT_SYNC: [io::ErrorKind; 4] = [
+/// Errors of directories that this process may not read, whose path is too long, or whose file system syncs no
+/// directories.
+const CANNOT_SYNC: [io::ErrorKind; 5] = [
     io::ErrorKind::PermissionDenied,
+    io::ErrorKind::InvalidFilename,
     io::ErrorKind::InvalidInput,
     io::ErrorKind::Unsupported,
     io::ErrorKind::ReadOnlyFilesystem,
@@ -69,10 +71,25 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).context("find the full path", path)
 }
 
+/// Opens a directory by its full path, or from the current directory if the process cannot reach that from the root.
+fn reach(vfs: &Arc<dyn Vfs>, path: &Path) -> io::Result<Arc<dyn VfsDir>> {
+    with_descriptor(|| vfs.open_dir(path)).or_else(|error| {
+        let is_cut_off = matches!(
+            error.kind(),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidFilename
+        );
+        let here = std::env::current_dir().ok().filter(|_| is_cut_off);
+        match here.and_then(|here| path.strip_prefix(here).ok()) {
+            Some(relative) => with_descriptor(|| vfs.open_dir(&Path::new(".").join(relative))),
+            None => Err(error),
+        }
+    })
+}
+
 impl StoreDir {
     /// Opens a directory; `None` if there is none. New files will have this mode.
     pub(crate) fn open(vfs: &Arc<dyn Vfs>, path: &Path, mode: u32) -> Result<Option<Self>> {
-        match with_descriptor(|| vfs.open_dir(path)) {
+        match reach(vfs, path) {
             Ok(handle) => {
                 let (vfs, path) = (Arc::clone(vfs), Arc::from(path));
                 Ok(Some(Self { vfs, handle, path, mode, watch: None }))
@@ -100,7 +117,7 @@ impl StoreDir {
     pub(crate) fn make(vfs: &Arc<dyn Vfs>, path: &Path, mode: u32) -> Result<Self> {
         let dir = Self::open_or_create(vfs, path, mode)?;
         for ancestor in path.ancestors().skip(1) {
-            match with_descriptor(|| vfs.open_dir(ancestor)).and_then(|dir| dir.sync()) {
+            match reach(vfs, ancestor).and_then(|dir| dir.sync()) {
                 // Of a directory that cannot be read or synced, this process has made no name.
                 Err(error) if CANNOT_SYNC.contains(&error.kind()) => {}
                 synced => synced.context("sync", ancestor)?,
@@ -291,8 +308,8 @@ impl Watch {
             Err(error) => return Err(error).context("identify", &path()),
         }
         loop {
-            let Some((path, file)) = self.log.lock().clone() else { return Ok(()) };
-            let checked = self.check_file(&path, &*file);
+            let Some((name, file)) = self.log.lock().clone() else { return Ok(()) };
+            let checked = self.check_file(dir, name, &*file);
             let now = self.log.lock().clone();
             if checked.is_ok() || now.is_some_and(|(_, now)| Arc::ptr_eq(&now, &file)) {
                 return checked;
@@ -301,28 +318,31 @@ impl Watch {
         }
     }
 
+    /// Fails if the directory has no name, on a file system that counts them.
     fn check_dir(&self, dir: &StoreDir) -> Result<()> {
-        let found = "it was removed; this process can still read what it has open";
-        self.check_links(&dir.path, "the directory that was opened", found, dir.identity())
-    }
-
-    fn check_file(&self, path: &Path, file: &dyn VfsFile) -> Result<()> {
-        self.check_links(path, "the file in use", "it was removed", file.identity())
-    }
-
-    /// Fails without a link, on a file system that counts them.
-    fn check_links(
-        &self,
-        path: &Path,
-        expected: &str,
-        found: &str,
-        identity: io::Result<Identity>,
-    ) -> Result<()> {
-        let links = identity.context("identify", path)?.links;
+        let links = dir.identity().context("identify", &dir.path)?.links;
         if links > 0 || self.dir.links == 0 {
             return Ok(());
         }
-        Err(StoreDir::moved(path.to_owned(), expected, found))
+        let found = "it was removed; this process can still read what it has open";
+        Err(StoreDir::moved(dir.path.to_path_buf(), "the directory that was opened", found))
+    }
+
+    /// Fails if a name in the directory leads to another file than the open one, or to none. Links do not count:
+    /// a backup may have one.
+    fn check_file(&self, dir: &StoreDir, name: FileName, file: &dyn VfsFile) -> Result<()> {
+        let path = || dir.path_of(name);
+        let own = file.identity().context("identify", &path())?;
+        let found = match dir.identity_of(name) {
+            Ok(found) if found.is_same(&own) => return Ok(()),
+            Ok(_) => "another file",
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.check_dir(dir)?;
+                "none: it was removed or renamed"
+            }
+            Err(error) => return Err(error).context("identify", &path()),
+        };
+        Err(StoreDir::moved(path(), "the file in use", found))
     }
 }
 
@@ -405,15 +425,15 @@ impl NewFile {
     /// Makes this the log in use, which must keep its name.
     pub(crate) fn watch(&self) {
         if let Some(watch) = &self.dir.watch {
-            *watch.log.lock() = Some((self.path.clone(), Arc::clone(&self.file)));
+            *watch.log.lock() = Some((self.name, Arc::clone(&self.file)));
         }
     }
 
-    /// Checks, after a sync and before its acknowledgement, that the file and its directory still have names.
-    pub(crate) fn check_linked(&self) -> Result<()> {
+    /// Checks, after a sync and before its acknowledgement, that the next opening finds the file: a directory
+    /// that was removed has no names.
+    pub(crate) fn check_named(&self) -> Result<()> {
         let Some(watch) = &self.dir.watch else { return Ok(()) };
-        watch.check_dir(&self.dir)?;
-        watch.check_file(&self.path, &*self.file)?;
+        watch.check_file(&self.dir, self.name, &*self.file)?;
         if watch.syncs.fetch_add(1, Ordering::Relaxed) % SYNCS_BETWEEN_LOOKUPS == 0 {
             self.dir.notice_move();
         }
@@ -466,9 +486,9 @@ mod tests {
     #[test]
     fn what_takes_a_file_or_the_directory_away_poisons_before_the_next_change() -> Result<()> {
         type Edit = fn(&SimVfs);
-        let edits: [(Edit, bool); 5] = [
+        let edits: [(Edit, bool); 7] = [
             (|vfs| vfs.edit(|disk| disk.remove("/store")), true),
-            // The log keeps a name, so only the directory's count shows it.
+            // The log keeps a name, in another directory.
             (
                 |vfs| {
                     vfs.edit(|disk| {
@@ -481,18 +501,32 @@ mod tests {
             (|vfs| vfs.edit(|disk| disk.remove("/store/LOCK")), false),
             (|vfs| vfs.edit(|disk| disk.write("/store/LOCK", "another")), false),
             (|vfs| vfs.edit(|disk| disk.remove("/store/000007.log")), true),
+            // It keeps a name here, or gets a copy in its place.
+            (|vfs| vfs.edit(|disk| disk.rename("/store/000007.log", "/store/old")), true),
+            (
+                |vfs| {
+                    vfs.edit(|disk| {
+                        disk.rename("/store/000007.log", "/log");
+                        disk.write("/store/000007.log", "a copy");
+                    });
+                },
+                true,
+            ),
         ];
         for (number, (edit, unlinks)) in edits.into_iter().enumerate() {
             let (vfs, poison, dir, log) = watched()?;
             let file = dir.create(FileName::Table(8))?;
-            log.check_linked()?;
+            log.check_named()?;
             edit(&vfs);
             let before: Vec<_> = vfs.disk().files().map(|(path, _)| path.to_owned()).collect();
-            // After a sync only names are counted: that of the directory and that of the log.
-            assert_eq!(is_moved(log.check_linked()), unlinks, "{number}");
+            // After a sync only the name of the log is looked up.
+            assert_eq!(is_moved(log.check_named()), unlinks, "{number}");
             assert!(poison.check().is_ok(), "{number}");
             assert!(is_moved(dir.create(FileName::Table(9)).map(drop)), "{number}");
+            let cause = poison.check().expect_err("a cause").to_string();
             assert!(is_moved(poison.check()), "{number}");
+            let is_removed = number < 2;
+            assert_eq!(cause.contains("/store: expected the directory"), is_removed, "{cause}");
             assert!(is_moved(dir.remove(FileName::Table(8))), "{number}");
             assert!(is_moved(dir.check()), "{number}");
             drop(file); // which does not remove it

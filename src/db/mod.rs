@@ -76,7 +76,8 @@ use crate::value::Value;
 /// In a forked child each call fails with [`Forked`](crate::Error::Forked), calls without a [`Result`] return empty
 /// values, and drops change nothing. A child that dropped its copies of handles, snapshots and scans can open the
 /// store anew once the parent is gone. While it keeps one, also of another thread, the directory stays locked,
-/// unless the parent closes the store.
+/// unless the parent closes the store. A child of a process with several threads should start none: a lock of the
+/// standard library may have been held at the fork.
 #[derive(Clone)]
 pub struct Db(Arc<Handle>);
 

@@ -205,3 +205,33 @@ fn moves_of<const N: usize>(calls: [&dyn Fn(&Db); N]) {
         assert_eq!(*moves.lock().unwrap(), std::slice::from_ref(&dir));
     }
 }
+
+/// Not a test: it changes the directory of its process.
+#[test]
+#[ignore = "run by the test below"]
+fn a_store_below_a_path_that_is_too_long() {
+    let parent = common::tempdir();
+    std::env::set_current_dir(parent.path()).unwrap();
+    // A path of more than 4096 bytes leads to no file.
+    for _ in 0..20 {
+        let name = "d".repeat(250);
+        std::fs::create_dir(&name).unwrap();
+        std::env::set_current_dir(&name).unwrap();
+    }
+    let db = options().open("stores/one").unwrap();
+    db.put_with("key", "value", Durability::Synced).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = options().create_if_missing(false).open("stores/one").unwrap();
+    let reader = options().open_read_only("stores/one").unwrap();
+    for found in [db.get("key").unwrap(), reader.get("key").unwrap()] {
+        assert_eq!(found.unwrap(), "value");
+    }
+    std::env::set_current_dir(parent.path()).unwrap();
+}
+
+/// The full path is for messages only.
+#[test]
+fn a_relative_path_works_where_the_full_one_does_not() {
+    crate::alone("names::a_store_below_a_path_that_is_too_long");
+}
