@@ -52,7 +52,7 @@ pub enum Error {
         /// What the file needs.
         found: String,
     },
-    /// A path does not lead to a place for a store. Nothing was changed.
+    /// No store can be made at this path. Nothing was changed.
     #[error("{}{reason}", named(path))]
     InvalidPath {
         /// The path. It may be empty.
@@ -60,8 +60,8 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// The directory of an open store, its lock file or a file in use was removed, or another one has its
-    /// name. What has the name now was not changed.
+    /// While the store was open, its directory, its lock file or its log was removed or replaced. What has the
+    /// name now was not changed.
     #[error("{}: expected {expected}, found {found}", path.display())]
     Moved {
         /// The directory or the file.
@@ -86,16 +86,18 @@ pub enum Error {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// The process that holds the lock, where the system tells it. It may be this one.
+        /// The process that took the lock, if the system reports it. It may be this one.
         pid: Option<u32>,
-        /// The name of that process, or nothing.
+        /// The name of that process; empty if it has ended, or is unknown.
         name: String,
     },
     /// The store was closed through another handle.
     #[error("the store is closed")]
     Closed,
     /// This process is a fork of the one that opened the store: see [`Db`](crate::Db#after-a-fork).
-    #[error("the store was opened by the process that forked this one: open it anew here")]
+    #[error(
+        "this process is a fork of the one that opened the store: drop this copy, close the store there, then open it here"
+    )]
     Forked,
     /// A key, value or batch is too long. Nothing was written.
     #[error("{what} of {length} bytes: the limit is {limit}")]
@@ -116,9 +118,9 @@ pub enum Error {
         reason: String,
     },
     /// The store refuses writes, because after a failure the content of a log or of the manifest is in doubt,
-    /// or because its directory is no longer its own ([`Moved`](Self::Moved)). The next open recovers all
-    /// synced writes.
-    #[error("no more writes until the store is opened again, because: {cause}")]
+    /// or because its directory was removed ([`Moved`](Self::Moved)). Reads work. The next open recovers all
+    /// synced writes, except those in a directory or log that was removed.
+    #[error("the store refuses writes until it is opened again, because: {cause}")]
     Poisoned {
         /// The first failure.
         cause: Arc<Error>,
@@ -184,6 +186,10 @@ fn holder(pid: Option<u32>, name: &str) -> String {
             is alive; clone the Db, or open the store read-only"
                 .into()
         }
+        Some(pid) if name.is_empty() => format!(
+            "process {pid}, which has ended: a fork of it, perhaps this process, has the lock; \
+            drop the store there"
+        ),
         Some(pid) => format!(
             "process {pid} ({name}), which has the store open: close it there, or open it read-only"
         ),

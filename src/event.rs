@@ -37,8 +37,9 @@ pub enum Event {
         /// The table's id.
         table: u64,
     },
-    /// The path of the store leads to another directory, or to none. The store goes on in its own directory, to
-    /// which the path led at the opening. Comes once, before a later flush or compaction begins.
+    /// The path of the store leads to another directory, or to none, because the directory was renamed. The
+    /// store continues in the directory that it opened. Comes once, after a later flush, compaction, synced write
+    /// (the path is looked up at every 64th) or at the close. A removed directory poisons the store instead.
     #[non_exhaustive]
     DirectoryMoved {
         /// The path.
@@ -89,7 +90,8 @@ impl fmt::Display for Event {
                 write!(f, "table {table}: another filter is being made")
             }
             Self::DirectoryMoved { path } => {
-                write!(f, "{}: no longer the directory of this store", path.display())
+                let path = path.display();
+                write!(f, "{path}: leads elsewhere; the store continues in the directory it opened")
             }
             Self::FlushStarted {} => f.write_str("flush: began"),
             Self::FlushEnded { error: Some(error), .. } => write!(f, "flush: failed: {error}"),

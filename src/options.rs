@@ -92,7 +92,8 @@ impl Options {
         Self::default()
     }
 
-    /// Whether to make a store if there is none. Default: true.
+    /// Whether to make a store if there is none: in a new directory, an empty one, or one in which no file has a
+    /// name like those of a store. Default: true.
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.create_if_missing = create;
         self
@@ -267,9 +268,10 @@ impl Options {
         self
     }
 
-    /// The permissions of new files, as Unix has them; the process's mask applies. A new directory can be
+    /// The Unix mode of the files that this opening makes, reduced by the process's mask. A new directory can be
     /// searched, too, where its files can be read: `0o640` gives `0o750`. Existing files and directories keep
-    /// theirs. The hash key is in the manifest, and any user that can read the lock file can hold the lock.
+    /// theirs, also tables that a checkpoint links. As root, new files get the owner of the directory. The store does not record the mode: give it at each opening.
+    /// The hash key is in the manifest, and any user that can read the lock file can hold the lock.
     /// Default: `0o600`.
     pub fn file_mode(mut self, mode: u32) -> Self {
         self.file_mode = mode;

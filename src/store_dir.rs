@@ -16,7 +16,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::fork::Birth;
 use crate::names::FileName;
 use crate::poison::Poison;
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::vfs::{EntryType, FileKind, FileLock, Identity, Vfs, VfsDir, VfsFile};
 
 /// The open directory of a store.
@@ -38,16 +38,23 @@ struct Watch {
     dir: Identity,
     lock: Identity,
     /// The log in use, which must keep its name.
-    log: Mutex<Option<(PathBuf, Arc<dyn VfsFile>)>>,
+    log: Mutex<Option<(FileName, Arc<dyn VfsFile>)>>,
     poison: Poison,
     /// Whether the path leads elsewhere.
     moved: AtomicBool,
     move_reported: AtomicBool,
+    /// The syncs of logs and manifests.
+    syncs: AtomicU64,
 }
 
-/// Errors of directories that this process may not read, or whose file system syncs no directories.
-const CANNOT_SYNC: [io::ErrorKind; 4] = [
+/// The path is looked up at every 64th sync: beside them it takes no time.
+const SYNCS_BETWEEN_LOOKUPS: u64 = 64;
+
+/// Errors of directories that this process may not read, whose path is too long, or whose file system syncs no
+/// directories.
+const CANNOT_SYNC: [io::ErrorKind; 5] = [
     io::ErrorKind::PermissionDenied,
+    io::ErrorKind::InvalidFilename,
     io::ErrorKind::InvalidInput,
     io::ErrorKind::Unsupported,
     io::ErrorKind::ReadOnlyFilesystem,
@@ -64,15 +71,40 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).context("find the full path", path)
 }
 
+/// Opens a directory by its full path, or from the current directory if the process cannot reach that from the root.
+fn reach(vfs: &Arc<dyn Vfs>, path: &Path) -> io::Result<Arc<dyn VfsDir>> {
+    with_descriptor(|| vfs.open_dir(path)).or_else(|error| {
+        let is_cut_off = matches!(
+            error.kind(),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidFilename
+        );
+        let here = std::env::current_dir().ok().filter(|_| is_cut_off);
+        match here.and_then(|here| path.strip_prefix(here).ok()) {
+            Some(relative) => with_descriptor(|| vfs.open_dir(&Path::new(".").join(relative))),
+            None => Err(error),
+        }
+    })
+}
+
 impl StoreDir {
     /// Opens a directory; `None` if there is none. New files will have this mode.
     pub(crate) fn open(vfs: &Arc<dyn Vfs>, path: &Path, mode: u32) -> Result<Option<Self>> {
-        match with_descriptor(|| vfs.open_dir(path)) {
+        match reach(vfs, path) {
             Ok(handle) => {
                 let (vfs, path) = (Arc::clone(vfs), Arc::from(path));
                 Ok(Some(Self { vfs, handle, path, mode, watch: None }))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let is_dangling = path.parent().zip(path.file_name()).is_some_and(|(dir, name)| {
+                    let dir = with_descriptor(|| vfs.open_dir(dir));
+                    dir.is_ok_and(|dir| is_symlink(&*dir, name))
+                });
+                if !is_dangling {
+                    return Ok(None);
+                }
+                let reason = "it is a symbolic link that leads to nothing".into();
+                Err(Error::InvalidPath { path: path.to_owned(), reason })
+            }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
                 Err(Error::NotAStore { path: path.to_owned(), found: "a file".into() })
             }
@@ -85,7 +117,7 @@ impl StoreDir {
     pub(crate) fn make(vfs: &Arc<dyn Vfs>, path: &Path, mode: u32) -> Result<Self> {
         let dir = Self::open_or_create(vfs, path, mode)?;
         for ancestor in path.ancestors().skip(1) {
-            match with_descriptor(|| vfs.open_dir(ancestor)).and_then(|dir| dir.sync()) {
+            match reach(vfs, ancestor).and_then(|dir| dir.sync()) {
                 // Of a directory that cannot be read or synced, this process has made no name.
                 Err(error) if CANNOT_SYNC.contains(&error.kind()) => {}
                 synced => synced.context("sync", ancestor)?,
@@ -108,14 +140,7 @@ impl StoreDir {
             Err(error) if error.is_io(io::ErrorKind::InvalidInput) => {}
             made => made?,
         }
-        if let Some(dir) = Self::open(vfs, path, mode)? {
-            return Ok(dir);
-        }
-        if parent.is_symlink(name) {
-            let reason = "it is a symbolic link to something that does not exist".into();
-            return Err(Error::InvalidPath { path: path.to_owned(), reason });
-        }
-        missing()
+        Self::open(vfs, path, mode)?.map_or_else(missing, Ok)
     }
 
     /// The directory with the checks of an open store. Poisons the store when one of them fails.
@@ -128,6 +153,7 @@ impl StoreDir {
             poison,
             moved: AtomicBool::new(false),
             move_reported: AtomicBool::new(false),
+            syncs: AtomicU64::new(0),
         };
         Ok(Self { watch: Some(Arc::new(watch)), ..self })
     }
@@ -228,8 +254,8 @@ impl StoreDir {
         if !self.is_elsewhere().context("open", &self.path)? {
             return Ok(());
         }
-        let (expected, found) = ("the directory that was opened", "another one, or none");
-        Err(Self::moved(self.path.to_path_buf(), expected, found))
+        let found = "another one, or none: open the store anew";
+        Err(Self::moved(self.path.to_path_buf(), "the directory that was opened", found))
     }
 
     /// The path, once, if it was found to lead elsewhere.
@@ -247,11 +273,17 @@ impl StoreDir {
             Error::Moved { .. } => watch.poison.set(error),
             other => other,
         })?;
+        self.notice_move();
+        Ok(())
+    }
+
+    /// Notes whether the path leads elsewhere.
+    pub(crate) fn notice_move(&self) {
+        let Some(watch) = &self.watch else { return };
         // An error is no news of a move.
         if !watch.moved.load(Ordering::Relaxed) && self.is_elsewhere().unwrap_or(false) {
             watch.moved.store(true, Ordering::Relaxed);
         }
-        Ok(())
     }
 
     fn moved(path: PathBuf, expected: &str, found: &str) -> Error {
@@ -266,15 +298,18 @@ impl Watch {
         let expected = "the lock file of this opening";
         match dir.identity_of(FileName::Lock) {
             Ok(found) if found.is_same(&self.lock) => {}
-            Ok(_) => return Err(StoreDir::moved(path(), expected, "another file")),
+            Ok(_) => {
+                let found = "another file: the lock file was removed or replaced";
+                return Err(StoreDir::moved(path(), expected, found));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(StoreDir::moved(path(), expected, "none"));
+                return Err(StoreDir::moved(path(), expected, "none: it was removed"));
             }
             Err(error) => return Err(error).context("identify", &path()),
         }
         loop {
-            let Some((path, file)) = self.log.lock().clone() else { return Ok(()) };
-            let checked = self.check_file(&path, &*file);
+            let Some((name, file)) = self.log.lock().clone() else { return Ok(()) };
+            let checked = self.check_file(dir, name, &*file);
             let now = self.log.lock().clone();
             if checked.is_ok() || now.is_some_and(|(_, now)| Arc::ptr_eq(&now, &file)) {
                 return checked;
@@ -283,31 +318,41 @@ impl Watch {
         }
     }
 
+    /// Fails if the directory has no name, on a file system that counts them.
     fn check_dir(&self, dir: &StoreDir) -> Result<()> {
-        self.check_links(&dir.path, "the directory that was opened", dir.identity())
-    }
-
-    fn check_file(&self, path: &Path, file: &dyn VfsFile) -> Result<()> {
-        self.check_links(path, "the file in use", file.identity())
-    }
-
-    /// Fails without a link, on a file system that counts them.
-    fn check_links(&self, path: &Path, expected: &str, found: io::Result<Identity>) -> Result<()> {
-        let links = found.context("identify", path)?.links;
+        let links = dir.identity().context("identify", &dir.path)?.links;
         if links > 0 || self.dir.links == 0 {
             return Ok(());
         }
-        Err(StoreDir::moved(path.to_owned(), expected, "it was removed"))
+        let found = "it was removed; this process can still read what it has open";
+        Err(StoreDir::moved(dir.path.to_path_buf(), "the directory that was opened", found))
     }
+
+    /// Fails if a name in the directory leads to another file than the open one, or to none. Links do not count:
+    /// a backup may have one.
+    fn check_file(&self, dir: &StoreDir, name: FileName, file: &dyn VfsFile) -> Result<()> {
+        let path = || dir.path_of(name);
+        let own = file.identity().context("identify", &path())?;
+        let found = match dir.identity_of(name) {
+            Ok(found) if found.is_same(&own) => return Ok(()),
+            Ok(_) => "another file",
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.check_dir(dir)?;
+                "none: it was removed or renamed"
+            }
+            Err(error) => return Err(error).context("identify", &path()),
+        };
+        Err(StoreDir::moved(path(), "the file in use", found))
+    }
+}
+
+fn is_symlink(dir: &dyn VfsDir, name: &OsStr) -> bool {
+    let found = dir.identity_of(name, FileKind::Directory);
+    found.is_ok_and(|found| found.entry_type == EntryType::Symlink)
 }
 
 /// Directories in this one, for a store that is made beside another.
 impl StoreDir {
-    pub(crate) fn is_symlink(&self, name: &OsStr) -> bool {
-        let found = self.handle.identity_of(name, FileKind::Directory);
-        found.is_ok_and(|found| found.entry_type == EntryType::Symlink)
-    }
-
     pub(crate) fn has(&self, name: &OsStr) -> Result<bool> {
         match self.handle.identity_of(name, FileKind::Directory) {
             Ok(_) => Ok(true),
@@ -380,15 +425,19 @@ impl NewFile {
     /// Makes this the log in use, which must keep its name.
     pub(crate) fn watch(&self) {
         if let Some(watch) = &self.dir.watch {
-            *watch.log.lock() = Some((self.path.clone(), Arc::clone(&self.file)));
+            *watch.log.lock() = Some((self.name, Arc::clone(&self.file)));
         }
     }
 
-    /// Checks, after a sync and before its acknowledgement, that the file and its directory still have names.
-    pub(crate) fn check_linked(&self) -> Result<()> {
+    /// Checks, after a sync and before its acknowledgement, that the next opening finds the file: a directory
+    /// that was removed has no names.
+    pub(crate) fn check_named(&self) -> Result<()> {
         let Some(watch) = &self.dir.watch else { return Ok(()) };
-        watch.check_dir(&self.dir)?;
-        watch.check_file(&self.path, &*self.file)
+        watch.check_file(&self.dir, self.name, &*self.file)?;
+        if watch.syncs.fetch_add(1, Ordering::Relaxed) % SYNCS_BETWEEN_LOOKUPS == 0 {
+            self.dir.notice_move();
+        }
+        Ok(())
     }
 }
 
@@ -409,7 +458,7 @@ impl Drop for NewFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vfs::{RealVfs, SimVfs};
+    use crate::vfs::{Call, Layer, LayeredVfs, Operation, RealVfs, SimVfs};
 
     const LOG: FileName = FileName::Log(7);
 
@@ -437,9 +486,9 @@ mod tests {
     #[test]
     fn what_takes_a_file_or_the_directory_away_poisons_before_the_next_change() -> Result<()> {
         type Edit = fn(&SimVfs);
-        let edits: [(Edit, bool); 5] = [
+        let edits: [(Edit, bool); 7] = [
             (|vfs| vfs.edit(|disk| disk.remove("/store")), true),
-            // The log keeps a name, so only the directory's count shows it.
+            // The log keeps a name, in another directory.
             (
                 |vfs| {
                     vfs.edit(|disk| {
@@ -452,18 +501,32 @@ mod tests {
             (|vfs| vfs.edit(|disk| disk.remove("/store/LOCK")), false),
             (|vfs| vfs.edit(|disk| disk.write("/store/LOCK", "another")), false),
             (|vfs| vfs.edit(|disk| disk.remove("/store/000007.log")), true),
+            // It keeps a name here, or gets a copy in its place.
+            (|vfs| vfs.edit(|disk| disk.rename("/store/000007.log", "/store/old")), true),
+            (
+                |vfs| {
+                    vfs.edit(|disk| {
+                        disk.rename("/store/000007.log", "/log");
+                        disk.write("/store/000007.log", "a copy");
+                    });
+                },
+                true,
+            ),
         ];
         for (number, (edit, unlinks)) in edits.into_iter().enumerate() {
             let (vfs, poison, dir, log) = watched()?;
             let file = dir.create(FileName::Table(8))?;
-            log.check_linked()?;
+            log.check_named()?;
             edit(&vfs);
             let before: Vec<_> = vfs.disk().files().map(|(path, _)| path.to_owned()).collect();
-            // After a sync only names are counted: that of the directory and that of the log.
-            assert_eq!(is_moved(log.check_linked()), unlinks, "{number}");
+            // After a sync only the name of the log is looked up.
+            assert_eq!(is_moved(log.check_named()), unlinks, "{number}");
             assert!(poison.check().is_ok(), "{number}");
             assert!(is_moved(dir.create(FileName::Table(9)).map(drop)), "{number}");
+            let cause = poison.check().expect_err("a cause").to_string();
             assert!(is_moved(poison.check()), "{number}");
+            let is_removed = number < 2;
+            assert_eq!(cause.contains("/store: expected the directory"), is_removed, "{cause}");
             assert!(is_moved(dir.remove(FileName::Table(8))), "{number}");
             assert!(is_moved(dir.check()), "{number}");
             drop(file); // which does not remove it
@@ -471,6 +534,50 @@ mod tests {
             assert_eq!(before, after, "{number}");
             assert!(dir.move_to_report().is_none(), "{number}: an error is no move");
         }
+        Ok(())
+    }
+
+    /// Replaces the log in use, and removes it, while its links are counted: a seal and a flush do.
+    #[derive(Debug)]
+    struct SealAndFlush {
+        vfs: SimVfs,
+        next: Arc<Mutex<Option<NewFile>>>,
+    }
+
+    impl Layer for SealAndFlush {
+        fn call(
+            &self,
+            call: &Call<'_>,
+            next: &mut dyn FnMut() -> io::Result<()>,
+        ) -> io::Result<()> {
+            if (call.kind, call.operation) == (FileKind::Wal, Operation::Identity)
+                && let Some(mut log) = self.next.lock().take()
+            {
+                log.watch();
+                log.keep();
+                self.vfs.edit(|disk| disk.remove("/store/000007.log"));
+            }
+            next()
+        }
+    }
+
+    #[test]
+    fn a_log_that_a_flush_removes_beside_a_check_was_not_taken_away() -> Result<()> {
+        let (vfs, poison) = (SimVfs::new(), Poison::default());
+        let next = Arc::default();
+        let layer = SealAndFlush { vfs: vfs.clone(), next: Arc::clone(&next) };
+        let dir = StoreDir::of(LayeredVfs::new(Arc::new(vfs.clone()), layer), "/store");
+        let lock = dir.lock().expect("a free directory");
+        let dir = dir.watched(&*lock, poison.clone())?;
+        let mut log = dir.create(LOG)?;
+        log.keep();
+        log.watch();
+        let newer = dir.create(FileName::Log(8))?;
+        *next.lock() = Some(newer);
+        dir.check()?;
+        assert!(next.lock().is_none() && vfs.disk().read("/store/000007.log").is_none());
+        vfs.edit(|disk| disk.remove("/store/000008.log"));
+        assert!(is_moved(dir.check()), "the one in use then");
         Ok(())
     }
 

@@ -70,25 +70,13 @@ impl<T> RwLock<T> {
     }
 }
 
-/// A lock for data that seldom changes. It has about eight shards: readers on different processors mostly
-/// lock different shards, and a writer locks all.
 #[cfg(not(criba_shuttle))]
-#[derive(Debug, Default)]
-pub(crate) struct ShardedLock<T>(crossbeam_utils::sync::ShardedLock<T>);
-
-#[cfg(not(criba_shuttle))]
-impl<T> ShardedLock<T> {
-    pub(crate) fn read(&self) -> impl std::ops::Deref<Target = T> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn write(&self) -> impl std::ops::DerefMut<Target = T> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+mod sharded;
 
 #[cfg(criba_shuttle)]
 pub(crate) use RwLock as ShardedLock;
+#[cfg(not(criba_shuttle))]
+pub(crate) use sharded::ShardedLock;
 
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(sync::Condvar);

@@ -46,7 +46,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         "{}, {}, in {to}\n\
          On the same disk these are the files of {dir}: copy {to} to another one.\n\
          To check it:   criba verify {to}\n\
-         To restore it: close {dir} in every program, remove it, then cp -r {to} {dir}",
+         To restore it: close {dir} in every program, and run\n\
+         mv {dir} {dir}.old && cp -r {to} {dir} && criba verify {dir}",
         counted(tables, "table"),
         counted(bytes, "byte"),
     )?;

@@ -56,7 +56,7 @@ fn next_step(error: &criba::Error) -> String {
             )
         }
         Locked { .. } => "; get, scan, stats, tune, explain and inspect work meanwhile".into(),
-        NotAStore { .. } => "; a store is made in a new or an empty directory".into(),
+        NotAStore { .. } => "; put and load make a store in a new or an empty directory".into(),
         Io { source, .. } => match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 "; get, scan, stats, tune, explain, inspect and verify only read".into()

@@ -16,7 +16,7 @@ use crate::records::{encode, read, write};
 /// How keys and records are written. Another number is refused.
 const FORMAT_VERSION: u32 = 2;
 
-/// Which opening of a directory is meant. See [the table](crate#a-node-is-its-directory).
+/// How the directory of a node is opened. See [the table](crate#a-node-is-its-directory).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
     /// The first one. The directory must be empty or missing.
@@ -83,12 +83,18 @@ pub(crate) fn identify(db: &Db, dir: &Path, id: u64, opening: Opening) -> Result
         && (identity.id != id || opening == Opening::New)
     {
         let new = opening == Opening::New;
-        let expected = if new { "an empty directory".into() } else { format!("node {id}") };
+        let expected = if new {
+            "an empty directory (Opening::Existing opens a node again)".into()
+        } else {
+            format!("node {id}")
+        };
         return Err(unexpected(dir, expected, identity.to_string()));
     }
     let identity = match (opening, stored) {
         (Opening::Existing, None) => {
-            return Err(unexpected(dir, format!("node {id}"), "an empty store".into()));
+            let found =
+                "an empty store (Opening::New for a new node, JoinAsNew for a lost one)".into();
+            return Err(unexpected(dir, format!("node {id}"), found));
         }
         (Opening::Existing, Some(Stored { identity, discarding: false })) => return Ok(identity),
         (Opening::Existing, Some(Stored { identity, discarding: true })) => identity,

@@ -100,7 +100,7 @@ fn an_empty_directory_is_no_existing_node() {
     assert_eq!(error, "/node: expected a criba store, found nothing");
     drop(options.clone().open("/node").unwrap());
     let error = open_existing().unwrap_err().to_string();
-    assert_eq!(error, "/node: expected node 1, found an empty store");
+    assert!(error.starts_with("/node: expected node 1, found an empty store"), "{error}");
     drop(open(options.clone(), "/node", 1, Opening::New).unwrap());
     open_existing().unwrap();
 }
@@ -116,7 +116,8 @@ fn a_directory_of_another_node_is_refused() {
         (1, Opening::New, "an empty directory"),
     ] {
         let error = open(options.clone(), "/node", id, opening).unwrap_err().to_string();
-        assert_eq!(error, format!("/node: expected {expected}, found {made}"));
+        assert!(error.starts_with(&format!("/node: expected {expected}")), "{error}");
+        assert!(error.ends_with(&format!(", found {made}")), "{error}");
     }
     assert_eq!(open(options, "/node", 1, Opening::Existing).unwrap().0.identity(), made);
 }

@@ -39,8 +39,8 @@
 //! ```
 //!
 //! # A node is its directory
-//! A node remembers its votes and acknowledged entries in its directory. Without them it must not go on as before,
-//! or acknowledged writes are lost. So a directory has an [`Identity`], which the membership and every message
+//! A node's directory stores its votes and acknowledged entries. Without them the node must not continue as before,
+//! or acknowledged writes may be lost. So a directory has an [`Identity`], which the membership and every message
 //! have, too. Messages for another node or incarnation, and answers of one, do not count.
 //!
 //! | the directory is | open it as |
@@ -48,7 +48,7 @@
 //! | that of a new node | [`Opening::New`]; begin the cluster with it, or [`Node::admit`] it |
 //! | as the node left it, also after a crash | [`Opening::Existing`] |
 //! | lost or damaged | [`Opening::JoinAsNew`], once it was emptied; [`Node::admit`] it on the leader |
-//! | an older copy of itself | [`Opening::JoinAsNew`]; [`Node::admit`] it on the leader |
+//! | an older copy of itself | [`Opening::JoinAsNew`], which discards it; [`Node::admit`] it on the leader |
 //! | another node's, or a copy of that | refused |
 //!
 //! **An older copy of the own directory cannot be detected.** After `cp -r`, or on a disk that was rolled back, it
@@ -58,7 +58,7 @@
 //!
 //! # When the storage fails
 //! openraft stops a node whose storage fails, for example on a full disk. The node does not come back by itself,
-//! but its metrics go on naming the leader that it knew. So a program awaits [`Node::stopped`], and ends with
+//! but its metrics still show the last leader. So a program awaits [`Node::stopped`], and ends with
 //! the reason. Once there is room, it opens the directory as [`Opening::Existing`].
 //!
 //! # Keys
@@ -136,8 +136,9 @@ openraft::declare_raft_types!(
 /// made, in place of [`Options::create_if_missing`].
 ///
 /// [`Opening::JoinAsNew`] replaces the identity and deletes the vote in one batch, synced. Then it deletes entries
-/// and pairs. After a crash, [`Opening::Existing`] goes on with that. After a crash of the first opening, either
-/// [`Opening::New`] or [`Opening::Existing`] is refused, and the other one is right.
+/// and pairs. After a crash, [`Opening::Existing`] continues with that. After a crash of the first opening, try
+/// [`Opening::New`] again; if it is refused with [`Error::Identity`], the directory is a node's, and
+/// [`Opening::Existing`] is right.
 ///
 /// Finishes what a crash interrupted: a purge of the log at once, the removal of old epochs in the
 /// background. The directory stays locked while a [`Node`], [`Reader`] or [`SnapshotData`] lives. So to open it

@@ -136,7 +136,8 @@ impl Node {
     }
 
     /// Makes a node a voter, once it has the log. To be called on the leader. Another incarnation under this id is
-    /// removed before, so that a majority of the others has all that is committed.
+    /// removed before, so that a majority of the others has all that is committed. Waits as long as the node does not
+    /// answer, and leaves it a learner if the wait is given up.
     ///
     /// # Errors
     /// As [`Raft::change_membership`]. Called again, it goes on.
@@ -151,7 +152,17 @@ impl Node {
                 if is_voter { ChangeMembers::RemoveVoters } else { ChangeMembers::RemoveNodes };
             self.raft.change_membership(remove(ids.clone()), false).await?;
         }
+        let end = self.raft.metrics().borrow().last_log_index;
         self.raft.add_learner(id, member, true).await?;
+        // openraft accepts a learner that lacks as many entries as its threshold, or all of a short log.
+        let has_log = |metrics: &RaftMetrics<u64, Member>| {
+            metrics.replication.as_ref().is_none_or(|replicated| {
+                let last = replicated.get(&id).copied().flatten();
+                last.is_some_and(|last| Some(last.index) >= end)
+            })
+        };
+        // An error: the node stops, or is no leader any more. The next call has it, too.
+        let _ = self.raft.wait(None).metrics(has_log, "the log on the new node").await;
         self.raft.change_membership(ChangeMembers::AddVoterIds(ids), true).await?;
         Ok(())
     }

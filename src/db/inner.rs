@@ -216,6 +216,8 @@ impl DbInner {
     }
 
     fn end_tasks(&self) -> Result<()> {
+        self.env.dir.notice_move();
+        self.report_move();
         self.scheduler.wait_for_end();
         self.views.drop_replaced();
         self.views.close();

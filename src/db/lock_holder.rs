@@ -1,4 +1,4 @@
-//! The process that holds a lock, where the system tells it: Linux has a list in `/proc/locks`.
+//! The process that holds a lock, if the system reports it: Linux has a list in `/proc/locks`.
 
 use std::fs::read_to_string;
 
@@ -8,13 +8,14 @@ use crate::names::FileName;
 use crate::store_dir::StoreDir;
 use crate::vfs::Identity;
 
-/// The id and the name of the process that holds the lock file of a directory, or the directory.
+/// The id and the name of the process that took the lock on the lock file of a directory, or on the directory.
+/// The name is empty if the process has ended: then a fork of it has the lock.
 pub(super) fn holder_of(dir: &StoreDir) -> Option<(u32, String)> {
     let locks = read_to_string("/proc/locks").ok()?;
     let places = [dir.identity_of(FileName::Lock), dir.identity()];
     let pid = places.into_iter().flatten().find_map(|place| holder_in(&locks, &place))?;
     let name = read_to_string(format!("/proc/{pid}/comm"));
-    Some((pid, name.map_or("of unknown name".into(), |name| name.trim_end().to_owned())))
+    Some((pid, name.map_or(String::new(), |name| name.trim_end().to_owned())))
 }
 
 fn holder_in(locks: &str, Identity { device, inode, .. }: &Identity) -> Option<u32> {

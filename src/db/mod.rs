@@ -76,7 +76,8 @@ use crate::value::Value;
 /// In a forked child each call fails with [`Forked`](crate::Error::Forked), calls without a [`Result`] return empty
 /// values, and drops change nothing. A child that dropped its copies of handles, snapshots and scans can open the
 /// store anew once the parent is gone. While it keeps one, also of another thread, the directory stays locked,
-/// unless the parent closes the store.
+/// unless the parent closes the store. A child of a process with several threads should start none: a lock of the
+/// standard library may have been held at the fork.
 #[derive(Clone)]
 pub struct Db(Arc<Handle>);
 
@@ -596,7 +597,8 @@ impl Db {
     ///
     /// To restore, [open](Options::open) the checkpoint as a store of its own. To keep the backup, make a
     /// checkpoint of the opened backup and go on with that, or open a plain copy of the directory. Close the old
-    /// store before its directory is replaced: an open one refuses writes then.
+    /// store before its directory is replaced. An open one refuses writes if its directory was removed; if it was
+    /// only renamed, writes continue in the renamed directory, and the restored store has none of them.
     /// [`verify`] and [`Options::open_read_only`] check a backup without a change. A backup can be removed like
     /// any directory: the store and other backups lose nothing.
     ///

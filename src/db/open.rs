@@ -32,7 +32,7 @@ use crate::sealed::Seal;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, OpenTable, TableEnv};
 use crate::store_dir::{StoreDir, absolute};
 use crate::sync::{AtomicU64, Mutex};
-use crate::version::{Manifest, TableSet, Version, read_current};
+use crate::version::{Manifest, TableSet, Version, is_temporary_current, read_current};
 use crate::vfs::FileLock;
 use crate::wal::{LogError, LogKind, LogReader, LogWriter, LostTail, replay};
 
@@ -262,21 +262,29 @@ pub(super) fn check_directory(dir: &StoreDir, listing: &Listing, options: &Optio
             FileName::Table(_) | FileName::Filter { .. } => return missing(),
             FileName::Log(number) => (LogKind::Wal, number),
             FileName::Manifest(number) => (LogKind::Manifest, number),
+            FileName::CurrentTemp if !is_temporary_current(dir)? => {
+                return other(&name.to_string());
+            }
             FileName::Current | FileName::CurrentTemp | FileName::Lock => continue,
         };
         let mut log = LogReader::open(dir, kind, number, None)?;
-        // A header is synced before anything follows it. So this is damage, or a file of another program.
-        if log.header()?.is_err() && log.length() > kind.header_bytes() {
-            return other(&name.to_string());
-        }
+        let header = log.header()?;
         if kind == LogKind::Wal && log.furthest_synced_from(0)?.is_some() {
             return missing();
+        }
+        // A header is synced before anything follows it. So this is damage, or a file of another program.
+        if header.is_err() && !log.may_be_unsynced_header()? {
+            return other(&name.to_string());
         }
     }
     if options.create_if_missing {
         return Ok(());
     }
-    Err(not_a_store(dir.path(), "an empty directory"))
+    let found = match listing.foreign.first() {
+        None => "an empty directory".into(),
+        Some(name) => format!("only other files, such as {}", name.display()),
+    };
+    Err(not_a_store(dir.path(), found))
 }
 
 fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) -> Result<()> {

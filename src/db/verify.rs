@@ -210,6 +210,7 @@ pub fn verify_with(
                 found.note(dir.path_of(name), None, format!("nothing refers to it; {fate}"));
             }
         }
+        Err(error @ Error::NotAStore { .. }) => return Err(error),
         Err(error) => {
             found.find(path, error);
             verify_without_manifest(dir, &listing, &mut found, &mut progress);

@@ -29,7 +29,11 @@ impl DbInner {
             return Ok(());
         }
         let request = Request::new(ops, entries, durability);
-        self.commits.submit(request, |writer, group| self.commit(writer, group))
+        self.commits.submit(request, |writer, group| self.commit(writer, group))?;
+        if durability == Durability::Synced {
+            self.report_move();
+        }
+        Ok(())
     }
 
     pub(super) fn commit(&self, writer: &mut Writer, group: &[&Request]) -> Result<()> {

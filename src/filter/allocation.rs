@@ -11,10 +11,12 @@
 //! If all levels get equally many absent probes, this is Monkey (Dayan, Athanassoulis and Idreos, *Monkey:
 //! Optimal Navigable Key-Value Store*, SIGMOD 2017).
 
+use arc_swap::ArcSwapOption;
+
 use super::hash_function::HashFunction;
 use super::kind::FilterKind;
 use super::recipe::{Recipe, Size};
-use crate::sync::OnceLock;
+use crate::sync::Arc;
 
 /// The largest size of a filter.
 pub(super) const MOST_BITS_PER_KEY: f64 = 64.0;
@@ -195,10 +197,17 @@ impl Curve {
     }
 }
 
-fn curve(kind: FilterKind) -> &'static Curve {
-    static CURVES: [OnceLock<Curve>; FilterKind::ALL.len()] =
-        [const { OnceLock::new() }; FilterKind::ALL.len()];
-    CURVES[kind as usize].get_or_init(|| Curve::of(kind))
+/// Computes the curve of each kind once, or a few times: no thread waits for another, which a fork may have left
+/// behind.
+fn curve(kind: FilterKind) -> Arc<Curve> {
+    static CURVES: [ArcSwapOption<Curve>; FilterKind::ALL.len()] =
+        [const { ArcSwapOption::const_empty() }; FilterKind::ALL.len()];
+    let known = &CURVES[kind as usize];
+    known.load_full().unwrap_or_else(|| {
+        let curve = Arc::new(Curve::of(kind));
+        known.store(Some(Arc::clone(&curve)));
+        curve
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Counters for many threads without contention.
 
 use super::{Counts, Io, TableStep};
-use crate::sync::{OnceLock, Ordering, Tally, available_parallelism, thread_number};
+use crate::sync::{Ordering, Tally, available_parallelism, thread_number};
 
 /// `N` counters for each of the first threads, on their own cache lines, and one set for all other threads.
 /// Reading adds them up.
@@ -19,8 +19,13 @@ pub(super) struct Shard<const N: usize>(pub(super) [Tally; N]);
 
 /// The number of threads with their own counters: twice the number that can run at once.
 pub(super) fn threads() -> usize {
-    static THREADS: OnceLock<usize> = OnceLock::new();
-    *THREADS.get_or_init(|| 2 * available_parallelism().map_or(4, usize::from).min(16))
+    // No `OnceLock`: a fork can leave one behind that a thread was setting.
+    static THREADS: Tally = Tally::new(0);
+    if THREADS.load(Ordering::Relaxed) == 0 {
+        let threads = 2 * available_parallelism().map_or(4, usize::from).min(16);
+        THREADS.store(threads as u64, Ordering::Relaxed);
+    }
+    THREADS.load(Ordering::Relaxed) as usize
 }
 
 impl<const N: usize> Default for Shard<N> {

@@ -16,6 +16,7 @@ const REWRITE_FROM_BYTES: u64 = 64 * 1024;
 
 /// The first line of `CURRENT`: the version of the store's layout.
 const CURRENT_HEADER: &str = "criba 2";
+const MAX_CURRENT_BYTES: u64 = 256;
 
 #[derive(Debug)]
 pub(crate) struct Manifest {
@@ -189,6 +190,20 @@ fn set_current(dir: &StoreDir, number: u64) -> std::result::Result<(), LogError>
         .map_err(LogError::Broken)
 }
 
+/// Whether `CURRENT.tmp` can be what a crash left of one: its start, or zeros in place of bytes that were not
+/// synced.
+pub(crate) fn is_temporary_current(dir: &StoreDir) -> Result<bool> {
+    let path = dir.path_of(FileName::CurrentTemp);
+    let file = dir.open_file(FileName::CurrentTemp).context("open", &path)?;
+    let length = file.length().context("find the length", &path)?;
+    if length > MAX_CURRENT_BYTES {
+        return Ok(false);
+    }
+    let bytes = file.read_new(length as usize, 0).context("read", &path)?;
+    let starts = bytes.iter().zip(CURRENT_HEADER.as_bytes()).all(|(found, byte)| found == byte);
+    Ok(starts || bytes.iter().all(|&byte| byte == 0))
+}
+
 /// The number of the current manifest; `None` without `CURRENT`.
 pub(crate) fn read_current(dir: &StoreDir) -> Result<Option<u64>> {
     let path = dir.path_of(FileName::Current);
@@ -200,12 +215,16 @@ pub(crate) fn read_current(dir: &StoreDir) -> Result<Option<u64>> {
     let corrupt = |found: &str| {
         Err(Error::corrupt(&path, 0, "three lines: version, manifest, checksum", found))
     };
-    if length > 256 {
+    if length > MAX_CURRENT_BYTES {
         return corrupt("a longer file");
     }
     let mut bytes = vec![0; length as usize];
     file.read_exact_at(&mut bytes, 0).context("read", &path)?;
     let text = String::from_utf8_lossy(&bytes);
+    if text.starts_with("MANIFEST-") {
+        let found = "a CURRENT as LevelDB, RocksDB or Pebble write it".into();
+        return Err(Error::NotAStore { path: dir.path().to_owned(), found });
+    }
     let lines: Vec<&str> = text.split('\n').collect();
     let [header, name, checksum, ""] = lines[..] else { return corrupt("other lines") };
     let body = format!("{header}\n{name}\n");

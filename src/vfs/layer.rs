@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{AccessHint, FileKind, FileLock, Identity, Operation, Vfs, VfsDir, VfsFile};
 
-/// An operation on its way to the layer below.
+/// An operation, before the layer below runs it.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Call<'a> {
@@ -19,12 +19,15 @@ pub struct Call<'a> {
     pub kind: FileKind,
     /// The file or directory, by the path with which its directory was opened; of two names, the new one.
     pub path: &'a Path,
-    /// The bytes it is to move; 0 if it moves none.
+    /// The number of bytes to read or write, else 0.
     pub bytes: usize,
 }
 
-/// What a [`LayeredVfs`] does with operations. Each method gets the operation and `next`, which does it in
-/// the layer below. An operation without a result may be left out.
+/// A function around each operation of a [`LayeredVfs`]. Each method gets the operation and `next`, which runs it
+/// in the layer below. A method calls `next` once, or not at all: then it returns an error, or `Ok` for an operation
+/// that returns only success (all but opening, creating, listing, locking, lengths and identities).
+///
+/// Many threads call a layer at once, some with the store's locks held. So a method must not call the store.
 pub trait Layer: Debug + Send + Sync + 'static {
     /// Does an operation.
     ///

@@ -12,12 +12,13 @@ use std::sync::Arc;
 
 use rustix::buffer::spare_capacity;
 use rustix::fs::{
-    Advice, AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, fadvise, fstat, linkat, mkdirat,
-    openat, renameat, statat, unlinkat,
+    Advice, AtFlags, CWD, Dir, FileType, Mode, OFlags, RawMode, fadvise, fchown, fstat, linkat,
+    mkdirat, openat, renameat, statat, unlinkat,
 };
 #[cfg(target_os = "linux")]
 use rustix::fs::{StatxFlags, makedev, statx};
 use rustix::io::{Errno, pread, retry_on_intr};
+use rustix::process::{Gid, Uid, geteuid};
 
 use super::{
     AccessHint, EntryType, FileKind, FileLock, Identity, Vfs, VfsDir, VfsFile, check_name,
@@ -200,9 +201,17 @@ impl RealDir {
         Ok(File::from(retry_on_intr(|| openat(&self.0, name, flags, mode))?))
     }
 
-    fn open_file(&self, name: &OsStr, flags: OFlags, mode: u32) -> io::Result<Arc<dyn VfsFile>> {
-        let file = self.open_at(check_name(name)?, flags, mode)?;
-        Ok(Arc::new(RealFile { file, end: AtomicU64::new(0) }))
+    /// A new file. As root, it gets the owner of the directory: the user that owns the store must be able to
+    /// open it afterwards.
+    fn create_file(&self, name: &OsStr, flags: OFlags, mode: u32) -> io::Result<File> {
+        let file = self.open_at(check_name(name)?, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
+        if geteuid().is_root() {
+            let dir = fstat(&self.0)?;
+            let (owner, group) = (Uid::from_raw(dir.st_uid), Gid::from_raw(dir.st_gid));
+            // Some file systems refuse it.
+            let _ = fchown(&file, Some(owner), Some(group));
+        }
+        Ok(file)
     }
 
     fn take_lock(
@@ -229,11 +238,13 @@ impl RealDir {
 
 impl VfsDir for RealDir {
     fn open(&self, name: &OsStr, _kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        self.open_file(name, OFlags::RDONLY, 0)
+        let file = self.open_at(check_name(name)?, OFlags::RDONLY, 0)?;
+        Ok(Arc::new(RealFile { file, end: AtomicU64::new(0) }))
     }
 
     fn create(&self, name: &OsStr, _kind: FileKind, mode: u32) -> io::Result<Arc<dyn VfsFile>> {
-        self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)
+        let file = self.create_file(name, OFlags::RDWR, mode)?;
+        Ok(Arc::new(RealFile { file, end: AtomicU64::new(0) }))
     }
 
     fn rename(&self, from: &OsStr, to: &OsStr, _kind: FileKind) -> io::Result<()> {
@@ -278,8 +289,13 @@ impl VfsDir for RealDir {
     }
 
     fn lock(&self, name: &OsStr, mode: u32) -> io::Result<Box<dyn FileLock>> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
-        self.take_lock(self.open_at(check_name(name)?, flags, mode)?, File::try_lock)
+        let file = match self.create_file(name, OFlags::RDWR, mode) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.open_at(name, OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW, mode)?
+            }
+            file => file?,
+        };
+        self.take_lock(file, File::try_lock)
     }
 
     fn lock_shared(&self, name: &OsStr) -> io::Result<Box<dyn FileLock>> {

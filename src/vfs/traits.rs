@@ -24,7 +24,7 @@ pub enum FileKind {
     Lock,
     /// A filter in its own file.
     Filter,
-    /// A directory: the store's own, one on the way to it, or that of a checkpoint.
+    /// A directory: the store's own, one of its ancestors, or that of a checkpoint.
     Directory,
 }
 
@@ -133,14 +133,15 @@ pub enum EntryType {
     Other,
 }
 
-/// Which file a name or an open file is. Two of the same `device` and `inode` are the same file.
+/// Identifies a file by device and inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The number of the file system.
     pub device: u64,
     /// The number of the file on it.
     pub inode: u64,
-    /// The number of names; 0 for a file or directory that was removed while it is open.
+    /// The number of names; 0 for a file or directory that was removed while it is open. A layer that counts none
+    /// returns 0 always: a store whose directory has 0 at the opening does not look at it.
     pub links: u64,
     /// The type.
     pub entry_type: EntryType,
@@ -209,7 +210,7 @@ pub trait VfsDir: Any + Debug + Send + Sync {
     /// Removes a name. Open handles stay readable. A directory ([`FileKind::Directory`]) must be empty.
     fn remove(&self, name: &OsStr, kind: FileKind) -> io::Result<()>;
 
-    /// Gives a file a second name, in another directory of this layer. A layer that cannot, answers
+    /// Gives a file a second name, in another directory of this layer. A layer without hard links returns
     /// [`io::ErrorKind::Unsupported`]; then a checkpoint copies the file.
     fn link_to(
         &self,
@@ -240,10 +241,10 @@ pub trait VfsDir: Any + Debug + Send + Sync {
     /// Opens a directory in this one, not through a symbolic link.
     fn open_dir(&self, name: &OsStr) -> io::Result<Arc<dyn VfsDir>>;
 
-    /// Which directory this is.
+    /// The identity of this directory.
     fn identity(&self) -> io::Result<Identity>;
 
-    /// Which file a name is. A symbolic link is not followed.
+    /// The identity of the file with this name. A symbolic link is not followed.
     fn identity_of(&self, name: &OsStr, kind: FileKind) -> io::Result<Identity>;
 }
 
@@ -299,7 +300,7 @@ pub trait VfsFile: Debug + Send + Sync {
     /// The file's length in bytes.
     fn length(&self) -> io::Result<u64>;
 
-    /// Which file this is, and how many names it has left.
+    /// The identity of this file, with the number of names that it has left.
     fn identity(&self) -> io::Result<Identity>;
 
     /// Announces an access. Doing nothing is safe.
@@ -310,7 +311,7 @@ pub trait VfsFile: Debug + Send + Sync {
 
 /// A held lock. Dropping it releases the lock.
 pub trait FileLock: Debug + Send + Sync {
-    /// Which file is locked.
+    /// The identity of the locked file.
     ///
     /// # Errors
     /// That of the operating system.

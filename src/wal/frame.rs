@@ -36,7 +36,7 @@ pub(crate) enum LogKind {
 }
 
 impl LogKind {
-    fn magic(self) -> &'static [u8; 8] {
+    pub(crate) fn magic(self) -> &'static [u8; 8] {
         match self {
             Self::Wal => b"cribaWAL",
             Self::Manifest => b"cribaMAN",

@@ -127,6 +127,16 @@ impl LogReader {
         Ok(expected.len() - same.count())
     }
 
+    /// Whether a crash can have left this of a log with a header that was not synced yet: some of its bytes, or
+    /// zeros in place of its first sector.
+    pub(crate) fn may_be_unsynced_header(&mut self) -> Result<bool> {
+        self.load_block(0)?;
+        let magic = || self.block.iter().zip(self.kind.magic());
+        let (starts, is_zero) =
+            (magic().all(|(byte, magic)| byte == magic), magic().all(|(&byte, _)| byte == 0));
+        Ok(self.length <= self.kind.header_bytes() && (starts || is_zero))
+    }
+
     pub(crate) fn length(&self) -> u64 {
         self.length
     }

@@ -147,13 +147,13 @@ impl LogWriter {
         self.sync()
     }
 
-    /// Makes everything appended so far durable, in a file that still has a name.
+    /// Makes everything appended so far durable, in a file that still has its name.
     pub(crate) fn sync(&mut self) -> Result<(), LogError> {
-        if self.synced == self.end {
-            return Ok(());
+        if self.synced < self.end {
+            let synced = self.file.file().sync_data().context("sync", self.path());
+            synced.map_err(LogError::Broken)?;
         }
-        let synced = self.file.file().sync_data().context("sync", self.path());
-        synced.and_then(|()| self.file.check_linked()).map_err(LogError::Broken)?;
+        self.file.check_named().map_err(LogError::Broken)?;
         self.synced = self.end;
         Ok(())
     }

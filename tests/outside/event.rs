@@ -30,10 +30,12 @@ pub(crate) enum Event {
     RemoveLog,
     /// The log of another store replaces the log in use.
     ReplaceLog,
+    /// The log in use is renamed, and a copy gets its name: it keeps a link.
+    CopyLog,
 }
 
 impl Event {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Chdir,
         Self::Rename,
         Self::RenameAndReplace,
@@ -45,6 +47,7 @@ impl Event {
         Self::ReplaceLock,
         Self::RemoveLog,
         Self::ReplaceLog,
+        Self::CopyLog,
     ];
 
     pub(crate) fn named(name: &str) -> Option<Self> {
@@ -108,6 +111,17 @@ impl Event {
                 std::fs::rename(new, newest_log(&store)).unwrap();
                 None
             }
+            Self::CopyLog => {
+                let old = world.root.join("out").join("old");
+                loop {
+                    let log = newest_log(&store);
+                    // Another thread may have removed it.
+                    if std::fs::rename(&log, &old).is_ok() {
+                        std::fs::copy(&old, log).unwrap();
+                        return None;
+                    }
+                }
+            }
         }
     }
 
@@ -126,7 +140,7 @@ impl Event {
     }
 
     pub(crate) fn is_about_the_log(self) -> bool {
-        matches!(self, Self::RemoveLog | Self::ReplaceLog)
+        matches!(self, Self::RemoveLog | Self::ReplaceLog | Self::CopyLog)
     }
 
     /// Where the writer's store is afterwards.

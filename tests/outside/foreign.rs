@@ -196,6 +196,53 @@ fn a_store_is_made_beside_other_files() {
     }
 }
 
+/// Short ones too, and whatever the command.
+#[test]
+fn files_of_another_program_with_the_names_of_a_store_refuse_it_and_stay() {
+    let level_db = "MANIFEST-000004\n";
+    for (name, content) in [
+        ("000006.log", "short text"),
+        ("000006.log", "a text that is longer than the header of a log, and no header of one"),
+        ("MANIFEST-000004", "V\u{8a}\u{fe}"),
+        ("CURRENT.tmp", level_db),
+        ("CURRENT", level_db),
+        ("000001.sst", ""),
+    ] {
+        let parent = common::tempdir();
+        let dir = parent.path();
+        std::fs::write(dir.join(name), content).unwrap();
+        let before = tree(dir, &[]);
+        let error = options().open(dir).unwrap_err();
+        let refused =
+            matches!(error, criba::Error::NotAStore { .. } | criba::Error::Missing { .. });
+        assert!(refused, "{name}: {error}");
+        assert!(options().open_read_only(dir).is_err(), "{name}");
+        if name == "CURRENT" {
+            let not_a_store = |error| matches!(error, criba::Error::NotAStore { .. });
+            assert!(verify(dir).is_err_and(not_a_store));
+            let to = dir.with_extension("repaired");
+            assert!(criba::repair(dir, to, criba::Uncertain::SetAside).is_err_and(not_a_store));
+        }
+        assert_eq!(difference(&before, &tree(dir, &[]), dir), None, "{name}");
+    }
+}
+
+/// What a crash while a store is made can leave.
+#[test]
+fn the_start_of_a_store_refuses_none() {
+    for (name, content) in [
+        ("000001.log", &b""[..]),
+        ("000001.log", b"criba"),
+        ("MANIFEST-000002", &[0; 40]),
+        ("CURRENT.tmp", b"criba 2\nMANIF"),
+        ("CURRENT.tmp", &[0; 33]),
+    ] {
+        let parent = common::tempdir();
+        std::fs::write(parent.path().join(name), content).unwrap();
+        options().open(parent.path()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
 /// The files of a store that was copied by hand are as good as the store.
 #[test]
 fn a_copied_directory_is_a_store() {

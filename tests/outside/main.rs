@@ -88,3 +88,8 @@ fn the_log_is_removed() {
 fn the_log_is_replaced() {
     matrix::holds(Event::ReplaceLog);
 }
+
+#[test]
+fn a_copy_replaces_the_log() {
+    matrix::holds(Event::CopyLog);
+}

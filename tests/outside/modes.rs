@@ -114,3 +114,24 @@ fn existing_files_keep_their_modes() {
         assert_eq!(mode(path), if new { 0o600 } else { 0o644 }, "{}", path.display());
     }
 }
+
+/// A command that root runs must not lock the owner out.
+#[test]
+fn the_files_that_root_makes_get_the_owner_of_the_directory() {
+    use std::os::unix::fs::{MetadataExt, chown};
+
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    std::fs::create_dir(&dir).unwrap();
+    if chown(&dir, Some(65534), Some(65534)).is_err() {
+        println!("skipped: the owner of a new file, which only root can test");
+        return;
+    }
+    let db = options().open(&dir).unwrap();
+    work(&db);
+    db.close().unwrap();
+    for path in files(&dir) {
+        let found = path.metadata().unwrap();
+        assert_eq!((found.uid(), found.gid()), (65534, 65534), "{}", path.display());
+    }
+}

@@ -413,7 +413,10 @@ fn errors_end_with_what_to_do() {
     fs::create_dir(&other).expect("a directory");
     fs::write(other.join("5.sst"), "").expect("a file");
     let told = run(&format!("load {} {}", other.display(), file.display())).error(3);
-    assert!(told.ends_with("; a store is made in a new or an empty directory\n"), "{told}");
+    assert!(
+        told.ends_with("; put and load make a store in a new or an empty directory\n"),
+        "{told}"
+    );
 
     let table = table_of(&dir);
     let mut bytes = fs::read(&table).expect("a table");
@@ -451,10 +454,11 @@ fn a_backup_is_a_store_that_can_be_restored() {
     // As the output says.
     let line = |name: &str| shown.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
     run(line("To check it:   criba ")).well();
-    let (_, commands) = line("To restore it: ").split_once(", then ").expect("two steps");
-    fs::remove_dir_all(&dir).expect("ours");
-    let copied = Command::new("sh").args(["-c", commands]).status().expect("a shell");
+    let commands = shown.lines().last().expect("the last line");
+    let (moved_and_copied, verified) = commands.split_once(" && criba ").expect("three steps");
+    let copied = Command::new("sh").args(["-c", moved_and_copied]).status().expect("a shell");
     assert!(copied.success());
+    run(verified).well();
     assert_eq!(run(&format!("scan {dir}")).well(), all);
     run(&format!("put {dir} key01000 new")).well();
     assert_eq!(run(&format!("scan {copy}")).well(), all);

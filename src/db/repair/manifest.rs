@@ -21,7 +21,7 @@ pub(super) fn tables_in_force(
     losses: &mut Vec<Loss>,
 ) -> Result<Option<TableSet>> {
     let named = match read_current(dir) {
-        Err(error @ Error::Unsupported { .. }) => return Err(error),
+        Err(error @ (Error::Unsupported { .. } | Error::NotAStore { .. })) => return Err(error),
         current => current.unwrap_or_default(),
     };
     let others = listing.manifests().into_iter().filter(|&number| Some(number) > named);
