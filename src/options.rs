@@ -286,7 +286,8 @@ impl Options {
 
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |option, reason: String| Err(Error::InvalidOption { option, reason });
-        if let Some(Err(reason)) = self.filter.map(|policy| policy.check()) {
+        let sound = |policy: FilterPolicy| policy.check().and_then(|()| policy.check_memory());
+        if let Some(Err(reason)) = self.filter.map(sound) {
             return refuse("filter", reason);
         }
         if let Some(Err(reason)) = self.prefix.flatten().map(|prefix| prefix.check(MAX_KEY_BYTES)) {

@@ -15,6 +15,7 @@ pub(crate) enum Purpose {
     HashKey { half: u64 },
     SaltOfManifest { number: u64 },
     SaltOfTable { id: u64, half: u64 },
+    NameOfDirectory { attempt: u64 },
 }
 
 /// Random numbers of the operating system, or of a seed.
@@ -39,6 +40,7 @@ impl RandomSource {
             Purpose::StoreId => 1,
             Purpose::HashKey { half } => 2 + half,
             Purpose::SaltOfManifest { number } => 1 << 61 | number,
+            Purpose::NameOfDirectory { attempt } => 1 << 60 | attempt,
             Purpose::SaltOfTable { id, half } => 1 << 62 | half << 61 | id,
         };
         // SplitMix64: similar seeds give different outputs.
@@ -61,6 +63,7 @@ mod tests {
             Purpose::SaltOfTable { id: 1, half: 0 },
             Purpose::SaltOfTable { id: 1, half: 1 },
             Purpose::SaltOfTable { id: 2, half: 0 },
+            Purpose::NameOfDirectory { attempt: 0 },
         ];
         let numbers = |seed| {
             let source = RandomSource::new(seed);

@@ -353,8 +353,12 @@ fn is_symlink(dir: &dyn VfsDir, name: &OsStr) -> bool {
 
 /// Directories in this one, for a store that is made beside another.
 impl StoreDir {
+    pub(crate) fn identity_of_child(&self, name: &OsStr) -> io::Result<Identity> {
+        self.handle.identity_of(name, FileKind::Directory)
+    }
+
     pub(crate) fn has(&self, name: &OsStr) -> Result<bool> {
-        match self.handle.identity_of(name, FileKind::Directory) {
+        match self.identity_of_child(name) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error).context("identify", &self.path.join(name)),

@@ -1,7 +1,7 @@
 //! Reads files of lines, plain or gzipped.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufRead as _, BufReader, Cursor, Read};
 use std::path::Path;
 
 use criba::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -62,15 +62,33 @@ impl<'a> Lines<'a> {
         self.path
     }
 
-    /// The next line, without newline, and its number; the first is 1.
+    /// The next line, without newline, and its number; the first is 1. Refuses a line before all of it is read if
+    /// its key or value is too long for a store, whatever escapes follow: a small gzipped file can hold one of
+    /// gigabytes.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, &[u8])>> {
         self.line.clear();
-        let read = self.file.read_until(b'\n', &mut self.line);
-        if read.map_err(|source| Failure::file(self.action, self.path, source))? == 0 {
-            return Ok(None);
-        }
         self.number += 1;
-        Ok(Some((self.number, self.line.strip_suffix(b"\n").unwrap_or(&self.line))))
+        let mut length = LeastLength::default();
+        loop {
+            let read = self.file.fill_buf();
+            let read = read.map_err(|source| Failure::file(self.action, self.path, source))?;
+            let newline = read.iter().position(|&byte| byte == b'\n');
+            let taken = &read[..newline.map_or(read.len(), |at| at + 1)];
+            let is_end = newline.is_some() || taken.is_empty();
+            self.line.extend_from_slice(taken);
+            length.add(taken);
+            let bytes = taken.len();
+            self.file.consume(bytes);
+            if length.is_too_long() {
+                let (what, limit) = length.what();
+                let expected = format!("a {what} of at most {limit} bytes on line {}", self.number);
+                return Err(Failure::unfit(self.path, expected, "a longer one"));
+            }
+            if is_end {
+                let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+                return Ok((!self.line.is_empty()).then_some((self.number, line)));
+            }
+        }
     }
 
     /// Passes each line, as [`next`](Self::next) returns it, to `take`.
@@ -79,6 +97,38 @@ impl<'a> Lines<'a> {
             take(number, line)?;
         }
         Ok(())
+    }
+}
+
+/// The least number of bytes that the key or value at the end of a part of a line can have.
+#[derive(Default)]
+struct LeastLength {
+    is_value: bool,
+    bytes: usize,
+    backslashes: usize,
+}
+
+impl LeastLength {
+    fn add(&mut self, text: &[u8]) {
+        for &byte in text {
+            if byte == b'\t' && !self.is_value {
+                *self = Self { is_value: true, ..Self::default() };
+                continue;
+            }
+            self.bytes += 1;
+            self.backslashes += usize::from(byte == b'\\');
+        }
+    }
+
+    fn what(&self) -> (&'static str, usize) {
+        if self.is_value { ("value", MAX_VALUE_BYTES) } else { ("key", MAX_KEY_BYTES) }
+    }
+
+    fn is_too_long(&self) -> bool {
+        const ESCAPE: usize = r"\x00".len();
+        const LINE_END: usize = "\r\n".len();
+        let least = self.bytes.saturating_sub((ESCAPE - 1) * self.backslashes + LINE_END);
+        least > self.what().1
     }
 }
 

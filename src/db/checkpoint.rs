@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::directory::for_each_logged_entry;
 use super::inner::DbInner;
-use super::staged;
+use super::staged::{self, Staged};
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
 use crate::names::FileName;
@@ -46,10 +46,18 @@ impl DbInner {
         self.check_writable()?;
         // Held to the end, so that no opening after a `close` removes files that only this version has.
         let _store = self.health.directory_lock()?;
-        let (source, vfs, mode) = (&self.env.dir, &self.options.vfs, self.options.file_mode);
+        let staged = Staged {
+            source: &self.env.dir,
+            vfs: &self.options.vfs,
+            path,
+            mode: self.options.file_mode,
+            random: self.env.random,
+            purpose: "checkpoint",
+            within: None,
+        };
         // The lock is held until the directory has its name.
         let fill = |dir: &StoreDir, lock| self.fill(dir).map(|()| lock);
-        staged::make(source, vfs, path, mode, "checkpoint", None, fill)?;
+        staged::make(&staged, fill)?;
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::directory::{Listing, for_each_logged_entry, hash_key, not_a_store};
 use super::open::{RecoveryReport, check_directory};
-use super::open_tables::{check_memory, open_tables, settings_of_newest};
+use super::open_tables::{check_memory, open_tables};
 use super::read::{Lookups, Trace};
 use super::scan::Range;
 use super::views::ReadView;
@@ -113,8 +113,7 @@ impl Loaded {
         let none = Version::default();
         let old = previous.map_or(&none, |old| &*old.view.version);
         let version = within_budget(version_of(&set, old, &env, options)?, &env);
-        let tables: Vec<_> = version.tables().map(|(level, live)| (level, live.open())).collect();
-        let settings = set.filter_settings.unwrap_or_else(|| settings_of_newest(&tables));
+        let settings = set.filter_settings.unwrap_or_default();
         let (memtable, version) = (Arc::new(memtable), Arc::new(version));
         let view = Arc::new(ReadView { memtable, sealed: Vec::new(), version });
         let ignore_filters = options.ignore_filters;

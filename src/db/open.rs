@@ -11,7 +11,7 @@ use super::directory::{
 use super::earlier_logs::EarlierLogs;
 use super::health::Health;
 use super::inner::DbInner;
-use super::open_tables::{check_filters, check_memory, open_tables, settings_of_newest};
+use super::open_tables::{check_filters, check_memory, open_tables};
 use super::views::{ReadView, Views};
 use super::visibility::Visibility;
 use crate::compaction::{MergeContext, write_tables};
@@ -217,8 +217,12 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
     check_filters(&tables, options)?;
     let report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
     let opened = tables.len();
-    let stored = set.filter_settings.unwrap_or_else(|| settings_of_newest(&tables));
+    let stored = set.filter_settings.unwrap_or_default();
     let filters = options.filter_settings(stored);
+    if let Err(reason) = filters.policy.check_memory() {
+        let reason = format!("{reason}; open the store with another policy");
+        return Err(Error::InvalidOption { option: "filter", reason });
+    }
     let mut recovered = Recovered { env, set, filters, tables, opened, report };
     if current.is_some() {
         replay_logs(listing, options, &mut recovered)?;

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use super::write::MAX_SEALED;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::filter::{FilterPolicy, FilterSettings};
 use crate::options::Options;
-use crate::sstable::{FilterMeta, FilterState, OpenTable, Table, TableEnv, TableFilter, TableMeta};
+use crate::sstable::{FilterMeta, FilterState, OpenTable, Table, TableEnv, TableMeta};
 use crate::sync::{AtomicUsize, Mutex, Ordering, available_parallelism, scope};
 
 const OPENING_THREADS: usize = 8;
@@ -123,17 +122,4 @@ pub(super) fn check_memory(
     }
     let path = dir.to_owned();
     Err(Error::MemoryLimit { path, limit, needed, memtables, filters, indexes, cache })
-}
-
-/// The settings that follow from the tables of a store whose manifest records none.
-pub(super) fn settings_of_newest(tables: &[(usize, OpenTable)]) -> FilterSettings {
-    let mut newest = tables.iter().rev().map(|(_, open)| &open.filter);
-    let without = |filter: &Arc<TableFilter>| matches!(filter.state, FilterState::None);
-    match newest.clone().find_map(|filter| filter.sound()) {
-        Some(header) => FilterSettings::of_filter(header),
-        None if !tables.is_empty() && newest.all(without) => {
-            FilterSettings { policy: FilterPolicy::none(), extractor: None }
-        }
-        None => FilterSettings::default(),
-    }
 }

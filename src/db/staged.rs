@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use super::directory::{Listing, not_a_store, open_locked};
 use crate::descriptors::with_descriptor;
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
+use crate::random::{Purpose, RandomSource};
 use crate::store_dir::{StoreDir, absolute};
 use crate::vfs::{FileLock, Vfs};
 
@@ -19,63 +21,67 @@ const MAX_NAME_BYTES: usize = 255;
 const IS_NO_STORE: [io::ErrorKind; 3] =
     [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory, io::ErrorKind::PermissionDenied];
 
-/// Lets `fill` make the files of `path`, all synced, in a directory beside it, and renames that. `fill` gets the
-/// directory, which may have files of an earlier attempt, and its lock. `purpose` is part of its name; `within`
-/// is a store that `fill` may make in it. The files are those of `source`, in which `path` must not be.
+/// The directory that is to appear.
+pub(super) struct Staged<'a> {
+    /// The store whose files it gets. It must not be in its directory.
+    pub(super) source: &'a StoreDir,
+    pub(super) vfs: &'a Arc<dyn Vfs>,
+    pub(super) path: &'a Path,
+    pub(super) mode: u32,
+    pub(super) random: RandomSource,
+    /// A part of the names of temporary directories.
+    pub(super) purpose: &'static str,
+    /// A store that is made in it.
+    pub(super) within: Option<&'static str>,
+}
+
+/// Lets `fill` make the files of a new directory, all synced, beside its place, and renames that. `fill` gets the
+/// directory and its lock. Also returns the directories that earlier attempts left, and which were removed.
 pub(super) fn make<T>(
-    source: &StoreDir,
-    vfs: &Arc<dyn Vfs>,
-    path: &Path,
-    mode: u32,
-    purpose: &str,
-    within: Option<&str>,
+    staged: &Staged<'_>,
     fill: impl FnOnce(&StoreDir, Arc<dyn FileLock>) -> Result<T>,
-) -> Result<T> {
-    let path = &absolute(path)?;
-    let action = format_args!("make a {purpose}");
+) -> Result<(T, Vec<PathBuf>)> {
+    let path = &absolute(staged.path)?;
+    let action = format_args!("make a {}", staged.purpose);
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into()).context(action, path);
     };
-    let temporary = temporary_name(path, name, purpose)?;
-    refuse_within(source, vfs, path)?;
-    let parent = StoreDir::make(vfs, parent, mode)?;
+    let start = start_of_temporary_names(path, name, staged.purpose)?;
+    refuse_within(staged.source, staged.vfs, path)?;
+    let parent = StoreDir::make(staged.vfs, parent, staged.mode)?;
     if parent.has(name)? {
         return Err(io::ErrorKind::AlreadyExists.into()).context(action, path);
     }
-    let is_new = match parent.make_child(&temporary) {
-        Err(error) if error.is_io(io::ErrorKind::AlreadyExists) => false,
-        made => made.map(|()| true)?,
-    };
-    let opened = open_locked(|| parent.open_child(&temporary), StoreDir::lock);
-    let (dir, lock) = opened.inspect_err(|error| {
-        // Another process may have locked it meanwhile.
-        if is_new && !matches!(error, Error::Locked { .. }) {
-            discard(&parent, &temporary);
-        }
-    })?;
+    let removed = remove_leftovers(&parent, &start, staged.within)?;
+    let temporary = make_temporary(&parent, &start, staged.random)?;
+    let locked = open_locked(|| parent.open_child(&temporary), StoreDir::lock);
+    let (dir, lock) = locked.inspect_err(|_| drop(parent.remove_child(&temporary)))?;
     let made = fill(&dir, lock).and_then(|made| {
+        // Another process may have moved it, and put another directory there.
+        check_child(&parent, &temporary, &dir)?;
         parent.rename_child(&temporary, name)?;
+        check_child(&parent, name, &dir)?;
         Ok(made)
     });
     if made.is_err() {
-        // The next attempt removes what cannot be removed now.
-        if let Some(store) = within {
-            discard(&dir, OsStr::new(store));
-        }
-        discard(&parent, &temporary);
+        discard(&parent, &temporary, &dir, staged.within);
     }
     let made = made?;
     parent.sync()?;
-    Ok(made)
+    Ok((made, removed))
 }
 
-fn temporary_name(path: &Path, name: &OsStr, purpose: &str) -> Result<OsString> {
-    let mut temporary = OsString::from(".");
-    temporary.push(name);
-    temporary.push(format!(".{purpose}-tmp"));
-    let too_many = temporary.len().saturating_sub(MAX_NAME_BYTES);
+/// The digits at the end of a temporary name.
+const DIGITS: usize = 16;
+
+/// The names of temporary directories begin so.
+fn start_of_temporary_names(path: &Path, name: &OsStr, purpose: &str) -> Result<OsString> {
+    let mut start = OsString::from(".");
+    start.push(name);
+    start.push(format!(".{purpose}-tmp."));
+    let too_many = (start.len() + DIGITS).saturating_sub(MAX_NAME_BYTES);
     if too_many == 0 {
-        return Ok(temporary);
+        return Ok(start);
     }
     let most = name.len().saturating_sub(too_many);
     let reason = format!(
@@ -83,6 +89,67 @@ fn temporary_name(path: &Path, name: &OsStr, purpose: &str) -> Result<OsString> 
         name.len()
     );
     Err(Error::InvalidPath { path: path.to_owned(), reason })
+}
+
+/// Makes a directory of a name that no other process can know before.
+fn make_temporary(parent: &StoreDir, start: &OsStr, random: RandomSource) -> Result<OsString> {
+    for attempt in 0.. {
+        let mut name = start.to_owned();
+        name.push(format!("{:016x}", random.number(Purpose::NameOfDirectory { attempt })?));
+        match parent.make_child(&name) {
+            // With a seed, the names are the same again.
+            Err(error) if error.is_io(io::ErrorKind::AlreadyExists) && attempt < 100 => {}
+            made => return made.map(|()| name),
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+/// Removes directories that a crash left, unless a process works in them or they have other files.
+fn remove_leftovers(
+    parent: &StoreDir,
+    start: &OsStr,
+    within: Option<&str>,
+) -> Result<Vec<PathBuf>> {
+    let mut removed = Vec::new();
+    for name in parent.list()? {
+        let is_temporary = name.as_bytes().strip_prefix(start.as_bytes()).is_some_and(|digits| {
+            digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit)
+        });
+        if !is_temporary {
+            continue;
+        }
+        let Ok((dir, _lock)) = open_locked(|| parent.open_child(&name), StoreDir::lock) else {
+            continue;
+        };
+        if discard(parent, &name, &dir, within) {
+            removed.push(parent.path().join(name));
+        }
+    }
+    Ok(removed)
+}
+
+/// Fails if a name leads to another directory than the open one.
+fn check_child(parent: &StoreDir, name: &OsStr, dir: &StoreDir) -> Result<()> {
+    let path = parent.path().join(name);
+    let own = dir.identity().context("identify", &path)?;
+    if parent.identity_of_child(name).context("identify", &path)?.is_same(&own) {
+        return Ok(());
+    }
+    let (expected, found) = ("the directory that was made here", "another one");
+    Err(Error::Moved { path, expected: expected.into(), found: found.into() })
+}
+
+/// Removes an open directory with a store, as far as it can, and the store within. Returns whether it is gone.
+fn discard(parent: &StoreDir, name: &OsStr, dir: &StoreDir, within: Option<&str>) -> bool {
+    if let Some(within) = within.map(OsStr::new)
+        && let Ok(inner) = dir.open_child(within)
+    {
+        discard(dir, within, &inner, None);
+    }
+    let _ = clear(dir);
+    let _ = dir.remove(FileName::Lock);
+    check_child(parent, name, dir).is_ok() && parent.remove_child(name).is_ok()
 }
 
 /// Fails if a path is in the directory of a store, also through a symbolic link.
@@ -112,15 +179,6 @@ fn resolved(path: &Path) -> PathBuf {
         }
     }
     full
-}
-
-/// Removes a directory with a store, as far as it can.
-pub(super) fn discard(parent: &StoreDir, name: &OsStr) {
-    if let Ok(dir) = parent.open_child(name) {
-        let _ = clear(&dir);
-        let _ = dir.remove(FileName::Lock);
-    }
-    let _ = parent.remove_child(name);
 }
 
 /// Removes the files of a store, except the lock file.

@@ -156,6 +156,17 @@ impl FilterPolicy {
         }
     }
 
+    /// Refuses a shape of filters that takes more than an eighth of the machine's memory for one SSTable.
+    pub(crate) fn check_memory(&self) -> Result<(), String> {
+        let Amount::Geometry(Geometry { m, k, .. }) = self.amount else { return Ok(()) };
+        let columns = if self.kind == FilterKind::Ribbon { u64::from(k) } else { 1 };
+        let (bytes, most) = (m.saturating_mul(columns) / 8, machine_memory() / 8);
+        if bytes <= most {
+            return Ok(());
+        }
+        Err(format!("filters of {bytes} bytes each; an eighth of this machine's memory is {most}"))
+    }
+
     pub(crate) fn allocation(&self) -> Allocation {
         self.allocation
     }
@@ -211,6 +222,17 @@ impl fmt::Display for FilterPolicy {
         }
         write!(f, ", {hash}")
     }
+}
+
+/// The bytes of memory; without limit on a system that does not say.
+fn machine_memory() -> u64 {
+    #[cfg(target_os = "linux")]
+    {
+        let about = rustix::system::sysinfo();
+        u64::try_from(about.totalram).unwrap_or(u64::MAX).saturating_mul(about.mem_unit.into())
+    }
+    #[cfg(not(target_os = "linux"))]
+    u64::MAX
 }
 
 #[cfg(test)]

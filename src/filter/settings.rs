@@ -4,7 +4,6 @@
 
 use super::geometry::Geometry;
 use super::hash_function::HashFunction;
-use super::header::FilterHeader;
 use super::kind::FilterKind;
 use super::policy::{Allocation, Amount, FilterPolicy};
 use super::prefix::PrefixExtractor;
@@ -19,13 +18,6 @@ pub(crate) struct FilterSettings {
 }
 
 impl FilterSettings {
-    /// For a store whose manifest records none: kind, hash and prefixes of its newest filter, at the default
-    /// size.
-    pub(crate) fn of_filter(header: &FilterHeader) -> Self {
-        let policy = FilterPolicy::default().with_kind(header.kind).with_hash(header.hash);
-        Self { policy, extractor: header.extractor() }
-    }
-
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
         let FilterPolicy { kind, hash, amount, allocation } = self.policy;
         bytes.put_u8(kind.algorithm().id);

@@ -220,6 +220,8 @@ pub struct Stats {
     pub compaction_reads: Io,
     /// Reads of data blocks for new filters.
     pub rebuild_reads: Io,
+    /// Reads that check a block of more than 16 MiB before memory is taken for it.
+    pub check_reads: Io,
     /// Reads of filters, indexes and footers: when tables are opened or get new filters, and when filters are
     /// loaded within a budget.
     pub open_reads: Io,
@@ -306,6 +308,7 @@ impl Sub for Stats {
         self.scan_reads -= earlier.scan_reads;
         self.compaction_reads -= earlier.compaction_reads;
         self.rebuild_reads -= earlier.rebuild_reads;
+        self.check_reads -= earlier.check_reads;
         self.open_reads -= earlier.open_reads;
         self.table_writes -= earlier.table_writes;
         self.filter_writes -= earlier.filter_writes;

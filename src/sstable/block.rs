@@ -40,16 +40,12 @@ impl BlockBuilder {
     }
 
     pub(crate) fn add(&mut self, entry: EntryRef<'_>) {
-        // Restart points let a search begin there. They only speed it up, so the rare block that
-        // outgrows a u32 (entries of one key with huge values) does without the later ones.
-        let offset = u32::try_from(self.bytes.len());
-        let shared = match offset {
-            Ok(offset) if self.is_empty() || self.since_restart == RESTART_INTERVAL => {
-                self.restarts.push(offset);
-                self.since_restart = 0;
-                0
-            }
-            _ => common_prefix(&self.last_key, entry.key),
+        let shared = if self.is_empty() || self.since_restart == RESTART_INTERVAL {
+            self.restarts.push(self.bytes.len() as u32); // a block is shorter than that
+            self.since_restart = 0;
+            0
+        } else {
+            common_prefix(&self.last_key, entry.key)
         };
         self.since_restart += 1;
         let (_, suffix) = entry.key.split_at(shared);

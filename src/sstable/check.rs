@@ -5,9 +5,10 @@
 use super::block::{BlockDamage, DecodedBlock};
 use super::env::TableEnv;
 use super::filter::{FilterState, OpenTable};
-use super::format::{BlockType, Properties, TRAILER_BYTES, check_block};
+use super::format::{BlockType, Properties};
+use super::large::{self, Place};
 use super::reader::Table;
-use crate::error::{Error, Result};
+use crate::error::{Error, IoContext, Result};
 use crate::filter::{LookupKey, PrefixHash};
 use crate::key::EntryKind;
 
@@ -97,7 +98,6 @@ impl OpenTable {
                     seen.smallest = entry.key.to_vec();
                     seen.min_seq = entry.seq;
                 }
-                // No key has versions in two blocks: the index keeps the blocks apart.
                 if seen.entries == 0 || seen.largest != entry.key {
                     if let Some(filter) = filter {
                         let key = LookupKey::new(entry.key, hash_key);
@@ -161,9 +161,18 @@ impl Table {
         let in_place = ends.is_some_and(|(first, last)| {
             let starts = match number.checked_sub(1) {
                 None => first.key == meta.smallest,
-                Some(before) => index.separator(before).is_some_and(|before| before < first.key),
+                Some(before) => index.separator(before).is_some_and(|key| {
+                    let goes_on = |newer| key == first.key && first.seq < newer;
+                    key < first.key || self.oldest_before_cut(before).is_some_and(goes_on)
+                }),
             };
-            starts && index.separator(number).is_some_and(|separator| last.key <= separator)
+            let ends = index.separator(number).is_some_and(|separator| {
+                match self.oldest_before_cut(number) {
+                    Some(oldest) => (last.key, last.seq) == (separator, oldest),
+                    None => last.key <= separator,
+                }
+            });
+            starts && ends
         });
         let seqs = meta.min_seq..=meta.max_seq;
         if in_place && block.seqs().all(|seq| seqs.contains(&seq)) {
@@ -193,9 +202,11 @@ impl Table {
         if block.is_none() {
             return Ok(());
         }
-        let bytes = self.read(block.offset, block.length + TRAILER_BYTES as u64)?;
-        check_block(&bytes, BlockType::Filter, self.salt(), block.offset)
-            .map(|_| ())
+        let (of, salt) = (BlockType::Filter, self.salt());
+        let file = self.env().files.get(self.id(), &self.env().dir);
+        let place = Place { block, of, salt, bound_to: block.offset };
+        file.and_then(|file| large::check(self.env(), &*file, place))
+            .context(format_args!("read a block at offset {}", block.offset), &self.path())?
             .map_err(|found| Error::corrupt(&self.path(), block.offset, "a filter block", found))
     }
 }
@@ -205,6 +216,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::block::{Block, BlockBuilder};
+    use super::super::format::TRAILER_BYTES;
     use super::super::samples::{open_table, put, recipe};
     use super::*;
     use crate::filter::FilterPolicy;

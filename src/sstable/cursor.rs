@@ -59,10 +59,20 @@ impl TableCursor {
         let number = match start {
             Bound::Unbounded if direction == Direction::Forward => 0,
             Bound::Unbounded => blocks.saturating_sub(1),
-            Bound::Included(key) | Bound::Excluded(key) => match direction {
-                Direction::Forward => cursor.table.block_for(key),
-                Direction::Backward => cursor.table.block_for(key).min(blocks.saturating_sub(1)),
-            },
+            Bound::Included(key) | Bound::Excluded(key) => {
+                let first = cursor.table.block_for(key);
+                // Of a key in several blocks, a walk begins before or behind all.
+                let is_behind = matches!(
+                    (direction, start),
+                    (Direction::Forward, Bound::Excluded(_))
+                        | (Direction::Backward, Bound::Included(_))
+                );
+                let number = if is_behind { cursor.table.last_block_of(key, first) } else { first };
+                match direction {
+                    Direction::Forward => number,
+                    Direction::Backward => number.min(blocks.saturating_sub(1)),
+                }
+            }
         };
         if number >= blocks {
             return Ok(cursor);
@@ -109,6 +119,7 @@ impl TableCursor {
                     Some(block) => block,
                     None => {
                         let length = handle.length + TRAILER_BYTES as u64;
+                        self.table.check_if_large(handle)?;
                         self.table.env().ledger.scan_reads.count(length);
                         let spare = std::mem::take(&mut self.spare.bytes);
                         let bytes = self.table.read_into(spare, handle.offset, length)?;
@@ -146,6 +157,7 @@ impl TableCursor {
         if let Some(bytes) = held(&self.ahead) {
             return Ok(bytes);
         }
+        self.table.check_if_large(handle)?;
         let data_left = self.table.index().data_end().saturating_sub(handle.offset);
         let bytes = READAHEAD_BYTES.min(data_left).max(length);
         let ledger = &self.table.env().ledger;

@@ -13,6 +13,7 @@ use super::env::TableEnv;
 use super::format::{
     BlockHandle, BlockType, FilterMeta, TRAILER_BYTES, TableMeta, check_block, seal_block,
 };
+use super::large::{Place, check_if_large};
 use super::reader::Table;
 use crate::codec::{ChecksumAt, u32_at};
 use crate::error::{Error, IoContext, Result};
@@ -281,6 +282,11 @@ impl Table {
     ) -> std::result::Result<Filter, String> {
         let env = self.env();
         let FilterSource { file, block, salt, place } = source;
+        let of = BlockType::Filter;
+        let checked = Place { block: *block, of, salt: *salt, bound_to: *place };
+        check_if_large(env, &**file, checked)
+            .map_err(unreadable)?
+            .map_err(|found| format!("its checksum does not match: {found}"))?;
         let length = block.length as usize + TRAILER_BYTES;
         let read = |buffer: &mut [u8]| file.read_exact_at(buffer, block.offset);
         let memory = SealedBytes::metered(length, env.filter_memory.meter(), read);

@@ -18,6 +18,8 @@ use crate::sealed::mapped_bytes;
 pub(crate) const TRAILER_BYTES: usize = 5;
 /// The contents of a block are no longer than this: the longest value, and less than a mebibyte beside it.
 pub(crate) const MAX_BLOCK_BYTES: u64 = MAX_VALUE_BYTES as u64 + (1 << 20);
+/// Properties have two keys, and numbers.
+pub(crate) const MAX_PROPERTIES_BYTES: u64 = 1 << 20;
 pub(crate) const FOOTER_BYTES: usize = 128;
 const MAGIC: &[u8; 8] = b"cribaSST";
 /// The filter block starts at a multiple of this.

@@ -5,20 +5,24 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
-use super::format::{BlockHandle, TRAILER_BYTES};
+use super::format::{BlockHandle, MAX_BLOCK_BYTES, TRAILER_BYTES};
 use crate::codec::{Fields, PutFields, u32_at};
 use crate::fences::Fences;
+use crate::key::Seq;
 
 /// The fixed part of an entry: offset of the block, length of the separator.
 const ENTRY_BYTES: usize = 10;
-/// After the entries: end of the data, number of entries.
-const TAIL_BYTES: usize = 12;
+/// Of a block that ends within a key: its number, and its oldest sequence number of that key.
+const CUT_BYTES: usize = 12;
+/// After entries and cuts: number of cuts, end of the data, number of entries.
+const TAIL_BYTES: usize = 16;
 
 /// Collects the blocks of a table, which are adjacent.
 #[derive(Debug, Default)]
 pub(crate) struct IndexBuilder {
     entries: Vec<u8>,
     offsets: Vec<u32>,
+    cuts: Vec<u8>,
 }
 
 impl IndexBuilder {
@@ -31,6 +35,12 @@ impl IndexBuilder {
         self.entries.extend_from_slice(separator);
     }
 
+    /// Says that the last block ends within its separator, after the entry with this sequence number.
+    pub(crate) fn cut(&mut self, oldest: Seq) {
+        self.cuts.put_u32(self.offsets.len().saturating_sub(1) as u32);
+        self.cuts.put_u64(oldest);
+    }
+
     pub(crate) fn blocks(&self) -> usize {
         self.offsets.len()
     }
@@ -41,6 +51,8 @@ impl IndexBuilder {
         for &offset in &self.offsets {
             bytes.put_u32(offset);
         }
+        bytes.extend_from_slice(&self.cuts);
+        bytes.put_u32((self.cuts.len() / CUT_BYTES) as u32);
         bytes.put_u64(data_end);
         bytes.put_u32(self.offsets.len() as u32);
         bytes
@@ -67,46 +79,69 @@ pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
 pub(crate) struct Index<'a> {
     entries: &'a [u8],
     offsets: &'a [u8],
+    cuts: &'a [u8],
     data_end: u64,
 }
 
 impl<'a> Index<'a> {
     /// An index of no blocks.
-    pub(crate) const EMPTY: Self = Self { entries: &[], offsets: &[], data_end: 0 };
+    pub(crate) const EMPTY: Self = Self { entries: &[], offsets: &[], cuts: &[], data_end: 0 };
 
     /// Splits the contents into parts; `None` if they do not fit.
     pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
         let (front, tail) = bytes.split_at_checked(bytes.len().checked_sub(TAIL_BYTES)?)?;
         let mut tail = Fields::new(tail);
-        let (data_end, count) = (tail.u64()?, tail.u32()? as usize);
+        let (cuts, data_end, count) = (tail.u32()? as usize, tail.u64()?, tail.u32()? as usize);
+        let cuts_start = front.len().checked_sub(cuts.checked_mul(CUT_BYTES)?)?;
+        let (front, cuts) = front.split_at_checked(cuts_start)?;
         let offsets_start = front.len().checked_sub(count.checked_mul(4)?)?;
         let (entries, offsets) = front.split_at_checked(offsets_start)?;
-        Some(Self { entries, offsets, data_end })
+        Some(Self { entries, offsets, cuts, data_end })
     }
 
-    /// Whether the index is sound: entries and blocks adjacent from offset 0, separators ascending up to the
-    /// largest key of the table.
+    /// Whether the index is sound: entries and blocks adjacent from offset 0, no block too long, separators
+    /// ascending up to the largest key of the table. Those of blocks of one key are equal, and these blocks end
+    /// at descending sequence numbers.
     pub(crate) fn check(&self, largest: &[u8]) -> Option<()> {
         let mut expected_entry = 0;
         let mut expected_start = 0;
-        let mut before: Option<&[u8]> = None;
+        let mut before: Option<(&[u8], Option<Seq>)> = None;
+        let mut cuts = self.cuts().peekable();
         for number in 0..self.len() {
             let (handle, separator) = (self.block(number)?, self.separator(number)?);
             if u32_at(self.offsets, 4 * number)? as usize != expected_entry {
                 return None;
             }
             expected_entry += ENTRY_BYTES + separator.len();
-            if handle.offset != expected_start || handle.length == 0 {
+            if handle.offset != expected_start || !(1..=MAX_BLOCK_BYTES).contains(&handle.length) {
                 return None;
             }
             expected_start = handle.end()?;
-            if before.is_some_and(|before| before >= separator) {
+            let oldest = cuts.next_if(|(cut, _)| *cut as usize == number).map(|(_, oldest)| oldest);
+            let follows = match before {
+                None => true,
+                Some((key, Some(newer))) if key == separator => {
+                    oldest.is_none_or(|oldest| oldest < newer)
+                }
+                Some((key, _)) => key < separator,
+            };
+            if !follows {
                 return None;
             }
-            before = Some(separator);
+            before = Some((separator, oldest));
         }
-        let complete = expected_entry == self.entries.len() && expected_start == self.data_end;
-        (complete && before == Some(largest)).then_some(())
+        let complete = expected_entry == self.entries.len()
+            && expected_start == self.data_end
+            && cuts.next().is_none();
+        (complete && before == Some((largest, None))).then_some(())
+    }
+
+    /// The blocks that end within a key: number, and oldest sequence number of that key.
+    pub(crate) fn cuts(&self) -> impl Iterator<Item = (u32, Seq)> + use<'a> {
+        self.cuts.chunks_exact(CUT_BYTES).filter_map(|cut| {
+            let mut fields = Fields::new(cut);
+            Some((fields.u32()?, fields.u64()?))
+        })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -143,6 +178,8 @@ pub(super) struct Blocks {
     fences: Fences,
     /// The starts of the blocks, and the end of the last one.
     starts: Box<[u64]>,
+    /// See [`Index::cuts`]. Nearly always empty.
+    cuts: Box<[(u32, Seq)]>,
 }
 
 impl Blocks {
@@ -152,7 +189,7 @@ impl Blocks {
         let starts = numbers.clone().filter_map(|number| Some(index.block(number)?.offset));
         let starts = starts.chain([index.data_end()]).collect();
         let separators = numbers.map(|number| index.separator(number).unwrap_or_default());
-        Self { fences: Fences::new(separators), starts }
+        Self { fences: Fences::new(separators), starts, cuts: index.cuts().collect() }
     }
 
     /// The number of the block that may hold `key`: the first whose separator is not less. The number of
@@ -161,8 +198,45 @@ impl Blocks {
         self.fences.below(key, |number| index.separator(number).unwrap_or_default() < key)
     }
 
+    /// The oldest sequence number that a block has of its separator, if it ends within that key.
+    pub(super) fn oldest_before_cut(&self, number: usize) -> Option<Seq> {
+        let at =
+            self.cuts.binary_search_by_key(&(number as u64), |(cut, _)| u64::from(*cut)).ok()?;
+        self.cuts.get(at).map(|(_, oldest)| *oldest)
+    }
+
+    /// The number of the block that may hold `key` up to `seq`.
+    pub(super) fn number_up_to(&self, key: &[u8], seq: Seq, index: &Index<'_>) -> usize {
+        let first = self.number_for(key, index);
+        self.behind_cuts(key, first, index, |oldest| seq < oldest)
+    }
+
+    /// The number of the last block that may hold `key`, from the first one.
+    pub(super) fn number_behind_cuts(&self, key: &[u8], first: usize, index: &Index<'_>) -> usize {
+        self.behind_cuts(key, first, index, |_| true)
+    }
+
+    /// Passes over blocks that end within `key` at a sequence number that `passes`.
+    #[inline]
+    fn behind_cuts(
+        &self,
+        key: &[u8],
+        first: usize,
+        index: &Index<'_>,
+        passes: impl Fn(Seq) -> bool,
+    ) -> usize {
+        let mut number = first;
+        while !self.cuts.is_empty()
+            && self.oldest_before_cut(number).is_some_and(&passes)
+            && index.separator(number) == Some(key)
+        {
+            number += 1;
+        }
+        number
+    }
+
     pub(super) fn memory(&self) -> usize {
-        self.fences.memory() + size_of_val(&*self.starts)
+        self.fences.memory() + size_of_val(&*self.starts) + size_of_val(&*self.cuts)
     }
 
     pub(super) fn place(&self, number: usize) -> Option<BlockHandle> {
@@ -213,6 +287,46 @@ mod tests {
         assert_eq!(index.block(3), None);
         for number in 0..5 {
             assert_eq!(blocks.place(number), index.block(number));
+        }
+    }
+
+    #[test]
+    fn of_a_key_in_several_blocks_the_sequence_number_gives_one() {
+        let build = |cuts: &[(usize, Seq)]| {
+            let mut builder = IndexBuilder::default();
+            for (number, separator) in [b"a", b"k", b"k", b"k", b"z"].iter().enumerate() {
+                builder.add(*separator, 50 * number as u64);
+                for (_, oldest) in cuts.iter().filter(|(cut, _)| *cut == number) {
+                    builder.cut(*oldest);
+                }
+            }
+            builder.finish(250)
+        };
+        let bytes = build(&[(1, 70), (2, 40)]);
+        let index = Index::new(&bytes).expect("sound");
+        assert_eq!(index.check(b"z"), Some(()));
+        let blocks = Blocks::new(&index);
+        for (key, seq, block) in [
+            (b"a", 1, 0),
+            (b"b", 1, 1),
+            (b"k", 90, 1),
+            (b"k", 70, 1),
+            (b"k", 69, 2),
+            (b"k", 40, 2),
+            (b"k", 39, 3),
+            (b"k", 0, 3),
+            (b"l", 0, 4),
+        ] {
+            assert_eq!(blocks.number_up_to(key, seq, &index), block, "{key:?} {seq}");
+        }
+        for (unsound, why) in [
+            (&[(1, 70)][..], "equal separators without a cut"),
+            (&[(1, 40), (2, 40)], "not descending"),
+            (&[(1, 70), (2, 40), (4, 9)], "nothing behind"),
+            (&[(1, 70), (1, 60), (2, 40)], "two of one block"),
+        ] {
+            let bytes = build(unsound);
+            assert_eq!(Index::new(&bytes).and_then(|index| index.check(b"z")), None, "{why}");
         }
     }
 

@@ -16,6 +16,7 @@ mod env;
 mod filter;
 mod format;
 mod index;
+mod large;
 mod memory;
 mod pool;
 mod portions;

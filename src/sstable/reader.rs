@@ -11,10 +11,11 @@ use bytes::Bytes;
 use super::block::{Block, BlockDamage, Found};
 use super::env::TableEnv;
 use super::format::{
-    BlockHandle, BlockType, FILTER_ALIGNMENT, FOOTER_BYTES, FilterMeta, Footer, Properties,
-    TRAILER_BYTES, TableMeta, check_block,
+    BlockHandle, BlockType, FILTER_ALIGNMENT, FOOTER_BYTES, FilterMeta, Footer, MAX_BLOCK_BYTES,
+    MAX_PROPERTIES_BYTES, Properties, TRAILER_BYTES, TableMeta, check_block,
 };
 use super::index::{Blocks, Index};
+use super::large::{LARGE_BYTES, Place, check_if_large};
 use crate::codec::u32_at;
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
@@ -88,6 +89,9 @@ impl Table {
         let tail_length =
             length.checked_sub(meta.index_offset).filter(|&tail| tail >= FOOTER_BYTES as u64);
         let tail_length = tail_length.ok_or_else(wrong_tail)? as usize;
+        if tail_length as u64 > LARGE_BYTES {
+            check_large_tail(env, &path, &*file, &meta)?;
+        }
         let seal = Seal::for_files_of(&env.dir);
         let tail = SealedBytes::filled(seal, tail_length, |buffer| {
             file.read_exact_at(buffer, meta.index_offset)
@@ -179,8 +183,10 @@ impl Table {
         let broken = |found: String| {
             Error::corrupt(&path, footer.properties.offset, "a properties block", found)
         };
-        let end = footer.properties.end().filter(|&end| end <= length);
-        let end = end.ok_or_else(|| broken("a place outside the file".into()))?;
+        let is_short = footer.properties.length <= MAX_PROPERTIES_BYTES;
+        let end = footer.properties.end().filter(|&end| is_short && end <= length);
+        let end =
+            end.ok_or_else(|| broken("a place outside the file, or too many bytes".into()))?;
         let block = read(footer.properties.offset, end - footer.properties.offset)?;
         let contents = check_block(
             &block,
@@ -248,7 +254,7 @@ impl Table {
     /// Finds the newest entry of `key` up to `seq` in the one block that may hold it: at most one disk read.
     /// Names the block also on failure.
     pub(crate) fn search(&self, key: &[u8], seq: Seq) -> (Option<BlockFetch>, Result<Found>) {
-        let number = self.block_for(key);
+        let number = self.blocks.number_up_to(key, seq, &self.index());
         let handle = match self.handle(number) {
             Ok(handle) => handle,
             Err(error) => return (None, Err(error)),
@@ -290,6 +296,16 @@ impl Table {
         self.blocks.number_for(key, &self.index())
     }
 
+    /// The last of the blocks with a key, the first of which is known.
+    pub(super) fn last_block_of(&self, key: &[u8], first: usize) -> usize {
+        self.blocks.number_behind_cuts(key, first, &self.index())
+    }
+
+    /// The oldest sequence number that a block has of its separator, if it ends within that key.
+    pub(super) fn oldest_before_cut(&self, number: usize) -> Option<Seq> {
+        self.blocks.oldest_before_cut(number)
+    }
+
     pub(super) fn handle(&self, number: usize) -> Result<BlockHandle> {
         self.blocks.place(number).ok_or_else(|| {
             let expected = format!("a block number {number}");
@@ -298,8 +314,24 @@ impl Table {
     }
 
     pub(super) fn read_block(&self, handle: BlockHandle) -> Result<Block> {
+        self.check_if_large(handle)?;
         let bytes = self.read(handle.offset, handle.length + TRAILER_BYTES as u64)?;
         self.verify_block(&bytes.into(), handle)
+    }
+
+    /// Checks a data block of many mebibytes before memory is taken for it.
+    pub(super) fn check_if_large(&self, block: BlockHandle) -> Result<()> {
+        if block.length <= LARGE_BYTES {
+            return Ok(());
+        }
+        let place = Place { block, of: BlockType::Data, salt: self.salt(), bound_to: block.offset };
+        let file = self.env.files.get(self.meta.id, &self.env.dir);
+        file.and_then(|file| check_if_large(&self.env, &*file, place))
+            .context(format_args!("read a block at offset {}", block.offset), &self.path())?
+            .map_err(|found| {
+                let expected = "a data block with its checksum";
+                Error::corrupt(&self.path(), block.offset, expected, found)
+            })
     }
 
     pub(super) fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>> {
@@ -358,6 +390,26 @@ impl Drop for Table {
     }
 }
 
+/// Checks footer, index and properties of a table with a long index before memory is taken for them.
+fn check_large_tail(
+    env: &TableEnv,
+    path: &Path,
+    file: &dyn VfsFile,
+    meta: &TableMeta,
+) -> Result<()> {
+    let offset = meta.size.saturating_sub(FOOTER_BYTES as u64);
+    env.ledger.check_reads.count(FOOTER_BYTES as u64);
+    let read = file.read_new(FOOTER_BYTES, offset);
+    let bytes = read.context(format_args!("read the footer at offset {offset}"), path)?;
+    let footer = decode_footer(path, &bytes, offset)?;
+    check_footer(path, &footer, &bytes, offset, env.store, meta)?;
+    let (block, of) = (footer.index, BlockType::Index);
+    let place = Place { block, of, salt: meta.random.salt(), bound_to: block.offset };
+    check_if_large(env, file, place)
+        .context(format_args!("read a block at offset {}", block.offset), path)?
+        .map_err(|found| Error::corrupt(path, block.offset, "an index block", found))
+}
+
 fn decode_footer(path: &Path, bytes: &[u8], offset: u64) -> Result<Footer> {
     Footer::decode(bytes, offset).map_err(|error| error.into_error(path, offset))
 }
@@ -400,7 +452,9 @@ fn check_footer(
         });
     }
     let filter_fits = footer.filter.is_none() || footer.filter.end() == Some(footer.index.offset);
-    let in_order = footer.index.offset == meta.index_offset
+    let in_order = footer.index.length <= MAX_BLOCK_BYTES
+        && footer.properties.length <= MAX_PROPERTIES_BYTES
+        && footer.index.offset == meta.index_offset
         && footer.index.end() == Some(footer.properties.offset)
         && footer.properties.end() == Some(offset)
         && (meta.filter.generation > 0 || footer.filter.length == meta.filter.bytes)

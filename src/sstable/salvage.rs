@@ -3,6 +3,7 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use super::format::{
     TableMeta, check_block,
 };
 use super::index::Index;
+use super::large::{Place, check_if_large};
 use super::reader::Table;
 use crate::codec::{ChecksumAt, u32_at};
 use crate::error::{Error, IoContext, Result};
@@ -59,6 +61,8 @@ pub(crate) struct SalvageCursor {
 struct Part {
     place: BlockHandle,
     end: Vec<u8>,
+    /// Whether entries of `end` may follow in the next block.
+    is_cut: bool,
 }
 
 impl SalvageCursor {
@@ -107,7 +111,9 @@ impl SalvageCursor {
         while let Some(part) = self.parts.get(self.next) {
             let (keys, place) =
                 ((self.begin(self.next), Bound::Included(part.end.clone())), part.place);
-            let read = self.read(place).and_then(|bytes| self.decode(&bytes, place, &keys));
+            let read = self
+                .read(place, BlockType::Data)
+                .and_then(|bytes| self.decode(&bytes, place, &keys));
             self.next += 1;
             match read {
                 Ok(block) => {
@@ -140,7 +146,8 @@ impl SalvageCursor {
     /// Where the keys of a part begin.
     fn begin(&self, number: usize) -> Bound<Vec<u8>> {
         match number.checked_sub(1).and_then(|before| self.parts.get(before)) {
-            Some(before) => Bound::Excluded(before.end.clone()),
+            Some(Part { end, is_cut: true, .. }) => Bound::Included(end.clone()),
+            Some(Part { end, .. }) => Bound::Excluded(end.clone()),
             None => {
                 let meta = self.meta.as_ref();
                 meta.map_or(Bound::Unbounded, |meta| Bound::Included(meta.smallest.clone()))
@@ -148,13 +155,16 @@ impl SalvageCursor {
         }
     }
 
-    fn read(&self, place: BlockHandle) -> Result<Bytes> {
-        let file = self.env.files.get(self.id, &self.env.dir);
-        let length = place.length as usize + TRAILER_BYTES;
-        let read = file.and_then(|file| file.read_new(length, place.offset));
-        let bytes =
-            read.context(format_args!("read a block at offset {}", place.offset), &self.path())?;
-        Ok(bytes.into())
+    fn read(&self, block: BlockHandle, of: BlockType) -> Result<Bytes> {
+        let path = self.path();
+        let action = format_args!("read a block at offset {}", block.offset);
+        let file = self.env.files.get(self.id, &self.env.dir).context("open", &path)?;
+        let place = Place { block, of, salt: self.salt(), bound_to: block.offset };
+        check_if_large(&self.env, &*file, place).context(action, &path)?.map_err(|found| {
+            Error::corrupt(&path, block.offset, "a block with its checksum", found)
+        })?;
+        let length = block.length as usize + TRAILER_BYTES;
+        Ok(file.read_new(length, block.offset).context(action, &path)?.into())
     }
 
     /// Decodes a block that has only keys within these bounds, and checks everything.
@@ -218,7 +228,7 @@ impl SalvageCursor {
     /// Finds a sound index where the manifest or the footer says that it begins. Returns whether it is there.
     fn find_index(&mut self, file: &DamagedFile<'_>, meta: &TableMeta) -> bool {
         let bytes = file.find_block(meta.index_offset, BlockType::Index).and_then(|place| {
-            self.read(place).ok() // the trailer is behind the contents
+            self.read(place, BlockType::Index).ok() // the trailer is behind the contents
         });
         let contents = bytes.as_ref().and_then(|bytes| bytes.get(..bytes.len() - TRAILER_BYTES));
         let index =
@@ -233,10 +243,12 @@ impl SalvageCursor {
         let (mut offset, mut entries) = (0, 0);
         while let Some(place) = file.find_block(offset, BlockType::Data) {
             let keys = (self.begin(self.parts.len()), self.largest());
-            let block = self.read(place).and_then(|bytes| self.decode(&bytes, place, &keys));
+            let block = self
+                .read(place, BlockType::Data)
+                .and_then(|bytes| self.decode(&bytes, place, &keys));
             let Ok(block) = block else { break };
             let Some(last) = block.entry(block.len() - 1) else { break };
-            self.parts.push(Part { place, end: last.key.to_vec() });
+            self.parts.push(Part { place, end: last.key.to_vec(), is_cut: true });
             entries += block.len() as u64;
             offset = place.end().unwrap_or(u64::MAX);
         }
@@ -291,9 +303,10 @@ impl DamagedFile<'_> {
 }
 
 fn parts(index: &Index<'_>) -> Vec<Part> {
+    let cuts: BTreeSet<u32> = index.cuts().map(|(number, _)| number).collect();
     let part = |number| {
         let (place, end) = (index.block(number)?, index.separator(number)?.to_vec());
-        Some(Part { place, end })
+        Some(Part { place, end, is_cut: cuts.contains(&(number as u32)) })
     };
     (0..index.len()).filter_map(part).collect()
 }

@@ -9,12 +9,14 @@ use super::format::{
 use super::index::{IndexBuilder, separator};
 use crate::error::{IoContext, Result};
 use crate::filter::{self, FilterPlace, HashFunction, HashKey, KeyHashes, PrefixExtractor, Recipe};
-use crate::key::{EntryKind, EntryRef};
+use crate::key::{EntryKind, EntryRef, Seq};
 use crate::ledger::Io;
 use crate::names::FileName;
 use crate::random::Purpose;
 use crate::store_dir::NewFile;
 
+/// A data block ends before an entry with which it would be longer, also within a key.
+const CUT_BYTES: usize = 1 << 20;
 /// The bytes of data blocks that are written at once.
 const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 
@@ -46,6 +48,8 @@ pub(crate) struct TableWriter {
     /// `None` if no filter is wanted.
     hashes: Option<KeyHashes>,
     properties: Properties,
+    /// The sequence number of the last entry.
+    last_seq: Seq,
     io: Io,
 }
 
@@ -87,6 +91,7 @@ impl TableWriter {
                 .filter_hash
                 .map(|hash| KeyHashes::new(hash, &env.hash_key, settings.prefix)),
             properties: Properties::default(),
+            last_seq: 0,
             io: Io::default(),
         })
     }
@@ -106,10 +111,10 @@ impl TableWriter {
     /// Adds the next entry, in internal-key order.
     pub(crate) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
         let new_key = self.is_empty() || entry.key != self.last_key();
+        // An upper bound: a restart point, and five varints.
+        let size = self.block.size() + entry.key.len() + entry.value.len() + 16;
         debug_assert!(self.is_empty() || entry.key >= self.last_key(), "entries come in order");
         if new_key {
-            // Blocks are cut between user keys only, so that one read finds every entry of a key.
-            let size = self.block.size() + entry.key.len() + entry.value.len() + 16;
             if !self.block.is_empty() && size > self.settings.block_bytes {
                 let separator = separator(self.last_key(), entry.key);
                 self.finish_block(&separator)?;
@@ -123,7 +128,14 @@ impl TableWriter {
             if let Some(hashes) = &mut self.hashes {
                 hashes.add(entry.key);
             }
+        } else if size > CUT_BYTES {
+            // Within a key only a block that would be too long is cut, and the index says at which entry: one read
+            // finds any version of a key.
+            let key = entry.key.to_vec();
+            self.finish_block(&key)?;
+            self.index.cut(self.last_seq);
         }
+        self.last_seq = entry.seq;
         self.block.add(entry);
         let properties = &mut self.properties;
         properties.entries += 1;

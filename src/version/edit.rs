@@ -118,7 +118,7 @@ pub(crate) struct TableSet {
     pub(crate) flushed_seq: Seq,
     pub(crate) next_file: u64,
     pub(crate) hash_key: Option<HashKey>,
-    /// `None` in a store of an older criba.
+    /// `None` before the first edit.
     pub(crate) filter_settings: Option<FilterSettings>,
 }
 
@@ -185,6 +185,15 @@ impl TableSet {
         }
     }
 
+    /// The set that a reader makes of its edit alone, or why it refuses it.
+    pub(crate) fn read(edit: &[u8]) -> Result<Self, String> {
+        let edit = Edit::decode(edit).ok_or("a field that is out of bounds")?;
+        let mut set = Self::default();
+        set.apply(&edit)?;
+        set.check()?;
+        Ok(set)
+    }
+
     /// Whether both name the same tables and logs.
     pub(crate) fn has_same_tables(&self, other: &Self) -> bool {
         let Self { tables, log, flushed_seq, .. } = self;
@@ -236,6 +245,9 @@ impl TableSet {
             if value > MAX_FOUND_NUMBER {
                 return Err(format!("a {counter} of {value}"));
             }
+        }
+        if self.filter_settings.is_none() {
+            return Err("no filter settings".into());
         }
         for (_, meta) in self.tables.values() {
             let sound = meta.smallest <= meta.largest

@@ -32,7 +32,7 @@ pub(crate) struct Manifest {
 
 impl Manifest {
     /// Writes a new manifest with `set` as one edit: durable, but not yet current. Dropped before
-    /// [`make_current`](Self::make_current), it removes itself.
+    /// [`make_current`](Self::make_current), it removes itself. What a reader would refuse is not written.
     pub(crate) fn create(
         dir: &StoreDir,
         number: u64,
@@ -40,9 +40,12 @@ impl Manifest {
         random: RandomSource,
         set: TableSet,
     ) -> Result<Self> {
+        let edit = set.as_edit().encode();
+        let refused = |found| Error::corrupt(dir.path(), 0, "tables that a reader accepts", found);
+        TableSet::read(&edit).map_err(refused)?;
         let header = FileHeader { store, salt: random.number(Purpose::SaltOfManifest { number })? };
         let mut log = LogWriter::create(dir, LogKind::Manifest, number, header, true)?;
-        let written = log.append([(0, set.as_edit().encode().as_slice())]);
+        let written = log.append([(0, edit.as_slice())]);
         written.and_then(|_| log.sync()).map_err(LogError::into_error)?;
         let rewritten_bytes = log.length();
         Ok(Self { log, set, edits: 1, rewritten_bytes, store, random })
@@ -64,8 +67,10 @@ impl Manifest {
 
     /// Records an edit durably. An edit that a reader would refuse is not written.
     pub(crate) fn record(&mut self, edit: &Edit) -> std::result::Result<(), LogError> {
+        let bytes = edit.encode();
         let mut set = self.set.clone();
-        set.apply(edit).and_then(|()| set.check()).map_err(|found| {
+        let read = Edit::decode(&bytes).ok_or_else(|| "a field that is out of bounds".to_owned());
+        read.and_then(|edit| set.apply(&edit)).and_then(|()| set.check()).map_err(|found| {
             LogError::Refused(Error::corrupt(
                 self.log.path(),
                 self.log.length(),
@@ -73,7 +78,7 @@ impl Manifest {
                 found,
             ))
         })?;
-        self.log.append([(self.edits, edit.encode().as_slice())])?;
+        self.log.append([(self.edits, bytes.as_slice())])?;
         self.log.sync()?;
         self.edits += 1;
         self.set = set;

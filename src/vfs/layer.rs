@@ -294,6 +294,11 @@ impl<L: Layer> VfsFile for LayeredFile<L> {
         pass(&*self.layer, &self.call(Operation::Identity, 0), || self.inner.identity())
     }
 
+    /// Not an operation: what it returns only saves reads.
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        self.inner.next_data(offset)
+    }
+
     fn hint(&self, hint: AccessHint) -> io::Result<()> {
         self.layer.hint(self.kind, hint);
         self.inner.hint(hint)

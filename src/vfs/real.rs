@@ -16,7 +16,7 @@ use rustix::fs::{
     mkdirat, openat, renameat, statat, unlinkat,
 };
 #[cfg(target_os = "linux")]
-use rustix::fs::{StatxFlags, makedev, statx};
+use rustix::fs::{SeekFrom, StatxFlags, makedev, seek, statx};
 use rustix::io::{Errno, pread, retry_on_intr};
 use rustix::process::{Gid, Uid, geteuid};
 
@@ -94,7 +94,8 @@ impl VfsFile for RealFile {
     }
 
     fn read_new(&self, length: usize, offset: u64) -> io::Result<Vec<u8>> {
-        let mut buffer = Vec::with_capacity(length);
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(length)?;
         while buffer.len() < length {
             let at = offset + buffer.len() as u64;
             match pread(&self.file, spare_capacity(&mut buffer), at) {
@@ -140,6 +141,15 @@ impl VfsFile for RealFile {
 
     fn identity(&self) -> io::Result<Identity> {
         identity_of(&self.file)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        match seek(&self.file, SeekFrom::Data(offset)) {
+            Ok(data) => Ok(Some(data)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn hint(&self, hint: AccessHint) -> io::Result<()> {
@@ -214,6 +224,27 @@ impl RealDir {
         Ok(file)
     }
 
+    /// Opens a regular file. A symbolic link could lead outside the directory, and opening a pipe waits for its
+    /// other end.
+    fn open_regular(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let not_a_file = |found: &str| {
+            let text = format!("expected a regular file, found {found}");
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        };
+        let file = match self.open_at(check_name(name)?, flags, 0) {
+            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                return Err(not_a_file("a symbolic link"));
+            }
+            file => file?,
+        };
+        match identity_of(&file)?.entry_type {
+            EntryType::File => Ok(file),
+            EntryType::Directory => Err(not_a_file("a directory")),
+            EntryType::Symlink | EntryType::Other => Err(not_a_file("a pipe, socket or device")),
+        }
+    }
+
     fn take_lock(
         &self,
         file: File,
@@ -238,7 +269,7 @@ impl RealDir {
 
 impl VfsDir for RealDir {
     fn open(&self, name: &OsStr, _kind: FileKind) -> io::Result<Arc<dyn VfsFile>> {
-        let file = self.open_at(check_name(name)?, OFlags::RDONLY, 0)?;
+        let file = self.open_regular(name, OFlags::RDONLY)?;
         Ok(Arc::new(RealFile { file, end: AtomicU64::new(0) }))
     }
 
@@ -291,7 +322,7 @@ impl VfsDir for RealDir {
     fn lock(&self, name: &OsStr, mode: u32) -> io::Result<Box<dyn FileLock>> {
         let file = match self.create_file(name, OFlags::RDWR, mode) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.open_at(name, OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW, mode)?
+                self.open_regular(name, OFlags::RDWR)?
             }
             file => file?,
         };
@@ -299,8 +330,7 @@ impl VfsDir for RealDir {
     }
 
     fn lock_shared(&self, name: &OsStr) -> io::Result<Box<dyn FileLock>> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
-        self.take_lock(self.open_at(check_name(name)?, flags, 0)?, File::try_lock_shared)
+        self.take_lock(self.open_regular(name, OFlags::RDONLY)?, File::try_lock_shared)
     }
 
     fn create_dir(&self, name: &OsStr, mode: u32) -> io::Result<()> {

@@ -196,7 +196,8 @@ impl<V: Vfs + ?Sized> Vfs for Arc<V> {
 /// All methods return the error of the operating system. A missing file is [`io::ErrorKind::NotFound`].
 #[expect(clippy::missing_errors_doc, reason = "said once, for the whole trait")]
 pub trait VfsDir: Any + Debug + Send + Sync {
-    /// Opens an existing file for reading, also through a symbolic link.
+    /// Opens an existing regular file for reading. A symbolic link, a directory or a pipe under this name is an
+    /// error, and the call does not wait for the other end of a pipe.
     fn open(&self, name: &OsStr, kind: FileKind) -> io::Result<Arc<dyn VfsFile>>;
 
     /// Creates an empty file, open for reading and writing. An existing name is
@@ -275,7 +276,9 @@ pub trait VfsFile: Debug + Send + Sync {
     /// [`read_exact_at`](Self::read_exact_at). A file that need not set the buffer to zero first can do it
     /// faster.
     fn read_new(&self, length: usize, offset: u64) -> io::Result<Vec<u8>> {
-        let mut buffer = vec![0; length];
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(length)?;
+        buffer.resize(length, 0);
         self.read_exact_at(&mut buffer, offset)?;
         Ok(buffer)
     }
@@ -299,6 +302,12 @@ pub trait VfsFile: Debug + Send + Sync {
 
     /// The file's length in bytes.
     fn length(&self) -> io::Result<u64>;
+
+    /// The offset from `offset` on at which data begin that are not a hole, which reads as zeros; `None` if there
+    /// are none. A layer that knows no holes returns `offset`.
+    fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        Ok(Some(offset))
+    }
 
     /// The identity of this file, with the number of names that it has left.
     fn identity(&self) -> io::Result<Identity>;

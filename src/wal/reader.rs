@@ -143,16 +143,16 @@ impl LogReader {
 
     /// The length without the zeros at the end.
     pub(crate) fn written(&mut self) -> Result<u64> {
-        let mut end = self.length;
-        while let Some(last) = end.checked_sub(1) {
-            let start = last - last % BLOCK_BYTES;
-            self.load_block(start)?;
-            match self.block.iter().rposition(|&byte| byte != 0) {
-                Some(at) => return Ok(start + at as u64 + 1),
-                None => end = start,
+        let (mut at, mut end) = (0, 0);
+        while at < self.length {
+            let rest = self.rest_of_block(at)?;
+            if let Some(last) = rest.iter().rposition(|&byte| byte != 0) {
+                end = at + last as u64 + 1;
             }
+            let behind_block = at + rest.len() as u64;
+            at = self.behind_zeros(at)?.unwrap_or(behind_block);
         }
-        Ok(0)
+        Ok(end)
     }
 
     fn load_block(&mut self, start: u64) -> Result<()> {
@@ -181,14 +181,29 @@ impl LogReader {
         Ok(log.ok_or(NoFrame::NoSalt).and_then(|log| decode_frame(rest, log, at)))
     }
 
+    /// If there are only zeros from `at` to the end of its block, the end of the block or of the hole that it is in.
+    fn behind_zeros(&mut self, at: u64) -> Result<Option<u64>> {
+        let rest = self.rest_of_block(at)?;
+        if rest.iter().any(|&byte| byte != 0) {
+            return Ok(None);
+        }
+        let end = at + rest.len() as u64;
+        if end >= self.length {
+            return Ok(Some(end));
+        }
+        // Where holes are not known, the zeros are read.
+        let data = self.file.next_data(end).unwrap_or(Some(end)).unwrap_or(self.length);
+        let block = data.min(self.length) / BLOCK_BYTES * BLOCK_BYTES;
+        Ok(Some(if data >= self.length { self.length } else { block.max(end) }))
+    }
+
     /// Whether there are only zeros from `at` on.
     fn only_zeros_from(&mut self, mut at: u64) -> Result<bool> {
         while at < self.length {
-            let rest = self.rest_of_block(at)?;
-            if rest.iter().any(|&byte| byte != 0) {
-                return Ok(false);
+            match self.behind_zeros(at)? {
+                Some(behind) => at = behind,
+                None => return Ok(false),
             }
-            at += rest.len() as u64;
         }
         Ok(true)
     }
@@ -284,6 +299,12 @@ impl LogReader {
         while at < self.length {
             let left = BLOCK_BYTES - at % BLOCK_BYTES;
             is_certain |= left == BLOCK_BYTES;
+            if left == BLOCK_BYTES
+                && let Ok(Some(behind)) = self.behind_zeros(at)
+            {
+                at = behind;
+                continue;
+            }
             at += match self.frame_at(at) {
                 Ok(Ok(Frame { kind: FrameKind::Middle | FrameKind::Last, payload, .. })) => {
                     FRAME_HEADER_BYTES + payload.len() as u64
@@ -330,6 +351,12 @@ impl LogReader {
     fn search_from(&mut self, from: u64, mut found: impl FnMut(&Frame<'_>)) -> Result<()> {
         let mut at = from;
         while at < self.length {
+            if at % BLOCK_BYTES == 0
+                && let Some(behind) = self.behind_zeros(at)?
+            {
+                at = behind;
+                continue;
+            }
             at += match self.frame_at(at)? {
                 Ok(frame) => {
                     found(&frame);

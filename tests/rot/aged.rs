@@ -367,7 +367,7 @@ fn a_store_with_a_past_brings_back_nothing() {
             }
             begun(&what);
             let sim = SimVfs::on(disk.clone());
-            let repaired = match repair_with(DIR, NEW, Uncertain::SetAside, &layer(&sim)) {
+            let repaired = match repair_with(DIR, NEW, Uncertain::SetAside, None, &layer(&sim)) {
                 Ok(repaired) => repaired,
                 Err(criba::Error::NotAStore { .. }) => continue,
                 Err(error) => panic!("{what} {error}"),

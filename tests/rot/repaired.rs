@@ -40,7 +40,7 @@ fn of_dir(disk: &SimDisk) -> Vec<(&Path, &[u8])> {
 /// Repairs the store on a disk, which must not change, and checks what holds for all damage.
 fn salvage(what: &str, disk: &SimDisk) -> Salvaged {
     let sim = SimVfs::on(disk.clone());
-    let repaired = repair_with(DIR, NEW, Uncertain::SetAside, &layer(&sim));
+    let repaired = repair_with(DIR, NEW, Uncertain::SetAside, None, &layer(&sim));
     check(what, disk, &sim, repaired.unwrap_or_else(|error| panic!("{what}: {error}")))
 }
 
@@ -246,7 +246,8 @@ fn an_older_current_brings_back_nothing() {
             disk.write(path, bytes);
         }
     }
-    let repaired = repair_with(DIR, NEW, Uncertain::SetAside, &layer(&SimVfs::on(disk))).unwrap();
+    let repaired =
+        repair_with(DIR, NEW, Uncertain::SetAside, None, &layer(&SimVfs::on(disk))).unwrap();
     assert_eq!((repaired.keys, repaired.losses.len()), (0, 1), "{:?}", repaired.losses);
 }
 
@@ -281,7 +282,7 @@ fn bad_sectors_bring_back_nothing() {
             let faults = FaultVfs::new(layer(&sim));
             let rule = FaultRule::new(Fault::Io).operations([Operation::Read]);
             faults.add(rule.kinds([kind]).skip(number));
-            let repaired = repair_with(DIR, NEW, Uncertain::SetAside, &layer(&faults));
+            let repaired = repair_with(DIR, NEW, Uncertain::SetAside, None, &layer(&faults));
             // Those of the new store are tried, too.
             if !faults.injected().iter().any(|fault| fault.path.starts_with(DIR)) {
                 assert!(number > 0, "no read of a {kind:?}");
@@ -313,7 +314,7 @@ fn a_table_that_nothing_names_counts_only_in_place_of_a_missing_one_and_is_uncer
     disk.write(&left, older.read(&left).unwrap());
     let repaired = |disk: SimDisk| {
         let vfs = layer(&SimVfs::on(disk));
-        let repaired = repair_with(DIR, NEW, Uncertain::SetAside, &vfs).unwrap();
+        let repaired = repair_with(DIR, NEW, Uncertain::SetAside, None, &vfs).unwrap();
         let keys = |dir: &Path| contents(&vfs, dir).into_keys().collect::<Vec<_>>();
         let uncertain = Path::new(NEW).join("uncertain");
         let uncertain = if repaired.uncertain > 0 { keys(&uncertain) } else { Vec::new() };
@@ -339,7 +340,8 @@ fn a_table_of_another_store_does_not_count() {
     let ((mut disk, table), (other, same_table)) = (store("right"), store("wrong"));
     assert_eq!(table, same_table);
     disk.write(&table, other.read(&table).unwrap());
-    let repaired = repair_with(DIR, NEW, Uncertain::Accept, &layer(&SimVfs::on(disk))).unwrap();
+    let repaired =
+        repair_with(DIR, NEW, Uncertain::Accept, None, &layer(&SimVfs::on(disk))).unwrap();
     assert_eq!((repaired.keys, repaired.losses.len()), (0, 1));
 }
 
@@ -384,7 +386,7 @@ fn uncertain_keys_are_accepted_on_demand() {
     let set_aside = salvage("without manifest", &disk);
     assert!(set_aside.sound.is_empty() && !set_aside.repaired.policy_known);
     let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::on(disk));
-    let repaired = repair_with(DIR, NEW, Uncertain::Accept, &vfs).unwrap();
+    let repaired = repair_with(DIR, NEW, Uncertain::Accept, None, &vfs).unwrap();
     assert_eq!(repaired.uncertain, repaired.keys);
     assert!(vfs.open_dir(&Path::new(NEW).join("uncertain")).is_err());
     assert_eq!(contents(&vfs, NEW.as_ref()), set_aside.uncertain);
@@ -406,7 +408,7 @@ fn a_new_store_that_cannot_be_written_leaves_nothing() {
         let sim = SimVfs::on(disk.clone());
         let faults = FaultVfs::new(layer(&sim));
         faults.add(FaultRule::new(Fault::NoSpace).operations(writes).skip(number).from_then_on());
-        let repaired = repair_with(DIR, NEW, Uncertain::SetAside, &layer(&faults));
+        let repaired = repair_with(DIR, NEW, Uncertain::SetAside, None, &layer(&faults));
         if faults.injected().is_empty() {
             assert!(repaired.is_ok() && number > 20, "{number} {repaired:?}");
             break;
@@ -425,7 +427,7 @@ fn a_new_store_that_cannot_be_written_leaves_nothing() {
 #[test]
 fn only_a_store_that_is_not_open_is_repaired_and_only_into_a_new_directory() {
     let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::on(FIXTURE.disk.clone()));
-    let repair = |from: &str, to: &str| repair_with(from, to, Uncertain::SetAside, &vfs);
+    let repair = |from: &str, to: &str| repair_with(from, to, Uncertain::SetAside, None, &vfs);
     for to in [DIR, "/store/new", "/store/../store/new"] {
         assert!(matches!(repair(DIR, to), Err(Error::InvalidPath { .. })), "{to}");
     }

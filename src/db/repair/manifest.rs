@@ -1,5 +1,7 @@
 //! The manifest in force, also without a sound `CURRENT`.
 
+use std::path::PathBuf;
+
 use super::super::directory::{Listing, store_of};
 use super::loss::Loss;
 use crate::error::{Error, Result};
@@ -75,11 +77,29 @@ fn read_edits(dir: &StoreDir, store: u64, number: u64) -> Result<(TableSet, u64)
     }
 }
 
-/// The id of the store, which most of its files have in their headers or footers; 0 if none has.
+/// The id of the store: that of the manifest in force if it can be read, else that of most files; 0 if no file has
+/// one.
 pub(super) fn store_id(env: &TableEnv, listing: &Listing) -> u64 {
+    let current = read_current(&env.dir).ok().flatten();
+    if let Some(Ok((_, store, _))) = current.map(|number| Manifest::read(&env.dir, number)) {
+        return store;
+    }
     let mut ids: Vec<u64> =
         listing.ours.iter().filter_map(|&name| store_of(env, name).ok().flatten()).collect();
     ids.sort_unstable();
     let of_one = ids.chunk_by(|a, b| a == b).max_by_key(|same| same.len());
     of_one.map_or(0, |same| same[0])
+}
+
+/// Removes the files of other stores from a listing, and returns them with the ids of their stores.
+pub(super) fn take_others(env: &TableEnv, listing: &mut Listing) -> Vec<(PathBuf, u64)> {
+    let mut others = Vec::new();
+    listing.ours.retain(|&name| match store_of(env, name) {
+        Ok(Some(store)) if store != env.store => {
+            others.push((env.path_of(name), store));
+            false
+        }
+        _ => true,
+    });
+    others
 }

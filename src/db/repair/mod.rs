@@ -24,7 +24,7 @@ mod merge;
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::doubt::Doubt;
@@ -34,13 +34,14 @@ use self::merge::{Change, Merge};
 use super::Db;
 use super::directory::{Listing, open_locked, open_to_read};
 use super::open::open_in;
-use super::staged;
+use super::staged::{self, Staged};
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::filter::HashKey;
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::names::FileName;
 use crate::options::Options;
+use crate::random::RandomSource;
 use crate::sstable::{LostEntries, SalvageCursor, Table, TableEnv, TableMeta};
 use crate::store_dir::StoreDir;
 use crate::version::TableSet;
@@ -79,6 +80,13 @@ pub struct Repaired {
     pub tables: u64,
     /// Logs read.
     pub logs: u64,
+    /// The id of the store: that of the manifest in force if it can be read, else that of most files, or the one
+    /// that was asked for.
+    pub store: u64,
+    /// Files of other stores, with the ids of those. Nothing of them is in the new store.
+    pub others: Vec<(PathBuf, u64)>,
+    /// Directories that repairs left that were killed, and which were removed.
+    pub leftovers: Vec<PathBuf>,
 }
 
 /// Salvages a damaged store that is not open: makes a new store in the directory `to` from everything that can be
@@ -102,10 +110,10 @@ pub fn repair(
     to: impl AsRef<Path>,
     uncertain: Uncertain,
 ) -> Result<Repaired> {
-    repair_with(dir, to, uncertain, &(Arc::new(RealVfs) as Arc<dyn Vfs>))
+    repair_with(dir, to, uncertain, None, &(Arc::new(RealVfs) as Arc<dyn Vfs>))
 }
 
-/// As [`repair`], with any file layer.
+/// As [`repair`], with any file layer, and of the store with the id `store` if it is given.
 ///
 /// # Errors
 /// As [`repair`].
@@ -113,18 +121,27 @@ pub fn repair_with(
     dir: impl AsRef<Path>,
     to: impl AsRef<Path>,
     uncertain: Uncertain,
+    store: Option<u64>,
     vfs: &Arc<dyn Vfs>,
 ) -> Result<Repaired> {
     let (dir, listing, _lock) = open_to_read(vfs, dir.as_ref(), |listing| {
         let none = listing.ours.iter().all(|&name| name == FileName::Lock);
         if none { Err("no file of one") } else { Ok(()) }
     })?;
-    let mode = Options::new().file_mode;
-    staged::make(&dir, vfs, to.as_ref(), mode, "repair", Some(UNCERTAIN), |new, lock| {
-        staged::discard(new, OsStr::new(UNCERTAIN));
-        staged::clear(new)?;
-        Salvage::of(&dir, &listing, vfs)?.write(new, lock, uncertain)
-    })
+    let staged = Staged {
+        source: &dir,
+        vfs,
+        path: to.as_ref(),
+        mode: Options::new().file_mode,
+        random: RandomSource::default(),
+        purpose: "repair",
+        within: Some(UNCERTAIN),
+    };
+    let (mut repaired, leftovers) = staged::make(&staged, |new, lock| {
+        Salvage::of(&dir, listing, store, vfs)?.write(new, lock, uncertain)
+    })?;
+    repaired.leftovers = leftovers;
+    Ok(repaired)
 }
 
 /// Everything that was read, before it is merged.
@@ -136,12 +153,20 @@ struct Salvage<'a> {
 }
 
 impl<'a> Salvage<'a> {
-    fn of(dir: &'a StoreDir, listing: &Listing, vfs: &Arc<dyn Vfs>) -> Result<Self> {
+    fn of(
+        dir: &'a StoreDir,
+        mut listing: Listing,
+        store: Option<u64>,
+        vfs: &Arc<dyn Vfs>,
+    ) -> Result<Self> {
         let mut found = Repaired::default();
         let key = HashKey::new([0; HashKey::BYTES]); // no filter is read
         let env = TableEnv::standalone(dir, 0, key);
-        let store = manifest::store_id(&env, listing);
+        let store = store.unwrap_or_else(|| manifest::store_id(&env, &listing));
         let env = TableEnv::standalone(dir, store, key);
+        found.store = store;
+        found.others = manifest::take_others(&env, &mut listing);
+        let listing = &listing;
         let set = manifest::tables_in_force(dir, store, listing, &mut found.losses)?;
         let mut options = Options::new().vfs(Arc::clone(vfs));
         if let Some(settings) = set.as_ref().and_then(|set| set.filter_settings) {
