@@ -22,5 +22,6 @@ mod forged_logs;
 mod forged_manifests;
 mod forged_tables;
 mod numbers;
+mod plants;
 mod repaired;
 mod sweep;
