@@ -1,4 +1,4 @@
-//! Values that hold frames and blocks for their own offsets. The planter knows number, offset, store and format, but
+//! Values that hold frames for their own offsets. The planter knows number, offset, store and format, but
 //! not the hash key. Neither recovery nor repair takes them for real ones.
 
 use std::path::Path;
@@ -150,68 +150,6 @@ fn a_planted_record_is_no_change_for_a_repair() {
 
 fn repaired(sim: &SimVfs) -> Db {
     options(sim).open(NEW).unwrap()
-}
-
-/// A value that holds the end of its own block, and a whole block behind it: without its index, the blocks of a
-/// table are found by their checksums.
-#[test]
-fn a_planted_block_is_no_block_for_a_repair() {
-    let mut plants = 0;
-    for number in 0..250 {
-        let sim = SimVfs::new();
-        let db = options(&sim).open(DIR).unwrap();
-        // Table and store are known; the block begins at 0, with the entry of this key.
-        let (_, store, _) = log_in_use(&sim.disk());
-        let key = format!("key {number:03}");
-        let forged_entry = {
-            let mut entry = vec![0, 6, 6, 1, 1];
-            entry.extend(b"forgedforged");
-            entry
-        };
-        let mut value = Vec::new();
-        for (guess, salt) in [0, 4, store, store ^ 4].into_iter().enumerate() {
-            // Shared, suffix, value length (two bytes), sequence number, kind, key.
-            let begin =
-                [vec![0, key.len() as u8, 0xff, 1, 1, 1], key.clone().into_bytes()].concat();
-            let mut block = begin;
-            block.extend(&value);
-            block.extend([0; 4]); // a restart point at 0
-            block.extend(1_u32.to_le_bytes());
-            block.push(1); // data
-            let sum = checksum(salt, 0, &block);
-            value = block[6 + key.len()..].to_vec();
-            value.extend(sum.to_le_bytes());
-            if guess == 0 {
-                value.extend(&forged_entry);
-            }
-            plants += 1;
-        }
-        db.put(&key, &value).unwrap();
-        db.put("other", "value").unwrap();
-        db.flush().unwrap();
-        db.close().unwrap();
-        sim.edit(|disk| {
-            let tables: Vec<_> = disk
-                .files()
-                .filter(|(path, _)| path.extension().is_some_and(|end| end == "sst"))
-                .map(|(path, bytes)| (path.to_owned(), bytes.to_vec()))
-                .collect();
-            let [(path, bytes)] = &tables[..] else { panic!("one table") };
-            let footer = bytes.len() - 128;
-            let index = u64::from_le_bytes(bytes[footer + 16..footer + 24].try_into().unwrap());
-            let mut bytes = bytes.clone();
-            bytes[index as usize] ^= 1;
-            disk.write(path, bytes);
-        });
-        let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
-        let repaired = repair_with(DIR, NEW, Uncertain::Accept, None, &vfs).unwrap();
-        let db = self::repaired(&sim);
-        assert!(repaired.losses.is_empty(), "{number}: {repaired:?}");
-        assert_eq!(db.get(&key).unwrap().unwrap(), value.as_slice());
-        assert_eq!(db.get("other").unwrap().unwrap(), "value");
-        assert_eq!(db.iter().unwrap().count(), 2);
-    }
-    println!("{plants} blocks planted");
 }
 
 /// Each byte of a log's header, damaged over synced records, with and without an end frame.
