@@ -24,4 +24,5 @@ mod forged_tables;
 mod numbers;
 mod plants;
 mod repaired;
+mod strays;
 mod sweep;
