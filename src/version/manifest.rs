@@ -254,14 +254,21 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::filter::HashKey;
+    use crate::filter::{FilterSettings, HashKey, PrefixExtractor};
+    use crate::names::MAX_FOUND_NUMBER;
     use crate::sstable::{FilterMeta, TableMeta, TableRandom};
     use crate::vfs::{Fault, FaultRule, FaultVfs, Operation, RealVfs, SimVfs};
+
+    fn empty_set() -> TableSet {
+        let filter_settings = Some(FilterSettings::default());
+        let hash_key = Some(HashKey::new([1; 16]));
+        TableSet { hash_key, filter_settings, ..TableSet::default() }
+    }
 
     #[test]
     fn a_manifest_is_outgrown_at_four_times_its_content_and_64_kib() -> Result<()> {
         let dir = StoreDir::of(SimVfs::new(), "/store");
-        let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
+        let set = empty_set();
         let mut manifest = Manifest::create(&dir, 1, 77, RandomSource::default(), set)?;
         let grow_to = |manifest: &mut Manifest, most: u64| {
             let next_file = manifest.set.next_file;
@@ -294,13 +301,44 @@ mod tests {
     }
 
     #[test]
+    fn what_a_reader_would_refuse_is_not_written() -> Result<()> {
+        let sound = TableSet { next_file: 9, ..empty_set() };
+        let too_long = FilterSettings {
+            extractor: Some(PrefixExtractor::fixed(70_000)),
+            ..FilterSettings::default()
+        };
+        for unsound in [
+            TableSet { next_file: MAX_FOUND_NUMBER + 1, ..sound.clone() },
+            TableSet { log: MAX_FOUND_NUMBER + 1, ..sound.clone() },
+            TableSet { filter_settings: Some(too_long), ..sound.clone() },
+            TableSet { filter_settings: None, ..sound.clone() },
+        ] {
+            let vfs = SimVfs::new();
+            let dir = StoreDir::of(vfs.clone(), "/store");
+            let random = RandomSource::default();
+            let created = Manifest::create(&dir, 1, 77, random, unsound.clone());
+            assert!(matches!(created, Err(Error::Corrupt { .. })), "{unsound:?}");
+            assert_eq!(vfs.disk().files().count(), 0);
+
+            let mut manifest = Manifest::create(&dir, 1, 77, random, sound.clone())?;
+            let length = manifest.log.length();
+            let edit = Edit { hash_key: None, ..unsound.as_edit() };
+            let is_refused = matches!(manifest.record(&edit), Err(LogError::Refused(_)));
+            // An edit may leave the settings out.
+            assert_eq!(is_refused, unsound.filter_settings.is_some(), "{unsound:?}");
+            assert_eq!(manifest.log.length() == length, is_refused);
+        }
+        Ok(())
+    }
+
+    #[test]
     fn only_what_is_not_there_is_missing_and_what_cannot_be_read_is_an_error() -> Result<()> {
         let failing = FaultVfs::new(Arc::new(SimVfs::new()));
         let dir = StoreDir::of(failing.clone(), "/store");
         assert_eq!(read_current(&dir)?, None);
         let read = || Manifest::read(&dir, 1).map(|_| ());
         assert!(matches!(read(), Err(Error::Missing { .. })));
-        let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
+        let set = empty_set();
         let mut manifest = Manifest::create(&dir, 1, 77, RandomSource::default(), set)?;
         manifest.make_current(&dir).map_err(LogError::into_error)?;
 
@@ -317,7 +355,7 @@ mod tests {
     #[test]
     fn a_long_edit_that_a_crash_cut_in_its_midst_was_never_made() -> Result<()> {
         let dir = crate::tempdir::tempdir();
-        let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
+        let set = empty_set();
         let mut manifest = Manifest::create(
             &StoreDir::of(RealVfs, dir.path()),
             1,
