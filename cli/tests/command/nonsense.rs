@@ -210,3 +210,28 @@ fn every_command_on_a_damaged_store_says_what_is_damaged() {
     println!("{tried} commands on damaged stores: {failed} told the file and failed");
     assert!(failed > tried / 2);
 }
+
+/// 300 MB in a gzipped file of 300 kB. The line is refused before it is in memory.
+#[test]
+fn a_line_that_no_store_can_hold_takes_no_memory() {
+    use std::io::Write;
+
+    let parent = tempfile::tempdir().expect("a directory");
+    let lines = parent.path().join("lines.gz");
+    let file = fs::File::create(&lines).expect("a file");
+    let mut file = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+    for _ in 0..300 {
+        file.write_all(&vec![b'a'; 1 << 20]).expect("room");
+    }
+    file.finish().expect("room");
+    let store = parent.path().join("store");
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -v 250000; exec \"$0\" load \"$1\" \"$2\""])
+        .args([Path::new(env!("CARGO_BIN_EXE_criba")), &store, &lines])
+        .output()
+        .expect("a shell");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains("expected a key of at most 65535 bytes on line 1"), "{told}");
+    assert!(!store.exists());
+}
