@@ -96,8 +96,7 @@ impl StoreDir {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let is_dangling = path.parent().zip(path.file_name()).is_some_and(|(dir, name)| {
-                    let dir = with_descriptor(|| vfs.open_dir(dir));
-                    dir.is_ok_and(|dir| is_symlink(&*dir, name))
+                    reach(vfs, dir).is_ok_and(|dir| is_symlink(&*dir, name))
                 });
                 if !is_dangling {
                     return Ok(None);
