@@ -254,14 +254,23 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::filter::HashKey;
+    use crate::filter::{FilterSettings, HashKey};
     use crate::sstable::{FilterMeta, TableMeta, TableRandom};
     use crate::vfs::{Fault, FaultRule, FaultVfs, Operation, RealVfs, SimVfs};
+
+    /// The set of a new store.
+    fn empty_set() -> TableSet {
+        TableSet {
+            hash_key: Some(HashKey::new([1; 16])),
+            filter_settings: Some(FilterSettings::default()),
+            ..TableSet::default()
+        }
+    }
 
     #[test]
     fn a_manifest_is_outgrown_at_four_times_its_content_and_64_kib() -> Result<()> {
         let dir = StoreDir::of(SimVfs::new(), "/store");
-        let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
+        let set = empty_set();
         let mut manifest = Manifest::create(&dir, 1, 77, RandomSource::default(), set)?;
         let grow_to = |manifest: &mut Manifest, most: u64| {
             let next_file = manifest.set.next_file;
@@ -300,7 +309,7 @@ mod tests {
         assert_eq!(read_current(&dir)?, None);
         let read = || Manifest::read(&dir, 1).map(|_| ());
         assert!(matches!(read(), Err(Error::Missing { .. })));
-        let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
+        let set = empty_set();
         let mut manifest = Manifest::create(&dir, 1, 77, RandomSource::default(), set)?;
         manifest.make_current(&dir).map_err(LogError::into_error)?;
 
@@ -317,7 +326,7 @@ mod tests {
     #[test]
     fn a_long_edit_that_a_crash_cut_in_its_midst_was_never_made() -> Result<()> {
         let dir = crate::tempdir::tempdir();
-        let set = TableSet { hash_key: Some(HashKey::new([1; 16])), ..TableSet::default() };
+        let set = empty_set();
         let mut manifest = Manifest::create(
             &StoreDir::of(RealVfs, dir.path()),
             1,
