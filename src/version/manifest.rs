@@ -254,17 +254,15 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::filter::{FilterSettings, HashKey};
+    use crate::filter::{FilterSettings, HashKey, PrefixExtractor};
+    use crate::names::MAX_FOUND_NUMBER;
     use crate::sstable::{FilterMeta, TableMeta, TableRandom};
     use crate::vfs::{Fault, FaultRule, FaultVfs, Operation, RealVfs, SimVfs};
 
-    /// The set of a new store.
     fn empty_set() -> TableSet {
-        TableSet {
-            hash_key: Some(HashKey::new([1; 16])),
-            filter_settings: Some(FilterSettings::default()),
-            ..TableSet::default()
-        }
+        let filter_settings = Some(FilterSettings::default());
+        let hash_key = Some(HashKey::new([1; 16]));
+        TableSet { hash_key, filter_settings, ..TableSet::default() }
     }
 
     #[test]
@@ -299,6 +297,37 @@ mod tests {
         manifest.rewritten_bytes = 20_000;
         let length = grow_to(&mut manifest, 80_000)?;
         assert!((80_000..80_000 + edit_bytes).contains(&length), "{length}");
+        Ok(())
+    }
+
+    #[test]
+    fn what_a_reader_would_refuse_is_not_written() -> Result<()> {
+        let sound = TableSet { next_file: 9, ..empty_set() };
+        let too_long = FilterSettings {
+            extractor: Some(PrefixExtractor::fixed(70_000)),
+            ..FilterSettings::default()
+        };
+        for unsound in [
+            TableSet { next_file: MAX_FOUND_NUMBER + 1, ..sound.clone() },
+            TableSet { log: MAX_FOUND_NUMBER + 1, ..sound.clone() },
+            TableSet { filter_settings: Some(too_long), ..sound.clone() },
+            TableSet { filter_settings: None, ..sound.clone() },
+        ] {
+            let vfs = SimVfs::new();
+            let dir = StoreDir::of(vfs.clone(), "/store");
+            let random = RandomSource::default();
+            let created = Manifest::create(&dir, 1, 77, random, unsound.clone());
+            assert!(matches!(created, Err(Error::Corrupt { .. })), "{unsound:?}");
+            assert_eq!(vfs.disk().files().count(), 0);
+
+            let mut manifest = Manifest::create(&dir, 1, 77, random, sound.clone())?;
+            let length = manifest.log.length();
+            let edit = Edit { hash_key: None, ..unsound.as_edit() };
+            let is_refused = matches!(manifest.record(&edit), Err(LogError::Refused(_)));
+            // An edit may leave the settings out.
+            assert_eq!(is_refused, unsound.filter_settings.is_some(), "{unsound:?}");
+            assert_eq!(manifest.log.length() == length, is_refused);
+        }
         Ok(())
     }
 

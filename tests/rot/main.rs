@@ -22,5 +22,7 @@ mod forged_logs;
 mod forged_manifests;
 mod forged_tables;
 mod numbers;
+mod plants;
 mod repaired;
+mod strays;
 mod sweep;

@@ -23,6 +23,7 @@ mod get_many;
 mod handles;
 mod ledger_beside_changes;
 mod locking;
+mod long_versions;
 mod may_contain;
 mod memory;
 mod model;
