@@ -3,8 +3,10 @@
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use criba::{Loss, Repaired, Uncertain, repair};
+use criba::vfs::{RealVfs, Vfs};
+use criba::{Loss, Repaired, Uncertain, repair_with};
 use serde_json::{Map, Value};
 
 use crate::failure::{Failure, Result};
@@ -26,6 +28,9 @@ pub(crate) struct Args {
     /// Put uncertain keys into the new store: deleted keys and older values can come back
     #[arg(long)]
     accept_stale: bool,
+    /// Salvage the store with this id, in hexadecimal, if the directory has files of several
+    #[arg(long, value_name = "ID", value_parser = id)]
+    store: Option<u64>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -37,7 +42,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         let found = "a file or directory";
         return Err(Failure::unfit(&args.to, "a new name for the repaired store", found));
     }
-    let repaired = repair(&args.dir, &args.to, uncertain).map_err(store::no_store)?;
+    let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
+    let repaired = repair_with(&args.dir, &args.to, uncertain, args.store, &vfs);
+    let repaired = repaired.map_err(store::no_store)?;
     if args.json {
         json::print(&as_json(&repaired), out)?;
     } else {
@@ -48,6 +55,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
 
 fn print(args: &Args, repaired: &Repaired, out: &mut dyn Write) -> Result<()> {
     let Repaired { losses, keys, uncertain, policy_known, tables, logs, .. } = repaired;
+    for path in &repaired.leftovers {
+        writeln!(out, "removed: {}, left by a repair that was killed", path.display())?;
+    }
+    for (path, store) in &repaired.others {
+        writeln!(out, "not of this store: {}, of store {store:016x}", path.display())?;
+    }
     for loss in losses {
         writeln!(out, "{}", wrapped(&loss.finding.to_string(), 4))?;
         writeln!(out, "  may have cost {}", keys_of(loss))?;
@@ -83,6 +96,13 @@ fn print(args: &Args, repaired: &Repaired, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
+/// The id of a store, as `inspect` prints it.
+fn id(text: &str) -> std::result::Result<u64, String> {
+    let is_hex = text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let id = u64::from_str_radix(text, 16).ok().filter(|_| is_hex);
+    id.ok_or_else(|| "it is not a number of up to 16 hexadecimal digits".to_owned())
+}
+
 fn keys_of(loss: &Loss) -> String {
     use std::ops::Bound::{Excluded, Included, Unbounded};
     let begin = match &loss.keys.0 {
@@ -115,7 +135,14 @@ fn as_json(repaired: &Repaired) -> Value {
         }
         fields
     });
+    let others = repaired.others.iter().map(|(path, store)| {
+        serde_json::json!({ "path": path.to_string_lossy(), "store": format!("{store:016x}") })
+    });
+    let leftovers = repaired.leftovers.iter().map(|path| path.to_string_lossy());
     serde_json::json!({
+        "store": format!("{:016x}", repaired.store),
+        "others": others.collect::<Vec<_>>(),
+        "leftovers": leftovers.collect::<Vec<_>>(),
         "losses": losses.collect::<Vec<_>>(),
         "keys": repaired.keys,
         "uncertain": repaired.uncertain,

@@ -1,7 +1,7 @@
 //! Log files, as write-ahead logs.
 
 use criba::Error;
-use criba::parsers::{LogEnd, LogWriter, read_log, replay_log};
+use criba::parsers::{HashKeyBytes, LogEnd, LogWriter, read_log, replay_log};
 use criba::vfs::{SimDisk, Vfs};
 use std::sync::Arc;
 
@@ -9,6 +9,9 @@ use crate::{DIR, assert_names_a_file, disk_with, mend, mounted};
 
 /// The log number of the input.
 pub(crate) const NUMBER: u64 = 4;
+
+/// The hash key with which the parser reads it.
+const HASH_KEY: HashKeyBytes = [0; 16];
 
 /// The file name of a log.
 pub(crate) fn name(number: u64) -> String {
@@ -21,7 +24,7 @@ pub(crate) fn name(number: u64) -> String {
 /// If records are not in file order; if they differ after a round trip; if a replay gets other records.
 pub fn wal(bytes: &[u8]) -> bool {
     let mut mended = bytes.to_vec();
-    mend::log(&mut mended, NUMBER);
+    mend::wal(&mut mended, NUMBER, &HASH_KEY);
     let accepted = as_log(bytes);
     as_log(&mended) || accepted
 }

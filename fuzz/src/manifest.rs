@@ -20,7 +20,7 @@ pub(crate) fn name(number: u64) -> String {
 /// If accepted input differs after a round trip; if an error names no file.
 pub fn manifest(bytes: &[u8]) -> bool {
     let mut log = bytes.to_vec();
-    mend::log(&mut log, NUMBER);
+    mend::manifest(&mut log);
     let mut current = bytes.to_vec();
     mend::current(&mut current);
     let accepted = [

@@ -99,9 +99,11 @@ fn files_of(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
 fn mend_all(disk: &mut SimDisk) {
     for (path, mut bytes) in files_of(disk) {
         let name = path.file_name().and_then(|name| name.to_str()).expect("a plain name");
-        let number = name.strip_suffix(".log").or_else(|| name.strip_prefix("MANIFEST-"));
-        if let Some(number) = number.and_then(|number| number.parse().ok()) {
-            mend::log(&mut bytes, number);
+        let log = name.strip_suffix(".log").and_then(|number| number.parse().ok());
+        if let Some(number) = log {
+            mend::wal(&mut bytes, number, &fixture().hash_key);
+        } else if name.starts_with("MANIFEST-") {
+            mend::manifest(&mut bytes);
         } else if path.extension().is_some_and(|extension| extension == "sst") {
             mend::table(&mut bytes);
         } else if name == "CURRENT" {

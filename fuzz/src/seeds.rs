@@ -108,7 +108,7 @@ fn manifests() {
 
 /// The last record of a manifest of one block.
 fn last_edit(manifest: &[u8]) -> &[u8] {
-    let (mut edit, mut rest) = (&manifest[..0], &manifest[40..]);
+    let (mut edit, mut rest) = (&manifest[..0], &manifest[4096..]);
     while let [_, _, _, _, low, high, ..] = *rest
         && (low, high) != (0, 0)
     {

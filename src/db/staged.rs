@@ -60,13 +60,14 @@ pub(super) fn make<T>(
         // Another process may have moved it, and put another directory there.
         check_child(&parent, &temporary, &dir)?;
         parent.rename_child(&temporary, name)?;
-        check_child(&parent, name, &dir)?;
         Ok(made)
     });
     if made.is_err() {
         discard(&parent, &temporary, &dir, staged.within);
     }
     let made = made?;
+    // From here on it is whole, and stays, also after an error.
+    check_child(&parent, name, &dir)?;
     parent.sync()?;
     Ok((made, removed))
 }
@@ -140,8 +141,12 @@ fn check_child(parent: &StoreDir, name: &OsStr, dir: &StoreDir) -> Result<()> {
     Err(Error::Moved { path, expected: expected.into(), found: found.into() })
 }
 
-/// Removes an open directory with a store, as far as it can, and the store within. Returns whether it is gone.
+/// Removes an open directory with a store, as far as it can, and the store within, unless it has another name by
+/// now. Returns whether it is gone.
 fn discard(parent: &StoreDir, name: &OsStr, dir: &StoreDir, within: Option<&str>) -> bool {
+    if check_child(parent, name, dir).is_err() {
+        return false;
+    }
     if let Some(within) = within.map(OsStr::new)
         && let Ok(inner) = dir.open_child(within)
     {

@@ -378,6 +378,8 @@ mod tests {
         assert!(filter(6, 5).is_err(), "a filter of no table");
         assert!(filter(4, 3).is_err(), "a filter that is there already");
         assert_eq!(filter(4, 5), Ok(()));
+        let unset = TableSet { filter_settings: None, ..set.clone() };
+        assert!(unset.check().is_err(), "no filter settings");
         let back = Edit { next_file: Some(7), ..Edit::default() };
         assert!(set.clone().apply(&back).is_err(), "a counter going back");
         let endless = FilterMeta { generation: MAX_FOUND_NUMBER + 1, ..FilterMeta::default() };
@@ -431,7 +433,9 @@ mod tests {
             (most, most + 1, most, false),
             (most, most, most + 1, false),
         ] {
-            let set = TableSet { log, flushed_seq, next_file, ..TableSet::default() };
+            let filter_settings = sample().filter_settings;
+            let set =
+                TableSet { log, flushed_seq, next_file, filter_settings, ..TableSet::default() };
             assert_eq!(set.check().is_ok(), sound, "{log} {flushed_seq} {next_file}");
         }
     }

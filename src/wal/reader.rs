@@ -351,7 +351,7 @@ impl LogReader {
     fn search_from(&mut self, from: u64, mut found: impl FnMut(&Frame<'_>)) -> Result<()> {
         let mut at = from;
         while at < self.length {
-            if at % BLOCK_BYTES == 0
+            if at.is_multiple_of(BLOCK_BYTES)
                 && let Some(behind) = self.behind_zeros(at)?
             {
                 at = behind;

@@ -2,10 +2,10 @@
 
 use crate::store::filter_block;
 
-/// The checksum of the format: bound to a file number and an offset.
-pub(crate) fn checksum(number: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
+/// The checksum of the format: bound to a salt, or a file number, and an offset.
+pub(crate) fn checksum(salt: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&number.to_le_bytes());
+    hasher.update(&salt.to_le_bytes());
     hasher.update(&offset.to_le_bytes());
     hasher.update(bytes);
     hasher.finalize().to_le_bytes()
@@ -13,6 +13,11 @@ pub(crate) fn checksum(number: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+}
+
+/// The salt of a table's blocks: the first of the random bytes in its footer.
+pub(crate) fn salt(table: &[u8]) -> u64 {
+    u64_at(table, table.len() - 48)
 }
 
 fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
@@ -40,7 +45,7 @@ pub(crate) fn with_filter(table: &[u8], filter: &[u8]) -> Vec<u8> {
         let offset = bytes.len();
         bytes.extend_from_slice(contents);
         bytes.push([2, 3, 4][handle / 16]);
-        let sum = checksum(id, offset as u64, &bytes[offset..]);
+        let sum = checksum(salt(table), offset as u64, &bytes[offset..]);
         bytes.extend_from_slice(&sum);
         put_u64(&mut footer, handle, offset as u64);
         put_u64(&mut footer, handle + 8, contents.len() as u64);
@@ -63,9 +68,9 @@ pub(crate) fn manifest_naming(manifest: &[u8], table: &[u8]) -> Vec<u8> {
     let footer = &table[table.len() - 128..];
     let id = u64_at(footer, 64);
     let filter = filter_block(table);
-    let log = u64_at(&bytes, 16);
+    let salt = u64_at(&bytes, 40);
     let mut named = 0;
-    let mut at = 40;
+    let mut at = 4096;
     while at + HEADER <= bytes.len() && bytes[at + 6] == 1 {
         let length = usize::from(u16::from_le_bytes([bytes[at + 4], bytes[at + 5]]));
         let end = at + HEADER + length;
@@ -79,14 +84,15 @@ pub(crate) fn manifest_naming(manifest: &[u8], table: &[u8]) -> Vec<u8> {
                         put_u64(&mut bytes, record + 8, table.len() as u64);
                         put_u64(&mut bytes, record + 16, u64_at(footer, 16));
                         bytes[record + 24..record + 28].copy_from_slice(&footer[116..120]);
-                        assert_eq!(u64_at(&bytes, record + 28), 0, "a filter within its table");
-                        put_u64(&mut bytes, record + 36, u64_at(footer, 8));
+                        assert_eq!(u64_at(&bytes, record + 44), 0, "a filter within its table");
+                        put_u64(&mut bytes, record + 52, u64_at(footer, 8));
                         let sum = &table[filter.end - 4..filter.end];
-                        bytes[record + 44..record + 48].copy_from_slice(sum);
+                        bytes[record + 60..record + 64].copy_from_slice(sum);
                     }
-                    let smallest = record + 48 + 5 * 8;
+                    let smallest = record + 64 + 5 * 8;
                     let largest = smallest + 1 + usize::from(bytes[smallest]);
-                    largest + 1 + usize::from(bytes[largest]) - field
+                    let tagged = largest + 1 + usize::from(bytes[largest]);
+                    tagged + 1 + usize::from(bytes[tagged]) - field
                 }
                 2 => 10,
                 3..=5 => 9,
@@ -95,7 +101,7 @@ pub(crate) fn manifest_naming(manifest: &[u8], table: &[u8]) -> Vec<u8> {
                 other => panic!("a field {other} in the manifest"),
             };
         }
-        let sum = checksum(log, at as u64, &bytes[at + 4..end]);
+        let sum = checksum(salt, at as u64, &bytes[at + 4..end]);
         bytes[at..at + 4].copy_from_slice(&sum);
         at = end;
     }

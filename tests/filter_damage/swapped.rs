@@ -1,6 +1,6 @@
 //! Filters in the wrong table.
 
-use crate::forger::checksum;
+use crate::forger::{checksum, salt};
 use crate::store::{Store, filter_block, policies};
 
 /// Each filter is sound and at the right offset, in the wrong table. The block's checksum detects it, or,
@@ -16,9 +16,8 @@ fn swapped_filters_cost_reads_and_no_more() {
                 let mut bytes = sound[number].to_vec();
                 bytes[block.clone()].copy_from_slice(&sound[1 - number][block.clone()]);
                 if fitting {
-                    let id = store.tables[number].file_stem().unwrap().to_str().unwrap();
                     let covered = &bytes[block.start..block.end - 4];
-                    let sum = checksum(id.parse().unwrap(), block.start as u64, covered);
+                    let sum = checksum(salt(&bytes), block.start as u64, covered);
                     bytes[block.end - 4..block.end].copy_from_slice(&sum);
                 }
                 assert!(bytes != sound[number]);

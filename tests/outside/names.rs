@@ -4,9 +4,10 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use criba::{Db, Durability, Event, Options, ReadOnlyDb, verify};
+use criba::{Db, Durability, Event, Options, ReadOnlyDb, Repaired, Uncertain, repair, verify};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::common::{self, copy_dir, files_with};
+use crate::common::{self, copy_dir};
 use crate::tree::{difference, tree};
 
 fn options() -> Options {
@@ -82,28 +83,84 @@ fn a_checkpoint_into_the_store_is_refused_and_makes_nothing() {
     db.checkpoint(parent.path().join("x")).unwrap();
 }
 
-#[test]
-fn a_checkpoint_copies_a_table_that_is_a_symlink() {
-    let parent = common::tempdir();
-    let dir = parent.path().join("store");
-    store(&dir).close().unwrap();
-    let table = files_with(&dir, "sst").remove(0);
-    let elsewhere = parent.path().join("elsewhere");
-    std::fs::rename(&table, &elsewhere).unwrap();
-    symlink(&elsewhere, &table).unwrap();
-    let db = options().open(&dir).unwrap();
-    let copy = parent.path().join("copy");
-    db.checkpoint(&copy).unwrap();
-    db.close().unwrap();
-    for entry in std::fs::read_dir(&copy).unwrap() {
-        let entry = entry.unwrap();
-        assert!(entry.file_type().unwrap().is_file(), "{}", entry.path().display());
+fn is_file(path: &Path) -> bool {
+    path.symlink_metadata().unwrap().is_file()
+}
+
+/// All ways to open a store, and what each says of it.
+fn refusals(dir: &Path) -> Vec<(&'static str, String)> {
+    let to = dir.with_extension("repaired");
+    let opened = options().open(dir).map(drop);
+    let found = verify(dir).map(|found| found.findings.iter().map(ToString::to_string).collect());
+    let repaired = repair(dir, &to, Uncertain::SetAside);
+    let _ = std::fs::remove_dir_all(to);
+    let said = |said: criba::Result<Vec<String>>| match said {
+        Ok(found) => found.concat(),
+        Err(error) => error.to_string(),
+    };
+    let mut all = vec![("open", said(opened.map(|()| Vec::new()))), ("verify", said(found))];
+    match options().open_read_only(dir) {
+        // It takes no lock.
+        Ok(reader) if !is_file(&dir.join("LOCK")) => assert_eq!(count(&reader), 2),
+        opened => all.push(("open_read_only", said(opened.map(|_| Vec::new())))),
     }
-    assert!(table.is_symlink());
-    std::fs::remove_file(elsewhere).unwrap();
-    assert!(verify(&copy).unwrap().is_sound());
-    let db = options().open(&copy).unwrap();
-    assert_eq!(db.get("key").unwrap().unwrap(), "value");
+    match repaired {
+        // It can do without `CURRENT`.
+        Ok(repaired) if !is_file(&dir.join("CURRENT")) => {
+            assert!(repaired.keys == 2 && repaired.losses.is_empty(), "{repaired:?}");
+        }
+        repaired => {
+            let of = |repaired: Repaired| repaired.losses.iter().map(ToString::to_string).collect();
+            all.push(("repair", said(repaired.map(of))));
+        }
+    }
+    all
+}
+
+/// It could lead to a file of another store, or out of a backup.
+#[test]
+fn a_file_that_is_a_symbolic_link_is_refused_by_name() {
+    for name in ["CURRENT", "LOCK", "000001.log", "sst", "MANIFEST"] {
+        let parent = common::tempdir();
+        let dir = parent.path().join("store");
+        let db = store(&dir);
+        drop(db);
+        let file = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+        let file = file.filter(|path| path.to_str().unwrap().contains(name)).max().unwrap();
+        let elsewhere = parent.path().join("elsewhere");
+        std::fs::rename(&file, &elsewhere).unwrap();
+        symlink(&elsewhere, &file).unwrap();
+        let before = tree(parent.path(), &[]);
+        for (call, said) in refusals(&dir) {
+            assert!(said.contains("symbolic link"), "{name}, {call}: {said}");
+            let of_file = said.contains(file.file_name().unwrap().to_str().unwrap());
+            assert!(of_file, "{name}, {call}: {said}");
+        }
+        assert_eq!(difference(&before, &tree(parent.path(), &[]), parent.path()), None);
+    }
+}
+
+/// Opening a pipe waits for its other end.
+#[test]
+fn a_file_that_is_a_pipe_is_refused_at_once() {
+    for name in ["CURRENT", "LOCK", "000001.log", "sst", "MANIFEST"] {
+        let parent = common::tempdir();
+        let dir = parent.path().join("store");
+        let db = store(&dir);
+        drop(db);
+        let file = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+        let file = file.filter(|path| path.to_str().unwrap().contains(name)).max().unwrap();
+        std::fs::remove_file(&file).unwrap();
+        mknodat(CWD, &file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let (done, waiting) = std::sync::mpsc::channel();
+        let store = dir.clone();
+        std::thread::spawn(move || done.send(refusals(&store)));
+        let said = waiting.recv_timeout(std::time::Duration::from_secs(60));
+        for (call, said) in said.unwrap_or_else(|error| panic!("{name}: {error}")) {
+            let of_file = said.contains(file.file_name().unwrap().to_str().unwrap());
+            assert!(of_file && said.contains("pipe"), "{name}, {call}: {said}");
+        }
+    }
 }
 
 fn count(db: &ReadOnlyDb) -> usize {

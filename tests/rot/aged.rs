@@ -16,6 +16,7 @@ use criba::{Batch, Db, Durability, FilterPolicy, Options, Snapshot, Uncertain, r
 
 use crate::common::written;
 use crate::fixture::{DIR, Kind, Map, SEED, name};
+use crate::forge::LOG_HEADER;
 use crate::sweep::{all, in_parallel};
 
 const NEW: &str = "/new";
@@ -243,7 +244,7 @@ impl Past {
 
 /// Whether the rest of a log is what it may be after a crash: whole frames.
 fn ends_with_a_frame(log: &[u8]) -> bool {
-    let mut at = 40;
+    let mut at = LOG_HEADER;
     while at + 27 <= log.len() {
         let length = u16::from_le_bytes([log[at + 4], log[at + 5]]);
         at += 27 + usize::from(length);
@@ -251,7 +252,7 @@ fn ends_with_a_frame(log: &[u8]) -> bool {
             at += 32768 - at % 32768;
         }
     }
-    (40..=at).contains(&log.len())
+    (LOG_HEADER..=at).contains(&log.len())
 }
 
 /// Damages a disk at random. `None` for damage that no reader could see.
@@ -322,8 +323,8 @@ fn damage(
     };
     // A log cut behind a whole frame, or behind its header, whose last bytes can be 0: no write seems to follow.
     let (before, left) = (written(&before), written(&bytes));
-    let is_shorter =
-        (37..=40).contains(&left.len()) || before.starts_with(left) && ends_with_a_frame(left);
+    let is_shorter = (LOG_HEADER - 3..=LOG_HEADER).contains(&left.len())
+        || before.starts_with(left) && ends_with_a_frame(left);
     if path.extension().is_some_and(|is| is == "log") && is_shorter {
         return None;
     }

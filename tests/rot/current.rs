@@ -12,7 +12,7 @@ fn current(header: &str, name: &str) -> String {
 #[test]
 fn a_current_that_names_anything_but_the_manifest_is_refused() {
     let right = FIXTURE.only(Kind::Manifest);
-    assert_eq!(current("criba 1", &right).as_bytes(), FIXTURE.file("CURRENT"));
+    assert_eq!(current("criba 2", &right).as_bytes(), FIXTURE.file("CURRENT"));
     let mut names: Vec<String> = [
         "",
         " ",
@@ -50,18 +50,25 @@ fn a_current_that_names_anything_but_the_manifest_is_refused() {
     names.push("M".repeat(1 << 20));
     let mut cases: Vec<Case> = names
         .iter()
-        .map(|name| (name, current("criba 1", name)))
+        .map(|name| (name, current("criba 2", name)))
         .map(|(name, text)| {
             Case::new(format!("CURRENT names {name:.40}"), "CURRENT", FIXTURE.with("CURRENT", text))
         })
         .collect();
-    for header in
-        ["", "criba", "criba 0", "criba 2", "criba 1 ", "Criba 1", "criba 18446744073709551616"]
-    {
+    for header in [
+        "",
+        "criba",
+        "criba 0",
+        "criba 1",
+        "criba 3",
+        "criba 2 ",
+        "Criba 2",
+        "criba 18446744073709551616",
+    ] {
         let disk = FIXTURE.with("CURRENT", current(header, &right));
         cases.push(Case::new(format!("CURRENT begins {header}"), "CURRENT", disk));
     }
-    let sound = current("criba 1", &right);
+    let sound = current("criba 2", &right);
     for text in [
         sound.replace('\n', "\r\n"),
         sound.trim_end().to_owned(),
@@ -89,7 +96,7 @@ fn a_current_that_names_anything_but_the_manifest_is_refused() {
 fn a_current_that_names_a_copy_of_the_manifest_is_refused() {
     let right = FIXTURE.only(Kind::Manifest);
     for name in ["MANIFEST-000001", "MANIFEST-000099"] {
-        let mut disk = FIXTURE.with("CURRENT", current("criba 1", name));
+        let mut disk = FIXTURE.with("CURRENT", current("criba 2", name));
         disk.write(path(name), FIXTURE.file(&right));
         let case = Case::new(format!("CURRENT names a copy, {name}"), name, disk);
         sweep_all("CURRENT names a copy", &[case], |_, outcome| outcome == Outcome::Refused);

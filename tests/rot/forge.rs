@@ -1,11 +1,13 @@
 //! Changed files with all checksums corrected.
 
+use std::ops::Range;
+
 use crate::fixture::{FIXTURE, Kind, number};
 
-/// The checksum of the format: bound to a file number and an offset.
-pub(crate) fn checksum(number: u64, offset: usize, bytes: &[u8]) -> [u8; 4] {
+/// The checksum of the format: bound to a salt, or a file number, and an offset.
+pub(crate) fn checksum(salt: u64, offset: usize, bytes: &[u8]) -> [u8; 4] {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&number.to_le_bytes());
+    hasher.update(&salt.to_le_bytes());
     hasher.update(&(offset as u64).to_le_bytes());
     hasher.update(bytes);
     hasher.finalize().to_le_bytes()
@@ -23,6 +25,9 @@ pub(crate) fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
 #[derive(Debug, Clone)]
 pub(crate) struct Log {
     pub(crate) number: u64,
+    /// Of the checksums of frames; the sound one.
+    pub(crate) salt: u64,
+    /// All bytes before the first frame.
     pub(crate) header: Vec<u8>,
     pub(crate) frames: Vec<Frame>,
 }
@@ -40,12 +45,20 @@ pub(crate) struct Frame {
 
 pub(crate) const FRAME_HEADER: usize = 27;
 
+/// The lengths of the headers of a log and of a manifest, which end where the first frame begins.
+pub(crate) const LOG_HEADER: usize = 52;
+pub(crate) const MANIFEST_HEADER: usize = 4096;
+/// The fields of the header end with their checksum, and the salt follows; a manifest has it twice.
+pub(crate) const SALT_AT: usize = 40;
+pub(crate) const SECOND_SALT_AT: usize = 2048;
+
 impl Log {
     /// The sound one.
     pub(crate) fn of(kind: Kind) -> Self {
         let name = FIXTURE.only(kind);
         let bytes = FIXTURE.file(&name);
-        let (mut frames, mut at) = (Vec::new(), 40);
+        let header = if kind == Kind::Manifest { MANIFEST_HEADER } else { LOG_HEADER };
+        let (mut frames, mut at) = (Vec::new(), header);
         while at < bytes.len() {
             let frame = &bytes[at..];
             let length = u16::from_le_bytes([frame[4], frame[5]]);
@@ -60,15 +73,22 @@ impl Log {
             });
             at += end;
         }
-        let log = Self { number: number(&name), header: bytes[..36].to_vec(), frames };
+        let (salt, header) = (u64_at(bytes, SALT_AT), bytes[..header].to_vec());
+        let log = Self { number: number(&name), salt, header, frames };
         assert!(log.encode() == bytes, "a forgery without changes has the same bytes");
         log
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.header.clone();
-        let sum = checksum(u64_at(&bytes, 16), 0, &bytes);
-        bytes.extend(sum);
+        let number = u64_at(&bytes, 16);
+        let sum = checksum(number, 0, &bytes[..SALT_AT - 4]);
+        put(&mut bytes, SALT_AT - 4, &sum);
+        let length = bytes.len();
+        for at in [SALT_AT, SECOND_SALT_AT].into_iter().filter(|&at| at < length) {
+            let sum = checksum(number, at, &bytes[at..at + 8]);
+            put(&mut bytes, at + 8, &sum);
+        }
         // A frame may say that more belongs to it than its payload. So all is there before any sum is.
         let mut starts = Vec::new();
         for frame in &self.frames {
@@ -83,36 +103,56 @@ impl Log {
         }
         for (start, length) in starts.into_iter().rev() {
             let end = (start + FRAME_HEADER + length).min(bytes.len());
-            let sum = checksum(self.number, start, &bytes[start + 4..end]);
+            let sum = checksum(self.salt, start, &bytes[start + 4..end]);
             put(&mut bytes, start, &sum);
         }
         bytes
     }
 }
 
-/// The start of an edit's records of added tables, after tag and level. Keys are shorter than 128 bytes.
-pub(crate) fn table_records(edit: &[u8]) -> Vec<usize> {
-    let (mut records, mut at) = (Vec::new(), 0);
+/// The tag of a record of an added table, and that of filter settings.
+const ADDED: u8 = 1;
+pub(crate) const FILTER_SETTINGS: u8 = 8;
+
+/// The fields of an edit: tag, and place with the tag. Keys are shorter than 128 bytes.
+pub(crate) fn fields(edit: &[u8]) -> Vec<(u8, Range<usize>)> {
+    let (mut fields, mut at) = (Vec::new(), 0);
     while at < edit.len() {
-        at += match edit[at] {
-            1 => {
+        let length = match edit[at] {
+            ADDED => {
                 let record = at + 2;
-                records.push(record);
                 let largest = record + KEYS_AT + 1 + usize::from(edit[record + KEYS_AT]);
-                largest + 1 + usize::from(edit[largest]) - at
+                let tagged = largest + 1 + usize::from(edit[largest]);
+                tagged + 1 + usize::from(edit[tagged]) - at
             }
             2 => 10,
             3..=5 => 9,
             6 => 17,
-            7 | 8 => 29,
+            7 | FILTER_SETTINGS => 29,
             other => panic!("a field {other}"),
         };
+        fields.push((edit[at], at..at + length));
+        at += length;
     }
-    records
+    fields
 }
 
-/// The offset of the smallest key in a manifest's record of a table.
-pub(crate) const KEYS_AT: usize = 88;
+/// The start of an edit's records of added tables, after tag and level.
+pub(crate) fn table_records(edit: &[u8]) -> Vec<usize> {
+    let added = fields(edit).into_iter().filter(|(tag, _)| *tag == ADDED);
+    added.map(|(_, place)| place.start + 2).collect()
+}
+
+/// Offsets in a manifest's record of a table: the footer's checksum and its random bytes, the filter's checksum,
+/// the number of entries, and the smallest key.
+pub(crate) const FOOTER_CHECKSUM_AT: usize = 24;
+pub(crate) const RANDOM_AT: usize = 28;
+const FILTER_CHECKSUM_AT: usize = 60;
+pub(crate) const ENTRIES_AT: usize = 64;
+pub(crate) const KEYS_AT: usize = 104;
+
+/// The offset of the random bytes in a table's footer.
+pub(crate) const FOOTER_RANDOM_AT: usize = 80;
 
 /// A table of the store, with the offsets of the sound one.
 #[derive(Debug, Clone)]
@@ -120,10 +160,10 @@ pub(crate) struct Table {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
     /// Contents and trailers of data blocks, filter (if any), index and properties.
-    pub(crate) data: Vec<std::ops::Range<usize>>,
-    pub(crate) filter: Option<std::ops::Range<usize>>,
-    pub(crate) index: std::ops::Range<usize>,
-    pub(crate) properties: std::ops::Range<usize>,
+    pub(crate) data: Vec<Range<usize>>,
+    pub(crate) filter: Option<Range<usize>>,
+    pub(crate) index: Range<usize>,
+    pub(crate) properties: Range<usize>,
     pub(crate) footer: usize,
 }
 
@@ -140,9 +180,10 @@ impl Table {
         let count = contents.len() - 4;
         let blocks = u32::from_le_bytes(contents[count..].try_into().unwrap()) as usize;
         let data_end = u64_at(contents, count - 8) as usize;
+        let cuts = u32::from_le_bytes(contents[count - 12..count - 8].try_into().unwrap()) as usize;
         let starts: Vec<usize> = (0..blocks)
             .map(|n| {
-                let at = count - 8 - 4 * (blocks - n);
+                let at = count - 12 - 12 * cuts - 4 * (blocks - n);
                 u32::from_le_bytes(contents[at..at + 4].try_into().unwrap()) as usize
             })
             .map(|entry| u64_at(contents, entry) as usize)
@@ -164,10 +205,11 @@ impl Table {
 
     /// The bytes with all checksums corrected.
     pub(crate) fn sealed(&self) -> Vec<u8> {
-        let (mut bytes, id) = (self.bytes.clone(), number(&self.name));
+        let mut bytes = self.bytes.clone();
+        let salt = u64_at(&bytes, self.footer + FOOTER_RANDOM_AT);
         let parts = self.data.iter().chain(&self.filter).chain([&self.index, &self.properties]);
         for part in parts {
-            let sum = checksum(id, part.start, &bytes[part.start..part.end - 4]);
+            let sum = checksum(salt, part.start, &bytes[part.start..part.end - 4]);
             put(&mut bytes, part.end - 4, &sum);
         }
         let sum = checksum(
@@ -186,9 +228,9 @@ impl Table {
             for record in table_records(&frame.payload) {
                 let record = &mut frame.payload[record..];
                 if u64_at(record, 0) == number(&self.name) {
-                    put(record, 24, &sealed[self.footer + 116..self.footer + 120]);
+                    put(record, FOOTER_CHECKSUM_AT, &sealed[self.footer + 116..self.footer + 120]);
                     if let Some(filter) = &self.filter {
-                        put(record, 44, &sealed[filter.end - 4..filter.end]);
+                        put(record, FILTER_CHECKSUM_AT, &sealed[filter.end - 4..filter.end]);
                     }
                     change(record);
                 }

@@ -2,7 +2,7 @@
 
 use crate::case::{Case, Outcome};
 use crate::fixture::{FIXTURE, Kind};
-use crate::forge::{Frame, Log};
+use crate::forge::{Frame, Log, SALT_AT};
 use crate::numbers::odd;
 use crate::sweep::sweep_all;
 
@@ -55,7 +55,7 @@ fn forged_lengths_kinds_and_numbers_of_frames_are_not_believed() {
 #[test]
 fn forged_synced_offsets_do_no_harm_to_a_whole_log() {
     let mut forgeries = Vec::new();
-    for synced in odd(40) {
+    for synced in odd(52) {
         forgeries.extend(each_frame(&format!("synced to {synced}"), |frame| frame.synced = synced));
     }
     sweep_all("synced offsets forged", &cases(forgeries), |_, outcome| outcome == Outcome::Right);
@@ -133,7 +133,8 @@ fn forged_ends_are_refused_unless_they_are_ends() {
 fn forged_headers_are_refused() {
     let sound = Log::of(Kind::Log);
     let mut forgeries = Vec::new();
-    for at in 0..36 {
+    // The salt, too, is that of this log.
+    for at in (0..36).chain(SALT_AT..SALT_AT + 8) {
         for bit in 0..8 {
             let mut log = sound.clone();
             log.header[at] ^= 1 << bit;

@@ -4,7 +4,10 @@ use criba::vfs::SimDisk;
 
 use crate::case::{Case, Outcome};
 use crate::fixture::{FIXTURE, Kind, number};
-use crate::forge::{KEYS_AT, Log, put, table_records, u64_at};
+use crate::forge::{
+    ENTRIES_AT, FILTER_SETTINGS, FOOTER_CHECKSUM_AT, KEYS_AT, Log, MANIFEST_HEADER, RANDOM_AT,
+    SALT_AT, SECOND_SALT_AT, fields, put, table_records, u64_at,
+};
 use crate::numbers::odd;
 use crate::sweep::sweep_all;
 
@@ -42,7 +45,7 @@ fn forged_records_of_tables_are_refused() {
             put(&mut log.frames[frame].payload, record + at, field);
             // The table is what contradicts the record; or a neighbour on L0, whose changes are newer.
             let mut case = case(format!("{what} of table {id} is {field:?}"), &log);
-            let neighbour = |table: &String| at == 80 || number(table) == id;
+            let neighbour = |table: &String| at == ENTRIES_AT + 32 || number(table) == id;
             case.files.extend(FIXTURE.of_kind(Kind::Table).into_iter().filter(neighbour));
             cases.push(case);
         };
@@ -50,18 +53,21 @@ fn forged_records_of_tables_are_refused() {
             ("the id", 0),
             ("the size", 8),
             ("the index", 16),
-            ("the entries", 48),
-            ("the tombstones", 56),
-            ("the keys", 64),
-            ("the oldest change", 72),
-            ("the newest change", 80),
+            ("the entries", ENTRIES_AT),
+            ("the tombstones", ENTRIES_AT + 8),
+            ("the keys", ENTRIES_AT + 16),
+            ("the oldest change", ENTRIES_AT + 24),
+            ("the newest change", ENTRIES_AT + 32),
         ] {
             for value in odd(u64_at(&sound.frames[frame].payload, record + at)) {
                 forge(what, at, &value.to_le_bytes());
             }
         }
-        let checksum = sound.frames[frame].payload[record + 24];
-        forge("the footer's checksum", 24, &[checksum ^ 1]);
+        for at in FOOTER_CHECKSUM_AT..RANDOM_AT + 16 {
+            let byte = sound.frames[frame].payload[record + at];
+            let what = if at < RANDOM_AT { "the footer's checksum" } else { "the random bytes" };
+            forge(what, at, &[byte ^ 1]);
+        }
         for first in [0, 1, 5, 7, 50, 0x7f, 0x80, 0xff] {
             forge("the length of the smallest key", KEYS_AT, &[first]);
         }
@@ -86,6 +92,35 @@ fn records(log: &Log) -> Vec<(usize, usize)> {
             .collect::<Vec<_>>()
     };
     log.frames.iter().enumerate().flat_map(of).collect()
+}
+
+/// A newer criba may record more of a table than this one knows.
+#[test]
+fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
+    let sound = Log::of(Kind::Manifest);
+    let (mut known, mut others) = (Vec::new(), Vec::new());
+    for (frame, record) in records(&sound) {
+        let largest = |bytes: &[u8]| KEYS_AT + 1 + usize::from(bytes[record + KEYS_AT]);
+        let payload = &sound.frames[frame].payload;
+        let largest = record + largest(payload);
+        let tagged = largest + 1 + usize::from(payload[largest]);
+        assert_eq!(payload[tagged], 0, "no tagged fields");
+        let forge = |fields: &[u8]| {
+            let mut log = sound.clone();
+            let frame = &mut log.frames[frame];
+            frame.payload.splice(tagged..=tagged, fields.iter().copied());
+            frame.length = frame.payload.len() as u16;
+            case(format!("tagged fields {fields:?}"), &log)
+        };
+        for fields in [&[2, 1, 0][..], &[2, 255, 0], &[7, 1, 2, 3, 4, 9, 1, 8]] {
+            known.push(forge(fields));
+        }
+        for fields in [&[1, 1][..], &[3, 1, 2, 0], &[0xff; 9], &[0x7f, 1, 0]] {
+            others.push(forge(fields));
+        }
+    }
+    sweep_all("unknown tagged fields", &known, |_, outcome| outcome == Outcome::Right);
+    sweep_all("tagged fields cut short", &others, |_, outcome| outcome == Outcome::Refused);
 }
 
 /// A moved table that overlaps another on its level is refused. On other levels the level decides which of
@@ -211,6 +246,18 @@ fn forged_filter_settings_are_refused_or_followed() {
 }
 
 #[test]
+fn a_manifest_without_filter_settings_is_refused() {
+    let mut log = Log::of(Kind::Manifest);
+    for frame in &mut log.frames {
+        let others = fields(&frame.payload).into_iter().filter(|(tag, _)| *tag != FILTER_SETTINGS);
+        frame.payload = others.flat_map(|(_, place)| frame.payload[place].to_vec()).collect();
+        frame.length = frame.payload.len() as u16;
+    }
+    let case = case("without filter settings", &log);
+    sweep_all("no filter settings", &[case], |_, outcome| outcome == Outcome::Refused);
+}
+
+#[test]
 fn edits_that_cannot_follow_are_refused() {
     let sound = Log::of(Kind::Manifest);
     let mut cases = Vec::new();
@@ -231,7 +278,7 @@ fn edits_that_cannot_follow_are_refused() {
             ));
         }
         // Once more, and twice removed.
-        let added = [&[1, at], &payload[record..record + KEYS_AT], &[0, 0]].concat();
+        let added = [&[1, at], &payload[record..record + KEYS_AT], &[0, 0, 0]].concat();
         cases.push(case("added twice", &with_edit(&added)));
         cases.push(case("removed twice", &edit(&[&[2, at], id, &[2, at], id])));
     }
@@ -289,4 +336,19 @@ fn forged_headers_are_refused() {
         matches!(outcome, Outcome::Refused | Outcome::Right)
     });
     assert_eq!(tally[&Outcome::Right], 6 * 8, "the reserved bits");
+
+    // Under another salt no frame is whole. The second one serves a repair alone.
+    let salts = |at: usize| (0..64).map(move |bit| (at + bit / 8, bit % 8));
+    let forged = |(at, bit): (usize, usize)| {
+        let mut log = sound.clone();
+        log.header[at] ^= 1 << bit;
+        case(format!("bit {bit} of byte {at} of the header"), &log)
+    };
+    let first: Vec<Case> = salts(SALT_AT).map(forged).collect();
+    sweep_all("salts forged", &first, |_, outcome| outcome == Outcome::Refused);
+    let second: Vec<Case> = salts(SECOND_SALT_AT)
+        .chain((SALT_AT + 12..MANIFEST_HEADER).step_by(101).map(|at| (at, at % 8)))
+        .map(forged)
+        .collect();
+    sweep_all("second salts forged", &second, |_, outcome| outcome == Outcome::Right);
 }

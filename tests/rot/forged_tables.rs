@@ -2,7 +2,7 @@
 
 use crate::case::{Case, Outcome};
 use crate::fixture::{FIXTURE, Kind, number, path};
-use crate::forge::{Table, put, u64_at};
+use crate::forge::{ENTRIES_AT, FOOTER_RANDOM_AT, RANDOM_AT, Table, put, u64_at};
 use crate::numbers::odd;
 use crate::sweep::{Tally, all, sweep_all};
 
@@ -56,12 +56,32 @@ fn forged_footers_are_refused() {
                 forge(format!("field {at} is {value}"), table.footer + at, &value.to_le_bytes());
             }
         }
-        for version in [0_u16, 2, u16::MAX] {
+        for version in [0_u16, 1, 3, u16::MAX] {
             forge(format!("version {version}"), table.footer + 112, &version.to_le_bytes());
         }
+        for at in FOOTER_RANDOM_AT..FOOTER_RANDOM_AT + 16 {
+            let byte = table.bytes[table.footer + at] ^ 1;
+            forge(format!("random byte {at}"), table.footer + at, &[byte]);
+        }
+        forge("features".into(), table.footer + 108, &[1]);
         forge("magic".into(), table.footer + 120, b"C");
     };
     swept("footer", forge, &[Outcome::Refused]);
+}
+
+/// A table whose random bytes are others is sound if the manifest has them too.
+#[test]
+fn a_table_has_the_random_bytes_that_the_manifest_names() {
+    let mut cases = Vec::new();
+    for sound in Table::all() {
+        let mut table = sound.clone();
+        let random = [7; 16];
+        put(&mut table.bytes, sound.footer + FOOTER_RANDOM_AT, &random);
+        cases.push(case("other random bytes everywhere", &table, |record| {
+            put(record, RANDOM_AT, &random);
+        }));
+    }
+    sweep_all("random bytes", &cases, |_, outcome| outcome == Outcome::Right);
 }
 
 #[test]
@@ -101,11 +121,11 @@ fn forged_counts_on_which_all_agree_are_contradicted_by_the_data() {
     for sound in Table::all() {
         let at = sound.properties.start;
         for (what, property, record) in [
-            ("entries", 4, 48),
-            ("tombstones", 12, 56),
-            ("keys", 20, 64),
-            ("oldest change", 52, 72),
-            ("newest change", 60, 80),
+            ("entries", 4, ENTRIES_AT),
+            ("tombstones", 12, ENTRIES_AT + 8),
+            ("keys", 20, ENTRIES_AT + 16),
+            ("oldest change", 52, ENTRIES_AT + 24),
+            ("newest change", 60, ENTRIES_AT + 32),
         ] {
             for value in odd(u64_at(&sound.bytes, at + property)) {
                 let mut table = sound.clone();
@@ -126,7 +146,9 @@ fn forged_indexes_are_refused() {
         let end = table.index.end - 5;
         let blocks = table.data.len();
         let count = (end - 4, 4);
-        let entry_offsets = (0..blocks).map(|n| (end - 12 - 4 * (blocks - n), 4));
+        // No key has versions in two blocks.
+        let cuts = (end - 16, 4);
+        let entry_offsets = (0..blocks).map(|n| (end - 16 - 4 * (blocks - n), 4));
         let starts: Vec<usize> = entry_offsets
             .clone()
             .map(|(at, _)| u32::from_le_bytes(table.bytes[at..at + 4].try_into().unwrap()) as usize)
@@ -134,7 +156,7 @@ fn forged_indexes_are_refused() {
             .collect();
         let block_offsets = starts.iter().map(|&at| (at, 8));
         let lengths = starts.iter().map(|&at| (at + 8, 2));
-        let fields = [count, (end - 12, 8)];
+        let fields = [count, (end - 12, 8), cuts];
         for (at, width) in
             fields.into_iter().chain(entry_offsets.clone()).chain(block_offsets).chain(lengths)
         {

@@ -12,7 +12,7 @@ use criba::{Error, Loss, Options, Repaired, Uncertain, repair_with, verify_with}
 
 use crate::bytes::parts;
 use crate::fixture::{DIR, FIXTURE, KEYS, Kind, Map, key, name, path};
-use crate::forge::{FRAME_HEADER, Frame, Log, checksum};
+use crate::forge::{FRAME_HEADER, Frame, LOG_HEADER, Log, MANIFEST_HEADER, checksum};
 use crate::sweep::{all, in_parallel};
 
 const NEW: &str = "/new";
@@ -108,7 +108,7 @@ fn check_flip(kind: Kind, bytes: &[u8], at: usize, what: &str, found: &Salvaged)
             }
             keys_of_record(at)
         }
-        Kind::Manifest if at >= 40 => {
+        Kind::Manifest if at >= MANIFEST_HEADER => {
             assert!(sound.is_empty(), "{what}: nothing is certain");
             Vec::new()
         }
@@ -221,7 +221,7 @@ fn a_log_without_header_and_frames_brings_back_nothing() {
     let log = FIXTURE.only(Kind::Log);
     let length = FIXTURE.file(&log).len();
     salvage("a log of zeros", &FIXTURE.with(&log, vec![0; length]));
-    for length in [0, 1, 39] {
+    for length in [0, 1, 39, 40, 51] {
         salvage("a log cut short", &FIXTURE.with(&log, &FIXTURE.file(&log)[..length]));
     }
 }
@@ -350,7 +350,7 @@ fn a_table_of_another_store_does_not_count() {
 fn bytes_of_a_value_that_look_like_a_frame_are_uncertain() {
     let mut log = Log::of(Kind::Log);
     let before: usize = log.frames.iter().map(|frame| FRAME_HEADER + frame.payload.len()).sum();
-    let outer = 40 + before;
+    let outer = LOG_HEADER + before;
     let last = log.frames.last().unwrap().clone();
     let changes = 3;
     let seq = last.seq + changes;
@@ -364,7 +364,7 @@ fn bytes_of_a_value_that_look_like_a_frame_are_uncertain() {
     inner.extend(seq.to_le_bytes());
     inner.extend(0_u64.to_le_bytes());
     inner.extend(forged);
-    let sum = checksum(log.number, place, &inner[4..]);
+    let sum = checksum(log.salt, place, &inner[4..]);
     inner[..4].copy_from_slice(&sum);
     let payload = [put_value, inner].concat();
     log.frames.push(Frame { length: payload.len() as u16, seq, payload, ..last });

@@ -212,23 +212,39 @@ fn what_a_crash_left_is_replaced_and_what_is_foreign_is_not() {
     let dir = tempdir();
     let db = small().open(dir.path().join("store")).unwrap();
     put(&db, 0..10);
-    let left = dir.path().join(".copy.checkpoint-tmp");
-    std::fs::create_dir(&left).unwrap();
-    for name in ["000001.sst", "000001-0001.flt", "LOCK", "CURRENT", "foreign"] {
-        std::fs::write(left.join(name), "half").unwrap();
-    }
-    let error = db.checkpoint(dir.path().join("copy")).unwrap_err();
-    assert!(matches!(error, Error::NotAStore { .. }), "{error}");
-    assert!(left.join("foreign").exists() && !dir.path().join("copy").exists());
-    std::fs::remove_file(left.join("foreign")).unwrap();
-
-    let lock = RealVfs.open_dir(&left).unwrap().lock("LOCK".as_ref(), 0o600).unwrap();
-    let error = db.checkpoint(dir.path().join("copy")).unwrap_err();
-    assert!(matches!(error, Error::Locked { .. }), "{error}");
-    drop(lock);
-    db.checkpoint(dir.path().join("copy")).unwrap();
+    let files = ["000001.sst", "000001-0001.flt", "LOCK", "CURRENT"];
+    let leave = |name: &str, files: &[&str]| {
+        let left = dir.path().join(name);
+        std::fs::create_dir(&left).unwrap();
+        for name in files {
+            std::fs::write(left.join(name), "half").unwrap();
+        }
+        left
+    };
+    let left = leave(".copy.checkpoint-tmp.0123456789abcdef", &files);
+    let in_use = leave(".copy.checkpoint-tmp.1123456789abcdef", &files);
+    let lock = RealVfs.open_dir(&in_use).unwrap().lock("LOCK".as_ref(), 0o600).unwrap();
+    let foreign = [
+        leave(".copy.checkpoint-tmp.2123456789abcdef", &[&files[..], &["foreign"]].concat()),
+        leave(".copy.checkpoint-tmp.23456789abcdef", &files),
+        leave(".copy.checkpoint-tmp.x123456789abcdef", &files),
+        leave(".copy.checkpoint-tmp", &files),
+        leave(".copy2.checkpoint-tmp.0123456789abcdef", &files),
+        leave(".copy.repair-tmp.0123456789abcdef", &files),
+    ];
+    let copy = dir.path().join("copy");
+    db.checkpoint(&copy).unwrap();
+    assert_eq!(prefix(&all(&small().open(&copy).unwrap())), 10);
     assert!(!left.exists());
-    assert_eq!(prefix(&all(&small().open(dir.path().join("copy")).unwrap())), 10);
+    for (number, kept) in foreign.iter().enumerate() {
+        let there = if number == 0 { &[&files[..], &["foreign"]].concat() } else { &files[..] };
+        assert!(there.iter().all(|name| kept.join(name).exists()), "{}", kept.display());
+    }
+    assert!(files.iter().all(|name| in_use.join(name).exists()));
+    drop(lock);
+    std::fs::remove_dir_all(&copy).unwrap();
+    db.checkpoint(&copy).unwrap();
+    assert!(!in_use.exists());
 }
 
 /// A store on a disk with faults, with tables, filter files, and entries in a log.
@@ -283,7 +299,8 @@ fn a_full_disk_and_a_damaged_log_leave_nothing() {
             }
             other => panic!("{other}"),
         }
-        assert!(!is_there(&disk, "/copy") && !is_there(&disk, "/.copy.checkpoint-tmp"));
+        let names = disk.open_dir("/".as_ref()).unwrap().list().unwrap();
+        assert_eq!(names, ["store"]);
         assert!(
             before
                 .iter()

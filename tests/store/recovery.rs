@@ -84,8 +84,8 @@ fn corrupt_path(error: &Error) -> (&Path, u64) {
     }
 }
 
-/// The path of a log.
-const HEADER_BYTES: usize = 40;
+/// The length of a log's header.
+const HEADER_BYTES: usize = 52;
 
 /// An unclosed store of 25 batches in one log, and the end of each record.
 struct OneLog {
@@ -242,7 +242,7 @@ fn a_hole_in_the_first_log_ends_recovery_or_forbids_it() {
     let files = contents(&dir);
     let lengths: Vec<u64> = logs.iter().map(|log| std::fs::metadata(log).unwrap().len()).collect();
     let mut prefixes = 0;
-    for place in 40..lengths[0] as usize {
+    for place in HEADER_BYTES..lengths[0] as usize {
         restore(&dir, &files);
         flip(&logs[0], place);
         let db = small().open(&dir).unwrap();
@@ -260,7 +260,7 @@ fn a_hole_in_the_first_log_ends_recovery_or_forbids_it() {
     let (_, logs, _) = three_logs(&dir, true);
     let files = contents(&dir);
     let mut refusals = 0;
-    for place in 40..std::fs::metadata(&logs[0]).unwrap().len() as usize {
+    for place in HEADER_BYTES..std::fs::metadata(&logs[0]).unwrap().len() as usize {
         restore(&dir, &files);
         flip(&logs[0], place);
         let error = refused(small(), &dir);
@@ -393,9 +393,9 @@ fn records_of_many_frames_are_cut_whole() {
     let files = contents(&dir);
     drop(db);
     let whole = &files["000001.log"];
-    let near_ends = ends.iter().flat_map(|&end| end.saturating_sub(3).max(40)..end + 3);
+    let near_ends = ends.iter().flat_map(|&end| end.saturating_sub(3).max(HEADER_BYTES)..end + 3);
     let near_blocks = (1..whole.len() / 32_768).flat_map(|n| n * 32_768 - 30..n * 32_768 + 30);
-    let places = (40..whole.len()).step_by(2003).chain(near_ends).chain(near_blocks);
+    let places = (HEADER_BYTES..whole.len()).step_by(2003).chain(near_ends).chain(near_blocks);
     let mut tried = 0;
     for place in places.filter(|&place| place < whole.len()) {
         let records = ends.iter().rposition(|&end| end <= place).unwrap();
@@ -490,44 +490,56 @@ pub(crate) fn checksum(number: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
 }
 
 #[test]
-fn a_newer_version_is_no_damage() {
+fn another_version_is_no_damage() {
     let parent = common::tempdir();
     let dir = parent.path().join("store");
     tables_and_edits(&dir);
     let files = contents(&dir);
-    let unsupported = |path: &Path| match refused(options(), &dir) {
-        Error::Unsupported { path: found, .. } => assert_eq!(found, path),
+    let unsupported = |path: &Path, version: u8| match refused(options(), &dir) {
+        Error::Unsupported { path: at, found, .. } => {
+            let way_out = if version == 1 { "dump the store" } else { "a newer criba" };
+            assert!(at == path && found.contains(way_out), "{found}");
+        }
         other => panic!("{other:?}"),
     };
 
-    let body = String::from_utf8(files["CURRENT"].clone()).unwrap().replace("criba 1", "criba 2");
-    let body = body.lines().take(2).fold(String::new(), |text, line| text + line + "\n");
-    let text = format!("{body}{:08x}\n", crc32fast::hash(body.as_bytes()));
-    std::fs::write(dir.join("CURRENT"), text).unwrap();
-    unsupported(&dir.join("CURRENT"));
+    let body = String::from_utf8(files["CURRENT"].clone()).unwrap();
+    for other in ["criba 1", "criba 3"] {
+        let body = body.replace("criba 2", other);
+        let body = body.lines().take(2).fold(String::new(), |text, line| text + line + "\n");
+        let text = format!("{body}{:08x}\n", crc32fast::hash(body.as_bytes()));
+        std::fs::write(dir.join("CURRENT"), text).unwrap();
+        match refused(options(), &dir) {
+            Error::Unsupported { path, .. } => assert_eq!(path, dir.join("CURRENT")),
+            other => panic!("{other:?}"),
+        }
+    }
 
-    for name in files.keys().filter(|name| name.starts_with("MANIFEST") || name.contains(".log")) {
+    let logs = files.keys().filter(|name| name.starts_with("MANIFEST") || name.contains(".log"));
+    for (name, version) in logs.flat_map(|name| [(name, 1), (name, 3)]) {
         restore(&dir, &files);
         let mut bytes = files[name].clone();
-        bytes[8] = 2;
+        bytes[8] = version;
         let number: u64 =
             name.trim_start_matches("MANIFEST-").trim_end_matches(".log").parse().unwrap();
         let sum = checksum(number, 0, &bytes[..36]);
         bytes[36..40].copy_from_slice(&sum);
         std::fs::write(dir.join(name), bytes).unwrap();
-        unsupported(&dir.join(name));
+        unsupported(&dir.join(name), version);
     }
 
     let name = files.keys().find(|name| name.contains(".sst")).unwrap();
-    restore(&dir, &files);
-    let mut bytes = files[name].clone();
-    let footer = bytes.len() - 128;
-    bytes[footer + 112] = 2;
-    let number: u64 = name.trim_end_matches(".sst").parse().unwrap();
-    let sum = checksum(number, footer as u64, &bytes[footer..footer + 116]);
-    bytes[footer + 116..footer + 120].copy_from_slice(&sum);
-    std::fs::write(dir.join(name), bytes).unwrap();
-    unsupported(&dir.join(name));
+    for version in [1, 3] {
+        restore(&dir, &files);
+        let mut bytes = files[name].clone();
+        let footer = bytes.len() - 128;
+        bytes[footer + 112] = version;
+        let number: u64 = name.trim_end_matches(".sst").parse().unwrap();
+        let sum = checksum(number, footer as u64, &bytes[footer..footer + 116]);
+        bytes[footer + 116..footer + 120].copy_from_slice(&sum);
+        std::fs::write(dir.join(name), bytes).unwrap();
+        unsupported(&dir.join(name), version);
+    }
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn a_damaged_manifest_makes_all_keys_uncertain() {
     let (dir, store, new) = store();
     let names = fs::read_dir(&store).expect("a store").map(|entry| entry.expect("a name").path());
     let is_manifest = |path: &PathBuf| path.to_string_lossy().contains("MANIFEST");
-    names.filter(is_manifest).for_each(|path| flip(&path, 100));
+    names.filter(is_manifest).for_each(|path| flip(&path, 4096 + 100));
     let repaired = run(&format!("repair {store} --to {new}"));
     assert_eq!((repaired.code, repaired.err.as_str()), (1, ""), "{}", repaired.out);
     assert!(repaired.out.contains("salvaged:  0 keys into"), "{}", repaired.out);
@@ -95,6 +95,74 @@ fn a_damaged_manifest_makes_all_keys_uncertain() {
     let found: Value = serde_json::from_str(&repaired.out).expect("JSON");
     assert_eq!((&found["keys"], &found["uncertain"]), (&KEYS.into(), &KEYS.into()));
     assert_eq!(run(&format!("scan {accepted}")).well(), aside);
+}
+
+/// The manifest in force says which store it is, or `--store` does.
+#[test]
+fn files_of_another_store_are_named_and_left_out() {
+    let (dir, store, new) = store();
+    let other = dir.path().join("other").display().to_string();
+    run(&format!("put {other} foreign value")).well();
+    run(&format!("compact {other}")).well();
+    let id = |store: &str| {
+        let info = run(&format!("inspect {} --json", only_file(store, "sst").display())).well();
+        let info: Value = serde_json::from_str(&info).expect("JSON");
+        info["store"].as_str().expect("an id").to_owned()
+    };
+    let (own_id, other_id) = (id(&store), id(&other));
+    let stray = Path::new(&store).join("000900.sst");
+    fs::copy(only_file(&other, "sst"), &stray).expect("room");
+
+    let repaired = run(&format!("repair {store} --to {new}")).well();
+    let named = format!("not of this store: {}, of store {other_id}\n", stray.display());
+    assert!(repaired.starts_with(&named), "{repaired}");
+    assert_eq!(run(&format!("scan {new} --count")).well(), format!("{KEYS}\n"));
+    fs::remove_dir_all(&new).expect("a store");
+
+    let repaired = run(&format!("repair {store} --to {new} --store {own_id} --json")).well();
+    let found: Value = serde_json::from_str(&repaired).expect("JSON");
+    assert_eq!((&found["store"], &found["keys"]), (&own_id.clone().into(), &KEYS.into()));
+    let path = stray.display().to_string();
+    assert_eq!(found["others"], serde_json::json!([{ "path": path, "store": other_id }]));
+    assert_eq!(found["leftovers"], serde_json::json!([]));
+    fs::remove_dir_all(&new).expect("a store");
+
+    // Without its manifest, what is there of the other store is uncertain.
+    let repaired = run(&format!("repair {store} --to {new} --store {other_id} --json"));
+    assert_eq!(repaired.code, 1, "{}", repaired.err);
+    let found: Value = serde_json::from_str(&repaired.out).expect("JSON");
+    assert_eq!((&found["store"], &found["uncertain"]), (&other_id.into(), &1.into()));
+    let others = found["others"].as_array().expect("a list");
+    assert!(others.len() >= 3 && others.iter().all(|other| other["store"] == own_id), "{others:?}");
+    assert_eq!(run(&format!("scan {new}/uncertain")).well(), "foreign\tvalue\n");
+
+    for id in ["", "x", "+1", "00000000000000001", "-1"] {
+        let refused = run(&format!("repair {store} --to {new} --store={id}"));
+        assert_eq!(refused.code, 2, "{id}: {}", refused.err);
+    }
+}
+
+#[test]
+fn what_a_killed_repair_left_is_removed_and_named() {
+    let (dir, store, new) = store();
+    let leave = || {
+        let left = dir.path().join(".new.repair-tmp.0123456789abcdef");
+        fs::create_dir_all(left.join("uncertain")).expect("a directory");
+        for name in ["LOCK", "000001.log", "uncertain/LOCK", "uncertain/MANIFEST-000002"] {
+            fs::write(left.join(name), "").expect("a file");
+        }
+        left
+    };
+    let left = leave();
+    let repaired = run(&format!("repair {store} --to {new}")).well();
+    let named = format!("removed: {}, left by a repair that was killed\n", left.display());
+    assert!(repaired.starts_with(&named) && !left.exists(), "{repaired}");
+    fs::remove_dir_all(&new).expect("a store");
+    let left = leave();
+    let repaired = run(&format!("repair {store} --to {new} --json")).well();
+    let found: Value = serde_json::from_str(&repaired).expect("JSON");
+    assert_eq!(found["leftovers"], serde_json::json!([left.display().to_string()]));
+    assert!(!left.exists());
 }
 
 #[cfg(unix)]
@@ -129,7 +197,7 @@ fn whole_records_behind_damage_in_a_log_are_counted_and_salvaged() {
     }
     db.close().expect("a sound end");
     let copy = copy.display().to_string();
-    flip(&only_file(&copy, "log"), 40 + 27 + 5); // the first record
+    flip(&only_file(&copy, "log"), 52 + 27 + 5); // the first record
     let get = run(&format!("get {copy} key99"));
     assert_eq!(get.code, 1);
     let said = "with 99 whole records, after damage or a power failure; before the next write, criba \
