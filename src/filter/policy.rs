@@ -229,7 +229,7 @@ fn machine_memory() -> u64 {
     #[cfg(target_os = "linux")]
     {
         let about = rustix::system::sysinfo();
-        u64::try_from(about.totalram).unwrap_or(u64::MAX).saturating_mul(about.mem_unit.into())
+        u64::try_from(u128::from(about.totalram) * u128::from(about.mem_unit)).unwrap_or(u64::MAX)
     }
     #[cfg(not(target_os = "linux"))]
     u64::MAX

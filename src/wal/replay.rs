@@ -102,14 +102,13 @@ pub(crate) fn replay(
         let salt = Some(hash_key.salt_of_log(number));
         let mut reader = LogReader::open(dir, LogKind::Wal, number, salt)?;
         match reader.header_of(store)? {
-            Ok(()) => {}
             // A header is synced before anything refers to the log or is put into it. So this is damage, or
             // a log whose creation the crash cut short.
             Err(found) if promised == Some(number) || reader.furthest_synced_from(0)?.is_some() => {
                 return Err(Error::corrupt(&path, 0, "a log header", found));
             }
             Err(_) if hole.is_none() => continue,
-            Err(_) => {}
+            _ => {}
         }
         if promised.is_some_and(|promised| promised != number) {
             // A log that was made and never written to, because making it failed halfway.
