@@ -84,7 +84,7 @@ fn corrupt_path(error: &Error) -> (&Path, u64) {
 }
 
 /// The path of a log.
-const HEADER_BYTES: usize = 40;
+const HEADER_BYTES: usize = 52;
 
 /// An unclosed store of 25 batches in one log, and the end of each record.
 struct OneLog {
@@ -241,7 +241,7 @@ fn a_hole_in_the_first_log_ends_recovery_or_forbids_it() {
     let files = contents(&dir);
     let lengths: Vec<u64> = logs.iter().map(|log| std::fs::metadata(log).unwrap().len()).collect();
     let mut prefixes = 0;
-    for place in 40..lengths[0] as usize {
+    for place in HEADER_BYTES..lengths[0] as usize {
         restore(&dir, &files);
         flip(&logs[0], place);
         let db = small().open(&dir).unwrap();
@@ -259,7 +259,7 @@ fn a_hole_in_the_first_log_ends_recovery_or_forbids_it() {
     let (_, logs, _) = three_logs(&dir, true);
     let files = contents(&dir);
     let mut refusals = 0;
-    for place in 40..std::fs::metadata(&logs[0]).unwrap().len() as usize {
+    for place in HEADER_BYTES..std::fs::metadata(&logs[0]).unwrap().len() as usize {
         restore(&dir, &files);
         flip(&logs[0], place);
         let error = refused(small(), &dir);
@@ -392,9 +392,9 @@ fn records_of_many_frames_are_cut_whole() {
     let files = contents(&dir);
     drop(db);
     let whole = &files["000001.log"];
-    let near_ends = ends.iter().flat_map(|&end| end.saturating_sub(3).max(40)..end + 3);
+    let near_ends = ends.iter().flat_map(|&end| end.saturating_sub(3).max(HEADER_BYTES)..end + 3);
     let near_blocks = (1..whole.len() / 32_768).flat_map(|n| n * 32_768 - 30..n * 32_768 + 30);
-    let places = (40..whole.len()).step_by(2003).chain(near_ends).chain(near_blocks);
+    let places = (HEADER_BYTES..whole.len()).step_by(2003).chain(near_ends).chain(near_blocks);
     let mut tried = 0;
     for place in places.filter(|&place| place < whole.len()) {
         let records = ends.iter().rposition(|&end| end <= place).unwrap();
@@ -479,10 +479,10 @@ fn a_directory_of_another_program_is_refused_unchanged() {
     assert!(matches!(error, Error::NotAStore { .. }) && !missing.exists());
 }
 
-/// The checksum of the format: bound to a file number and an offset.
-pub(crate) fn checksum(number: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
+/// The checksum of the format: bound to a salt, in headers and footers the file number, and an offset.
+pub(crate) fn checksum(salt: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&number.to_le_bytes());
+    hasher.update(&salt.to_le_bytes());
     hasher.update(&offset.to_le_bytes());
     hasher.update(bytes);
     hasher.finalize().to_le_bytes()
@@ -499,7 +499,7 @@ fn a_newer_version_is_no_damage() {
         other => panic!("{other:?}"),
     };
 
-    let body = String::from_utf8(files["CURRENT"].clone()).unwrap().replace("criba 1", "criba 2");
+    let body = String::from_utf8(files["CURRENT"].clone()).unwrap().replace("criba 2", "criba 3");
     let body = body.lines().take(2).fold(String::new(), |text, line| text + line + "\n");
     let text = format!("{body}{:08x}\n", crc32fast::hash(body.as_bytes()));
     std::fs::write(dir.join("CURRENT"), text).unwrap();
@@ -508,7 +508,7 @@ fn a_newer_version_is_no_damage() {
     for name in files.keys().filter(|name| name.starts_with("MANIFEST") || name.contains(".log")) {
         restore(&dir, &files);
         let mut bytes = files[name].clone();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let number: u64 =
             name.trim_start_matches("MANIFEST-").trim_end_matches(".log").parse().unwrap();
         let sum = checksum(number, 0, &bytes[..36]);
@@ -521,7 +521,7 @@ fn a_newer_version_is_no_damage() {
     restore(&dir, &files);
     let mut bytes = files[name].clone();
     let footer = bytes.len() - 128;
-    bytes[footer + 112] = 2;
+    bytes[footer + 112] = 3;
     let number: u64 = name.trim_end_matches(".sst").parse().unwrap();
     let sum = checksum(number, footer as u64, &bytes[footer..footer + 116]);
     bytes[footer + 116..footer + 120].copy_from_slice(&sum);
