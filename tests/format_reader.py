@@ -12,6 +12,7 @@ reads commands, one a line, and prints the answer to each, with an empty line be
     get KEY         the value, or "absent"
     tables          what the manifest says of each live SSTable
     entries ID      every entry of an SSTable, verified: key, sequence number, kind, value
+    find ID KEY SEQ what a lookup at a sequence number finds in an SSTable: the same but for the key, or "none"
     ask ID KEY      the verdict of an SSTable's filter, 0 or 1
     try FAULT...    what a scan of the store with these faults comes to: "damaged" or "unsupported" if it is
                     refused, or the number of keys, the CRC-32 of the listing, the bytes dropped from the
@@ -30,7 +31,9 @@ import sys
 import zlib
 
 MAX_KEY, MAX_VALUE, MAX_NUMBER = 2**16 - 1, 2**30, 2**61
-BLOCK, FILE_HEADER, FRAME_HEADER, END_FRAME = 32768, 40, 27, 35
+MAX_BLOCK, MAX_PROPERTIES = 2**30 + 2**20, 2**20
+BLOCK, FRAME_HEADER, END_FRAME = 32768, 27, 35
+FIRST_FRAME = {b"cribaWAL": 52, b"cribaMAN": 4096}
 
 
 class Damage(ValueError):
@@ -51,8 +54,8 @@ def supported(condition, what):
         raise Unsupported(what)
 
 
-def checksum(file_id, offset, data):
-    return zlib.crc32(data, zlib.crc32(struct.pack("<QQ", file_id, offset)))
+def checksum(salt, offset, data):
+    return zlib.crc32(data, zlib.crc32(struct.pack("<QQ", salt, offset)))
 
 
 def ascending(items):
@@ -118,7 +121,7 @@ def read_current(files):
     lines = current.split(b"\n")
     need(len(current) <= 256 and len(lines) == 4 and lines[3] == b"", "a CURRENT of three lines")
     need(lines[2] == b"%08x" % zlib.crc32(current[:-9]), "the checksum of CURRENT")
-    supported(lines[0] == b"criba 1", "a layout of version 1")
+    supported(lines[0] == b"criba 2", "a layout of version 2")
     name = lines[1].decode()
     need(parse_name(name)[0] == "manifest", "the name of a manifest")
     return name
@@ -136,20 +139,23 @@ def check_names(files, next_file):
 class Log:
     """The frames of a manifest or log."""
 
-    def __init__(self, data, number):
-        self.data, self.number = data, number
+    def __init__(self, data, number, magic, salt=None):
+        self.data, self.number, self.magic, self.salt = data, number, magic, salt
+        self.first_frame = FIRST_FRAME[magic]
         # How the records ended, once they are read: the log that an End frame names, or the damage's offset.
         self.next, self.damage = 0, None
 
-    def header(self, magic, known_features):
-        """The store id and the features."""
-        header = self.data[:FILE_HEADER]
-        need(len(header) == FILE_HEADER and header[:8] == magic, "the magic of a log")
-        version, _, features, number, store, _, stored = struct.unpack("<HHIQQII", header[8:])
+    def header(self):
+        """The store id and the salt."""
+        header = self.data[:52]
+        need(len(header) >= 40 and header[:8] == self.magic, "the magic of a log")
+        version, _, features, number, store, _, stored = struct.unpack("<HHIQQII", header[8:40])
         need(checksum(self.number, 0, header[:36]) == stored, "the header's checksum")
-        supported(version == 1 and features & ~known_features == 0, "a known version and features")
-        need(number == self.number, "the number of the file's name")
-        return store, features
+        supported(version == 2 and features == 0, "a known version and features")
+        need(number == self.number and len(header) == 52, "the number of the file's name, and a salt")
+        salt, stored = struct.unpack("<QI", header[40:])
+        need(checksum(self.number, 40, header[40:48]) == stored, "the salt's checksum")
+        return store, salt
 
     def frame(self, at):
         """Kind, sequence number, synced and payload of the whole frame at an offset; None without one."""
@@ -159,13 +165,13 @@ class Log:
         stored, length, kind, low, seq, synced = struct.unpack_from("<IHBIQQ", self.data, at)
         whole = self.data[at + 4 : at + FRAME_HEADER + length]
         fits = 1 <= kind <= 5 and low == self.number % 2**32 and at + FRAME_HEADER + length <= end
-        if not fits or checksum(self.number, at, whole) != stored:
+        if not fits or checksum(self.salt, at, whole) != stored:
             return None
         return kind, seq, synced, whole[FRAME_HEADER - 4 :]
 
     def records(self):
         """Sequence number, offset and payload of each record."""
-        at, parts = FILE_HEADER, None
+        at, parts = self.first_frame, None
         while True:
             left = BLOCK - at % BLOCK
             if left < END_FRAME:
@@ -216,11 +222,14 @@ class FilterRecord:
 class TableRecord:
     def __init__(self, fields):
         self.id, self.file_length, self.index_offset = (fields.number(8) for _ in range(3))
-        self.footer_checksum = fields.number(4)
+        self.footer_checksum, self.random = fields.number(4), fields.bytes(16)
         self.filter = FilterRecord(fields)
         self.entries, self.tombstones, self.keys = (fields.number(8) for _ in range(3))
         self.oldest, self.newest = fields.number(8), fields.number(8)
         self.smallest, self.largest = fields.prefixed(), fields.prefixed()
+        tagged = Fields(fields.prefixed())
+        while tagged.more():
+            tagged.bytes(1), tagged.prefixed()
 
 
 def check_settings(fields):
@@ -246,9 +255,9 @@ class Manifest:
     def __init__(self, files):
         name = read_current(files)
         need(name in files, f"the manifest {name}")
-        log = Log(files[name], parse_name(name)[1])
-        self.store, self.features = log.header(b"cribaMAN", 1)
-        self.tables, self.key, self.counters = {}, None, {3: 0, 4: 0, 5: 0}
+        log = Log(files[name], parse_name(name)[1], b"cribaMAN")
+        self.store, log.salt = log.header()
+        self.tables, self.key, self.counters, self.has_settings = {}, None, {3: 0, 4: 0, 5: 0}, False
         edits = 0
         for seq, _, edit in log.records():
             need(seq == edits, "edits numbered one by one")
@@ -256,7 +265,7 @@ class Manifest:
             edits += 1
         need(edits > 0, "a whole edit")
         need(log.damage is None or (log.witness(log.damage) or 0) <= log.damage, "edits without rot")
-        need(self.key is not None, "a hash key")
+        need(self.key is not None and self.has_settings, "a hash key and settings")
         self.oldest_log, self.flushed, self.next_file = self.counters.values()
         self.check()
 
@@ -284,8 +293,9 @@ class Manifest:
             elif kind == 7:
                 filters.append((fields.number(8), FilterRecord(fields)))
             else:
-                need(kind == 8 and self.features == 1, f"no field {kind}")
+                need(kind == 8, f"no field {kind}")
                 check_settings(fields)
+                self.has_settings = True
         for level, table in removed:
             need(table in self.tables and self.tables[table][0] == level, "a table to remove")
             del self.tables[table]
@@ -332,23 +342,26 @@ def replay(files, manifest):
     changes, expected, due = [], manifest.flushed + 1, manifest.oldest_log
     damaged, dropped = False, 0
     for number in (n for n in numbers if n >= manifest.oldest_log):
-        log = Log(files[f"{number:06}.log"], number)
+        salt = sip_hash_1_3(manifest.key, b"criba: the log, " + struct.pack("<Q", number))
+        log = Log(files[f"{number:06}.log"], number, b"cribaWAL", salt)
         used = log.witness(0) is not None
+        sound = False
         try:
-            store, _ = log.header(b"cribaWAL", 0)
+            store, stored = log.header()
+            sound = stored == salt
         except Damage:
-            need(not used and due != number, f"the header of log {number}")
             store = None
         need(store in (None, manifest.store), "a log of this store")
+        need(sound or (not used and due != number), f"the header of log {number}")
         start, limit = 0, 0
         if not damaged:
-            if store is None or due not in (None, number):
+            if not sound or due not in (None, number):
                 need(not used, f"log {due}")
                 continue  # its making failed halfway
             for seq, at, batch in log.records():
                 if seq != expected:
                     # What is missing before the first record was in an earlier log.
-                    log.damage, limit = at, 0 if at == FILE_HEADER else at
+                    log.damage, limit = at, 0 if at == log.first_frame else at
                     break
                 changes += changes_of(seq, batch)
                 expected = manifest.flushed + 1 + len(changes)
@@ -367,10 +380,10 @@ def replay(files, manifest):
 DATA, FILTER, INDEX, PROPERTIES = 1, 2, 3, 4
 
 
-def open_block(block, file_id, offset, block_type):
-    """The contents of a block; `offset` is the generation for a filter beside its table."""
+def open_block(block, salt, offset, block_type):
+    """The contents of a block. A filter beside its table has the table's id and its generation for both."""
     need(len(block) >= 5, "a whole block")
-    need(checksum(file_id, offset, block[:-4]) == int.from_bytes(block[-4:], "little"), "a block's checksum")
+    need(checksum(salt, offset, block[:-4]) == int.from_bytes(block[-4:], "little"), "a block's checksum")
     need(block[-5] == block_type, f"a block of type {block_type}")
     return block[:-5]
 
@@ -412,8 +425,8 @@ class DataBlock:
         need(ascending(self.restarts) and whole.issuperset(self.restarts), "whole keys at restart points")
         need(expanded <= 32 * self.length, "keys in proportion to the block")
 
-    def find(self, key):
-        """Sequence number, kind and value of the newest entry of a key; None without one."""
+    def find(self, key, up_to):
+        """Sequence number, kind and value of the newest entry of a key up to a number; None without one."""
         start = 0
         for restart in self.restarts:
             need(restart < len(self.entries), "a restart point within the entries")
@@ -422,7 +435,7 @@ class DataBlock:
                 break
             start = restart
         for _, _, found, *entry in self.walk(start):
-            if found >= key:
+            if found > key or (found == key and entry[0] <= up_to):
                 return entry if found == key else None
         return None
 
@@ -438,10 +451,10 @@ class Table:
         self.read_index()
         self.filter, self.degraded = None, False
         try:
-            block, place = self.filter_block(files)
+            block, *place = self.filter_block(files)
             if block is not None:
                 need(block[-4:] == record.filter.checksum.to_bytes(4, "little"), "the manifest's filter")
-                contents = open_block(block, record.id, place, FILTER)
+                contents = open_block(block, *place, FILTER)
                 self.filter = Filter(contents, record.keys, manifest.key)
         except ValueError:
             self.degraded = True
@@ -457,23 +470,26 @@ class Table:
         footer, r = self.file[at:], self.record
         handles = struct.unpack("<8Q", footer[:64])
         number, found = struct.unpack("<QQ", footer[64:80])
-        version, _, stored = struct.unpack("<HHI", footer[112:120])
+        features, version, _, stored = struct.unpack("<IHHI", footer[108:120])
         need(checksum(number, at, footer[:116]) == stored, "the footer's checksum")
-        supported(version == 1, "SSTables of version 1")
+        supported(version == 2 and features == 0, "SSTables of version 2, without features")
         self.within, self.index, self.properties, ranges = (handles[i : i + 2] for i in (0, 2, 4, 6))
-        need((found, number, stored) == (store, r.id, r.footer_checksum), "the footer that was promised")
+        self.salt = int.from_bytes(r.random[:8], "little")
+        promised = store, r.id, r.footer_checksum, r.random
+        need((found, number, stored, footer[80:96]) == promised, "the footer that was promised")
         supported(ranges[1] == 0, "no range tombstones")
         need(self.index[0] == r.index_offset, "the index where it was promised")
         need(r.filter.generation > 0 or self.within[1] == r.filter.length, "a filter as promised")
         need(self.within[1] == 0 or sum(self.within) + 5 == self.index[0], "a filter up to the index")
         need(sum(self.index) + 5 == self.properties[0], "an index up to the properties")
         need(sum(self.properties) + 5 == at, "properties up to the footer")
+        need(self.index[1] <= MAX_BLOCK and self.properties[1] <= MAX_PROPERTIES, "blocks of sound length")
 
     def block(self, handle):
         return self.file[handle[0] : sum(handle) + 5]
 
     def contents(self, handle, block_type):
-        return open_block(self.block(handle), self.record.id, handle[0], block_type)
+        return open_block(self.block(handle), self.salt, handle[0], block_type)
 
     def read_properties(self):
         fields = Fields(self.contents(self.properties, PROPERTIES))
@@ -492,11 +508,12 @@ class Table:
 
     def read_index(self):
         contents = self.contents(self.index, INDEX)
-        need(len(contents) >= 12, "an index with an end")
-        data_end, count = struct.unpack("<QI", contents[-12:])
-        end = len(contents) - 12 - 4 * count
+        need(len(contents) >= 16, "an index with an end")
+        cuts, data_end, count = struct.unpack("<IQI", contents[-16:])
+        cuts_at = len(contents) - 16 - 12 * cuts
+        end = cuts_at - 4 * count
         need(end >= 0 and count == self.blocks >= 1, "as many blocks as the properties say")
-        entry_offsets = struct.unpack(f"<{count}I", contents[end:-12])
+        entry_offsets = struct.unpack(f"<{count}I", contents[end:cuts_at])
         fields, offsets, self.separators = Fields(contents[:end]), [], []
         for at in entry_offsets:
             need(at == fields.at, "index entries one behind the other")
@@ -505,43 +522,59 @@ class Table:
         need(not fields.more(), "index entries up to their offsets")
         ends = offsets[1:] + [data_end]
         self.data = [(start, end - start - 5) for start, end in zip(offsets, ends)]
-        need(offsets[0] == 0 and all(length >= 1 for _, length in self.data), "blocks with contents from 0 on")
-        need(ascending(self.separators), "ascending separators")
+        lengths = [length for _, length in self.data]
+        need(offsets[0] == 0 and min(lengths) >= 1 and max(lengths) <= MAX_BLOCK, "blocks from 0 on")
+        cuts = list(struct.iter_unpack("<IQ", contents[cuts_at:-16]))
+        numbers = [number for number, _ in cuts]
+        need(ascending(numbers) and all(n < count - 1 for n in numbers), "cuts of blocks but the last")
+        # By number of a block that is cut: the sequence number of its last entry.
+        self.cuts = dict(cuts)
+        for i, (a, b) in enumerate(zip(self.separators, self.separators[1:])):
+            need(a < b or (a == b and i in self.cuts), "ascending separators")
+            need(a < b or self.cuts.get(i + 1, -1) < self.cuts[i], "cuts of one key, newest first")
         need(self.separators[-1] == self.record.largest, "a last separator that is the largest key")
         behind = -(-data_end // 64) * 64 if self.within[1] else data_end
         need(behind == (self.within if self.within[1] else self.index)[0], "no gap behind the data")
 
     def filter_block(self, files):
-        """The block of the filter in force, and the place in its checksum; (None, 0) without one."""
+        """The block of the filter in force, and what its checksum takes before it; None without one."""
         r = self.record.filter
         if r.generation == 0:
-            return (self.block(self.within), self.within[0]) if self.within[1] else (None, 0)
+            return (self.block(self.within), self.salt, self.within[0]) if self.within[1] else (None,)
         if r.length == 0:
-            return None, 0
+            return (None,)
         name = f"{self.record.id:06}-{r.generation:04}.flt"
         need(name in files and len(files[name]) == r.length + 5, f"{name} of the right length")
-        return files[name], r.generation
+        return files[name], self.record.id, r.generation
 
-    def find(self, key):
+    def find(self, key, up_to=2**64 - 1):
         if not self.record.smallest <= key <= self.record.largest:
             return None
         if self.filter is not None and not self.filter.may_contain(key):
             return None
-        handle = self.data[bisect.bisect_left(self.separators, key)]
-        return DataBlock(self.contents(handle, DATA)).find(key)
+        number = bisect.bisect_left(self.separators, key)
+        while self.separators[number] == key and up_to < self.cuts.get(number, 0):
+            number += 1
+        return DataBlock(self.contents(self.data[number], DATA)).find(key, up_to)
 
     def entries(self):
         r, first = self.record, True
         for number, handle in enumerate(self.data):
-            block, key = DataBlock(self.contents(handle, DATA)), None
+            block, last = DataBlock(self.contents(handle, DATA)), None
+            newer = self.cuts.get(number - 1, 0)
             for key, seq, kind, value in block.listing():
                 if first:
                     need(key == r.smallest, "the smallest key first")
                 first = False
-                need(number == 0 or self.separators[number - 1] < key, "a key of this block")
+                before = self.separators[number - 1] if number else None
+                goes_on = before == key and seq < newer
+                need(number == 0 or before < key or goes_on, "a key of this block")
+                last = key, seq
                 need(r.oldest <= seq <= r.newest, "the sequence numbers promised")
                 yield key, seq, kind, value
-            need(key <= self.separators[number], "a separator not less than the last key")
+            separator = self.separators[number]
+            ends = last == (separator, self.cuts[number]) if number in self.cuts else last[0] <= separator
+            need(ends, "a last entry as the index says")
 
     def verified_entries(self, key_of_hash):
         """The entries, of which the properties and each filter must be true."""
@@ -837,8 +870,11 @@ def answers(store, command, *words):
         need(not table.degraded, "a sound filter")
         entries = table.verified_entries(store.manifest.key)
         return [text(key, seq, kind, value) for key, seq, kind, value in entries]
-    need(command == "ask", "a command that is known")
     key = bytes.fromhex(words[1].rstrip("."))
+    if command == "find":
+        found = table.find(key, int(words[2]))
+        return ["none" if found is None else text(*found)]
+    need(command == "ask", "a command that is known")
     return [int(table.filter is None or table.filter.may_contain(key))]
 
 

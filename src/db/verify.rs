@@ -229,6 +229,9 @@ fn read_manifest(
     })?;
     let (set, store, lost) = Manifest::read(dir, number)?;
     found.note_lost(lost);
+    if let Err(error) = Manifest::check_rest_of_header(dir, number) {
+        found.find(dir.path(), error);
+    }
     Ok((number, store, hash_key(&set, dir, number)?, set))
 }
 

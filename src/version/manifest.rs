@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 use super::edit::{Edit, TableSet};
+use crate::codec::other_version;
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
 use crate::random::{Purpose, RandomSource};
@@ -132,6 +133,14 @@ impl Manifest {
         Ok((set, header.store, lost))
     }
 
+    /// Checks what [`read`](Self::read) leaves unread of the header.
+    pub(crate) fn check_rest_of_header(dir: &StoreDir, number: u64) -> Result<()> {
+        let mut reader = LogReader::open(dir, LogKind::Manifest, number, None)?;
+        let Some(offset) = reader.wrong_rest_of_header()? else { return Ok(()) };
+        let path = dir.path_of(FileName::Manifest(number));
+        Err(Error::corrupt(&path, offset, "zeros and the salt once more", "other bytes"))
+    }
+
     /// Reads the edits of a manifest, whose header was read. Returns the set after them, their number, and an
     /// incomplete last one.
     pub(crate) fn read_edits(
@@ -237,10 +246,12 @@ pub(crate) fn read_current(dir: &StoreDir) -> Result<Option<u64>> {
         return corrupt("another checksum");
     }
     if header != CURRENT_HEADER {
+        let version = header.strip_prefix("criba ").and_then(|version| version.parse().ok());
+        let found = version.map_or_else(|| format!("\"{header}\""), other_version);
         return Err(Error::Unsupported {
             path,
             supported: format!("a store of version \"{CURRENT_HEADER}\""),
-            found: format!("\"{header}\""),
+            found,
         });
     }
     match FileName::parse(name) {

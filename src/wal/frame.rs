@@ -102,6 +102,15 @@ pub(crate) fn stored_salt(bytes: &[u8], kind: LogKind, number: u64) -> Option<u6
     salt_at(bytes, number, FIELDS_BYTES).or_else(second)
 }
 
+/// The offset in a sound header at which its rest is wrong: a manifest has a second salt, and else zeros. Only a
+/// repair needs that salt.
+pub(crate) fn wrong_rest_of_header(bytes: &[u8], kind: LogKind, number: u64) -> Option<usize> {
+    let header = FileHeader { store: 0, salt: salt_at(bytes, number, FIELDS_BYTES)? };
+    let expected = encode_file_header(kind, number, header);
+    let mut rest = FIELDS_BYTES + SALT_BYTES..expected.len();
+    rest.find(|&at| expected.get(at) != bytes.get(at))
+}
+
 /// Why a file header is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HeaderError {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::frame::{
     BLOCK_BYTES, FRAME_HEADER_BYTES, FileHeader, Frame, FrameKind, HeaderError, LEAST_ROOM_BYTES,
     LogId, LogKind, NoFrame, decode_file_header, decode_frame, encode_file_header, stored_salt,
+    wrong_rest_of_header,
 };
 use crate::codec::{FORMAT_VERSION, u16_at};
 use crate::error::{Error, IoContext, Result};
@@ -114,6 +115,13 @@ impl LogReader {
             Ok(_) => Ok(()),
             Err(found) => Err(found),
         })
+    }
+
+    /// The offset at which the rest of a sound header is wrong. See [`wrong_rest_of_header`].
+    pub(crate) fn wrong_rest_of_header(&mut self) -> Result<Option<u64>> {
+        self.load_block(0)?;
+        let wrong = wrong_rest_of_header(&self.block, self.kind, self.number);
+        Ok(wrong.map(|at| at as u64))
     }
 
     /// The number of bytes in which the header is another than that of this log of a store; all of them if it

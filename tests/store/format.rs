@@ -11,7 +11,7 @@ use criba::{
 use siphasher::sip::SipHasher13;
 
 use crate::common;
-use crate::format_stores::{Compared, Numbers, assert_same_outcome};
+use crate::format_stores::{Compared, Numbers, assert_same_outcome, with_edit};
 
 /// The root of the repository.
 fn root() -> &'static Path {
@@ -77,7 +77,7 @@ fn assert_example(name: &str, written: &[u8]) {
 fn edit_at(files: &BTreeMap<String, Vec<u8>>, number: usize) -> usize {
     let manifest = &files["MANIFEST-000002"];
     let length = |at: usize| usize::from(u16::from_le_bytes([manifest[at + 4], manifest[at + 5]]));
-    (0..number).fold(40, |at, _| at + 27 + length(at))
+    (0..number).fold(4096, |at, _| at + 27 + length(at))
 }
 
 /// The start and the end of the filter in the example's table, and its value that the example does not
@@ -159,7 +159,7 @@ fn the_intermediate_values_of_the_worked_filters_are_right() {
     let [bloom, ribbon, blocked] =
         [&files["000004.sst"][FILTER..], &files["000004-0001.flt"], &files["000004-0002.flt"]];
     let field = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-    let hash_key: [u8; 16] = files["MANIFEST-000002"][95..111].try_into().unwrap();
+    let hash_key: [u8; 16] = files["MANIFEST-000002"][4151..4167].try_into().unwrap();
     let sip = SipHasher13::new_with_key(&hash_key);
     let halves = ["first", "second"].map(|n| sip.hash(format!("criba: prefixes, {n}").as_bytes()));
     let of_prefix = SipHasher13::new_with_keys(halves[0], halves[1]);
@@ -275,6 +275,48 @@ fn what_the_worked_manifest_names_must_be_there() {
     missing("000003.log");
 }
 
+/// Settings are 29 bytes at the end of edit 0.
+#[test]
+fn a_manifest_has_settings() {
+    let mut files = example_files();
+    let (name, end) = ("MANIFEST-000002", edit_at(&files, 1));
+    let manifest = files[name].clone();
+    for (length, is_read) in [(end, true), (end - 29, false)] {
+        let manifest = with_edit(name, &manifest[..4096], &manifest[4096 + 27..length]);
+        let dir = common::tempdir();
+        files.insert(name.to_owned(), manifest);
+        store_of(&files, dir.path(), files[name].len(), &files["000001.log"]);
+        assert_same_outcome(dir.path());
+        let opened = common::options().background_threads(0).open(dir.path());
+        assert_eq!(opened.is_ok(), is_read);
+    }
+}
+
+/// Of version 1 was every store before the first release.
+#[test]
+fn a_store_of_version_1_is_refused_with_the_way_out() {
+    let files = example_files();
+    let dir = common::tempdir();
+    store_of(&files, dir.path(), edit_at(&files, 1), &files["000001.log"]);
+    let refused = || {
+        assert_same_outcome(dir.path());
+        let error = common::options().background_threads(0).open(dir.path()).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        let way_out = "dump the store with the criba that wrote it, and load the dump with this";
+        assert!(error.to_string().contains(way_out), "{error}");
+    };
+    let current = b"criba 1\nMANIFEST-000002\n3649e7ad\n";
+    std::fs::write(dir.path().join("CURRENT"), current).unwrap();
+    refused();
+    std::fs::write(dir.path().join("CURRENT"), &files["CURRENT"]).unwrap();
+    let mut manifest = files["MANIFEST-000002"].clone();
+    manifest[8] = 1;
+    let sum = Log::checksum(2, 0, &manifest[..36]);
+    manifest[36..40].copy_from_slice(&sum.to_le_bytes());
+    std::fs::write(dir.path().join("MANIFEST-000002"), manifest).unwrap();
+    refused();
+}
+
 // ---------------------------------------------------------------------------------------------
 // Damage, as format.md says what becomes of it
 
@@ -322,8 +364,8 @@ fn a_flipped_bit_in_the_worked_log_is_refused_or_reported_and_never_believed() {
     let files = example_files();
     let log = &files["000001.log"];
     let (mut refused, mut reported, mut flips) = (0, 0, 0);
-    // The record from 129 on has a frame in each block.
-    for at in sampled(0..log.len(), 167..32_768) {
+    // The record from 141 on has a frame in each block.
+    for at in sampled(0..log.len(), 179..32_768) {
         flips += 1;
         let dir = common::tempdir();
         let mut flipped = log.clone();
@@ -331,13 +373,13 @@ fn a_flipped_bit_in_the_worked_log_is_refused_or_reported_and_never_believed() {
         store_of(&files, dir.path(), edit_at(&files, 1), &flipped);
         match common::options().background_threads(0).open(dir.path()) {
             Err(Error::Corrupt { path, .. }) => {
-                assert!(at < 40 && path.ends_with("000001.log"), "byte {at}");
+                assert!(at < 52 && path.ends_with("000001.log"), "byte {at}");
                 refused += 1;
             }
             Err(other) => panic!("byte {at}: {other}"),
             Ok(db) => {
-                // All frames say that 40 bytes were synced when they were written.
-                let starts = [(40, 0), (94, 2), (129, 2), (32_894, 3)];
+                // All frames say that 52 bytes were synced when they were written.
+                let starts = [(52, 0), (106, 2), (141, 2), (32_906, 3)];
                 let (record, keys) = starts.into_iter().rfind(|start| start.0 <= at).unwrap();
                 let lost = db.recovery().lost_tail.as_ref().expect("it is reported");
                 let written = common::written(&flipped).len();
@@ -347,31 +389,42 @@ fn a_flipped_bit_in_the_worked_log_is_refused_or_reported_and_never_believed() {
             }
         }
     }
-    assert_eq!((refused, reported), (40, flips - 40));
+    assert_eq!((refused, reported), (52, flips - 52));
 }
 
 /// A log written by hand, from format.md.
 struct Log {
     number: u64,
+    salt: u64,
     bytes: Vec<u8>,
 }
 
+/// That of the example.
+const HASH_KEY: [u8; 16] = 0x67ec_8e65_a18d_ebbe_5e55_32fb_eea2_93f8_u128.to_be_bytes();
 const FULL: u8 = 1;
 const END: u8 = 5;
 
 impl Log {
     fn new(number: u64) -> Self {
-        let mut bytes = b"cribaWAL\x01\0\0\0\0\0\0\0".to_vec();
+        let salt = SipHasher13::new_with_key(&HASH_KEY)
+            .hash(&[&b"criba: the log, "[..], &number.to_le_bytes()].concat());
+        Self::with_salt(number, salt)
+    }
+
+    fn with_salt(number: u64, salt: u64) -> Self {
+        let mut bytes = b"cribaWAL\x02\0\0\0\0\0\0\0".to_vec();
         bytes.extend(number.to_le_bytes());
         bytes.extend(0x910a_2dec_8902_5cc1_u64.to_le_bytes());
         bytes.extend([0; 4]);
         let sum = Self::checksum(number, 0, &bytes);
         bytes.extend(sum.to_le_bytes());
-        Self { number, bytes }
+        bytes.extend(salt.to_le_bytes());
+        bytes.extend(Self::checksum(number, 40, &salt.to_le_bytes()).to_le_bytes());
+        Self { number, salt, bytes }
     }
 
-    fn checksum(id: u64, offset: usize, bytes: &[u8]) -> u32 {
-        crc32fast::hash(&[&id.to_le_bytes(), &offset.to_le_bytes(), bytes].concat())
+    fn checksum(salt: u64, offset: usize, bytes: &[u8]) -> u32 {
+        crc32fast::hash(&[&salt.to_le_bytes(), &offset.to_le_bytes(), bytes].concat())
     }
 
     fn frame(mut self, kind: u8, seq: u64, synced: usize, payload: &[u8]) -> Self {
@@ -381,7 +434,7 @@ impl Log {
         covered.extend(seq.to_le_bytes());
         covered.extend((synced as u64).to_le_bytes());
         covered.extend(payload);
-        let sum = Self::checksum(self.number, self.bytes.len(), &covered);
+        let sum = Self::checksum(self.salt, self.bytes.len(), &covered);
         self.bytes.extend(sum.to_le_bytes());
         self.bytes.extend(covered);
         self
@@ -438,76 +491,83 @@ fn refused(logs: &[Log]) {
 
 #[test]
 fn a_torn_tail_is_dropped_and_rot_is_refused() {
-    let log = || Log::new(1).put(1, 40, b'a');
+    let log = || Log::new(1).put(1, 52, b'a');
     recovers(&[Log::new(1)], "", None);
     recovers(&[log()], "a", None);
     recovers(&[log().zeros(70_000)], "a", None);
-    recovers(&[log().zeros(10).frame(FULL, 2, 40, b"")], "a", Some(71));
+    recovers(&[log().zeros(10).frame(FULL, 2, 52, b"")], "a", Some(83));
     // Damage in the first of two records: it depends on what the second one knew.
-    recovers(&[log().put(2, 40, b'b').flip(50)], "", Some(40));
-    refused(&[log().put(2, 71, b'b').flip(50)]);
-    refused(&[log().put(2, 71, b'b').flip(10)]);
+    recovers(&[log().put(2, 52, b'b').flip(62)], "", Some(52));
+    refused(&[log().put(2, 83, b'b').flip(62)]);
+    refused(&[log().put(2, 83, b'b').flip(10)]);
     // Damage in the last record: a later log may bear witness, its own frames cannot.
-    recovers(&[log().put(2, 71, b'b').flip(80)], "a", Some(71));
-    recovers(&[log().put(2, 71, b'b').flip(80), Log::new(3)], "a", Some(71));
-    recovers(&[log().put(2, 71, b'b').flip(80), Log::new(3).put(3, 0, b'c')], "a", Some(71));
-    refused(&[log().put(2, 71, b'b').flip(80), Log::new(3).put(3, 40, b'c')]);
+    recovers(&[log().put(2, 83, b'b').flip(92)], "a", Some(83));
+    recovers(&[log().put(2, 83, b'b').flip(92), Log::new(3)], "a", Some(83));
+    recovers(&[log().put(2, 83, b'b').flip(92), Log::new(3).put(3, 0, b'c')], "a", Some(83));
+    refused(&[log().put(2, 83, b'b').flip(92), Log::new(3).put(3, 52, b'c')]);
 }
 
 #[test]
 fn sequence_numbers_and_end_frames_join_the_logs() {
-    let log = || Log::new(1).put(1, 40, b'a');
+    let log = || Log::new(1).put(1, 52, b'a');
     let next = |number: u64| number.to_le_bytes();
     recovers(&[log(), Log::new(3).put(2, 0, b'b')], "ab", None);
-    recovers(&[log().frame(END, 2, 71, &next(3)), Log::new(3).put(2, 40, b'b')], "ab", None);
+    recovers(&[log().frame(END, 2, 83, &next(3)), Log::new(3).put(2, 52, b'b')], "ab", None);
     // A record is missing between the two.
-    recovers(&[log(), Log::new(3).put(3, 0, b'c')], "a", Some(40));
-    refused(&[log(), Log::new(3).put(3, 40, b'c')]);
-    recovers(&[log().put(3, 40, b'c')], "a", Some(71));
+    recovers(&[log(), Log::new(3).put(3, 0, b'c')], "a", Some(52));
+    refused(&[log(), Log::new(3).put(3, 52, b'c')]);
+    recovers(&[log().put(3, 52, b'c')], "a", Some(83));
     // What an End frame or the manifest names must come next; only an empty log may come before.
-    let ended = || log().frame(END, 2, 71, &next(5));
-    recovers(&[ended(), Log::new(3), Log::new(5).put(2, 40, b'b')], "ab", None);
+    let ended = || log().frame(END, 2, 83, &next(5));
+    recovers(&[ended(), Log::new(3), Log::new(5).put(2, 52, b'b')], "ab", None);
     let missing = |logs: &[Log]| {
         let error = recover(logs).unwrap_err();
         assert!(matches!(error, Error::Missing { .. }), "{error}");
     };
     missing(&[ended()]);
-    missing(&[ended(), Log::new(6).put(2, 40, b'b')]);
+    missing(&[ended(), Log::new(6).put(2, 52, b'b')]);
     // Behind an End frame nothing is read.
-    recovers(&[log().frame(END, 2, 71, &next(0)).put(2, 71, b'b')], "a", None);
+    recovers(&[log().frame(END, 2, 83, &next(0)).put(2, 83, b'b')], "a", None);
 }
 
 /// Byte 8 is in the version, byte 12 in the features, byte 24 in the store's id.
 #[test]
 fn the_header_of_every_log_is_checked_in_one_order() {
     fn log() -> Log {
-        Log::new(1).put(1, 40, b'a')
+        Log::new(1).put(1, 52, b'a')
     }
     fn damaged() -> Log {
-        log().put(2, 71, b'b').flip(80)
+        log().put(2, 83, b'b').flip(92)
     }
     let unsupported = |logs: &[Log]| {
         let error = recover(logs).unwrap_err();
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
     };
     let third = || Log::new(3).put(2, 0, b'b');
-    for (at, byte) in [(8, 2), (12, 1)] {
+    for (at, byte) in [(8, 3), (8, 1), (12, 1)] {
         unsupported(&[log(), third().with_header(at, byte, 3)]);
         // The checksum takes the number of the name: this is log 1 of a later version, misplaced.
         let misplaced = Log { number: 3, ..Log::new(1).with_header(at, byte, 1) };
-        refused(&[log().frame(END, 2, 71, &3_u64.to_le_bytes()), misplaced]);
+        refused(&[log().frame(END, 2, 83, &3_u64.to_le_bytes()), misplaced]);
     }
     // Also behind damage, and before the log that must come.
-    let ended = || log().frame(END, 2, 71, &5_u64.to_le_bytes());
+    let ended = || log().frame(END, 2, 83, &5_u64.to_le_bytes());
     for first in [log, damaged] {
         refused(&[first(), third().with_header(24, 7, 3)]);
         refused(&[first(), third().flip(24)]);
-        unsupported(&[first(), third().with_header(8, 2, 3)]);
+        refused(&[first(), third().flip(40)]);
+        unsupported(&[first(), third().with_header(8, 3, 3)]);
     }
-    refused(&[ended(), Log::new(3).with_header(24, 7, 3), Log::new(5).put(2, 40, b'b')]);
+    refused(&[ended(), Log::new(3).with_header(24, 7, 3), Log::new(5).put(2, 52, b'b')]);
+    // Under another salt than the derived one there are no frames.
+    let salted = |number| Log::with_salt(number, 5);
+    refused(&[salted(1).put(1, 52, b'a')]);
+    recovers(&[log(), salted(3).put(2, 52, b'b')], "a", None);
+    refused(&[log(), Log { salt: third().salt, ..salted(3) }.put(2, 0, b'b')]);
+    refused(&[log(), salted(3).with_header(24, 7, 3)]);
     // A log whose making failed has no frame, and perhaps no header.
-    recovers(&[damaged(), Log::new(3).flip(24)], "a", Some(71));
-    recovers(&[ended(), Log::new(3).flip(24), Log::new(5).put(2, 40, b'b')], "ab", None);
+    recovers(&[damaged(), Log::new(3).flip(24)], "a", Some(83));
+    recovers(&[ended(), Log::new(3).flip(24), Log::new(5).put(2, 52, b'b')], "ab", None);
 }
 
 /// Padding reserves the place of an end frame: up to 34 bytes before it may stay unused.
@@ -517,7 +577,7 @@ fn a_log_closed_near_the_end_of_a_block_is_whole() {
         let dir = common::tempdir();
         let db = options(1).open(dir.path()).unwrap();
         // Header, frame header, and 6 bytes of batch before the value.
-        db.put("k", vec![1; 32_768 - 40 - 27 - 6 - left]).unwrap();
+        db.put("k", vec![1; 32_768 - 52 - 27 - 6 - left]).unwrap();
         db.close().unwrap();
         let db = options(1).open(dir.path()).unwrap();
         assert_eq!(db.recovery().lost_tail, None, "{left} bytes left in the block");
@@ -527,13 +587,13 @@ fn a_log_closed_near_the_end_of_a_block_is_whole() {
 /// The same with a later synced log: a sound store must not be refused.
 #[test]
 fn a_log_that_ended_near_the_end_of_a_block_does_not_stop_a_store_from_opening() {
-    let value = vec![1; 32_768 - 40 - 27 - 6 - 30];
+    let value = vec![1; 32_768 - 52 - 27 - 6 - 30];
     let mut batch = vec![1, 1, b'a'];
     batch.extend([(value.len() & 0x7f) as u8 | 0x80, (value.len() >> 7 & 0x7f) as u8 | 0x80]);
     batch.push((value.len() >> 14) as u8);
     batch.extend(&value);
-    let ended = Log::new(1).frame(FULL, 1, 40, &batch);
+    let ended = Log::new(1).frame(FULL, 1, 52, &batch);
     assert_eq!(ended.bytes.len(), 32_768 - 30);
-    let ended = ended.zeros(30).frame(END, 2, 40, &3_u64.to_le_bytes());
-    recovers(&[ended, Log::new(3).put(2, 40, b'b')], "ab", None);
+    let ended = ended.zeros(30).frame(END, 2, 52, &3_u64.to_le_bytes());
+    recovers(&[ended, Log::new(3).put(2, 52, b'b')], "ab", None);
 }

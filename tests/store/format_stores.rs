@@ -359,10 +359,43 @@ fn the_reader_and_the_library_agree_on_odd_tables() {
     println!("{compared:?}");
 }
 
+/// Versions of one key, so large that blocks end between them.
+#[test]
+fn the_reader_and_the_library_agree_on_a_key_in_several_blocks() {
+    let (dir, mut snapshots) = (common::tempdir(), Vec::new());
+    let db = options(10).open(dir.path()).unwrap();
+    db.put("a", "before").unwrap();
+    for number in 0..7 {
+        match number {
+            4 => db.delete("key").unwrap(),
+            _ => db.put("key", vec![number; 400_000]).unwrap(),
+        }
+        snapshots.push(db.snapshot().unwrap());
+    }
+    db.put("z", "behind").unwrap();
+    db.flush().unwrap();
+    let mut commands = vec![format!("find {} {} 1", db.tables()[0].id, hex(b"key"))];
+    let mut expected = vec!["none".to_owned()];
+    for (snapshot, seq) in snapshots.iter().zip(2_u64..) {
+        let value = snapshot.get("key").unwrap();
+        let value = value.map_or(" 0 .".to_owned(), |value| format!(" 1 {}", hex(&value)));
+        commands.push(format!("find {} {} {seq}", db.tables()[0].id, hex(b"key")));
+        expected.push(format!("{seq}{value}"));
+    }
+    drop(snapshots);
+    db.close().unwrap();
+    let mut compared = Compared::default();
+    if compared.store(dir.path(), 100) {
+        println!("{compared:?}");
+        assert_eq!((compared.tables, compared.entries, compared.blocks), (1, 9, 5));
+        assert!(ask(dir.path(), &commands).unwrap() == expected);
+    }
+}
+
 #[test]
 fn the_reader_and_the_library_agree_on_the_fixture() {
     let mut compared = Compared::default();
-    if compared.store(&root().join("tests/fixtures/store-v1"), 300) {
+    if compared.store(&root().join("tests/fixtures/store-v2"), 300) {
         println!("{compared:?}");
         assert!(compared.tables > 3 && compared.replayed > 20);
     }
@@ -723,8 +756,15 @@ struct Part {
     covered: Range<usize>,
     /// Where the checksum is.
     sum: usize,
-    /// The offset that it takes.
-    offset: usize,
+    /// The salt and offset that it takes.
+    place: [u64; 2],
+}
+
+impl Part {
+    fn checksum(&self, covered: &[u8]) -> [u8; 4] {
+        let place = self.place.map(u64::to_le_bytes).concat();
+        crc32fast::hash(&[&place, covered].concat()).to_le_bytes()
+    }
 }
 
 fn number(bytes: &[u8], at: usize, width: usize) -> usize {
@@ -733,22 +773,30 @@ fn number(bytes: &[u8], at: usize, width: usize) -> usize {
 
 /// The parts of a log or manifest of one block, or of a table but for its filter.
 fn parts(path: &Path, bytes: &[u8]) -> Vec<Part> {
+    let digits = path.file_name().unwrap().to_str().unwrap().chars().filter(char::is_ascii_digit);
+    let id: u64 = digits.collect::<String>().parse().unwrap();
+    let part = |covered: Range<usize>, sum, salt, offset: usize| Part {
+        covered,
+        sum,
+        place: [salt, offset as u64],
+    };
     if path.extension().is_some_and(|extension| extension == "sst") {
         let footer = bytes.len() - 128;
         let [index, properties] = [16, 32].map(|at| number(bytes, footer + at, 8));
+        let salt = number(bytes, footer + 80, 8) as u64;
         let table = TableFile::open(path).unwrap();
         let blocks = table.index().into_iter().map(|block| (block.offset, block.bytes));
         let blocks = blocks.map(|(start, length)| (start as usize, (start + length) as usize));
-        let block = |(start, end)| Part { covered: start..end - 4, sum: end - 4, offset: start };
-        let footer_part = Part { covered: footer..footer + 116, sum: footer + 116, offset: footer };
+        let block = |(start, end)| part(start..end - 4, end - 4, salt, start);
+        let footer_part = part(footer..footer + 116, footer + 116, id, footer);
         let blocks = blocks.chain([(index, properties), (properties, footer)]).map(block);
         return blocks.chain([footer_part]).collect();
     }
-    let mut parts = vec![Part { covered: 0..36, sum: 36, offset: 0 }];
-    let mut start = 40;
+    let mut parts = vec![part(0..36, 36, id, 0), part(40..48, 48, id, 40)];
+    let mut start = if path.extension().is_some() { 52 } else { 4096 };
     while start < common::written(bytes).len() {
         let end = start + 27 + number(bytes, start + 4, 2);
-        parts.push(Part { covered: start + 4..end, sum: start, offset: start });
+        parts.push(part(start + 4..end, start, number(bytes, 40, 8) as u64, start));
         start = end;
     }
     parts
@@ -767,9 +815,8 @@ fn the_reader_and_the_library_agree_on_forged_bytes() {
         if !is_log && (!name.ends_with("sst") || tables % 3 != 1) {
             continue;
         }
-        let digits: String = name.chars().filter(char::is_ascii_digit).collect();
-        let id: u64 = digits.parse().unwrap();
-        for Part { covered, sum, offset } in parts(&dir.path().join(name), bytes) {
+        for part in parts(&dir.path().join(name), bytes) {
+            let Part { covered, sum, .. } = &part;
             let many = if is_log { 8 } else { 16 } * longer();
             for _ in 0..many {
                 let at = covered.start + numbers.below(covered.len() as u64) as usize;
@@ -781,14 +828,13 @@ fn the_reader_and_the_library_agree_on_forged_bytes() {
                 };
                 let mut forged = bytes.clone();
                 forged[at] ^= mask;
-                let mut covered = covered.clone();
-                if is_log && sum == offset {
+                let (mut covered, sum) = (covered.clone(), *sum);
+                if sum < covered.start {
                     // The frame ends where it now says.
-                    covered.end = bytes.len().min(offset + 27 + number(&forged, offset + 4, 2));
+                    covered.end = bytes.len().min(sum + 27 + number(&forged, sum + 4, 2));
                 }
-                let place = [id.to_le_bytes(), (offset as u64).to_le_bytes()].concat();
-                let checksum = crc32fast::hash(&[&place, &forged[covered]].concat());
-                forged[sum..sum + 4].copy_from_slice(&checksum.to_le_bytes());
+                let checksum = part.checksum(&forged[covered]);
+                forged[sum..sum + 4].copy_from_slice(&checksum);
                 let written = common::written(&forged).len();
                 forged.truncate(written.max(if is_log { written } else { bytes.len() }));
                 faults.push(Fault::put(vec![(name.clone(), forged)]));
@@ -806,16 +852,16 @@ fn the_reader_and_the_library_agree_on_forged_bytes() {
 }
 
 /// A manifest with one more edit.
-fn with_edit(name: &str, manifest: &[u8], edit: &[u8]) -> Vec<u8> {
+pub(crate) fn with_edit(name: &str, manifest: &[u8], edit: &[u8]) -> Vec<u8> {
     let id: u64 = name["MANIFEST-".len()..].parse().unwrap();
-    let edits = parts(Path::new(name), manifest).len() as u64 - 1; // without the header
+    let edits = parts(Path::new(name), manifest).len() as u64 - 2; // without the header
     let (offset, mut covered) = (manifest.len() as u64, (edit.len() as u16).to_le_bytes().to_vec());
     covered.push(1);
     covered.extend((id as u32).to_le_bytes());
     covered.extend([edits, offset].map(u64::to_le_bytes).concat());
     covered.extend(edit);
-    let place = [id, offset].map(u64::to_le_bytes).concat();
-    let checksum = crc32fast::hash(&[&place, &covered[..]].concat());
+    let place = [&manifest[40..48], &offset.to_le_bytes()].concat();
+    let checksum = crc32fast::hash(&[place, covered.clone()].concat());
     [manifest, &checksum.to_le_bytes()[..], &covered].concat()
 }
 
@@ -922,12 +968,13 @@ fn the_reader_and_the_library_agree_on_one_more_edit() {
     };
     let filter = |id: u64, generation: u64| filter_record(id, generation, 0, 0);
     // The record of the first table of edit 0, which stands first: on a level below L0.
-    let first = &manifest[40 + 27..];
+    let first = &manifest[4096 + 27..];
     assert_eq!(first[0], 1);
     let (level, id) = (first[1], number(first, 2, 8) as u64);
-    let smallest = 90 + 1 + usize::from(first[90]);
-    let table = first[2..smallest + 1 + usize::from(first[smallest])].to_vec();
-    let added = |level: u8| [&[1, level][..], &table].concat();
+    let largest = 106 + 1 + usize::from(first[106]);
+    let table = first[2..largest + 1 + usize::from(first[largest])].to_vec();
+    let tagged = |level: u8, fields: &[u8]| [&[1, level][..], &table, fields].concat();
+    let added = |level: u8| tagged(level, &[0]);
     let removed = |level: u8| [&[2, level][..], &id.to_le_bytes()].concat();
     let key = |byte: u8| [&[6][..], &[byte; 16]].concat();
     let settings = |kinds: &[u8], a: u64, b: u64, extractor: u64| {
@@ -963,6 +1010,9 @@ fn the_reader_and_the_library_agree_on_one_more_edit() {
         (true, "a table moved up", [added(level - 1), removed(level)].concat()),
         (true, "a table moved to L0", [removed(level), added(0)].concat()),
         (false, "a table moved to level 7", [removed(level), added(7)].concat()),
+        (true, "tagged fields", [removed(level), tagged(0, &[5, 7, 1, 9, 8, 0])].concat()),
+        (false, "one without its end", [removed(level), tagged(0, &[3, 7, 2, 9])].concat()),
+        (false, "one cut short", [removed(level), tagged(0, &[2, 7, 2])].concat()),
         (true, "a geometry", settings(&[1, 2, 0, 4], 67, 7, 0x201)),
         (true, "a rate", settings(&[3, 3, 1, 1], 0.001_f64.to_bits(), 0, 0xff02)),
         (true, "bits a key", settings(&[2, 3, 1, 2], 64_f64.to_bits(), 0, 0)),
