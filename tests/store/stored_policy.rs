@@ -1,7 +1,5 @@
 //! The filter policy and the prefix extractor belong to the store.
 
-use std::path::Path;
-
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, RealVfs};
 use criba::{
     Db, Error, FilterInfo, FilterKind, FilterPolicy, HashFunction, Options, PrefixExtractor,
