@@ -238,11 +238,12 @@ fn everything_is_found_not_only_the_first() {
 
 /// Changes a block of a table, its trailer of five bytes included, and corrects its checksum.
 fn forge(path: &Path, block: std::ops::Range<usize>, forgery: impl FnOnce(&mut [u8])) {
-    let id: u64 = path.file_stem().unwrap().to_str().unwrap().parse().unwrap();
     change(path, |bytes| {
+        // The first of the random bytes in the footer.
+        let salt = bytes[bytes.len() - 48..][..8].to_vec();
         forgery(&mut bytes[block.clone()]);
         let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&id.to_le_bytes());
+        hasher.update(&salt);
         hasher.update(&(block.start as u64).to_le_bytes());
         hasher.update(&bytes[block.start..block.end - 4]);
         bytes[block.end - 4..block.end].copy_from_slice(&hasher.finalize().to_le_bytes());
