@@ -98,8 +98,8 @@ fn print(args: &Args, repaired: &Repaired, out: &mut dyn Write) -> Result<()> {
 
 /// The id of a store, as `inspect` prints it.
 fn id(text: &str) -> std::result::Result<u64, String> {
-    let is_hex = text.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let id = u64::from_str_radix(text, 16).ok().filter(|_| is_hex);
+    let is_id = text.len() <= 16 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let id = u64::from_str_radix(text, 16).ok().filter(|_| is_id);
     id.ok_or_else(|| "it is not a number of up to 16 hexadecimal digits".to_owned())
 }
 

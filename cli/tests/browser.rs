@@ -165,11 +165,11 @@ fn forged(file: &Path) -> Vec<(String, &'static str)> {
     let whole = fs::read(file).expect("the table");
     let footer = whole.len() - 128;
     let handle = |at: usize| [0, 8].map(|more| number(&whole[footer + at + more..]) as usize);
-    let id = number(&whole[footer + 64..]);
+    let [id, salt] = [64, 80].map(|at| number(&whole[footer + at..]));
     let [begin, _] = handle(0);
     let sealed = |mut bytes: Vec<u8>, offset: usize, covered: usize| {
         let mut crc = Crc::new();
-        crc.update(&id.to_le_bytes());
+        crc.update(&if offset == footer { id } else { salt }.to_le_bytes());
         crc.update(&(offset as u64).to_le_bytes());
         crc.update(&bytes[offset..offset + covered]);
         bytes[offset + covered..offset + covered + 4].copy_from_slice(&crc.sum().to_le_bytes());
@@ -222,10 +222,12 @@ fn forged(file: &Path) -> Vec<(String, &'static str)> {
         (forge(properties, 20, &[255; 8]), "counts"),
         (forge(properties, 52, &[255; 8]), "ranges"),
         (forge(index, count - 8, &[0; 8]), "behind the data"),
+        (forge(index, count - 12, &[1]), "no key that two blocks share"),
         (forge([footer, 116], 0, &[0; 8]), "in a row"),
         (forge([footer, 116], 16, &[0; 8]), "in a row"),
         (forge([footer, 116], 56, &[1]), "no range tombstones"),
-        (forge([footer, 116], 112, &[2]), "version 1"),
+        (forge([footer, 116], 112, &[1]), "version 2"),
+        (forge([footer, 116], 108, &[1]), "version 2"),
     ]
 }
 

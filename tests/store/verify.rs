@@ -239,8 +239,8 @@ fn everything_is_found_not_only_the_first() {
 /// Changes a block of a table, its trailer of five bytes included, and corrects its checksum.
 fn forge(path: &Path, block: std::ops::Range<usize>, forgery: impl FnOnce(&mut [u8])) {
     change(path, |bytes| {
-        let salt = bytes.len() - 128 + 80;
-        let salt = bytes[salt..salt + 8].to_vec();
+        // The first of the random bytes in the footer.
+        let salt = bytes[bytes.len() - 48..][..8].to_vec();
         forgery(&mut bytes[block.clone()]);
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&salt);

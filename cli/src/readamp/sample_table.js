@@ -22,14 +22,14 @@ const sampleTable = (() => {
     return differs < b.length ? a[differs] - b[differs] : 1;
   }
 
-  // "Conventions": CRC-32( id: u64 ‖ offset: u64 ‖ bytes ).
+  // "Conventions": CRC-32( salt: u64 ‖ offset: u64 ‖ bytes ).
   const CRC = Array.from({ length: 256 }, (_, value) => {
     for (let bit = 0; bit < 8; bit++) value = (value >>> 1) ^ (value & 1 ? 0xedb88320 : 0);
     return value;
   });
-  function checksum(id, offset, bytes) {
+  function checksum(salt, offset, bytes) {
     const all = new Uint8Array(16 + bytes.length);
-    viewOf(all).setBigUint64(0, id, true);
+    viewOf(all).setBigUint64(0, salt, true);
     viewOf(all).setBigUint64(8, BigInt(offset), true);
     all.set(bytes, 16);
     return ~all.reduce((crc, byte) => CRC[(crc ^ byte) & 255] ^ (crc >>> 8), ~0) >>> 0;
@@ -66,7 +66,7 @@ const sampleTable = (() => {
   function block(table, handle, type) {
     const at = handle.offset - table.begin;
     const covered = table.bytes.subarray(at, at + handle.length + 1);
-    const right = u32(table.bytes, at + covered.length) === checksum(table.id, handle.offset, covered);
+    const right = u32(table.bytes, at + covered.length) === checksum(table.blockSalt, handle.offset, covered);
     need(right, handle.offset, "a block with the right checksum");
     need(covered[handle.length] === type, handle.offset, `a block of type ${type}`);
     return covered.subarray(0, handle.length);
@@ -83,12 +83,13 @@ const sampleTable = (() => {
     const [offset, id] = [end(properties), u64(footer, 64)];
     need(magic === "cribaSST", offset + 120, "a footer's magic");
     need(u32(footer, 116) === checksum(id, offset, footer.subarray(0, 116)), offset, "a footer");
-    need(u16(footer, 112) === 1 && range.length === 0, offset, "version 1, no range tombstones");
+    need(u16(footer, 112) === 2 && u32(footer, 108) === 0, offset, "version 2 without other features");
+    need(range.length === 0, offset, "no range tombstones");
     const row = end(filter) === index.offset && end(index) === properties.offset;
     need(row && filter.length > 0, offset, "filter, index and properties in a row");
     const begin = offset + 128 - bytes.length;
     need(begin === filter.offset, begin, "the filter block first");
-    return { bytes, begin, id, filter, index, properties };
+    return { bytes, begin, blockSalt: u64(footer, 80), filter, index, properties };
   }
 
   // "Properties block"
@@ -120,7 +121,8 @@ const sampleTable = (() => {
     const bytes = block(table, table.index, 3);
     need(bytes.length >= 16, offset, "an index");
     const count = u32(bytes, bytes.length - 4);
-    const entriesEnd = bytes.length - 12 - 4 * count;
+    need(u32(bytes, bytes.length - 16) === 0, offset, "no key that two blocks share");
+    const entriesEnd = bytes.length - 16 - 4 * count;
     need(count > 0 && entriesEnd > 0, offset, "as many entries as the index counts");
     need(BigInt(count) === table.blocks, offset, "an entry for each data block");
     let at = 0;

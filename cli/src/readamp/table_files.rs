@@ -12,7 +12,7 @@ use crate::failure::{Failure, Result};
 
 const FOOTER: u64 = 128;
 /// Behind the manifest's header and the head of its first frame.
-const FIRST_EDIT: u64 = 40 + 27;
+const FIRST_EDIT: u64 = 4096 + 27;
 const FILTER_MAGIC: &[u8; 8] = b"cribaFLT";
 
 /// The tables of a closed store, and the generation of the newest filter file of each; 0 for none.

@@ -84,7 +84,11 @@ fn printed() -> Vec<(&'static str, Value)> {
     printed.push(("get", object(&["load", &format!("{dir}.loaded"), &lines])));
     damage(&first, 0);
     damage(&first, 9000);
+    // A table of another store.
+    let stray = format!("{dir}/000900.sst");
+    fs::copy(&tables_of(&format!("{dir}.loaded"))[0], &stray).expect("room");
     printed.push(("repair", object(&["repair", &dir, "--to", &format!("{dir}.repaired")])));
+    fs::remove_file(stray).expect("it is there");
     damage(&first, 0);
     damage(&first, 9000);
     let filter = first.replace(".sst", "-0001.flt");
