@@ -480,10 +480,10 @@ fn a_directory_of_another_program_is_refused_unchanged() {
     assert!(matches!(error, Error::NotAStore { .. }) && !missing.exists());
 }
 
-/// The checksum of the format: bound to a salt, in headers and footers the file number, and an offset.
-pub(crate) fn checksum(salt: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
+/// The checksum of the format: bound to a file number and an offset.
+pub(crate) fn checksum(number: u64, offset: u64, bytes: &[u8]) -> [u8; 4] {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&salt.to_le_bytes());
+    hasher.update(&number.to_le_bytes());
     hasher.update(&offset.to_le_bytes());
     hasher.update(bytes);
     hasher.finalize().to_le_bytes()
