@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::shown::shown;
+
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -13,7 +15,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// The file layer failed.
-    #[error("{}: cannot {action}: {source}", path.display())]
+    #[error("{}: cannot {action}: {source}", shown(path))]
     Io {
         /// The attempted action: "open", "read 4096 bytes at offset 0".
         action: String,
@@ -23,7 +25,7 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// A file is damaged. Nothing was changed.
-    #[error("{}: offset {offset}: expected {expected}, found {found}", path.display())]
+    #[error("{}: offset {offset}: expected {expected}, found {found}", shown(path))]
     Corrupt {
         /// The damaged file.
         path: PathBuf,
@@ -35,15 +37,15 @@ pub enum Error {
         found: String,
     },
     /// A file of the store is missing.
-    #[error("{}: expected this file, named by {named_by}, found none", path.display())]
+    #[error("{}: expected this file, named by {named_by}, found none", shown(path))]
     Missing {
         /// The file.
         path: PathBuf,
         /// The file, or the fact, that implies the missing file.
         named_by: String,
     },
-    /// A file needs a newer version of criba.
-    #[error("{}: expected {supported}, found {found}; a newer criba may open it", path.display())]
+    /// A file is of another version of criba; `found` says which one reads it.
+    #[error("{}: expected {supported}, found {found}", shown(path))]
     Unsupported {
         /// The file.
         path: PathBuf,
@@ -62,7 +64,7 @@ pub enum Error {
     },
     /// While the store was open, its directory, its lock file or its log was removed or replaced. What has the
     /// name now was not changed.
-    #[error("{}: expected {expected}, found {found}", path.display())]
+    #[error("{}: expected {expected}, found {found}", shown(path))]
     Moved {
         /// The directory or the file.
         path: PathBuf,
@@ -72,7 +74,7 @@ pub enum Error {
         found: String,
     },
     /// The directory is not a criba store. It was not changed.
-    #[error("{}: expected a criba store, found {found}", path.display())]
+    #[error("{}: expected a criba store, found {found}", shown(path))]
     NotAStore {
         /// The directory.
         path: PathBuf,
@@ -133,7 +135,7 @@ pub enum Error {
         cause: Arc<Error>,
     },
     /// A new filter denies a key of its table. It was not installed.
-    #[error("{}: the finished filter denies key number {key} of its own table", path.display())]
+    #[error("{}: the finished filter denies key number {key} of its own table", shown(path))]
     FilterLies {
         /// The file of the filter.
         path: PathBuf,
@@ -154,7 +156,7 @@ pub enum Error {
     /// changed.
     #[error(
         "{}: {needed} bytes of memory are needed, memory_limit is {limit}: {memtables} for three memtables (memtable_bytes), {filters} for filters (filter_memory), {indexes} for indexes (fewer after compact with larger block_bytes), {cache} for cached blocks (cache_bytes)",
-        path.display()
+        shown(path)
     )]
     MemoryLimit {
         /// The directory of the store.
@@ -175,7 +177,7 @@ pub enum Error {
 }
 
 fn named(path: &Path) -> String {
-    if path == Path::new("") { String::new() } else { format!("{}: ", path.display()) }
+    if path == Path::new("") { String::new() } else { format!("{}: ", shown(path)) }
 }
 
 /// The holder of a lock, and what to do.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::inspect::FilterInfo;
+use crate::shown::shown;
 use crate::sync::thread_local;
 
 /// An event of an open store; see [`Options::on_event`](crate::Options::on_event).
@@ -80,7 +81,7 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FilterDegraded { table, path, offset, reason } => {
-                let path = path.display();
+                let path = shown(path);
                 write!(f, "table {table}: degraded filter in {path} at offset {offset}: {reason}")
             }
             Self::FilterRebuilt { table, filter } => {
@@ -90,7 +91,7 @@ impl fmt::Display for Event {
                 write!(f, "table {table}: another filter is being made")
             }
             Self::DirectoryMoved { path } => {
-                let path = path.display();
+                let path = shown(path);
                 write!(f, "{path}: leads elsewhere; the store continues in the directory it opened")
             }
             Self::FlushStarted {} => f.write_str("flush: began"),

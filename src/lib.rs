@@ -102,6 +102,7 @@ mod prefetch;
 mod random;
 mod scheduler;
 mod sealed;
+mod shown;
 mod sstable;
 mod store_dir;
 mod sync;

@@ -5,6 +5,7 @@ use std::fs::read_to_string;
 use rustix::fs::{major, minor};
 
 use crate::names::FileName;
+use crate::shown::shown;
 use crate::store_dir::StoreDir;
 use crate::vfs::Identity;
 
@@ -15,7 +16,7 @@ pub(super) fn holder_of(dir: &StoreDir) -> Option<(u32, String)> {
     let places = [dir.identity_of(FileName::Lock), dir.identity()];
     let pid = places.into_iter().flatten().find_map(|place| holder_in(&locks, &place))?;
     let name = read_to_string(format!("/proc/{pid}/comm"));
-    Some((pid, name.map_or(String::new(), |name| name.trim_end().to_owned())))
+    Some((pid, name.map_or(String::new(), |name| shown(name.trim_end()).to_string())))
 }
 
 fn holder_in(locks: &str, Identity { device, inode, .. }: &Identity) -> Option<u32> {

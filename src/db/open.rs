@@ -29,6 +29,7 @@ use crate::poison::Poison;
 use crate::random::{Purpose, RandomSource};
 use crate::scheduler::{Scheduler, compact_while_due, load_filters_within_budget, start_threads};
 use crate::sealed::Seal;
+use crate::shown::shown;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, OpenTable, TableEnv};
 use crate::store_dir::{StoreDir, absolute};
 use crate::sync::{AtomicU64, Mutex};
@@ -67,7 +68,7 @@ impl fmt::Display for RecoveryReport {
             }
         }
         for kept in kept_files {
-            write!(f, "\nkept: {}, a file of another store", kept.display())?;
+            write!(f, "\nkept: {}, a file of another store", shown(kept))?;
         }
         Ok(())
     }
@@ -286,7 +287,7 @@ pub(super) fn check_directory(dir: &StoreDir, listing: &Listing, options: &Optio
     }
     let found = match listing.foreign.first() {
         None => "an empty directory".into(),
-        Some(name) => format!("only other files, such as {}", name.display()),
+        Some(name) => format!("only other files, such as {}", shown(name)),
     };
     Err(not_a_store(dir.path(), found))
 }

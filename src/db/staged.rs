@@ -11,6 +11,7 @@ use crate::descriptors::with_descriptor;
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
 use crate::random::{Purpose, RandomSource};
+use crate::shown::shown;
 use crate::store_dir::{StoreDir, absolute};
 use crate::vfs::{FileLock, Vfs};
 
@@ -190,7 +191,7 @@ fn resolved(path: &Path) -> PathBuf {
 pub(super) fn clear(dir: &StoreDir) -> Result<()> {
     let listing = Listing::read(dir)?;
     if let Some(foreign) = listing.foreign.first() {
-        return Err(not_a_store(dir.path(), format!("something else: {}", foreign.display())));
+        return Err(not_a_store(dir.path(), format!("something else: {}", shown(foreign))));
     }
     for name in listing.ours.into_iter().filter(|&name| name != FileName::Lock) {
         dir.remove(name)?;

@@ -8,6 +8,7 @@ use super::directory::{
 use crate::error::{Error, Result};
 use crate::filter::HashKey;
 use crate::names::FileName;
+use crate::shown::shown;
 use crate::sstable::{Checked, FilterMeta, Table, TableEnv, TableMeta};
 use crate::store_dir::StoreDir;
 use crate::version::{Manifest, TableSet, read_current};
@@ -28,7 +29,7 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.path.display())?;
+        write!(f, "{}: ", shown(&self.path))?;
         if let Some(offset) = self.offset {
             write!(f, "offset {offset}: ")?;
         }

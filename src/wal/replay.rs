@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::filter::HashKey;
 use crate::key::Seq;
 use crate::names::FileName;
+use crate::shown::shown;
 use crate::store_dir::StoreDir;
 
 /// The incomplete end of the logs that recovery dropped. None of it was recorded as synced. (Damage to the
@@ -35,7 +36,7 @@ pub struct LostTail {
 impl fmt::Display for LostTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, offset, bytes, records, found } = self;
-        let path = path.display();
+        let path = shown(path);
         write!(
             f,
             "{path}: offset {offset}: expected a whole record, found {found}; {bytes} bytes"

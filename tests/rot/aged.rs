@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use criba::vfs::{
     Fault, FaultRule, FaultVfs, FileKind, Keep, Operation, SimDisk, SimVfs, Unit, Vfs,
@@ -16,7 +16,8 @@ use criba::{Batch, Db, Durability, FilterPolicy, Options, Snapshot, Uncertain, r
 
 use crate::common::written;
 use crate::fixture::{DIR, Kind, Map, SEED, name};
-use crate::forge::LOG_HEADER;
+use crate::forge::{FRAME_HEADER, LOG_HEADER};
+use crate::plants::{change, log_in_use, planted};
 use crate::sweep::{all, in_parallel};
 
 const NEW: &str = "/new";
@@ -125,6 +126,22 @@ impl Past {
         self.marks.push((self.sim.moment_count(), begun, promised));
     }
 
+    /// A value that holds frames for its own offsets, which claim that all was synced and that a key was deleted.
+    fn plant(&mut self) {
+        let (log, store, end) = log_in_use(&self.sim.disk());
+        let key = format!("key {:02}", self.random.below(30)).into_bytes();
+        let deleted = change(0, format!("key {:02}", self.random.below(30)).as_bytes(), b"");
+        let value_at = (end + FRAME_HEADER + 2 + key.len() + 2) as u64;
+        let seq = 1 + self.random.below(4 * self.writes + 4) as u64;
+        let value = planted(log, store, value_at, seq, &deleted);
+        let mut state = self.states.last().unwrap().clone();
+        state.insert(key.clone(), value.clone());
+        self.states.push(state);
+        self.mark(false);
+        self.db.as_ref().unwrap().put(key, value).unwrap();
+        self.mark(false);
+    }
+
     fn write(&mut self) {
         let (mut batch, mut state) = (Batch::new(), self.states.last().unwrap().clone());
         self.writes += 1;
@@ -172,7 +189,8 @@ impl Past {
     fn step(&mut self) {
         let db = self.db.as_ref().unwrap();
         match self.random.below(100) {
-            0..70 => self.write(),
+            0..5 => self.plant(),
+            5..70 => self.write(),
             70..74 => {
                 db.sync().unwrap();
                 self.mark(true);
@@ -242,6 +260,21 @@ impl Past {
     }
 }
 
+/// Another store, of other keys.
+static FOREIGN: LazyLock<SimDisk> = LazyLock::new(|| {
+    let sim = SimVfs::new();
+    let db = options().seed(0xF0E).auto_compaction(false).vfs(sim.clone()).open(DIR).unwrap();
+    for number in 0..40 {
+        db.put(format!("foreign {number}"), "value").unwrap();
+        if number % 4 == 3 {
+            db.flush().unwrap();
+        }
+    }
+    db.put("foreign", "in the log").unwrap();
+    db.close().unwrap();
+    sim.disk()
+});
+
 /// Whether the rest of a log is what it may be after a crash: whole frames.
 fn ends_with_a_frame(log: &[u8]) -> bool {
     let mut at = LOG_HEADER;
@@ -271,7 +304,7 @@ fn damage(
     let path = random.of(&paths(disk)).clone();
     let before = disk.read(&path).unwrap().to_vec();
     let mut bytes = before.clone();
-    let what = match random.below(8) {
+    let what = match random.below(9) {
         0 | 1 if !bytes.is_empty() => {
             let at = random.below(written(&bytes).len().max(1));
             bytes[at] ^= 1 << random.below(8);
@@ -313,6 +346,17 @@ fn damage(
             let mut what = "leftovers:".to_owned();
             for (path, bytes) in from.files().filter(|(path, _)| path.starts_with(DIR)) {
                 if whole.read(path).is_none() && !random.one_in(4) {
+                    write!(what, " {}", name(path)).unwrap();
+                    disk.write(path, bytes);
+                }
+            }
+            return Some(what);
+        }
+        8 => {
+            // Of another store, under names that are free.
+            let mut what = "strays:".to_owned();
+            for (path, bytes) in FOREIGN.files().filter(|(path, _)| path.starts_with(DIR)) {
+                if disk.read(path).is_none() && whole.read(path).is_none() && !random.one_in(4) {
                     write!(what, " {}", name(path)).unwrap();
                     disk.write(path, bytes);
                 }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use criba::vfs::{Keep, SimDisk, SimVfs, Unit, Vfs};
 use criba::{Db, Durability, Options, Uncertain, repair_with};
 
+use crate::forge::FRAME_HEADER;
+
 const DIR: &str = "/store";
 const NEW: &str = "/new";
-/// The header of a log, and that of a frame.
+/// The header of a log.
 const LOG_HEADER: usize = 52;
-const FRAME_HEADER: usize = 27;
 
 fn options(sim: &SimVfs) -> Options {
     Options::new().vfs(sim.clone()).background_threads(0).seed(7)
@@ -46,7 +47,7 @@ fn guesses(log: u64, store: u64) -> [u64; 4] {
 }
 
 /// The numbers of the log in use and of the store, as its header has them, and the end of the last frame.
-fn log_in_use(disk: &SimDisk) -> (u64, u64, usize) {
+pub(crate) fn log_in_use(disk: &SimDisk) -> (u64, u64, usize) {
     let logs = disk.files().filter(|(path, _)| path.extension().is_some_and(|end| end == "log"));
     let (_, bytes) = logs.last().expect("an open store has a log");
     let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
@@ -56,7 +57,7 @@ fn log_in_use(disk: &SimDisk) -> (u64, u64, usize) {
 }
 
 /// A value with a frame for each guess. It begins at this offset of the log; the first change there has `seq`.
-fn planted(log: u64, store: u64, value_at: u64, seq: u64, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn planted(log: u64, store: u64, value_at: u64, seq: u64, payload: &[u8]) -> Vec<u8> {
     let mut value = Vec::new();
     for salt in guesses(log, store) {
         let at = value_at + value.len() as u64;
@@ -65,7 +66,7 @@ fn planted(log: u64, store: u64, value_at: u64, seq: u64, payload: &[u8]) -> Vec
     value
 }
 
-fn change(kind: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
+pub(crate) fn change(kind: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut bytes = vec![kind, key.len() as u8];
     bytes.extend(key);
     if kind == 1 {
