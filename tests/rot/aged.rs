@@ -353,10 +353,15 @@ fn damage(
             return Some(what);
         }
         8 => {
-            // Of another store, under names that are free.
+            // Of another store, under names that are and were free: a CURRENT of an earlier moment that names the
+            // other's manifest makes it a store of the other.
             let mut what = "strays:".to_owned();
-            for (path, bytes) in FOREIGN.files().filter(|(path, _)| path.starts_with(DIR)) {
-                if disk.read(path).is_none() && whole.read(path).is_none() && !random.one_in(4) {
+            let disks: Vec<&SimDisk> = older.iter().chain([whole, &*disk]).collect();
+            let is_free = |path: &Path| disks.iter().all(|disk| disk.read(path).is_none());
+            let files = FOREIGN.files().filter(|(path, _)| path.starts_with(DIR));
+            let free: Vec<_> = files.filter(|(path, _)| is_free(path)).collect();
+            for (path, bytes) in free {
+                if !random.one_in(4) {
                     write!(what, " {}", name(path)).unwrap();
                     disk.write(path, bytes);
                 }

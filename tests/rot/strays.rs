@@ -94,6 +94,7 @@ fn without_a_manifest_the_user_can_name_the_store() {
     let (sim, own) = made();
     let repaired = repair(&sim, None);
     assert_ne!(repaired.store, own, "most files are of the other");
+    assert_eq!(repaired.keys, repaired.uncertain, "a guess makes nothing certain");
     assert!(keys(&sim).iter().all(|key| key.starts_with(OTHER)));
     let (sim, own) = made();
     let repaired = repair(&sim, Some(own));

@@ -77,18 +77,27 @@ fn read_edits(dir: &StoreDir, store: u64, number: u64) -> Result<(TableSet, u64)
     }
 }
 
-/// The id of the store: that of the manifest in force if it can be read, else that of most files; 0 if no file has
-/// one.
-pub(super) fn store_id(env: &TableEnv, listing: &Listing) -> u64 {
-    let current = read_current(&env.dir).ok().flatten();
-    if let Some(Ok((_, store, _))) = current.map(|number| Manifest::read(&env.dir, number)) {
-        return store;
-    }
+/// The id of the store in the manifest in force, if that can be read.
+pub(super) fn store_in_force(dir: &StoreDir) -> Option<u64> {
+    let number = read_current(dir).ok().flatten()?;
+    Manifest::read(dir, number).ok().map(|(_, store, _)| store)
+}
+
+/// The id of the store that most files name; 0 if none does.
+pub(super) fn store_of_most(env: &TableEnv, listing: &Listing) -> u64 {
     let mut ids: Vec<u64> =
         listing.ours.iter().filter_map(|&name| store_of(env, name).ok().flatten()).collect();
     ids.sort_unstable();
     let of_one = ids.chunk_by(|a, b| a == b).max_by_key(|same| same.len());
     of_one.map_or(0, |same| same[0])
+}
+
+/// Files of several stores, and nothing says which of them is the one to repair.
+pub(super) fn unknown_store(dir: &StoreDir, store: u64) -> Loss {
+    let what = format!(
+        "files of several stores are here, and it does not name the one: {store:016x} has the most"
+    );
+    Loss::of_any_key(dir.path_of(FileName::Current), None, what, NEWEST_LOST)
 }
 
 /// Removes the files of other stores from a listing, and returns them with the ids of their stores.

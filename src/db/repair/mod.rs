@@ -80,8 +80,8 @@ pub struct Repaired {
     pub tables: u64,
     /// Logs read.
     pub logs: u64,
-    /// The id of the store: that of the manifest in force if it can be read, else that of most files, or the one
-    /// that was asked for.
+    /// The id of the store: the one that was asked for; else that of the manifest in force; else that of most
+    /// files, and then nothing is certain if there are others.
     pub store: u64,
     /// Files of other stores, with the ids of those. Nothing of them is in the new store.
     pub others: Vec<(PathBuf, u64)>,
@@ -162,10 +162,14 @@ impl<'a> Salvage<'a> {
         let mut found = Repaired::default();
         let key = HashKey::new([0; HashKey::BYTES]); // no filter is read
         let env = TableEnv::standalone(dir, 0, key);
-        let store = store.unwrap_or_else(|| manifest::store_id(&env, &listing));
+        let known = store.or_else(|| manifest::store_in_force(dir));
+        let store = known.unwrap_or_else(|| manifest::store_of_most(&env, &listing));
         let env = TableEnv::standalone(dir, store, key);
         found.store = store;
         found.others = manifest::take_others(&env, &mut listing);
+        if known.is_none() && !found.others.is_empty() {
+            found.losses.push(manifest::unknown_store(dir, store));
+        }
         let listing = &listing;
         let set = manifest::tables_in_force(dir, store, listing, &mut found.losses)?;
         let mut options = Options::new().vfs(Arc::clone(vfs));
