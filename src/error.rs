@@ -189,8 +189,8 @@ fn holder(pid: Option<u32>, name: &str) -> String {
                 .into()
         }
         Some(pid) if name.is_empty() => format!(
-            "process {pid}, which has ended: a fork of it, perhaps this process, has the lock; \
-            drop the store there"
+            "process {pid}: close the store there; if that has ended, a fork of it, perhaps this process, \
+            has the lock"
         ),
         Some(pid) => format!(
             "process {pid} ({name}), which has the store open: close it there, or open it read-only"

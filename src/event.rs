@@ -39,8 +39,9 @@ pub enum Event {
         table: u64,
     },
     /// The path of the store leads to another directory, or to none, because the directory was renamed. The
-    /// store continues in the directory that it opened. Comes once, after a later flush, compaction, synced write
-    /// (the path is looked up at every 64th) or at the close. A removed directory poisons the store instead.
+    /// store continues in the directory that it opened. Comes once: before a later flush or compaction, after a
+    /// later synced write (the path is looked up at every 64th), or at the close. A removed directory poisons the
+    /// store instead.
     #[non_exhaustive]
     DirectoryMoved {
         /// The path.

@@ -270,8 +270,9 @@ impl Options {
 
     /// The Unix mode of the files that this opening makes, reduced by the process's mask. A new directory can be
     /// searched, too, where its files can be read: `0o640` gives `0o750`. Existing files and directories keep
-    /// theirs, also tables that a checkpoint links. As root, new files get the owner of the directory. The store does not record the mode: give it at each opening.
-    /// The hash key is in the manifest, and any user that can read the lock file can hold the lock.
+    /// theirs, also tables that a checkpoint links. As root, new files get the owner of the directory. The store
+    /// does not record the mode: give it at each opening. The hash key is in the manifest, and any user that can
+    /// read the lock file can hold the lock.
     /// Default: `0o600`.
     pub fn file_mode(mut self, mode: u32) -> Self {
         self.file_mode = mode;

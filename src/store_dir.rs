@@ -239,7 +239,7 @@ impl StoreDir {
             Some(watch) => watch.dir,
             None => self.handle.identity()?,
         };
-        match with_descriptor(|| self.vfs.open_dir(&self.path)) {
+        match reach(&self.vfs, &self.path) {
             Ok(found) => Ok(!found.identity()?.is_same(&this)),
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(true),
@@ -540,7 +540,7 @@ mod tests {
         Ok(())
     }
 
-    /// Replaces the log in use, and removes it, while its links are counted: a seal and a flush do.
+    /// Replaces the log in use, and removes it, while its name is looked up: a seal and a flush do.
     #[derive(Debug)]
     struct SealAndFlush {
         vfs: SimVfs,

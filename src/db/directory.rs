@@ -114,7 +114,7 @@ fn lock(dir: &StoreDir, take: Take) -> Result<Option<Lock>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         named => named.context("identify", &path)?,
     };
-    let moved = dir.is_elsewhere().unwrap_or(false);
+    let moved = dir.is_elsewhere().context("open", dir.path())?;
     Ok((named.is_same(&locked) && !moved).then(|| Arc::from(lock)))
 }
 

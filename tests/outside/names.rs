@@ -284,6 +284,9 @@ fn a_store_below_a_path_that_is_too_long() {
     for found in [db.get("key").unwrap(), reader.get("key").unwrap()] {
         assert_eq!(found.unwrap(), "value");
     }
+    db.put_with("key", "newer", Durability::Synced).unwrap();
+    assert!(reader.refresh().unwrap());
+    assert_eq!(reader.get("key").unwrap().unwrap(), "newer");
     std::env::set_current_dir(parent.path()).unwrap();
 }
 

@@ -111,7 +111,9 @@ async fn swapped_directories_are_refused() {
     }
     for id in [1, 2] {
         let error = nodes.start(Opening::New, id).await.unwrap_err().to_string();
-        assert!(error.contains("expected an empty directory") && error.contains(", found node"));
+        let expected =
+            "expected an empty directory (Opening::Existing opens a node again), found node";
+        assert!(error.contains(expected), "{error}");
         nodes.start(Opening::Existing, id).await.unwrap();
     }
     assert!(nodes.lost(0..10).await.is_empty());
