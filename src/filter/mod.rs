@@ -149,6 +149,7 @@ pub(crate) use header::FilterHeader;
 pub(crate) use key_hashes::KeyHashes;
 pub(crate) use lookup_key::{HashedKey, LookupKey, PrefixHash};
 pub(crate) use mix::{GOLDEN, fast_range, mix};
+pub(crate) use policy::machine_memory;
 pub(crate) use portion::Portion;
 pub(crate) use ration::{Choice, Claim, loss, ration};
 pub(crate) use recipe::Recipe;

@@ -225,7 +225,7 @@ impl fmt::Display for FilterPolicy {
 }
 
 /// The bytes of memory; without limit on a system that does not say.
-fn machine_memory() -> u64 {
+pub(crate) fn machine_memory() -> u64 {
     #[cfg(target_os = "linux")]
     {
         let about = rustix::system::sysinfo();

@@ -5,7 +5,7 @@
 use super::block::{BlockDamage, DecodedBlock};
 use super::env::TableEnv;
 use super::filter::{FilterState, OpenTable};
-use super::format::{BlockType, Properties};
+use super::format::{BlockType, FilterMeta, Properties};
 use super::large::{self, Place};
 use super::reader::Table;
 use crate::error::{Error, IoContext, Result};
@@ -199,15 +199,14 @@ impl Table {
     /// Checks the checksum of the filter block in the table.
     fn check_filter_block(&self) -> Result<()> {
         let block = self.filter_block();
-        if block.is_none() {
-            return Ok(());
-        }
-        let (of, salt) = (BlockType::Filter, self.salt());
-        let file = self.env().files.get(self.id(), &self.env().dir);
-        let place = Place { block, of, salt, bound_to: block.offset };
-        file.and_then(|file| large::check(self.env(), &*file, place))
+        let damaged = |found| Error::corrupt(&self.path(), block.offset, "a filter block", found);
+        let own = FilterMeta::default(); // generation 0
+        let Some(source) = self.filter_source(own).map_err(damaged)? else { return Ok(()) };
+        let (of, salt) = (BlockType::Filter, source.salt);
+        let place = Place { block, of, salt, bound_to: source.place };
+        large::check(self.env(), &*source.file, place)
             .context(format_args!("read a block at offset {}", block.offset), &self.path())?
-            .map_err(|found| Error::corrupt(&self.path(), block.offset, "a filter block", found))
+            .map_err(damaged)
     }
 }
 

@@ -13,13 +13,13 @@ use super::env::TableEnv;
 use super::format::{
     BlockHandle, BlockType, FilterMeta, TRAILER_BYTES, TableMeta, check_block, seal_block,
 };
-use super::large::{Place, check_if_large};
+use super::large::{LARGE_BYTES, Place, check_if_large};
 use super::reader::Table;
 use crate::codec::{ChecksumAt, u32_at};
 use crate::error::{Error, IoContext, Result};
 use crate::filter::{
     self, Filter, FilterHeader, FilterPlace, KeyHashes, LookupKey, PrefixExtractor, PrefixHash,
-    Recipe,
+    Recipe, machine_memory,
 };
 use crate::iter::{Cursor, Direction};
 use crate::ledger::Verdict;
@@ -260,8 +260,9 @@ impl Table {
                 return Ok(None);
             }
             let file = env.files.get(self.id(), &env.dir).map_err(unreadable)?;
-            let (salt, place) = (self.salt(), block.offset);
-            return Ok(Some(FilterSource { file, block, salt, place }));
+            let source = FilterSource { file, block, salt: self.salt(), place: block.offset };
+            self.check_if_long(&source)?;
+            return Ok(Some(source));
         }
         let Some(name) = meta.file_of(self.id()) else { return Ok(None) };
         let file = env.dir.open_file(name).map_err(unreadable)?;
@@ -271,7 +272,27 @@ impl Table {
             return Err(format!("its file has {length} bytes"));
         }
         let block = BlockHandle { offset: 0, length: meta.bytes };
-        Ok(Some(FilterSource { file, block, salt: self.id(), place: meta.generation }))
+        let source = FilterSource { file, block, salt: self.id(), place: meta.generation };
+        self.check_if_long(&source)?;
+        Ok(Some(source))
+    }
+
+    /// Compares the length of a long filter with its header and with the machine's memory, before anything reads
+    /// all of it.
+    fn check_if_long(&self, source: &FilterSource) -> std::result::Result<(), String> {
+        let FilterSource { file, block, .. } = source;
+        if block.length <= LARGE_BYTES {
+            return Ok(());
+        }
+        let env = self.env();
+        env.ledger.check_reads.count(FilterHeader::BYTES as u64);
+        let header = file.read_new(FilterHeader::BYTES, block.offset).map_err(unreadable)?;
+        let length = block.length as usize;
+        FilterHeader::decode(&header, length, self.meta().keys, &env.hash_key)?;
+        if block.length > machine_memory() {
+            return Err(format!("a filter of {length} bytes, more than this machine's memory"));
+        }
+        Ok(())
     }
 
     /// Reads a whole filter with one disk read. Fails with what is wrong with it.

@@ -231,8 +231,9 @@ impl SalvageCursor {
             self.read(place, BlockType::Index).ok() // the trailer is behind the contents
         });
         let contents = bytes.as_ref().and_then(|bytes| bytes.get(..bytes.len() - TRAILER_BYTES));
-        let index =
-            contents.and_then(Index::new).filter(|index| index.check(&meta.largest).is_some());
+        let index = contents.and_then(Index::new).filter(|index| {
+            index.check(&meta.largest).is_some() && index.data_end() <= meta.index_offset
+        });
         self.parts = index.map_or(Vec::new(), |index| parts(&index));
         !self.parts.is_empty()
     }

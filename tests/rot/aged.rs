@@ -14,6 +14,7 @@ use criba::vfs::{
 };
 use criba::{Batch, Db, Durability, FilterPolicy, Options, Snapshot, Uncertain, repair_with};
 
+use crate::case::within_memory;
 use crate::common::written;
 use crate::fixture::{DIR, Kind, Map, SEED, name};
 use crate::forge::{FRAME_HEADER, LOG_HEADER};
@@ -417,7 +418,8 @@ fn a_store_with_a_past_brings_back_nothing() {
             }
             begun(&what);
             let sim = SimVfs::on(disk.clone());
-            let repaired = match repair_with(DIR, NEW, Uncertain::SetAside, None, &layer(&sim)) {
+            let repair = || repair_with(DIR, NEW, Uncertain::SetAside, None, &layer(&sim));
+            let repaired = match within_memory(&what, repair) {
                 Ok(repaired) => repaired,
                 Err(criba::Error::NotAStore { .. }) => continue,
                 Err(error) => panic!("{what} {error}"),

@@ -320,11 +320,15 @@ impl Answers {
 
 /// Runs a case, within its memory limit.
 pub(crate) fn outcome_of(case: &Case) -> Outcome {
-    let mut outcome = Outcome::Right;
-    let memory = allocation_counter::measure(|| outcome = case.outcome());
-    let most = memory.bytes_max;
-    assert!(most < MEMORY, "{}: {most} bytes of memory at once", case.what);
-    outcome
+    within_memory(&case.what, || case.outcome())
+}
+
+/// Runs a part of a case, and checks the memory that it takes at once.
+pub(crate) fn within_memory<T>(what: &str, run: impl FnOnce() -> T) -> T {
+    let mut result = None;
+    let most = allocation_counter::measure(|| result = Some(run())).bytes_max;
+    assert!(most < MEMORY, "{what}: {most} bytes of memory at once");
+    result.unwrap()
 }
 
 #[test]

@@ -4,9 +4,15 @@ use crate::case::{Case, Outcome};
 use crate::fixture::{FIXTURE, Kind, path};
 use crate::sweep::sweep_all;
 
+/// The checksum at the end.
+pub(crate) fn sum(body: &[u8]) -> String {
+    format!("{:08x}\n", crc32fast::hash(body))
+}
+
 fn current(header: &str, name: &str) -> String {
     let body = format!("{header}\n{name}\n");
-    format!("{body}{:08x}\n", crc32fast::hash(body.as_bytes()))
+    let sum = sum(body.as_bytes());
+    body + &sum
 }
 
 #[test]

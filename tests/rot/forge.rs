@@ -81,18 +81,7 @@ impl Log {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.header.clone();
-        let number = u64_at(&bytes, 16);
-        let sum = checksum(number, 0, &bytes[..SALT_AT - 4]);
-        put(&mut bytes, SALT_AT - 4, &sum);
-        let length = bytes.len();
-        for at in [SALT_AT, SECOND_SALT_AT].into_iter().filter(|&at| at < length) {
-            let sum = checksum(number, at, &bytes[at..at + 8]);
-            put(&mut bytes, at + 8, &sum);
-        }
-        // A frame may say that more belongs to it than its payload. So all is there before any sum is.
-        let mut starts = Vec::new();
         for frame in &self.frames {
-            starts.push((bytes.len(), usize::from(frame.length)));
             bytes.extend([0; 4]);
             bytes.extend(frame.length.to_le_bytes());
             bytes.push(frame.kind);
@@ -101,12 +90,31 @@ impl Log {
             bytes.extend(frame.synced.to_le_bytes());
             bytes.extend(&frame.payload);
         }
-        for (start, length) in starts.into_iter().rev() {
+        self.seal(&mut bytes);
+        bytes
+    }
+
+    /// Corrects the checksums of forged bytes, in which the frames begin where they do here.
+    pub(crate) fn seal(&self, bytes: &mut [u8]) {
+        let sum = checksum(u64_at(bytes, 16), 0, &bytes[..SALT_AT - 4]);
+        put(bytes, SALT_AT - 4, &sum);
+        for at in [SALT_AT, SECOND_SALT_AT].into_iter().filter(|&at| at < self.header.len()) {
+            let sum = checksum(u64_at(bytes, 16), at, &bytes[at..at + 8]);
+            put(bytes, at + 8, &sum);
+        }
+        let mut at = self.header.len();
+        let mut starts = Vec::new();
+        for frame in &self.frames {
+            starts.push(at);
+            at += FRAME_HEADER + frame.payload.len();
+        }
+        // A frame may say that more belongs to it than its payload: the frames behind it are sealed before it.
+        for start in starts.into_iter().rev() {
+            let length = usize::from(u16::from_le_bytes([bytes[start + 4], bytes[start + 5]]));
             let end = (start + FRAME_HEADER + length).min(bytes.len());
             let sum = checksum(self.salt, start, &bytes[start + 4..end]);
-            put(&mut bytes, start, &sum);
+            put(bytes, start, &sum);
         }
-        bytes
     }
 }
 
@@ -143,16 +151,22 @@ pub(crate) fn table_records(edit: &[u8]) -> Vec<usize> {
     added.map(|(_, place)| place.start + 2).collect()
 }
 
-/// Offsets in a manifest's record of a table: the footer's checksum and its random bytes, the filter's checksum,
+/// Offsets in a manifest's record of a table: the file's length, the footer's checksum and its random bytes, the filter's length
+/// and checksum,
 /// the number of entries, and the smallest key.
+pub(crate) const SIZE_AT: usize = 8;
 pub(crate) const FOOTER_CHECKSUM_AT: usize = 24;
 pub(crate) const RANDOM_AT: usize = 28;
+pub(crate) const FILTER_LENGTH_AT: usize = 52;
 const FILTER_CHECKSUM_AT: usize = 60;
 pub(crate) const ENTRIES_AT: usize = 64;
 pub(crate) const KEYS_AT: usize = 104;
 
 /// The offset of the random bytes in a table's footer.
 pub(crate) const FOOTER_RANDOM_AT: usize = 80;
+/// The offset of the index, in the footer and in the record of the manifest.
+pub(crate) const FOOTER_INDEX_AT: usize = 16;
+pub(crate) const INDEX_AT: usize = 16;
 
 /// A table of the store, with the offsets of the sound one.
 #[derive(Debug, Clone)]
@@ -203,6 +217,13 @@ impl Table {
         FIXTURE.of_kind(Kind::Table).iter().map(|name| Self::of(name)).collect()
     }
 
+    /// The table with other bytes at an offset.
+    pub(crate) fn with(&self, at: usize, field: &[u8]) -> Self {
+        let mut table = self.clone();
+        put(&mut table.bytes, at, field);
+        table
+    }
+
     /// The bytes with all checksums corrected.
     pub(crate) fn sealed(&self) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
@@ -223,7 +244,12 @@ impl Table {
 
     /// The manifest with this table's checksums, and with the record as `change` leaves it.
     pub(crate) fn manifest(&self, change: impl Fn(&mut [u8])) -> Vec<u8> {
-        let (sealed, mut manifest) = (self.sealed(), Log::of(Kind::Manifest));
+        self.manifest_of(&self.sealed(), change)
+    }
+
+    /// The same for bytes that are sealed already.
+    pub(crate) fn manifest_of(&self, sealed: &[u8], change: impl Fn(&mut [u8])) -> Vec<u8> {
+        let mut manifest = Log::of(Kind::Manifest);
         for frame in &mut manifest.frames {
             for record in table_records(&frame.payload) {
                 let record = &mut frame.payload[record..];

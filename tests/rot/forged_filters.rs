@@ -11,7 +11,7 @@ use crate::forge::{Log, filter_file, u64_at};
 use crate::sweep::sweep_all;
 
 /// The store in which a table has this filter, of this generation, as the manifest says.
-fn case(table: u64, generation: u64, contents: &[u8]) -> Case {
+pub(crate) fn case(table: u64, generation: u64, contents: &[u8]) -> Case {
     let file = filter_file(contents, table, generation);
     let mut manifest = Log::of(Kind::Manifest);
     let mut frame = manifest.frames[0].clone();
