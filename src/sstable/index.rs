@@ -45,6 +45,11 @@ impl IndexBuilder {
         self.offsets.len()
     }
 
+    /// The length of the contents.
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.len() + 4 * self.offsets.len() + self.cuts.len() + TAIL_BYTES
+    }
+
     /// The contents, for data that ends at `data_end`.
     pub(crate) fn finish(self, data_end: u64) -> Vec<u8> {
         let mut bytes = self.entries;

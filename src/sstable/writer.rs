@@ -3,11 +3,11 @@
 use super::block::BlockBuilder;
 use super::env::TableEnv;
 use super::format::{
-    BlockHandle, BlockType, FILTER_ALIGNMENT, FilterMeta, Footer, Properties, TableMeta,
-    TableRandom, seal_block,
+    BlockHandle, BlockType, FILTER_ALIGNMENT, FilterMeta, Footer, MAX_BLOCK_BYTES, Properties,
+    TableMeta, TableRandom, seal_block,
 };
 use super::index::{IndexBuilder, separator};
-use crate::error::{IoContext, Result};
+use crate::error::{Error, IoContext, Result};
 use crate::filter::{self, FilterPlace, HashFunction, HashKey, KeyHashes, PrefixExtractor, Recipe};
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::ledger::Io;
@@ -17,6 +17,9 @@ use crate::store_dir::NewFile;
 
 /// A data block ends before an entry with which it would be longer, also within a key.
 const CUT_BYTES: usize = 1 << 20;
+/// From this length of the index on, blocks are as long as they may be: separators of 64 KiB, one in each block of
+/// 4 KiB, would make it longer than a block may be.
+const LONG_INDEX_BYTES: usize = if cfg!(test) { 1 << 18 } else { 1 << 28 };
 /// The bytes of data blocks that are written at once.
 const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 
@@ -115,7 +118,7 @@ impl TableWriter {
         let size = self.block.size() + entry.key.len() + entry.value.len() + 16;
         debug_assert!(self.is_empty() || entry.key >= self.last_key(), "entries come in order");
         if new_key {
-            if !self.block.is_empty() && size > self.settings.block_bytes {
+            if !self.block.is_empty() && size > self.block_bytes() {
                 let separator = separator(self.last_key(), entry.key);
                 self.finish_block(&separator)?;
             }
@@ -146,6 +149,12 @@ impl TableWriter {
         properties.min_seq = properties.min_seq.min(entry.seq);
         properties.max_seq = properties.max_seq.max(entry.seq);
         Ok(())
+    }
+
+    /// The length beyond which a block ends. A long index grows by 64 KiB at most for each mebibyte of data.
+    fn block_bytes(&self) -> usize {
+        let block_bytes = self.settings.block_bytes;
+        if self.index.bytes() < LONG_INDEX_BYTES { block_bytes } else { block_bytes.max(CUT_BYTES) }
     }
 
     fn finish_block(&mut self, separator: &[u8]) -> Result<()> {
@@ -198,6 +207,15 @@ impl TableWriter {
             self.push(&[0; FILTER_ALIGNMENT as usize][..padding as usize]);
             (filter, filter_checksum) = self.push_block(contents, BlockType::Filter);
         }
+        if self.index.bytes() as u64 > MAX_BLOCK_BYTES {
+            let found = format!("one of {} bytes", self.index.bytes());
+            return Err(Error::corrupt(
+                self.file.path(),
+                0,
+                "an index that a reader accepts",
+                found,
+            ));
+        }
         let index = std::mem::take(&mut self.index).finish(data_end);
         let (index, _) = self.push_block(index, BlockType::Index);
         let properties = self.properties.encode();
@@ -245,6 +263,25 @@ mod tests {
     use super::*;
 
     const BLOCK_BYTES: usize = 500;
+
+    #[test]
+    fn a_long_index_grows_slowly() {
+        let dir = crate::tempdir::tempdir();
+        let env = env(dir.path());
+        let mut writer = writer(&env, 1, BLOCK_BYTES, None);
+        let key = |number: usize| [&[b'k'; 1 << 15][..], &number.to_be_bytes()].concat();
+        for number in 0..100 {
+            writer.add(put(&key(number), 1, b"value")).expect("written");
+        }
+        let finished = writer.finish(None).expect("finished").keep();
+        let table = Table::open(&env, finished.meta).expect("sound").table;
+        // A block for each of the first eight keys, and one for all others, which share their first 32 KiB.
+        let blocks = (0..table.index().len()).map(|number| {
+            let handle = table.handle(number).expect("a block");
+            table.read_block(handle).expect("sound").decode().expect("sound").len()
+        });
+        assert_eq!(blocks.collect::<Vec<_>>(), [1, 1, 1, 1, 1, 1, 1, 1, 92]);
+    }
 
     #[test]
     fn a_block_ends_where_the_next_entry_might_not_fit() {
