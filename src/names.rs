@@ -14,6 +14,13 @@ pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 /// too.
 pub(crate) const MAX_FOUND_NUMBER: u64 = MAX_NUMBER / 2;
 
+/// What a sound header or footer says that its file is, also in a version that this criba does not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) store: u64,
+    pub(crate) number: u64,
+}
+
 /// A file of the store. One counter numbers all files, but a filter file has the number of its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FileName {

@@ -10,12 +10,12 @@ use crate::batch::for_each_entry;
 use crate::error::{Error, IoContext, Result};
 use crate::filter::HashKey;
 use crate::key::{EntryRef, Seq};
-use crate::names::{FileName, MAX_FOUND_NUMBER};
+use crate::names::{FileName, MAX_FOUND_NUMBER, Origin};
 use crate::sstable::{Table, TableEnv, is_under_another_key};
 use crate::store_dir::StoreDir;
 use crate::version::TableSet;
 use crate::vfs::{FileLock, Vfs};
-use crate::wal::{FileHeader, LogKind, LogReader};
+use crate::wal::{LogKind, LogReader};
 
 /// A file number may be ahead of the manifest's counter by this much. So a stray file cannot exhaust the
 /// counter.
@@ -140,37 +140,37 @@ pub(super) fn open_to_read(
     Ok((dir, listing, Some(lock)))
 }
 
-/// The id of the store that a file soundly names, if it names one.
+/// What a file soundly says that it is.
 ///
 /// # Errors
 /// [`Error::Io`]: the file cannot be read now.
-pub(super) fn store_of(env: &TableEnv, name: FileName) -> Result<Option<u64>> {
-    let store = match name {
-        FileName::Log(number) => store_in_header(&env.dir, LogKind::Wal, number),
-        FileName::Manifest(number) => store_in_header(&env.dir, LogKind::Manifest, number),
-        FileName::Table(id) => Table::store_of_file(env, id).map(Some),
+pub(super) fn origin(env: &TableEnv, name: FileName) -> Result<Option<Origin>> {
+    let log = |kind, number| LogReader::open(&env.dir, kind, number, None)?.origin();
+    let origin = match name {
+        FileName::Log(number) => log(LogKind::Wal, number),
+        FileName::Manifest(number) => log(LogKind::Manifest, number),
+        FileName::Table(id) => Table::origin(env, id),
         _ => Ok(None),
     };
-    match store {
+    match origin {
         Err(error @ Error::Io { .. }) => Err(error),
         damaged_or_not => Ok(damaged_or_not.unwrap_or_default()),
     }
 }
 
-/// Whether a file soundly names another store.
+/// Whether a file is of another store, or under another number than it was made for. Only files that this store
+/// made under their names are ever removed.
 ///
 /// # Errors
 /// [`Error::Io`]: the file cannot be read now.
-pub(super) fn is_of_another_store(env: &TableEnv, name: FileName) -> Result<bool> {
+pub(super) fn is_foreign(env: &TableEnv, name: FileName) -> Result<bool> {
     if let FileName::Filter { table, generation } = name {
         return is_under_another_key(env, table, generation);
     }
-    Ok(store_of(env, name)?.is_some_and(|store| store != env.store))
-}
-
-fn store_in_header(dir: &StoreDir, kind: LogKind, number: u64) -> Result<Option<u64>> {
-    let header = LogReader::open(dir, kind, number, None)?.header()?;
-    Ok(header.ok().map(|FileHeader { store, .. }| store))
+    let origin = origin(env, name)?;
+    Ok(origin.is_some_and(|Origin { store, number }| {
+        store != env.store || Some(number) != name.number()
+    }))
 }
 
 pub(super) fn hash_key(set: &TableSet, dir: &StoreDir, manifest: u64) -> Result<HashKey> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::commit_queue::CommitQueue;
 use super::directory::{
-    Listing, for_each_logged_entry, hash_key, is_of_another_store, not_a_store, open_locked,
+    Listing, for_each_logged_entry, hash_key, is_foreign, not_a_store, open_locked,
 };
 use super::earlier_logs::EarlierLogs;
 use super::health::Health;
@@ -361,7 +361,7 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
 fn remove_unreferenced(env: &TableEnv, set: &TableSet, manifest: u64, report: &mut RecoveryReport) {
     let Ok(listing) = Listing::read(&env.dir) else { return };
     for name in listing.ours.into_iter().filter(|&name| !set.refers_to(name, manifest)) {
-        match is_of_another_store(env, name) {
+        match is_foreign(env, name) {
             Ok(true) => report.kept_files.push(env.path_of(name)),
             Ok(_) if env.dir.remove(name).is_ok() => report.removed_files += 1,
             _ => {} // the next open decides, or removes it

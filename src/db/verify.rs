@@ -2,9 +2,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::directory::{
-    Listing, for_each_logged_entry, hash_key, is_of_another_store, open_to_read,
-};
+use super::directory::{Listing, for_each_logged_entry, hash_key, is_foreign, open_to_read};
 use crate::error::{Error, Result};
 use crate::filter::HashKey;
 use crate::names::FileName;
@@ -201,14 +199,16 @@ pub fn verify_with(
                 set.tables.values().map(|(_, meta)| meta.clone()).collect();
             verify_tables(&env, &tables, &mut found, &mut progress);
             verify_logs(&env, &set, &listing, &mut found);
-            for &name in listing.ours.iter().filter(|&&name| !set.refers_to(name, number)) {
-                let is_foreign = matches!(is_of_another_store(&env, name), Ok(true));
-                let fate = if is_foreign {
-                    "of another store; it stays"
-                } else {
-                    "the next opening removes it"
+            for &name in &listing.ours {
+                let is_foreign = matches!(is_foreign(&env, name), Ok(true));
+                let unused = !set.refers_to(name, number);
+                let what = match name {
+                    FileName::Log(_) if is_foreign => "another log, under this name; it stays",
+                    _ if unused && is_foreign => "nothing refers to it; of another store; it stays",
+                    _ if unused => "nothing refers to it; the next opening removes it",
+                    _ => continue,
                 };
-                found.note(dir.path_of(name), None, format!("nothing refers to it; {fate}"));
+                found.note(dir.path_of(name), None, what);
             }
         }
         Err(error @ Error::NotAStore { .. }) => return Err(error),

@@ -12,6 +12,7 @@ use crate::codec::{
 };
 use crate::error::Error;
 use crate::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES, Seq};
+use crate::names::Origin;
 use crate::sealed::mapped_bytes;
 
 /// Type byte and checksum, after the contents of each block.
@@ -138,6 +139,16 @@ impl Footer {
     /// The checksum in an encoded footer, which the manifest records.
     pub(crate) fn checksum(bytes: &[u8]) -> u32 {
         crate::codec::u32_at(bytes, FOOTER_BYTES - 12).unwrap_or_default()
+    }
+
+    /// The origin of a file with a sound footer of any version.
+    pub(crate) fn origin(bytes: &[u8], offset: u64) -> Option<Origin> {
+        let covered = bytes.get(..FOOTER_BYTES - 12)?;
+        let mut fields = Fields::new(bytes.get(64..)?);
+        let origin = Origin { number: fields.u64()?, store: fields.u64()? };
+        let is_sound = bytes.ends_with(MAGIC)
+            && Self::checksum(bytes) == checksum_at(origin.number, offset, &[covered]);
+        is_sound.then_some(origin)
     }
 
     /// Decodes the footer at `offset`. An unknown version is not damage.

@@ -20,7 +20,7 @@ use crate::codec::u32_at;
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
 use crate::ledger::BlockFetch;
-use crate::names::FileName;
+use crate::names::{FileName, Origin};
 use crate::sealed::{Metered, Seal, SealedBytes, mapped_bytes};
 use crate::sync::{AtomicBool, Ordering};
 use crate::vfs::{AccessHint, VfsFile};
@@ -151,13 +151,14 @@ impl Table {
         }))
     }
 
-    /// The id of the store that the footer of a file names. Reads the footer alone.
-    pub(crate) fn store_of_file(env: &TableEnv, id: u64) -> Result<u64> {
-        Ok(Self::read_footer(env, id)?.2.store)
+    /// What a sound footer of any version says that the file is. Reads the footer alone.
+    pub(crate) fn origin(env: &TableEnv, id: u64) -> Result<Option<Origin>> {
+        let (_, offset, bytes) = Self::footer_bytes(env, id)?;
+        Ok(Footer::origin(&bytes, offset))
     }
 
-    /// A file, the bytes of its footer, and the footer.
-    fn read_footer(env: &TableEnv, id: u64) -> Result<(Arc<dyn VfsFile>, Vec<u8>, Footer)> {
+    /// A file, the offset and the bytes of its footer.
+    fn footer_bytes(env: &TableEnv, id: u64) -> Result<(Arc<dyn VfsFile>, u64, Vec<u8>)> {
         let name = FileName::Table(id);
         let path = env.path_of(name);
         let file = env.dir.open_file(name).context("open", &path)?;
@@ -167,14 +168,14 @@ impl Table {
         })?;
         let bytes = file.read_new(FOOTER_BYTES, offset);
         let bytes = bytes.context(format_args!("read the footer at offset {offset}"), &path)?;
-        let footer = decode_footer(&path, &bytes, offset)?;
-        Ok((file, bytes, footer))
+        Ok((file, offset, bytes))
     }
 
     /// The manifest's record of a table without a store, from its footer and properties.
     pub(crate) fn meta_of_file(env: &TableEnv, id: u64) -> Result<(TableMeta, u64)> {
         let path = env.path_of(FileName::Table(id));
-        let (file, bytes, footer) = Self::read_footer(env, id)?;
+        let (file, offset, bytes) = Self::footer_bytes(env, id)?;
+        let footer = decode_footer(&path, &bytes, offset)?;
         let length = file.length().context("find the length", &path)?;
         let read = |offset: u64, length: u64| {
             let bytes = file.read_new(length as usize, offset);

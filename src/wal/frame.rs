@@ -8,7 +8,7 @@ use crate::codec::{
     FORMAT_VERSION, Fields, PutFields, checksum_at, other_version, unknown_features,
 };
 use crate::key::Seq;
-use crate::names::FileName;
+use crate::names::{FileName, Origin};
 
 /// Frames do not cross multiples of this, so a reader finds the next frame after damage.
 pub(crate) const BLOCK_BYTES: u64 = 32 * 1024;
@@ -123,6 +123,19 @@ pub(crate) struct FileHeader {
     pub(crate) store: u64,
     /// The salt of the checksums of frames.
     pub(crate) salt: u64,
+}
+
+/// The origin of a file with a sound header of any version.
+pub(crate) fn origin(bytes: &[u8], kind: LogKind) -> Option<Origin> {
+    let covered = bytes.get(..FIELDS_BYTES - 4)?;
+    let mut fields = Fields::new(bytes);
+    if fields.bytes(8)? != kind.magic() {
+        return None;
+    }
+    fields.bytes(8)?; // version, reserved, features
+    let origin = Origin { number: fields.u64()?, store: fields.u64()? };
+    fields.u32()?;
+    (fields.u32()? == checksum_at(origin.number, 0, &[covered])).then_some(origin)
 }
 
 /// Checks a file header.

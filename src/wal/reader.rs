@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use super::frame::{
     BLOCK_BYTES, FRAME_HEADER_BYTES, FileHeader, Frame, FrameKind, HeaderError, LEAST_ROOM_BYTES,
-    LogId, LogKind, NoFrame, decode_file_header, decode_frame, encode_file_header, stored_salt,
-    wrong_rest_of_header,
+    LogId, LogKind, NoFrame, decode_file_header, decode_frame, encode_file_header, origin,
+    stored_salt, wrong_rest_of_header,
 };
 use crate::codec::{FORMAT_VERSION, u16_at};
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
+use crate::names::Origin;
 use crate::store_dir::StoreDir;
 use crate::vfs::VfsFile;
 
@@ -103,14 +104,23 @@ impl LogReader {
         }
     }
 
+    /// What a sound header of any version says that the file is.
+    pub(crate) fn origin(&mut self) -> Result<Option<Origin>> {
+        self.load_block(0)?;
+        Ok(origin(&self.block, self.kind))
+    }
+
     /// As [`header`](Self::header), of a log of this store, whose salt is derived.
     pub(crate) fn header_of(&mut self, store: u64) -> Result<std::result::Result<(), String>> {
+        // Before its version: it may be another one's.
+        let number = self.number;
+        let of_another = |origin: &Origin| origin.number == number && origin.store != store;
+        if let Some(found) = self.origin()?.filter(of_another) {
+            let expected = format!("a log of store {store:016x}");
+            let found = format!("store {:016x}", found.store);
+            return Err(Error::corrupt(&self.path, 0, expected, found));
+        }
         Ok(match self.header()? {
-            Ok(header) if header.store != store => {
-                let expected = format!("a log of store {store:016x}");
-                let found = format!("store {:016x}", header.store);
-                return Err(Error::corrupt(&self.path, 0, expected, found));
-            }
             Ok(header) if Some(header.salt) != self.salt => Err("a salt of another log".into()),
             Ok(_) => Ok(()),
             Err(found) => Err(found),

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use criba::vfs::{SimVfs, Vfs};
-use criba::{Options, Repaired, Uncertain, repair_with};
+use criba::{Options, Repaired, Uncertain, repair_with, verify_with};
+
+use crate::forge::{SALT_AT, checksum, put, u64_at};
 
 const DIR: &str = "/store";
 const OTHER: &str = "/other";
@@ -101,4 +103,63 @@ fn without_a_manifest_the_user_can_name_the_store() {
     assert_eq!(repaired.store, own);
     assert_eq!(repaired.keys, 41, "{repaired:?}");
     assert!(keys(&sim).iter().all(|key| key.starts_with(DIR)));
+}
+
+/// The same file in another version, with a right checksum.
+fn in_version(version: u8, file: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    if file.ends_with(".log") {
+        bytes[8] = version;
+        let sum = checksum(u64_at(&bytes, 16), 0, &bytes[..SALT_AT - 4]);
+        put(&mut bytes, SALT_AT - 4, &sum);
+    } else {
+        let footer = bytes.len() - 128;
+        bytes[footer + 112] = version;
+        let sum = checksum(u64_at(&bytes, footer + 64), footer, &bytes[footer..footer + 116]);
+        put(&mut bytes, footer + 116, &sum);
+    }
+    bytes
+}
+
+/// Another program's data, or a newer criba's: the next opening removes only what this store made under its name.
+#[test]
+fn files_of_another_store_number_or_version_stay() {
+    let sim = SimVfs::new();
+    fill(&sim, DIR, 1, 6);
+    fill(&sim, OTHER, 2, 2);
+    let disk = sim.disk();
+    let others = disk.files().filter(|(path, _)| path.starts_with(OTHER));
+    let files: Vec<_> = others
+        .map(|(path, bytes)| (path.file_name().unwrap().to_str().unwrap(), bytes))
+        .filter(|(name, _)| name.ends_with(".sst") || name.ends_with(".log"))
+        .collect();
+    assert_eq!(files.len(), 3);
+    for (file, bytes) in files {
+        for version in [1, 2, 3] {
+            let name = format!("000900.{}", &file[file.len() - 3..]);
+            for name in [file, &name] {
+                let path = Path::new(DIR).join(name);
+                if disk.read(&path).is_some() {
+                    continue;
+                }
+                let what = format!("{file} in version {version} as {name}");
+                let stray = in_version(version, file, bytes);
+                let sim = SimVfs::on(disk.clone());
+                sim.edit(|disk| disk.write(&path, stray.clone()));
+                let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+                let found = verify_with(DIR, &vfs, |_, _| {}).unwrap();
+                assert!(found.is_sound(), "{what}: {found}");
+                assert!(found.notes.iter().any(|note| note.path == path), "{what}: {found}");
+                let db = options(&sim, 1).open(DIR).unwrap();
+                assert_eq!(db.recovery().kept_files, std::slice::from_ref(&path), "{what}");
+                assert_eq!(db.iter().unwrap().count(), 121, "{what}");
+                db.put("key", "value").unwrap();
+                db.close().unwrap();
+                assert_eq!(sim.disk().read(&path), Some(&stray[..]), "{what}");
+                let repaired = repair(&sim, None);
+                assert!(repaired.others.iter().any(|(other, _)| *other == path), "{what}");
+                assert_eq!((repaired.keys, repaired.uncertain), (122, 0), "{what}");
+            }
+        }
+    }
 }

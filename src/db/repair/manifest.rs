@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use super::super::directory::{Listing, store_of};
+use super::super::directory::{Listing, origin};
 use super::loss::Loss;
 use crate::error::{Error, Result};
 use crate::key::Seq;
 use crate::names::FileName;
+use crate::names::Origin;
 use crate::sstable::TableEnv;
 use crate::store_dir::StoreDir;
 use crate::version::{Manifest, TableSet, read_current};
@@ -85,8 +86,12 @@ pub(super) fn store_in_force(dir: &StoreDir) -> Option<u64> {
 
 /// The id of the store that most files name; 0 if none does.
 pub(super) fn store_of_most(env: &TableEnv, listing: &Listing) -> u64 {
-    let mut ids: Vec<u64> =
-        listing.ours.iter().filter_map(|&name| store_of(env, name).ok().flatten()).collect();
+    let mut ids: Vec<u64> = listing
+        .ours
+        .iter()
+        .filter_map(|&name| origin(env, name).ok().flatten())
+        .map(|origin| origin.store)
+        .collect();
     ids.sort_unstable();
     let of_one = ids.chunk_by(|a, b| a == b).max_by_key(|same| same.len());
     of_one.map_or(0, |same| same[0])
@@ -103,8 +108,8 @@ pub(super) fn unknown_store(dir: &StoreDir, store: u64) -> Loss {
 /// Removes the files of other stores from a listing, and returns them with the ids of their stores.
 pub(super) fn take_others(env: &TableEnv, listing: &mut Listing) -> Vec<(PathBuf, u64)> {
     let mut others = Vec::new();
-    listing.ours.retain(|&name| match store_of(env, name) {
-        Ok(Some(store)) if store != env.store => {
+    listing.ours.retain(|&name| match origin(env, name) {
+        Ok(Some(Origin { store, .. })) if store != env.store => {
             others.push((env.path_of(name), store));
             false
         }
