@@ -11,7 +11,7 @@ pub const FORMAT_VERSION: u16 = 2;
 pub(crate) fn other_version(version: u16) -> String {
     if version < FORMAT_VERSION {
         let way_out =
-            "dump the store with the criba that wrote it, and load the dump with this one";
+            "dump the store with the criba that wrote it, and load the dump into a new one";
         format!("version {version}: {way_out}")
     } else {
         format!("version {version}: a newer criba may read it")

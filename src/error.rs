@@ -83,7 +83,7 @@ pub enum Error {
     },
     /// The store is in use, in this process or another: it is open, a [`Range`](crate::Range) or
     /// [`Snapshot`](crate::Snapshot) of it is alive, or [`verify`](crate::verify) reads it.
-    #[error("{} is held by {}", path.display(), holder(*pid, name))]
+    #[error("{} is held by {}", shown(path), holder(*pid, name))]
     #[non_exhaustive]
     Locked {
         /// The lock file.

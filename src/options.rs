@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, Listener};
 use crate::filter::{FilterPolicy, FilterSettings, PrefixExtractor};
 use crate::key::{MAX_KEY_BYTES, Seq};
-use crate::sstable::TableSettings;
+use crate::sstable::{MAX_BLOCK_OF_ENTRIES, TableSettings};
 use crate::vfs::{RealVfs, Vfs};
 
 /// The options of an open store. The store keeps [`filter`](Self::filter) and [`prefix`](Self::prefix); the
@@ -106,9 +106,6 @@ impl Options {
     /// In an open store, [`Db::policy`](crate::Db::policy) is the policy in force,
     /// [`Db::set_policy`](crate::Db::set_policy) replaces it, and
     /// [`Db::rebuild_filters`](crate::Db::rebuild_filters) replaces it and the existing filters.
-    ///
-    /// A store of an older criba, which recorded no policy, gets the kind, hash and prefixes of its newest
-    /// filter, at 10 bits per key.
     pub fn filter(mut self, policy: FilterPolicy) -> Self {
         self.filter = Some(policy);
         self
@@ -191,7 +188,7 @@ impl Options {
     }
 
     /// The greatest size of a data block, in bytes; a larger value has a block of its own. A lookup reads one
-    /// block from a table. Default: 4,096.
+    /// block from a table. At most 1,048,576. Default: 4,096.
     pub fn block_bytes(mut self, bytes: usize) -> Self {
         self.block_bytes = bytes;
         self
@@ -314,8 +311,9 @@ impl Options {
         if self.file_mode & !0o777 != 0 || self.file_mode & 0o600 != 0o600 {
             return refuse("file_mode", format!("{:#o} is not 0o600 to 0o777", self.file_mode));
         }
-        if self.block_bytes > 1 << 30 {
-            return refuse("block_bytes", format!("{} is more than 1 GiB", self.block_bytes));
+        if self.block_bytes > MAX_BLOCK_OF_ENTRIES {
+            let reason = format!("{} is more than {MAX_BLOCK_OF_ENTRIES}", self.block_bytes);
+            return refuse("block_bytes", reason);
         }
         Ok(())
     }

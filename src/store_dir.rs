@@ -16,6 +16,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::fork::Birth;
 use crate::names::FileName;
 use crate::poison::Poison;
+use crate::shown::shown;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::vfs::{EntryType, FileKind, FileLock, Identity, Vfs, VfsDir, VfsFile};
 
@@ -380,7 +381,7 @@ impl StoreDir {
     pub(crate) fn rename_child(&self, from: &OsStr, to: &OsStr) -> Result<()> {
         self.check()?;
         let renamed = self.handle.rename(from, to, FileKind::Directory);
-        renamed.context(format_args!("rename to {}", to.display()), &self.path.join(from))
+        renamed.context(format_args!("rename to {}", shown(to)), &self.path.join(from))
     }
 
     /// Removes an empty directory.

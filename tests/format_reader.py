@@ -416,6 +416,7 @@ class DataBlock:
         whole, before, expanded = set(), None, 0
         for offset, shared, key, seq, kind, value in self.walk(0):
             need(before is None or before < (key, -seq), "entries in order")
+            need(offset == 0 or self.length <= 2**20, "one entry in a long block")
             if before is None or before[0] != key:
                 expanded += len(key)
             if shared == 0:

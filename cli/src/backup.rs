@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::failure::{Failure, Result};
+use crate::shell::quoted;
 use crate::text::counted;
 use crate::{Answer, json, store};
 
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         json::print(&object, out)?;
         return Ok(Answer::Yes);
     }
-    let (dir, to) = (dir.display(), to.display());
+    let (dir, to) = (quoted(dir), quoted(to));
     writeln!(
         out,
         "{}, {}, in {to}\n\

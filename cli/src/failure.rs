@@ -1,5 +1,6 @@
 //! Failures of a command, and their exit codes.
 
+use crate::shell::quoted;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -50,7 +51,7 @@ fn next_step(error: &criba::Error) -> String {
                 Some(dir) if dir != Path::new("") => dir,
                 _ => Path::new("."),
             };
-            let dir = dir.display();
+            let dir = quoted(dir);
             format!(
                 "; criba verify {dir} lists the damage, criba repair {dir} --to NEW salvages the rest"
             )

@@ -29,6 +29,7 @@ pub mod readamp;
 mod rebuild_filters;
 mod repair;
 mod scan;
+mod shell;
 mod stats;
 mod store;
 pub mod text;
@@ -162,5 +163,5 @@ pub fn run_as<C: Parser>(
 /// Prints a message to standard error, in one line.
 pub fn print_error(message: &str) {
     // If standard error is closed, the exit code still speaks.
-    let _ = writeln!(io::stderr(), "criba: {}", message.replace('\n', "\\n"));
+    let _ = writeln!(io::stderr(), "criba: {}", shell::visible(message));
 }

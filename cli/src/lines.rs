@@ -127,7 +127,9 @@ impl LeastLength {
     fn is_too_long(&self) -> bool {
         const ESCAPE: usize = r"\x00".len();
         const LINE_END: usize = "\r\n".len();
-        let least = self.bytes.saturating_sub((ESCAPE - 1) * self.backslashes + LINE_END);
+        let text = self.bytes.saturating_sub(LINE_END);
+        // Each byte takes one character, or as many as an escape.
+        let least = text.saturating_sub((ESCAPE - 1) * self.backslashes).max(text / ESCAPE);
         least > self.what().1
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::{Failure, Result};
 use crate::layout::wrapped;
+use crate::shell::{quoted, visible};
 use crate::text::{counted, escaped};
 use crate::{Answer, json, store};
 
@@ -56,10 +57,25 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
 fn print(args: &Args, repaired: &Repaired, out: &mut dyn Write) -> Result<()> {
     let Repaired { losses, keys, uncertain, policy_known, tables, logs, .. } = repaired;
     for path in &repaired.leftovers {
-        writeln!(out, "removed: {}, left by a repair that was killed", path.display())?;
+        writeln!(
+            out,
+            "removed: {}, left by a repair that was killed",
+            visible(&path.to_string_lossy())
+        )?;
     }
     for (path, store) in &repaired.others {
-        writeln!(out, "not of this store: {}, of store {store:016x}", path.display())?;
+        writeln!(
+            out,
+            "left out: {}, a file of store {store:016x}",
+            visible(&path.to_string_lossy())
+        )?;
+    }
+    let mut others: Vec<u64> = repaired.others.iter().map(|&(_, store)| store).collect();
+    others.sort_unstable();
+    others.dedup();
+    for store in others {
+        let dir = quoted(&args.dir);
+        writeln!(out, "  criba repair {dir} --to NEW --store {store:016x} salvages that one")?;
     }
     for loss in losses {
         writeln!(out, "{}", wrapped(&loss.finding.to_string(), 4))?;
@@ -71,7 +87,7 @@ fn print(args: &Args, repaired: &Repaired, out: &mut dyn Write) -> Result<()> {
         more => counted(more as u64, "place") + " that may have cost keys",
     };
     writeln!(out, "read:      {sources}, with {places}")?;
-    writeln!(out, "salvaged:  {} into {}", counted(*keys, "key"), args.to.display())?;
+    writeln!(out, "salvaged:  {} into {}", counted(*keys, "key"), quoted(&args.to))?;
     match uncertain {
         0 => writeln!(out, "uncertain: none")?,
         _ if args.accept_stale => {
@@ -79,13 +95,13 @@ fn print(args: &Args, repaired: &Repaired, out: &mut dyn Write) -> Result<()> {
         }
         _ => {
             let aside = args.to.join("uncertain");
-            writeln!(out, "uncertain: {} into {}", counted(*uncertain, "key"), aside.display())?;
+            writeln!(out, "uncertain: {} into {}", counted(*uncertain, "key"), quoted(&aside))?;
             writeln!(
                 out,
                 "Newer changes of these may be lost: the values may be old, the keys deleted.\n\
                  To accept them as they are, and then remove them:"
             )?;
-            let (aside, to) = (aside.display(), args.to.display());
+            let (aside, to) = (quoted(&aside), quoted(&args.to));
             writeln!(out, "  criba dump {aside} | criba load {to} -")?;
             writeln!(out, "  rm -r {aside}")?;
         }

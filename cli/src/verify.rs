@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Result;
 use crate::layout::wrapped;
+use crate::shell::quoted;
 use crate::text::{counted, thousands};
 use crate::{Answer, json, progress, store};
 
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
 
 /// What to do next. Filters cost reads, no answers: the findings of others are not said in these words.
 fn advice(dir: &Path, findings: &[Finding]) -> String {
-    let dir = dir.display();
+    let dir = quoted(dir);
     let all = |what: &[&str]| {
         findings.iter().all(|finding| what.iter().any(|what| finding.what.contains(what)))
     };
@@ -52,6 +53,8 @@ fn advice(dir: &Path, findings: &[Finding]) -> String {
         "no lookup uses this filter: another one is in its place".to_owned()
     } else if all(&[in_use, unused]) {
         format!("criba rebuild-filters {dir} makes filters anew")
+    } else if all(&["the criba that wrote it"]) {
+        "this criba reads none of these files, also for a repair".to_owned()
     } else {
         format!("criba repair {dir} --to NEW salvages what is sound into a new store")
     }

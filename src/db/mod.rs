@@ -606,8 +606,8 @@ impl Db {
     /// store, which are as secret as before. It shares the disk space of tables until a compaction replaces
     /// them, here or there; so damage to a shared table is damage to both.
     ///
-    /// It is made in the directory `.NAME.checkpoint-tmp` beside `path`, and then renamed: after a crash, `path`
-    /// is whole or not there. What a crash leaves of that directory, the next checkpoint at `path` replaces.
+    /// It is made in a directory `.NAME.checkpoint-tmp.` with 16 random digits beside `path`, and then renamed:
+    /// after a crash, `path` is whole or not there. What a crash leaves, the next checkpoint at `path` removes.
     /// After an error the directory is removed. If only the last sync fails, that of the parent directory,
     /// the checkpoint stays, and a power failure may remove it.
     ///
@@ -631,10 +631,11 @@ impl Db {
     ///
     /// # Errors
     /// [`Io`](crate::Error::Io), which is [`AlreadyExists`](std::io::ErrorKind::AlreadyExists), before
-    /// anything is written, if there is a file or directory `path`;
-    /// [`Corrupt`](crate::Error::Corrupt): a log is damaged; [`Locked`](crate::Error::Locked): another
-    /// checkpoint at `path` is under way; [`NotAStore`](crate::Error::NotAStore): the temporary directory
-    /// holds other files; [`Poisoned`](crate::Error::Poisoned); [`Closed`](crate::Error::Closed).
+    /// anything is written, if there is a file or directory `path`, and
+    /// [`DirectoryNotEmpty`](std::io::ErrorKind::DirectoryNotEmpty) if another checkpoint came first;
+    /// [`InvalidPath`](crate::Error::InvalidPath): `path` is empty or in the store;
+    /// [`Corrupt`](crate::Error::Corrupt): a log is damaged;
+    /// [`Poisoned`](crate::Error::Poisoned); [`Closed`](crate::Error::Closed).
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
         self.inner()?.checkpoint(path.as_ref())
     }

@@ -254,7 +254,7 @@ pub(super) fn check_directory(dir: &StoreDir, listing: &Listing, options: &Optio
     };
     // Names that are no file of a store in any spelling are of no account, such as `lost+found`.
     if let Some(foreign) = listing.foreign.iter().find(|name| FileName::is_like_one(name)) {
-        return other(&foreign.to_string_lossy());
+        return other(&shown(foreign).to_string());
     }
     // A crash during the creation of a store leaves no table, and only a log without records.
     for &name in &listing.ours {

@@ -118,7 +118,11 @@ fn remove_leftovers(
         let is_temporary = name.as_bytes().strip_prefix(start.as_bytes()).is_some_and(|digits| {
             digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit)
         });
-        if !is_temporary {
+        let has_others = |dir: StoreDir| {
+            let listing = Listing::read(&dir)?;
+            Ok::<_, Error>(listing.foreign.iter().any(|name| within.is_none_or(|own| name != own)))
+        };
+        if !is_temporary || !matches!(parent.open_child(&name).and_then(has_others), Ok(false)) {
             continue;
         }
         let Ok((dir, _lock)) = open_locked(|| parent.open_child(&name), StoreDir::lock) else {
@@ -153,8 +157,9 @@ fn discard(parent: &StoreDir, name: &OsStr, dir: &StoreDir, within: Option<&str>
     {
         discard(dir, within, &inner, None);
     }
-    let _ = clear(dir);
-    let _ = dir.remove(FileName::Lock);
+    if clear(dir).is_ok() {
+        let _ = dir.remove(FileName::Lock);
+    }
     check_child(parent, name, dir).is_ok() && parent.remove_child(name).is_ok()
 }
 

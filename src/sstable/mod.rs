@@ -26,6 +26,7 @@ mod salvage;
 mod samples;
 mod writer;
 
+pub(crate) use block::MAX_BLOCK_OF_ENTRIES;
 pub(crate) use cache::{BlockCache, FixedHasher};
 pub(crate) use check::Checked;
 pub(crate) use cursor::{ReadPlan, TableCursor};

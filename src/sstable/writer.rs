@@ -1,6 +1,6 @@
 //! Writes a table: takes entries in internal-key order, makes a synced file.
 
-use super::block::BlockBuilder;
+use super::block::{BlockBuilder, MAX_BLOCK_OF_ENTRIES};
 use super::env::TableEnv;
 use super::format::{
     BlockHandle, BlockType, FILTER_ALIGNMENT, FilterMeta, Footer, MAX_BLOCK_BYTES, Properties,
@@ -15,8 +15,6 @@ use crate::names::FileName;
 use crate::random::Purpose;
 use crate::store_dir::NewFile;
 
-/// A data block ends before an entry with which it would be longer, also within a key.
-const CUT_BYTES: usize = 1 << 20;
 /// From this length of the index on, blocks are as long as they may be: separators of 64 KiB, one in each block of
 /// 4 KiB, would make it longer than a block may be.
 const LONG_INDEX_BYTES: usize = if cfg!(test) { 1 << 18 } else { 1 << 28 };
@@ -131,7 +129,7 @@ impl TableWriter {
             if let Some(hashes) = &mut self.hashes {
                 hashes.add(entry.key);
             }
-        } else if size > CUT_BYTES {
+        } else if size > MAX_BLOCK_OF_ENTRIES {
             // Within a key only a block that would be too long is cut, and the index says at which entry: one read
             // finds any version of a key.
             let key = entry.key.to_vec();
@@ -154,7 +152,11 @@ impl TableWriter {
     /// The length beyond which a block ends. A long index grows by 64 KiB at most for each mebibyte of data.
     fn block_bytes(&self) -> usize {
         let block_bytes = self.settings.block_bytes;
-        if self.index.bytes() < LONG_INDEX_BYTES { block_bytes } else { block_bytes.max(CUT_BYTES) }
+        if self.index.bytes() < LONG_INDEX_BYTES {
+            block_bytes
+        } else {
+            block_bytes.max(MAX_BLOCK_OF_ENTRIES)
+        }
     }
 
     fn finish_block(&mut self, separator: &[u8]) -> Result<()> {

@@ -7,6 +7,7 @@ use crate::codec::other_version;
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
 use crate::random::{Purpose, RandomSource};
+use crate::shown::shown;
 use crate::store_dir::StoreDir;
 use crate::wal::{FileHeader, Item, LogError, LogKind, LogReader, LogWriter, LostTail};
 
@@ -247,7 +248,7 @@ pub(crate) fn read_current(dir: &StoreDir) -> Result<Option<u64>> {
     }
     if header != CURRENT_HEADER {
         let version = header.strip_prefix("criba ").and_then(|version| version.parse().ok());
-        let found = version.map_or_else(|| format!("\"{header}\""), other_version);
+        let found = version.map_or_else(|| format!("\"{}\"", shown(header)), other_version);
         return Err(Error::Unsupported {
             path,
             supported: format!("a store of version \"{CURRENT_HEADER}\""),

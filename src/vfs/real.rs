@@ -234,7 +234,7 @@ impl RealDir {
         };
         let file = match self.open_at(check_name(name)?, flags, 0) {
             Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-                return Err(not_a_file("a symbolic link"));
+                return Err(not_a_file("a symbolic link: put the file itself in its place"));
             }
             file => file?,
         };

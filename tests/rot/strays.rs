@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use criba::vfs::{SimVfs, Vfs};
-use criba::{Options, Repaired, Uncertain, repair_with, verify_with};
+use criba::{Error, Options, Repaired, Uncertain, repair_with, verify_with};
 
-use crate::forge::{SALT_AT, checksum, put, u64_at};
+use crate::forge::{MANIFEST_HEADER, SALT_AT, checksum, put, u64_at};
 
 const DIR: &str = "/store";
 const OTHER: &str = "/other";
@@ -162,4 +162,40 @@ fn files_of_another_store_number_or_version_stay() {
             }
         }
     }
+}
+
+/// Then the header decides, or a table that an edit names by its random bytes.
+#[test]
+fn a_damaged_manifest_still_names_the_store() {
+    let sim = SimVfs::new();
+    fill(&sim, DIR, 1, 2);
+    fill(&sim, OTHER, 2, 12);
+    let own = repair(&sim, None).store;
+    sim.edit(|disk| disk.remove(NEW));
+    assert!(stray(&sim, &[".sst"]) > 5);
+    let disk = sim.disk();
+    let current = String::from_utf8_lossy(disk.read("/store/CURRENT").unwrap()).into_owned();
+    let manifest = Path::new(DIR).join(current.lines().nth(1).unwrap());
+    for at in [0, 20, 30, 37, SALT_AT, SALT_AT + 9, MANIFEST_HEADER, MANIFEST_HEADER + 50] {
+        let sim = SimVfs::on(disk.clone());
+        let mut bytes = disk.read(&manifest).unwrap().to_vec();
+        bytes[at] ^= 1;
+        sim.edit(|disk| disk.write(&manifest, bytes));
+        let repaired = repair(&sim, None);
+        assert_eq!(repaired.store, own, "byte {at}");
+        let in_edits = at >= MANIFEST_HEADER;
+        let all = repaired.keys == 41 && repaired.uncertain == if in_edits { 41 } else { 0 };
+        assert!(all, "byte {at}: {repaired:?}");
+        assert!(keys(&sim).iter().all(|key| key.starts_with(DIR)), "byte {at}");
+    }
+}
+
+#[test]
+fn a_store_of_which_no_file_is_there_is_not_repaired() {
+    let sim = SimVfs::new();
+    fill(&sim, DIR, 1, 2);
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    let repaired = repair_with(DIR, NEW, Uncertain::Accept, Some(77), &vfs);
+    assert!(matches!(repaired, Err(Error::NotAStore { .. })), "{repaired:?}");
+    assert!(sim.disk().files().all(|(path, _)| path.starts_with(DIR)));
 }

@@ -302,7 +302,8 @@ fn a_store_of_version_1_is_refused_with_the_way_out() {
         assert_same_outcome(dir.path());
         let error = common::options().background_threads(0).open(dir.path()).unwrap_err();
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-        let way_out = "dump the store with the criba that wrote it, and load the dump with this";
+        let way_out =
+            "dump the store with the criba that wrote it, and load the dump into a new one";
         assert!(error.to_string().contains(way_out), "{error}");
     };
     let current = b"criba 1\nMANIFEST-000002\n3649e7ad\n";

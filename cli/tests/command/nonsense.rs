@@ -214,6 +214,12 @@ fn every_command_on_a_damaged_store_says_what_is_damaged() {
 /// 300 MB in a gzipped file of 300 kB. The line is refused before it is in memory.
 #[test]
 fn a_line_that_no_store_can_hold_takes_no_memory() {
+    // A backslash may begin an escape of four characters.
+    a_line_of(b'a');
+    a_line_of(b'\\');
+}
+
+fn a_line_of(byte: u8) {
     use std::io::Write;
 
     let parent = tempfile::tempdir().expect("a directory");
@@ -221,7 +227,7 @@ fn a_line_that_no_store_can_hold_takes_no_memory() {
     let file = fs::File::create(&lines).expect("a file");
     let mut file = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
     for _ in 0..300 {
-        file.write_all(&vec![b'a'; 1 << 20]).expect("room");
+        file.write_all(&vec![byte; 1 << 20]).expect("room");
     }
     file.finish().expect("room");
     let store = parent.path().join("store");

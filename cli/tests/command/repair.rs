@@ -114,7 +114,7 @@ fn files_of_another_store_are_named_and_left_out() {
     fs::copy(only_file(&other, "sst"), &stray).expect("room");
 
     let repaired = run(&format!("repair {store} --to {new}")).well();
-    let named = format!("not of this store: {}, of store {other_id}\n", stray.display());
+    let named = format!("left out: {}, a file of store {other_id}\n", stray.display());
     assert!(repaired.starts_with(&named), "{repaired}");
     assert_eq!(run(&format!("scan {new} --count")).well(), format!("{KEYS}\n"));
     fs::remove_dir_all(&new).expect("a store");

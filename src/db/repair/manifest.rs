@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use super::super::directory::{Listing, origin};
 use super::loss::Loss;
 use crate::error::{Error, Result};
+use crate::filter::HashKey;
 use crate::key::Seq;
-use crate::names::FileName;
-use crate::names::Origin;
-use crate::sstable::TableEnv;
+use crate::names::{FileName, Origin};
+use crate::sstable::{Table, TableEnv};
 use crate::store_dir::StoreDir;
 use crate::version::{Manifest, TableSet, read_current};
 use crate::wal::{LogKind, LogReader};
@@ -78,10 +78,21 @@ fn read_edits(dir: &StoreDir, store: u64, number: u64) -> Result<(TableSet, u64)
     }
 }
 
-/// The id of the store in the manifest in force, if that can be read.
+/// The id of the store of the manifest that `CURRENT` names: in its header, or in a table that it names.
 pub(super) fn store_in_force(dir: &StoreDir) -> Option<u64> {
     let number = read_current(dir).ok().flatten()?;
-    Manifest::read(dir, number).ok().map(|(_, store, _)| store)
+    let mut reader = LogReader::open(dir, LogKind::Manifest, number, None).ok()?;
+    if let Some(header) = reader.origin().ok()?.filter(|origin| origin.number == number) {
+        return Some(header.store);
+    }
+    // Its edits name tables by random bytes. The header, damaged or not, has the salt of its frames.
+    let _ = reader.header().ok()?;
+    let (set, ..) = Manifest::read_edits(reader, &dir.path_of(FileName::Manifest(number))).ok()?;
+    let env = TableEnv::standalone(dir, 0, HashKey::new([0; HashKey::BYTES]));
+    set.tables.values().find_map(|(_, meta)| {
+        let (found, store) = Table::meta_of_file(&env, meta.id).ok()?;
+        (found.random == meta.random).then_some(store)
+    })
 }
 
 /// The id of the store that most files name; 0 if none does.
@@ -109,7 +120,9 @@ pub(super) fn unknown_store(dir: &StoreDir, store: u64) -> Loss {
 pub(super) fn take_others(env: &TableEnv, listing: &mut Listing) -> Vec<(PathBuf, u64)> {
     let mut others = Vec::new();
     listing.ours.retain(|&name| match origin(env, name) {
-        Ok(Some(Origin { store, .. })) if store != env.store => {
+        Ok(Some(Origin { store, number }))
+            if store != env.store || Some(number) != name.number() =>
+        {
             others.push((env.path_of(name), store));
             false
         }

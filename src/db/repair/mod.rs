@@ -32,7 +32,7 @@ use self::logs::History;
 pub use self::loss::Loss;
 use self::merge::{Change, Merge};
 use super::Db;
-use super::directory::{Listing, open_locked, open_to_read};
+use super::directory::{Listing, not_a_store, open_locked, open_to_read, origin};
 use super::open::open_in;
 use super::staged::{self, Staged};
 use crate::batch::Batch;
@@ -103,7 +103,8 @@ pub struct Repaired {
 ///
 /// # Errors
 /// [`NotAStore`](crate::Error::NotAStore); [`Locked`](crate::Error::Locked);
-/// [`Unsupported`](crate::Error::Unsupported) for a file of a newer criba; [`Io`](crate::Error::Io) if `to`
+/// [`InvalidPath`](crate::Error::InvalidPath): `to` is empty or in the store;
+/// [`Unsupported`](crate::Error::Unsupported) for a file of another version; [`Io`](crate::Error::Io) if `to`
 /// exists or cannot be written. Damage is no error. A log that is cut behind a whole record shows none.
 pub fn repair(
     dir: impl AsRef<Path>,
@@ -116,7 +117,7 @@ pub fn repair(
 /// As [`repair`], with any file layer, and of the store with the id `store` if it is given.
 ///
 /// # Errors
-/// As [`repair`].
+/// As [`repair`]; [`NotAStore`](crate::Error::NotAStore) if no file names this store.
 pub fn repair_with(
     dir: impl AsRef<Path>,
     to: impl AsRef<Path>,
@@ -156,16 +157,20 @@ impl<'a> Salvage<'a> {
     fn of(
         dir: &'a StoreDir,
         mut listing: Listing,
-        store: Option<u64>,
+        asked: Option<u64>,
         vfs: &Arc<dyn Vfs>,
     ) -> Result<Self> {
         let mut found = Repaired::default();
         let key = HashKey::new([0; HashKey::BYTES]); // no filter is read
         let env = TableEnv::standalone(dir, 0, key);
-        let known = store.or_else(|| manifest::store_in_force(dir));
+        let known = asked.or_else(|| manifest::store_in_force(dir));
         let store = known.unwrap_or_else(|| manifest::store_of_most(&env, &listing));
         let env = TableEnv::standalone(dir, store, key);
         found.store = store;
+        let is_there = |name: &FileName| matches!(origin(&env, *name), Ok(Some(origin)) if origin.store == store);
+        if asked.is_some() && !listing.ours.iter().any(is_there) {
+            return Err(not_a_store(dir.path(), format!("no file of store {store:016x}")));
+        }
         found.others = manifest::take_others(&env, &mut listing);
         if known.is_none() && !found.others.is_empty() {
             found.losses.push(manifest::unknown_store(dir, store));
