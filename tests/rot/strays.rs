@@ -6,6 +6,7 @@ use std::sync::Arc;
 use criba::vfs::{SimVfs, Vfs};
 use criba::{Error, Options, Repaired, Uncertain, repair_with, verify_with};
 
+use crate::fixture::Kind;
 use crate::forge::{MANIFEST_HEADER, SALT_AT, checksum, put, u64_at};
 
 const DIR: &str = "/store";
@@ -108,7 +109,7 @@ fn without_a_manifest_the_user_can_name_the_store() {
 /// The same file in another version, with a right checksum.
 fn in_version(version: u8, file: &str, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    if file.ends_with(".log") {
+    if Kind::of(file) == Kind::Log {
         bytes[8] = version;
         let sum = checksum(u64_at(&bytes, 16), 0, &bytes[..SALT_AT - 4]);
         put(&mut bytes, SALT_AT - 4, &sum);
@@ -131,7 +132,7 @@ fn files_of_another_store_number_or_version_stay() {
     let others = disk.files().filter(|(path, _)| path.starts_with(OTHER));
     let files: Vec<_> = others
         .map(|(path, bytes)| (path.file_name().unwrap().to_str().unwrap(), bytes))
-        .filter(|(name, _)| name.ends_with(".sst") || name.ends_with(".log"))
+        .filter(|(name, _)| matches!(Kind::of(name), Kind::Table | Kind::Log))
         .collect();
     assert_eq!(files.len(), 3);
     for (file, bytes) in files {
