@@ -438,7 +438,9 @@ mod tests {
     fn a_long_block_has_one_entry() {
         let decoded = |entries: &[EntryRef<'_>]| {
             let mut builder = BlockBuilder::default();
-            entries.iter().for_each(|&entry| builder.add(entry));
+            for &entry in entries {
+                builder.add(entry);
+            }
             Block::new(builder.finish().into()).and_then(Block::decode).map(|block| block.len())
         };
         let value = vec![b'v'; MAX_BLOCK_OF_ENTRIES];

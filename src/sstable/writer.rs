@@ -271,7 +271,7 @@ mod tests {
         let dir = crate::tempdir::tempdir();
         let env = env(dir.path());
         let mut writer = writer(&env, 1, BLOCK_BYTES, None);
-        let key = |number: usize| [&[b'k'; 1 << 15][..], &number.to_be_bytes()].concat();
+        let key = |number: usize| [vec![b'k'; 1 << 15], number.to_be_bytes().to_vec()].concat();
         for number in 0..100 {
             writer.add(put(&key(number), 1, b"value")).expect("written");
         }
