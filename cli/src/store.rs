@@ -98,7 +98,10 @@ fn warn_of_losses(recovery: &RecoveryReport) {
         print_error(&format!("warning: {}", lost_tail_as_text(lost)));
     }
     for kept in &recovery.kept_files {
-        print_error(&format!("warning: {}: a file of another store; it stays", kept.display()));
+        print_error(&format!(
+            "warning: {}: a file of another store, number or version; it stays",
+            kept.display()
+        ));
     }
 }
 

@@ -199,16 +199,12 @@ pub fn verify_with(
                 set.tables.values().map(|(_, meta)| meta.clone()).collect();
             verify_tables(&env, &tables, &mut found, &mut progress);
             verify_logs(&env, &set, &listing, &mut found);
-            for &name in &listing.ours {
-                let is_foreign = matches!(is_foreign(&env, name), Ok(true));
-                let unused = !set.refers_to(name, number);
-                let what = match name {
-                    FileName::Log(_) if is_foreign => "another log, under this name; it stays",
-                    _ if unused && is_foreign => "nothing refers to it; of another store; it stays",
-                    _ if unused => "nothing refers to it; the next opening removes it",
-                    _ => continue,
+            for &name in listing.ours.iter().filter(|&&name| !set.refers_to(name, number)) {
+                let fate = match is_foreign(&env, name) {
+                    Ok(true) => "of another store, number or version; it stays",
+                    _ => "the next opening removes it",
                 };
-                found.note(dir.path_of(name), None, what);
+                found.note(dir.path_of(name), None, format!("nothing refers to it; {fate}"));
             }
         }
         Err(error @ Error::NotAStore { .. }) => return Err(error),
