@@ -120,9 +120,7 @@ pub(super) fn unknown_store(dir: &StoreDir, store: u64) -> Loss {
 pub(super) fn take_others(env: &TableEnv, listing: &mut Listing) -> Vec<(PathBuf, u64)> {
     let mut others = Vec::new();
     listing.ours.retain(|&name| match origin(env, name) {
-        Ok(Some(Origin { store, number }))
-            if store != env.store || Some(number) != name.number() =>
-        {
+        Ok(Some(Origin { store, .. })) if store != env.store => {
             others.push((env.path_of(name), store));
             false
         }
