@@ -17,6 +17,9 @@ use crate::names::Origin;
 use crate::store_dir::StoreDir;
 use crate::vfs::VfsFile;
 
+/// A longer record is collected only if its last frame is there.
+const LONG_RECORD_BYTES: usize = 16 << 20;
+
 /// What comes next in a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Item {
@@ -229,6 +232,8 @@ impl LogReader {
     /// The next record, end or damage. After an end or damage there is no next item.
     pub(crate) fn next(&mut self) -> Result<Item> {
         let mut record: Option<(Seq, u64, Vec<u8>)> = None;
+        // Frames that no last one follows take no memory beyond this.
+        let (mut is_long, mut collects) = (false, true);
         loop {
             let left = BLOCK_BYTES - self.at % BLOCK_BYTES;
             if left < LEAST_ROOM_BYTES {
@@ -268,9 +273,18 @@ impl LogReader {
                 (FrameKind::Middle | FrameKind::Last, Some((first_seq, offset, mut whole)))
                     if first_seq == seq =>
                 {
-                    whole.extend_from_slice(&payload);
+                    if !is_long && whole.len() > LONG_RECORD_BYTES {
+                        is_long = true;
+                        collects = self.record_ends(at, seq)?;
+                    }
+                    if collects {
+                        whole.extend_from_slice(&payload);
+                    }
                     if kind == FrameKind::Last {
                         self.at = frame_end;
+                        if !collects {
+                            return Err(self.read_otherwise(at));
+                        }
                         return Ok(Item::Record { seq, offset, payload: whole });
                     }
                     Some((first_seq, offset, whole))
@@ -287,17 +301,37 @@ impl LogReader {
         }
     }
 
+    /// Whether whole frames of a record follow from `at` on, up to its last one.
+    fn record_ends(&mut self, mut at: u64, seq: Seq) -> Result<bool> {
+        while at < self.length {
+            match self.frame_at(at)? {
+                Ok(Frame { kind: FrameKind::Middle, seq: found, payload, .. }) if found == seq => {
+                    at += FRAME_HEADER_BYTES + payload.len() as u64;
+                }
+                Ok(Frame { kind, seq: found, .. }) => {
+                    return Ok(kind == FrameKind::Last && found == seq);
+                }
+                Err(_) => return Ok(false),
+            }
+            let left = BLOCK_BYTES - at % BLOCK_BYTES;
+            at += if left < LEAST_ROOM_BYTES { left } else { 0 }; // padding
+        }
+        Ok(false)
+    }
+
     /// Reads a damaged frame again from the disk: what follows from damage is final, and one wrong read must
     /// not cause it.
     fn read_again(&mut self, at: u64) -> Result<()> {
         self.block_start = None;
         match self.frame_at(at)? {
             Err(_) => Ok(()),
-            Ok(_) => {
-                let found = "one the second time, and something else the first";
-                Err(Error::corrupt(&self.path, at, "a whole frame each time it is read", found))
-            }
+            Ok(_) => Err(self.read_otherwise(at)),
         }
+    }
+
+    fn read_otherwise(&self, at: u64) -> Error {
+        let found = "one the second time, and something else the first";
+        Error::corrupt(&self.path, at, "a whole frame each time it is read", found)
     }
 
     /// Where the next item is read.

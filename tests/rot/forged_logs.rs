@@ -1,8 +1,13 @@
 //! Logs with one forged field and right checksums.
 
+use std::sync::Arc;
+
+use criba::vfs::{SimVfs, Vfs};
+use criba::{Uncertain, repair_with, verify_with};
+
 use crate::case::{Case, Outcome};
-use crate::fixture::{FIXTURE, Kind};
-use crate::forge::{Frame, Log, SALT_AT};
+use crate::fixture::{DIR, FIXTURE, Kind, options};
+use crate::forge::{FRAME_HEADER, Frame, Log, SALT_AT};
 use crate::numbers::odd;
 use crate::sweep::sweep_all;
 
@@ -145,4 +150,28 @@ fn forged_headers_are_refused() {
         matches!(outcome, Outcome::Refused | Outcome::Right)
     });
     assert_eq!(tally[&Outcome::Right], 6 * 8, "the reserved bits");
+}
+
+/// A record of 96 MiB without its last frame: all frames have right checksums.
+#[test]
+fn a_record_without_an_end_takes_no_memory() {
+    const BLOCK: usize = 32 << 10;
+    let (name, mut log) = (FIXTURE.only(Kind::Log), Log::of(Kind::Log));
+    let sound = log.frames[0].clone();
+    let frame = |kind: u8, begin: usize| {
+        let payload = vec![0; BLOCK - begin % BLOCK - FRAME_HEADER];
+        Frame { kind, length: payload.len() as u16, payload, ..sound.clone() }
+    };
+    log.frames = vec![frame(2, log.header.len())];
+    log.frames.extend((0..3 << 10).map(|_| frame(3, 0)));
+    let disk = FIXTURE.with(&name, log.encode());
+    let most = allocation_counter::measure(|| {
+        // The disk itself is one more copy while it is opened, and the file is shared.
+        let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::on(disk));
+        assert!(options().vfs(Arc::clone(&vfs)).open_read_only(DIR).is_ok());
+        assert!(verify_with(DIR, &vfs, |_, _| {}).unwrap().is_sound());
+        let repaired = repair_with(DIR, "/new", Uncertain::SetAside, None, &vfs).unwrap();
+        assert_eq!(repaired.losses.len(), 1, "the file ends within a record");
+    });
+    assert!(most.bytes_max < 64 << 20, "{} bytes", most.bytes_max);
 }

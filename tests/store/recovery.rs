@@ -2,6 +2,7 @@
 //! files.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -420,6 +421,28 @@ fn records_of_many_frames_are_cut_whole() {
     assert!(tried > 500);
 }
 
+/// The frames of a long record are passed over once before it is collected.
+#[test]
+fn a_record_of_40_mib_is_replayed_if_its_end_is_there() {
+    let parent = common::tempdir();
+    let [whole, cut] = ["whole", "cut"].map(|name| parent.path().join(name));
+    let options = options().memtable_bytes(64 << 20);
+    let db = options.clone().open(&whole).unwrap();
+    db.put("before", "it").unwrap();
+    let value: Vec<_> = (0..40_u32 << 20).map(|at| (at / 1021) as u8).collect();
+    db.put("long", &value).unwrap();
+    drop(db);
+    copy_dir(&whole, &cut);
+    let log = File::options().write(true).open(the_file(&cut, "000001.log")).unwrap();
+    log.set_len(30 << 20).unwrap();
+    for (dir, expected) in [(&whole, Some(&value)), (&cut, None)] {
+        let db = options.clone().open(dir).unwrap();
+        assert_eq!(db.recovery().lost_tail.is_some(), expected.is_none());
+        assert_eq!(db.get("before").unwrap().as_deref(), Some(b"it".as_slice()));
+        assert!(db.get("long").unwrap().as_deref() == expected.map(Vec::as_slice));
+    }
+}
+
 #[test]
 fn what_is_not_ours_stays_and_what_nothing_refers_to_goes() {
     let parent = common::tempdir();
@@ -588,7 +611,7 @@ fn the_hole_of_a_sparse_log_is_passed_over() {
     let db = options().open(dir.path()).unwrap();
     db.put("key", "value").unwrap();
     db.close().unwrap();
-    let log = std::fs::File::create(dir.path().join("000900.log")).unwrap();
+    let log = File::create(dir.path().join("000900.log")).unwrap();
     log.set_len(20 << 30).unwrap();
     let began = Instant::now();
     assert_eq!(options().open_read_only(dir.path()).unwrap().get("key").unwrap().unwrap(), "value");
