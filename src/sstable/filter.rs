@@ -277,8 +277,7 @@ impl Table {
         Ok(Some(source))
     }
 
-    /// Compares the length of a long filter with its header and with the machine's memory, before anything reads
-    /// all of it.
+    /// Compares the length of a long filter with its header, before anything reads all of it.
     fn check_if_long(&self, source: &FilterSource) -> std::result::Result<(), String> {
         let FilterSource { file, block, .. } = source;
         if block.length <= LARGE_BYTES {
@@ -289,9 +288,6 @@ impl Table {
         let header = file.read_new(FilterHeader::BYTES, block.offset).map_err(unreadable)?;
         let length = block.length as usize;
         FilterHeader::decode(&header, length, self.meta().keys, &env.hash_key)?;
-        if block.length > machine_memory() {
-            return Err(format!("a filter of {length} bytes, more than this machine's memory"));
-        }
         Ok(())
     }
 
@@ -303,6 +299,13 @@ impl Table {
     ) -> std::result::Result<Filter, String> {
         let env = self.env();
         let FilterSource { file, block, salt, place } = source;
+        let resident = env.filter_memory.meter().bytes();
+        if block.length > LARGE_BYTES && resident.saturating_add(block.length) > machine_memory() {
+            let (length, memory) = (block.length, machine_memory());
+            return Err(format!(
+                "with its {length} bytes, filters have more than this machine's memory of {memory}"
+            ));
+        }
         let of = BlockType::Filter;
         let checked = Place { block: *block, of, salt: *salt, bound_to: *place };
         check_if_large(env, &**file, checked)
@@ -414,5 +417,24 @@ mod tests {
         // Any other failure is an error, not a reason for another name.
         std::fs::remove_dir_all(env.dir.path()).expect("removed");
         open.table.write_filter(&recipe, &hashes, 6).expect_err("no directory");
+    }
+
+    #[test]
+    fn long_filters_stay_within_the_memory_of_the_machine() {
+        let dir = crate::tempdir::tempdir();
+        let (env, open) = open_table(dir.path());
+        let is_degraded = |bits: u64, generation| {
+            let recipe = recipe(&FilterPolicy::classic().with_geometry(bits, 3));
+            let hashes = open.table.key_hashes(&recipe, None, &|| false).expect("sound");
+            let meta = open.table.write_filter(&recipe, &hashes, generation).expect("written");
+            matches!(open.table.load_filter(meta).state, FilterState::Degraded(_))
+        };
+        let long = 8 * LARGE_BYTES;
+        assert!(!is_degraded(long, 4));
+        let meter = env.filter_memory.meter();
+        let all = crate::sealed::Metered::new(meter, machine_memory() - LARGE_BYTES);
+        assert!(is_degraded(long, 5) && !is_degraded(1024, 6));
+        drop(all);
+        assert!(!is_degraded(long, 7));
     }
 }
