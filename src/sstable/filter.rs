@@ -277,7 +277,7 @@ impl Table {
         Ok(Some(source))
     }
 
-    /// Compares the length of a long filter with its header, before anything reads all of it.
+    /// Compares the length of a long filter with its header before all of it is read.
     fn check_if_long(&self, source: &FilterSource) -> std::result::Result<(), String> {
         let FilterSource { file, block, .. } = source;
         if block.length <= LARGE_BYTES {

@@ -17,7 +17,7 @@ use crate::names::Origin;
 use crate::store_dir::StoreDir;
 use crate::vfs::VfsFile;
 
-/// A longer record is collected only if its last frame is there.
+/// A longer record is collected if its last frame is there.
 const LONG_RECORD_BYTES: usize = 16 << 20;
 
 /// What comes next in a log.
