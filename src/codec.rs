@@ -18,6 +18,12 @@ pub(crate) fn other_version(version: u16) -> String {
     }
 }
 
+/// Whether a crash can have left this of an unsynced sector that begins with `start`: some bytes, then zeros.
+pub(crate) fn may_be_unsynced(found: &[u8], start: &[u8]) -> bool {
+    let same = found.iter().zip(start).take_while(|(found, byte)| found == byte).count();
+    same == start.len() || found.iter().skip(same).all(|&byte| byte == 0)
+}
+
 /// The required features found that this criba does not know.
 pub(crate) fn unknown_features(features: u32) -> String {
     format!("required features {features:#x}: a newer criba may read it")

@@ -224,9 +224,9 @@ fn read_manifest(
         let path = dir.path_of(FileName::Current);
         Error::Missing { path, named_by: "the presence of tables".into() }
     })?;
-    let (set, store, lost) = Manifest::read(dir, number)?;
+    let (set, store, lost, wrong_rest) = Manifest::read_all(dir, number)?;
     found.note_lost(lost);
-    if let Err(error) = Manifest::check_rest_of_header(dir, number) {
+    if let Some(error) = wrong_rest {
         found.find(dir.path(), error);
     }
     Ok((number, store, hash_key(&set, dir, number)?, set))

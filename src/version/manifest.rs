@@ -3,7 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 use super::edit::{Edit, TableSet};
-use crate::codec::other_version;
+use crate::codec::{may_be_unsynced, other_version};
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
 use crate::random::{Purpose, RandomSource};
@@ -119,6 +119,15 @@ impl Manifest {
     /// Reads a manifest. Each edit was synced before the next one, so damage before the last edit is an
     /// error, and an incomplete last edit was never in force.
     pub(crate) fn read(dir: &StoreDir, number: u64) -> Result<(TableSet, u64, Option<LostTail>)> {
+        let (set, store, lost, _) = Self::read_all(dir, number)?;
+        Ok((set, store, lost))
+    }
+
+    /// As `read`, with damage in the header's rest.
+    pub(crate) fn read_all(
+        dir: &StoreDir,
+        number: u64,
+    ) -> Result<(TableSet, u64, Option<LostTail>, Option<Error>)> {
         let path = dir.path_of(FileName::Manifest(number));
         let reader = LogReader::open(dir, LogKind::Manifest, number, None);
         let mut reader = match reader {
@@ -130,16 +139,11 @@ impl Manifest {
         let header = reader
             .header()?
             .map_err(|found| Error::corrupt(&path, 0, "a manifest header", found))?;
+        let wrong_rest = reader.wrong_rest_of_header()?.map(|offset| {
+            Error::corrupt(&path, offset, "zeros and the salt once more", "other bytes")
+        });
         let (set, _, lost) = Self::read_edits(reader, &path)?;
-        Ok((set, header.store, lost))
-    }
-
-    /// Checks what [`read`](Self::read) leaves unread of the header.
-    pub(crate) fn check_rest_of_header(dir: &StoreDir, number: u64) -> Result<()> {
-        let mut reader = LogReader::open(dir, LogKind::Manifest, number, None)?;
-        let Some(offset) = reader.wrong_rest_of_header()? else { return Ok(()) };
-        let path = dir.path_of(FileName::Manifest(number));
-        Err(Error::corrupt(&path, offset, "zeros and the salt once more", "other bytes"))
+        Ok((set, header.store, lost, wrong_rest))
     }
 
     /// Reads the edits of a manifest, whose header was read. Returns the set after them, their number, and an
@@ -205,8 +209,7 @@ fn set_current(dir: &StoreDir, number: u64) -> std::result::Result<(), LogError>
         .map_err(LogError::Broken)
 }
 
-/// Whether `CURRENT.tmp` can be what a crash left of one: its start, or zeros in place of bytes that were not
-/// synced.
+/// Whether `CURRENT.tmp` can be what a crash left of one.
 pub(crate) fn is_temporary_current(dir: &StoreDir) -> Result<bool> {
     let path = dir.path_of(FileName::CurrentTemp);
     let file = dir.open_file(FileName::CurrentTemp).context("open", &path)?;
@@ -215,8 +218,7 @@ pub(crate) fn is_temporary_current(dir: &StoreDir) -> Result<bool> {
         return Ok(false);
     }
     let bytes = file.read_new(length as usize, 0).context("read", &path)?;
-    let starts = bytes.iter().zip(CURRENT_HEADER.as_bytes()).all(|(found, byte)| found == byte);
-    Ok(starts || bytes.iter().all(|&byte| byte == 0))
+    Ok(may_be_unsynced(&bytes, CURRENT_HEADER.as_bytes()))
 }
 
 /// The number of the current manifest; `None` without `CURRENT`.

@@ -10,7 +10,7 @@ use super::frame::{
     LogId, LogKind, NoFrame, decode_file_header, decode_frame, encode_file_header, origin,
     stored_salt, wrong_rest_of_header,
 };
-use crate::codec::{FORMAT_VERSION, u16_at};
+use crate::codec::{FORMAT_VERSION, may_be_unsynced, u16_at};
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
 use crate::names::Origin;
@@ -51,6 +51,12 @@ pub(crate) struct LogReader {
     block: Vec<u8>,
     block_start: Option<u64>,
     at: u64,
+}
+
+/// The next frame's start: too short an end of a block is padding.
+fn behind_padding(at: u64) -> u64 {
+    let left = BLOCK_BYTES - at % BLOCK_BYTES;
+    if left < LEAST_ROOM_BYTES { at + left } else { at }
 }
 
 impl LogReader {
@@ -148,14 +154,12 @@ impl LogReader {
         Ok(expected.len() - same.count())
     }
 
-    /// Whether a crash can have left this of a log with a header that was not synced yet: some of its bytes, or
-    /// zeros in place of its first sector.
+    /// Whether a crash can have left this of a log with an unsynced header.
     pub(crate) fn may_be_unsynced_header(&mut self) -> Result<bool> {
         self.load_block(0)?;
-        let magic = || self.block.iter().zip(self.kind.magic());
-        let (starts, is_zero) =
-            (magic().all(|(byte, magic)| byte == magic), magic().all(|(&byte, _)| byte == 0));
-        Ok(self.length <= self.kind.header_bytes() && (starts || is_zero))
+        let first_sector = self.block.get(..512).unwrap_or(&self.block);
+        Ok(self.length <= self.kind.header_bytes()
+            && may_be_unsynced(first_sector, self.kind.magic()))
     }
 
     pub(crate) fn length(&self) -> u64 {
@@ -232,13 +236,9 @@ impl LogReader {
     /// The next record, end or damage. After an end or damage there is no next item.
     pub(crate) fn next(&mut self) -> Result<Item> {
         let mut record: Option<(Seq, u64, Vec<u8>)> = None;
-        // Frames that no last one follows take no memory beyond this.
-        let (mut is_long, mut collects) = (false, true);
+        let mut collects = true;
         loop {
-            let left = BLOCK_BYTES - self.at % BLOCK_BYTES;
-            if left < LEAST_ROOM_BYTES {
-                self.at += left; // padding
-            }
+            self.at = behind_padding(self.at);
             let at = self.at;
             let damage = |found: String, record: Option<(Seq, u64, Vec<u8>)>| {
                 let offset = record.map_or(at, |(_, offset, _)| offset);
@@ -273,8 +273,10 @@ impl LogReader {
                 (FrameKind::Middle | FrameKind::Last, Some((first_seq, offset, mut whole)))
                     if first_seq == seq =>
                 {
-                    if !is_long && whole.len() > LONG_RECORD_BYTES {
-                        is_long = true;
+                    // Beyond this size, frames without a last one take no memory.
+                    let becomes_long = whole.len() + payload.len() > LONG_RECORD_BYTES
+                        && whole.len() <= LONG_RECORD_BYTES;
+                    if collects && becomes_long {
                         collects = self.record_ends(at, seq)?;
                     }
                     if collects {
@@ -313,14 +315,12 @@ impl LogReader {
                 }
                 Err(_) => return Ok(false),
             }
-            let left = BLOCK_BYTES - at % BLOCK_BYTES;
-            at += if left < LEAST_ROOM_BYTES { left } else { 0 }; // padding
+            at = behind_padding(at);
         }
         Ok(false)
     }
 
-    /// Reads a damaged frame again from the disk: what follows from damage is final, and one wrong read must
-    /// not cause it.
+    /// Reads a damaged frame again: what follows from damage is final, and one wrong read must not cause it.
     fn read_again(&mut self, at: u64) -> Result<()> {
         self.block_start = None;
         match self.frame_at(at)? {

@@ -4,6 +4,7 @@
 mod checkpoints;
 #[path = "../common/mod.rs"]
 mod common;
+mod creation;
 mod earlier_logs;
 mod everywhere;
 mod failures;

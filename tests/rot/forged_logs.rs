@@ -173,5 +173,6 @@ fn a_record_without_an_end_takes_no_memory() {
         let repaired = repair_with(DIR, "/new", Uncertain::SetAside, None, &vfs).unwrap();
         assert_eq!(repaired.losses.len(), 1, "the file ends within a record");
     });
-    assert!(most.bytes_max < 64 << 20, "{} bytes", most.bytes_max);
+    // 16 MiB of the record, in a vector that doubles.
+    assert!(most.bytes_max < 50 << 20, "{} bytes", most.bytes_max);
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{self, HookVfs, contents, copy_dir, files_with, restore, the_file, written};
-use criba::vfs::{FileKind, Operation};
+use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimVfs};
 use criba::{Batch, Db, Durability, Error, Options};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -441,6 +441,33 @@ fn a_record_of_40_mib_is_replayed_if_its_end_is_there() {
         assert_eq!(db.get("before").unwrap().as_deref(), Some(b"it".as_slice()));
         assert!(db.get("long").unwrap().as_deref() == expected.map(Vec::as_slice));
     }
+}
+
+/// A record of more than 16 MiB is read twice from there on: first to find its last frame.
+#[test]
+fn one_wrong_read_of_a_long_record_refuses_the_store_and_loses_nothing() {
+    let sim = SimVfs::new();
+    let options = options().memtable_bytes(64 << 20);
+    let db = options.clone().vfs(Arc::new(sim.clone())).open("/store").unwrap();
+    let value: Vec<_> = (0..17_u32 << 20).map(|at| (at / 1021) as u8).collect();
+    db.put("long", &value).unwrap();
+    drop(db);
+    let mut refused = 0;
+    // The record is read in 512 blocks, then in 32 twice.
+    for skip in (505..580).step_by(12) {
+        let faults = FaultVfs::new(Arc::new(SimVfs::on(sim.disk())));
+        let wrong = FaultRule::new(Fault::FlippedBit(100_000)).kinds([FileKind::Wal]);
+        faults.add(wrong.operations([Operation::Read]).skip(skip));
+        match options.clone().vfs(Arc::new(faults)).open("/store") {
+            Ok(db) => assert!(db.get("long").unwrap().as_deref() == Some(&*value), "read {skip}"),
+            Err(error) => {
+                let text = error.to_string();
+                assert!(text.contains("a whole frame each time it is read"), "{text}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused >= 4, "{refused}");
 }
 
 #[test]
