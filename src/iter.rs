@@ -6,7 +6,7 @@ use std::collections::binary_heap::PeekMut;
 use std::fmt::Debug;
 
 use crate::error::Result;
-use crate::key::{self, EntryRef};
+use crate::key::{self, EntryRef, Seq};
 use crate::value::Value;
 
 /// The direction of a cursor. Backward is the exact reverse of forward: the entries of a key come oldest
@@ -42,6 +42,18 @@ pub(crate) trait Cursor: Debug + Send {
 
     fn advance(&mut self) -> Result<()>;
 
+    /// Leaves the current entry, and entries of its key that a reader at `seq` does not need: moves to the newest
+    /// one that it sees, or to another key. A cursor that cannot skip any advances by one.
+    fn skip_versions(&mut self, _seq: Seq) -> Result<()> {
+        self.advance()
+    }
+
+    /// Passes entries that a reader at `seq` does not need, as long as their keys come before `limit` in this
+    /// direction, and returns their number. It is 0 for a cursor that cannot pass several at once.
+    fn pass_hidden(&mut self, _seq: Seq, _limit: Option<&[u8]>) -> usize {
+        0
+    }
+
     /// Whether there is no current entry.
     fn at_end(&self) -> bool {
         self.entry().is_none()
@@ -53,6 +65,7 @@ pub(crate) trait Cursor: Debug + Send {
 struct Source {
     cursor: Box<dyn Cursor>,
     direction: Direction,
+    is_counted: bool,
 }
 
 impl Ord for Source {
@@ -80,31 +93,39 @@ impl PartialEq for Source {
 impl Eq for Source {}
 
 #[derive(Debug)]
-pub(crate) struct MergeCursor(BinaryHeap<Source>);
+pub(crate) struct MergeCursor {
+    sources: BinaryHeap<Source>,
+    /// The entries that [`pass`](Self::pass) and the like left in the cursor that [`count`](Self::count) added.
+    pub(crate) counted: usize,
+}
 
 impl MergeCursor {
     pub(crate) fn new(cursors: Vec<Box<dyn Cursor>>, direction: Direction) -> Self {
         let sources = cursors.into_iter().filter(|cursor| cursor.entry().is_some());
-        Self(sources.map(|cursor| Source { cursor, direction }).collect())
-    }
-}
-
-impl Cursor for MergeCursor {
-    fn entry(&self) -> Option<EntryRef<'_>> {
-        self.0.peek()?.cursor.entry()
+        let source = |cursor| Source { cursor, direction, is_counted: false };
+        Self { sources: sources.map(source).collect(), counted: 0 }
     }
 
-    fn key(&self) -> Value {
-        self.0.peek().map(|next| next.cursor.key()).unwrap_or_default()
+    /// Adds a cursor whose passed entries are counted.
+    pub(crate) fn count(&mut self, cursor: Box<dyn Cursor>, direction: Direction) {
+        if cursor.entry().is_some() {
+            self.sources.push(Source { cursor, direction, is_counted: true });
+        }
     }
 
-    fn value(&self) -> Value {
-        self.0.peek().map(|next| next.cursor.value()).unwrap_or_default()
+    /// Leaves an entry that its reader does not need.
+    pub(crate) fn pass(&mut self) -> Result<()> {
+        self.count_next();
+        self.advance()
     }
 
-    fn advance(&mut self) -> Result<()> {
-        let Some(mut next) = self.0.peek_mut() else { return Ok(()) };
-        next.cursor.advance()?;
+    fn count_next(&mut self) {
+        self.counted += usize::from(self.sources.peek().is_some_and(|next| next.is_counted));
+    }
+
+    fn advance_by(&mut self, step: impl FnOnce(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+        let Some(mut next) = self.sources.peek_mut() else { return Ok(()) };
+        step(&mut *next.cursor)?;
         if next.cursor.at_end() {
             PeekMut::pop(next);
         }
@@ -112,10 +133,49 @@ impl Cursor for MergeCursor {
     }
 }
 
+impl Cursor for MergeCursor {
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        self.sources.peek()?.cursor.entry()
+    }
+
+    fn key(&self) -> Value {
+        self.sources.peek().map(|next| next.cursor.key()).unwrap_or_default()
+    }
+
+    fn value(&self) -> Value {
+        self.sources.peek().map(|next| next.cursor.value()).unwrap_or_default()
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.advance_by(|cursor| cursor.advance())
+    }
+
+    fn skip_versions(&mut self, seq: Seq) -> Result<()> {
+        self.count_next();
+        self.advance_by(|cursor| cursor.skip_versions(seq))
+    }
+
+    /// Passes entries of one cursor: those before `limit` and before the entries of all other cursors.
+    fn pass_hidden(&mut self, seq: Seq, limit: Option<&[u8]>) -> usize {
+        let Some(mut next) = self.sources.pop() else { return 0 };
+        let other = self.sources.peek().and_then(|other| other.cursor.entry()).map(|e| e.key);
+        let nearer = match (other, limit) {
+            (Some(a), Some(b)) => Some(next.direction.pick(a.min(b), a.max(b))),
+            (other, limit) => other.or(limit),
+        };
+        let passed = next.cursor.pass_hidden(seq, nearer);
+        self.counted += if next.is_counted { passed } else { 0 };
+        if !next.cursor.at_end() {
+            self.sources.push(next);
+        }
+        passed
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::key::{EntryKind, Seq};
+    use crate::key::EntryKind;
     #[derive(Debug)]
     pub(crate) struct ListCursor {
         entries: Vec<(Vec<u8>, Seq, EntryKind, Vec<u8>)>,

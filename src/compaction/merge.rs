@@ -1,6 +1,5 @@
 //! Merges tables into new ones.
 
-use std::cell::Cell;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use crate::sstable::{
     FinishedTable, OpenTable, Properties, ReadPlan, Table, TableCursor, TableEnv, TableSettings,
     TableWriter,
 };
-use crate::version::{LevelCursor, LiveTable, Version};
+use crate::version::{Candidate, LevelCursor, LiveTable, Version};
 
 pub(crate) struct MergeContext<'a> {
     pub(crate) env: &'a Arc<TableEnv>,
@@ -58,34 +57,36 @@ pub(crate) fn merge(
         }
     }
     // Entries older than the inputs are below the output level, because the inputs include all overlapping
-    // tables of that level. A filter's "no" is certain: if each table below has no such key or its filter
-    // denies it, a tombstone of the key hides nothing. The compaction was picked from this version.
-    let by_filters = Cell::new(0);
-    // In a merge within L0, older entries may also be in other L0 tables.
+    // tables of that level. The compaction was picked from this version. In a merge within L0, older entries may
+    // also be in other L0 tables.
     let nothing_older = |key: &[u8]| {
-        if compaction.output_level == 0 {
-            return false;
-        }
-        let lookup_key = LookupKey::new(key, &context.env.hash_key);
-        let mut denied = false;
-        for candidate in version.candidates_below(compaction.output_level, key) {
-            if candidate.covers {
-                let filter = &candidate.live.filter;
-                if context.ignore_filters || filter.verdict(&lookup_key) != Verdict::No {
-                    return false;
-                }
-                denied = true;
-            }
-        }
-        by_filters.update(|count| count + u64::from(denied));
-        true
+        let below = version.candidates_below(compaction.output_level, key);
+        compaction.output_level > 0 && none_has(below, key, context)
     };
     let expected: u64 = compaction.inputs.iter().map(|(_, live)| live.table.meta().entries).sum();
     let mut merged = MergeCursor::new(cursors, direction);
-    let tables = write_tables(&mut merged, expected, nothing_older, context)?;
-    let tombstones_denied = by_filters.get();
+    write_tables(&mut merged, expected, nothing_older, context)
+}
+
+/// Whether no candidate has entries of the key, so that a tombstone of it hides nothing: none covers the key, or
+/// filters deny it, which is certain.
+pub(crate) fn none_has<'a>(
+    candidates: impl Iterator<Item = Candidate<'a>>,
+    key: &[u8],
+    context: &MergeContext<'_>,
+) -> bool {
+    let lookup_key = LookupKey::new(key, &context.env.hash_key);
+    let mut denied = false;
+    for candidate in candidates.filter(|candidate| candidate.covers) {
+        let filter = &candidate.live.filter;
+        if context.ignore_filters || filter.verdict(&lookup_key) != Verdict::No {
+            return false;
+        }
+        denied = true;
+    }
+    let tombstones_denied = u64::from(denied);
     context.env.ledger.count(Activity { tombstones_denied, ..Activity::default() });
-    Ok(tables)
+    true
 }
 
 /// Writes the surviving entries of a cursor to new tables. After an error no new table is left.

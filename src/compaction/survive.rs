@@ -33,7 +33,8 @@ impl<'a> Survivors<'a> {
             self.key.extend_from_slice(entry.key);
         }
         self.newer = Some(entry.seq);
-        let first_reader = self.snapshots.iter().find(|&&snapshot| snapshot >= entry.seq);
+        let older = self.snapshots.partition_point(|&snapshot| snapshot < entry.seq);
+        let first_reader = self.snapshots.get(older);
         let seen = match (newer, first_reader) {
             (None, _) => true,
             (Some(newer), Some(&snapshot)) => snapshot < newer,

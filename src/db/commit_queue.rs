@@ -53,6 +53,10 @@ impl CommitQueue {
         self.writer.lock()
     }
 
+    pub(crate) fn try_writer(&self) -> Option<MutexGuard<'_, Writer>> {
+        self.writer.try_lock()
+    }
+
     /// Passes a request to `commit`, alone or in a group with requests of other threads. A group is written
     /// by one append and at most one sync.
     pub(crate) fn submit(

@@ -31,7 +31,7 @@ pub(crate) struct DbInner {
     pub(crate) commits: CommitQueue,
     pub(crate) earlier_logs: EarlierLogs,
     pub(crate) manifest: Mutex<Manifest>,
-    pub(crate) scheduler: Scheduler,
+    pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) filters: FilterManager,
 }
 

@@ -10,6 +10,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::directory::{Listing, for_each_logged_entry, hash_key, not_a_store};
+use super::hole::LastHole;
 use super::open::{RecoveryReport, check_directory};
 use super::open_tables::{check_memory, open_tables};
 use super::read::{Lookups, Trace};
@@ -115,7 +116,8 @@ impl Loaded {
         let version = within_budget(version_of(&set, old, &env, options)?, &env);
         let settings = set.filter_settings.unwrap_or_default();
         let (memtable, version) = (Arc::new(memtable), Arc::new(version));
-        let view = Arc::new(ReadView { memtable, sealed: Vec::new(), version });
+        let view =
+            Arc::new(ReadView { memtable, sealed: Vec::new(), version, hole: LastHole::default() });
         let ignore_filters = options.ignore_filters;
         Ok(Self { env, view, seq, logged, settings, report, ignore_filters })
     }
@@ -161,7 +163,7 @@ impl Loaded {
 
     pub(super) fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Range {
         let view = Arc::clone(&self.view);
-        Range::new(self.lookups(), self.settings.extractor, view, self.seq, bounds, None)
+        Range::new(&self.env, self.lookups(), self.settings.extractor, view, self.seq, bounds)
     }
 }
 

@@ -9,6 +9,7 @@ mod conditional;
 mod directory;
 mod earlier_logs;
 mod health;
+mod hole;
 mod info;
 pub(crate) mod inner;
 mod keys;

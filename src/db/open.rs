@@ -10,6 +10,7 @@ use super::directory::{
 };
 use super::earlier_logs::EarlierLogs;
 use super::health::Health;
+use super::hole::LastHole;
 use super::inner::DbInner;
 use super::open_tables::{check_filters, check_memory, open_tables};
 use super::views::{ReadView, Views};
@@ -27,7 +28,7 @@ use crate::names::FileName;
 use crate::options::Options;
 use crate::poison::Poison;
 use crate::random::{Purpose, RandomSource};
-use crate::scheduler::{Scheduler, compact_while_due, load_filters_within_budget, start_threads};
+use crate::scheduler::{compact_while_due, load_filters_within_budget, start_threads};
 use crate::sealed::Seal;
 use crate::shown::shown;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, OpenTable, TableEnv};
@@ -160,6 +161,7 @@ pub(super) fn open_in(
         memtable: Arc::new(Memtable::new(number, Some(filter))),
         sealed: vec![],
         version: Arc::new(version),
+        hole: LastHole::default(),
     };
     let inner = Arc::new(DbInner {
         filters: FilterManager::new(filters),
@@ -170,7 +172,7 @@ pub(super) fn open_in(
         commits: CommitQueue::new(log.fill_ahead(options.log_fill()), next_seq),
         earlier_logs: EarlierLogs::default(),
         manifest: Mutex::new(manifest),
-        scheduler: Scheduler::default(),
+        scheduler: Arc::default(),
         options,
     });
     load_filters_within_budget(&inner);

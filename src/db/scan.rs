@@ -1,7 +1,7 @@
 //! Scans: the keys of a range as of one moment, forward, backward, or both.
 
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::inner::DbInner;
@@ -12,11 +12,22 @@ use crate::filter::PrefixExtractor;
 use crate::fork::Birth;
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::{EntryKind, Seq, successor};
+use crate::ledger::Activity;
 use crate::memtable::MemtableCursor;
-use crate::sstable::ReadPlan;
+use crate::scheduler::Scheduler;
+use crate::sstable::{ReadPlan, TableEnv};
 use crate::value::Value;
 use crate::version::{KeyBounds, LevelCursor, PrefixProbe, borrowed};
 use crate::vfs::FileLock;
+
+/// A step that passes more versions than this seeks past the others of a key: a seek costs as much as some.
+const FEW_VERSIONS: usize = 8;
+/// A step tries to pass leaves of memtables once per so many entries: an attempt costs as much as some.
+const BEFORE_LEAVES: usize = 16;
+/// A step that passes as many entries one by one notes a hole.
+const MANY_HIDDEN: usize = 64;
+/// A step that passes as many entries of the memtable in use demands that it is sealed: its flush drops them.
+const SEALED_HIDDEN: usize = if cfg!(criba_shuttle) { 4 } else { 16_384 };
 
 /// A double-ended iterator over keys and values, from [`Db::range`](crate::Db::range). It sees the store as
 /// of its creation, and keeps the directory locked. It reads nothing before the first item, and ends after an
@@ -27,6 +38,11 @@ pub struct Range {
     birth: Birth,
     bounds: KeyBounds,
     prefix: Option<Arc<PrefixProbe>>,
+    env: Arc<TableEnv>,
+    /// Gets a demand to seal the memtable. `None` for a snapshot and for a store that is open for reading only.
+    sealer: Option<Arc<Scheduler>>,
+    /// Whether all tables and sealed memtables are older than `seq`, so that a hole may be noted.
+    is_newest: bool,
     front: Option<MergeCursor>,
     /// `front` is still at the entry of the last item.
     passed: bool,
@@ -57,38 +73,43 @@ impl DbInner {
         // The view before the sequence number, as in lookups.
         let view = self.views.load_full();
         let seq = snapshot.unwrap_or_else(|| self.visibility.newest());
-        Range::new(self.lookups(), self.filters.extractor(), view, seq, bounds, Some(lock))
+        let extractor = self.filters.extractor();
+        let range = Range::new(&self.env, self.lookups(), extractor, view, seq, bounds);
+        let sealer = snapshot.is_none().then(|| Arc::clone(&self.scheduler));
+        Range { is_newest: snapshot.is_none(), sealer, lock: Some(lock), ..range }
     }
 }
 
 impl Range {
-    /// `lock`: none if the store is open for reading only.
+    /// A scan of a store that is open for reading only.
     pub(crate) fn new(
+        env: &Arc<TableEnv>,
         lookups: Lookups<'_>,
         extractor: Option<PrefixExtractor>,
         view: Arc<ReadView>,
         seq: Seq,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
-        lock: Option<Arc<dyn FileLock>>,
     ) -> Self {
         let bounds = (bounds.0.map(<[u8]>::to_vec), bounds.1.map(<[u8]>::to_vec));
-        let Lookups { env, ignore_filters } = lookups;
         let prefix = extractor.and_then(|extractor| {
             let hash_key = &env.prefix_hash_key;
-            PrefixProbe::new(extractor, &bounds, hash_key, ignore_filters, &env.ledger)
+            let ignores = lookups.ignore_filters;
+            PrefixProbe::new(extractor, &bounds, hash_key, ignores, &env.ledger)
         });
-        let prefix = prefix.map(Arc::new);
         Self {
             view,
             seq,
             birth: env.birth,
             bounds,
-            prefix,
+            prefix: prefix.map(Arc::new),
+            env: Arc::clone(env),
+            sealer: None,
+            is_newest: true,
             front: None,
             passed: false,
             back: None,
             ended: false,
-            lock,
+            lock: None,
         }
     }
 
@@ -97,20 +118,44 @@ impl Range {
             Some(cursor) => cursor,
             none => {
                 let bounds = borrowed(&self.bounds);
-                none.insert(merge(&self.view, direction, bounds, self.prefix.as_ref())?)
+                none.insert(merge(&self.view, self.seq, direction, bounds, self.prefix.as_ref())?)
             }
         };
-        match direction {
-            Direction::Forward => {
-                if std::mem::take(&mut self.passed) {
-                    cursor.advance()?;
-                }
-                let next = next_forward(cursor, self.seq, &mut self.bounds)?;
-                self.passed = true;
-                Ok(next)
-            }
-            Direction::Backward => next_backward(cursor, self.seq, &mut self.bounds),
+        cursor.counted = 0;
+        if direction == Direction::Forward && std::mem::take(&mut self.passed) {
+            cursor.advance()?;
         }
+        let mut step = Step::new(cursor, self.seq);
+        let next = match direction {
+            Direction::Forward => step.next_forward(&mut self.bounds)?,
+            Direction::Backward => step.next_backward(&mut self.bounds)?,
+        };
+        self.passed |= direction == Direction::Forward;
+        let Hidden { passed, singly, bound } = step.hidden;
+        let counted = cursor.counted;
+        if passed > 0 {
+            let hidden_passed = passed as u64;
+            self.env.ledger.count(Activity { hidden_passed, ..Activity::default() });
+        }
+        if singly >= MANY_HIDDEN && self.is_newest {
+            self.note_hole(direction, bound, next.is_some());
+        }
+        if counted >= SEALED_HIDDEN
+            && let Some(sealer) = &self.sealer
+        {
+            sealer.demand_seal(self.view.memtable.log());
+        }
+        Ok(next)
+    }
+
+    /// Notes that nothing lies between the bound before a step and the item that it `found`, or the other bound.
+    fn note_hole(&self, direction: Direction, bound: Option<Bound<Vec<u8>>>, found: bool) {
+        let (from, to) = &self.bounds;
+        let (moved, other) = direction.pick((from, to), (to, from));
+        let near = bound.unwrap_or_else(|| moved.clone());
+        // The bound excludes the item: the hole ends before it, too.
+        let far = if found { moved.clone() } else { other.clone() };
+        self.view.hole.note(direction.pick((near.clone(), far.clone()), (far, near)), self.seq);
     }
 
     fn item(&mut self, direction: Direction) -> Option<Result<(Value, Value)>> {
@@ -146,82 +191,172 @@ pub(crate) fn prefix_bounds(prefix: &[u8]) -> KeyBounds {
 
 fn merge(
     view: &ReadView,
+    seq: Seq,
     direction: Direction,
     bounds: (Bound<&[u8]>, Bound<&[u8]>),
     prefix: Option<&Arc<PrefixProbe>>,
 ) -> Result<MergeCursor> {
-    let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
-    let start = direction.pick(bounds.0, bounds.1);
+    let start = |bounds: (Bound<_>, Bound<_>)| direction.pick(bounds.0, bounds.1);
     // Many scans find nothing, so an empty cursor is not boxed.
-    for memtable in view.memtables() {
-        let cursor = MemtableCursor::new(Arc::clone(memtable), direction, start);
-        if cursor.entry().is_some() {
-            cursors.push(Box::new(cursor));
-        }
-    }
-    for run in view.version.runs() {
-        let cursor = LevelCursor::new(run, direction, bounds, ReadPlan::Scan, prefix)?;
-        if cursor.entry().is_some() {
-            cursors.push(Box::new(cursor));
-        }
-    }
-    Ok(MergeCursor::new(cursors, direction))
-}
-
-/// The next pair. The lower bound moves to its key: there the other direction must stop. The cursor stays at
-/// the pair, so that no block is read before it is needed.
-fn next_forward(
-    merged: &mut MergeCursor,
-    seq: Seq,
-    bounds: &mut KeyBounds,
-) -> Result<Option<(Value, Value)>> {
-    while let Some(entry) = merged.entry() {
-        // The newest visible entry of a key comes first, and hides the others.
-        let hidden = matches!(&bounds.0, Bound::Excluded(last) if last == entry.key);
-        if hidden || entry.seq > seq {
-            merged.advance()?;
-            continue;
-        }
-        // The cursor began at the lower bound.
-        if !RangeBounds::<[u8]>::contains(&(Bound::Unbounded, borrowed(bounds).1), entry.key) {
-            break;
-        }
-        exclude(&mut bounds.0, entry.key);
-        if entry.kind == EntryKind::Put {
-            return Ok(Some((merged.key(), merged.value())));
-        }
-    }
-    Ok(None)
-}
-
-/// As [`next_forward`], with the bounds exchanged.
-fn next_backward(
-    merged: &mut MergeCursor,
-    seq: Seq,
-    bounds: &mut KeyBounds,
-) -> Result<Option<(Value, Value)>> {
-    while merged.entry().is_some() {
-        let key = merged.key();
-        let mut newest: Option<(EntryKind, Value)> = None;
-        // All entries of the key. The newest visible entry comes last.
-        while let Some(entry) = merged.entry()
-            && key == entry.key
-        {
-            if entry.seq <= seq {
-                newest = Some((entry.kind, merged.value()));
+    let in_use = MemtableCursor::new(Arc::clone(&view.memtable), direction, start(bounds));
+    let in_use = in_use.entry().is_some().then(|| Box::new(in_use));
+    let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
+    // The counts of a prefix are those of its whole bounds.
+    let hole = view.hole.at(seq, direction, bounds).filter(|_| prefix.is_none());
+    let rest = hole.as_ref().map_or(Some(bounds), |hole| hole.rest(direction, bounds));
+    if let Some(rest) = rest {
+        for memtable in &view.sealed {
+            let cursor = MemtableCursor::new(Arc::clone(memtable), direction, start(rest));
+            if cursor.entry().is_some() {
+                cursors.push(Box::new(cursor));
             }
-            merged.advance()?;
         }
-        if let Some((EntryKind::Put, value)) = newest {
-            let rest = (borrowed(bounds).0, Bound::Unbounded);
-            if !RangeBounds::<[u8]>::contains(&rest, &*key) {
+        for run in view.version.runs() {
+            let cursor = LevelCursor::new(run, direction, rest, ReadPlan::Scan, prefix)?;
+            if cursor.entry().is_some() {
+                cursors.push(Box::new(cursor));
+            }
+        }
+    }
+    let mut merged = MergeCursor::new(cursors, direction);
+    if let Some(in_use) = in_use {
+        merged.count(in_use, direction);
+    }
+    Ok(merged)
+}
+
+/// What a step passed before its item.
+#[derive(Debug, Default)]
+struct Hidden {
+    passed: usize,
+    /// Of these, entries that were compared one by one.
+    singly: usize,
+    /// The bound before the step, if the step has moved it.
+    bound: Option<Bound<Vec<u8>>>,
+}
+
+impl Hidden {
+    fn add(&mut self, entries: usize) {
+        self.passed += entries;
+        self.singly += entries;
+    }
+}
+
+/// The search for the next item.
+struct Step<'a> {
+    merged: &'a mut MergeCursor,
+    seq: Seq,
+    hidden: Hidden,
+    /// The number of singly passed entries at which leaves are tried.
+    next_attempt: usize,
+}
+
+impl<'a> Step<'a> {
+    fn new(merged: &'a mut MergeCursor, seq: Seq) -> Self {
+        Self { merged, seq, hidden: Hidden::default(), next_attempt: BEFORE_LEAVES }
+    }
+
+    /// The next pair. The lower bound moves to its key: there the other direction must stop. The cursor stays at
+    /// the pair, so that no block is read before it is needed.
+    fn next_forward(&mut self, bounds: &mut KeyBounds) -> Result<Option<(Value, Value)>> {
+        while let Some(entry) = self.merged.entry() {
+            // The newest visible entry of a key comes first, and hides the others.
+            let is_older = matches!(&bounds.0, Bound::Excluded(last) if last == entry.key);
+            // The cursor began at the lower bound.
+            if !is_older && is_beyond(bounds.1.as_ref(), Direction::Forward, entry.key) {
                 break;
             }
-            exclude(&mut bounds.1, &key);
-            return Ok(Some((key, value)));
+            if is_older || entry.seq > self.seq {
+                self.pass_version()?;
+                continue;
+            }
+            if entry.kind == EntryKind::Put {
+                exclude(&mut bounds.0, entry.key);
+                return Ok(Some((self.merged.key(), self.merged.value())));
+            }
+            match &self.hidden.bound {
+                Some(_) => exclude(&mut bounds.0, entry.key),
+                None => {
+                    let tombstone = Bound::Excluded(entry.key.to_vec());
+                    self.hidden.bound = Some(std::mem::replace(&mut bounds.0, tombstone));
+                }
+            }
+            self.merged.pass()?;
+            self.hidden.add(1);
+            self.pass_leaves(bounds.1.as_ref());
         }
+        Ok(None)
     }
-    Ok(None)
+
+    /// As [`next_forward`](Self::next_forward), with the bounds exchanged. The cursor leaves the pair.
+    fn next_backward(&mut self, bounds: &mut KeyBounds) -> Result<Option<(Value, Value)>> {
+        while let Some(entry) = self.merged.entry() {
+            if is_beyond(bounds.0.as_ref(), Direction::Backward, entry.key) {
+                break;
+            }
+            let key = self.merged.key();
+            let mut newest: Option<(EntryKind, Value)> = None;
+            // All entries of the key. The newest visible entry comes last.
+            let mut versions = 0;
+            while let Some(entry) = self.merged.entry()
+                && key == entry.key
+            {
+                if entry.seq <= self.seq {
+                    newest = Some((entry.kind, self.merged.value()));
+                }
+                versions += 1;
+                if versions < FEW_VERSIONS {
+                    self.merged.pass()?;
+                } else {
+                    self.merged.skip_versions(self.seq)?;
+                }
+            }
+            if let Some((EntryKind::Put, value)) = newest {
+                self.hidden.add(versions - 1);
+                if self.hidden.singly >= MANY_HIDDEN {
+                    self.hidden.bound = Some(bounds.1.clone());
+                }
+                exclude(&mut bounds.1, &key);
+                return Ok(Some((key, value)));
+            }
+            self.hidden.add(versions);
+            self.pass_leaves(bounds.0.as_ref());
+        }
+        Ok(None)
+    }
+
+    /// Passes an entry that is newer than the reader, or hidden by another one of its key.
+    fn pass_version(&mut self) -> Result<()> {
+        if self.hidden.singly < FEW_VERSIONS {
+            self.merged.pass()?;
+        } else {
+            self.merged.skip_versions(self.seq)?;
+        }
+        self.hidden.add(1);
+        Ok(())
+    }
+
+    /// Passes leaves of memtables that have no value before a bound.
+    fn pass_leaves(&mut self, bound: Bound<&Vec<u8>>) {
+        if self.hidden.singly < self.next_attempt {
+            return;
+        }
+        self.next_attempt = self.hidden.singly + BEFORE_LEAVES;
+        let limit = match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key.as_slice()),
+            Bound::Unbounded => None,
+        };
+        self.hidden.passed += self.merged.pass_hidden(self.seq, limit);
+    }
+}
+
+/// Whether a key lies beyond the bound at which a scan ends.
+fn is_beyond(bound: Bound<&Vec<u8>>, direction: Direction, key: &[u8]) -> bool {
+    match bound {
+        Bound::Unbounded => false,
+        Bound::Included(end) => direction.pick(key > end.as_slice(), key < end.as_slice()),
+        Bound::Excluded(end) => direction.pick(key >= end.as_slice(), key <= end.as_slice()),
+    }
 }
 
 fn exclude(bound: &mut Bound<Vec<u8>>, key: &[u8]) {

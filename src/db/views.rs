@@ -8,18 +8,20 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use super::hole::LastHole;
 use crate::memtable::Memtable;
 use crate::sstable::{Table, TableFilter};
 use crate::sync::{Mutex, sync_point};
 use crate::version::Version;
 
-/// The memtables and the version that a reader uses. Only `memtable` changes: it grows.
+/// The memtables and the version that a reader uses. Only `memtable` changes, which grows, and `hole`.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadView {
     pub(crate) memtable: Arc<Memtable>,
     /// Memtables to be flushed, newest first.
     pub(crate) sealed: Vec<Arc<Memtable>>,
     pub(crate) version: Arc<Version>,
+    pub(crate) hole: LastHole,
 }
 
 impl ReadView {

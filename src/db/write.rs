@@ -84,10 +84,11 @@ impl DbInner {
                 // First the memtables whose flush failed before.
                 flush_all_sealed(self).map_err(as_background)?;
                 self.seal(writer)?;
-                flush_all_sealed(self).map_err(as_background)?;
-                compact_while_due(self).map_err(as_background)?;
+            } else if !self.seal_on_demand(writer)? {
+                return Ok(());
             }
-            return Ok(());
+            flush_all_sealed(self).map_err(as_background)?;
+            return compact_while_due(self).map_err(as_background);
         }
         let l0 = |view: &ReadView| {
             if limits.auto_compaction { view.version.level(0).len() } else { 0 }
@@ -134,8 +135,37 @@ impl DbInner {
             let full = std::mem::replace(&mut view.memtable, fresh);
             view.sealed.insert(0, full);
         });
-        self.scheduler.wake_waiters();
+        self.scheduler.note_seal();
         Ok(())
+    }
+
+    /// Seals the memtable if a scan demands it, and the flush drops the entries that the scan passed: no snapshot
+    /// needs them. Not if a memtable is sealed already, since writers wait for that one. Returns whether it sealed.
+    fn seal_on_demand(&self, writer: &mut Writer) -> Result<bool> {
+        let Some(log) = self.scheduler.take_demand() else { return Ok(false) };
+        let is_wanted = {
+            let view = self.views.load();
+            view.memtable.log() == log && view.sealed.is_empty()
+        };
+        let newest = self.visibility.newest();
+        let is_kept = self.visibility.oldest_snapshot().is_some_and(|oldest| oldest < newest);
+        if is_wanted && !is_kept {
+            self.seal(writer)?;
+        }
+        Ok(is_wanted && !is_kept)
+    }
+
+    /// Meets the demand of a scan, unless a thread writes: then the next scan demands it again.
+    pub(crate) fn try_seal_on_demand(&self) -> Result<()> {
+        if !self.scheduler.is_seal_demanded() {
+            return Ok(());
+        }
+        let Some(mut writer) = self.commits.try_writer() else {
+            self.scheduler.take_demand();
+            return Ok(());
+        };
+        self.check_writable()?; // as in `seal_memtable`
+        self.seal_on_demand(&mut writer).map(|_| ())
     }
 }
 

@@ -201,6 +201,9 @@ counts! {
         filters_built,
         /// Filters rebuilt for existing tables.
         filters_rebuilt,
+        /// Entries that scans passed before their items and their ends: deleted, overwritten, or newer than a
+        /// snapshot. Versions of a key that a seek skips do not count.
+        hidden_passed,
     }
 }
 
@@ -280,8 +283,13 @@ impl fmt::Display for Stats {
         )?;
         writeln!(
             f,
-            "other reads: scans {}, compactions {}, filter rebuilds {}, opening {}",
-            self.scan_reads, self.compaction_reads, self.rebuild_reads, self.open_reads,
+            "other reads: scans {}, compactions {}, filter rebuilds {}, opening {}; scans passed {} hidden \
+             entries",
+            self.scan_reads,
+            self.compaction_reads,
+            self.rebuild_reads,
+            self.open_reads,
+            activity.hidden_passed,
         )?;
         writeln!(
             f,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Memtable;
 use super::leaf::Leaf;
+use super::leaves::Leaves;
 use super::place::Place;
 use crate::error::Result;
 use crate::iter::{Cursor, Direction};
@@ -36,17 +37,19 @@ impl MemtableCursor {
         };
         let leaves = &memtable.leaves;
         let (leaf, left) = match (place, direction) {
-            (Some(place), _) => {
-                let leaf = leaves.containing(&place);
-                let (below, end) = (leaf.below(&place), leaf.len());
-                (leaf, if direction == Direction::Forward { below..end } else { 0..below })
-            }
+            (Some(place), _) => from_place(leaves, direction, &place),
             (None, Direction::Forward) => whole(leaves.first()),
             (None, Direction::Backward) => whole(leaves.last()),
         };
         let mut cursor = Self { memtable, direction, leaf, left };
         cursor.go_on();
         cursor
+    }
+
+    /// Moves to the first entry, in this direction, beyond a place.
+    fn seek(&mut self, place: &Place<'_>) {
+        (self.leaf, self.left) = from_place(&self.memtable.leaves, self.direction, place);
+        self.go_on();
     }
 
     /// Moves to the next leaf if nothing is left in this one.
@@ -72,6 +75,17 @@ impl MemtableCursor {
     }
 }
 
+/// The leaf of a place, and the entries beyond the place.
+fn from_place(
+    leaves: &Leaves,
+    direction: Direction,
+    place: &Place<'_>,
+) -> (Arc<Leaf>, Range<usize>) {
+    let leaf = leaves.containing(place);
+    let (below, end) = (leaf.below(place), leaf.len());
+    (leaf, direction.pick(below..end, 0..below))
+}
+
 fn whole(leaf: Arc<Leaf>) -> (Arc<Leaf>, Range<usize>) {
     let all = 0..leaf.len();
     (leaf, all)
@@ -93,6 +107,66 @@ impl Cursor for MemtableCursor {
         };
         self.go_on();
         Ok(())
+    }
+
+    fn skip_versions(&mut self, seq: Seq) -> Result<()> {
+        let (leaf, left) = (Arc::clone(&self.leaf), self.left.clone());
+        self.advance()?;
+        let old = self.direction.pick(left.start, left.end.wrapping_sub(1));
+        let Some(old) = leaf.entry(old) else { return Ok(()) };
+        if self.entry().is_none_or(|next| next.key != old.key) {
+            return Ok(());
+        }
+        match self.direction {
+            Direction::Forward => {
+                let up_to = if old.seq > seq { seq } else { 0 };
+                self.seek(&Place::new(old.key, up_to));
+            }
+            Direction::Backward => {
+                // The newest visible entry, if it is still to come, is the first one from its place on.
+                let visible = self.memtable.leaves.first_from(&Place::new(old.key, seq));
+                let newer = visible.filter(|(leaf, number)| {
+                    leaf.entry(*number).is_some_and(|e| e.key == old.key && e.seq > old.seq)
+                });
+                match newer {
+                    Some((leaf, number)) => (self.leaf, self.left) = (leaf, 0..number + 1),
+                    None => self.seek(&Place::new(old.key, Seq::MAX)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_hidden(&mut self, seq: Seq, limit: Option<&[u8]>) -> usize {
+        if self.leaf.hidden_from().is_none_or(|from| from > seq) || self.left.is_empty() {
+            return 0;
+        }
+        let number = self.direction.pick(self.leaf.len() - 1, 0);
+        let Some(farthest) = self.leaf.entry(number) else { return 0 };
+        let comes_before = |limit| self.direction.pick(farthest.key < limit, farthest.key > limit);
+        if !limit.is_none_or(comes_before) {
+            return 0;
+        }
+        let edge = self.direction.pick(&self.leaf.end, &self.leaf.start);
+        let mut passed = self.left.len();
+        let leaves = &self.memtable.leaves;
+        let next = match edge {
+            None => None,
+            Some(edge) if !edge.parts_keys() => return 0,
+            Some(edge) => Some(match self.direction {
+                Direction::Forward => leaves.after_hidden(edge, seq, limit),
+                Direction::Backward => leaves.before_hidden(edge, seq, limit),
+            }),
+        };
+        match next {
+            None => self.left = 0..0,
+            Some((leaf, others)) => {
+                passed += others;
+                (self.leaf, self.left) = whole(leaf);
+                self.go_on();
+            }
+        }
+        passed
     }
 }
 

@@ -40,6 +40,9 @@ pub(super) struct Leaf {
     apart_bytes: usize,
     /// Whether an entry after the last one began the next leaf.
     began_another: bool,
+    /// The number of puts without a newer entry of their key in this leaf.
+    shown_puts: usize,
+    newest: Seq,
 }
 
 /// The location of an entry, and its fixed fields.
@@ -51,9 +54,15 @@ struct Slot {
     length: u32,
     key_length: u16,
     kind: EntryKind,
+    /// Whether the leaf has a newer entry of the key.
+    is_older: bool,
 }
 
 impl Slot {
+    fn is_shown_put(&self) -> bool {
+        self.kind == EntryKind::Put && !self.is_older
+    }
+
     fn lies_apart(&self) -> bool {
         self.length as usize > LONGEST_WITHIN
     }
@@ -97,6 +106,15 @@ impl Leaf {
         self.entry(number).map(|entry| Value::copied(entry.value)).unwrap_or_default()
     }
 
+    /// The sequence number from which on a reader sees no value in this leaf, if there is one.
+    pub(super) fn hidden_from(&self) -> Option<Seq> {
+        (self.shown_puts == 0).then_some(self.newest)
+    }
+
+    pub(super) fn newest(&self) -> Seq {
+        self.newest
+    }
+
     /// Whether the leaf contains a place that is not before it.
     pub(super) fn reaches(&self, place: &Place<'_>) -> bool {
         self.end.as_ref().is_none_or(|end| place.compare(&end.place()).is_lt())
@@ -130,7 +148,9 @@ impl Leaf {
         } else {
             self.split(at, entry)
         };
-        let start = Edge::of(upper.entry(0).unwrap_or(entry));
+        let first = upper.entry(0).unwrap_or(entry);
+        let last = self.entry(self.len() - 1).unwrap_or(entry);
+        let start = if first.key == last.key { Edge::within(first) } else { Edge::before(first) };
         upper.start = Some(start.clone());
         upper.end = self.end.replace(start.clone());
         Some((start, upper))
@@ -140,17 +160,27 @@ impl Leaf {
         self.len() == LEAF_ENTRIES || self.bytes.len() + LONGEST_WITHIN > LEAF_BYTES
     }
 
-    /// Keeps the lower half of the entries and returns the upper one, with a new entry in its place.
+    /// Keeps about half of the entries and returns the upper ones, with a new entry in its place.
     fn split(&mut self, at: usize, entry: EntryRef<'_>) -> Self {
-        let half = self.len() / 2;
+        let half = self.middle();
         let (lower, mut upper) = (self.part(0..half), self.part(half..self.len()));
         *self = Self { start: self.start.take(), end: self.end.take(), ..lower };
-        if at > half {
+        let begins_upper = at == half && upper.entry(0).is_some_and(|e| e.key == entry.key);
+        if at > half || begins_upper {
             upper.insert_at(at - half, entry);
         } else {
             self.insert_at(at, entry);
         }
         upper
+    }
+
+    /// The begin of a key near the middle, so that its entries stay together; the middle, if all there are
+    /// of one key.
+    fn middle(&self) -> usize {
+        let half = self.len() / 2;
+        let begins = |at: &usize| self.slot(*at).is_some_and(|slot| !slot.is_older);
+        let near = (0..half / 2).flat_map(|away| [half + away, half - away]);
+        near.filter(begins).next().unwrap_or(half)
     }
 
     fn insert_at(&mut self, at: usize, entry: EntryRef<'_>) {
@@ -167,13 +197,31 @@ impl Leaf {
             length: length as u32, // both limits fit
             key_length: entry.key.len() as u16,
             kind: entry.kind,
+            is_older: entry.seq < self.newest && self.has_key_before(at, entry.key),
         };
+        self.note_older(at, entry.key);
+        self.shown_puts += usize::from(slot.is_shown_put());
+        self.newest = self.newest.max(entry.seq);
         reserve_quarter(&mut self.order, 1, 4);
         self.order.insert(at, self.slots.len() as u8); // fewer than 256
         reserve_quarter(&mut self.slots, 1, 4);
         self.slots.push(slot);
         if !self.fences.insert(at, entry.key) {
             self.fences = Fences::new(self.keys());
+        }
+    }
+
+    /// Whether the entry before `at`, which is newer than one of the key at `at`, has the key.
+    fn has_key_before(&self, at: usize, key: &[u8]) -> bool {
+        at.checked_sub(1).and_then(|before| self.entry(before)).is_some_and(|e| e.key == key)
+    }
+
+    /// Notes that the entry at `at` gets a newer one before it, if it has the key.
+    fn note_older(&mut self, at: usize, key: &[u8]) {
+        if self.entry(at).is_some_and(|entry| entry.key == key) {
+            let slot = &mut self.slots[usize::from(self.order[at])];
+            self.shown_puts -= usize::from(slot.is_shown_put());
+            slot.is_older = true;
         }
     }
 
@@ -206,8 +254,13 @@ impl Leaf {
             } else {
                 part.keep_within(&[&self.bytes[at..][..slot.length as usize]])
             };
+            // A newer entry of the first key may be in the part before.
+            let is_older = slot.is_older && !part.slots.is_empty();
+            let slot = Slot { at, is_older, ..*slot };
+            part.shown_puts += usize::from(slot.is_shown_put());
+            part.newest = part.newest.max(slot.seq);
             part.order.push(part.slots.len() as u8);
-            part.slots.push(Slot { at, ..*slot });
+            part.slots.push(slot);
         }
         part.fences = Fences::new(part.keys());
         part.fences.reserve(room);

@@ -19,7 +19,8 @@ use super::leaf::Leaf;
 use super::place::{Edge, Place};
 use crate::fences::{Fences, reserve_quarter};
 use crate::key::{EntryKind, EntryRef, Seq};
-use crate::sync::{Arc, RwLock, ShardedLock, sync_point};
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, RwLock, ShardedLock, sync_point};
 use crate::value::Value;
 
 #[derive(Debug, Default)]
@@ -34,6 +35,30 @@ struct LeafCell {
     start: Option<Edge>,
     /// A cursor holds the leaf as it was: the next insertion copies it.
     leaf: RwLock<Arc<Leaf>>,
+    /// Of the leaf, for readers that do not lock it: see [`Leaf::hidden_from`]; `Seq::MAX` for "none".
+    hidden_from: AtomicU64,
+    entries: AtomicUsize,
+}
+
+impl LeafCell {
+    fn new(start: Edge, leaf: Leaf) -> Self {
+        let leaf = Arc::new(leaf);
+        let cell =
+            Self { start: Some(start), leaf: RwLock::new(Arc::clone(&leaf)), ..Self::default() };
+        cell.describe(&leaf);
+        cell
+    }
+
+    fn describe(&self, leaf: &Leaf) {
+        self.hidden_from.store(leaf.hidden_from().unwrap_or(Seq::MAX), Release);
+        self.entries.store(leaf.len(), Relaxed);
+    }
+
+    /// The number of entries, if a reader at `seq` sees no value among them. An insertion that the reader sees
+    /// has ended; others change nothing for it.
+    fn hidden_entries(&self, seq: Seq) -> Option<usize> {
+        (self.hidden_from.load(Acquire) <= seq).then(|| self.entries.load(Relaxed))
+    }
 }
 
 /// All leaves but the first.
@@ -87,9 +112,9 @@ impl Leaves {
             let mut after = 0;
             if let Some((start, upper)) = leaf.insert(entry) {
                 after += start.memory() + upper.memory();
-                let leaf = RwLock::new(Arc::new(upper));
-                self.others.write().insert(&start, LeafCell { start: Some(start.clone()), leaf });
+                self.others.write().insert(&start, LeafCell::new(start.clone(), upper));
             }
+            cell.describe(leaf);
             after += leaf.memory();
             return after.wrapping_sub(before);
         }
@@ -118,6 +143,16 @@ impl Leaves {
         self.read_when(Bound::Included(place), |leaf| leaf.reaches(place))
     }
 
+    /// The first entry from a place on: its leaf and its number there.
+    pub(super) fn first_from(&self, place: &Place<'_>) -> Option<(Arc<Leaf>, usize)> {
+        let leaf = self.containing(place);
+        let number = leaf.below(place);
+        if number < leaf.len() {
+            return Some((leaf, number));
+        }
+        Some((self.after(&leaf)?, 0))
+    }
+
     /// The part of all entries before a place, as if all leaves had equally many. With one leaf it is exact.
     pub(super) fn part_below(&self, place: &Place<'_>) -> f64 {
         let others = self.others.read();
@@ -141,10 +176,73 @@ impl Leaves {
     }
 
     pub(super) fn before(&self, leaf: &Leaf) -> Option<Arc<Leaf>> {
-        let start = leaf.start.as_ref()?.place();
+        Some(self.ending_at(leaf.start.as_ref()?))
+    }
+
+    /// The leaf before the one that starts at an edge.
+    fn ending_at(&self, start: &Edge) -> Arc<Leaf> {
+        let start = start.place();
         let ends_there =
             |leaf: &Leaf| leaf.end.as_ref().is_some_and(|end| end.place().compare(&start).is_eq());
-        Some(self.read_when(Bound::Excluded(&start), ends_there))
+        self.read_when(Bound::Excluded(&start), ends_there)
+    }
+
+    /// The first leaf after `end` that a reader at `seq` has to enter, and the number of entries that this passes:
+    /// of leaves without a value for the reader, whose keys are all less than `limit`.
+    pub(super) fn after_hidden(
+        &self,
+        end: &Edge,
+        seq: Seq,
+        limit: Option<&[u8]>,
+    ) -> (Arc<Leaf>, usize) {
+        let others = self.others.read();
+        let mut number = others.beginning(&end.place(), Ordering::is_lt);
+        let mut passed = 0;
+        while let [cell, next, ..] = &others.leaves[number..]
+            && let Some(entries) = cell.hidden_entries(seq)
+            && let Some(edge) = next.start.as_ref().filter(|edge| edge.parts_keys())
+            && limit.is_none_or(|limit| edge.key() <= limit)
+        {
+            passed += entries;
+            number += 1;
+        }
+        let cell = Arc::clone(&others.leaves[number]);
+        drop(others);
+        let leaf = Arc::clone(&cell.leaf.read());
+        (leaf, passed)
+    }
+
+    /// As [`after_hidden`](Self::after_hidden), backward from `start`, where a leaf ends; all keys are greater
+    /// than `limit`.
+    pub(super) fn before_hidden(
+        &self,
+        start: &Edge,
+        seq: Seq,
+        limit: Option<&[u8]>,
+    ) -> (Arc<Leaf>, usize) {
+        let others = self.others.read();
+        let mut number = others.beginning(&start.place(), Ordering::is_lt);
+        let mut passed = 0;
+        let mut start = start;
+        while let Some(cell) = number.checked_sub(1).map(|before| &others.leaves[before])
+            && let Some(entries) = cell.hidden_entries(seq)
+            && let Some(edge) = cell.start.as_ref().filter(|edge| edge.parts_keys())
+            && limit.is_none_or(|limit| edge.key() > limit)
+        {
+            passed += entries;
+            number -= 1;
+            start = edge;
+        }
+        let start = start.clone();
+        drop(others);
+        (self.ending_at(&start), passed)
+    }
+
+    /// The newest sequence number; 0 without entries.
+    pub(super) fn newest(&self) -> Seq {
+        let others = self.others.read().leaves.clone();
+        let newest = |cell: &LeafCell| cell.leaf.read().newest();
+        others.iter().map(|cell| newest(cell)).fold(newest(&self.first), Seq::max)
     }
 
     /// The last leaf that starts within `bound`. Repeats the search until `is_meant` accepts the leaf, which

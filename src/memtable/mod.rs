@@ -80,6 +80,11 @@ impl Memtable {
         self.len() == 0
     }
 
+    /// The newest sequence number; exact when no thread writes.
+    pub(crate) fn newest(&self) -> Seq {
+        self.leaves.newest()
+    }
+
     /// The number of entries; exact when no thread writes.
     pub(crate) fn len(&self) -> u64 {
         self.count.load(Ordering::Relaxed) as u64

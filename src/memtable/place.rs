@@ -6,7 +6,7 @@ use crate::key::{self, EntryRef, Seq};
 use crate::sync::Arc;
 
 /// The memory of a leaf in the directory beside its edge and content.
-const LISTED_BYTES: usize = 120;
+const LISTED_BYTES: usize = 136;
 
 /// The place of an entry: key and sequence number.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The start of a leaf and the end of the one before: the place of an entry.
+/// The start of a leaf and the end of the one before: the place of an entry, or the place before all entries
+/// of a key.
 #[derive(Debug, Clone)]
 pub(super) struct Edge {
     /// The first bytes of the key: most comparisons need no more.
@@ -39,8 +40,23 @@ pub(super) struct Edge {
 }
 
 impl Edge {
-    pub(super) fn of(entry: EntryRef<'_>) -> Self {
+    /// The place of an entry, whose newer entries lie before it.
+    pub(super) fn within(entry: EntryRef<'_>) -> Self {
         Self { head: key::head(entry.key), key: entry.key.into(), seq: entry.seq }
+    }
+
+    /// The place before all entries of this one's key.
+    pub(super) fn before(entry: EntryRef<'_>) -> Self {
+        Self { seq: Seq::MAX, ..Self::within(entry) }
+    }
+
+    /// Whether no key has entries on both sides.
+    pub(super) fn parts_keys(&self) -> bool {
+        self.seq == Seq::MAX
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
     }
 
     #[inline]

@@ -1,9 +1,9 @@
-//! Flushes: each turns the oldest sealed memtable into an L0 table.
+//! Flushes: each turns the oldest sealed memtable into an L0 table, without the entries that no reader needs.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::compaction::{MergeContext, write_tables};
+use crate::compaction::{MergeContext, none_has, write_tables};
 use crate::db::inner::DbInner;
 use crate::error::Result;
 use crate::event::Event;
@@ -63,11 +63,18 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
         snapshots: db.visibility.snapshots(),
         cancelled: &stops,
     };
-    let tables = write_tables(&mut cursor, memtable.len(), |_| false, &context)?;
+    // Older entries are in tables alone: this memtable is the oldest one. Later versions have no keys that this
+    // one has not.
+    let nothing_older = |key: &[u8]| {
+        let view = db.views.load();
+        none_has(view.version.candidates(key), key, &context)
+    };
+    let tables = write_tables(&mut cursor, memtable.len(), nothing_older, &context)?;
 
     let edit = Edit {
         log: Some(next_log),
-        flushed_seq: tables.iter().map(|open| open.table.meta().max_seq).max(),
+        // Also of entries that were dropped.
+        flushed_seq: Some(memtable.newest()),
         ..Edit::default()
     };
     let ids = ids(&tables);

@@ -11,6 +11,7 @@ mod threads;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) use self::compact::compact_while_due;
 pub(crate) use self::filter_tasks::{
@@ -20,7 +21,7 @@ pub(crate) use self::flush::flush_all_sealed;
 pub(crate) use self::settle::{compact, flush, wait_until_settled, wait_while};
 pub(crate) use self::threads::start_threads;
 use crate::error::{Error, Result};
-use crate::sync::{Condvar, JoinHandle, Mutex};
+use crate::sync::{AtomicU64, Condvar, Instant, JoinHandle, Mutex, Ordering};
 
 /// A kind of background task. The scheduler keeps one failure per kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,8 @@ struct State {
     failures: [Option<Arc<Error>>; 3],
     /// Whether the store is closing, so that tasks must end.
     stop: bool,
+    /// When a memtable was sealed last, or when that was demanded last.
+    sealed: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -62,9 +65,42 @@ pub(crate) struct Scheduler {
     /// Notified when the state or the view changes.
     changed: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The log of a memtable that a scan wants to be sealed; 0 for none.
+    seal_demanded: AtomicU64,
 }
 
+/// The least time between a seal and the next one on demand. A reader in a loop must not fill L0.
+const BETWEEN_SEALS: Duration = Duration::from_secs(1);
+
 impl Scheduler {
+    /// Demands that the memtable of this log is sealed, because a scan passed many hidden entries in it. The flush
+    /// thread does this; in a store without threads, the next write.
+    pub(crate) fn demand_seal(&self, log: u64) {
+        let mut state = self.state.lock();
+        if state.sealed.is_none_or(|sealed| sealed.elapsed() >= BETWEEN_SEALS) {
+            state.sealed = Some(Instant::now());
+            self.seal_demanded.store(log, Ordering::Relaxed);
+            self.changed.notify_all();
+        }
+    }
+
+    pub(crate) fn is_seal_demanded(&self) -> bool {
+        self.seal_demanded.load(Ordering::Relaxed) != 0
+    }
+
+    /// The log of the memtable whose seal was demanded. It is demanded no longer.
+    pub(crate) fn take_demand(&self) -> Option<u64> {
+        if !self.is_seal_demanded() {
+            return None;
+        }
+        Some(self.seal_demanded.swap(0, Ordering::Relaxed)).filter(|&log| log != 0)
+    }
+
+    pub(crate) fn note_seal(&self) {
+        self.state.lock().sealed = Some(Instant::now());
+        self.changed.notify_all();
+    }
+
     pub(crate) fn wake_waiters(&self) {
         let _state = self.state.lock();
         self.changed.notify_all();

@@ -119,11 +119,15 @@ fn pause(db: &DbInner, time: Duration) {
     }
 }
 
-/// Flushes sealed memtables, and drops replaced memtables that no reader holds.
+/// Flushes sealed memtables, seals on demand, and drops replaced memtables that no reader holds.
 fn flush_in_background(db: &DbInner) {
     let mut patience = RETRY.0;
     loop {
-        let done = attempt(db, || flush_oldest(db));
+        let done = attempt(db, || {
+            // No flush failed if this does. A writer that seals gets the error.
+            let _ = db.try_seal_on_demand();
+            flush_oldest(db)
+        });
         let held = db.views.drop_memtables();
         let did = note_result(db, Task::Flush, done, &mut patience);
         let state = db.scheduler.state.lock();
@@ -133,7 +137,7 @@ fn flush_in_background(db: &DbInner) {
         if db.views.has_kept() {
             db.scheduler.changed.notify_all();
         }
-        if did || !db.views.load().sealed.is_empty() {
+        if did || !db.views.load().sealed.is_empty() || db.scheduler.is_seal_demanded() {
             continue;
         }
         if held {

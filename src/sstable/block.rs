@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::codec::{Fields, PutFields, u32_at};
-use crate::key::{EntryKind, EntryRef, MAX_KEY_BYTES, MAX_VALUE_BYTES, Seq};
+use crate::key::{self, EntryKind, EntryRef, MAX_KEY_BYTES, MAX_VALUE_BYTES, Seq};
 use crate::prefetch::prefetch;
 use crate::value::Value;
 
@@ -379,6 +379,15 @@ impl DecodedBlock {
     /// The number of entries before the first whose user key fails `before`.
     pub(crate) fn partition(&self, before: impl Fn(&[u8]) -> bool) -> usize {
         self.entries.partition_point(|entry| self.keys.get(entry.key.clone()).is_some_and(&before))
+    }
+
+    /// The number of entries before a place.
+    pub(crate) fn below(&self, place: (&[u8], Seq)) -> usize {
+        let is_below = |entry: &DecodedEntry| {
+            let key = self.keys.get(entry.key.clone()).unwrap_or_default();
+            key::compare((key, entry.seq), place).is_lt()
+        };
+        self.entries.partition_point(is_below)
     }
 
     /// The memory that nothing else shares.

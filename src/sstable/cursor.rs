@@ -12,7 +12,7 @@ use super::format::{BlockHandle, TRAILER_BYTES};
 use super::reader::Table;
 use crate::error::Result;
 use crate::iter::{Cursor, Direction};
-use crate::key::EntryRef;
+use crate::key::{EntryRef, Seq};
 use crate::value::Value;
 
 /// The bytes that a compaction reads at once.
@@ -204,6 +204,30 @@ impl Cursor for TableCursor {
         let next = match self.direction {
             Direction::Forward => Some(*position + 1).filter(|&next| next < block.len()),
             Direction::Backward => position.checked_sub(1),
+        };
+        match next {
+            Some(next) => {
+                *position = next;
+                Ok(())
+            }
+            None => self.next_block(),
+        }
+    }
+
+    /// Skips within the block. A key in several blocks has a mebibyte of entries in each.
+    fn skip_versions(&mut self, seq: Seq) -> Result<()> {
+        let Some((block, position)) = &mut self.current else { return Ok(()) };
+        let Some(old) = block.entry(*position) else { return Ok(()) };
+        let next = match self.direction {
+            Direction::Forward => {
+                let up_to = if old.seq > seq { seq } else { 0 };
+                Some(block.below((old.key, up_to))).filter(|&next| next < block.len())
+            }
+            Direction::Backward => {
+                let newest = block.below((old.key, seq));
+                let before = block.below((old.key, Seq::MAX)).checked_sub(1);
+                if newest < *position { Some(newest) } else { before }
+            }
         };
         match next {
             Some(next) => {

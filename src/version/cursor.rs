@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{LiveTable, PrefixProbe};
 use crate::error::Result;
 use crate::iter::{Cursor, Direction};
-use crate::key::EntryRef;
+use crate::key::{EntryRef, Seq};
 use crate::ledger::Verdict;
 use crate::sstable::{OpenTable, ReadPlan, Table, TableCursor, TableFilter};
 use crate::value::Value;
@@ -90,6 +90,19 @@ impl LevelCursor {
         self.current = cursor.entry().is_some().then_some(cursor);
         Ok(self.current.is_some())
     }
+
+    /// Enters the next table if the current one ended.
+    fn go_on(&mut self) -> Result<()> {
+        if self.current.as_ref().is_none_or(Cursor::at_end) {
+            self.current = None;
+            while let Some(OpenTable { table, filter }) = self.rest.pop() {
+                if self.enter(&table, &filter, Bound::Unbounded)? {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Cursor for LevelCursor {
@@ -106,17 +119,17 @@ impl Cursor for LevelCursor {
     }
 
     fn advance(&mut self) -> Result<()> {
-        let Some(current) = &mut self.current else { return Ok(()) };
-        current.advance()?;
-        if current.at_end() {
-            self.current = None;
-            while let Some(OpenTable { table, filter }) = self.rest.pop() {
-                if self.enter(&table, &filter, Bound::Unbounded)? {
-                    break;
-                }
-            }
+        if let Some(current) = &mut self.current {
+            current.advance()?;
         }
-        Ok(())
+        self.go_on()
+    }
+
+    fn skip_versions(&mut self, seq: Seq) -> Result<()> {
+        if let Some(current) = &mut self.current {
+            current.skip_versions(seq)?;
+        }
+        self.go_on()
     }
 
     fn at_end(&self) -> bool {

@@ -311,7 +311,7 @@ fn reports_are_printed_in_a_few_lines() -> Result<()> {
             ),
             "prefix scans: 0 tables skipped, 0 read, 0 of them in vain".into(),
             format!(
-                "other reads: scans 0 (0 bytes), compactions 0 (0 bytes), filter rebuilds 0 (0 bytes), opening {}",
+                "other reads: scans 0 (0 bytes), compactions 0 (0 bytes), filter rebuilds 0 (0 bytes), opening {}; scans passed 0 hidden entries",
                 io(stats.open_reads)
             ),
             format!(

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use criba::{
     Batch, Db, EntryKind, Error, FilterInfo, FilterKind, FilterPolicy, Options, PrefixExtractor,
-    TableFile, Verdict,
+    Snapshot, TableFile, Verdict,
 };
 use siphasher::sip::SipHasher13;
 
@@ -88,16 +88,18 @@ const VALUE: Range<usize> = 66..32_766;
 
 static CHERRY: [u8; 32_700] = [b'x'; 32_700];
 
-fn example(dir: &Path) -> Db {
+/// The store, and a snapshot of its begin: the flush would drop the tombstone, which hides nothing.
+fn example(dir: &Path) -> (Db, Snapshot) {
     let filter = FilterPolicy::classic().with_geometry(67, 7);
     let options = Options::new().seed(1).background_threads(0).filter(filter);
     let db = options.prefix(PrefixExtractor::fixed(2)).open(dir).unwrap();
+    let empty = db.snapshot().unwrap();
     let mut batch = Batch::new();
     batch.put("apple", "red").put("apricot", "orange");
     db.write(batch).unwrap();
     db.delete("banana").unwrap();
     db.put("cherry", CHERRY).unwrap();
-    db
+    (db, empty)
 }
 
 fn contents(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -115,7 +117,7 @@ fn the_worked_example_is_what_the_library_writes() {
     let dir = common::tempdir();
     let assert_file =
         |dir: &Path, name| assert_example(name, &std::fs::read(dir.join(name)).unwrap());
-    let db = example(dir.path());
+    let (db, empty) = example(dir.path());
     db.flush().unwrap();
     for (kind, bits, name) in [
         (FilterKind::Ribbon, 4.0, "000004-0001.flt"),
@@ -127,10 +129,10 @@ fn the_worked_example_is_what_the_library_writes() {
     for name in ["CURRENT", "MANIFEST-000002", "000003.log", "000004.sst"] {
         assert_file(dir.path(), name);
     }
-    drop(db);
+    drop((db, empty));
 
     let dir = common::tempdir();
-    example(dir.path()).close().unwrap();
+    example(dir.path()).0.close().unwrap();
     assert_file(dir.path(), "CURRENT");
     assert_file(dir.path(), "000001.log");
     let manifest = std::fs::read(dir.path().join("MANIFEST-000002")).unwrap();

@@ -21,6 +21,7 @@ mod format;
 mod format_stores;
 mod get_many;
 mod handles;
+mod hidden;
 mod ledger_beside_changes;
 mod locking;
 mod long_versions;

@@ -117,7 +117,9 @@ fn tombstones_whose_keys_every_filter_below_denies_are_dropped() {
                  {dropped} denied and dropped, {kept} kept, {:.1} in vain predicted",
                 absent as f64 * rate
             );
-            assert_eq!(dropped + kept, absent + present, "each covered one is dropped or kept");
+            // Some outside the tables below are covered by the first flushed table, whose filter denies them.
+            let covered = absent + present..=absent + present + outside;
+            assert!(covered.contains(&(dropped + kept)), "each covered one is dropped or kept");
             // 99.9 % of a normal distribution of as many draws.
             let expected = absent as f64 * rate;
             let in_vain =
@@ -147,17 +149,17 @@ fn without_the_word_of_a_sound_filter_they_are_kept() {
         std::fs::write(&path, bytes).unwrap();
         broken += 1;
     }
-    for (dir, options, degraded) in [
-        (ignored, options().ignore_filters(true), 0),
-        (none, options(), 0),
-        (damaged, options(), broken),
-    ] {
+    for (dir, ignores, degraded) in [(ignored, true, 0), (none, false, 0), (damaged, false, broken)]
+    {
+        let options = options().ignore_filters(ignores);
         let db = options.open(dir).unwrap();
         let found = db.tables();
         let found = found.iter().filter(|t| matches!(t.filter, FilterInfo::Degraded { .. }));
         assert_eq!(found.count(), degraded);
-        let Deleted { absent, present, .. } = delete_and_compact(&db);
-        assert_eq!(db.stats().activity.tombstones_denied, 0);
+        let Deleted { absent, present, outside } = delete_and_compact(&db);
+        // The sound filter of the first flushed table denies some that the tables below do not cover.
+        let most = if ignores { 0 } else { outside };
+        assert!(db.stats().activity.tombstones_denied <= most);
         assert_eq!(tombstones(&db), absent + present);
         check_answers(&db);
     }
