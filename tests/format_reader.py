@@ -227,9 +227,17 @@ class TableRecord:
         self.entries, self.tombstones, self.keys = (fields.number(8) for _ in range(3))
         self.oldest, self.newest = fields.number(8), fields.number(8)
         self.smallest, self.largest = fields.prefixed(), fields.prefixed()
-        tagged = Fields(fields.prefixed())
-        while tagged.more():
-            tagged.bytes(1), tagged.prefixed()
+        self.hidden = hidden_bytes(Fields(fields.prefixed()))
+
+
+def hidden_bytes(tagged):
+    found = 0
+    while tagged.more():
+        tag, value = tagged.number(1), tagged.prefixed()
+        if tag == 1:
+            need(len(value) == 8 and any(value) and not found, "one number of hidden bytes")
+            found = int.from_bytes(value, "little")
+    return found
 
 
 def check_settings(fields):
@@ -499,13 +507,15 @@ class Table:
             fields.number(8) for _ in range(8)
         )
         smallest, largest = fields.prefixed(), fields.prefixed()
+        hidden = hidden_bytes(fields)
+        need(hidden == 0 or (keys < entries and hidden <= key_bytes + value_bytes), "sound hidden bytes")
         need(1 <= keys <= entries >= tombstones and oldest <= newest, "sound numbers")
         need(smallest <= largest and len(smallest) <= MAX_KEY >= len(largest), "a sound range of keys")
         r = self.record
-        promised = r.entries, r.tombstones, r.keys, r.oldest, r.newest, r.smallest, r.largest
-        found = entries, tombstones, keys, oldest, newest, smallest, largest
+        promised = r.entries, r.tombstones, r.keys, r.hidden, r.oldest, r.newest, r.smallest, r.largest
+        found = entries, tombstones, keys, hidden, oldest, newest, smallest, largest
         need(found == promised, "properties as in the manifest")
-        self.totals = [entries, tombstones, keys, key_bytes, value_bytes]
+        self.totals = [entries, tombstones, keys, key_bytes, value_bytes, hidden]
 
     def read_index(self):
         contents = self.contents(self.index, INDEX)
@@ -582,10 +592,11 @@ class Table:
         filters = [self.filter] if self.filter else []
         if self.within[1]:
             filters.append(Filter(self.contents(self.within, FILTER), self.record.keys, key_of_hash))
-        prefixes, totals, seqs, last = [set() for _ in filters], [0] * 5, [], None
+        prefixes, totals, seqs, last = [set() for _ in filters], [0] * 6, [], None
         for key, seq, kind, value in self.entries():
             seqs.append(seq)
-            for i, more in enumerate((1, kind == 0, key != last, len(key), len(value))):
+            hidden = len(key) + len(value) if key == last and self.totals[5] else 0
+            for i, more in enumerate((1, kind == 0, key != last, len(key), len(value), hidden)):
                 totals[i] += more
             for known, held in zip(filters, prefixes):
                 need(key == last or known.may_contain(key), "a filter that knows its keys")

@@ -20,6 +20,8 @@ const MANY_TOMBSTONES: u64 = 4096;
 /// A table is dense if its tombstones, times this, are at least the entries that a scan of its range passes
 /// in the table and below it.
 const DENSE_FRACTION: u64 = 4;
+/// A table of the last level is rewritten when its hidden entries, which a snapshot kept, take this part of it.
+const HIDDEN_FRACTION: u64 = 16;
 /// An idle merge writes at most this many bytes per byte of L0, about as many as a store of three levels
 /// writes.
 const IDLE_RATIO: u64 = 2 * LEVEL_RATIO;
@@ -108,11 +110,39 @@ pub(crate) fn pick(
             .or_else(|| pick_within_l0(version, settings, busy)),
         level => pick_from_level(version, level, busy),
     });
-    regular.or_else(|| pick_dense(version, below_l0, settings, busy))
+    regular
+        .or_else(|| pick_dense(version, below_l0, settings, busy))
+        .or_else(|| pick_hidden(version, settings, busy))
 }
 
-/// Compacts a dense table into the next level. A dense table of the last level is rewritten there, once no
-/// snapshot needs its tombstones.
+/// Rewrites a table of the last level with many hidden entries, so that they take no space.
+fn pick_hidden(
+    version: &Version,
+    settings: &PickSettings,
+    busy: &HashSet<u64>,
+) -> Option<Compaction> {
+    let has_many = |live: &&LiveTable| {
+        let meta = live.table.meta();
+        meta.hidden_bytes > 0 && meta.hidden_bytes.saturating_mul(HIDDEN_FRACTION) >= meta.size
+    };
+    let last = version.level(LAST).iter().filter(has_many);
+    last.filter_map(|live| rewrite_last(live, settings, busy)).next()
+}
+
+/// Rewrites a table of the last level, once no snapshot needs its tombstones and hidden entries.
+fn rewrite_last(
+    live: &LiveTable,
+    settings: &PickSettings,
+    busy: &HashSet<u64>,
+) -> Option<Compaction> {
+    let max_seq = live.table.meta().max_seq;
+    let kept = settings.oldest_snapshot.is_some_and(|oldest| oldest < max_seq);
+    let free = !kept && !busy.contains(&live.table.id());
+    let inputs = vec![(LAST, live.clone())];
+    free.then_some(Compaction { inputs, output_level: LAST, is_trivial_move: false })
+}
+
+/// Compacts a dense table into the next level. A dense table of the last level is rewritten there.
 fn pick_dense(
     version: &Version,
     below_l0: usize,
@@ -122,13 +152,7 @@ fn pick_dense(
     version.tables().filter(|(level, live)| is_dense(version, *level, live)).find_map(
         |(level, live)| match level {
             0 => pick_l0(version, below_l0, settings.small(), busy),
-            LAST => {
-                let max_seq = live.table.meta().max_seq;
-                let kept = settings.oldest_snapshot.is_some_and(|oldest| oldest < max_seq);
-                let free = !kept && !busy.contains(&live.table.id());
-                let inputs = vec![(LAST, live.clone())];
-                free.then_some(Compaction { inputs, output_level: LAST, is_trivial_move: false })
-            }
+            LAST => rewrite_last(live, settings, busy),
             level => complete(version, vec![(level, live.clone())], level + 1, busy, true),
         },
     )

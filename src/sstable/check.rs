@@ -116,6 +116,8 @@ impl OpenTable {
                     seen.keys += 1;
                     seen.largest.clear();
                     seen.largest.extend_from_slice(entry.key);
+                } else {
+                    seen.hidden_bytes += (entry.key.len() + entry.value.len()) as u64;
                 }
                 seen.entries += 1;
                 seen.tombstones += u64::from(entry.kind == EntryKind::Delete);
@@ -126,6 +128,10 @@ impl OpenTable {
             }
         }
         seen.data_blocks = checked.blocks;
+        if self.table.properties().hidden_bytes == 0 {
+            // The table may be older than this field.
+            seen.hidden_bytes = 0;
+        }
         (checked.entries, checked.keys) = (seen.entries, seen.keys);
         (checked.of_keys, checked.of_prefixes) = (keys.counts, prefixes.counts);
         for found in [keys.finding("keys"), prefixes.finding("prefixes")].into_iter().flatten() {

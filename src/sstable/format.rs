@@ -218,6 +218,8 @@ pub(crate) struct Properties {
     /// Bytes of all user keys and values, before prefix compression.
     pub(crate) key_bytes: u64,
     pub(crate) value_bytes: u64,
+    /// Of these, bytes of entries that are not the newest of their key.
+    pub(crate) hidden_bytes: u64,
     pub(crate) min_seq: Seq,
     pub(crate) max_seq: Seq,
     pub(crate) smallest: Vec<u8>,
@@ -245,30 +247,35 @@ impl Properties {
         }
         bytes.put_prefixed(&self.smallest);
         bytes.put_prefixed(&self.largest);
+        bytes.extend_from_slice(&tagged(self.hidden_bytes));
         bytes
     }
 
-    /// `None` for properties that no writer of this version makes. Bytes after the known fields are a later
-    /// version's, and are ignored.
+    /// `None` for properties that no writer of this version makes.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(bytes);
         if fields.u32()? != KEYSPACE {
             return None;
         }
-        let properties = Self {
+        let mut properties = Self {
             entries: fields.u64()?,
             tombstones: fields.u64()?,
             keys: fields.u64()?,
             data_blocks: fields.u64()?,
             key_bytes: fields.u64()?,
             value_bytes: fields.u64()?,
+            hidden_bytes: 0,
             min_seq: fields.u64()?,
             max_seq: fields.u64()?,
             smallest: fields.prefixed()?.to_vec(),
             largest: fields.prefixed()?.to_vec(),
         };
+        properties.hidden_bytes = read_tagged(fields)?;
+        let all_bytes = properties.key_bytes.saturating_add(properties.value_bytes);
         let sound = properties.keys > 0
             && properties.keys <= properties.entries
+            && (properties.hidden_bytes == 0 || properties.keys < properties.entries)
+            && properties.hidden_bytes <= all_bytes
             && properties.tombstones <= properties.entries
             && properties.min_seq <= properties.max_seq
             && properties.smallest <= properties.largest
@@ -276,6 +283,36 @@ impl Properties {
             && properties.smallest.len() <= MAX_KEY_BYTES;
         sound.then_some(properties)
     }
+}
+
+/// The tag of [`Properties::hidden_bytes`].
+const HIDDEN_BYTES: u8 = 1;
+
+/// The tagged fields of properties and records of tables. A field of 0 is not written.
+fn tagged(hidden_bytes: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if hidden_bytes > 0 {
+        bytes.put_u8(HIDDEN_BYTES);
+        bytes.put_prefixed(&hidden_bytes.to_le_bytes());
+    }
+    bytes
+}
+
+/// The hidden bytes; `None` for fields that no writer makes. Other tags are those of a newer criba: what must not
+/// be ignored has a feature bit.
+fn read_tagged(mut fields: Fields<'_>) -> Option<u64> {
+    let mut hidden_bytes = 0;
+    while !fields.is_empty() {
+        let (tag, value) = (fields.u8()?, fields.prefixed()?);
+        if tag == HIDDEN_BYTES {
+            let found = u64::from_le_bytes(value.try_into().ok()?);
+            if found == 0 || hidden_bytes != 0 {
+                return None;
+            }
+            hidden_bytes = found;
+        }
+    }
+    Some(hidden_bytes)
 }
 
 /// The manifest's record of a filter.
@@ -324,6 +361,8 @@ pub(crate) struct TableMeta {
     pub(crate) entries: u64,
     pub(crate) tombstones: u64,
     pub(crate) keys: u64,
+    /// The bytes of keys and values of entries that are not the newest of their key.
+    pub(crate) hidden_bytes: u64,
     pub(crate) min_seq: Seq,
     pub(crate) max_seq: Seq,
     pub(crate) smallest: Vec<u8>,
@@ -343,11 +382,11 @@ impl TableMeta {
         }
         bytes.put_prefixed(&self.smallest);
         bytes.put_prefixed(&self.largest);
-        bytes.put_prefixed(&[]); // tagged fields: none
+        bytes.put_prefixed(&tagged(self.hidden_bytes));
     }
 
     pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<Self> {
-        let meta = Self {
+        let mut meta = Self {
             id: fields.u64()?,
             size: fields.u64()?,
             index_offset: fields.u64()?,
@@ -357,17 +396,13 @@ impl TableMeta {
             entries: fields.u64()?,
             tombstones: fields.u64()?,
             keys: fields.u64()?,
+            hidden_bytes: 0,
             min_seq: fields.u64()?,
             max_seq: fields.u64()?,
             smallest: fields.prefixed()?.to_vec(),
             largest: fields.prefixed()?.to_vec(),
         };
-        // Those of a newer criba. What must not be ignored has a feature bit in the manifest's header.
-        let mut tagged = Fields::new(fields.prefixed()?);
-        while !tagged.is_empty() {
-            let _tag = tagged.u8()?;
-            tagged.prefixed()?;
-        }
+        meta.hidden_bytes = read_tagged(Fields::new(fields.prefixed()?))?;
         Some(meta)
     }
 
@@ -455,7 +490,8 @@ mod tests {
         let of = || sound.clone();
         for good in [
             of(),
-            Properties { keys: 9, tombstones: 9, min_seq: 20, ..of() },
+            Properties { keys: 9, tombstones: 9, hidden_bytes: 0, min_seq: 20, ..of() },
+            Properties { hidden_bytes: 150, ..of() },
             Properties { smallest: longest.clone(), largest: longest.clone(), ..of() },
         ] {
             assert_eq!(Properties::decode(&good.encode()), Some(good));
@@ -464,6 +500,8 @@ mod tests {
             Properties { keys: 0, ..of() },
             Properties { keys: 10, ..of() },
             Properties { tombstones: 10, ..of() },
+            Properties { keys: 9, ..of() },
+            Properties { hidden_bytes: 151, ..of() },
             Properties { min_seq: 21, ..of() },
             Properties { smallest: b"l".to_vec(), ..of() },
             Properties { largest: too_long.clone(), ..of() },
@@ -471,6 +509,23 @@ mod tests {
         ] {
             assert_eq!(Properties::decode(&bad.encode()), None);
         }
+    }
+
+    #[test]
+    fn hidden_bytes_are_written_once_and_only_if_there_are_some() {
+        let of = |hidden_bytes| Properties { hidden_bytes, ..properties() };
+        let without = Properties { entries: 9, keys: 9, ..of(0) }.encode();
+        let field = [&[HIDDEN_BYTES, 8][..], &7_u64.to_le_bytes()].concat();
+        assert_eq!(of(0).encode().len(), without.len());
+        assert_eq!(of(7).encode(), [of(0).encode(), field.clone()].concat());
+        let read = |fields: &[&[u8]]| read_tagged(Fields::new(&fields.concat()));
+        let other = [9, 2, 1, 1];
+        assert_eq!(read(&[]), Some(0));
+        assert_eq!(read(&[&other, &field, &other]), Some(7));
+        assert_eq!(read(&[&field, &field]), None);
+        assert_eq!(read(&[&field[..9]]), None);
+        assert_eq!(read(&[&[HIDDEN_BYTES, 2, 1, 1]]), None);
+        assert_eq!(read(&[&[HIDDEN_BYTES, 8], &[0; 8]]), None);
     }
 
     #[test]
@@ -485,6 +540,7 @@ mod tests {
             entries: 10,
             tombstones: 1,
             keys: 9,
+            hidden_bytes: 0,
             min_seq: 1,
             max_seq: 10,
             smallest: b"d".to_vec(),

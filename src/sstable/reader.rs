@@ -218,6 +218,7 @@ impl Table {
             entries: properties.entries,
             tombstones: properties.tombstones,
             keys: properties.keys,
+            hidden_bytes: properties.hidden_bytes,
             min_seq: properties.min_seq,
             max_seq: properties.max_seq,
             smallest: properties.smallest,
@@ -470,6 +471,7 @@ fn matches_meta(properties: &Properties, meta: &TableMeta) -> bool {
     properties.entries == meta.entries
         && properties.tombstones == meta.tombstones
         && properties.keys == meta.keys
+        && properties.hidden_bytes == meta.hidden_bytes
         && properties.min_seq == meta.min_seq
         && properties.max_seq == meta.max_seq
         && properties.smallest == meta.smallest
@@ -494,6 +496,7 @@ mod tests {
             entries: 9,
             tombstones: 3,
             keys: 8,
+            hidden_bytes: 5,
             min_seq: 5,
             max_seq: 20,
             smallest: b"a".to_vec(),
@@ -509,6 +512,7 @@ mod tests {
             Properties { entries: 10, ..of() },
             Properties { tombstones: 2, ..of() },
             Properties { keys: 7, ..of() },
+            Properties { hidden_bytes: 4, ..of() },
             Properties { min_seq: 6, ..of() },
             Properties { max_seq: 19, ..of() },
             Properties { smallest: b"b".to_vec(), ..of() },

@@ -56,6 +56,7 @@ pub(super) fn properties() -> Properties {
     Properties {
         entries: 9,
         tombstones: 3,
+        hidden_bytes: 5,
         keys: 8,
         data_blocks: 2,
         key_bytes: 70,

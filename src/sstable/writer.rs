@@ -136,6 +136,9 @@ impl TableWriter {
             self.finish_block(&key)?;
             self.index.cut(self.last_seq);
         }
+        if !new_key {
+            self.properties.hidden_bytes += (entry.key.len() + entry.value.len()) as u64;
+        }
         self.last_seq = entry.seq;
         self.block.add(entry);
         let properties = &mut self.properties;
@@ -248,6 +251,7 @@ impl TableWriter {
             entries: properties.entries,
             tombstones: properties.tombstones,
             keys: properties.keys,
+            hidden_bytes: properties.hidden_bytes,
             min_seq: properties.min_seq,
             max_seq: properties.max_seq,
             smallest: properties.smallest,

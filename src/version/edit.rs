@@ -283,6 +283,7 @@ mod tests {
             filter: FilterMeta { generation: 3, bytes: 200, checksum: 2 },
             entries: 10,
             tombstones: 1,
+            hidden_bytes: 7,
             keys: 9,
             min_seq: 1,
             max_seq: 10,

@@ -387,6 +387,7 @@ mod tests {
             filter: FilterMeta::default(),
             entries: 10,
             tombstones: 1,
+            hidden_bytes: 0,
             keys: 9,
             min_seq: 1,
             max_seq: 10,

@@ -38,6 +38,7 @@ mod rebuild_filters;
 mod recovery;
 mod replaced_views;
 mod sim_vfs;
+mod space;
 mod stored_policy;
 mod tombstones;
 mod verify;
