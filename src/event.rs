@@ -24,6 +24,20 @@ pub enum Event {
         /// What is wrong with the filter.
         reason: String,
     },
+    /// A compaction or rebuild met a damaged block. Compactions leave the table where it is, and what is newer
+    /// above it; its keys are found, or give this error. [`verify`](crate::verify) lists all damage, and
+    /// [`repair`](crate::repair) copies the rest. Comes once for each table, until the store is opened again.
+    #[non_exhaustive]
+    TableDamaged {
+        /// The table's id.
+        table: u64,
+        /// The table's file.
+        path: PathBuf,
+        /// The offset of the damage in the file.
+        offset: u64,
+        /// What is wrong there.
+        reason: String,
+    },
     /// A table has a new filter, or its filter was removed.
     #[non_exhaustive]
     FilterRebuilt {
@@ -84,6 +98,10 @@ impl fmt::Display for Event {
             Self::FilterDegraded { table, path, offset, reason } => {
                 let path = shown(path);
                 write!(f, "table {table}: degraded filter in {path} at offset {offset}: {reason}")
+            }
+            Self::TableDamaged { table, path, offset, reason } => {
+                let path = shown(path);
+                write!(f, "table {table}: damaged in {path} at offset {offset}: {reason}")
             }
             Self::FilterRebuilt { table, filter } => {
                 write!(f, "table {table}: another filter: {filter}")

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use crate::key::Seq;
 use crate::ledger::LEVELS;
-use crate::sstable::FilterState;
+use crate::sstable::{FilterState, TableMeta};
 use crate::version::{LiveTable, Version, keys_within};
 
 const LEVEL_RATIO: u64 = 10;
@@ -92,7 +92,7 @@ pub(crate) fn pick(
 ) -> Option<Compaction> {
     let targets = targets(version.level_bytes(LAST), settings);
     let mut due: Vec<(f64, usize)> = Vec::new();
-    let l0_pressure = version.level(0).len() as f64 / settings.l0_tables as f64;
+    let l0_pressure = version.sound_l0() as f64 / settings.l0_tables as f64;
     if l0_pressure >= 1.0 {
         due.push((l0_pressure, 0));
     }
@@ -125,8 +125,8 @@ fn pick_hidden(
         let meta = live.table.meta();
         meta.hidden_bytes > 0 && meta.hidden_bytes.saturating_mul(HIDDEN_FRACTION) >= meta.size
     };
-    let last = version.level(LAST).iter().filter(has_many);
-    last.filter_map(|live| rewrite_last(live, settings, busy)).next()
+    let mut last = version.level(LAST).iter().filter(has_many);
+    last.find_map(|live| rewrite_last(live, settings, busy))
 }
 
 /// Rewrites a table of the last level, once no snapshot needs its tombstones and hidden entries.
@@ -137,7 +137,7 @@ fn rewrite_last(
 ) -> Option<Compaction> {
     let max_seq = live.table.meta().max_seq;
     let kept = settings.oldest_snapshot.is_some_and(|oldest| oldest < max_seq);
-    let free = !kept && !busy.contains(&live.table.id());
+    let free = !kept && is_free(live, busy);
     let inputs = vec![(LAST, live.clone())];
     free.then_some(Compaction { inputs, output_level: LAST, is_trivial_move: false })
 }
@@ -151,7 +151,8 @@ fn pick_dense(
 ) -> Option<Compaction> {
     version.tables().filter(|(level, live)| is_dense(version, *level, live)).find_map(
         |(level, live)| match level {
-            0 => pick_l0(version, below_l0, settings.small(), busy),
+            0 => pick_l0(version, below_l0, settings.small(), busy)
+                .filter(|compaction| compaction.ids().any(|id| id == live.table.id())),
             LAST => rewrite_last(live, settings, busy),
             level => complete(version, vec![(level, live.clone())], level + 1, busy, true),
         },
@@ -203,9 +204,22 @@ pub(crate) fn pick_within_l0(
     settings: &PickSettings,
     busy: &HashSet<u64>,
 ) -> Option<Compaction> {
-    let crowded = version.level(0).len() >= settings.l0_crowded;
+    let crowded = version.sound_l0() >= settings.l0_crowded;
     let least = if crowded { 2 } else { settings.l0_tables.max(2) };
-    let free = version.level(0).iter().take_while(|live| !busy.contains(&live.table.id()));
+    // A merge does not reach across a damaged table.
+    let parts = version.level(0).split(|live| live.table.is_damaged());
+    let mut merges = parts.filter_map(|part| pick_within(part, crowded, least, busy));
+    merges.next()
+}
+
+/// Merges the newest of some neighbours on L0.
+fn pick_within(
+    part: &[LiveTable],
+    crowded: bool,
+    least: usize,
+    busy: &HashSet<u64>,
+) -> Option<Compaction> {
+    let free = part.iter().take_while(|live| !busy.contains(&live.table.id()));
     let free: Vec<&LiveTable> = free.collect();
     let mut bytes = 0;
     let alike = free.iter().take_while(|live| {
@@ -222,7 +236,32 @@ pub(crate) fn pick_within_l0(
     (count >= least).then_some(Compaction { inputs, output_level: 0, is_trivial_move: false })
 }
 
-/// All of L0, and the overlapping tables of the output level. Small L0 tables are merged even if they could
+fn is_free(live: &LiveTable, busy: &HashSet<u64>) -> bool {
+    !live.table.is_damaged() && !busy.contains(&live.table.id())
+}
+
+/// The tables of L0 that may leave it, newest first. Damaged ones stay, and so does each table with keys of an older
+/// one that stays, or of a damaged table of the output level: what is newer must not pass below what is older.
+/// Those that may leave lie on both sides of a damaged table of the output level; these are on one side.
+fn leaving_l0(version: &Version, output_level: usize) -> Vec<LiveTable> {
+    let below = version.level(output_level).iter().filter(|live| live.table.is_damaged());
+    let below: Vec<&TableMeta> = below.map(|live| live.table.meta()).collect();
+    let side = |meta: &TableMeta| below.partition_point(|other| other.largest < meta.smallest);
+    let mut staying = below.clone();
+    let mut leaving: Vec<LiveTable> = Vec::new();
+    for live in version.level(0).iter().rev() {
+        let meta = live.table.meta();
+        if live.table.is_damaged() || staying.iter().any(|other| meta.overlaps_table(other)) {
+            staying.push(meta);
+        } else if leaving.first().is_none_or(|first| side(first.table.meta()) == side(meta)) {
+            leaving.push(live.clone());
+        }
+    }
+    leaving.reverse();
+    leaving
+}
+
+/// The tables that may leave L0, and the overlapping tables of the output level. Small L0 tables are merged even if they could
 /// move; otherwise a store with rare writes would collect small tables. If all L0 tables are small, a small
 /// neighbour of their range on the output level joins them, unless it is much larger than L0.
 fn pick_l0(
@@ -231,7 +270,11 @@ fn pick_l0(
     small: u64,
     busy: &HashSet<u64>,
 ) -> Option<Compaction> {
-    let inputs: Vec<_> = version.level(0).iter().map(|live| (0, live.clone())).collect();
+    if version.level(0).iter().any(|live| busy.contains(&live.table.id())) {
+        return None;
+    }
+    let leaving = leaving_l0(version, output_level);
+    let inputs: Vec<_> = leaving.into_iter().map(|live| (0, live)).collect();
     let sizes = inputs.iter().map(|(_, live)| live.table.meta().size);
     if sizes.clone().any(|size| size >= small) {
         return complete(version, inputs, output_level, busy, true);
@@ -245,7 +288,7 @@ fn pick_l0(
     let neighbours = [before.checked_sub(1).and_then(|i| below.get(i)), below.get(after)];
     for live in neighbours.into_iter().flatten() {
         let size = live.table.meta().size;
-        if size < small && size <= much_larger && !busy.contains(&live.table.id()) {
+        if size < small && size <= much_larger && is_free(live, busy) {
             compaction.inputs.push((output_level, live.clone()));
         }
     }
@@ -299,7 +342,7 @@ fn range_of(tables: &[(usize, LiveTable)]) -> Option<(Vec<u8>, Vec<u8>)> {
 }
 
 /// The compaction of these inputs: a trivial move if possible, else with the overlapping tables of the output
-/// level. `None` if a table is busy.
+/// level. `None` if a table is busy or damaged.
 fn complete(
     version: &Version,
     mut inputs: Vec<(usize, LiveTable)>,
@@ -309,11 +352,11 @@ fn complete(
 ) -> Option<Compaction> {
     let (smallest, largest) = range_of(&inputs)?;
     let metas = || inputs.iter().map(|(_, live)| live.table.meta());
-    let nothing_below = |meta: &crate::sstable::TableMeta| {
+    let nothing_below = |meta: &TableMeta| {
         (output_level + 1..LEVELS)
             .all(|level| version.overlapping(level, &meta.smallest, &meta.largest).is_empty())
     };
-    let apart = |meta: &crate::sstable::TableMeta| {
+    let apart = |meta: &TableMeta| {
         let alone =
             metas().filter(|other| other.overlaps(&meta.smallest, &meta.largest)).count() == 1;
         alone && version.overlapping(output_level, &meta.smallest, &meta.largest).is_empty()
@@ -325,7 +368,7 @@ fn complete(
         let below = version.overlapping(output_level, &smallest, &largest);
         inputs.extend(below.iter().map(|live| (output_level, live.clone())));
     }
-    let free = inputs.iter().all(|(_, live)| !busy.contains(&live.table.id()));
+    let free = inputs.iter().all(|(_, live)| is_free(live, busy));
     free.then_some(Compaction { inputs, output_level, is_trivial_move })
 }
 

@@ -27,6 +27,8 @@ pub struct TableInfo {
     pub largest: Value,
     /// The state of the filter.
     pub filter: FilterInfo,
+    /// The damage that a task met in the table: see [`Event::TableDamaged`](crate::Event::TableDamaged).
+    pub damage: Option<String>,
     /// The counts of the table since the store was opened.
     pub counts: Counts,
 }
@@ -96,6 +98,7 @@ pub(super) fn tables(view: &ReadView, ledger: &Ledger) -> Vec<TableInfo> {
                 file_bytes: meta.size,
                 entries: meta.entries,
                 tombstones: meta.tombstones,
+                damage: live.table.damage().map(ToString::to_string),
                 keys: meta.keys,
                 smallest: Value::copied(&meta.smallest),
                 largest: Value::copied(&meta.largest),

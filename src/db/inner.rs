@@ -16,7 +16,7 @@ use crate::ledger::Activity;
 use crate::names::FileName;
 use crate::options::Options;
 use crate::scheduler::Scheduler;
-use crate::sstable::{OpenTable, TableEnv, TableFilter, TableSettings};
+use crate::sstable::{OpenTable, Table, TableEnv, TableFilter, TableSettings};
 use crate::sync::{Mutex, spawn};
 use crate::version::{Edit, LiveTable, Manifest};
 use crate::wal::LogError;
@@ -186,6 +186,28 @@ impl DbInner {
             }
         }
         Ok(())
+    }
+
+    /// Reports the tables in which a task met damage. True if there is one.
+    pub(crate) fn report_damage<'a>(
+        &self,
+        tables: impl IntoIterator<Item = &'a Arc<Table>>,
+    ) -> bool {
+        let mut any = false;
+        for table in tables {
+            let Some(Error::Corrupt { path, offset, expected, found }) = table.damage() else {
+                continue;
+            };
+            any = true;
+            self.env.ledger.count(Activity { tables_damaged: 1, ..Activity::default() });
+            self.options.listener.notify(&Event::TableDamaged {
+                table: table.id(),
+                path: path.clone(),
+                offset: *offset,
+                reason: format!("expected {expected}, found {found}"),
+            });
+        }
+        any
     }
 
     pub(crate) fn report_move(&self) {

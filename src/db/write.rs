@@ -84,21 +84,27 @@ impl DbInner {
                 // First the memtables whose flush failed before.
                 flush_all_sealed(self).map_err(as_background)?;
                 self.seal(writer)?;
-            } else if !self.seal_on_demand(writer)? {
-                return Ok(());
+            } else {
+                let Some(log) = self.scheduler.take_demand() else { return Ok(()) };
+                if !self.seal_on_demand(writer, log)? {
+                    return Ok(());
+                }
             }
             flush_all_sealed(self).map_err(as_background)?;
             return compact_while_due(self).map_err(as_background);
         }
-        let l0 = |view: &ReadView| {
-            if limits.auto_compaction { view.version.level(0).len() } else { 0 }
+        // Damaged tables are counted out last: mostly there are few tables.
+        let l0_has = |view: &ReadView, tables: usize| {
+            limits.auto_compaction
+                && view.version.level(0).len() >= tables
+                && view.version.sound_l0() >= tables
         };
         if full {
             wait_while(self, Task::Flush, |view| view.sealed.len() >= MAX_SEALED)?;
-            wait_while(self, Task::Compaction, |view| l0(view) >= limits.l0_stop_trigger)?;
+            wait_while(self, Task::Compaction, |view| l0_has(view, limits.l0_stop_trigger))?;
             self.seal(writer)?;
         }
-        if l0(&self.views.load()) >= limits.l0_slowdown_trigger {
+        if l0_has(&self.views.load(), limits.l0_slowdown_trigger) {
             writer.owed += Duration::from_nanos(bytes * 1_000_000_000 / SLOW_BYTES_PER_SECOND);
             if writer.owed >= SHORTEST_SLEEP {
                 sleep(std::mem::take(&mut writer.owed));
@@ -139,33 +145,29 @@ impl DbInner {
         Ok(())
     }
 
-    /// Seals the memtable if a scan demands it, and the flush drops the entries that the scan passed: no snapshot
-    /// needs them. Not if a memtable is sealed already, since writers wait for that one. Returns whether it sealed.
-    fn seal_on_demand(&self, writer: &mut Writer) -> Result<bool> {
-        let Some(log) = self.scheduler.take_demand() else { return Ok(false) };
+    /// Seals the memtable of this log, which a scan demanded, if the flush will drop the entries that the scan passed:
+    /// no snapshot needs them. Not if a memtable is sealed already, since writers wait for that one. Returns whether it
+    /// sealed.
+    fn seal_on_demand(&self, writer: &mut Writer, log: u64) -> Result<bool> {
         let is_wanted = {
             let view = self.views.load();
             view.memtable.log() == log && view.sealed.is_empty()
         };
         let newest = self.visibility.newest();
         let is_kept = self.visibility.oldest_snapshot().is_some_and(|oldest| oldest < newest);
-        if is_wanted && !is_kept {
+        let seals = is_wanted && !is_kept;
+        if seals {
             self.seal(writer)?;
         }
-        Ok(is_wanted && !is_kept)
+        Ok(seals)
     }
 
-    /// Meets the demand of a scan, unless a thread writes: then the next scan demands it again.
+    /// Meets the demand of a scan, unless a thread writes: then a later scan demands it again.
     pub(crate) fn try_seal_on_demand(&self) -> Result<()> {
-        if !self.scheduler.is_seal_demanded() {
-            return Ok(());
-        }
-        let Some(mut writer) = self.commits.try_writer() else {
-            self.scheduler.take_demand();
-            return Ok(());
-        };
+        let Some(log) = self.scheduler.take_demand() else { return Ok(()) };
+        let Some(mut writer) = self.commits.try_writer() else { return Ok(()) };
         self.check_writable()?; // as in `seal_memtable`
-        self.seal_on_demand(&mut writer).map(|_| ())
+        self.seal_on_demand(&mut writer, log).map(|_| ())
     }
 }
 

@@ -42,8 +42,8 @@ struct State {
 struct Refits {
     queue: VecDeque<(u64, Option<Recipe>)>,
     version: Weak<Version>,
-    /// The ids of tables that a refit found damaged; they are not refitted again.
-    damaged: HashSet<u64>,
+    /// The ids of tables whose refits met wrong bytes; they are not refitted again.
+    broken: HashSet<u64>,
 }
 
 impl Refits {
@@ -142,7 +142,9 @@ impl FilterManager {
         let State { policy, refits, .. } = &mut *state;
         loop {
             while let Some((id, recipe)) = refits.queue.pop_front() {
-                let live = version.table(id).filter(|_| !refits.damaged.contains(&id));
+                let live = version.table(id);
+                let live =
+                    live.filter(|live| !live.table.is_damaged() && !refits.broken.contains(&id));
                 if let Some(live) = live {
                     return Some((live.clone(), recipe, *policy));
                 }
@@ -151,7 +153,7 @@ impl FilterManager {
             if refits.are_of(version) {
                 return None;
             }
-            refits.damaged.retain(|id| version.table(*id).is_some());
+            refits.broken.retain(|id| version.table(*id).is_some());
             refits.queue = worthwhile_refits(policy, self.extractor, version).into();
             refits.version = Arc::downgrade(version);
         }
@@ -163,11 +165,11 @@ impl FilterManager {
         refits.queue.is_empty() && refits.are_of(version)
     }
 
-    /// Notes a failed refit. Unless the table is damaged, all refits are planned again.
-    pub(crate) fn note_failed_refit(&self, table: u64, damaged: bool) {
+    /// Notes a failed refit. Unless it met wrong bytes, all refits are planned again.
+    pub(crate) fn note_failed_refit(&self, table: u64, wrong_bytes: bool) {
         let State { refits, .. } = &mut *self.state.lock();
-        if damaged {
-            refits.damaged.insert(table);
+        if wrong_bytes {
+            refits.broken.insert(table);
         } else {
             refits.queue.clear();
             refits.version = Weak::new();

@@ -201,6 +201,8 @@ counts! {
         filters_built,
         /// Filters rebuilt for existing tables.
         filters_rebuilt,
+        /// Tables in which tasks met damage: see [`Event::TableDamaged`](crate::Event::TableDamaged).
+        tables_damaged,
         /// Entries that scans passed before their items and their ends: deleted, overwritten, or newer than a
         /// snapshot. Versions of a key that a seek skips do not count.
         hidden_passed,
@@ -298,8 +300,12 @@ impl fmt::Display for Stats {
         )?;
         write!(
             f,
-            "background: {} flushes, {} compactions, {} tables moved, {} filters rebuilt",
-            activity.flushes, activity.compactions, activity.tables_moved, activity.filters_rebuilt,
+            "background: {} flushes, {} compactions, {} tables moved, {} filters rebuilt, {} tables found damaged",
+            activity.flushes,
+            activity.compactions,
+            activity.tables_moved,
+            activity.filters_rebuilt,
+            activity.tables_damaged,
         )
     }
 }

@@ -179,8 +179,8 @@ impl Leaf {
     fn middle(&self) -> usize {
         let half = self.len() / 2;
         let begins = |at: &usize| self.slot(*at).is_some_and(|slot| !slot.is_older);
-        let near = (0..half / 2).flat_map(|away| [half + away, half - away]);
-        near.filter(begins).next().unwrap_or(half)
+        let mut near = (0..half / 2).flat_map(|away| [half + away, half - away]);
+        near.find(begins).unwrap_or(half)
     }
 
     fn insert_at(&mut self, at: usize, entry: EntryRef<'_>) {

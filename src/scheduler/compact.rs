@@ -51,15 +51,13 @@ pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
     db.health.check_poison()?; // as for a flush
     let _running = db.scheduler.begin_table_task(&mut state, compaction.ids());
     drop(state);
-    let l0 = |version: &Version| version.level(0).len();
+    let l0 = |version: &Version| version.sound_l0();
     let limit = l0(&version) + db.options.l0_compaction_trigger;
     let limit = limit.min(db.options.l0_stop_trigger);
     // Writers have filled L0 again, and would wait for this merge.
     let unwanted = || due == Due::Idle && l0(&db.views.load().version) >= limit;
-    match run_compaction(db, compaction, version, &unwanted) {
-        Err(Error::Closed) if !db.scheduler.stops() => Ok(true),
-        ended => ended.map(|()| true),
-    }
+    // However it ended, another may be due: after damage, one without the damaged table.
+    run_compaction(db, compaction, version, &unwanted).map(|_| true)
 }
 
 /// Merges all tables into one run, on this thread.
@@ -87,7 +85,10 @@ pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     let _running = db.scheduler.begin_table_task(&mut state, compaction.ids());
     drop(state);
     compact.has_begun();
-    run_compaction(db, compaction, version, &|| false)
+    match run_compaction(db, compaction, version, &|| false)? {
+        Ended::Damaged(error) => Err(error),
+        Ended::Done | Ended::GaveWay => Ok(()),
+    }
 }
 
 /// Guard: the only `compact` that runs. Until its tables are busy, no background compaction begins.
@@ -118,28 +119,45 @@ impl Drop for OneCompact<'_> {
     }
 }
 
-/// Runs a compaction and notifies the listener. Fails with [`Error::Closed`] when it is `unwanted`.
+/// How a compaction ended that did not fail otherwise.
+enum Ended {
+    Done,
+    /// It was not wanted any more.
+    GaveWay,
+    /// It met a damaged table.
+    Damaged(Error),
+}
+
+/// Runs a compaction and notifies the listener.
 fn run_compaction(
     db: &DbInner,
     mut compaction: Compaction,
     mut version: Arc<Version>,
     unwanted: &dyn Fn() -> bool,
-) -> Result<()> {
+) -> Result<Ended> {
     if db.env.filter_memory.budget().is_some() {
         // The compaction would keep filters in memory that are dropped meanwhile.
         version = Arc::new(version.without_filters());
         compaction.inputs.iter_mut().for_each(|(_, live)| *live = live.without_filter());
     }
     let (tables, output_level) = (compaction.ids().collect(), compaction.output_level);
+    let sound = compaction.inputs.iter().map(|(_, live)| &live.table);
+    let sound: Vec<_> = sound.filter(|table| !table.is_damaged()).map(Arc::clone).collect();
     db.report_move();
     db.options.listener.notify(&Event::CompactionStarted { tables, output_level });
     let merged = compact_and_install(db, &compaction, &version, unwanted);
     let (tables, mut error) = tables_and_error(&merged);
-    if matches!(merged, Err(Error::Closed)) && !db.scheduler.stops() {
+    let gave_way = matches!(merged, Err(Error::Closed)) && !db.scheduler.stops();
+    if gave_way {
         error = Some("it gave way to writers".into());
     }
     db.options.listener.notify(&Event::CompactionEnded { tables, output_level, error });
-    merged.map(|_| ())
+    match merged {
+        Ok(_) => Ok(Ended::Done),
+        Err(_) if gave_way => Ok(Ended::GaveWay),
+        Err(error) if db.report_damage(&sound) => Ok(Ended::Damaged(error)),
+        Err(error) => Err(error),
+    }
 }
 
 fn compact_and_install(

@@ -165,13 +165,18 @@ pub(super) fn refit_once(db: &DbInner) -> Result<bool> {
         db.scheduler.begin_table_task(&mut state, [id])
     };
     let done = rebuild_filter(db, &live, recipe.as_ref());
+    let is_damaged = live.table.is_damaged();
     // The replaced filter is dropped before another thread sees that this task has ended.
     drop(live);
     drop(running);
-    done.map(|_| true).inspect_err(|error| {
-        // If a table is damaged, the refits of other tables go on.
-        db.filters.note_failed_refit(id, matches!(error, Error::Corrupt { .. }));
-    })
+    match done {
+        // The refits of other tables go on.
+        Err(Error::Corrupt { .. }) if is_damaged => Ok(true),
+        done => done.map(|_| true).inspect_err(|error| {
+            // What could not be read back once is not tried again.
+            db.filters.note_failed_refit(id, matches!(error, Error::Corrupt { .. }));
+        }),
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,7 +210,12 @@ pub(crate) fn rebuild_filter(
             let meta = FilterMeta { generation, ..FilterMeta::default() };
             Arc::new(TableFilter::new(&db.env, id, meta, FilterState::None))
         }
-        (_, Some(recipe)) => new_filter(db, &current, recipe)?,
+        (_, Some(recipe)) => {
+            let was_sound = !current.table.is_damaged();
+            new_filter(db, &current, recipe).inspect_err(|_| {
+                db.report_damage(was_sound.then_some(&current.table));
+            })?
+        }
     };
     match db.install_filter(id, &filter) {
         Ok(true) => {}

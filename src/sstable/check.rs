@@ -147,7 +147,7 @@ impl OpenTable {
 }
 
 impl Table {
-    fn decoded_block(&self, number: usize) -> Result<DecodedBlock> {
+    pub(super) fn decoded_block(&self, number: usize) -> Result<DecodedBlock> {
         let handle = self.handle(number)?;
         let block = self.read_block(handle)?;
         let decoded = block.decode().map_err(|damage| self.damaged(handle, damage))?;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::block::{DecodedBlock, Spare, unshared};
 use super::format::{BlockHandle, TRAILER_BYTES};
 use super::reader::Table;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::iter::{Cursor, Direction};
 use crate::key::{EntryRef, Seq};
 use crate::value::Value;
@@ -108,6 +108,14 @@ impl TableCursor {
 
     /// Loads a block and moves to its first entry; backward, to its last.
     fn load(&mut self, number: usize) -> Result<()> {
+        let loaded = self.try_load(number);
+        if self.plan != ReadPlan::Scan && matches!(loaded, Err(Error::Corrupt { .. })) {
+            self.table.confirm_damage(number);
+        }
+        loaded
+    }
+
+    fn try_load(&mut self, number: usize) -> Result<()> {
         if let Some((block, _)) = self.current.take() {
             self.spare = block.into_spare();
         }

@@ -406,6 +406,10 @@ impl TableMeta {
         Some(meta)
     }
 
+    pub(crate) fn overlaps_table(&self, other: &Self) -> bool {
+        self.overlaps(&other.smallest, &other.largest)
+    }
+
     pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
         self.smallest.as_slice() <= largest && smallest <= self.largest.as_slice()
     }

@@ -22,7 +22,7 @@ use crate::key::Seq;
 use crate::ledger::BlockFetch;
 use crate::names::{FileName, Origin};
 use crate::sealed::{Metered, Seal, SealedBytes, mapped_bytes};
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, OnceLock, Ordering};
 use crate::vfs::{AccessHint, VfsFile};
 
 /// An open table. Dropping an obsolete one removes its file.
@@ -38,6 +38,7 @@ pub(crate) struct Table {
     /// The filter block in the table, in use or not.
     filter: BlockHandle,
     obsolete: AtomicBool,
+    damage: OnceLock<Error>,
     /// Of `tail` and `blocks`.
     _memory: Metered,
 }
@@ -148,6 +149,7 @@ impl Table {
             blocks,
             filter,
             obsolete,
+            damage: OnceLock::default(),
         }))
     }
 
@@ -251,6 +253,24 @@ impl Table {
     /// Lets the last reference remove the file. The manifest must durably have dropped the table.
     pub(crate) fn make_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
+    }
+
+    /// The damage of a block that a task met, since the table was opened.
+    #[inline]
+    pub(crate) fn damage(&self) -> Option<&Error> {
+        self.damage.get()
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damage().is_some()
+    }
+
+    /// Notes that a block is damaged, if a second read finds it damaged, too: the first bytes may have changed on
+    /// their way from the disk.
+    pub(super) fn confirm_damage(&self, number: usize) {
+        if let Err(error @ Error::Corrupt { .. }) = self.decoded_block(number) {
+            let _ = self.damage.set(error);
+        }
     }
 
     /// Finds the newest entry of `key` up to `seq` in the one block that may hold it: at most one disk read.

@@ -110,6 +110,11 @@ impl Version {
         self.level(level).iter().map(|live| live.table.meta().size).sum()
     }
 
+    /// The number of L0 tables that compactions can merge.
+    pub(crate) fn sound_l0(&self) -> usize {
+        self.level(0).iter().filter(|live| !live.table.is_damaged()).count()
+    }
+
     /// The tables of a level below L0 with a key in `smallest ..= largest`.
     pub(crate) fn overlapping(
         &self,

@@ -14,6 +14,7 @@ mod checkpoint;
 mod compaction_beside_writers;
 mod compaction_laws;
 mod crafted_keys;
+mod damaged_tables;
 mod events;
 mod filters_never_deny;
 mod fixture_store;
