@@ -218,4 +218,70 @@ mod tests {
         }
         Ok(())
     }
+
+    /// Pairs of a put and a tombstone, in order or not, with some values between: the cursor passes the pairs in few
+    /// calls, and never a value, nor what lies at the limit or beyond.
+    #[test]
+    fn leaves_without_a_value_are_passed_at_once() -> Result<()> {
+        const PAIRS: u64 = 3000;
+        for (step, live) in [(1, 1500), (7, 1500), (1, 0), (1, 2999), (7, PAIRS)] {
+            let memtable = Arc::new(Memtable::new(1, None));
+            let key = |number: u64| format!("{:05}", number * step % PAIRS).into_bytes();
+            let insert = |number: u64, seq, kind| {
+                memtable.insert(EntryRef { key: &key(number), seq, kind, value: b"" });
+            };
+            (0..PAIRS).for_each(|number| insert(number, number + 1, EntryKind::Put));
+            for number in (0..PAIRS).filter(|&number| number != live) {
+                insert(number, PAIRS + number + 1, EntryKind::Delete);
+            }
+            let newest = memtable.newest();
+            assert_eq!(newest, if live == PAIRS - 1 { 2 * PAIRS - 1 } else { 2 * PAIRS });
+            for direction in [Direction::Forward, Direction::Backward] {
+                for limit in [None, Some(&b"01000"[..]), Some(&b"02000"[..])] {
+                    let table = Arc::clone(&memtable);
+                    let mut cursor = MemtableCursor::new(table, direction, Bound::Unbounded);
+                    let (mut passed, mut calls, mut seen) = (0, 0, false);
+                    while let Some(entry) = cursor.entry() {
+                        if limit.is_some_and(|limit| {
+                            direction.pick(entry.key >= limit, entry.key <= limit)
+                        }) {
+                            break;
+                        }
+                        seen |= live < PAIRS && entry.key == key(live);
+                        calls += 1;
+                        match cursor.pass_hidden(newest, limit) {
+                            0 => {
+                                passed += 1;
+                                cursor.advance()?;
+                            }
+                            several => passed += several,
+                        }
+                    }
+                    let before = |at: &[u8]| {
+                        limit.is_none_or(|limit| direction.pick(at < limit, at > limit))
+                    };
+                    let expected = (0..PAIRS)
+                        .filter(|&number| before(&key(number)))
+                        .map(|number| if number == live { 1 } else { 2 });
+                    assert_eq!(passed, expected.sum::<usize>(), "{step} {live} {limit:?}");
+                    assert_eq!(seen, live < PAIRS && before(&key(live)), "{step} {live} {limit:?}");
+                    assert!(calls < 600, "{calls} calls, {step}, {live}, {direction:?}, {limit:?}");
+                }
+                // A reader that does not see all tombstones passes nothing at once where it may see a value.
+                let older = PAIRS + PAIRS / 2;
+                let visible = |number: u64| number == live || PAIRS + number + 1 > older;
+                let table = Arc::clone(&memtable);
+                let mut cursor = MemtableCursor::new(table, direction, Bound::Unbounded);
+                let mut puts = 0;
+                while let Some(entry) = cursor.entry() {
+                    puts += u64::from(entry.kind == EntryKind::Put && entry.seq <= PAIRS);
+                    if cursor.pass_hidden(older, None) == 0 {
+                        cursor.advance()?;
+                    }
+                }
+                assert!(puts >= (0..PAIRS).filter(|&number| visible(number)).count() as u64);
+            }
+        }
+        Ok(())
+    }
 }

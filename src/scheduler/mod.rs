@@ -77,7 +77,7 @@ impl Scheduler {
     /// thread does this; in a store without threads, the next write.
     pub(crate) fn demand_seal(&self, log: u64) {
         let mut state = self.state.lock();
-        if state.sealed.is_none_or(|sealed| sealed.elapsed() >= BETWEEN_SEALS) {
+        if state.sealed.as_ref().is_none_or(|sealed| sealed.elapsed() >= BETWEEN_SEALS) {
             state.sealed = Some(Instant::now());
             self.seal_demanded.store(log, Ordering::Relaxed);
             self.changed.notify_all();

@@ -1,6 +1,8 @@
 //! The faults after which a call may succeed, because the store goes on without the failed part and reports
 //! it. All others must surface.
 
+use std::path::Path;
+
 use criba::vfs::{Fault, FileKind, Injected, Operation};
 
 use crate::script::Step;
@@ -15,6 +17,15 @@ pub(crate) struct Reports {
     /// The opening reported a log with an incomplete end, and the disk returns the same wrong bytes each
     /// time.
     pub(crate) lost_to_rot: bool,
+    /// The ids of tables in which a compaction found damage.
+    pub(crate) damaged_tables: Vec<u64>,
+}
+
+impl Reports {
+    fn has_damaged(&self, path: &Path) -> bool {
+        let names = self.damaged_tables.iter().map(|id| format!("{id:06}.sst"));
+        names.into_iter().any(|name| path.ends_with(name))
+    }
 }
 
 /// The part that the store goes on without, if a call may succeed despite this fault. `file_stays`: the file with
@@ -57,6 +68,11 @@ pub(crate) fn degradation(
             Operation::Open | Operation::Read | Operation::Length,
             FileKind::Filter | FileKind::Table,
         ) if reports.bad_filter => Some("a filter is degraded"),
+        (step, Operation::Read, FileKind::Table)
+            if reports.has_damaged(&fault.path) && !matches!(step, Step::Scan | Step::Gets) =>
+        {
+            Some("a damaged table stays where it is")
+        }
         (Step::Open { .. }, ..) if reports.compaction_is_due => {
             Some("a compaction at opening is put off")
         }

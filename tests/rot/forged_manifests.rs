@@ -112,10 +112,18 @@ fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
             frame.length = frame.payload.len() as u16;
             case(format!("tagged fields {fields:?}"), &log)
         };
-        for fields in [&[2, 1, 0][..], &[2, 255, 0], &[7, 1, 2, 3, 4, 9, 1, 8]] {
+        for fields in [&[2, 2, 0][..], &[2, 255, 0], &[7, 3, 2, 3, 4, 9, 1, 8]] {
             known.push(forge(fields));
         }
         for fields in [&[1, 1][..], &[3, 1, 2, 0], &[0xff; 9], &[0x7f, 1, 0]] {
+            others.push(forge(fields));
+        }
+        // Hidden bytes: none, too short, and others than the table's.
+        for fields in [
+            &[10, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0][..],
+            &[3, 1, 1, 7],
+            &[10, 1, 8, 7, 0, 0, 0, 0, 0, 0, 0],
+        ] {
             others.push(forge(fields));
         }
     }

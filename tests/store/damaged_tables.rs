@@ -184,6 +184,38 @@ fn what_overlaps_no_damaged_table_still_descends() {
     assert!(over(0) || over(5), "what is newer than the damaged table stays above it");
 }
 
+/// More damaged tables on L0 than stop writers.
+#[test]
+fn many_damaged_tables_stop_no_writer() {
+    let dir = common::tempdir();
+    let db = options().background_threads(0).auto_compaction(false).open(dir.path()).unwrap();
+    for round in 0..30_u8 {
+        for number in 0..200 {
+            db.put(key(number), [round; 40]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    for table in db.tables() {
+        damage(dir.path(), &table, 0.5);
+    }
+    db.close().unwrap();
+    let db = options().background_threads(1).open(dir.path()).unwrap();
+    let (done, written) = std::sync::mpsc::channel();
+    let writer = db.clone();
+    std::thread::spawn(move || {
+        for number in 0..20_000 {
+            writer.put(key(1000 + number), [1; 40]).unwrap();
+        }
+        done.send(()).unwrap();
+    });
+    written.recv_timeout(std::time::Duration::from_secs(60)).expect("the writer goes on");
+    db.wait_until_settled().unwrap();
+    assert_eq!(db.stats().activity.tables_damaged, 30);
+    assert_eq!(db.tables().iter().filter(|table| table.damage.is_some()).count(), 30);
+    assert!(sound_l0(&db) < 24);
+    assert_eq!(db.range(key(1000)..).unwrap().count(), 20_000);
+}
+
 /// A wrong byte on the way from the disk is no damage.
 #[test]
 fn a_single_wrong_read_marks_no_table() {
