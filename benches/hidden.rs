@@ -127,9 +127,12 @@ fn hot_key() -> Outcome<()> {
     };
     println!("\n{:58} {:>10} {:>10}   ratio", "", "put once", "often");
     for (what, backward) in [("scan past a key put 300,000 times", false), ("backward", true)] {
-        let count = |range: criba::Range| match backward {
-            false => range.map(|item| item.map(|_| 1)).sum(),
-            true => range.rev().map(|item| item.map(|_| 1)).sum::<criba::Result<usize>>(),
+        let count = |range: criba::Range| -> criba::Result<usize> {
+            if backward {
+                range.rev().map(|item| item.map(|_| 1)).sum()
+            } else {
+                range.map(|item| item.map(|_| 1)).sum()
+            }
         };
         let one = time(&|| count(once.iter()?))?;
         let many = time(&|| count(often.iter()?))?;

@@ -1,8 +1,6 @@
 //! The faults after which a call may succeed, because the store goes on without the failed part and reports
 //! it. All others must surface.
 
-use std::path::Path;
-
 use criba::vfs::{Fault, FileKind, Injected, Operation};
 
 use crate::script::Step;
@@ -17,15 +15,8 @@ pub(crate) struct Reports {
     /// The opening reported a log with an incomplete end, and the disk returns the same wrong bytes each
     /// time.
     pub(crate) lost_to_rot: bool,
-    /// The ids of tables in which a compaction found damage.
-    pub(crate) damaged_tables: Vec<u64>,
-}
-
-impl Reports {
-    fn has_damaged(&self, path: &Path) -> bool {
-        let names = self.damaged_tables.iter().map(|id| format!("{id:06}.sst"));
-        names.into_iter().any(|name| path.ends_with(name))
-    }
+    /// The number of tables in which a compaction found damage.
+    pub(crate) damaged_tables: usize,
 }
 
 /// The part that the store goes on without, if a call may succeed despite this fault. `file_stays`: the file with
@@ -69,7 +60,7 @@ pub(crate) fn degradation(
             FileKind::Filter | FileKind::Table,
         ) if reports.bad_filter => Some("a filter is degraded"),
         (step, Operation::Read, FileKind::Table)
-            if reports.has_damaged(&fault.path) && !matches!(step, Step::Scan | Step::Gets) =>
+            if reports.damaged_tables > 0 && !matches!(step, Step::Scan | Step::Gets) =>
         {
             Some("a damaged table stays where it is")
         }

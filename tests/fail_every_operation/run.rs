@@ -528,12 +528,7 @@ impl Run<'_> {
             bad_filter: damaged || self.bad_filters.load(Ordering::Relaxed) > bad_filters,
             compaction_is_due: self.script.auto_compaction && l0 >= L0_TABLES,
             lost_to_rot: self.rot && self.lost(),
-            damaged_tables: db
-                .tables()
-                .iter()
-                .filter(|table| table.damage.is_some())
-                .map(|table| table.id)
-                .collect(),
+            damaged_tables: db.tables().iter().filter(|table| table.damage.is_some()).count(),
         }
     }
 

@@ -98,7 +98,7 @@ fn records(log: &Log) -> Vec<(usize, usize)> {
 #[test]
 fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
     let sound = Log::of(Kind::Manifest);
-    let (mut known, mut others) = (Vec::new(), Vec::new());
+    let (mut known, mut others, mut unequal) = (Vec::new(), Vec::new(), Vec::new());
     for (frame, record) in records(&sound) {
         let largest = |bytes: &[u8]| KEYS_AT + 1 + usize::from(bytes[record + KEYS_AT]);
         let payload = &sound.frames[frame].payload;
@@ -118,17 +118,20 @@ fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
         for fields in [&[1, 1][..], &[3, 1, 2, 0], &[0xff; 9], &[0x7f, 1, 0]] {
             others.push(forge(fields));
         }
-        // Hidden bytes: none, too short, and others than the table's.
-        for fields in [
-            &[10, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0][..],
-            &[3, 1, 1, 7],
-            &[10, 1, 8, 7, 0, 0, 0, 0, 0, 0, 0],
-        ] {
+        // Hidden bytes: none, and too short.
+        for fields in [&[10, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0][..], &[3, 1, 1, 7]] {
             others.push(forge(fields));
         }
+        // The table contradicts these.
+        let mut case = forge(&[10, 1, 8, 7, 0, 0, 0, 0, 0, 0, 0]);
+        case.files.extend(FIXTURE.of_kind(Kind::Table));
+        unequal.push(case);
     }
     sweep_all("unknown tagged fields", &known, |_, outcome| outcome == Outcome::Right);
     sweep_all("tagged fields cut short", &others, |_, outcome| outcome == Outcome::Refused);
+    sweep_all("hidden bytes that the table lacks", &unequal, |_, outcome| {
+        outcome == Outcome::Refused
+    });
 }
 
 /// A moved table that overlaps another on its level is refused. On other levels the level decides which of

@@ -255,13 +255,12 @@ fn a_scan_over_many_hidden_entries_has_the_memtable_sealed() {
         let dir = common::tempdir();
         let db = common::options().background_threads(1).open(dir.path()).unwrap();
         fill_with_pairs(&db);
-        let scan = || match backward {
-            false => db.first().unwrap().unwrap().0,
-            true => {
-                db.put("a", "first").unwrap();
-                let mut range = db.range(.."z").unwrap();
-                range.next_back().unwrap().unwrap().0
+        let scan = || {
+            if !backward {
+                return db.first().unwrap().unwrap().0;
             }
+            db.put("a", "first").unwrap();
+            db.range(.."z").unwrap().next_back().unwrap().unwrap().0
         };
         assert_eq!(scan(), [&b"z"[..], b"a"][usize::from(backward)]);
         assert_eq!(flushes_within(&db, Duration::from_secs(20)), 1);
@@ -432,9 +431,10 @@ fn scans_equal_those_of_a_map() {
             let in_order = rng.random_bool(0.4);
             let start = rng.random_range(0..keys);
             for number in 0..rng.random_range(1..600) {
-                let key = match in_order {
-                    true => format!("{:04}", (start + number) % keys).into_bytes(),
-                    false => random_key(&mut rng, keys),
+                let key = if in_order {
+                    format!("{:04}", (start + number) % keys).into_bytes()
+                } else {
+                    random_key(&mut rng, keys)
                 };
                 if rng.random_bool(deletes) {
                     db.delete(&key).unwrap();
