@@ -34,6 +34,14 @@ pub enum Failure {
         /// The actual content.
         found: String,
     },
+    /// A dump of which a part is missing.
+    #[error("{}: expected a whole dump, found {found}", path.display())]
+    Cut {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        found: String,
+    },
     /// An impossible command line.
     #[error("{0}")]
     Usage(String),
@@ -89,6 +97,7 @@ impl Failure {
         match self {
             _ if self.is_closed_pipe() => 0,
             Self::Usage(_) | Self::Store(criba::Error::InvalidOption { .. }) => 2,
+            Self::Cut { .. } => 1,
             _ => 3,
         }
     }

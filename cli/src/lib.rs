@@ -10,9 +10,11 @@ mod backup;
 mod compact;
 mod completions;
 mod delete;
+mod dump;
 mod escaping;
 mod explain;
 mod failure;
+mod framing;
 mod get;
 mod inspect;
 pub mod interrupt;
@@ -40,6 +42,7 @@ use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::sync::LazyLock;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub use failure::{Failure, Result};
@@ -67,8 +70,8 @@ enum Command {
     Get(get::Args),
     Put(put::Args),
     Delete(delete::Args),
-    #[command(visible_alias = "dump")]
     Scan(scan::Args),
+    Dump(dump::Args),
     Load(load::Args),
     Compact(compact::Args),
     Stats(stats::Args),
@@ -108,6 +111,7 @@ impl Command {
             Self::Put(args) => put::run(args),
             Self::Delete(args) => delete::run(args),
             Self::Scan(args) => scan::run(args, out),
+            Self::Dump(args) => dump::run(args, out),
             Self::Load(args) => load::run(args, out),
             Self::Compact(args) => compact::run(args, out),
             Self::Stats(args) => stats::run(args, out),
@@ -135,7 +139,9 @@ pub fn run_as<C: Parser>(
     args: impl IntoIterator<Item = OsString>,
     command: impl FnOnce(&C, &mut dyn Write) -> Result<Answer>,
 ) -> u8 {
-    let parsed = match C::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let parsed = C::try_parse_from(&args);
+    let parsed = match parsed.and_then(|parsed| mistyped::<C>(&args).map_or(Ok(parsed), Err)) {
         Ok(parsed) => parsed,
         Err(refusal) => {
             // Help and version are errors of the parser, too. A failed print cannot be reported.
@@ -158,6 +164,30 @@ pub fn run_as<C: Parser>(
             failure.exit_code()
         }
     }
+}
+
+/// The refusal of a word that begins as an option and is none, which must not become a key or a value.
+fn mistyped<C: CommandFactory>(args: &[OsString]) -> Option<clap::Error> {
+    let mut command = C::command();
+    command.build();
+    let command = command.find_subcommand_mut(args.get(1)?)?;
+    if command.get_arguments().any(clap::Arg::is_trailing_var_arg_set) {
+        return None; // those of another program
+    }
+    for word in args.iter().skip(2).take_while(|word| *word != "--") {
+        let Some(option) = word.to_str().and_then(|word| word.strip_prefix("--")) else { continue };
+        let name = option.split_once('=').map_or(option, |(name, _)| name);
+        let is_known = |known: &clap::Arg| {
+            known.get_long() == Some(name)
+                || known.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
+        };
+        if !command.get_arguments().any(is_known) {
+            let what =
+                format!("{} is no option; to take it as it is, write -- before it", word.display());
+            return Some(command.error(ErrorKind::UnknownArgument, what));
+        }
+    }
+    None
 }
 
 /// Prints a message to standard error, in one line.

@@ -9,9 +9,24 @@ use flate2::read::MultiGzDecoder;
 use indicatif::ProgressBar;
 
 use crate::failure::{Failure, Result};
+use crate::framing::Dump;
 
 /// The bytes that begin a gzip file: its magic, and the only method in use.
-pub(crate) const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
+const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
+
+/// What packed files begin with: RFC 1952, RFC 8878, and the descriptions of the formats of xz and LZ4 frames.
+const PACKED: [(&[u8], &str); 5] = [
+    (&GZIP, "gzip"),
+    (&[0x1f, 0x8b], "gzip by an unknown method"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
+    (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
+    (&[0x04, 0x22, 0x4d, 0x18], "lz4"),
+];
+
+/// The kind of packed files that begin as these bytes do.
+pub(crate) fn packed(head: &[u8]) -> Option<&'static str> {
+    PACKED.iter().find(|(magic, _)| head.starts_with(magic)).map(|&(_, kind)| kind)
+}
 
 /// The name of standard input in messages.
 pub(crate) const STANDARD_INPUT: &str = "standard input";
@@ -22,39 +37,48 @@ pub(crate) struct Lines<'a> {
     action: &'static str,
     line: Vec<u8>,
     number: u64,
+    dump: Dump,
+    /// Whether the lines have escapes, as those of a dump have.
+    is_text: bool,
 }
 
 impl<'a> Lines<'a> {
-    /// Opens a file, or standard input for `-`. A file that begins as gzip files do is gzipped.
+    /// Opens a file of bytes as they are, or standard input for `-`. A file that begins as gzip files do is gzipped.
     pub(crate) fn open(path: &'a Path) -> Result<Self> {
-        Self::open_with(path, &ProgressBar::hidden())
+        Self::open_with(path, &ProgressBar::hidden(), false)
     }
 
-    /// As [`open`](Self::open). The bar counts the bytes that are read from a file, and has its length if that
+    /// As [`open`](Self::open), of text or of bytes. The bar counts the bytes that are read from a file, and has its length if that
     /// is known.
-    pub(crate) fn open_with(path: &'a Path, bar: &ProgressBar) -> Result<Self> {
+    pub(crate) fn open_with(path: &'a Path, bar: &ProgressBar, is_text: bool) -> Result<Self> {
         if path == Path::new("-") {
-            return Self::of(Path::new(STANDARD_INPUT), io::stdin().lock());
+            return Self::of(Path::new(STANDARD_INPUT), io::stdin().lock(), is_text);
         }
         let file = File::open(path).map_err(|source| Failure::file("open", path, source))?;
         let about = file.metadata().map_err(|source| Failure::file("open", path, source))?;
         if about.is_file() {
             bar.set_length(about.len());
         }
-        Self::of(path, bar.wrap_read(file))
+        Self::of(path, bar.wrap_read(file), is_text)
     }
 
-    fn of(path: &'a Path, mut source: impl Read + 'static) -> Result<Self> {
+    fn of(path: &'a Path, mut source: impl Read + 'static, is_text: bool) -> Result<Self> {
         let mut head = Vec::new();
-        let begun = source.by_ref().take(GZIP.len() as u64).read_to_end(&mut head);
+        let longest = PACKED.iter().map(|(magic, _)| magic.len() as u64).max();
+        let begun = source.by_ref().take(longest.unwrap_or(0)).read_to_end(&mut head);
         begun.map_err(|source| Failure::file("read its lines", path, source))?;
-        let gzipped = head == GZIP;
+        let kind = packed(&head);
+        let gzipped = kind == Some("gzip");
+        if let Some(kind) = kind.filter(|_| !gzipped) {
+            let found = format!("a file packed by {kind}: unpack it first");
+            return Err(Failure::unfit(path, "lines, plain or gzipped", found));
+        }
         let source = Cursor::new(head).chain(source);
         let file: Box<dyn Read> =
             if gzipped { Box::new(MultiGzDecoder::new(source)) } else { Box::new(source) };
         let action = if gzipped { "read it as gzipped lines" } else { "read its lines" };
         let file = BufReader::with_capacity(1 << 16, file);
-        Ok(Self { path, file, action, line: Vec::new(), number: 0 })
+        Ok(Self { path, file, action, line: Vec::new(), number: 0, dump: Dump::default(), is_text })
     }
 
     /// The file's name in messages.
@@ -62,10 +86,32 @@ impl<'a> Lines<'a> {
         self.path
     }
 
-    /// The next line, without newline, and its number; the first is 1. Refuses a line before all of it is read if
-    /// its key or value is too long for a store, whatever escapes follow: a small gzipped file can hold one of
-    /// gigabytes.
+    /// The next line of a key, without newline, and its number; the first line of the file is 1.
+    ///
+    /// # Errors
+    /// [`Failure::Cut`]: the file is a dump, and a part is missing.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, &[u8])>> {
+        while self.read()? {
+            let whole = self.line.strip_suffix(b"\n");
+            if whole.is_none() {
+                self.dump.check_last(self.path, &self.line)?;
+            }
+            let line = whole.unwrap_or(&self.line);
+            if self.dump.take(self.path, self.number, line)? {
+                let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+                return Ok(Some((self.number, line)));
+            }
+            if !self.is_text {
+                let found = "a dump, which has escapes";
+                return Err(Failure::unfit(self.path, "lines of bytes as they are", found));
+            }
+        }
+        self.dump.end(self.path).map(|()| None)
+    }
+
+    /// Reads the next line; false at the end. Refuses a line before all of it is read if its key or value is too
+    /// long for a store, whatever escapes follow: a small gzipped file can hold one of gigabytes.
+    fn read(&mut self) -> Result<bool> {
         self.line.clear();
         self.number += 1;
         let mut length = LeastLength::default();
@@ -85,9 +131,16 @@ impl<'a> Lines<'a> {
                 return Err(Failure::unfit(self.path, expected, "a longer one"));
             }
             if is_end {
-                let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
-                return Ok((!self.line.is_empty()).then_some((self.number, line)));
+                return Ok(!self.line.is_empty());
             }
+        }
+    }
+
+    /// The error of a file whose lines are wrong: that of its packing if that is damaged, too.
+    pub(crate) fn cause(mut self, failure: Failure) -> Failure {
+        match io::copy(&mut self.file, &mut io::sink()) {
+            Ok(_) => failure,
+            Err(source) => Failure::file(self.action, self.path, source),
         }
     }
 

@@ -48,34 +48,42 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let loading = Arc::new(Mutex::new(loading));
     let _guard = interrupt::before_end({
         let (loading, bar) = (Arc::clone(&loading), bar.clone());
-        move || end(&loading, &bar)
+        let json = args.json;
+        move || end(&loading, &bar, json)
     });
-    let lines = Lines::open_with(&args.file, &bar)?; // first: a mistyped name makes no store
+    let lines = Lines::open_with(&args.file, &bar, !args.raw)?; // first: a mistyped name makes no store
     if args.dir.join("CURRENT").exists() {
         locked(&loading).db()?; // so that an error comes before the work
     }
     let name = lines.path();
     let loaded = load(args, lines, &loading, &bar);
     bar.finish_and_clear();
+    let settled = loaded.and_then(|()| settle(&loading));
     let mut done = locked(&loading);
-    if let Err(failure) = loaded {
-        let ended = done.close();
-        return Err(with_count(ended.err().unwrap_or(failure), name, done.stored));
-    }
-    let db = done.db()?.clone();
+    let closed = done.close();
     let stored = done.stored;
-    drop(done); // so that a signal ends the process also while the store settles
-    db.wait_until_settled()?;
-    let tables = db.tables().len() as u64;
-    locked(&loading).db = None;
-    db.close()?;
+    drop(done);
+    let ended = closed.and(settled);
     if args.json {
-        writeln!(out, "{}", json!({ "lines": stored, "tables": tables }))?;
-    } else {
+        let tables = ended.as_ref().ok();
+        writeln!(
+            out,
+            "{}",
+            json!({ "lines": stored, "tables": tables, "complete": ended.is_ok() })
+        )?;
+    } else if let Ok(tables) = ended {
         let (lines, tables) = (counted(stored, "line"), counted(tables, "table"));
         writeln!(out, "{lines} written; the store has {tables}")?;
     }
-    Ok(Answer::Yes)
+    ended.map(|_| Answer::Yes).map_err(|failure| with_count(failure, name, stored))
+}
+
+/// Waits for the end of the background work. Returns the number of tables.
+fn settle(loading: &Mutex<Loading>) -> Result<u64> {
+    // Not locked meanwhile, so that a signal ends the process.
+    let db = locked(loading).db()?.clone();
+    db.wait_until_settled()?;
+    Ok(db.tables().len() as u64)
 }
 
 /// A store that is being filled. It is made when the first lines are stored.
@@ -127,10 +135,15 @@ fn locked(loading: &Mutex<Loading>) -> MutexGuard<'_, Loading> {
 fn load(args: &Args, mut lines: Lines, loading: &Mutex<Loading>, bar: &ProgressBar) -> Result<()> {
     let name = lines.path();
     while let Some((number, line)) = lines.next()? {
-        let (key, value) = parsed(line, args.raw).map_err(|(expected, found)| {
+        let pair = parsed(line, args.raw).map_err(|(expected, found)| {
             Failure::unfit(name, format!("{expected} on line {number}"), found)
-        })?;
-        check_lengths(name, number, &key, &value)?;
+        });
+        let pair =
+            pair.and_then(|pair| check_lengths(name, number, &pair.0, &pair.1).map(|()| pair));
+        let (key, value) = match pair {
+            Ok(pair) => pair,
+            Err(failure) => return Err(lines.cause(failure)),
+        };
         interrupt::wait_if_ending(); // this thread would take the lock again and again
         locked(loading).put(&key, &value)?;
         if args.file == Path::new("-") {
@@ -163,13 +176,18 @@ fn parsed(line: &[u8], raw: bool) -> std::result::Result<Pair<'_>, (&'static str
 }
 
 /// The end by a signal.
-fn end(loading: &Mutex<Loading>, bar: &ProgressBar) {
+fn end(loading: &Mutex<Loading>, bar: &ProgressBar, json: bool) {
     let mut loading = locked(loading);
     bar.finish_and_clear();
     if let Err(failure) = loading.close() {
         print_error(&failure.to_string());
     }
     print_error(&format!("interrupted; lines stored: {}", thousands(loading.stored)));
+    if json {
+        let object = json!({ "lines": loading.stored, "tables": null, "complete": false });
+        // The main thread has standard output locked, and writes nothing more.
+        let _ = rustix::io::write(io::stdout(), format!("{object}\n").as_bytes());
+    }
     // Kept locked: no line is stored after this count.
     std::mem::forget(loading);
 }
@@ -181,6 +199,7 @@ fn with_count(failure: Failure, file: &Path, stored: u64) -> Failure {
         Failure::Unfit { path, expected, found } => {
             Failure::Unfit { path, expected, found: found + &count }
         }
+        Failure::Cut { path, found } => Failure::Cut { path, found: found + &count },
         Failure::File { action, path, source } => {
             Failure::File { action, path, source: io::Error::other(format!("{source}{count}")) }
         }

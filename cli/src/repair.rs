@@ -102,8 +102,7 @@ fn print(args: &Args, repaired: &Repaired, out: &mut dyn Write) -> Result<()> {
                  To accept them as they are, and then remove them:"
             )?;
             let (aside, to) = (quoted(&aside), quoted(&args.to));
-            writeln!(out, "  criba dump {aside} | criba load {to} -")?;
-            writeln!(out, "  rm -r {aside}")?;
+            writeln!(out, "  criba dump {aside} | criba load {to} - && rm -r {aside}")?;
         }
     }
     if !policy_known {

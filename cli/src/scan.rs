@@ -7,7 +7,7 @@ use criba::Value;
 use serde_json::{Map, json};
 
 use crate::failure::{Failure, Result};
-use crate::lines::GZIP;
+use crate::lines::packed;
 use crate::text::escaped;
 use crate::{Answer, json, store, text};
 
@@ -51,7 +51,7 @@ fn count(text: &str) -> std::result::Result<usize, String> {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let range = bounds(args)?;
+    let range = bounds(args.prefix.as_deref(), args.from.as_deref(), args.to.as_deref())?;
     let db = store::to_read(&args.dir)?;
     let range = db.range(range)?;
     let limit = args.limit.unwrap_or(usize::MAX);
@@ -77,14 +77,16 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The keys that satisfy all of `--prefix`, `--from` and `--to`.
-fn bounds(args: &Args) -> Result<Bounds> {
-    let bytes = |key: &Option<OsString>| {
-        key.as_ref().map(|key| text::of_argument(OsStr::new(key))).transpose()
-    };
-    let (prefix, from, to) = (bytes(&args.prefix)?, bytes(&args.from)?, bytes(&args.to)?);
+pub(crate) fn bounds(
+    prefix: Option<&OsStr>,
+    from: Option<&OsStr>,
+    to: Option<&OsStr>,
+) -> Result<Bounds> {
+    let bytes = |key: Option<&OsStr>| key.map(text::of_argument).transpose();
+    let (prefix, from, to) = (bytes(prefix)?, bytes(from)?, bytes(to)?);
     let after = prefix.as_deref().and_then(after_prefix);
     let first = prefix.into_iter().chain(from).max();
     let end = after.into_iter().chain(to).min();
@@ -140,8 +142,8 @@ fn check_raw(dir: &Path, first: bool, key: &[u8], value: Option<&[u8]>) -> Resul
         "keys without TAB and newline"
     } else if ends_line(value.unwrap_or(key)) {
         "lines without a newline within, and without a CR at their end"
-    } else if first && key.starts_with(&GZIP) {
-        "a first line that does not begin as gzip files do"
+    } else if first && packed(key).is_some() {
+        "a first line that does not begin as packed files do"
     } else {
         return Ok(());
     };

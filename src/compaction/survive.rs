@@ -101,9 +101,11 @@ mod tests {
                     kind => Some((2 * i + 2, kind == 2)),
                 })
                 .collect();
-            for taken in 0..32_u64 {
+            // Five possible snapshots: between the changes, or at their numbers.
+            for taken in 0..64_u64 {
+                let first = 1 + taken / 32;
                 let snapshots: Vec<Seq> =
-                    (0..5).filter(|i| taken >> i & 1 == 1).map(|i| 2 * i + 1).collect();
+                    (0..5).filter(|i| taken >> i & 1 == 1).map(|i| 2 * i + first).collect();
                 for nothing_older in [false, true] {
                     let kept = surviving(&snapshots, nothing_older, &changes);
                     for reader in snapshots.iter().copied().chain([Seq::MAX]) {

@@ -5,6 +5,7 @@ mod commands;
 mod common;
 mod interrupt;
 mod json;
+mod losses;
 mod nonsense;
 mod reading;
 mod readme;

@@ -127,8 +127,9 @@ fn keys_may_be_anything_that_fits() {
     let keys = ["", "é", "\\xff\\xfe", "\\\\x", "\\\\xZZ", "\\x00", "-", "--help me", "a\\nb\\tc"]
         .map(OsStr::new);
     for key in keys {
-        let args =
-            |command: &str| vec![command.into(), dir.clone().into_os_string(), key.to_owned()];
+        let args = |command: &str| {
+            vec![command.into(), dir.clone().into_os_string(), "--".into(), key.to_owned()]
+        };
         let told = run(&args("get"));
         assert_eq!((told.code, told.err.as_str()), (1, "criba: absent\n"), "{key:?}");
         let value = OsString::from("\\xff");

@@ -6,7 +6,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use crate::common::shell;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
@@ -77,15 +78,8 @@ fn output_matches(pattern: &[&str], output: &[&str]) -> bool {
 
 /// What a command prints, to both streams. `cargo` prints errors only.
 fn run(command: &str, directory: &Path) -> String {
-    let programs = Path::new(env!("CARGO_BIN_EXE_criba")).parent().expect("a directory").display();
-    let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", &format!("exec 2>&1; {command}")])
-        .env("PATH", path)
-        .env("CARGO_TERM_QUIET", "true")
-        .current_dir(directory);
-    let output = shell.output().expect("a shell");
+    let mut shell = shell(&format!("exec 2>&1; {command}"), directory);
+    let output = shell.env("CARGO_TERM_QUIET", "true").output().expect("a shell");
     String::from_utf8(output.stdout).expect("text")
 }
 

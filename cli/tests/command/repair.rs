@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::run;
+use crate::common::{run, shell};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -83,8 +83,9 @@ fn a_damaged_manifest_makes_all_keys_uncertain() {
     let repaired = run(&format!("repair {store} --to {new}"));
     assert_eq!((repaired.code, repaired.err.as_str()), (1, ""), "{}", repaired.out);
     assert!(repaired.out.contains("salvaged:  0 keys into"), "{}", repaired.out);
-    let accept = format!("  criba dump {new}/uncertain | criba load {new} -\n");
-    assert!(repaired.out.contains(&accept), "{}", repaired.out);
+    let accept =
+        format!("criba dump {new}/uncertain | criba load {new} - && rm -r {new}/uncertain");
+    assert!(repaired.out.contains(&format!("\n  {accept}\n")), "{}", repaired.out);
     assert!(repaired.out.contains("The filter policy is lost"), "{}", repaired.out);
     let aside = run(&format!("scan {new}/uncertain")).well();
     assert_eq!(aside.lines().count(), KEYS);
@@ -95,6 +96,26 @@ fn a_damaged_manifest_makes_all_keys_uncertain() {
     let found: Value = serde_json::from_str(&repaired.out).expect("JSON");
     assert_eq!((&found["keys"], &found["uncertain"]), (&KEYS.into(), &KEYS.into()));
     assert_eq!(run(&format!("scan {accepted}")).well(), aside);
+    let accept = shell(&accept, dir.path()).output().expect("a shell");
+    assert!(accept.status.success(), "{accept:?}");
+    assert_eq!(run(&format!("scan {new}")).well(), aside);
+    assert!(run(&format!("verify {new}")).well().ends_with("sound\n"));
+}
+
+/// What could not be read back stays aside.
+#[test]
+fn uncertain_keys_that_are_damaged_are_not_removed() {
+    let (dir, store, new) = store();
+    let names = fs::read_dir(&store).expect("a store").map(|entry| entry.expect("a name").path());
+    let is_manifest = |path: &PathBuf| path.to_string_lossy().contains("MANIFEST");
+    names.filter(is_manifest).for_each(|path| flip(&path, 4096 + 100));
+    run(&format!("repair {store} --to {new}"));
+    flip(&only_file(&format!("{new}/uncertain"), "sst"), 9000);
+    let accept =
+        format!("criba dump {new}/uncertain | criba load {new} - && rm -r {new}/uncertain");
+    let accept = shell(&accept, dir.path()).output().expect("a shell");
+    assert_eq!(accept.status.code(), Some(1), "{accept:?}");
+    assert!(Path::new(&new).join("uncertain").exists());
 }
 
 /// The manifest in force says which store it is, or `--store` does.

@@ -163,7 +163,7 @@ fn raw_lines_that_would_be_read_as_others_are_refused() {
         (
             b"\x1f\x8b\x08",
             b"",
-            "a first line that does not begin as gzip files do",
+            "a first line that does not begin as packed files do",
             "\\x1f\\x8b\\x08",
         ),
     ];
@@ -367,7 +367,7 @@ fn json_has_all_bytes() {
     assert_eq!(objects(&run(&format!("get {store} a --json")).well()).len(), 1);
     let lines = place.file("lines", "x\t1\ny\t2\n");
     let loaded = run(&format!("load {} {lines} --json", place.at("loaded"))).well();
-    assert_eq!(objects(&loaded), [json!({"lines": 2, "tables": 1})]);
+    assert_eq!(objects(&loaded), [json!({"lines": 2, "tables": 1, "complete": true})]);
 }
 
 #[test]
@@ -501,7 +501,7 @@ fn a_closed_pipe_is_no_error_in_any_form() {
         (0..20_000).map(|i| (format!("key{i:06}").into(), b"value".into())).collect();
     let store = place.store("store", &pairs);
     for form in ["--json", "--keys", "--raw", "--reverse"] {
-        let mut child = criba(["dump", &store, form])
+        let mut child = criba(["scan", &store, form])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -9,6 +9,7 @@ mod skip;
 pub(crate) mod terminal;
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 pub(crate) use run::Run;
@@ -20,6 +21,15 @@ pub(crate) fn criba<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Comma
     let mut command = Command::new(env!("CARGO_BIN_EXE_criba"));
     command.args(args).stdin(Stdio::null());
     command
+}
+
+/// A command line for a shell that finds the command, not yet started.
+pub(crate) fn shell(line: &str, directory: &Path) -> Command {
+    let programs = Path::new(env!("CARGO_BIN_EXE_criba")).parent().expect("a directory").display();
+    let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line]).env("PATH", path).current_dir(directory).stdin(Stdio::null());
+    shell
 }
 
 /// Runs a command line without quoted parts.

@@ -1,0 +1,270 @@
+//! No command loses data without a word: what it does when data are damaged or input is cut.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use crate::common::{Run, criba, run};
+use tempfile::TempDir;
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().expect("a plain path").to_owned()
+    }
+
+    /// A store of one table with five thousand keys.
+    fn store(&self, name: &str) -> String {
+        let dir = self.at(name);
+        let db = criba::Options::new().open(&dir).expect("a new store");
+        for number in 0..5000 {
+            db.put(format!("user{number:04}"), format!("{number}@example.org")).expect("a write");
+        }
+        db.compact().expect("room");
+        db.close().expect("a sound end");
+        dir
+    }
+
+    /// A store whose only table has a damaged data block.
+    fn damaged(&self, name: &str) -> String {
+        let dir = self.store(name);
+        damage(&tables(&dir)[0], 9000);
+        dir
+    }
+}
+
+fn tables(store: &str) -> Vec<PathBuf> {
+    let names = fs::read_dir(store).expect("a store").map(|entry| entry.expect("a name").path());
+    let mut tables: Vec<_> =
+        names.filter(|path| path.extension().is_some_and(|e| e == "sst")).collect();
+    tables.sort();
+    tables
+}
+
+fn damage(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).expect("a file");
+    bytes[at] ^= 0x40;
+    fs::write(path, bytes).expect("a writable file");
+}
+
+/// Runs a command with this input.
+fn fed(command: &[&str], input: &[u8]) -> Run {
+    let mut child = criba(command);
+    let child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = child.spawn().expect("it starts");
+    let mut pipe = child.stdin.take().expect("piped");
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || drop(pipe.write_all(&input)));
+    let end = Run::new(child.wait_with_output().expect("an end"));
+    writer.join().expect("no panic");
+    end
+}
+
+fn keys(store: &str) -> usize {
+    run(&format!("scan {store} --count")).well().trim_end().parse().expect("a number")
+}
+
+#[test]
+fn a_dump_of_a_damaged_store_is_no_whole_dump() {
+    let place = Place::new();
+    let (store, copy) = (place.damaged("store"), place.at("copy"));
+    let dump = run(&format!("dump {store}"));
+    assert_eq!(dump.code, 3, "{}", dump.err);
+    let loaded = fed(&["load", &copy, "-"], dump.out.as_bytes());
+    let lines = dump.out.lines().count() - 1;
+    assert!((100..4900).contains(&lines), "{lines}");
+    assert_eq!(
+        loaded.error(1),
+        format!(
+            "criba: standard input: expected a whole dump, found {lines} lines, and no last line; lines \
+             stored: {lines}\n"
+        )
+    );
+    assert_eq!(keys(&copy), lines);
+}
+
+#[test]
+fn each_part_that_a_dump_lacks_is_noticed() {
+    let place = Place::new();
+    let dump = run(&format!("dump {}", place.store("store"))).well();
+    let lines: Vec<_> = dump.lines().collect();
+    assert_eq!(lines[0], r"\criba dump, version 1, fields: key value");
+    assert_eq!(lines[5001], r"\end of the dump, lines: 5000");
+    assert_eq!(keys(&place.at("store")), 5000);
+    let load = |name: &str, lines: &[&str], options: &[&str]| {
+        let copy = place.at(name);
+        let input = lines.join("\n") + "\n";
+        let end = fed(&[&["load", &copy, "-"], options].concat(), input.as_bytes());
+        (end, copy)
+    };
+    let (end, copy) = load("whole", &lines, &[]);
+    end.well();
+    assert_eq!(keys(&copy), 5000);
+    for cut in [1, 2, 2500, 5000] {
+        let (end, _) = load(&format!("cut {cut}").replace(' ', "-"), &lines[..cut], &[]);
+        let told = end.error(1);
+        assert!(told.contains(&format!("lines stored: {}\n", thousands(cut - 1))), "{told}");
+    }
+    let (end, _) = load("hole", &[&lines[..100], &lines[101..]].concat(), &[]);
+    let told = end.error(1);
+    assert!(told.contains("found 4999 lines, and its last line says 5000"), "{told}");
+    // A line without its newline is cut, too.
+    let end = fed(&["load", &place.at("within"), "-"], &dump.as_bytes()[..dump.len() / 2]);
+    assert_eq!(end.code, 1, "{}", end.err);
+    let last = run(&format!("scan {} --reverse --limit 1", place.at("within"))).well();
+    assert!(lines.contains(&last.trim_end()), "{last}");
+
+    let mut sorted = lines.clone();
+    sorted.sort_unstable_by(|a, b| b.cmp(a));
+    for (name, wrong) in [
+        ("sorted", sorted),
+        ("twice", [&lines[..], &lines[..]].concat()),
+        ("more", [&lines[..], &["a\tb"]].concat()),
+        ("without a head", lines[1..].to_vec()),
+        ("newer", [&[r"\criba dump, version 2, fields: key value"], &lines[1..]].concat()),
+        ("fields", [&[r"\criba dump, version 1, fields: key value expiry"], &lines[1..]].concat()),
+    ] {
+        let (end, _) = load(&name.replace(' ', "-"), &wrong, &[]);
+        let told = end.error(3);
+        assert!(told.contains("lines stored: "), "{name}: {told}");
+    }
+    let told = load("raw", &lines, &["--raw"]).0.error(3);
+    assert!(told.contains("a dump, which has escapes"), "{told}");
+}
+
+fn thousands(number: usize) -> String {
+    if number < 1000 {
+        number.to_string()
+    } else {
+        format!("{},{:03}", number / 1000, number % 1000)
+    }
+}
+
+#[test]
+fn a_plain_dump_has_only_keys_and_may_be_sorted_and_edited() {
+    let place = Place::new();
+    let store = place.store("store");
+    let plain = run(&format!("dump {store} --plain --prefix user12")).well();
+    assert_eq!(plain, run(&format!("scan {store} --prefix user12")).well());
+    let part = run(&format!("dump {store} --prefix user12")).well();
+    assert_eq!(part.lines().count(), 102);
+    let mut lines: Vec<_> = plain.lines().rev().skip(1).collect();
+    lines.push("user1200\tedited");
+    let copy = place.at("copy");
+    fed(&["load", &copy, "-"], (lines.join("\n") + "\n").as_bytes()).well();
+    assert_eq!(keys(&copy), 99);
+    assert_eq!(run(&format!("get {copy} user1200")).well(), "edited\n");
+}
+
+/// No key is written as the first or the last line of a dump, and none is taken for one.
+#[test]
+fn keys_that_look_like_the_lines_of_a_dump_are_keys() {
+    let place = Place::new();
+    let store = place.at("store");
+    let db = criba::Db::open(&store).expect("a new store");
+    for key in [r"\criba dump, version 1, fields: key value", r"\end of the dump, lines: 1"] {
+        db.put(key, "").expect("a write");
+    }
+    db.close().expect("a sound end");
+    let dump = run(&format!("dump {store}")).well();
+    fed(&["load", &place.at("copy"), "-"], dump.as_bytes()).well();
+    let raw = run(&format!("scan {store} --raw")).well();
+    fed(&["load", &place.at("raw"), "-", "--raw"], raw.as_bytes()).well();
+    for copy in ["copy", "raw"] {
+        assert_eq!(run(&format!("dump {}", place.at(copy))).well(), dump);
+    }
+}
+
+#[test]
+fn a_mistyped_option_is_no_key() {
+    let place = Place::new();
+    let store = place.store("store");
+    for command in [
+        "put DIR --fltr ribbon",
+        "put DIR key --value",
+        "get DIR --ra",
+        "get DIR a --josn",
+        "explain DIR --jsn",
+        "delete DIR --all",
+        "put DIR --fltr=ribbon v",
+        "delete DIR --key=1",
+    ] {
+        let end = run(&command.replace("DIR", &store));
+        assert_eq!((end.code, end.out.as_str()), (2, ""), "{command}");
+        let of_others = command.starts_with("get DIR a") && end.err.contains("'--josn'");
+        let refused = end.err.contains("is no option; to take it as it is, write -- before it");
+        assert!(refused || of_others, "{}", end.err);
+    }
+    assert_eq!(keys(&store), 5000);
+    run(&format!("put {store} --filter ribbon -- --fltr --value")).well();
+    assert_eq!(run(&format!("get {store} -- --fltr")).well(), "--value\n");
+    run(&format!("put {store} -k -v --filter ribbon")).well();
+    assert_eq!(run(&format!("get {store} -k")).well(), "-v\n");
+    run(&format!("delete {store} -- --fltr")).well();
+    run(&format!("get {store} -- --fltr")).error(1);
+}
+
+#[test]
+fn a_packed_file_is_named_by_its_kind() {
+    let place = Place::new();
+    let magics: [(&[u8], &str); 4] = [
+        (b"\x28\xb5\x2f\xfd rest", "packed by zstd"),
+        (b"\xfd7zXZ\0 rest", "packed by xz"),
+        (b"\x04\x22\x4d\x18 rest", "packed by lz4"),
+        (b"\x1f\x8b\x07 rest", "packed by gzip by an unknown method"),
+    ];
+    for (bytes, told) in magics {
+        for raw in [&[][..], &["--raw"]] {
+            let end = fed(&[&["load", &place.at("store"), "-"], raw].concat(), bytes);
+            let error = end.error(3);
+            assert!(error.contains(told), "{error}");
+        }
+    }
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gz.write_all("key\tvalue\n".repeat(5000).as_bytes()).expect("memory");
+    let whole = gz.finish().expect("memory");
+    for (name, at) in [("middle", whole.len() / 2), ("checksum", whole.len() - 6)] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        let error = fed(&["load", &place.at(name), "-"], &bytes).error(3);
+        assert!(error.contains("cannot read it as gzipped lines"), "{error}");
+        assert!(error.contains("lines stored: "), "{error}");
+    }
+    let error = fed(&["load", &place.at("cut"), "-"], &whole[..whole.len() - 9]).error(3);
+    assert!(error.contains("cannot read it as gzipped lines"), "{error}");
+    assert!(!Path::new(&place.at("store")).exists());
+}
+
+#[test]
+fn a_load_prints_its_object_however_it_ends() {
+    let place = Place::new();
+    let store = place.at("store");
+    let object = |end: Run, code: i32| -> serde_json::Value {
+        assert_eq!(end.code, code, "{}", end.err);
+        serde_json::from_str(&end.out).expect("one object")
+    };
+    let load = ["load", &store, "-", "--json"];
+    let found = object(fed(&load, b"a\t1\nb\t2\n"), 0);
+    assert_eq!(found, serde_json::json!({ "lines": 2, "tables": 1, "complete": true }));
+    let found = object(fed(&load, b"c\t3\nd\n"), 3);
+    assert_eq!(found, serde_json::json!({ "lines": 1, "tables": null, "complete": false }));
+    let found = object(fed(&load, b"\\criba dump, version 1, fields: key value\ne\t5\n"), 1);
+    assert_eq!(found, serde_json::json!({ "lines": 1, "tables": null, "complete": false }));
+}
+
+/// A damaged block stops no load, and its error has the number of lines.
+#[test]
+fn a_load_beside_damage_stores_its_lines() {
+    let place = Place::new();
+    let store = place.damaged("store");
+    let lines: Vec<_> = (0..200_000).map(|i| format!("user{:04}\t{i}\n", i % 5000)).collect();
+    let end = fed(&["load", &store, "-"], lines.concat().as_bytes());
+    assert_eq!((end.code, end.err.as_str()), (0, ""));
+    assert!(end.out.starts_with("200,000 lines written"), "{}", end.out);
+}
