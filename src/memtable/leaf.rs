@@ -1,12 +1,13 @@
 //! Some consecutive entries of a memtable.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use bytes::Bytes;
 
 use super::place::{Edge, Place};
 use crate::fences::{Fences, reserve_quarter};
-use crate::key::{self, EntryKind, EntryRef, Seq};
+use crate::key::{EntryKind, EntryRef, Seq};
 use crate::prefetch::prefetch;
 use crate::sync::Arc;
 use crate::value::Value;
@@ -121,21 +122,30 @@ impl Leaf {
     }
 
     pub(super) fn below(&self, place: &Place<'_>) -> usize {
-        let is_below = |entry: EntryRef<'_>| {
-            key::compare((entry.key, entry.seq), (place.key, place.seq)).is_lt()
+        self.search(place).0
+    }
+
+    /// The number of entries before a place, and whether the entry there has its key.
+    fn search(&self, place: &Place<'_>) -> (usize, bool) {
+        let has_key = Cell::new(false);
+        let is_below = |number| {
+            let Some(entry) = self.entry(number) else { return false };
+            let of_keys = entry.key.cmp(place.key);
+            let is_below = of_keys.is_lt() || (of_keys.is_eq() && entry.seq > place.seq);
+            if !is_below {
+                has_key.set(of_keys.is_eq()); // the last one is at the place
+            }
+            is_below
         };
-        self.fences.below_prefetching(
-            place.key,
-            |number| self.prefetch(number),
-            |number| self.entry(number).is_some_and(is_below),
-        )
+        let at = self.fences.below_prefetching(place.key, |number| self.prefetch(number), is_below);
+        (at, has_key.get())
     }
 
     /// Inserts an entry of this leaf. A full leaf returns its upper part.
     pub(super) fn insert(&mut self, entry: EntryRef<'_>) -> Option<(Edge, Self)> {
-        let at = self.below(&Place::new(entry.key, entry.seq));
+        let (at, hides_next) = self.search(&Place::new(entry.key, entry.seq));
         if !self.is_full() {
-            self.insert_at(at, entry);
+            self.insert_at(at, entry, hides_next);
             return None;
         }
         // What comes in ascending order fills leaves, and begins new ones behind them. Only once behind
@@ -143,10 +153,10 @@ impl Leaf {
         let mut upper = if at == self.len() && !self.began_another {
             self.began_another = true;
             let mut upper = Self::default();
-            upper.insert_at(0, entry);
+            upper.insert_at(0, entry, false);
             upper
         } else {
-            self.split(at, entry)
+            self.split(at, entry, hides_next)
         };
         let first = upper.entry(0).unwrap_or(entry);
         let last = self.entry(self.len() - 1).unwrap_or(entry);
@@ -160,16 +170,16 @@ impl Leaf {
         self.len() == LEAF_ENTRIES || self.bytes.len() + LONGEST_WITHIN > LEAF_BYTES
     }
 
-    /// Keeps about half of the entries and returns the upper ones, with a new entry in its place.
-    fn split(&mut self, at: usize, entry: EntryRef<'_>) -> Self {
+    /// Keeps about half of the entries and returns the upper ones, with a new entry in its place: beside the one
+    /// that it hides.
+    fn split(&mut self, at: usize, entry: EntryRef<'_>, hides_next: bool) -> Self {
         let half = self.middle();
         let (lower, mut upper) = (self.part(0..half), self.part(half..self.len()));
         *self = Self { start: self.start.take(), end: self.end.take(), ..lower };
-        let begins_upper = at == half && upper.entry(0).is_some_and(|e| e.key == entry.key);
-        if at > half || begins_upper {
-            upper.insert_at(at - half, entry);
+        if at > half || (at == half && hides_next) {
+            upper.insert_at(at - half, entry, hides_next);
         } else {
-            self.insert_at(at, entry);
+            self.insert_at(at, entry, hides_next);
         }
         upper
     }
@@ -183,7 +193,8 @@ impl Leaf {
         near.find(begins).unwrap_or(half)
     }
 
-    fn insert_at(&mut self, at: usize, entry: EntryRef<'_>) {
+    /// `hides_next`: whether the entry at `at`, which is older, has the key.
+    fn insert_at(&mut self, at: usize, entry: EntryRef<'_>, hides_next: bool) {
         let length = entry.key.len() + entry.value.len();
         let place = if length > LONGEST_WITHIN {
             self.keep_apart([entry.key, entry.value].concat().into())
@@ -199,7 +210,11 @@ impl Leaf {
             kind: entry.kind,
             is_older: entry.seq < self.newest && self.has_key_before(at, entry.key),
         };
-        self.note_older(at, entry.key);
+        if hides_next {
+            let next = &mut self.slots[usize::from(self.order[at])];
+            self.shown_puts -= usize::from(next.is_shown_put());
+            next.is_older = true;
+        }
         self.shown_puts += usize::from(slot.is_shown_put());
         self.newest = self.newest.max(entry.seq);
         reserve_quarter(&mut self.order, 1, 4);
@@ -214,15 +229,6 @@ impl Leaf {
     /// Whether the entry before `at`, which is newer than one of the key at `at`, has the key.
     fn has_key_before(&self, at: usize, key: &[u8]) -> bool {
         at.checked_sub(1).and_then(|before| self.entry(before)).is_some_and(|e| e.key == key)
-    }
-
-    /// Notes that the entry at `at` gets a newer one before it, if it has the key.
-    fn note_older(&mut self, at: usize, key: &[u8]) {
-        if self.entry(at).is_some_and(|entry| entry.key == key) {
-            let slot = &mut self.slots[usize::from(self.order[at])];
-            self.shown_puts -= usize::from(slot.is_shown_put());
-            slot.is_older = true;
-        }
     }
 
     fn keep_within(&mut self, data: &[&[u8]]) -> u32 {

@@ -152,6 +152,7 @@ fn a_hole_is_no_hole_for_an_older_reader_or_a_later_put() {
     db.flush().unwrap();
     assert_eq!(snapshot.iter().unwrap().next().unwrap().unwrap().0, key(70).as_bytes());
     assert_eq!(snapshot.range(key(71)..).unwrap().next().unwrap().unwrap().0, key(200).as_bytes());
+    assert_eq!(db.range(key(71)..).unwrap().count(), 179);
     assert_eq!(db.iter().unwrap().count(), 250);
     assert_eq!(db.iter().unwrap().rev().count(), 250);
 }
