@@ -292,6 +292,39 @@ mod tests {
         entries.collect()
     }
 
+    /// A leaf hides its puts from a reader only if newer entries of their keys, which the reader sees, are there.
+    #[test]
+    fn a_hidden_leaf_has_no_value_for_its_readers() {
+        let mut rng = ChaCha8Rng::seed_from_u64(39);
+        let mut hidden = 0;
+        for keys in [1, 2, 5, 40, 1000] {
+            let (leaves, count) = (Leaves::default(), 1000);
+            let mut seqs: Vec<Seq> = (1..=count).collect();
+            for at in 0..seqs.len() - 3 {
+                // As of threads that insert side by side.
+                seqs.swap(at, at + rng.random_range(0..4));
+            }
+            let mut all: Vec<(String, Seq)> = Vec::new();
+            for seq in seqs {
+                let key = rng.random_range(0..keys).to_string();
+                let kind = if rng.random_ratio(2, 3) { EntryKind::Delete } else { EntryKind::Put };
+                leaves.insert(EntryRef { key: key.as_bytes(), seq, kind, value: b"" });
+                all.push((key, seq));
+            }
+            for leaf in std::iter::successors(Some(leaves.first()), |leaf| leaves.after(leaf)) {
+                let Some(from) = leaf.hidden_from() else { continue };
+                hidden += 1;
+                for entry in (0..leaf.len()).filter_map(|number| leaf.entry(number)) {
+                    let is_hidden = all.iter().any(|(key, seq)| {
+                        key.as_bytes() == entry.key && (entry.seq + 1..=from).contains(seq)
+                    });
+                    assert!(entry.kind == EntryKind::Delete || is_hidden, "{keys} keys: {entry:?}");
+                }
+            }
+        }
+        assert!(hidden > 5, "{hidden} hidden leaves");
+    }
+
     /// Against a sorted map: keys that are random, ascending, descending, or written more often than a leaf
     /// has entries; short and long.
     #[test]
