@@ -140,6 +140,23 @@ fn a_file_that_is_a_symbolic_link_is_refused_by_name() {
     }
 }
 
+/// Its target can change, and is no part of a checkpoint.
+#[test]
+fn a_checkpoint_links_no_symbolic_link() {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    let db = store(&dir);
+    let files = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+    let table = files.filter(|path| path.extension().is_some_and(|e| e == "sst")).max().unwrap();
+    let elsewhere = parent.path().join("elsewhere");
+    std::fs::rename(&table, &elsewhere).unwrap();
+    symlink(&elsewhere, &table).unwrap();
+    let copy = parent.path().join("copy");
+    let error = db.checkpoint(&copy).unwrap_err().to_string();
+    assert!(error.contains("symbolic link"), "{error}");
+    assert!(!copy.exists());
+}
+
 /// Opening a pipe waits for its other end.
 #[test]
 fn a_file_that_is_a_pipe_is_refused_at_once() {
