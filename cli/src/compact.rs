@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::failure::Result;
 use crate::policy::FilterArgs;
+use crate::shell::quoted;
 use crate::text::{counted, thousands};
 use crate::{Answer, json, store};
 
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     if !merged {
         writeln!(out, "The tables are one run already: nothing was merged.")?;
         if policy_given {
-            let dir = args.dir.display();
+            let dir = quoted(&args.dir);
             writeln!(
                 out,
                 "Their filters stay, and later tables have the new ones. To change these too:\n  \

@@ -12,8 +12,11 @@ pub type Result<T> = std::result::Result<T, Failure>;
 #[non_exhaustive]
 pub enum Failure {
     /// The store refused or failed.
-    #[error("{}{}", .0, next_step(.0))]
+    #[error("{}{}", .0, next_step(.0, true))]
     Store(#[from] criba::Error),
+    /// As [`Store`](Self::Store), in a command that only reads.
+    #[error("{}{}", .0, next_step(.0, false))]
+    Read(criba::Error),
     /// A file outside the store failed.
     #[error("{}: cannot {action}: {source}", path.display())]
     File {
@@ -50,8 +53,8 @@ pub enum Failure {
     Output(#[from] io::Error),
 }
 
-/// What helps after an error of the store.
-fn next_step(error: &criba::Error) -> String {
+/// What helps after an error of the store, in a command that writes or only reads.
+fn next_step(error: &criba::Error, writes: bool) -> String {
     use criba::Error::{Corrupt, Io, Locked, Missing, NotAStore};
     match error {
         Corrupt { path, .. } | Missing { path, .. } => {
@@ -67,7 +70,7 @@ fn next_step(error: &criba::Error) -> String {
         Locked { .. } => "; get, scan, stats, tune, explain and inspect work meanwhile".into(),
         NotAStore { .. } => "; put and load make a store in a new or an empty directory".into(),
         Io { source, .. } => match source.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem if writes => {
                 "; get, scan, stats, tune, explain, inspect and verify only read".into()
             }
             io::ErrorKind::StorageFull => "; free some space and run the command again".into(),
@@ -88,6 +91,14 @@ impl Failure {
         Self::Unfit { path: path.to_owned(), expected: expected.into(), found: found.into() }
     }
 
+    /// The same, of a command that only reads.
+    pub(crate) fn of_reading(self) -> Self {
+        match self {
+            Self::Store(error) => Self::Read(error),
+            other => other,
+        }
+    }
+
     /// Whether the reader of our output closed it (`criba scan … | head -1`).
     pub(crate) fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
@@ -96,7 +107,9 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             _ if self.is_closed_pipe() => 0,
-            Self::Usage(_) | Self::Store(criba::Error::InvalidOption { .. }) => 2,
+            Self::Usage(_)
+            | Self::Store(criba::Error::InvalidOption { .. })
+            | Self::Read(criba::Error::InvalidOption { .. }) => 2,
             Self::Cut { .. } => 1,
             _ => 3,
         }

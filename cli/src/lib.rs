@@ -106,6 +106,21 @@ pub enum Answer {
 
 impl Command {
     fn run(&self, out: &mut dyn Write) -> Result<Answer> {
+        let done = self.run_command(out);
+        match self {
+            Self::Get(_)
+            | Self::Scan(_)
+            | Self::Dump(_)
+            | Self::Stats(_)
+            | Self::Tune(_)
+            | Self::Explain(_)
+            | Self::Inspect(_)
+            | Self::Verify(_) => done.map_err(Failure::of_reading),
+            _ => done,
+        }
+    }
+
+    fn run_command(&self, out: &mut dyn Write) -> Result<Answer> {
         match self {
             Self::Get(args) => get::run(args, out),
             Self::Put(args) => put::run(args),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Result;
 use crate::layout::{size, wrapped};
+use crate::shell::quoted;
 use crate::text::{counted, percent, ratio, thousands};
 use crate::{Answer, json, store};
 
@@ -230,7 +231,7 @@ fn print_degraded(tables: &[TableInfo], dir: &Path, out: &mut dyn Write) -> Resu
         writeln!(out, "{}", wrapped(&line, 6))?;
     }
     if degraded.count() > 0 {
-        writeln!(out, "  criba rebuild-filters {} makes them anew", dir.display())?;
+        writeln!(out, "  criba rebuild-filters {} makes them anew", quoted(dir))?;
     }
     Ok(())
 }

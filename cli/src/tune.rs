@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::failure::Result;
 use crate::layout::{size, wrapped};
+use crate::shell::quoted;
 use crate::text::{counted, thousands};
 use crate::{Answer, json, store};
 
@@ -36,8 +37,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
             writeln!(out)?;
         }
         writeln!(out, "{}", wrapped(sentence.trim_end(), 0))?;
+        if advice.degraded > 0 {
+            writeln!(out, "  criba rebuild-filters {}", quoted(&args.dir))?;
+        }
         if let Some((command, bits)) = command.trim_end_matches('.').rsplit_once(" --all") {
-            let command = command.replace("DIR", &args.dir.display().to_string());
+            let command = command.replace("DIR", &quoted(&args.dir));
             writeln!(out, "  {command} \\\n    --all{bits}")?;
         }
     }

@@ -45,16 +45,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
 /// What to do next. Filters cost reads, no answers: the findings of others are not said in these words.
 fn advice(dir: &Path, findings: &[Finding]) -> String {
     let dir = quoted(dir);
-    let all = |what: &[&str]| {
-        findings.iter().all(|finding| what.iter().any(|what| finding.what.contains(what)))
-    };
-    let (in_use, unused) = ("expected a sound filter", "expected a filter block");
-    if all(&[unused]) {
-        "no lookup uses this filter: another one is in its place".to_owned()
-    } else if all(&[in_use, unused]) {
+    if findings.iter().all(|finding| finding.what.contains("expected a sound filter")) {
         format!("criba rebuild-filters {dir} makes filters anew")
-    } else if all(&["the criba that wrote it"]) {
-        "this criba reads none of these files, also for a repair".to_owned()
     } else {
         format!("criba repair {dir} --to NEW salvages what is sound into a new store")
     }

@@ -213,6 +213,9 @@ impl Advice {
         if self.tables == 0 {
             return "There are no tables yet, and so nothing to advise.".into();
         }
+        if self.degraded > 0 {
+            return "Rebuild the damaged filters first: the estimates leave them out.".into();
+        }
         if self.has_few_keys() {
             return "The tables have few keys, fewer than 100 on average: their filters are rounded up, and \
                     others would save nothing that matters."

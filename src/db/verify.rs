@@ -1,4 +1,5 @@
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,13 +36,38 @@ impl fmt::Display for Finding {
     }
 }
 
+/// A verification under way.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    pub(super) found: Verification,
+    /// The first file that could not be judged.
+    refused: Option<Error>,
+}
+
+impl Search {
+    /// Adds a defect. A file of another version is none, nor one that this process may not read.
+    pub(super) fn find(&mut self, dir: &Path, error: Error) {
+        let is_unread = error.is_io(io::ErrorKind::PermissionDenied);
+        if is_unread || matches!(error, Error::Unsupported { .. }) {
+            self.refused.get_or_insert(error);
+        } else {
+            self.found.findings.push(Finding::of_error(dir, error));
+        }
+    }
+
+    pub(super) fn end(self) -> Result<Verification> {
+        self.refused.map_or(Ok(self.found), Err)
+    }
+}
+
 /// The result of [`verify`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Verification {
     /// Defects. A sound store has none.
     pub findings: Vec<Finding>,
-    /// Harmless facts: files that nothing refers to, and writes that a crash cut short.
+    /// Harmless facts: files that nothing refers to, writes that a crash cut short, a damaged filter that another
+    /// one has replaced.
     pub notes: Vec<Finding>,
     /// Tables that the manifest names. Without a sound manifest, tables in the directory.
     pub tables: u64,
@@ -124,10 +150,6 @@ impl Verification {
         self.findings.is_empty()
     }
 
-    fn find(&mut self, dir: &Path, error: Error) {
-        self.findings.push(Finding::of_error(dir, error));
-    }
-
     fn note(&mut self, path: PathBuf, offset: Option<u64>, what: impl Into<String>) {
         self.notes.push(Finding { path, offset, what: what.into() });
     }
@@ -145,8 +167,16 @@ impl Verification {
         }
     }
 
-    fn count(&mut self, checked: Checked) {
-        let Checked { blocks, entries, keys, of_keys, of_prefixes } = checked;
+    fn count(&mut self, dir: &Path, checked: Checked) {
+        let Checked { blocks, entries, keys, of_keys, of_prefixes, unused_filter } = checked;
+        if let Some(error) = unused_filter {
+            let Finding { path, offset, what } = Finding::of_error(dir, error);
+            self.note(
+                path,
+                offset,
+                what + "; no lookup uses it, because another filter is in its place",
+            );
+        }
         self.blocks += blocks;
         self.entries += entries;
         self.keys += keys;
@@ -164,7 +194,8 @@ impl Verification {
 /// Cost: reads every file once, block by block. Memory: the index and filter of one table.
 ///
 /// # Errors
-/// [`Error::NotAStore`]; [`Error::Locked`]; [`Error::Io`] for the directory. A defect of a file is no error.
+/// [`Error::NotAStore`]; [`Error::Locked`]; [`Error::Unsupported`]: a file of another version;
+/// [`Error::Io`]: the directory, or a file that this process may not read. A defect of a file is no error.
 pub fn verify(dir: impl AsRef<Path>) -> Result<Verification> {
     verify_with(dir, &(Arc::new(RealVfs) as Arc<dyn Vfs>), |_, _| {})
 }
@@ -185,49 +216,47 @@ pub fn verify_with(
         if any { Ok(()) } else { Err("neither CURRENT nor a table") }
     })?;
     let (dir, path) = (&dir, dir.path());
-    let mut found = Verification::default();
+    let mut search = Search::default();
     for name in &listing.foreign {
-        found.note(path.join(name), None, "not a file of the store");
+        search.found.note(path.join(name), None, "not a file of the store");
     }
-    match read_manifest(dir, &mut found) {
+    match read_manifest(dir, &mut search) {
         Ok((number, store, hash_key, set)) => {
             let env = TableEnv::standalone(dir, store, hash_key);
             if let Err(error) = listing.check_numbers(dir, set.next_file) {
-                found.find(path, error);
+                search.find(path, error);
             }
             let tables: Vec<TableMeta> =
                 set.tables.values().map(|(_, meta)| meta.clone()).collect();
-            verify_tables(&env, &tables, &mut found, &mut progress);
-            verify_logs(&env, &set, &listing, &mut found);
+            verify_tables(&env, &tables, &mut search, &mut progress);
+            verify_logs(&env, &set, &listing, &mut search);
             for &name in listing.ours.iter().filter(|&&name| !set.refers_to(name, number)) {
                 let fate = match is_foreign(&env, name) {
                     Ok(true) => "of another store, number or version; it stays",
                     _ => "the next opening removes it",
                 };
-                found.note(dir.path_of(name), None, format!("nothing refers to it; {fate}"));
+                let what = format!("nothing refers to it; {fate}");
+                search.found.note(dir.path_of(name), None, what);
             }
         }
         Err(error @ Error::NotAStore { .. }) => return Err(error),
         Err(error) => {
-            found.find(path, error);
-            verify_without_manifest(dir, &listing, &mut found, &mut progress);
+            search.find(path, error);
+            verify_without_manifest(dir, &listing, &mut search, &mut progress);
         }
     }
-    Ok(found)
+    search.end()
 }
 
-fn read_manifest(
-    dir: &StoreDir,
-    found: &mut Verification,
-) -> Result<(u64, u64, HashKey, TableSet)> {
+fn read_manifest(dir: &StoreDir, search: &mut Search) -> Result<(u64, u64, HashKey, TableSet)> {
     let number = read_current(dir)?.ok_or_else(|| {
         let path = dir.path_of(FileName::Current);
         Error::Missing { path, named_by: "the presence of tables".into() }
     })?;
     let (set, store, lost, wrong_rest) = Manifest::read_all(dir, number)?;
-    found.note_lost(lost);
+    search.found.note_lost(lost);
     if let Some(error) = wrong_rest {
-        found.find(dir.path(), error);
+        search.find(dir.path(), error);
     }
     Ok((number, store, hash_key(&set, dir, number)?, set))
 }
@@ -235,7 +264,7 @@ fn read_manifest(
 fn verify_tables(
     env: &Arc<TableEnv>,
     tables: &[TableMeta],
-    found: &mut Verification,
+    search: &mut Search,
     progress: &mut dyn FnMut(u64, u64),
 ) {
     // The sizes in the manifest: those of damaged files may differ.
@@ -243,13 +272,13 @@ fn verify_tables(
     let (mut done, mut left) = (0_u64, sizes.fold(0_u64, u64::saturating_add));
     for meta in tables {
         progress(done, left);
-        found.tables += 1;
+        search.found.tables += 1;
         match Table::open(env, meta.clone()) {
             Ok(open) => {
-                let checked = open.check(&mut |error| found.find(env.dir.path(), error));
-                found.count(checked);
+                let checked = open.check(&mut |error| search.find(env.dir.path(), error));
+                search.found.count(env.dir.path(), checked);
             }
-            Err(error) => found.find(env.dir.path(), error),
+            Err(error) => search.find(env.dir.path(), error),
         }
         done = done.saturating_add(meta.size);
         left = left.saturating_sub(meta.size);
@@ -257,9 +286,9 @@ fn verify_tables(
     progress(done, left);
 }
 
-fn verify_logs(env: &TableEnv, set: &TableSet, listing: &Listing, found: &mut Verification) {
+fn verify_logs(env: &TableEnv, set: &TableSet, listing: &Listing, search: &mut Search) {
     let logs = listing.logs_from(set.log);
-    found.logs = logs.len() as u64;
+    search.found.logs = logs.len() as u64;
     let replayed = replay(
         &env.dir,
         env.store,
@@ -269,23 +298,23 @@ fn verify_logs(env: &TableEnv, set: &TableSet, listing: &Listing, found: &mut Ve
         set.flushed_seq + 1,
         |path, offset, seq, payload| {
             let entries = for_each_logged_entry(path, offset, seq, payload, |_| {})?;
-            found.changes += entries;
+            search.found.changes += entries;
             Ok(entries)
         },
     );
     match replayed {
-        Ok(replayed) => found.note_lost(replayed.lost),
-        Err(error) => found.find(env.dir.path(), error),
+        Ok(replayed) => search.found.note_lost(replayed.lost),
+        Err(error) => search.find(env.dir.path(), error),
     }
 }
 
 fn verify_without_manifest(
     dir: &StoreDir,
     listing: &Listing,
-    found: &mut Verification,
+    search: &mut Search,
     progress: &mut dyn FnMut(u64, u64),
 ) {
-    found.note(dir.path().to_owned(), None, "without the manifest, no filter was probed");
+    search.found.note(dir.path().to_owned(), None, "without the manifest, no filter was probed");
     for name in &listing.ours {
         let FileName::Table(id) = *name else { continue };
         let env = TableEnv::standalone(dir, 0, HashKey::new([0; HashKey::BYTES]));
@@ -295,11 +324,11 @@ fn verify_without_manifest(
                 let filter = FilterMeta { generation: 1, ..FilterMeta::default() };
                 let meta = TableMeta { id, filter, ..meta };
                 let env = TableEnv::standalone(dir, store, env.hash_key);
-                verify_tables(&env, &[meta], found, progress);
+                verify_tables(&env, &[meta], search, progress);
             }
             Err(error) => {
-                found.tables += 1;
-                found.find(dir.path(), error);
+                search.found.tables += 1;
+                search.find(dir.path(), error);
             }
         }
     }

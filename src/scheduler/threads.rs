@@ -277,6 +277,20 @@ mod tests {
         refit(flip, Arc::new(RealVfs), is_marked)
     }
 
+    /// Otherwise the flush thread would try again and again.
+    #[test]
+    fn a_demand_that_cannot_be_met_ends() -> Result<()> {
+        let dir = crate::tempdir::tempdir();
+        let db = Options::new().background_threads(0).open(dir.path())?;
+        db.put("key", "value")?;
+        let inner = db.inner()?;
+        db.clone().close()?;
+        inner.scheduler.demand_seal(inner.views.load().memtable.log());
+        assert!(inner.try_seal_on_demand().is_err());
+        assert!(inner.scheduler.take_demand().is_none());
+        Ok(())
+    }
+
     #[test]
     fn the_more_a_merge_writes_the_longer_it_waits() {
         let seconds = [0, 100 << 20, 1280 << 20].map(|bytes| quiet_before(bytes).as_secs());

@@ -12,7 +12,7 @@ use crate::error::{Error, IoContext, Result};
 use crate::filter::{LookupKey, PrefixHash};
 use crate::key::EntryKind;
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Checked {
     pub(crate) blocks: u64,
     pub(crate) entries: u64,
@@ -20,6 +20,8 @@ pub(crate) struct Checked {
     pub(crate) of_keys: ProbeCount,
     /// The distinct prefixes, if the filter has prefixes.
     pub(crate) of_prefixes: ProbeCount,
+    /// Damage of the filter block in the table, if a filter beside the table has replaced it.
+    pub(crate) unused_filter: Option<Error>,
 }
 
 /// The number of probes of a filter, and of those that it denied.
@@ -69,15 +71,13 @@ impl OpenTable {
                 None
             }
         };
-        // One beside the table is in use; the one within has its checksum all the same.
-        if self.filter.meta.generation > 0 {
-            self.table.check_filter_block().unwrap_or_else(&mut *find);
-        }
-
         self.table.check_padding().unwrap_or_else(&mut *find);
 
         let TableEnv { hash_key, prefix_hash_key, .. } = &**self.table.env();
         let mut checked = Checked::default();
+        if self.filter.meta.generation > 0 {
+            checked.unused_filter = self.table.check_filter_block().err();
+        }
         let mut seen = Properties::default();
         let (mut keys, mut prefixes) = (Probes::default(), Probes::default());
         // A scan uses the prefix filter only if the extractor of its store made it.
@@ -235,13 +235,16 @@ mod tests {
 
     fn findings(open: &OpenTable) -> Vec<u64> {
         let mut offsets = Vec::new();
-        open.check(&mut |error| match error {
-            Error::Corrupt { path, offset, .. } if path == open.table.path() => {
-                offsets.push(offset);
-            }
-            other => panic!("{other}"),
-        });
+        let checked = open.check(&mut |error| offsets.push(offset_of(open, error)));
+        offsets.extend(checked.unused_filter.map(|error| offset_of(open, error)));
         offsets
+    }
+
+    fn offset_of(open: &OpenTable, error: Error) -> u64 {
+        match error {
+            Error::Corrupt { path, offset, .. } if path == open.table.path() => offset,
+            other => panic!("{other}"),
+        }
     }
 
     #[test]

@@ -210,6 +210,86 @@ fn a_mistyped_option_is_no_key() {
     run(&format!("get {store} -- --fltr")).error(1);
 }
 
+fn damage_filter(table: &Path) {
+    let bytes = fs::read(table).expect("a file");
+    let footer = bytes.len() - 128;
+    let filter = u64::from_le_bytes(bytes[footer..footer + 8].try_into().expect("eight bytes"));
+    damage(table, filter as usize + 20);
+}
+
+/// Each advice is run, and ends the complaint.
+#[test]
+fn a_damaged_filter_is_rebuilt_as_each_command_says() {
+    let place = Place::new();
+    for complaining in ["verify", "stats", "tune"] {
+        let store = place.store(complaining);
+        damage_filter(&tables(&store)[0]);
+        let told = run(&format!("{complaining} {store}"));
+        assert_eq!(told.code, i32::from(complaining == "verify"), "{}", told.err);
+        let advice = told.out.lines().map(str::trim).find(|line| line.starts_with("criba rebuild"));
+        let advice = advice.unwrap_or_else(|| panic!("{}", told.out));
+        let command: Vec<_> = advice.split(' ').skip(1).take(2).collect();
+        run(&command.join(" ")).well();
+        for command in ["verify", "stats", "tune"] {
+            let told = run(&format!("{command} {store}")).well();
+            assert!(
+                !told.contains("criba rebuild-filters DIR") && !told.contains("anew"),
+                "{told}"
+            );
+            if command == "verify" {
+                assert!(told.contains("note: ") && told.ends_with("sound\n"), "{told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tune_recommends_nothing_while_filters_are_damaged() {
+    let place = Place::new();
+    let store = place.store("store");
+    damage_filter(&tables(&store)[0]);
+    let told = run(&format!("tune {store}")).well();
+    let first = "Rebuild the damaged filters first: the estimates leave them out.";
+    assert!(told.contains(first) && !told.contains("--bits-per-key"), "{told}");
+    let told = run(&format!("tune {store} --json")).well();
+    let found: serde_json::Value = serde_json::from_str(&told).expect("one object");
+    assert_eq!(found["recommendation"], first);
+}
+
+/// No repair helps against them.
+#[test]
+fn a_newer_format_and_a_file_without_permission_are_errors() {
+    let place = Place::new();
+    let (store, new) = (place.store("newer"), place.at("new"));
+    let current = Path::new(&store).join("CURRENT");
+    let body = fs::read_to_string(&current).expect("a text").replace("criba 2", "criba 3");
+    let body = body.lines().take(2).fold(String::new(), |text, line| text + line + "\n");
+    let checksum = crc32fast::hash(body.as_bytes());
+    fs::write(&current, format!("{body}{checksum:08x}\n")).expect("a file");
+    for command in ["verify DIR", "get DIR key", "put DIR key value", "repair DIR --to NEW"] {
+        let command = command.replace("DIR", &store).replace("NEW", &new);
+        let told = run(&command).error(3);
+        assert!(told.contains("a newer criba"), "{told}");
+        assert!(!told.contains("repair") && !told.contains("only read"), "{told}");
+    }
+
+    let store = place.store("locked away");
+    let table = &tables(&store)[0];
+    let mode = |mode| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(table, fs::Permissions::from_mode(mode)).expect("our file");
+    };
+    mode(0);
+    if fs::File::open(table).is_ok() {
+        crate::common::skip("this user may read every file");
+        return;
+    }
+    for command in ["verify", "stats", "scan"] {
+        let told = Run::new(criba([command, &store]).output().expect("it starts")).error(3);
+        assert!(told.contains("ermission denied") && !told.contains("only read"), "{told}");
+    }
+}
+
 #[test]
 fn a_packed_file_is_named_by_its_kind() {
     let place = Place::new();

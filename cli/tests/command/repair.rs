@@ -247,6 +247,6 @@ fn a_damaged_filter_is_made_anew() {
     let advice = format!("criba rebuild-filters {store} makes filters anew\n");
     assert!(verified.out.ends_with(&advice), "{}", verified.out);
     run(&format!("rebuild-filters {store}")).well();
-    let verified = run(&format!("verify {store}"));
-    assert!(verified.out.ends_with("another one is in its place\n"), "{}", verified.out);
+    let verified = run(&format!("verify {store}")).well().replace("\n    ", " ");
+    assert!(verified.contains("because another filter is in its place\n"), "{verified}");
 }
