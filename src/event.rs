@@ -61,6 +61,22 @@ pub enum Event {
         /// The path.
         path: PathBuf,
     },
+    /// Background work of one kind fails. It is tried again until it succeeds, without another of these events;
+    /// [`Activity::tasks_failed`](crate::Activity::tasks_failed) counts the attempts. Writes wait once there are
+    /// too many tables on L0 or too many memtables.
+    #[non_exhaustive]
+    BackgroundFailed {
+        /// `flush`, `compaction` or `filters`.
+        work: &'static str,
+        /// Why it fails.
+        error: String,
+    },
+    /// Background work that failed succeeds again.
+    #[non_exhaustive]
+    BackgroundRecovered {
+        /// As of [`BackgroundFailed`](Self::BackgroundFailed).
+        work: &'static str,
+    },
     /// A flush began.
     #[non_exhaustive]
     FlushStarted {},
@@ -112,6 +128,12 @@ impl fmt::Display for Event {
             Self::DirectoryMoved { path } => {
                 let path = shown(path);
                 write!(f, "{path}: leads elsewhere; the store continues in the directory it opened")
+            }
+            Self::BackgroundFailed { work, error } => {
+                write!(f, "background work ({work}): fails: {error}")
+            }
+            Self::BackgroundRecovered { work } => {
+                write!(f, "background work ({work}): succeeds again")
             }
             Self::FlushStarted {} => f.write_str("flush: began"),
             Self::FlushEnded { error: Some(error), .. } => write!(f, "flush: failed: {error}"),

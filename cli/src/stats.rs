@@ -68,6 +68,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     print_resident(&tables, out)?;
     print_memory(memory, out)?;
     print_degraded(&tables, &args.dir, out)?;
+    print_crowded(&tables, out)?;
     print_logs(&recovery, out)?;
     Ok(Answer::Yes)
 }
@@ -232,6 +233,22 @@ fn print_degraded(tables: &[TableInfo], dir: &Path, out: &mut dyn Write) -> Resu
     }
     if degraded.count() > 0 {
         writeln!(out, "  criba rebuild-filters {} makes them anew", quoted(dir))?;
+    }
+    Ok(())
+}
+
+/// The number of tables on L0 from which on writes are slower, and that from which on they wait, by default.
+const CROWDED: (usize, usize) = (12, 24);
+
+fn print_crowded(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
+    let l0 = tables.iter().filter(|table| table.level == 0).count();
+    if l0 >= CROWDED.0 {
+        let text = format!(
+            "crowded: {l0} tables on L0: compactions are behind, or fail. Writes wait from {} on. criba compact \
+             merges them, or says what fails.",
+            CROWDED.1
+        );
+        writeln!(out, "{}", wrapped(&text, 4))?;
     }
     Ok(())
 }

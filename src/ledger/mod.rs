@@ -203,6 +203,9 @@ counts! {
         filters_rebuilt,
         /// Tables in which tasks met damage: see [`Event::TableDamaged`](crate::Event::TableDamaged).
         tables_damaged,
+        /// Attempts at background work that failed: see
+        /// [`Event::BackgroundFailed`](crate::Event::BackgroundFailed).
+        tasks_failed,
         /// Entries that scans passed before their items and their ends: deleted, overwritten, or newer than a
         /// snapshot. Versions of a key that a seek skips do not count.
         hidden_passed,
@@ -300,12 +303,14 @@ impl fmt::Display for Stats {
         )?;
         write!(
             f,
-            "background: {} flushes, {} compactions, {} tables moved, {} filters rebuilt, {} tables found damaged",
+            "background: {} flushes, {} compactions, {} tables moved, {} filters rebuilt, {} tables found \
+             damaged, {} attempts failed",
             activity.flushes,
             activity.compactions,
             activity.tables_moved,
             activity.filters_rebuilt,
             activity.tables_damaged,
+            activity.tasks_failed,
         )
     }
 }

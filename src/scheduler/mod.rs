@@ -31,6 +31,17 @@ pub(crate) enum Task {
     Refit,
 }
 
+impl Task {
+    /// The name in events.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Flush => "flush",
+            Self::Compaction => "compaction",
+            Self::Refit => "filters",
+        }
+    }
+}
+
 /// The stage of a call of `compact`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whole {
@@ -53,6 +64,8 @@ struct State {
     whole: Option<Whole>,
     /// By [`Task`]: the error of the newest attempt, if it failed.
     failures: [Option<Arc<Error>>; 3],
+    /// Whether the last event of this kind of work said that it fails.
+    reported: [bool; 3],
     /// Whether the store is closing, so that tasks must end.
     stop: bool,
     /// When a memtable was sealed last, or when that was demanded last.

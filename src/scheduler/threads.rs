@@ -10,6 +10,8 @@ use super::flush::flush_oldest;
 use super::{State, Task};
 use crate::db::inner::DbInner;
 use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::ledger::Activity;
 use crate::sync::{Instant, MutexGuard, spawn};
 use crate::version::Version;
 
@@ -88,16 +90,29 @@ fn note_result(db: &DbInner, task: Task, done: Result<bool>, patience: &mut Dura
     match done {
         Ok(did) => {
             state.failures[task as usize] = None;
+            // Where another thread tries again, this one finds nothing due.
+            let recovers = did && std::mem::take(&mut state.reported[task as usize]);
             if did {
                 *patience = RETRY.0;
                 db.scheduler.changed.notify_all();
             }
+            drop(state);
+            if recovers {
+                db.options.listener.notify(&Event::BackgroundRecovered { work: task.name() });
+            }
             did
         }
         Err(error) => {
-            state.failures[task as usize] = Some(Arc::new(error));
-            db.scheduler.changed.notify_all();
+            let is_news = !std::mem::replace(&mut state.reported[task as usize], true);
             drop(state);
+            db.env.ledger.count(Activity { tasks_failed: 1, ..Activity::default() });
+            // Before a call returns the error.
+            if is_news {
+                let (work, error) = (task.name(), error.to_string());
+                db.options.listener.notify(&Event::BackgroundFailed { work, error });
+            }
+            db.scheduler.state.lock().failures[task as usize] = Some(Arc::new(error));
+            db.scheduler.changed.notify_all();
             pause(db, *patience);
             *patience = (*patience * 2).min(RETRY.1);
             true

@@ -319,7 +319,7 @@ fn reports_are_printed_in_a_few_lines() -> Result<()> {
                 io(stats.table_writes),
                 io(stats.wal_writes)
             ),
-            "background: 1 flushes, 0 compactions, 0 tables moved, 0 filters rebuilt, 0 tables found damaged".into(),
+            "background: 1 flushes, 0 compactions, 0 tables moved, 0 filters rebuilt, 0 tables found damaged, 0 attempts failed".into(),
         ]
     );
     let advice = db.advise();

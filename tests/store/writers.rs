@@ -2,12 +2,12 @@
 //! shares a sync, and a failure affects only the writes that it must.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::common::{self, HookVfs, contents, files_with, no_space, restore, wait_until};
 use criba::vfs::{CountingVfs, Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
-use criba::{Batch, Db, Durability, Error};
+use criba::{Batch, Db, Durability, Error, Event};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -618,7 +618,17 @@ fn failing_compactions_fail_writers_and_let_them_go_on_afterwards() {
                 .l0_slowdown_trigger(4)
                 .l0_stop_trigger(6)
         };
-        let db = options().vfs(vfs).open(&dir).unwrap();
+        let told = Arc::<Mutex<Vec<_>>>::default();
+        let events = Arc::clone(&told);
+        let listener = move |event: &Event| {
+            if let Event::BackgroundFailed { work, .. } | Event::BackgroundRecovered { work, .. } =
+                event
+            {
+                let fails = matches!(event, Event::BackgroundFailed { .. });
+                events.lock().unwrap().push((*work, fails));
+            }
+        };
+        let db = options().on_event(listener).vfs(vfs).open(&dir).unwrap();
         let mut rng = ChaCha8Rng::seed_from_u64(5);
         let mut expected = BTreeMap::new();
         let mut failed = None;
@@ -634,6 +644,9 @@ fn failing_compactions_fail_writers_and_let_them_go_on_afterwards() {
             };
         }
         let error = failed.expect("writers must get the error");
+        // The event comes before the error, and once.
+        assert_eq!(told.lock().unwrap()[..], [("compaction", true)]);
+        assert!(db.stats().activity.tasks_failed > 0);
         assert!(matches!(error, Error::Background { .. }), "{error}");
         assert!(matches!(db.wait_until_settled(), Err(Error::Background { .. })));
         assert_eq!(all(&db), expected);
@@ -647,6 +660,7 @@ fn failing_compactions_fail_writers_and_let_them_go_on_afterwards() {
         db.wait_until_settled().unwrap();
         assert!(db.tables().iter().filter(|table| table.level == 0).count() < 2);
         assert_eq!(all(&db), expected);
+        assert_eq!(told.lock().unwrap()[..], [("compaction", true), ("compaction", false)]);
         drop(db);
         assert_eq!(all(&options().open(&dir).unwrap()), expected);
     }

@@ -291,6 +291,27 @@ fn a_newer_format_and_a_file_without_permission_are_errors() {
 }
 
 #[test]
+fn stats_say_that_level_0_fills_up() {
+    let place = Place::new();
+    let store = place.at("store");
+    let options = criba::Options::new().auto_compaction(false).background_threads(0);
+    let db = options.open(&store).expect("a new store");
+    let crowded = |tables: usize| {
+        for number in 0..tables {
+            db.put(format!("key {number}"), "value").expect("a write");
+            db.flush().expect("room");
+        }
+        run(&format!("stats {store}")).well().replace("\n    ", " ")
+    };
+    assert!(!crowded(11).contains("crowded"));
+    let told = crowded(1);
+    assert!(told.contains("crowded: 12 tables on L0: compactions are behind, or fail."), "{told}");
+    db.close().expect("a sound end");
+    run(&format!("compact {store}")).well();
+    assert!(!run(&format!("stats {store}")).well().contains("crowded"));
+}
+
+#[test]
 fn a_packed_file_is_named_by_its_kind() {
     let place = Place::new();
     let magics: [(&[u8], &str); 4] = [
