@@ -2,7 +2,7 @@ use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 
-use criba::TableInfo;
+use criba::{Db, TableInfo};
 use serde::Serialize;
 use serde_json::json;
 
@@ -10,13 +10,22 @@ use crate::failure::Result;
 use crate::policy::FilterArgs;
 use crate::shell::quoted;
 use crate::text::{counted, thousands};
-use crate::{Answer, json, store};
+use crate::{Answer, interrupt, json, print_error, store};
 
 /// Merge all tables into one run, without tombstones and overwritten values
+///
+/// A store that is one run already stays as it is. With --rewrite every table is written anew, one after the other,
+/// with the settings of now.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
+    /// Write every table anew, where it is
+    #[arg(long)]
+    rewrite: bool,
+    /// Only tables with smaller numbers: goes on with a --rewrite that was interrupted
+    #[arg(long, value_name = "NUMBER", requires = "rewrite")]
+    before: Option<u64>,
     #[command(flatten)]
     filters: FilterArgs,
     /// Print one JSON object
@@ -26,6 +35,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let db = store::to_compact(&args.dir, &args.filters)?;
+    if args.rewrite {
+        return rewrite(args, db, out);
+    }
     let before = db.tables();
     db.compact()?;
     let after = db.tables();
@@ -39,15 +51,50 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     }
     writeln!(out, "before: {before}\nafter:  {after}")?;
     if !merged {
-        writeln!(out, "The tables are one run already: nothing was merged.")?;
+        let dir = quoted(&args.dir);
+        writeln!(
+            out,
+            "The tables are one run already: nothing was merged. To write them anew:\n  \
+             criba compact {dir} --rewrite"
+        )?;
         if policy_given {
-            let dir = quoted(&args.dir);
             writeln!(
                 out,
                 "Their filters stay, and later tables have the new ones. To change these too:\n  \
                  criba rebuild-filters {dir}"
             )?;
         }
+    }
+    Ok(Answer::Yes)
+}
+
+fn rewrite(args: &Args, db: Db, out: &mut dyn Write) -> Result<Answer> {
+    db.flush()?;
+    let before = db.tables();
+    let newest = before.iter().map(|table| table.id).max();
+    let limit = args.before.unwrap_or_else(|| newest.map_or(0, |newest| newest + 1));
+    let _guard = interrupt::before_end({
+        let dir = quoted(&args.dir);
+        move || {
+            let next = format!("criba compact {dir} --rewrite --before {limit}");
+            print_error(&format!("interrupted; to go on: {next}"));
+        }
+    });
+    let rewritten = db.compact_rewriting(limit)?;
+    let after = db.tables();
+    db.close()?;
+    let (before, after) = (Size::of(&before), Size::of(&after));
+    if args.json {
+        let object = json!({
+            "before": before, "after": after, "merged": false, "rewritten": rewritten,
+        });
+        json::print(&object, out)?;
+    } else {
+        writeln!(
+            out,
+            "before: {before}\nafter:  {after}\n{} written anew",
+            counted(rewritten, "table")
+        )?;
     }
     Ok(Answer::Yes)
 }

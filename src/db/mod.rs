@@ -519,7 +519,7 @@ impl Db {
 
     /// Flushes, then merges all tables into one run on the last level. The run has new filters, and no
     /// entries that readers cannot see. If the store is such a run already and its filters are sound, nothing
-    /// is merged.
+    /// is merged: [`compact_rewriting`](Self::compact_rewriting) writes it anew all the same.
     ///
     /// Cost: reads and writes all data once; needs disk space for a second copy. Waits for compactions under
     /// way, then merges on this thread.
@@ -528,6 +528,22 @@ impl Db {
     /// As [`flush`](Self::flush).
     pub fn compact(&self) -> Result<()> {
         scheduler::compact(self.inner()?)
+    }
+
+    /// Flushes, then writes each table with an [id](TableInfo::id) below `before` anew, one after the other, on its
+    /// level: with the options and the filter policy of now, and without damage of filters. Returns their number.
+    ///
+    /// With `u64::MAX` these are all tables. To go on after an interruption, keep a number above all ids of the
+    /// start, and pass it again: new tables have greater ids. Goes on after a damaged table, which stays, and fails
+    /// at the end.
+    ///
+    /// Cost: reads and writes all their data once; needs disk space for a second copy of one table. Runs on this
+    /// thread, beside other compactions.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush); [`Corrupt`](crate::Error::Corrupt): a table is damaged.
+    pub fn compact_rewriting(&self, before: u64) -> Result<u64> {
+        scheduler::compact_rewriting(self.inner()?, before)
     }
 
     /// The policy for the filters of new tables. No I/O.

@@ -91,6 +91,39 @@ pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     }
 }
 
+/// Writes each table with an id below `before` anew, on its level, on this thread. Returns their number. Goes on
+/// after a damaged table, and fails at the end.
+pub(super) fn rewrite(db: &DbInner, before: u64) -> Result<u64> {
+    let tables = db.views.load().version.tables().map(|(_, live)| live.table.id()).collect();
+    let (mut rewritten, mut damage): (u64, Option<Error>) = (0, None);
+    let mut ids: Vec<u64> = tables;
+    ids.retain(|&id| id < before);
+    ids.sort_unstable();
+    for id in ids {
+        let mut state = db.scheduler.state.lock();
+        while state.busy.contains(&id) || state.whole.is_some() {
+            db.check_writable()?;
+            state = db.scheduler.changed.wait(state);
+        }
+        db.check_writable()?;
+        let version = Arc::clone(&db.views.load().version);
+        let input = version.tables().find(|(_, live)| live.table.id() == id);
+        // Otherwise another compaction has rewritten it.
+        let Some((level, live)) = input.map(|(level, live)| (level, live.clone())) else {
+            continue;
+        };
+        let inputs = vec![(level, live)];
+        let compaction = Compaction { inputs, output_level: level, is_trivial_move: false };
+        let _running = db.scheduler.begin_table_task(&mut state, [id]);
+        drop(state);
+        match run_compaction(db, compaction, version, &|| false)? {
+            Ended::Damaged(error) => drop(damage.get_or_insert(error)),
+            Ended::Done | Ended::GaveWay => rewritten += 1,
+        }
+    }
+    damage.map_or(Ok(rewritten), Err)
+}
+
 /// Guard: the only `compact` that runs. Until its tables are busy, no background compaction begins.
 struct OneCompact<'a>(&'a DbInner);
 

@@ -18,7 +18,7 @@ pub(crate) use self::filter_tasks::{
     Rebuilt, load_filters_within_budget, rebuild_filter, set_filter_memory,
 };
 pub(crate) use self::flush::flush_all_sealed;
-pub(crate) use self::settle::{compact, flush, wait_until_settled, wait_while};
+pub(crate) use self::settle::{compact, compact_rewriting, flush, wait_until_settled, wait_while};
 pub(crate) use self::threads::start_threads;
 use crate::error::{Error, Result};
 use crate::sync::{AtomicU64, Condvar, Instant, JoinHandle, Mutex, Ordering};

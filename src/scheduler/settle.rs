@@ -1,7 +1,7 @@
 //! Calls that wait for background tasks. Some run tasks on their own thread.
 
 use super::Task;
-use super::compact::{Due, compact_everything, compact_once, compact_while_due, picked};
+use super::compact::{Due, compact_everything, compact_once, compact_while_due, picked, rewrite};
 use super::filter_tasks::refit_once;
 use super::flush::flush_all_sealed;
 use crate::db::inner::DbInner;
@@ -39,6 +39,14 @@ pub(crate) fn flush(db: &DbInner) -> Result<()> {
 pub(crate) fn compact(db: &DbInner) -> Result<()> {
     db.env.birth.check_process()?;
     let done = flush(db).and_then(|()| compact_everything(db));
+    db.views.drop_replaced();
+    done
+}
+
+/// Flushes; then writes the tables with ids below `before` anew, on this thread.
+pub(crate) fn compact_rewriting(db: &DbInner, before: u64) -> Result<u64> {
+    db.env.birth.check_process()?;
+    let done = flush(db).and_then(|()| rewrite(db, before));
     db.views.drop_replaced();
     done
 }

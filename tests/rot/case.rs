@@ -114,7 +114,7 @@ impl Case {
         let found = found.inspect_err(|error| match error {
             Error::NotAStore { .. } => {}
             Error::Unsupported { path, .. } => {
-                assert!(self.may_blame(path), "{}: {error}", self.what)
+                assert!(self.may_blame(path), "{}: {error}", self.what);
             }
             other => panic!("{}: {other}", self.what),
         });

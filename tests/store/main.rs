@@ -38,6 +38,7 @@ mod reads_avoided;
 mod rebuild_filters;
 mod recovery;
 mod replaced_views;
+mod rewriting;
 mod sim_vfs;
 mod space;
 mod stored_policy;

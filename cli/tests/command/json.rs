@@ -98,6 +98,7 @@ fn printed() -> Vec<(&'static str, Value)> {
     printed.push(("verify", object(&["verify", &dir])));
     printed.push(("compact", object(&["rebuild-filters", &dir])));
     printed.push(("compact", object(&["compact", &dir, "--filter", "none"])));
+    printed.push(("compact", object(&["compact", &dir, "--rewrite"])));
     printed.push(("compact", object(&["rebuild-filters", &dir])));
     printed.push(("stats", object(&["stats", &dir])));
     printed

@@ -243,6 +243,26 @@ fn a_damaged_filter_is_rebuilt_as_each_command_says() {
     }
 }
 
+/// A note about a replaced filter block ends when the table is written anew.
+#[test]
+fn compact_writes_every_table_anew_if_it_is_asked_to() {
+    let place = Place::new();
+    let store = place.store("store");
+    damage_filter(&tables(&store)[0]);
+    run(&format!("rebuild-filters {store}")).well();
+    assert!(run(&format!("verify {store}")).well().contains("note: "));
+    let told = run(&format!("compact {store}")).well();
+    let advice = format!("  criba compact {store} --rewrite\n");
+    assert!(told.ends_with(&advice), "{told}");
+    let told = run(&advice.trim()["criba ".len()..]).well();
+    assert!(told.ends_with("\n1 table written anew\n"), "{told}");
+    assert!(!run(&format!("verify {store}")).well().contains("note: "));
+    assert_eq!(keys(&store), 5000);
+    let told = run(&format!("compact {store} --rewrite --before 4 --json")).well();
+    let found: serde_json::Value = serde_json::from_str(&told).expect("one object");
+    assert_eq!(found["rewritten"], 0);
+}
+
 #[test]
 fn tune_recommends_nothing_while_filters_are_damaged() {
     let place = Place::new();

@@ -379,7 +379,9 @@ fn compact_says_that_the_filters_of_one_run_stay() {
     let (_parent, dir) = store();
     run(&format!("compact {dir} --filter bloom")).well();
     let shown = run(&format!("compact {dir}")).well();
-    assert!(shown.ends_with("The tables are one run already: nothing was merged.\n"), "{shown}");
+    let anew =
+        format!("nothing was merged. To write them anew:\n  criba compact {dir} --rewrite\n");
+    assert!(shown.ends_with(&anew), "{shown}");
     let shown = run(&format!("compact {dir} --filter none")).well();
     let (_, command) = shown.rsplit_once("\n  ").expect("a command");
     assert_eq!(command, format!("criba rebuild-filters {dir}\n"));
