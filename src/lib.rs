@@ -117,9 +117,9 @@ mod wal;
 pub use batch::Batch;
 pub use codec::FORMAT_VERSION;
 pub use db::{
-    Advice, Db, Durability, Estimate, FilterMemory, Finding, Keys, Loss, Membership, MemoryUse,
-    Range, ReadOnlyDb, Reader, RebuildReport, RecoveryReport, Repaired, Snapshot, TableInfo,
-    Uncertain, Verification, WeakDb, repair, repair_with, verify, verify_with,
+    Advice, CheckpointFiles, Db, Durability, Estimate, FilterMemory, Finding, Keys, Loss,
+    Membership, MemoryUse, Range, ReadOnlyDb, Reader, RebuildReport, RecoveryReport, Repaired,
+    Snapshot, TableInfo, Uncertain, Verification, WeakDb, repair, repair_with, verify, verify_with,
 };
 pub use error::{Error, Result};
 pub use event::Event;

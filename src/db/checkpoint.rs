@@ -119,34 +119,13 @@ impl DbInner {
             let record = live.open().record();
             let filter = record.filter.file_of(record.id);
             for name in [FileName::Table(record.id)].into_iter().chain(filter) {
-                self.link(name, dir)?;
+                if self.env.dir.link_to(name, dir).is_err() {
+                    copy(&self.env.dir, name, dir)?; // for whatever reason
+                }
             }
             set.tables.insert(record.id, (level, record));
         }
         Ok(set)
-    }
-
-    /// Links a synced file, or copies it if that fails, for whatever reason.
-    fn link(&self, name: FileName, dir: &StoreDir) -> Result<()> {
-        if self.env.dir.link_to(name, dir).is_ok() {
-            return Ok(());
-        }
-        let from = self.env.path_of(name);
-        let file = self.env.dir.open_file(name).context("open", &from)?;
-        let length = file.length().context("find the length", &from)?;
-        let mut copy = dir.create(name)?;
-        let mut buffer = vec![0; COPY_BYTES.min(length) as usize];
-        for offset in (0..length).step_by(COPY_BYTES as usize) {
-            buffer.truncate((length - offset) as usize);
-            let bytes = buffer.len();
-            let read = file.read_exact_at(&mut buffer, offset);
-            read.context(format_args!("read {bytes} bytes at offset {offset}"), &from)?;
-            let written = copy.file().append(&buffer);
-            written.context(format_args!("write {bytes} bytes at offset {offset}"), copy.path())?;
-        }
-        copy.file().sync_all().context("sync", copy.path())?;
-        copy.keep();
-        Ok(())
     }
 
     /// Writes the acknowledged records of all logs to one new log, synced. Returns its number.
@@ -208,4 +187,24 @@ impl DbInner {
             }
         }
     }
+}
+
+/// Copies a file, synced.
+pub(super) fn copy(from: &StoreDir, name: FileName, to: &StoreDir) -> Result<()> {
+    let path = from.path_of(name);
+    let file = from.open_file(name).context("open", &path)?;
+    let length = file.length().context("find the length", &path)?;
+    let mut copy = to.create(name)?;
+    let mut buffer = vec![0; COPY_BYTES.min(length) as usize];
+    for offset in (0..length).step_by(COPY_BYTES as usize) {
+        buffer.truncate((length - offset) as usize);
+        let bytes = buffer.len();
+        let read = file.read_exact_at(&mut buffer, offset);
+        read.context(format_args!("read {bytes} bytes at offset {offset}"), &path)?;
+        let written = copy.file().append(&buffer);
+        written.context(format_args!("write {bytes} bytes at offset {offset}"), copy.path())?;
+    }
+    copy.file().sync_all().context("sync", copy.path())?;
+    copy.keep();
+    Ok(())
 }

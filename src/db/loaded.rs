@@ -47,6 +47,8 @@ pub(super) struct Loaded {
     logged: u32,
     pub(super) settings: FilterSettings,
     pub(super) report: RecoveryReport,
+    /// The manifest's counter of file numbers.
+    pub(super) next_file: u64,
     ignore_filters: bool,
 }
 
@@ -119,7 +121,8 @@ impl Loaded {
         let view =
             Arc::new(ReadView { memtable, sealed: Vec::new(), version, hole: LastHole::default() });
         let ignore_filters = options.ignore_filters;
-        Ok(Self { env, view, seq, logged, settings, report, ignore_filters })
+        let next_file = set.next_file;
+        Ok(Self { env, view, seq, logged, settings, report, next_file, ignore_filters })
     }
 
     /// Whether each table that has the number of one in `set` is that table.

@@ -6,6 +6,7 @@ mod checkpoint;
 mod commit_queue;
 mod condition;
 mod conditional;
+mod copy;
 mod directory;
 mod earlier_logs;
 mod health;
@@ -36,6 +37,7 @@ use std::sync::{Arc, Weak};
 
 pub use advise::{Advice, Estimate};
 pub use commit_queue::Durability;
+pub use copy::CheckpointFiles;
 pub use info::{FilterMemory, MemoryUse, TableInfo};
 pub use keys::Keys;
 pub use open::RecoveryReport;

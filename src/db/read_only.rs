@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use super::advise::{Advice, advise};
+use super::copy::{self, CheckpointFiles};
 use super::directory::not_a_store;
 use super::info::{self, MemoryUse, TableInfo};
 use super::loaded::Loaded;
@@ -16,6 +17,7 @@ use super::open_tables::check_filters;
 use super::read::Membership;
 use super::scan::Range;
 use super::snapshot::Snapshot;
+use super::verify::{Verification, verify_loaded};
 use crate::error::Result;
 use crate::filter::FilterPolicy;
 use crate::fork;
@@ -25,6 +27,9 @@ use crate::options::Options;
 use crate::store_dir::{StoreDir, absolute};
 use crate::sync::Mutex;
 use crate::value::Value;
+
+/// How often a checkpoint begins again because the writer removed a file meanwhile.
+const ATTEMPTS: usize = 20;
 
 /// A handle of a store that is only read, from [`Options::open_read_only`]. Clones share the state.
 ///
@@ -123,6 +128,38 @@ impl ReadOnlyDb {
     /// A view of the store that [`refresh`](Self::refresh) does not change. No I/O.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of_loaded(self.0.loaded.load_full())
+    }
+
+    /// Copies the store into a new directory, as a store of its own: as this handle shows it, or as it is during the
+    /// call if the writer has removed a file. The copy is whole, or `path` does not exist.
+    ///
+    /// Damage of blocks is copied, too: [`verify`](crate::verify) the copy.
+    ///
+    /// Cost: reads and writes the files that are not linked. What the logs hold becomes a table.
+    ///
+    /// # Errors
+    /// As [`Db::checkpoint`](crate::Db::checkpoint), and as [`refresh`](Self::refresh).
+    pub fn checkpoint(&self, path: impl AsRef<Path>, files: CheckpointFiles<'_>) -> Result<()> {
+        for _ in 1..ATTEMPTS {
+            let loaded = Arc::clone(&*self.loaded()?);
+            match copy::checkpoint(&loaded, &self.0.options, path.as_ref(), files) {
+                Err(error) if error.is_missing_file() && self.refresh()? => {}
+                copied => return copied,
+            }
+        }
+        copy::checkpoint(&*self.loaded()?, &self.0.options, path.as_ref(), files)
+    }
+
+    /// Verifies the tables and filters that this handle shows, as [`verify`](crate::verify) does, also beside the
+    /// writer; and what the last reading of the logs found. Calls `progress` as
+    /// [`verify_with`](crate::verify_with) does.
+    ///
+    /// Cost: reads every table once, block by block.
+    ///
+    /// # Errors
+    /// [`Io`](crate::Error::Io): a file may not be read; [`Forked`](crate::Error::Forked).
+    pub fn verify(&self, progress: impl FnMut(u64, u64)) -> Result<Verification> {
+        verify_loaded(&*self.loaded()?, progress)
     }
 
     /// As [`Db::get`](crate::Db::get).

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::directory::{Listing, for_each_logged_entry, hash_key, is_foreign, open_to_read};
+use super::loaded::Loaded;
 use crate::error::{Error, Result};
 use crate::filter::HashKey;
 use crate::names::FileName;
@@ -284,6 +285,32 @@ fn verify_tables(
         left = left.saturating_sub(meta.size);
     }
     progress(done, left);
+}
+
+/// Verifies the tables of an open store.
+pub(super) fn verify_loaded(
+    loaded: &Loaded,
+    mut progress: impl FnMut(u64, u64),
+) -> Result<Verification> {
+    let mut search = Search::default();
+    let dir = loaded.env.dir.path();
+    let report = &loaded.report;
+    search.found.logs = report.logs as u64;
+    search.found.changes = report.changes;
+    search.found.note_lost(report.lost_tail.clone());
+    search.found.note_lost(report.lost_edit.clone());
+    let sizes = loaded.view.version.tables().map(|(_, live)| live.table.meta().size);
+    let (mut done, mut left) = (0_u64, sizes.sum::<u64>());
+    for (_, live) in loaded.view.version.tables() {
+        progress(done, left);
+        search.found.tables += 1;
+        let checked = live.open().check(&mut |error| search.find(dir, error));
+        search.found.count(dir, checked);
+        done += live.table.meta().size;
+        left -= live.table.meta().size;
+    }
+    progress(done, left);
+    search.end()
 }
 
 fn verify_logs(env: &TableEnv, set: &TableSet, listing: &Listing, search: &mut Search) {
