@@ -2,25 +2,31 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use criba::{CheckpointFiles, ReadOnlyDb, Verification, verify};
 use serde_json::json;
 
 use crate::failure::{Failure, Result};
+use crate::layout::wrapped;
+use crate::replace::{Stage, lock, recover};
 use crate::shell::quoted;
 use crate::text::counted;
-use crate::{Answer, json, store};
+use crate::{Answer, json, print_error, store};
 
-/// Copy a store as it is now into a new directory, as a store of its own
+/// Copy a store into a directory, or bring an earlier copy up to date, and verify the copy
 ///
-/// Opens the store to write, as every command that changes it: no other process may have it open. A program
-/// that has it open calls Db::checkpoint. On the same file system both stores have the same files of tables, by
-/// hard links: against a damaged disk, copy the backup to another one. To restore it, close the store in every
-/// program first.
+/// A program may have the store open, and write. A copy that is there is replaced once the new one is whole: at any
+/// moment one of them is there. Files that it has are not copied again. Damage is copied, too, and printed: then the
+/// copy gets the name TO.damaged, the earlier one stays, and the exit code is 1. On one file system the files of both are the same, by hard links:
+/// against a damaged disk, copy to another one. `criba restore TO DIR` brings it back.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
-    /// The directory of the copy, which must not exist
+    /// The directory of the copy: new, or an earlier copy of the same store
     to: PathBuf,
+    /// Make no hard links to the files of the store
+    #[arg(long)]
+    copy: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -28,33 +34,102 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let Args { dir, to, .. } = args;
-    if fs::symlink_metadata(to).is_ok() {
-        return Err(Failure::unfit(to, "a new name for the backup", "a file or directory"));
+    let db = store::to_read(dir)?;
+    let uncertain = dir.join("uncertain");
+    if uncertain.join("CURRENT").exists() {
+        let uncertain = uncertain.display();
+        print_error(&format!("warning: {uncertain}: a store of its own, and not in this backup"));
     }
-    let db = store::without_compactions(dir)?;
-    db.checkpoint(to)?;
-    db.close()?;
-    let tables = store::to_read(to)?.tables().len() as u64;
-    let bytes = bytes_in(to).map_err(|error| Failure::file("list", to, error))?;
+    recover(to, "backup")?;
+    let earlier = earlier(dir, to, &db)?;
+    // Held to the end: no program opens what is about to go.
+    let _lock = earlier.then(|| lock(to)).transpose()?;
+    let stage = Stage::beside(to, "backup")?;
+    let new = stage.path();
+    let links = !args.copy;
+    db.checkpoint(&new, CheckpointFiles { links, earlier: earlier.then_some(to) })?;
+    let mut found = verify(&new)?;
+    if earlier && !found.is_sound() {
+        // The earlier copy may be damaged, and the store sound.
+        fs::remove_dir_all(&new).map_err(|error| Failure::file("remove it", &new, error))?;
+        db.checkpoint(&new, CheckpointFiles { links, earlier: None })?;
+        found = verify(&new)?;
+    }
+    let bytes = bytes_in(&new).map_err(|error| Failure::file("list", &new, error))?;
+    let mut target = to.components().collect::<PathBuf>();
+    if !found.is_sound() {
+        let mut name = target.into_os_string();
+        name.push(".damaged");
+        target = name.into();
+    }
+    stage.put_at(&target)?;
+    drop(stage);
     if args.json {
-        let object = json!({ "path": to.display().to_string(), "tables": tables, "bytes": bytes });
+        let findings = store::findings(&found, &new, &target);
+        let object = json!({
+            "path": target.display().to_string(),
+            "tables": found.tables,
+            "bytes": bytes,
+            "sound": found.is_sound(),
+            "findings": findings,
+        });
         json::print(&object, out)?;
-        return Ok(Answer::Yes);
+    } else {
+        print(args, &found, bytes, (&new, &target), out)?;
     }
-    let (dir, to) = (quoted(dir), quoted(to));
-    writeln!(
-        out,
-        "{}, {}, in {to}\n\
-         On the same disk these are the files of {dir}: copy {to} to another one.\n\
-         To check it:   criba verify {to}\n\
-         To restore it: close {dir} in every program, and run\n\
-         mv {dir} {dir}.old && cp -r {to} {dir} && criba verify {dir}",
-        counted(tables, "table"),
-        counted(bytes, "byte"),
-    )?;
-    Ok(Answer::Yes)
+    Ok(if found.is_sound() { Answer::Yes } else { Answer::No })
 }
 
-fn bytes_in(dir: &Path) -> std::io::Result<u64> {
+/// Whether a copy of the store is there; nothing else may be.
+fn earlier(dir: &Path, to: &Path, db: &ReadOnlyDb) -> Result<bool> {
+    if fs::symlink_metadata(to).is_err() {
+        return Ok(false);
+    }
+    let expected = "a new name, or an earlier backup of the same store";
+    let own = db.store_id();
+    let places = [dir, to].map(fs::canonicalize);
+    if let [Ok(dir), Ok(to)] = &places
+        && dir == to
+    {
+        return Err(Failure::unfit(to, expected, "the store itself"));
+    }
+    match store::to_read(to) {
+        Ok(there) if there.store_id() == own => Ok(true),
+        Ok(_) => Err(Failure::unfit(to, expected, "another store")),
+        Err(Failure::Unfit { .. }) => Err(Failure::unfit(to, expected, "something else")),
+        Err(error) => Err(error),
+    }
+}
+
+fn print(
+    args: &Args,
+    found: &Verification,
+    bytes: u64,
+    (new, target): (&Path, &Path),
+    out: &mut dyn Write,
+) -> Result<()> {
+    for finding in store::findings(found, new, target) {
+        writeln!(out, "{}", wrapped(&finding.text, 4))?;
+    }
+    let (dir, to) = (quoted(&args.dir), quoted(target));
+    writeln!(out, "{}, {}, in {to}", counted(found.tables, "table"), counted(bytes, "byte"))?;
+    if !found.is_sound() {
+        let earlier = quoted(&args.to);
+        return Ok(writeln!(
+            out,
+            "The store is damaged, and so is this copy. What has the name {earlier} was not changed.\n\
+             criba repair {dir} --to NEW salvages what is sound into a new store"
+        )?);
+    }
+    if !args.copy {
+        writeln!(out, "On the same disk these are the files of {dir}: --copy makes others.")?;
+    }
+    Ok(writeln!(
+        out,
+        "To check it:   criba verify {to}\nTo restore it: criba restore {to} {dir} --replace"
+    )?)
+}
+
+pub(crate) fn bytes_in(dir: &Path) -> std::io::Result<u64> {
     fs::read_dir(dir)?.map(|entry| Ok(entry?.metadata()?.len())).sum()
 }

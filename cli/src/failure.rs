@@ -67,11 +67,15 @@ fn next_step(error: &criba::Error, writes: bool) -> String {
                 "; criba verify {dir} lists the damage, criba repair {dir} --to NEW salvages the rest"
             )
         }
-        Locked { .. } => "; get, scan, stats, tune, explain and inspect work meanwhile".into(),
+        Locked { .. } => {
+            "; get, scan, dump, stats, tune, explain, inspect, backup and verify --live work \
+                          meanwhile"
+                .into()
+        }
         NotAStore { .. } => "; put and load make a store in a new or an empty directory".into(),
         Io { source, .. } => match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem if writes => {
-                "; get, scan, stats, tune, explain, inspect and verify only read".into()
+                "; get, scan, dump, stats, tune, explain, inspect and verify only read".into()
             }
             io::ErrorKind::StorageFull => "; free some space and run the command again".into(),
             _ => String::new(),

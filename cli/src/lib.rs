@@ -30,6 +30,8 @@ mod put;
 pub mod readamp;
 mod rebuild_filters;
 mod repair;
+mod replace;
+mod restore;
 mod scan;
 mod shell;
 mod stats;
@@ -82,6 +84,7 @@ enum Command {
     Repair(repair::Args),
     RebuildFilters(rebuild_filters::Args),
     Backup(backup::Args),
+    Restore(restore::Args),
     Readamp(readamp::Args),
     Lab(lab::Args),
     Completions(completions::Args),
@@ -137,6 +140,7 @@ impl Command {
             Self::Repair(args) => repair::run(args, out),
             Self::RebuildFilters(args) => rebuild_filters::run(args, out),
             Self::Backup(args) => backup::run(args, out),
+            Self::Restore(args) => restore::run(args, out),
             Self::Readamp(args) => readamp::run(args, out),
             Self::Lab(args) => lab::run(args),
             Self::Completions(args) => completions::run(args, Cli::command(), out),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use criba::vfs::{RealVfs, Vfs};
@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::layout::wrapped;
 use crate::shell::{quoted, visible};
 use crate::text::{counted, escaped};
-use crate::{Answer, json, store};
+use crate::{Answer, interrupt, json, print_error, store};
 
 /// Salvage a damaged store into a new one; the damaged one is not changed
 ///
@@ -43,6 +43,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         let found = "a file or directory";
         return Err(Failure::unfit(&args.to, "a new name for the repaired store", found));
     }
+    let to = args.to.clone();
+    let _guard = interrupt::before_end(move || name_leftovers(&to));
     let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
     let repaired = repair_with(&args.dir, &args.to, uncertain, args.store, &vfs);
     let repaired = repaired.map_err(store::no_store)?;
@@ -52,6 +54,23 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         print(args, &repaired, out)?;
     }
     Ok(if repaired.losses.is_empty() { Answer::Yes } else { Answer::No })
+}
+
+/// Prints the hidden directories beside NEWDIR, in which a repair works until its end.
+fn name_leftovers(to: &Path) {
+    let to: PathBuf = to.components().collect();
+    let (Some(name), parent) = (to.file_name(), to.parent()) else { return };
+    let begin = format!(".{}.repair-tmp.", name.to_string_lossy());
+    let parent = parent.filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&begin) {
+            let path = entry.path();
+            print_error(&format!(
+                "interrupted; left is {}, which the same command removes",
+                path.display()
+            ));
+        }
+    }
 }
 
 fn print(args: &Args, repaired: &Repaired, out: &mut dyn Write) -> Result<()> {

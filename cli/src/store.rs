@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use criba::{Db, Error, FilterPolicy, LostTail, Options, ReadOnlyDb, RecoveryReport};
+use criba::{
+    Db, Error, FilterPolicy, Finding, LostTail, Options, ReadOnlyDb, RecoveryReport, Verification,
+};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -91,6 +93,29 @@ fn open(dir: &Path, options: Options) -> Result<Db> {
     let db = options.open(dir)?;
     warn_of_losses(db.recovery());
     Ok(db)
+}
+
+/// A finding of a verification, at the place where its file is now.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Found {
+    path: String,
+    offset: Option<u64>,
+    what: String,
+    #[serde(skip)]
+    pub(crate) text: String,
+}
+
+/// The findings in a directory that was renamed.
+pub(crate) fn findings(found: &Verification, from: &Path, to: &Path) -> Vec<Found> {
+    let moved = |finding: &Finding| {
+        let mut finding = finding.clone();
+        if let Some(name) = finding.path.file_name().filter(|_| finding.path.starts_with(from)) {
+            finding.path = to.join(name);
+        }
+        let path = finding.path.display().to_string();
+        Found { path, offset: finding.offset, text: finding.to_string(), what: finding.what }
+    };
+    found.findings.iter().map(moved).collect()
 }
 
 fn warn_of_losses(recovery: &RecoveryReport) {

@@ -15,22 +15,30 @@ use crate::{Answer, json, progress, store};
 /// Read a whole store and print everything that is wrong with it; the exit code is 1 if anything is
 ///
 /// Checks all checksums, each key and its prefix against the filter of its table, the tables against the
-/// manifest, order and ranges, and the logs. Changes nothing. No process may have the store open to write.
+/// manifest, order and ranges, and the logs. Changes nothing. No process may have the store open to write, but with
+/// --live.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
+    /// Beside a process that writes to the store: what a reader sees now
+    #[arg(long)]
+    live: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
     let bar = progress::over_bytes("verifying");
-    let found = criba::verify_with(&args.dir, &vfs, |done, left| progress::at(&bar, done, left));
+    let progress = |done, left| progress::at(&bar, done, left);
+    let found = if args.live {
+        store::to_read(&args.dir)?.verify(progress)?
+    } else {
+        let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
+        criba::verify_with(&args.dir, &vfs, progress).map_err(store::no_store)?
+    };
     bar.finish_and_clear();
-    let found = found.map_err(store::no_store)?;
     if args.json {
         json::print(&as_json(&found), out)?;
     } else {

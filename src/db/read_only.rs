@@ -223,6 +223,11 @@ impl ReadOnlyDb {
         advise(&loaded.view.version, &loaded.env.ledger, loaded.settings)
     }
 
+    /// The id of the store, which each of its files and checkpoints has. No I/O.
+    pub fn store_id(&self) -> u64 {
+        self.0.loaded.load().env.store
+    }
+
     /// The store's policy for the filters of new tables. No I/O.
     pub fn policy(&self) -> FilterPolicy {
         self.loaded().map(|loaded| loaded.settings.policy).unwrap_or_default()

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use criba::vfs::{FileKind, Operation};
 use criba::{
-    Batch, Db, Durability, Error, FilterPolicy, Membership, Options, ReadOnlyDb, Snapshot, Stats,
-    WeakDb,
+    Batch, CheckpointFiles, Db, Durability, Error, FilterPolicy, Membership, Options, ReadOnlyDb,
+    Snapshot, Stats, WeakDb,
 };
 
 use crate::common::{self, HookVfs, contents};
@@ -192,7 +192,7 @@ fn refuses_writes(db: &Db, aside: &Path) -> Vec<&'static str> {
         insert_if_absent("k", "v") insert_if_absent_with("k", "v", synced)
         insert_many_if_absent([("k", "v")]) insert_many_if_absent_with([("k", "v")], synced)
         compare_and_swap("k", none, none) compare_and_swap_with("k", none, none, synced)
-        flush() compact() wait_until_settled() set_policy(FilterPolicy::default())
+        flush() compact() compact_rewriting(9) wait_until_settled() set_policy(FilterPolicy::default())
         rebuild_filters(&FilterPolicy::ribbon()) set_filter_memory(Some(0)) checkpoint(aside)
     )
     .into()
@@ -223,9 +223,12 @@ fn refuses(db: &Db, aside: &Path) -> Vec<&'static str> {
     called
 }
 
-fn refuses_read_only(db: &ReadOnlyDb) -> Vec<&'static str> {
+fn refuses_read_only(db: &ReadOnlyDb, aside: &Path) -> Vec<&'static str> {
     let mut called = refuses_reads(db);
-    called.extend(refused!(db, refresh()));
+    let files = CheckpointFiles::default();
+    called.extend(refused!(db, refresh() checkpoint(aside, files) verify(|_, _| {})));
+    assert_ne!(db.store_id(), 0);
+    called.push("store_id");
     called.extend(refuses_reads(&db.snapshot()));
     assert_eq!(db.may_contain("never there"), Membership::Maybe);
     assert_eq!(db.stats(), Stats::default());
@@ -349,7 +352,7 @@ fn use_what_reads(dir: &Path, threads: usize) {
         let mut called = refuses_reads(&snapshot);
         assert_all_called("snapshot.rs", &called);
         refuses_reads(&seen);
-        called.extend(refuses_read_only(&read_only));
+        called.extend(refuses_read_only(&read_only, &dir.with_extension("aside")));
         assert_all_called("read_only.rs", &called);
         let _ = format!("{snapshot:?} {seen:?} {read_only:?}");
         drop((take(&snapshot), take(&seen), take(&read_only), take(&db)));
@@ -441,7 +444,7 @@ fn beside_threads(dir: &Path) {
             in_child(|| {
                 refuses(&db, &aside);
                 refuses_reads(&snapshot);
-                refuses_read_only(&read_only);
+                refuses_read_only(&read_only, &aside);
                 assert_forked("next", range.next().unwrap());
                 drop((take(&range), take(&mine), take(&snapshot), take(&read_only)));
                 drop(take(&db));

@@ -140,6 +140,34 @@ fn a_signal_removes_the_temporary_store_of_readamp() {
     }
 }
 
+/// It has the size of the store.
+#[test]
+fn a_signal_names_what_a_repair_leaves_and_the_next_one_removes_it() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (store, new) = (dir.path().join("store"), dir.path().join("new"));
+    let db = criba::Db::open(&store).expect("a new store");
+    for number in 0..400_000 {
+        db.put(format!("key {number:06}"), [7; 60]).expect("a write");
+    }
+    db.close().expect("a sound end");
+    let repair = || criba([Path::new("repair"), &store, Path::new("--to"), &new]);
+    let child = start(&mut repair());
+    let hidden = || {
+        let names = dir.path().read_dir().expect("there").map(|e| e.expect("a name").path());
+        names.filter(|path| path.to_string_lossy().contains("/.new.repair-tmp.")).last()
+    };
+    until(|| hidden().is_some());
+    send(&child, Signal::INT);
+    let end = Run::new(child.wait_with_output().expect("an end"));
+    let left = hidden().expect("it was not done yet");
+    let told =
+        format!("criba: interrupted; left is {}, which the same command removes\n", left.display());
+    assert_eq!((end.code, end.out.as_str(), end.err.as_str()), (130, "", told.as_str()));
+    let told = Run::new(repair().output().expect("it starts")).well();
+    assert!(told.starts_with(&format!("removed: {}", left.display())), "{told}");
+    assert!(hidden().is_none() && new.join("CURRENT").exists());
+}
+
 #[test]
 fn load_draws_its_progress_on_a_terminal_only() {
     let dir = tempfile::tempdir().expect("a temporary directory");

@@ -75,6 +75,7 @@ fn printed() -> Vec<(&'static str, Value)> {
         ("inspect", object(&["inspect", &second, "--entries"])),
         ("verify", object(&["verify", &dir])),
         ("compact", object(&["backup", &dir, &format!("{dir}.copy")])),
+        ("compact", object(&["restore", &format!("{dir}.copy"), &format!("{dir}.back")])),
     ];
     printed.extend(objects(&["get", &dir, "bytes \\xff", "none", "--json"]));
     printed.extend(objects(&["scan", &dir, "--prefix", "in", "--json"]));

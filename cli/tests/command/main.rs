@@ -1,5 +1,6 @@
 //! The program `criba`, run as its users run it. One test program, which links once.
 
+mod backups;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;

@@ -169,7 +169,10 @@ fn reading_commands_need_no_permission_to_write() {
     }
     let refused = as_reader(&format!("delete {dir} key00007"), &program).error(3);
     assert!(refused.contains("Permission denied"), "{refused}");
-    assert!(refused.ends_with("; get, scan, stats, tune, explain, inspect and verify only read\n"));
+    assert!(
+        refused
+            .ends_with("; get, scan, dump, stats, tune, explain, inspect and verify only read\n")
+    );
     allow(Path::new(&dir), 0o755).expect("ours");
 }
 
@@ -206,7 +209,11 @@ fn reading_commands_work_beside_a_process_that_has_the_store_open() {
         assert!(!run(&line_for(line, &dir)).well().is_empty(), "{line}");
     }
     assert_eq!(run(&format!("get {dir} key01000")).well(), "unsynced, in the log\n");
-    for line in ["verify DIR", "delete DIR key", "compact DIR", "backup DIR DIR.backup"] {
+    for line in ["verify DIR --live", "backup DIR COPY"] {
+        let copy = format!("{dir} of {line}").replace(' ', "-");
+        run(&line_for(line, &dir).replace("COPY", &copy)).well();
+    }
+    for line in ["verify DIR", "delete DIR key", "compact DIR", "repair DIR --to NEW"] {
         let told = run(&line_for(line, &dir)).error(3);
         assert!(told.contains("/LOCK is held by "), "{told}");
         if cfg!(target_os = "linux") {
@@ -433,33 +440,4 @@ fn errors_end_with_what_to_do() {
     assert_eq!(found.code, 1);
     let hint = format!("\n1 finding\ncriba repair {dir} --to NEW salvages ");
     assert!(found.out.contains(&hint), "{}", found.out);
-}
-
-#[test]
-fn a_backup_is_a_store_that_can_be_restored() {
-    let (parent, dir) = store();
-    let copy = parent.path().join("copy").display().to_string();
-    let all = run(&format!("scan {dir}")).well();
-    assert!(all.contains("in the log\tonly\n"));
-    let shown = run(&format!("backup {dir} {copy}")).well();
-    assert!(shown.contains(&format!(" in {copy}\n")), "{shown}");
-    let told = run(&format!("backup {dir} {copy}")).error(3);
-    let expected = "expected a new name for the backup, found a file or directory\n";
-    assert_eq!(told, format!("criba: {copy}: {expected}"));
-
-    run(&format!("delete {dir} key01000")).well();
-    run(&format!("compact {dir}")).well();
-    assert_ne!(run(&format!("scan {dir}")).well(), all);
-    // As the output says.
-    let line = |name: &str| shown.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
-    run(line("To check it:   criba ")).well();
-    let commands = shown.lines().last().expect("the last line");
-    let (moved_and_copied, verified) = commands.split_once(" && criba ").expect("three steps");
-    let copied = Command::new("sh").args(["-c", moved_and_copied]).status().expect("a shell");
-    assert!(copied.success());
-    run(verified).well();
-    assert_eq!(run(&format!("scan {dir}")).well(), all);
-    run(&format!("put {dir} key01000 new")).well();
-    assert_eq!(run(&format!("scan {copy}")).well(), all);
-    run(&format!("verify {dir}")).well();
 }
