@@ -82,17 +82,17 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
 
 /// Whether a copy of the store is there; nothing else may be.
 fn earlier(dir: &Path, to: &Path, db: &ReadOnlyDb) -> Result<bool> {
+    let expected = "a new name, or an earlier backup of the same store";
+    let within =
+        |path: &Path| Some(fs::canonicalize(path).ok()?.starts_with(fs::canonicalize(dir).ok()?));
+    let full = std::path::absolute(to).unwrap_or_default();
+    if [Some(&*full), full.parent()].into_iter().flatten().any(|path| within(path) == Some(true)) {
+        return Err(Failure::unfit(to, expected, "a place in the store itself"));
+    }
     if fs::symlink_metadata(to).is_err() {
         return Ok(false);
     }
-    let expected = "a new name, or an earlier backup of the same store";
     let own = db.store_id();
-    let places = [dir, to].map(fs::canonicalize);
-    if let [Ok(dir), Ok(to)] = &places
-        && dir == to
-    {
-        return Err(Failure::unfit(to, expected, "the store itself"));
-    }
     match store::to_read(to) {
         Ok(there) if there.store_id() == own => Ok(true),
         Ok(_) => Err(Failure::unfit(to, expected, "another store")),
@@ -114,12 +114,11 @@ fn print(
     let (dir, to) = (quoted(&args.dir), quoted(target));
     writeln!(out, "{}, {}, in {to}", counted(found.tables, "table"), counted(bytes, "byte"))?;
     if !found.is_sound() {
-        let earlier = quoted(&args.to);
-        return Ok(writeln!(
-            out,
-            "The store is damaged, and so is this copy. What has the name {earlier} was not changed.\n\
-             criba repair {dir} --to NEW salvages what is sound into a new store"
-        )?);
+        if args.to.exists() {
+            writeln!(out, "The earlier backup {} was not changed.", quoted(&args.to))?;
+        }
+        writeln!(out, "criba repair {dir} --to NEW salvages what is sound into a new store")?;
+        return Ok(());
     }
     if !args.copy {
         writeln!(out, "On the same disk these are the files of {dir}: --copy makes others.")?;

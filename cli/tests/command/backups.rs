@@ -154,7 +154,7 @@ fn another_backup_copies_what_the_earlier_one_lacks() {
     assert_eq!(place.names(), ["copy", "store"]);
 
     let other = place.store("other");
-    for wrong in [&other, &dir] {
+    for wrong in [&other, &dir, &format!("{dir}/within")] {
         let told = run(&format!("backup {dir} {wrong}")).error(3);
         assert!(told.contains("expected a new name, or an earlier backup"), "{told}");
     }
