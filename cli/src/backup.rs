@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::failure::{Failure, Result};
 use crate::layout::wrapped;
-use crate::replace::{Stage, lock, recover};
+use crate::replace::{Stage, lock, recover, refuse_within};
 use crate::shell::quoted;
 use crate::text::counted;
 use crate::{Answer, json, print_error, store};
@@ -83,12 +83,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
 /// Whether a copy of the store is there; nothing else may be.
 fn earlier(dir: &Path, to: &Path, db: &ReadOnlyDb) -> Result<bool> {
     let expected = "a new name, or an earlier backup of the same store";
-    let within =
-        |path: &Path| Some(fs::canonicalize(path).ok()?.starts_with(fs::canonicalize(dir).ok()?));
-    let full = std::path::absolute(to).unwrap_or_default();
-    if [Some(&*full), full.parent()].into_iter().flatten().any(|path| within(path) == Some(true)) {
-        return Err(Failure::unfit(to, expected, "a place in the store itself"));
-    }
+    refuse_within(to, dir, expected)?;
     if fs::symlink_metadata(to).is_err() {
         return Ok(false);
     }

@@ -3,11 +3,13 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use criba::vfs::{FileLock, RealVfs, Vfs};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use crate::failure::{Failure, Result};
 use crate::interrupt::{self, Guard};
@@ -39,8 +41,13 @@ impl Stage {
                 }
                 _ => {}
             }
-            let lock = dir.join("lock");
-            let lock = File::options().create(true).write(true).truncate(false).open(&lock);
+            // Another user can have made it, to lead elsewhere.
+            let found = fs::symlink_metadata(&dir).map_err(failed("examine it"))?;
+            if !found.is_dir() || found.uid() != geteuid().as_raw() {
+                return Err(Failure::unfit(&dir, "a directory of this user", "something else"));
+            }
+            let name = dir.join("lock");
+            let lock = File::options().create(true).write(true).truncate(false).open(&name);
             let lock = match lock {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue, // it was removed
                 lock => lock.map_err(failed("lock it"))?,
@@ -51,6 +58,11 @@ impl Stage {
                     return Err(Failure::unfit(target, "no other command that makes it", found));
                 }
                 locked => locked.map_err(|error| failed("lock it")(error.into()))?,
+            }
+            // Another command can have removed it before it was locked.
+            let own = lock.metadata().map_err(failed("lock it"))?.ino();
+            if !fs::metadata(&name).is_ok_and(|found| found.ino() == own) {
+                continue;
             }
             let left = dir.join("new");
             match fs::remove_dir_all(&left) {
@@ -140,6 +152,19 @@ fn stage_of(target: &Path, purpose: &str) -> Result<PathBuf> {
         return Err(Failure::unfit(target, "the name of a directory", "none"));
     };
     Ok(parent.join(format!(".{}.{purpose}-tmp", name.display())))
+}
+
+/// Refuses a place in the directory of a store, or that directory.
+pub(crate) fn refuse_within(target: &Path, store: &Path, expected: &str) -> Result<()> {
+    let full = std::path::absolute(target).unwrap_or_default();
+    for place in [Some(&*full), full.parent()].into_iter().flatten() {
+        if let [Ok(place), Ok(store)] = [place, store].map(fs::canonicalize)
+            && place.starts_with(store)
+        {
+            return Err(Failure::unfit(target, expected, "a place in the store itself"));
+        }
+    }
+    Ok(())
 }
 
 /// Gives a directory its name back that a killed command of this purpose had moved away.

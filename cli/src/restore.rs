@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::backup::bytes_in;
 use crate::failure::{Failure, Result};
 use crate::layout::wrapped;
-use crate::replace::{Stage, lock, recover};
+use crate::replace::{Stage, lock, recover, refuse_within};
 use crate::shell::quoted;
 use crate::text::counted;
 use crate::{Answer, json, store};
@@ -35,6 +35,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let Args { backup, dir, .. } = args;
     recover(backup, "backup")?;
     let db = store::to_read(backup)?;
+    refuse_within(dir, backup, "a place outside the backup")?;
     recover(dir, "restore")?;
     let is_empty = is_empty(dir)?;
     if !is_empty && !args.replace {

@@ -129,6 +129,14 @@ fn a_restore_links_nothing_and_replaces_only_what_it_may() {
     run(&format!("restore {copy} {other} --replace")).error(3);
     run(&format!("restore {other} {}", place.at("nowhere"))).error(3);
     run(&format!("restore {} {}", place.at("none"), place.at("nowhere"))).error(3);
+    run(&format!("restore {copy} {copy}/within")).error(3);
+    run(&format!("restore {copy} {copy} --replace")).error(3);
+    // A link in the place of the hidden directory leads to what is not ours.
+    fs::create_dir_all(place.at("theirs/new")).expect("a directory");
+    std::os::unix::fs::symlink(place.at("theirs"), place.at(".nowhere.restore-tmp")).expect("room");
+    let told = run(&format!("restore {copy} {}", place.at("nowhere"))).error(3);
+    assert!(told.contains("expected a directory of this user"), "{told}");
+    assert!(Path::new(&place.at("theirs/new")).exists());
     assert!(!Path::new(&place.at("nowhere")).exists());
 }
 
