@@ -2,7 +2,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use criba::{CheckpointFiles, ReadOnlyDb, Verification, verify};
+use criba::{CheckpointFiles, ReadOnlyDb};
 use serde_json::json;
 
 use crate::failure::{Failure, Result};
@@ -10,7 +10,7 @@ use crate::layout::wrapped;
 use crate::replace::{Stage, lock, recover, refuse_within};
 use crate::shell::quoted;
 use crate::text::counted;
-use crate::{Answer, json, print_error, store};
+use crate::{Answer, json, print_error, store, verify};
 
 /// Copy a store into a directory, or bring an earlier copy up to date, and verify the copy
 ///
@@ -48,16 +48,20 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let new = stage.path();
     let links = !args.copy;
     db.checkpoint(&new, CheckpointFiles { links, earlier: earlier.then_some(to) })?;
-    let mut found = verify(&new)?;
+    let mut found = criba::verify(&new)?;
     if earlier && !found.is_sound() {
         // The earlier copy may be damaged, and the store sound.
         fs::remove_dir_all(&new).map_err(|error| Failure::file("remove it", &new, error))?;
         db.checkpoint(&new, CheckpointFiles { links, earlier: None })?;
-        found = verify(&new)?;
+        found = criba::verify(&new)?;
     }
+    let recovery = db.recovery();
+    // Beside a writer the log may end with part of a record. Whole records behind it are a loss.
+    let lost = recovery.lost_tail.iter().chain(&recovery.lost_edit).any(|lost| lost.records > 0);
+    let is_sound = found.is_sound() && !lost;
     let bytes = bytes_in(&new).map_err(|error| Failure::file("list", &new, error))?;
     let mut target = to.components().collect::<PathBuf>();
-    if !found.is_sound() {
+    if !is_sound {
         let mut name = target.into_os_string();
         name.push(".damaged");
         target = name.into();
@@ -70,14 +74,26 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
             "path": target.display().to_string(),
             "tables": found.tables,
             "bytes": bytes,
-            "sound": found.is_sound(),
+            "sound": is_sound,
             "findings": findings,
         });
         json::print(&object, out)?;
     } else {
-        print(args, &found, bytes, (&new, &target), out)?;
+        for finding in store::findings(&found, &new, &target) {
+            writeln!(out, "{}", wrapped(&finding.text, 4))?;
+        }
+        let (tables, bytes) = (counted(found.tables, "table"), counted(bytes, "byte"));
+        writeln!(out, "{tables}, {bytes}, in {}", quoted(&target))?;
+        if is_sound {
+            print_next_steps(args, &target, out)?;
+        } else {
+            if args.to.exists() {
+                writeln!(out, "The earlier backup {} was not changed.", quoted(&args.to))?;
+            }
+            writeln!(out, "{}", verify::advice(dir, &found.findings))?;
+        }
     }
-    Ok(if found.is_sound() { Answer::Yes } else { Answer::No })
+    Ok(if is_sound { Answer::Yes } else { Answer::No })
 }
 
 /// Whether a copy of the store is there; nothing else may be.
@@ -96,25 +112,8 @@ fn earlier(dir: &Path, to: &Path, db: &ReadOnlyDb) -> Result<bool> {
     }
 }
 
-fn print(
-    args: &Args,
-    found: &Verification,
-    bytes: u64,
-    (new, target): (&Path, &Path),
-    out: &mut dyn Write,
-) -> Result<()> {
-    for finding in store::findings(found, new, target) {
-        writeln!(out, "{}", wrapped(&finding.text, 4))?;
-    }
-    let (dir, to) = (quoted(&args.dir), quoted(target));
-    writeln!(out, "{}, {}, in {to}", counted(found.tables, "table"), counted(bytes, "byte"))?;
-    if !found.is_sound() {
-        if args.to.exists() {
-            writeln!(out, "The earlier backup {} was not changed.", quoted(&args.to))?;
-        }
-        writeln!(out, "criba repair {dir} --to NEW salvages what is sound into a new store")?;
-        return Ok(());
-    }
+fn print_next_steps(args: &Args, to: &Path, out: &mut dyn Write) -> Result<()> {
+    let (dir, to) = (quoted(&args.dir), quoted(to));
     if !args.copy {
         writeln!(out, "On the same disk these are the files of {dir}: --copy makes others.")?;
     }

@@ -51,9 +51,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
 }
 
 /// What to do next. Filters cost reads, no answers: the findings of others are not said in these words.
-fn advice(dir: &Path, findings: &[Finding]) -> String {
+pub(crate) fn advice(dir: &Path, findings: &[Finding]) -> String {
     let dir = quoted(dir);
-    if findings.iter().all(|finding| finding.what.contains("expected a sound filter")) {
+    let of_filters = !findings.is_empty();
+    if of_filters && findings.iter().all(|finding| finding.what.contains("expected a sound filter"))
+    {
         format!("criba rebuild-filters {dir} makes filters anew")
     } else {
         format!("criba repair {dir} --to NEW salvages what is sound into a new store")

@@ -226,6 +226,10 @@ fn whole_records_behind_damage_in_a_log_are_counted_and_salvaged() {
     assert!(get.err.contains(said), "{}", get.err);
     let verified = run(&format!("verify {copy}")).well().replace("\n    ", " ");
     assert!(verified.contains("do not count, with 99 whole records, after damage"), "{verified}");
+    let backup = run(&format!("backup {copy} {new}"));
+    assert_eq!(backup.code, 1, "{}", backup.err);
+    assert!(backup.out.contains(&format!(" in {new}.damaged\n")), "{}", backup.out);
+    assert!(!Path::new(&new).exists() && backup.err.contains(said), "{}", backup.err);
     let repaired = run(&format!("repair {copy} --to {new}"));
     assert_eq!(repaired.code, 1, "{}", repaired.err);
     assert!(repaired.out.replace("\n    ", " ").contains("one change lost"), "{}", repaired.out);
