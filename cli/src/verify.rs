@@ -53,9 +53,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
 /// What to do next. Filters cost reads, no answers: the findings of others are not said in these words.
 pub(crate) fn advice(dir: &Path, findings: &[Finding]) -> String {
     let dir = quoted(dir);
-    let of_filters = !findings.is_empty();
-    if of_filters && findings.iter().all(|finding| finding.what.contains("expected a sound filter"))
-    {
+    let is_of_filter = |finding: &Finding| finding.what.contains("expected a sound filter");
+    if !findings.is_empty() && findings.iter().all(is_of_filter) {
         format!("criba rebuild-filters {dir} makes filters anew")
     } else {
         format!("criba repair {dir} --to NEW salvages what is sound into a new store")
