@@ -117,16 +117,22 @@ fn an_earlier_copy_gives_the_files_that_are_the_same() {
     check(&third, &map);
     assert!(inodes(&third, "sst").iter().all(|inode| !kept.contains(inode)));
 
-    // So has one that was restored from a copy, and went on.
-    let fourth = parent.path().join("fourth");
-    let db = options().auto_compaction(false).background_threads(0).open(&first).unwrap();
-    let mut map = items(db.iter().unwrap());
-    map.extend(fill(&db, 50_000..50_500));
-    db.flush().unwrap();
-    let reader = options().open_read_only(&first).unwrap();
-    let files = CheckpointFiles { links: false, earlier: Some(&second) };
+    // So have two copies of one store, each with other writes since.
+    let [restored, fourth] = ["restored", "fourth"].map(|name| parent.path().join(name));
+    common::copy_dir(&first, &restored);
+    let written = [(&first, 40_000..40_500), (&restored, 50_000..50_500)].map(|(dir, keys)| {
+        let db = options().auto_compaction(false).background_threads(0).open(dir).unwrap();
+        let mut map = items(db.iter().unwrap());
+        map.extend(fill(&db, keys));
+        db.flush().unwrap();
+        let ids: Vec<_> = db.tables().iter().map(|table| table.id).collect();
+        (ids, map)
+    });
+    assert_eq!(written[0].0, written[1].0, "tables of the same numbers");
+    let reader = options().open_read_only(&restored).unwrap();
+    let files = CheckpointFiles { links: false, earlier: Some(&first) };
     reader.checkpoint(&fourth, files).unwrap();
-    check(&fourth, &map);
+    check(&fourth, &written[1].1);
 }
 
 /// Each copy has a prefix of the writes.
