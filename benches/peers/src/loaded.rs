@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Advice, fadvise};
 
 use crate::Result;
+use crate::job::Job;
 use crate::keys::{Keys, VALUE_BYTES};
-use crate::results::Job;
 use crate::settings::{Config, Shape, Told};
 use crate::stores::{Store, shape_of};
 

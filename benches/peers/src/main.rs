@@ -4,6 +4,7 @@
 //! and peak of memory. `plan` is the parent, `child` the measuring process; `stores` and `workloads` define
 //! what is measured.
 
+mod job;
 mod keys;
 mod loaded;
 mod machine;
@@ -22,10 +23,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use job::Workload;
 use keys::KeyKind;
 use settings::Setting;
 use stores::Name;
-use workloads::Workload;
 
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 pub type Result<T> = std::result::Result<T, Error>;

@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::job::{Job, Workload};
 use crate::keys::{KeyKind, Keys};
 use crate::loaded::Place;
 use crate::machine::{Machine, load};
-use crate::results::{Findings, Job, Line, Order, Results, Task};
+use crate::results::{Findings, Line, Order, Results, Task};
 use crate::settings::Setting;
 use crate::stores::{Name, Store, Visitor};
 use crate::table::full_name;
-use crate::workloads::{Bench, Workload};
+use crate::workloads::Bench;
 use crate::{Result, Run};
 
 /// All measurements: all stores of a workload before the next workload, and everything once before anything

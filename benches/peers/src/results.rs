@@ -1,5 +1,4 @@
-//! Measurements: the job and its result. Results are lines of JSON, appended at once, so that an interrupted
-//! run can continue.
+//! The results of jobs: lines of JSON, appended at once, so that an interrupted run can continue.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File, OpenOptions};
@@ -9,34 +8,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::keys::KeyKind;
+use crate::job::Job;
 use crate::machine::Machine;
-use crate::settings::{Setting, Told};
-use crate::stores::Name;
-use crate::workloads::Workload;
-
-/// All that determines a measurement. Equal jobs are one measurement.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Job {
-    pub store: Name,
-    pub setting: Setting,
-    /// Of the store.
-    pub version: String,
-    pub workload: Workload,
-    pub repetition: u32,
-    pub n: u64,
-    pub keys: KeyKind,
-    pub seed: u64,
-    pub lookups: u64,
-    pub seconds: f64,
-}
-
-impl Job {
-    /// The same text for equal jobs alone.
-    pub fn id(&self) -> String {
-        serde_json::to_string(self).expect("plain data")
-    }
-}
+use crate::settings::Told;
 
 /// The input of a child process: the job, and settings that do not affect the measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -149,6 +123,10 @@ pub fn read(path: &Path) -> Result<Vec<Line>> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::job::Workload;
+    use crate::keys::KeyKind;
+    use crate::settings::Setting;
+    use crate::stores::Name;
 
     pub fn line(
         store: Name,

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use crate::job::Workload;
 use crate::keys::KeyKind;
 use crate::results::Line;
 use crate::settings::Setting;
 use crate::stores::Name;
-use crate::workloads::Workload;
 
 /// Which of two figures is the better.
 #[derive(Clone, Copy, PartialEq)]
@@ -321,6 +321,7 @@ fn thousands(value: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Workload;
     use crate::results::tests::line;
 
     fn three(store: Name, setting: Setting, values: [f64; 3]) -> Vec<Line> {

@@ -2,9 +2,9 @@
 //! reports a type and its own method that names it.
 
 use std::collections::BTreeSet;
+use std::fmt::Write;
 
-use crate::modules::Imports;
-use crate::tree::Package;
+use crate::modules::{Crate, Imports};
 
 /// The largest sets of files in which imports lead from each file to each other one.
 pub(crate) fn cycles(imports: &Imports) -> BTreeSet<BTreeSet<usize>> {
@@ -26,18 +26,15 @@ fn reachable(file: usize, imports: &Imports) -> BTreeSet<usize> {
     reached
 }
 
-/// Prints the cycles of a package, with the imports that make them.
-pub(crate) fn print(package: &Package) {
-    for this in &package.crates {
-        let imports = this.imports();
-        for cycle in cycles(&imports) {
-            println!("{}: a cycle of {} files", package.name, cycle.len());
-            let inside = |(from, to)| cycle.contains(from) && cycle.contains(to);
-            for ((from, to), paths) in imports.iter().filter(|((from, to), _)| inside((from, to))) {
-                let [from, to] = [from, to].map(|&file| this.files[file].path.display());
-                let paths: Vec<_> = paths.iter().map(String::as_str).collect();
-                println!("  {from} -> {to}: {}", paths.join(", "));
-            }
+/// The imports inside a cycle, a line for each pair of files.
+pub(crate) fn lines(cycle: &BTreeSet<usize>, imports: &Imports, this: &Crate) -> String {
+    let mut lines = String::new();
+    for (&(from, to), paths) in imports {
+        if cycle.contains(&from) && cycle.contains(&to) {
+            let [from, to] = [from, to].map(|file| this.files[file].path.display());
+            let paths: Vec<_> = paths.iter().map(String::as_str).collect();
+            let _ = writeln!(lines, "  {from} -> {to}: {}", paths.join(", "));
         }
     }
+    lines
 }

@@ -28,7 +28,9 @@ pub(crate) fn shipped(tokens: &[TokenTree]) -> Vec<TokenTree> {
                 kept.push(match token {
                     TokenTree::Group(group) => {
                         let kept = shipped(&inside(token)).into_iter().collect();
-                        Group::new(group.delimiter(), kept).into()
+                        let mut kept = Group::new(group.delimiter(), kept);
+                        kept.set_span(group.span());
+                        kept.into()
                     }
                     other => other.clone(),
                 });
@@ -38,15 +40,6 @@ pub(crate) fn shipped(tokens: &[TokenTree]) -> Vec<TokenTree> {
         rest = &rest[taken..];
     }
     kept
-}
-
-/// The number of tokens. The delimiters of a group are two.
-pub(crate) fn count(tokens: &[TokenTree]) -> usize {
-    let size = |token: &TokenTree| match token {
-        TokenTree::Group(_) => 2 + count(&inside(token)),
-        _ => 1,
-    };
-    tokens.iter().map(size).sum()
 }
 
 /// The number of attributes `#[test]`.

@@ -1,10 +1,13 @@
 use std::path::Path;
 
+use proc_macro2::TokenTree;
+
+use crate::code::Code;
 use crate::cycles::cycles;
 use crate::fields::count_fields;
-use crate::limits::{compare, tighten};
 use crate::modules::Crate;
-use crate::source::{count, count_tests, parse, shipped};
+use crate::packages::packages;
+use crate::source::{count_tests, parse, shipped};
 use crate::tree::Tree;
 
 fn tree(files: &[(&str, &str)]) -> Tree {
@@ -13,7 +16,8 @@ fn tree(files: &[(&str, &str)]) -> Tree {
 
 #[track_caller]
 fn assert_shipped(text: &str, kept: &str) {
-    assert_eq!(count(&shipped(&parse(text))), count(&parse(kept)), "{text}");
+    let text_of = |tokens: &[TokenTree]| tokens.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(text_of(&shipped(&parse(text))), text_of(&parse(kept)), "{text}");
 }
 
 /// The files of each cycle in a crate, as text.
@@ -26,8 +30,24 @@ fn cycles_of(files: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn tokens_are_leaves_and_delimiters() {
-    assert_eq!(count(&parse("fn f(a: &'static str) -> u8 { 1.5; \"two words\" }")), 18);
+fn lines_functions_and_closures_are_counted() {
+    let text = "//! Of it.\n\nfn f(a: u8) -> u8 { // why\n    let g = |x: u8| x | 1;\n\n    a.map(move || g(1) || g(2))\n}\n";
+    let mut code = Code::default();
+    code.add(&shipped(&parse(text)));
+    assert_eq!(code, Code { lines: 4, functions: 1, long: 0, closures: 2 });
+    let mut code = Code::default();
+    code.add(&shipped(&parse("fn f() { match a { 1 | 2 => |x| g(|y| x), _ => g(|| 1, |_| 2) } }")));
+    assert_eq!(code, Code { lines: 1, functions: 1, long: 0, closures: 4 });
+    for (lines, long) in [(48, 0), (49, 1)] {
+        let mut code = Code::default();
+        code.add(&shipped(&parse(&format!("fn f() {{{}\n}}", "\n    g();".repeat(lines)))));
+        assert_eq!(code, Code { lines: lines + 2, functions: 1, long, closures: 0 });
+    }
+    let mut code = Code::default();
+    code.add(&shipped(&parse(
+        "struct A;\n#[cfg(test)]\nmod tests {\n fn f() {}\n}\nconst B: &str = \"\n\n\";\n",
+    )));
+    assert_eq!(code, Code { lines: 4, ..Code::default() });
 }
 
 #[test]
@@ -135,36 +155,6 @@ fn fields_of_a_struct_that_is_there_for_one_other_count_as_its_own() {
     assert_eq!(count_fields("Nothing", &this), None);
 }
 
-const LIMITS: &str =
-    "# name | baseline | limit\nwords | 200 | <= 150\n\ntests | 10 | >= 10\nby the way | 3 |\n";
-
-fn figures(words: usize, tests: usize) -> Vec<(String, usize)> {
-    vec![
-        ("words".into(), words),
-        ("tests".into(), tests),
-        ("by the way".into(), 5),
-        ("new".into(), 1),
-    ]
-}
-
-#[test]
-fn a_figure_beyond_its_limit_fails() {
-    assert!(compare(&figures(150, 10), LIMITS).1);
-    assert!(!compare(&figures(151, 10), LIMITS).1);
-    assert!(!compare(&figures(150, 9), LIMITS).1);
-    assert!(!compare(&figures(150, 10)[..1].to_vec(), LIMITS).1, "what is no more counted");
-    let (table, _) = compare(&figures(100, 9), LIMITS);
-    assert!(table.contains("-50.0 %  <= 150\n"), "{table}");
-    assert!(table.contains("-10.0 %  >= 10  A STEP BACKWARDS\n"), "{table}");
-}
-
-#[test]
-fn a_limit_is_tightened_and_never_loosened() {
-    let better = LIMITS.replace("150", "120").replace(">= 10", ">= 12");
-    assert_eq!(tighten(&figures(120, 12), LIMITS), better);
-    assert_eq!(tighten(&figures(151, 9), LIMITS), LIMITS);
-}
-
 #[test]
 fn a_tree_is_measured_package_by_package() {
     let tree = tree(&[
@@ -183,21 +173,29 @@ fn a_tree_is_measured_package_by_package() {
         ("tests/f/Cargo.toml", "[package]\nname = \"tool\"\n"),
         ("tests/f/src/main.rs", "/// Of a tool.\nfn main() {}\n#[test] fn f() {}"),
     ]);
-    let figures = crate::measure(&tree);
-    let expected = [
-        ("import cycles", 0),
-        ("files in import cycles", 0),
-        ("fields of DbInner", 1),
-        ("ways from a path to a file", 0),
-        ("words of documents", 3),
-        ("words of rustdoc", 6),
-        ("sabotages", 1),
-        ("tokens of code", 28),
-        ("tokens of code: store", 22),
-        ("tokens of code: command", 6),
-        ("tests", 3),
-        ("tests: store", 2),
-        ("tests: tool", 1),
-    ];
-    assert_eq!(figures, expected.map(|(name, figure)| (name.to_string(), figure)));
+    let figures = crate::figures(&tree, &packages(&tree));
+    let lines: Vec<Vec<_>> =
+        figures.lines().map(|line| line.split_whitespace().collect()).collect();
+    for row in [["store", "4", "2", "0", "0.0"], ["command", "1", "1", "0", "0.0"]] {
+        assert!(lines.iter().any(|line| *line == row), "{row:?}: {figures}");
+    }
+    for row in ["words of documents 3", "words of rustdoc 6", "tests 3", "sabotages 1"] {
+        assert!(lines.iter().any(|line| line.join(" ") == row), "{row}: {figures}");
+    }
+}
+
+#[test]
+fn benchmarks_have_no_cycles_either() {
+    let tree = tree(&[
+        ("benches/peers/Cargo.toml", "[package]\nname = \"peers\"\n"),
+        ("benches/peers/src/main.rs", "mod a; mod b;"),
+        ("benches/peers/src/a.rs", "use crate::b::B;"),
+        ("benches/peers/src/b.rs", "use crate::a::A;"),
+    ]);
+    let found = crate::cycles_of(&packages(&tree)[0]);
+    let expected = "peers: a cycle of 2 files
+  benches/peers/src/a.rs -> benches/peers/src/b.rs: crate::b::B
+  benches/peers/src/b.rs -> benches/peers/src/a.rs: crate::a::A
+";
+    assert_eq!(found, [expected]);
 }

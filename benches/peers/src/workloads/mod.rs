@@ -10,70 +10,17 @@ mod synced;
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
-
 use crate::Result;
+use crate::job::{Job, Workload};
 use crate::keys::Keys;
 use crate::loaded::{self, Place};
 use crate::measure::Budget;
 use crate::random::Random;
-use crate::results::{Findings, Job};
+use crate::results::Findings;
 use crate::settings::{Config, Shape};
 use crate::stores::{Store, shape_of};
 
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Workload {
-    /// Load in random order, until flushed, until settled.
-    W1,
-    /// Absent keys, settled; one thread, two threads.
-    W2,
-    /// Absent keys, compacted to one run.
-    W2c,
-    /// Absent keys, L0 full.
-    W2u,
-    /// Absent keys in batches of 16.
-    W2m,
-    /// Disk reads per absent key, without a cache: four levels or more.
-    W2r,
-    /// The same on one run.
-    W2rc,
-    /// The same with L0 full.
-    W2ru,
-    /// Present keys, all as likely.
-    W3,
-    /// Present keys, zipfian.
-    W4,
-    /// Half absent, half present.
-    W5,
-    /// Page cache cold.
-    W6,
-    /// Synced writes; one thread, eight threads.
-    W7,
-    /// Scans.
-    W8,
-    /// Overwrite half, settle, compact.
-    W9,
-    /// A steady writer beside readers.
-    W10,
-}
-
 impl Workload {
-    /// The loaded store that it reads; `None` if it makes its own.
-    pub fn shape(self) -> Option<Shape> {
-        match self {
-            Self::W1 | Self::W7 => None,
-            Self::W2c | Self::W2rc => Some(Shape::OneRun),
-            Self::W2u | Self::W2ru => Some(Shape::L0),
-            Self::W2r => Some(Shape::Deep),
-            Self::W8 => Some(Shape::Prefixes),
-            _ => Some(Shape::Settled),
-        }
-    }
-
     /// Why a store is left out, if it is.
     fn leaves_out<S: Store>(self, n: u64) -> Option<&'static str> {
         match self {
@@ -84,12 +31,6 @@ impl Workload {
             Self::W7 if !S::SYNCED => Some("no synced writes"),
             _ => None,
         }
-    }
-}
-
-impl std::fmt::Display for Workload {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.to_possible_value().expect("none is hidden").get_name())
     }
 }
 
