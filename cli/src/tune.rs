@@ -27,36 +27,102 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let advice = store::to_read(&args.dir)?.advise();
+    let (mut sentence, filters) = recommendation(&advice);
     if args.json {
-        json::print(&Json::new(&advice, &advice.recommend(command)), out)?;
-    } else {
-        print(&advice, out)?;
-        let recommendation = advice.recommend(|to| BREAK.to_owned() + &command(to));
-        let (sentence, command) = recommendation.split_once(BREAK).unwrap_or((&recommendation, ""));
-        if advice.tables > 0 {
-            writeln!(out)?;
+        if let Some(filters) = filters {
+            sentence = format!("{sentence}: {}", command("DIR", filters, " "));
         }
-        writeln!(out, "{}", wrapped(sentence.trim_end(), 0))?;
-        if advice.degraded > 0 {
-            writeln!(out, "  criba rebuild-filters {}", quoted(&args.dir))?;
-        }
-        if let Some((command, bits)) = command.trim_end_matches('.').rsplit_once(" --all") {
-            let command = command.replace("DIR", &quoted(&args.dir));
-            writeln!(out, "  {command} \\\n    --all{bits}")?;
-        }
+        sentence.push('.');
+        json::print(&Json::new(&advice, &sentence), out)?;
+        return Ok(Answer::Yes);
+    }
+    print(&advice, out)?;
+    if advice.tables > 0 {
+        writeln!(out)?;
+    }
+    sentence.push(if filters.is_some() { ':' } else { '.' });
+    writeln!(out, "{}", wrapped(&sentence, 0))?;
+    let dir = quoted(&args.dir);
+    if advice.degraded > 0 {
+        writeln!(out, "  criba rebuild-filters {dir}")?;
+    }
+    if let Some(filters) = filters {
+        writeln!(out, "  {}", command(&dir, filters, " \\\n    "))?;
     }
     Ok(Answer::Yes)
 }
 
-/// Before the command in a recommendation.
-const BREAK: &str = "\n";
-
-fn command(to: &Estimate) -> String {
-    let Estimate { kind, bits_per_key, .. } = to;
-    let allocation = allocation(to.allocation);
-    format!(
-        "criba rebuild-filters DIR --filter {kind} --allocation {allocation} --bits-per-key {bits_per_key}"
+/// What to do, without its last mark, and the filters to make.
+fn recommendation(advice: &Advice) -> (String, Option<&Estimate>) {
+    if advice.tables == 0 {
+        return ("There are no tables yet, and so nothing to advise".into(), None);
+    }
+    if advice.degraded > 0 {
+        return ("Rebuild the damaged filters first: the estimates leave them out".into(), None);
+    }
+    if advice.has_few_keys() {
+        let sentence = "The tables have few keys, fewer than 100 on average: their filters are rounded up, and \
+                        others would save nothing that matters";
+        return (sentence.into(), None);
+    }
+    if advice.estimates.is_empty() {
+        let sentence = "These filters have more bits a key than the largest setting, as those of few keys do, \
+                        and there is nothing to advise";
+        return (sentence.into(), None);
+    }
+    let present_reads = significant(advice.reads_per_absent_lookup);
+    let present_bytes = thousands(advice.filter_bytes);
+    let recommended = advice.recommended();
+    if let Some(best) = recommended {
+        let (name, reads) = (name(best), significant(best.reads_per_absent_lookup));
+        let bytes = thousands(best.filter_bytes);
+        let sentence = if advice.filter_bytes == 0 {
+            format!(
+                "No filter is in memory, and an absent lookup wastes {present_reads} reads; {name} of {} \
+                 bits a key would waste {reads} in {bytes} bytes",
+                best.bits_per_key,
+            )
+        } else {
+            let (first, rest) = name.split_at(1);
+            format!(
+                "{}{rest} would waste {reads} reads per absent lookup instead of {present_reads}, in {bytes} \
+                 bytes instead of {present_bytes}",
+                first.to_ascii_uppercase(),
+            )
+        };
+        return (sentence, recommended);
+    }
+    let present = format!(
+        "These filters are right for their memory: they waste {present_reads} reads per absent lookup in \
+         {present_bytes} bytes"
+    );
+    let Some(more) = advice.best(2) else { return (present, None) };
+    let (name, reads) = (name(more), significant(more.reads_per_absent_lookup));
+    let bytes = thousands(more.filter_bytes);
+    (
+        format!("{present}; 2 bits a key more, {name} would bring {reads} in {bytes} bytes"),
+        Some(more),
     )
+}
+
+/// Such as "ribbon filters, balanced,".
+fn name(filters: &Estimate) -> String {
+    format!("{} filters, {},", filters.kind, allocation(filters.allocation))
+}
+
+/// The command that makes the filters. Its last options are on a line of their own where `space` breaks it.
+fn command(dir: &str, filters: &Estimate, space: &str) -> String {
+    let Estimate { kind, bits_per_key, .. } = filters;
+    let allocation = allocation(filters.allocation);
+    format!(
+        "criba rebuild-filters {dir} --filter {kind} --allocation {allocation}{space}--bits-per-key {bits_per_key}"
+    )
+}
+
+/// Three significant digits.
+fn significant(number: f64) -> String {
+    let decimals = if number > 0.0 { (2.0 - number.log10().floor()).clamp(0.0, 8.0) } else { 0.0 };
+    format!("{number:.0$}", decimals as usize)
 }
 
 fn print(advice: &Advice, out: &mut dyn Write) -> Result<()> {
@@ -204,5 +270,16 @@ impl From<&Estimate> for JsonEstimate {
             filter_bytes: estimate.filter_bytes,
             reads_per_absent_lookup: estimate.reads_per_absent_lookup,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let shown = [0.0, 0.0413, 4.567, 1.0e-5, 12_345.6, 1e-12].map(significant);
+        assert_eq!(shown, ["0", "0.0413", "4.57", "0.0000100", "12346", "0.00000000"]);
     }
 }

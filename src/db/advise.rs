@@ -45,8 +45,6 @@ pub struct Advice {
     /// Estimates for each kind and allocation, with the present bits per key, and with 1, 2 and 4 more and
     /// fewer.
     pub estimates: Vec<Estimate>,
-    /// One sentence, with a call that gives the store these filters: see [`recommend`](Self::recommend).
-    pub recommendation: String,
     /// That of the store's policy.
     allocation: Allocation,
 }
@@ -146,7 +144,6 @@ pub(super) fn advise(version: &Version, ledger: &Ledger, settings: FilterSetting
         reads_per_absent_lookup: sum(&|table| table.load * table.rate),
         reads_without_filters: sum(&|table| table.load),
         estimates: Vec::new(),
-        recommendation: String::new(),
         allocation: settings.policy.allocation(),
     };
     for change in CHANGES {
@@ -170,7 +167,6 @@ pub(super) fn advise(version: &Version, ledger: &Ledger, settings: FilterSetting
             }
         }
     }
-    advice.recommendation = advice.recommend(Estimate::call);
     advice
 }
 
@@ -207,64 +203,24 @@ fn cost(policy: &FilterPolicy, tables: &[TableLoad]) -> (u64, f64) {
 }
 
 impl Advice {
-    /// The recommendation with other words for the action: `action` gets the recommended filters, and returns
-    /// how to get them.
-    pub fn recommend(&self, action: impl Fn(&Estimate) -> String) -> String {
-        if self.tables == 0 {
-            return "There are no tables yet, and so nothing to advise.".into();
+    /// The filters to change to. `None` if the present ones are right for their memory, if some are degraded (rebuild
+    /// them first), or if the tables have too few keys.
+    ///
+    /// Filters of the present size must save a tenth of the reads. If no filter is in memory, the advice is
+    /// the largest estimate.
+    pub fn recommended(&self) -> Option<&Estimate> {
+        if self.degraded > 0 || self.has_few_keys() {
+            return None;
         }
-        if self.degraded > 0 {
-            return "Rebuild the damaged filters first: the estimates leave them out.".into();
+        if self.filter_bytes == 0 {
+            return self.best(CHANGES[CHANGES.len() - 1]);
         }
-        if self.has_few_keys() {
-            return "The tables have few keys, fewer than 100 on average: their filters are rounded up, and \
-                    others would save nothing that matters."
-                .into();
-        }
-        if self.estimates.is_empty() {
-            return "These filters have more bits a key than the largest setting, as those of few keys do, \
-                    and there is nothing to advise."
-                .into();
-        }
-        let present_reads = significant(self.reads_per_absent_lookup);
-        let present_bytes = thousands(self.filter_bytes);
-        if self.filter_bytes == 0
-            && let Some(best) = self.fewest_reads(CHANGES[CHANGES.len() - 1])
-        {
-            let (name, reads, bytes) = best.texts();
-            return format!(
-                "No filter is in memory, and an absent lookup wastes {present_reads} reads; {name} of {} \
-                 bits a key would waste {reads} in {bytes} bytes: {}.",
-                best.bits_per_key,
-                action(best),
-            );
-        }
-        if let Some(best) = self.fewest_reads(0).filter(|best| self.is_better(best)) {
-            let (name, reads, bytes) = best.texts();
-            return format!(
-                "{} would waste {reads} reads per absent lookup instead of {present_reads}, in {bytes} \
-                 bytes instead of {present_bytes}: {}.",
-                capitalized(&name),
-                action(best),
-            );
-        }
-        let more = match self.fewest_reads(2) {
-            Some(more) => {
-                let (name, reads, bytes) = more.texts();
-                format!(
-                    "; 2 bits a key more, {name} would bring {reads} in {bytes} bytes: {}",
-                    action(more)
-                )
-            }
-            None => String::new(),
-        };
-        format!(
-            "These filters are right for their memory: they waste {present_reads} reads per absent lookup \
-             in {present_bytes} bytes{more}."
-        )
+        self.best(0).filter(|best| self.is_better(best))
     }
 
-    fn fewest_reads(&self, change: i32) -> Option<&Estimate> {
+    /// The estimate of the fewest reads with so many more bits per key than the present filters. If both
+    /// allocations cost the same, within 2 %, it has the store's.
+    pub fn best(&self, change: i32) -> Option<&Estimate> {
         self.estimates
             .iter()
             .filter(|estimate| estimate.change == change)
@@ -282,57 +238,17 @@ impl Advice {
         self.keys < FEW_KEYS * self.tables
     }
 
-    /// Degraded filters count as if they were sound.
     fn is_better(&self, other: &Estimate) -> bool {
-        let bytes = self.bits_per_key_with_headers * self.keys as f64 / 8.0;
         let saved = self.reads_per_absent_lookup - other.reads_per_absent_lookup;
-        other.filter_bytes as f64 <= (1.0 + SAME_SIZE) * bytes
+        other.filter_bytes as f64 <= (1.0 + SAME_SIZE) * self.filter_bytes as f64
             && saved >= WORTHWHILE * self.reads_per_absent_lookup
             && saved >= NOTICEABLE
     }
 }
 
-impl Estimate {
-    /// The name ("ribbon filters, balanced,"), reads and bytes.
-    fn texts(&self) -> (String, String, String) {
-        let Self { kind, .. } = self;
-        let allocation = match self.allocation {
-            Allocation::Uniform => "uniform",
-            Allocation::Balanced => "balanced",
-        };
-        let reads = significant(self.reads_per_absent_lookup);
-        (format!("{kind} filters, {allocation},"), reads, thousands(self.filter_bytes))
-    }
-
-    fn call(&self) -> String {
-        let Self { kind, allocation, bits_per_key, .. } = self;
-        format!(
-            "db.rebuild_filters(&db.policy().with_kind(FilterKind::{kind:?})\
-             .with_allocation(Allocation::{allocation:?}).with_bits_per_key({bits_per_key:?}))"
-        )
-    }
-}
-
-fn capitalized(text: &str) -> String {
-    let (first, rest) = text.split_at(1);
-    first.to_ascii_uppercase() + rest
-}
-
-/// Rounds to two decimals, as in a recommendation, so that the estimate has the same bits per key.
+/// Rounds to two decimals, as a command has them, so that the estimate has the same bits per key.
 fn to_hundredths(bits: f64) -> f64 {
     (bits * 100.0).round() / 100.0
-}
-
-fn significant(number: f64) -> String {
-    let decimals = if number > 0.0 { (2.0 - number.log10().floor()).clamp(0.0, 8.0) } else { 0.0 };
-    format!("{number:.0$}", decimals as usize)
-}
-
-fn thousands(number: u64) -> String {
-    match number / 1000 {
-        0 => number.to_string(),
-        more => format!("{},{:03}", thousands(more), number % 1000),
-    }
 }
 
 #[cfg(test)]
@@ -438,49 +354,33 @@ mod tests {
         let options = Options::new().background_threads(0).filter(FilterPolicy::blocked());
         let db = options.open(dir.path().join("empty"))?;
         let nothing = db.advise();
-        assert_eq!(nothing.recommendation, "There are no tables yet, and so nothing to advise.");
         assert_eq!((nothing.tables, nothing.estimates.len()), (0, 0));
+        assert_eq!(nothing.recommended(), None);
         db.put("one", "key")?; // takes a cache line
         db.flush()?;
         let one = db.advise();
-        assert!(one.recommendation.contains("fewer than 100 on average"), "{one:?}");
+        assert!(one.has_few_keys() && one.recommended().is_none(), "{one:?}");
         assert_eq!((one.tables, one.estimates.len()), (1, 0));
 
         let classic = FilterPolicy::classic().with_bits_per_key(10.0);
         let db = store(&dir.path().join("store"), 20_000, classic)?;
-        let advised = db.advise().recommendation;
-        assert!(advised.starts_with("Ribbon filters, balanced, would waste 0.0"), "{advised}");
-        assert!(
-            advised
-                .contains(": db.rebuild_filters(&db.policy().with_kind(FilterKind::Ribbon).with_a"),
-            "{advised}"
-        );
+        let advice = db.advise();
+        let best = advice.recommended().expect("fewer reads");
+        assert_eq!((best.kind, best.change), (FilterKind::Ribbon, 0));
+        assert_eq!(best.allocation, Allocation::Balanced);
         // After following the recommendation, nothing is recommended at this size.
-        let bits = db.advise().bits_per_key;
-        db.rebuild_filters(&FilterPolicy::ribbon().with_bits_per_key(bits))?;
-        let advised = db.advise().recommendation;
-        assert!(
-            advised.starts_with("These filters are right for their memory: they waste"),
-            "{advised}"
-        );
-        assert!(
-            advised.contains("; 2 bits a key more, ribbon filters, balanced, would"),
-            "{advised}"
-        );
+        db.rebuild_filters(&FilterPolicy::ribbon().with_bits_per_key(best.bits_per_key))?;
+        let advice = db.advise();
+        assert_eq!(advice.recommended(), None);
+        let more = advice.best(2).expect("larger filters");
+        assert_eq!((more.kind, more.allocation), (FilterKind::Ribbon, Allocation::Balanced));
 
         db.rebuild_filters(&FilterPolicy::none())?;
         let none = db.advise();
-        assert!(none.recommendation.starts_with("No filter is in memory, and an"), "{none:?}");
+        assert_eq!(none.recommended().map(|best| best.change), Some(4));
         let off = none.reads_per_absent_lookup - none.reads_without_filters;
         assert!(off.abs() < 1e-9 && none.filter_bytes == 0, "{none:?}");
         assert_eq!(none.estimates.len(), 18); // 1, 2 and 4 bits more
         Ok(())
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        let shown = [0.0, 0.0413, 4.567, 1.0e-5, 12_345.6, 1e-12].map(significant);
-        assert_eq!(shown, ["0", "0.0413", "4.57", "0.0000100", "12346", "0.00000000"]);
-        assert_eq!([0, 999, 1_000_007].map(thousands), ["0", "999", "1,000,007"]);
     }
 }

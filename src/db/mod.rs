@@ -684,9 +684,9 @@ impl Db {
     /// # for i in 0..1000 { db.put(format!("user{i}"), "")?; }
     /// # db.flush()?;
     /// let advice = db.advise();
-    /// println!("{}", advice.recommendation);
-    /// for other in &advice.estimates {
-    ///     println!("{other:?}");
+    /// if let Some(better) = advice.recommended() {
+    ///     let policy = db.policy().with_kind(better.kind).with_allocation(better.allocation);
+    ///     db.rebuild_filters(&policy.with_bits_per_key(better.bits_per_key))?;
     /// }
     /// # assert_eq!(advice.estimates.len(), 42);
     /// # Ok::<(), criba::Error>(())

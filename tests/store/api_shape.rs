@@ -323,9 +323,7 @@ fn reports_are_printed_in_a_few_lines() -> Result<()> {
         ]
     );
     let advice = db.advise();
-    let call = ": db.rebuild_filters(&db.policy().with_kind(FilterKind::";
-    assert!(advice.recommendation.contains(call), "{}", advice.recommendation);
-    assert!(advice.recommend(|_| "in other words".into()).ends_with(": in other words."));
+    assert!(advice.recommended().is_none() && advice.best(2).is_some());
     db.close()?;
 
     let disk = disk.disk();
