@@ -5,8 +5,8 @@ use std::ops::Sub;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Call, FileKind, Layer, LayeredVfs, Operation, Vfs, VfsDir};
 use crate::sync::{AtomicU64, Ordering};
+use crate::vfs::{Call, FileKind, Layer, LayeredVfs, Operation, Vfs, VfsDir};
 
 const KINDS: usize = FileKind::ALL.len();
 const OPERATIONS: usize = Operation::ALL.len();
@@ -97,8 +97,8 @@ impl Vfs for CountingVfs {
 
 #[cfg(test)]
 mod tests {
-    use super::super::RealVfs;
     use super::*;
+    use crate::vfs::RealVfs;
 
     #[test]
     fn counts_by_kind_and_operation_and_subtracts() -> io::Result<()> {
