@@ -20,8 +20,8 @@ const VALUE_BYTES: usize = 300;
 /// 99.9 % on both sides, for a sum of rare events: the upper tail of Poisson's distribution is a little
 /// heavier than the normal one's.
 const DEVIATIONS: f64 = 3.5;
-/// A store under another policy may have other table boundaries, and balanced filters are not refitted
-/// within half a bit per key of their plan.
+/// A store under another policy may have other table boundaries, and balanced filters keep the sizes that were
+/// planned when they were written.
 const OTHER_STORE: f64 = 0.10;
 /// The same store: the shares of the key range are estimated from blocks.
 const SAME_STORE: f64 = 0.03;

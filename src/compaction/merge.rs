@@ -10,8 +10,7 @@ use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::Seq;
 use crate::ledger::{Activity, LEVELS, Verdict};
 use crate::sstable::{
-    FinishedTable, OpenTable, Properties, ReadPlan, Table, TableCursor, TableEnv, TableSettings,
-    TableWriter,
+    FinishedTable, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableSettings, TableWriter,
 };
 use crate::version::{Candidate, LevelCursor, LiveTable, Version};
 
@@ -19,7 +18,7 @@ pub(crate) struct MergeContext<'a> {
     pub(crate) env: &'a Arc<TableEnv>,
     pub(crate) settings: &'a TableSettings,
     /// The recipe for a table with these properties; `None` for no filter.
-    pub(crate) filter_for: &'a dyn Fn(&Properties) -> Option<Recipe>,
+    pub(crate) filter_for: &'a dyn Fn(u64) -> Option<Recipe>,
     /// The data bytes at which an output ends, at the next new user key.
     pub(crate) table_bytes: u64,
     /// Whether filters are ignored, as if each answered "maybe".
@@ -159,7 +158,7 @@ impl Outputs<'_> {
 
     /// Finishes a table, opens it as a reader does, and probes its filter with every key.
     fn finish(&mut self, writer: TableWriter) -> Result<()> {
-        let recipe = (self.context.filter_for)(writer.properties());
+        let recipe = (self.context.filter_for)(writer.properties().keys);
         let FinishedTable { mut file, meta, hashes, io } = writer.finish(recipe)?;
         let with_filter = meta.filter.bytes > 0;
         let (env, id) = (self.context.env, meta.id);

@@ -142,7 +142,7 @@ fn flush(
     let context = MergeContext {
         env,
         settings: &options.table_settings(&loaded.settings),
-        filter_for: &|table| filters.recipe_for_flush(&loaded.view.version, table),
+        filter_for: &|keys| filters.recipe_for_flush(&loaded.view.version, keys),
         table_bytes: u64::MAX,
         ignore_filters: options.ignore_filters,
         snapshots: Vec::new(),

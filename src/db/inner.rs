@@ -61,10 +61,6 @@ impl DbInner {
         self.options.background_threads == 0
     }
 
-    pub(crate) fn all_refitted(&self) -> bool {
-        !self.options.auto_compaction || self.filters.all_refitted(&self.views.load().version)
-    }
-
     pub(crate) fn close_earlier_logs(&self) -> Result<()> {
         self.earlier_logs.close_all(|log, next, next_seq| {
             // A sync that failed is not tried again.
@@ -150,8 +146,6 @@ impl DbInner {
             self.record(&mut manifest, edit, |_| ())?;
         }
         self.filters.set_policy(policy);
-        drop(manifest);
-        self.scheduler.wake_waiters(); // refits may be due
         Ok(())
     }
 

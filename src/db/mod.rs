@@ -510,8 +510,8 @@ impl Db {
     }
 
     /// Flushes, then waits until all work is done. This includes idle work: L0 is merged into the level below
-    /// if the merge writes at most twenty times the bytes of L0, and filters are refitted
-    /// ([`Allocation`](crate::Allocation)). While other threads write, there may always be work.
+    /// if the merge writes at most twenty times the bytes of L0. While other threads write, there may always be
+    /// work.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).

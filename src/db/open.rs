@@ -307,7 +307,7 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
         let context = MergeContext {
             env,
             settings: &settings,
-            filter_for: &|table| filters.recipe_for_flush(&version, table),
+            filter_for: &|keys| filters.recipe_for_flush(&version, keys),
             table_bytes: u64::MAX,
             ignore_filters: options.ignore_filters,
             snapshots: Vec::new(),

@@ -12,7 +12,7 @@ use crate::scheduler::{Rebuilt, rebuild_filter};
 pub struct RebuildReport {
     /// Tables that got a new filter.
     pub rebuilt: u64,
-    /// Tables that had the planned filter, up to small differences in size.
+    /// Tables that had the planned filter.
     pub already_right: u64,
     /// Tables whose filter was removed, as planned.
     pub removed: u64,
@@ -29,7 +29,7 @@ impl DbInner {
         self.scheduler.wait_for_busy();
         self.scheduler.wait_for_flush()?;
         self.check_writable()?;
-        let (mut recipes, mut fitted) = (HashMap::new(), HashSet::new());
+        let mut recipes = HashMap::new();
         // Tables flushed from now on follow the policy. If the loop included them, fast writes could keep it
         // running for ever.
         let newest = self.manifest.lock().set().flushed_seq;
@@ -47,15 +47,9 @@ impl DbInner {
             seen.insert(id);
             if !recipes.contains_key(&id) {
                 recipes = self.filters.recipes(&version);
-                fitted = self.filters.fitted(&version);
             }
             let recipe = recipes.get(&id).copied().flatten();
-            let rebuilt = if fitted.contains(&id) {
-                Ok(Rebuilt::AlreadyRight)
-            } else {
-                rebuild_filter(self, live, recipe.as_ref())
-            };
-            match rebuilt {
+            match rebuild_filter(self, live, recipe.as_ref()) {
                 Ok(Rebuilt::New) => report.rebuilt += 1,
                 Ok(Rebuilt::AlreadyRight) => report.already_right += 1,
                 Ok(Rebuilt::Removed) => report.removed += 1,

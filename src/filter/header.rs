@@ -135,7 +135,7 @@ impl FilterHeader {
     /// Whether this recipe and extractor can have made this filter. Later attempts to build it may have
     /// enlarged it by up to half.
     pub(crate) fn follows(&self, recipe: &Recipe, extractor: Option<PrefixExtractor>) -> bool {
-        let first = recipe.geometry(self.keys + self.prefixes);
+        let first = recipe.geometry(self.hashes());
         let grows = matches!(recipe.size, Size::Rate(_)) || self.kind == FilterKind::Ribbon;
         let most = if grows { first.m + (first.m / 2).max(1024) } else { first.m };
         let mut geometries = std::iter::successors(Some(first), |last| {
@@ -155,6 +155,11 @@ impl FilterHeader {
     /// The extractor of the prefixes; `None` for no prefixes, or for an unknown rule.
     pub(crate) fn extractor(&self) -> Option<PrefixExtractor> {
         PrefixExtractor::with_id(self.extractor)
+    }
+
+    /// The keys and prefixes in the filter.
+    pub(crate) fn hashes(&self) -> u64 {
+        self.keys + self.prefixes
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -46,11 +46,11 @@ pub enum Allocation {
     Uniform,
     /// The false-positive rate of a level is proportional to its keys, that of an L0 table to its own keys:
     /// bits go where they avoid the most reads (Monkey: Dayan, Athanassoulis and Idreos, SIGMOD 2017). The
-    /// total is that of [`Uniform`](Self::Uniform), within 2 %.
+    /// total is that of [`Uniform`](Self::Uniform), within 5 %.
     ///
-    /// A flush or compaction sizes the filters that it writes. Other tables are refitted when the store is
-    /// quiet, or in [`Db::wait_until_settled`](crate::Db::wait_until_settled), if that saves a tenth of all
-    /// wasted reads or frees 1.5 % of the bits.
+    /// A flush or compaction sizes the filters that it writes, and replaces those of tables that it moves if they
+    /// are too large for their new level. Other filters keep their sizes until
+    /// [`Db::rebuild_filters`](crate::Db::rebuild_filters).
     Balanced,
 }
 
@@ -114,7 +114,8 @@ impl FilterPolicy {
         Self { amount, ..self }
     }
 
-    /// Sets the bytes of all filters together, headers included; 0 for no filters.
+    /// Sets the bytes of all filters together, headers included; 0 for no filters. A store that changes keeps to
+    /// them within a tenth.
     #[must_use]
     pub fn with_total_bytes(self, bytes: u64) -> Self {
         let amount = if bytes == 0 { Amount::None } else { Amount::TotalBytes(bytes) };
@@ -179,10 +180,6 @@ impl FilterPolicy {
     /// The hash of the filters of tables; `None` without filters.
     pub(crate) fn hash(&self) -> Option<HashFunction> {
         (self.amount != Amount::None).then_some(self.hash)
-    }
-
-    pub(crate) fn makes(&self, kind: FilterKind, hash: HashFunction) -> bool {
-        self.kind == kind && self.hash() == Some(hash)
     }
 
     /// The recipe for a table outside a store; `None` without filters. In a store, see
@@ -294,7 +291,7 @@ mod tests {
         assert_eq!(classic.with_kind(FilterKind::Bloom).with_rate(0.01), FilterPolicy::classic());
         let geometry = policy.with_hash(HashFunction::MurmurHash2).with_geometry(1000, 7);
         assert_eq!(geometry.check(), Ok(()));
-        assert!(geometry.makes(FilterKind::Bloom, HashFunction::MurmurHash2));
+        assert_eq!((geometry.kind, geometry.hash), (FilterKind::Bloom, HashFunction::MurmurHash2));
         assert_eq!(policy.with_total_bytes(1 << 40).check(), Ok(()));
         assert_eq!(policy.with_total_bytes(MOST_TOTAL_BYTES).check(), Ok(()));
         assert!(policy.with_total_bytes(MOST_TOTAL_BYTES + 1).check().is_err());
@@ -318,16 +315,5 @@ mod tests {
         ] {
             assert_eq!(policy.to_string(), printed);
         }
-    }
-
-    #[test]
-    fn a_policy_makes_filters_of_its_kind_and_hash() {
-        let policy = FilterPolicy::ribbon();
-        assert!(policy.makes(FilterKind::Ribbon, HashFunction::SipHash13));
-        assert!(!policy.makes(FilterKind::Ribbon, HashFunction::MurmurHash2));
-        assert!(!policy.makes(FilterKind::Blocked, HashFunction::SipHash13));
-        let none = policy.with_bits_per_key(0.0);
-        assert!(!none.makes(FilterKind::Ribbon, HashFunction::SipHash13));
-        assert_eq!((policy.hash(), none.hash()), (Some(HashFunction::SipHash13), None));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::filter_tasks::apply_filter_budget;
+use super::filter_tasks::{apply_filter_budget, rebuild_filter};
 use super::{State, Whole};
 use crate::compaction::{
     Compaction, MergeContext, everything, merge, pick, pick_idle, pick_within_l0,
@@ -14,6 +14,9 @@ use crate::event::Event;
 use crate::ledger::Activity;
 use crate::sstable::OpenTable;
 use crate::version::{Edit, Version};
+
+/// The filter of a moved table is replaced if it has so many times the bits of the plan.
+const TOO_LARGE: f64 = 1.1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
@@ -229,11 +232,28 @@ fn compact_and_install(
         installed?;
         let tables_moved = ids.len() as u64;
         db.env.ledger.count(Activity { tables_moved, ..Activity::default() });
+        fit_filters(db, compaction, version)?;
     } else {
         installed.inspect_err(|error| discard(&added, error))?;
         db.env.ledger.count(Activity { compactions: 1, ..Activity::default() });
     }
     Ok(ids)
+}
+
+/// Gives tables that moved down a level the filters of that level. A table of L0 has more bits per key than a table of
+/// the last level, and keys in ascending order move all tables there.
+fn fit_filters(db: &DbInner, moved: &Compaction, version: &Version) -> Result<()> {
+    let recipe_for = db.filters.recipes_for_outputs(version, &moved.inputs, moved.output_level);
+    for (_, live) in &moved.inputs {
+        let Some(stored) = live.filter.sound() else { continue };
+        let Some(recipe) = recipe_for(live.table.meta().keys) else { continue };
+        let planned = recipe.filter_bits(stored.hashes()) as f64;
+        let is_of_policy = (stored.kind, stored.hash) == (recipe.kind, recipe.hash);
+        if is_of_policy && 8.0 * live.filter.meta.bytes as f64 > TOO_LARGE * planned {
+            rebuild_filter(db, live, Some(&recipe))?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn ids(tables: &[OpenTable]) -> Vec<u64> {

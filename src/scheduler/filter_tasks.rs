@@ -136,49 +136,6 @@ fn wait_for_readers(db: &DbInner, replaced: &Arc<TableFilter>, patience: &mut Du
     *patience = patience.saturating_sub(start.elapsed());
 }
 
-/// Refits one table; false if no refit is left.
-pub(super) fn refit_once(db: &DbInner) -> Result<bool> {
-    if !db.options.auto_compaction {
-        return Ok(false);
-    }
-    // Begun before a table leaves the queue, so that a thread that finds the queue empty waits for this task.
-    let _running = {
-        let mut state = db.scheduler.state.lock();
-        if state.stop || state.whole.is_some() {
-            return Ok(false);
-        }
-        db.scheduler.begin_filter_task(&mut state)
-    };
-    let next = db.filters.next_refit(&db.views.load().version);
-    let Some((live, recipe, policy)) = next else { return Ok(false) };
-    let id = live.table.id();
-    let running = {
-        let mut state = db.scheduler.state.lock();
-        if state.stop || state.whole.is_some() {
-            db.filters.note_failed_refit(id, false); // so that it is planned again
-            return Ok(false);
-        }
-        // A task rewrites a busy table anyway. From here on, `rebuild_filters` waits for this refit.
-        if state.busy.contains(&id) || db.filters.policy() != policy {
-            return Ok(true);
-        }
-        db.scheduler.begin_table_task(&mut state, [id])
-    };
-    let done = rebuild_filter(db, &live, recipe.as_ref());
-    let is_damaged = live.table.is_damaged();
-    // The replaced filter is dropped before another thread sees that this task has ended.
-    drop(live);
-    drop(running);
-    match done {
-        // The refits of other tables go on.
-        Err(Error::Corrupt { .. }) if is_damaged => Ok(true),
-        done => done.map(|_| true).inspect_err(|error| {
-            // What could not be read back once is not tried again.
-            db.filters.note_failed_refit(id, matches!(error, Error::Corrupt { .. }));
-        }),
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rebuilt {
     New,

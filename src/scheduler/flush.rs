@@ -10,7 +10,6 @@ use crate::event::Event;
 use crate::iter::Direction;
 use crate::memtable::{Memtable, MemtableCursor};
 use crate::names::FileName;
-use crate::sstable::Properties;
 use crate::version::Edit;
 
 use super::compact::{discard, ids, tables_and_error};
@@ -51,8 +50,7 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
     let start = Bound::Unbounded;
     let mut cursor = MemtableCursor::new(Arc::clone(memtable), Direction::Forward, start);
     // Loads the view when it is called: a version held until the end could be the last with some table.
-    let filter_for =
-        |table: &Properties| db.filters.recipe_for_flush(&db.views.load().version, table);
+    let filter_for = |keys| db.filters.recipe_for_flush(&db.views.load().version, keys);
     let stops = || db.scheduler.stops();
     let context = MergeContext {
         env: &db.env,

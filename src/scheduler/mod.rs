@@ -28,7 +28,6 @@ use crate::sync::{AtomicU64, Condvar, Instant, JoinHandle, Mutex, Ordering};
 pub(crate) enum Task {
     Flush,
     Compaction,
-    Refit,
 }
 
 impl Task {
@@ -37,7 +36,6 @@ impl Task {
         match self {
             Self::Flush => "flush",
             Self::Compaction => "compaction",
-            Self::Refit => "filters",
         }
     }
 }
@@ -54,7 +52,7 @@ enum Whole {
 #[derive(Debug, Default)]
 struct State {
     busy: HashSet<u64>,
-    /// The number of running compactions and refits, which have busy tables.
+    /// The number of running compactions, which have busy tables.
     table_tasks: usize,
     /// The number of running flushes and filter tasks. A settled store has none: they might hold a replaced
     /// filter.
@@ -63,7 +61,7 @@ struct State {
     rebuilding: bool,
     whole: Option<Whole>,
     /// By [`Task`]: the error of the newest attempt, if it failed.
-    failures: [Option<Arc<Error>>; 3],
+    failures: [Option<Arc<Error>>; 2],
     /// Whether the last event of this kind of work said that it fails.
     reported: [bool; 3],
     /// Whether the store is closing, so that tasks must end.
@@ -188,7 +186,7 @@ impl Scheduler {
         Running { scheduler: self, what: What::Rebuilding }
     }
 
-    /// Begins a compaction or refit of these tables.
+    /// Begins a compaction of these tables.
     fn begin_table_task(
         &self,
         state: &mut State,

@@ -2,7 +2,6 @@
 
 use super::Task;
 use super::compact::{Due, compact_everything, compact_once, compact_while_due, picked, rewrite};
-use super::filter_tasks::refit_once;
 use super::flush::flush_all_sealed;
 use crate::db::inner::DbInner;
 use crate::db::views::ReadView;
@@ -51,13 +50,11 @@ pub(crate) fn compact_rewriting(db: &DbInner, before: u64) -> Result<u64> {
     done
 }
 
-/// Flushes; waits until no task is due or running; then does idle compactions and refits on this thread.
+/// Flushes; waits until no task is due or running; then does idle compactions on this thread.
 pub(crate) fn wait_until_settled(db: &DbInner) -> Result<()> {
     flush(db)?;
     while !is_settled(db)? {
-        if !compact_once(db, Due::Idle)? {
-            refit_once(db)?;
-        }
+        compact_once(db, Due::Idle)?;
     }
     db.views.drop_replaced();
     Ok(())
@@ -72,8 +69,7 @@ fn is_settled(db: &DbInner) -> Result<bool> {
         let due =
             picked(db, &db.views.load(), &state, Due::Now).is_some() || db.filters.budget_is_due();
         if !due && state.table_tasks == 0 && state.other_tasks == 0 {
-            let idle = picked(db, &db.views.load(), &state, Due::Idle).is_some();
-            return Ok(!idle && db.all_refitted());
+            return Ok(picked(db, &db.views.load(), &state, Due::Idle).is_none());
         }
         if due && db.is_inline() {
             // A compaction of another caller had these tables before.

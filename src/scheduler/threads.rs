@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::compact::{Due, compact_once, picked};
-use super::filter_tasks::{apply_filter_budget, refit_once};
+use super::filter_tasks::apply_filter_budget;
 use super::flush::flush_oldest;
 use super::{State, Task};
 use crate::db::inner::DbInner;
@@ -169,8 +169,7 @@ fn compact_in_background(db: &DbInner) {
     let mut patience = RETRY.0;
     let (mut unchanged, mut quiet) = (Unchanged::default(), false);
     loop {
-        let mut task = Task::Compaction;
-        let mut done = attempt(db, || {
+        let done = attempt(db, || {
             // Filters first: lookups need them while a compaction runs.
             if apply_filter_budget(db) | compact_once(db, Due::Now)? {
                 quiet = false;
@@ -178,14 +177,8 @@ fn compact_in_background(db: &DbInner) {
             }
             Ok(quiet && compact_once(db, Due::Idle)?)
         });
-        if quiet && matches!(done, Ok(false)) {
-            // The compactions succeeded, even if the refit fails.
-            note_result(db, task, done, &mut patience);
-            task = Task::Refit;
-            done = attempt(db, || refit_once(db));
-        }
         db.views.drop_replaced();
-        let did = note_result(db, task, done, &mut patience);
+        let did = note_result(db, Task::Compaction, done, &mut patience);
         let state = db.scheduler.state.lock();
         if state.stop {
             return;
@@ -221,76 +214,13 @@ fn wait_for_work(
 
 /// The quiet time before the next idle work, if any is left.
 fn quiet_wanted(db: &DbInner, state: &State) -> Option<Duration> {
-    match picked(db, &db.views.load(), state, Due::Idle) {
-        Some(merge) => Some(quiet_before(merge.bytes())),
-        None => (!db.all_refitted()).then_some(QUIET),
-    }
+    picked(db, &db.views.load(), state, Due::Idle).map(|merge| quiet_before(merge.bytes()))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs, Vfs};
-    use crate::{FilterPolicy, Options};
-
-    /// Opens a store whose table has a filter of another size, and waits for the end of its refit.
-    fn refit(
-        damage: impl FnOnce(&Path),
-        vfs: Arc<dyn Vfs>,
-        ended: impl Fn(&DbInner) -> bool,
-    ) -> Result<()> {
-        let dir = crate::tempdir::tempdir();
-        let db = Options::new().filter(FilterPolicy::bits_per_key(4.0)).open(dir.path())?;
-        for number in 0..5000 {
-            db.put(format!("{number:06}"), "value")?;
-        }
-        db.compact()?;
-        db.close()?;
-        damage(dir.path());
-        let policy = FilterPolicy::bits_per_key(10.0);
-        let db = Options::new().filter(policy).background_threads(1).vfs(vfs).open(dir.path())?;
-        let inner = db.inner()?;
-        let start = Instant::now();
-        while !ended(inner) {
-            assert!(!failed(inner, Task::Compaction));
-            assert!(start.elapsed() < Duration::from_secs(30), "the refit did not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        assert!(!failed(inner, Task::Compaction));
-        Ok(())
-    }
-
-    fn failed(db: &DbInner, task: Task) -> bool {
-        db.scheduler.state.lock().check(task).is_err()
-    }
-
-    #[test]
-    fn a_failed_refit_is_no_failed_compaction() -> Result<()> {
-        let vfs = FaultVfs::new(Arc::new(RealVfs));
-        let full = FaultRule::new(Fault::NoSpace).kinds([FileKind::Filter]);
-        vfs.add(full.operations([Operation::Create]).from_then_on());
-        refit(|_| (), Arc::new(vfs), |db| failed(db, Task::Refit))
-    }
-
-    #[test]
-    fn a_refit_of_a_damaged_table_marks_it_and_is_no_failure() -> Result<()> {
-        let flip = |dir: &Path| {
-            let mut files =
-                std::fs::read_dir(dir).expect("a directory").map(|e| e.expect("a file").path());
-            let table = files.find(|path| path.extension().is_some_and(|e| e == "sst"));
-            let table = table.expect("a table");
-            let mut bytes = std::fs::read(&table).expect("readable");
-            bytes[100] ^= 1;
-            std::fs::write(&table, bytes).expect("writable");
-        };
-        let is_marked = |db: &DbInner| {
-            assert!(!failed(db, Task::Refit));
-            db.views.load().version.tables().any(|(_, live)| live.table.is_damaged())
-        };
-        refit(flip, Arc::new(RealVfs), is_marked)
-    }
+    use crate::Options;
 
     /// Otherwise the flush thread would try again and again.
     #[test]

@@ -34,7 +34,7 @@ pub(crate) use env::TableEnv;
 pub(crate) use filter::{FilterState, OpenTable, TableFilter, is_under_another_key};
 #[cfg(test)]
 pub(crate) use format::TableRandom;
-pub(crate) use format::{FilterMeta, Properties, TableMeta};
+pub(crate) use format::{FilterMeta, TableMeta};
 pub(crate) use memory::{FilterMemory, resident_bytes};
 pub(crate) use pool::FilePool;
 pub(crate) use reader::Table;

@@ -128,7 +128,7 @@ fn balanced_filters_waste_fewer_reads_for_the_same_bits() {
             reference / wasted
         );
         assert!(levels.len() >= 4, "{levels:?}");
-        assert!((after / before - 1.0).abs() < 0.02, "{kind}: {after} bits a key, not {before}");
+        assert!((after / before - 1.0).abs() < 0.05, "{kind}: {after} bits a key, not {before}");
         assert!(reference / wasted >= least_factor, "{kind}: {reference} against {wasted}");
     }
 }
@@ -170,8 +170,8 @@ fn in_a_store_of_one_run_no_filter_is_replaced() {
     assert_eq!(after.rebuild_reads, before.rebuild_reads);
 }
 
-/// Moved tables keep the filter of their flush until the store has settled: then all tables of a level have
-/// the same bits, and the total is that of the policy.
+/// Moved tables get the filters of their level: all tables of a level have about the same bits, and the total is
+/// that of the policy.
 #[test]
 fn tables_that_were_moved_have_the_right_bits_too() {
     let parent = common::tempdir();
@@ -195,7 +195,7 @@ fn tables_that_were_moved_have_the_right_bits_too() {
         assert!(moved as usize >= db.tables().len(), "{moved} of {}", db.tables().len());
         let ratio = bits_per_key(&db) / bits_per_key(&uniform);
         println!("{kind} in key order: {moved} moves, total {ratio:.4}, {:.2?}", levels(&db));
-        assert!((ratio - 1.0).abs() < 0.02, "{kind}: {ratio}");
+        assert!((ratio - 1.0).abs() < 0.05, "{kind}: {ratio}");
         for level in 1..7 {
             // But for whole blocks and columns of few keys.
             let spread = spread(&db, level);
@@ -217,15 +217,14 @@ fn tables_that_were_moved_have_the_right_bits_too() {
              bits a key; {stayed} tables as they were; {:.2?}",
             levels(&db)
         );
-        assert!((after / before - 1.0).abs() < 0.02, "{kind}: {after} bits a key, not {before}");
+        assert!((after / before - 1.0).abs() < 0.05, "{kind}: {after} bits a key, not {before}");
         assert!(balanced < even, "{kind}: {balanced} and {even}");
     }
 }
 
-/// A store opened with other bits per key gets them in quiet; one opened as before keeps its filters.
-/// what it has.
+/// A store that is opened with other bits per key keeps its filters until a rebuild.
 #[test]
-fn other_bits_are_given_once_the_store_has_settled() {
+fn other_bits_are_given_by_a_rebuild() {
     let dir = common::tempdir();
     let fewer = balanced(FilterKind::Bloom).with_bits_per_key(4.0);
     let filters = |db: &Db| -> Vec<_> { db.tables().iter().map(|t| t.filter.clone()).collect() };
@@ -234,18 +233,18 @@ fn other_bits_are_given_once_the_store_has_settled() {
     db.wait_until_settled().unwrap();
     let before = filters(&db);
     db.close().unwrap();
-    let db = options(fewer).open(dir.path()).unwrap();
-    db.wait_until_settled().unwrap();
-    assert_eq!(filters(&db), before);
-    db.close().unwrap();
     let db = options(balanced(FilterKind::Bloom)).open(dir.path()).unwrap();
-    assert_eq!(filters(&db), before);
     db.wait_until_settled().unwrap();
+    assert_eq!(filters(&db), before);
+    let all = db.tables().len() as u64;
+    assert_eq!(db.rebuild_filters(&db.policy()).unwrap().rebuilt, all);
+    assert_eq!(db.rebuild_filters(&db.policy()).unwrap().already_right, all);
     let bits = bits_per_key(&db);
     assert!((10.0..11.3).contains(&bits), "{bits}");
 }
 
-/// A total in bytes is what the filters take, uniform or balanced, at every size of the store.
+/// A total in bytes is what the filters take, uniform or balanced, at every size of the store: within a tenth, and
+/// within 2 % after a rebuild.
 #[test]
 fn bytes_in_all_are_kept_to() {
     let parent = common::tempdir();
@@ -259,13 +258,16 @@ fn bytes_in_all_are_kept_to() {
             db.wait_until_settled().unwrap();
             let bytes: usize = db.tables().iter().map(|table| table.filter.bytes()).sum();
             println!("{allocation:?}: {bytes} of 50,000 bytes in {} filters", db.tables().len());
-            assert!((49_000..=51_000).contains(&bytes), "{allocation:?}: {bytes}");
+            assert!((45_000..=55_000).contains(&bytes), "{allocation:?}: {bytes}");
         }
+        db.rebuild_filters(&policy).unwrap();
+        let bytes: usize = db.tables().iter().map(|table| table.filter.bytes()).sum();
+        assert!((49_000..=51_000).contains(&bytes), "{allocation:?}: {bytes}");
     }
 }
 
 /// Among many tables, flushes and compactions use the plan of a slightly older version; the store still
-/// keeps to its bytes while it grows, without refits.
+/// keeps to its bytes while it grows.
 #[test]
 fn many_tables_keep_to_bytes_in_all() {
     let dir = common::tempdir();
@@ -285,18 +287,4 @@ fn many_tables_keep_to_bytes_in_all() {
     println!("{:?} to {:?} of 120,000 bytes", bytes.iter().min(), bytes.iter().max());
     // A tenth is what each job's own plan would leave, too: filters stay as they are until their tables go.
     assert!(bytes.iter().all(|bytes| (106_000..=134_000).contains(bytes)), "{bytes:?}");
-}
-
-/// With background threads the store refits filters in quiet, without a call.
-#[test]
-fn a_quiet_store_replaces_filters_by_itself() {
-    let dir = common::tempdir();
-    let policy = even(FilterKind::Ribbon).with_total_bytes(50_000);
-    let db = options(policy).background_threads(1).open(dir.path()).unwrap();
-    write(&db, random_keys(1, 10_000));
-    db.flush().unwrap();
-    let written = db.stats().activity.filters_built;
-    let bytes = || db.tables().iter().map(|table| table.filter.bytes()).sum::<usize>();
-    common::wait_until("the filters to be replaced", || (49_000..=51_000).contains(&bytes()));
-    println!("{written} filters when the last was flushed, {}", db.stats().activity.filters_built);
 }

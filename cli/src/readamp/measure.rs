@@ -74,13 +74,15 @@ fn load(bench: &Bench, input: &Input) -> Result<()> {
     if settings.one_run {
         db.compact()?;
     }
+    if settings.rebuilt_filters {
+        db.rebuild_filters(&settings.filter)?;
+    }
     if !input.history.is_empty() {
         bench.begin("history", input.history.len());
         for key in &input.history {
             db.get(key)?;
             progress.inc(1);
         }
-        db.wait_until_settled()?; // the history may make refits due
     }
     db.close()?;
     Ok(())

@@ -144,6 +144,7 @@ impl Args {
             one_run: self.one_run,
             zipf: self.zipf,
             only_lookups: self.only_lookups || self.compare,
+            rebuilt_filters: self.compare,
             filter_memory: self.filter_memory,
         }
     }

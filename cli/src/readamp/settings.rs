@@ -4,6 +4,7 @@ use criba::FilterPolicy;
 
 /// How the store is built and read.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command")]
 pub struct Settings {
     /// The filters that tables get.
     pub filter: FilterPolicy,
@@ -28,6 +29,9 @@ pub struct Settings {
     pub zipf: Option<f64>,
     /// Whether there is only the first act: no compaction and no other filters.
     pub only_lookups: bool,
+    /// Whether a rebuild gives the loaded store the bytes of its policy. Otherwise each filter has the size that was
+    /// planned when its table was written.
+    pub rebuilt_filters: bool,
     /// The memory budget for filters in the passes; `None` for no limit.
     pub filter_memory: Option<u64>,
 }
@@ -48,6 +52,7 @@ impl Default for Settings {
             one_run: false,
             zipf: None,
             only_lookups: true,
+            rebuilt_filters: false,
             filter_memory: None,
         }
     }
