@@ -8,10 +8,12 @@ use std::f64::consts::LN_2;
 
 use super::algorithm::{Algorithm, Built, below, probe_each};
 use super::bloom_rate::{MAX_PROBES, expected_rate, predicted_rate, shared_bits, textbook_bits};
-use super::bloom_scalar::{MAX_BITS, array_bytes, check, may_contain, positions, second_hash};
+use super::bloom_scalar::{
+    MAX_BITS, all_set, array_bytes, check, may_contain, positions, second_hash, set_bits,
+};
 use super::geometry::Geometry;
 use super::modulus::Modulus;
-use super::simd::{self, Probe, Prober};
+use super::simd::{Probe, Prober, Unchecked};
 
 /// From this number of keys on, a filter for a rate has the textbook's geometry …
 pub(super) const TEXTBOOK_FROM: u64 = 1000;
@@ -37,7 +39,7 @@ pub(super) static ALGORITHM: Algorithm = Algorithm {
         })
     },
     touched,
-    unchecked: simd::bloom::unchecked,
+    unchecked: |_, _| Some(Unchecked::new(probe)),
 };
 
 /// The textbook's m = ⌈−n ln p / (ln 2)²⌉ and k = max(1, round(m/n · ln 2)); more bits if these miss the
@@ -74,12 +76,17 @@ fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
     let keys = hashes.len() as u64;
     let modulus = Modulus::of(geometry.m);
     for hash in hashes {
-        for position in positions(modulus, geometry.k, (hash, second_hash(hash))) {
-            array[(position / 8) as usize] |= 1 << (position % 8);
-        }
+        set_bits(&mut array, modulus, geometry.k, hash);
     }
     let predicted_rate = predicted_rate(geometry, &array, keys);
     Built { array, predicted_rate, unlucky: false }
+}
+
+/// As `may_contain`, without a division. It needs no code without checks: a probe of an absent key reads two bits on
+/// average.
+fn probe(prober: &Prober, hash: u64) -> bool {
+    let first = prober.modulus.remainder(hash);
+    all_set(prober.array(), prober.modulus, prober.geometry().k, first, || second_hash(hash))
 }
 
 /// The first four positions. In a half-full filter a probe of an absent key reads two on average.
@@ -91,7 +98,6 @@ fn touched(prober: &Prober, hash: u64) -> [usize; 4] {
 #[cfg(test)]
 mod tests {
     use super::super::bloom_rate::{passing_pairs, rate_at};
-    use super::super::bloom_scalar::all_set;
     use super::super::mix::{GOLDEN, mix};
     use super::*;
 
@@ -174,7 +180,7 @@ mod tests {
             let mut passing = 0;
             for h1 in 0..m {
                 for h2 in 0..m {
-                    passing += u64::from(all_set(&geometry, &bits, (h1, h2)));
+                    passing += u64::from(all_set(&bits, Modulus::of(m), k, h1, || h2));
                 }
             }
             assert_eq!(passing_pairs(&geometry, &bits), passing, "{geometry:?}");

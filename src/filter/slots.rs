@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use super::bloom_scalar::second_hash;
+use super::bloom_scalar::{all_set, second_hash};
 use super::filter_block::Filter;
 use super::hash_function::HashFunction;
 use super::kind::FilterKind;
@@ -162,22 +162,9 @@ impl BloomSlot {
         Self { array, modulus: *modulus, salt: filter.header().salt, k: geometry.k }
     }
 
-    /// As [`all_set`](super::bloom_scalar::all_set), from the first position on. Half of the absent keys need no
-    /// second hash.
     #[inline]
-    fn may_contain(&self, hash: u64, mut position: u64) -> bool {
-        let is_set = |position: u64| {
-            let byte = self.array.get((position / 8) as usize);
-            byte.is_none_or(|byte| byte >> (position % 8) & 1 == 1)
-        };
-        if !is_set(position) {
-            return false;
-        }
-        let step = self.modulus.remainder(second_hash(hash));
-        (1..self.k).all(|_| {
-            position = self.modulus.sum(position, step);
-            is_set(position)
-        })
+    fn may_contain(&self, hash: u64, first: u64) -> bool {
+        all_set(&self.array, self.modulus, self.k, first, || second_hash(hash))
     }
 }
 

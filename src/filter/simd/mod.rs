@@ -3,7 +3,6 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod blocked;
-pub(super) mod bloom;
 mod probe;
 mod prober;
 #[cfg(target_arch = "x86_64")]

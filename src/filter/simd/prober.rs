@@ -36,7 +36,7 @@ pub(in crate::filter) struct Unchecked {
 }
 
 impl Unchecked {
-    pub(super) fn new(probe_one: ProbeOne) -> Self {
+    pub(in crate::filter) fn new(probe_one: ProbeOne) -> Self {
         Self {
             probe_one,
             probe_many: Prober::many_checked,

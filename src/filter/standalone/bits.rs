@@ -5,7 +5,7 @@ use super::part::{Array, Part};
 use super::sizing::{self, estimated_len, rate_at};
 use crate::error::Result;
 use crate::filter::bloom_rate::{expected_fill, words};
-use crate::filter::bloom_scalar::{positions, second_hash};
+use crate::filter::bloom_scalar::set_bits;
 use crate::filter::geometry::Geometry;
 use crate::filter::kind::FilterKind;
 use crate::filter::modulus::Modulus;
@@ -34,15 +34,10 @@ impl Bits {
 
     /// Sets the bits of a hash. Returns whether one of them was not set before.
     pub(super) fn insert(&mut self, hash: u64) -> bool {
-        let array = self.part.array.to_mut();
-        let before = self.ones;
         let Geometry { m, k, .. } = self.part.geometry;
-        for position in positions(Modulus::of(m), k, (hash, second_hash(hash))) {
-            let (byte, bit) = (&mut array[(position / 8) as usize], 1 << (position % 8));
-            self.ones += u64::from(*byte & bit == 0);
-            *byte |= bit;
-        }
-        self.ones > before
+        let new = set_bits(self.part.array.to_mut(), Modulus::of(m), k, hash);
+        self.ones += new;
+        new > 0
     }
 
     #[inline]
