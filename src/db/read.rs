@@ -179,20 +179,16 @@ impl Lookups<'_> {
         let mut values = Vec::with_capacity(keys.len());
         let mut lookups = Vec::with_capacity(keys.len().min(IN_FLIGHT));
         let (function, hash_key) = (intervals.hash(), &self.env.hash_key);
-        let mut hashes = [0; IN_FLIGHT];
         for keys in keys.chunks(IN_FLIGHT) {
-            let mut bytes: [&[u8]; IN_FLIGHT] = [&[]; IN_FLIGHT];
-            bytes.iter_mut().zip(keys).for_each(|(bytes, key)| *bytes = key.as_ref());
-            let bytes = &bytes[..keys.len()];
-            function.of_many(bytes, hash_key, &mut hashes);
-            lookups.extend(bytes.iter().zip(hashes).map(|(bytes, hash)| {
-                let key = HashedKey { bytes, function, hash };
+            for key in keys {
+                let bytes = key.as_ref();
+                let key = HashedKey { bytes, function, hash: function.of(bytes, hash_key) };
                 let interval = intervals.find(bytes);
                 if let Some(interval) = interval {
                     intervals.prefetch(interval, key);
                 }
-                (key, interval)
-            }));
+                lookups.push((key, interval));
+            }
             for (key, interval) in lookups.drain(..) {
                 let value = match self.deny(view, intervals, interval, key) {
                     Ok(()) => None,

@@ -6,7 +6,6 @@ use byteorder::{ByteOrder, LittleEndian};
 
 use super::mix::{GOLDEN, mix};
 use super::siphash::siphash_1_3;
-use super::siphash_many::siphash_1_3_many;
 
 /// The hash function of filters. A lookup hashes its key once, for all tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,17 +40,6 @@ impl HashFunction {
         match self {
             Self::SipHash13 => hash_key.hash(key),
             Self::MurmurHash2 => murmurhash2::murmur64a(key, 0),
-        }
-    }
-
-    /// The hashes of many keys: `hashes[i]` becomes that of `keys[i]`. Neighbours of one length are hashed at
-    /// once.
-    pub(crate) fn of_many(self, keys: &[&[u8]], hash_key: &HashKey, hashes: &mut [u64]) {
-        match self {
-            Self::SipHash13 => siphash_1_3_many(hash_key.words(), keys, hashes),
-            Self::MurmurHash2 => {
-                keys.iter().zip(hashes).for_each(|(key, hash)| *hash = self.of(key, hash_key));
-            }
         }
     }
 
@@ -188,19 +176,6 @@ mod tests {
         ] {
             let hash = HashFunction::SipHash13.of(&message[..length], &hash_key);
             assert_eq!(hash, expected, "{length} bytes");
-        }
-    }
-
-    #[test]
-    fn many_keys_have_the_hash_of_each() {
-        let hash_key = HashKey::new([3; 16]);
-        let keys: [&[u8]; 6] = [b"a key", b"a kez", b"other", b"a key", b"k", b""];
-        for function in [HashFunction::SipHash13, HashFunction::MurmurHash2] {
-            for keys in [&keys[..4], &keys] {
-                let mut hashes = vec![0; keys.len()];
-                function.of_many(keys, &hash_key, &mut hashes);
-                assert!(keys.iter().map(|key| function.of(key, &hash_key)).eq(hashes));
-            }
         }
     }
 

@@ -127,7 +127,6 @@ mod ribbon_solver;
 mod settings;
 mod simd;
 mod siphash;
-mod siphash_many;
 mod slots;
 mod standalone;
 

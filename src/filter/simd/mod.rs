@@ -9,8 +9,6 @@ mod prober;
 pub(super) mod ribbon;
 #[cfg(target_arch = "x86_64")]
 mod ribbon_shape;
-#[cfg(target_arch = "x86_64")]
-pub(super) mod siphash;
 
 pub(super) use probe::Probe;
 pub(super) use prober::{Prober, Touched, Unchecked};
