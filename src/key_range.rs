@@ -4,6 +4,13 @@ use std::ops::{
     Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
 };
 
+/// Owned bounds of a range of keys.
+pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+pub(crate) fn borrowed(bounds: &KeyBounds) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    (bounds.0.as_ref().map(Vec::as_slice), bounds.1.as_ref().map(Vec::as_slice))
+}
+
 /// A range of keys, for [`Db::range`](crate::Db::range): `..`, `from..`, `..to`, `from..to`, the last two
 /// with `=`, or a pair of [`Bound`]s. The ends are bytes, strings, or references to them.
 ///

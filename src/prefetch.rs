@@ -6,6 +6,9 @@
     expect(unsafe_code, reason = "an instruction of the processor")
 )]
 
+/// The number of filters that are prefetched at once. A processor can wait for about this many cache misses.
+pub(crate) const IN_FLIGHT: usize = 16;
+
 /// Prefetches the cache line that holds a byte of the array. Does nothing beyond the end of the array.
 #[cfg(target_arch = "x86_64")]
 #[inline]

@@ -9,6 +9,7 @@ use crate::filter::{LookupKey, Recipe};
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::Seq;
 use crate::ledger::{Activity, LEVELS, Verdict};
+use crate::memtable::{Memtable, MemtableCursor};
 use crate::sstable::{
     FinishedTable, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableSettings, TableWriter,
 };
@@ -27,6 +28,26 @@ pub(crate) struct MergeContext<'a> {
     pub(crate) snapshots: Vec<Seq>,
     /// Whether to stop: the store is closing, or the merge is no longer wanted.
     pub(crate) cancelled: &'a dyn Fn() -> bool,
+}
+
+impl<'a> MergeContext<'a> {
+    /// The context of a flush outside an open store: no snapshots, and it is never cancelled.
+    pub(crate) fn of_flush(
+        env: &'a Arc<TableEnv>,
+        settings: &'a TableSettings,
+        filter_for: &'a dyn Fn(u64) -> Option<Recipe>,
+        ignore_filters: bool,
+    ) -> Self {
+        Self {
+            env,
+            settings,
+            filter_for,
+            table_bytes: u64::MAX,
+            ignore_filters,
+            snapshots: Vec::new(),
+            cancelled: &|| false,
+        }
+    }
 }
 
 /// Merges the inputs into new tables. They are synced, proven and open, but not in the manifest.
@@ -88,8 +109,20 @@ pub(crate) fn none_has<'a>(
     true
 }
 
+/// Writes the surviving entries of a memtable to new tables. After an error no new table is left.
+pub(crate) fn write_memtable(
+    memtable: &Arc<Memtable>,
+    nothing_older: impl Fn(&[u8]) -> bool,
+    context: &MergeContext<'_>,
+) -> Result<Vec<OpenTable>> {
+    let memtable = Arc::clone(memtable);
+    let entries = memtable.len();
+    let mut cursor = MemtableCursor::new(memtable, Direction::Forward, Bound::Unbounded);
+    write_tables(&mut cursor, entries, nothing_older, context)
+}
+
 /// Writes the surviving entries of a cursor to new tables. After an error no new table is left.
-pub(crate) fn write_tables(
+fn write_tables(
     cursor: &mut dyn Cursor,
     expected_entries: u64,
     nothing_older: impl Fn(&[u8]) -> bool,

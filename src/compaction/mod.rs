@@ -8,6 +8,6 @@ mod merge;
 mod pick;
 mod survive;
 
-pub(crate) use merge::{MergeContext, merge, none_has, write_tables};
+pub(crate) use merge::{MergeContext, merge, none_has, write_memtable};
 pub(crate) use pick::{Compaction, PickSettings, everything, pick, pick_idle, pick_within_l0};
 pub(crate) use survive::Survivors;

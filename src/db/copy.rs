@@ -1,6 +1,5 @@
 //! Copies of a store that is only read, also beside the process that writes to it.
 
-use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,11 +7,9 @@ use std::sync::atomic::Ordering;
 use super::checkpoint::copy;
 use super::loaded::Loaded;
 use super::staged::{self, Staged};
-use crate::compaction::{MergeContext, write_tables};
+use crate::compaction::{MergeContext, write_memtable};
 use crate::error::Result;
 use crate::filters::FilterManager;
-use crate::iter::Direction;
-use crate::memtable::MemtableCursor;
 use crate::names::FileName;
 use crate::options::Options;
 use crate::sstable::{FilterMeta, TableEnv, TableMeta};
@@ -139,18 +136,10 @@ fn flush(
         return Ok(());
     }
     let filters = FilterManager::new(loaded.settings);
-    let context = MergeContext {
-        env,
-        settings: &options.table_settings(&loaded.settings),
-        filter_for: &|keys| filters.recipe_for_flush(&loaded.view.version, keys),
-        table_bytes: u64::MAX,
-        ignore_filters: options.ignore_filters,
-        snapshots: Vec::new(),
-        cancelled: &|| false,
-    };
-    let mut cursor =
-        MemtableCursor::new(Arc::clone(memtable), Direction::Forward, Bound::Unbounded);
-    for open in write_tables(&mut cursor, memtable.len(), |_| false, &context)? {
+    let settings = options.table_settings(&loaded.settings);
+    let filter_for = |keys| filters.recipe_for_flush(&loaded.view.version, keys);
+    let context = MergeContext::of_flush(env, &settings, &filter_for, options.ignore_filters);
+    for open in write_memtable(memtable, |_| false, &context)? {
         set.tables.insert(open.table.id(), (0, open.record()));
     }
     Ok(())

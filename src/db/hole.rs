@@ -12,7 +12,7 @@ use arc_swap::ArcSwapOption;
 
 use crate::iter::Direction;
 use crate::key::Seq;
-use crate::version::{KeyBounds, borrowed};
+use crate::key_range::{KeyBounds, borrowed};
 
 /// Tables and sealed memtables of the view have no value within `bounds` for readers from `seq` on.
 #[derive(Debug)]

@@ -20,13 +20,11 @@ use crate::descriptors;
 use crate::error::{Error, Result};
 use crate::filter::FilterSettings;
 use crate::filters::residency_changes;
-use crate::fork::Birth;
 use crate::key::Seq;
-use crate::ledger::{Explanation, Ledger};
+use crate::ledger::Explanation;
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::FileName;
 use crate::options::Options;
-use crate::random::RandomSource;
 use crate::sealed::Seal;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, FilterState, TableEnv, TableMeta};
 use crate::store_dir::StoreDir;
@@ -89,18 +87,11 @@ impl Loaded {
                 return Err(Error::corrupt(&path, 0, expected, format!("store {store:016x}")));
             }
             None => Arc::new(TableEnv {
-                dir: dir.clone(),
-                store,
-                hash_key,
-                random: RandomSource::default(),
-                prefix_hash_key: hash_key.for_prefixes(),
                 files: FilePool::unlimited(),
                 cache: BlockCache::new(options.cache_bytes, options.block_bytes),
-                ledger: Arc::new(Ledger::default()),
                 filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(dir)),
-                index_memory: Arc::default(),
                 next_file: AtomicU64::new(u64::MAX), // no file is made
-                birth: Birth::now(),
+                ..TableEnv::new(dir, store, hash_key)
             }),
         };
         let memtable = Memtable::new(0, Some(memtable_filter(&set, options, &env)));

@@ -15,15 +15,12 @@ use super::inner::DbInner;
 use super::open_tables::{check_filters, check_memory, open_tables};
 use super::views::{ReadView, Views};
 use super::visibility::Visibility;
-use crate::compaction::{MergeContext, write_tables};
+use crate::compaction::{MergeContext, write_memtable};
 use crate::error::{Error, Result};
 use crate::filter::{FilterSettings, HashKey};
 use crate::filters::FilterManager;
 use crate::fork;
-use crate::fork::Birth;
-use crate::iter::Direction;
-use crate::ledger::Ledger;
-use crate::memtable::{Memtable, MemtableCursor, MemtableFilter};
+use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::FileName;
 use crate::options::Options;
 use crate::poison::Poison;
@@ -202,18 +199,12 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
     listing.check_numbers(dir, set.next_file)?;
     let highest = listing.ours.iter().filter_map(|name| name.number()).max().unwrap_or(0);
     let env = Arc::new(TableEnv {
-        dir: dir.clone(),
-        store,
-        hash_key,
-        prefix_hash_key: hash_key.for_prefixes(),
         random,
         files: FilePool::new(options.max_open_files),
         cache: BlockCache::new(options.cache_bytes, options.block_bytes),
-        ledger: Arc::new(Ledger::default()),
         filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(dir)),
-        index_memory: Arc::default(),
         next_file: AtomicU64::new(set.next_file.max(highest + 1)),
-        birth: Birth::now(),
+        ..TableEnv::new(dir, store, hash_key)
     });
     let entries: Vec<_> = set.tables.values().cloned().collect();
     let tables = open_tables(&env, &entries, options)?;
@@ -304,18 +295,9 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
     let mut version = Version::default().with(&[], tables, &env.ledger);
     let filters = FilterManager::new(*filters);
     let mut flush = |memtable: &Arc<Memtable>| {
-        let context = MergeContext {
-            env,
-            settings: &settings,
-            filter_for: &|keys| filters.recipe_for_flush(&version, keys),
-            table_bytes: u64::MAX,
-            ignore_filters: options.ignore_filters,
-            snapshots: Vec::new(),
-            cancelled: &|| false,
-        };
-        let start = std::ops::Bound::Unbounded;
-        let mut cursor = MemtableCursor::new(Arc::clone(memtable), Direction::Forward, start);
-        let new = write_tables(&mut cursor, memtable.len(), |_| false, &context)?;
+        let filter_for = |keys| filters.recipe_for_flush(&version, keys);
+        let context = MergeContext::of_flush(env, &settings, &filter_for, options.ignore_filters);
+        let new = write_memtable(memtable, |_| false, &context)?;
         let added: Vec<_> = new.iter().map(|open| (0, open.clone())).collect();
         version = version.with(&[], &added, &env.ledger);
         written.extend(new);

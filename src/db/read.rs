@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::filter::{HashedKey, LookupKey};
 use crate::key::{EntryKind, Seq};
 use crate::ledger::{Activity, Explanation, Outcome, Step, TableStep, Verdict};
+use crate::prefetch::IN_FLIGHT;
 use crate::sstable::{Table, TableEnv};
 use crate::value::Value;
 use crate::version::{Candidate, Interval, Intervals, Probed};
@@ -30,9 +31,6 @@ impl Trace for Vec<Step> {
         self.push(step);
     }
 }
-
-/// The number of filters that are prefetched at once. A processor can wait for about this many cache misses.
-const IN_FLIGHT: usize = 16;
 
 /// Whether a key may have a value: the answer of [`Db::may_contain`](crate::Db::may_contain).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -12,12 +12,13 @@ use crate::filter::PrefixExtractor;
 use crate::fork::Birth;
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::{EntryKind, Seq, successor};
+use crate::key_range::{KeyBounds, borrowed};
 use crate::ledger::Activity;
 use crate::memtable::MemtableCursor;
 use crate::scheduler::Scheduler;
 use crate::sstable::{ReadPlan, TableEnv};
 use crate::value::Value;
-use crate::version::{KeyBounds, LevelCursor, PrefixProbe, borrowed};
+use crate::version::{LevelCursor, PrefixProbe};
 use crate::vfs::FileLock;
 
 /// A step that passes more versions than this seeks past the others of a key: a seek costs as much as some.

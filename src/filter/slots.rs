@@ -11,10 +11,7 @@ use super::kind::FilterKind;
 use super::lookup_key::HashedKey;
 use super::modulus::Modulus;
 use super::simd::Prober;
-use crate::prefetch::prefetch;
-
-/// The number of filters that are prefetched at once. A processor can wait for about this many cache misses.
-const IN_FLIGHT: usize = 16;
+use crate::prefetch::{IN_FLIGHT, prefetch};
 
 /// The filters of the tables of a version, by number. All have one kind and one hash function, so that a lookup
 /// needs one hash and one loop.

@@ -1,14 +1,12 @@
 //! Flushes: each turns the oldest sealed memtable into an L0 table, without the entries that no reader needs.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::compaction::{MergeContext, none_has, write_tables};
+use crate::compaction::{MergeContext, none_has, write_memtable};
 use crate::db::inner::DbInner;
 use crate::error::Result;
 use crate::event::Event;
-use crate::iter::Direction;
-use crate::memtable::{Memtable, MemtableCursor};
+use crate::memtable::Memtable;
 use crate::names::FileName;
 use crate::version::Edit;
 
@@ -47,8 +45,6 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
     // Logs before the current one are complete. Once they are synced, a sync of a later log makes all
     // earlier entries durable, and the log of this memtable can go when its table is installed.
     db.close_earlier_logs()?;
-    let start = Bound::Unbounded;
-    let mut cursor = MemtableCursor::new(Arc::clone(memtable), Direction::Forward, start);
     // Loads the view when it is called: a version held until the end could be the last with some table.
     let filter_for = |keys| db.filters.recipe_for_flush(&db.views.load().version, keys);
     let stops = || db.scheduler.stops();
@@ -67,7 +63,7 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
         let view = db.views.load();
         none_has(view.version.candidates(key), key, &context)
     };
-    let tables = write_tables(&mut cursor, memtable.len(), nothing_older, &context)?;
+    let tables = write_memtable(memtable, nothing_older, &context)?;
 
     let edit = Edit {
         log: Some(next_log),

@@ -44,9 +44,14 @@ impl TableEnv {
         let _ = self.dir.remove(FileName::Table(id));
     }
 
-    /// The environment of tables outside an open store: no cache.
+    /// The environment of tables outside an open store: no cache, no budgets.
     pub(crate) fn standalone(dir: &StoreDir, store: u64, hash_key: HashKey) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::new(dir, store, hash_key))
+    }
+
+    /// As `standalone`, to be changed.
+    pub(crate) fn new(dir: &StoreDir, store: u64, hash_key: HashKey) -> Self {
+        Self {
             dir: dir.clone(),
             store,
             hash_key,
@@ -59,7 +64,7 @@ impl TableEnv {
             index_memory: Arc::default(),
             next_file: AtomicU64::new(0),
             birth: Birth::now(),
-        })
+        }
     }
 
     /// For messages.

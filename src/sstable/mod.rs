@@ -38,5 +38,5 @@ pub(crate) use format::{FilterMeta, TableMeta};
 pub(crate) use memory::{FilterMemory, resident_bytes};
 pub(crate) use pool::FilePool;
 pub(crate) use reader::Table;
-pub(crate) use salvage::{KeyBounds, LostEntries, SalvageCursor};
+pub(crate) use salvage::{LostEntries, SalvageCursor};
 pub(crate) use writer::{FinishedTable, TableSettings, TableWriter};

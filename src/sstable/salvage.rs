@@ -22,6 +22,7 @@ use super::reader::Table;
 use crate::codec::{ChecksumAt, u32_at};
 use crate::error::{Error, IoContext, Result};
 use crate::key::{EntryRef, Seq};
+use crate::key_range::KeyBounds;
 use crate::names::FileName;
 use crate::vfs::VfsFile;
 
@@ -29,9 +30,6 @@ use crate::vfs::VfsFile;
 const SECTOR_BYTES: usize = 4096;
 /// The bytes that a search reads at once.
 const PIECE_BYTES: usize = 64 << 10;
-
-/// Keys, from a bound to a bound.
-pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// Entries that cannot be read.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ pub(crate) use edit::{Edit, TableSet};
 pub(crate) use intervals::{Interval, Intervals, Probed};
 pub(crate) use live_table::LiveTable;
 pub(crate) use manifest::{Manifest, is_temporary_current, read_current};
-pub(crate) use prefix::{KeyBounds, PrefixProbe, borrowed};
+pub(crate) use prefix::PrefixProbe;
 pub(crate) use ranks::keys_within;
 
 use crate::fences::Fences;

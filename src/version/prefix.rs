@@ -1,18 +1,13 @@
 //! Scans within a prefix probe the filter of each table before they open it.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use crate::filter::{PrefixExtractor, PrefixHash, PrefixKey};
 use crate::key::EntryRef;
+use crate::key_range::{KeyBounds, borrowed};
 use crate::ledger::{Ledger, PrefixCounts, Verdict};
 use crate::sstable::TableFilter;
-
-pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
-
-pub(crate) fn borrowed(bounds: &KeyBounds) -> (Bound<&[u8]>, Bound<&[u8]>) {
-    (bounds.0.as_ref().map(Vec::as_slice), bounds.1.as_ref().map(Vec::as_slice))
-}
 
 /// The prefix of a scan, for probes of tables.
 #[derive(Debug)]

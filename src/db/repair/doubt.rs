@@ -4,7 +4,7 @@ use std::ops::{Bound, RangeBounds};
 
 use super::loss::{ANY_KEY, Loss};
 use crate::key::Seq;
-use crate::sstable::KeyBounds;
+use crate::key_range::{KeyBounds, borrowed};
 
 /// The keys of which a newer change may be lost than one that was read. Keys come in order.
 #[derive(Default)]
@@ -48,9 +48,8 @@ impl Doubt {
             Bound::Unbounded => true,
         });
         seq < self.newest
-            || self.ranges.iter().any(|((begin, end), newest)| {
-                let keys = (begin.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
-                seq < *newest && RangeBounds::<[u8]>::contains(&keys, key)
+            || self.ranges.iter().any(|(keys, newest)| {
+                seq < *newest && RangeBounds::<[u8]>::contains(&borrowed(keys), key)
             })
     }
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use super::super::verify::Finding;
 use crate::error::Error;
 use crate::key::Seq;
-use crate::sstable::{KeyBounds, LostEntries};
+use crate::key_range::KeyBounds;
+use crate::sstable::LostEntries;
 
 pub(super) const ANY_KEY: KeyBounds = (Bound::Unbounded, Bound::Unbounded);
 
