@@ -60,8 +60,10 @@ impl Compaction {
 
     /// About the bytes that it writes: those of its inputs, or 0 for a trivial move.
     pub(crate) fn bytes(&self) -> u64 {
-        let rewritten = self.inputs.iter().filter(|_| !self.is_trivial_move);
-        rewritten.map(|(_, live)| live.table.meta().size).sum()
+        if self.is_trivial_move {
+            return 0;
+        }
+        self.inputs.iter().map(|(_, live)| live.table.meta().size).sum()
     }
 }
 
@@ -121,12 +123,17 @@ fn pick_hidden(
     settings: &PickSettings,
     busy: &HashSet<u64>,
 ) -> Option<Compaction> {
-    let has_many = |live: &&LiveTable| {
+    for live in version.level(LAST) {
         let meta = live.table.meta();
-        meta.hidden_bytes > 0 && meta.hidden_bytes.saturating_mul(HIDDEN_FRACTION) >= meta.size
-    };
-    let mut last = version.level(LAST).iter().filter(has_many);
-    last.find_map(|live| rewrite_last(live, settings, busy))
+        let hidden = meta.hidden_bytes.saturating_mul(HIDDEN_FRACTION);
+        if hidden > 0
+            && hidden >= meta.size
+            && let Some(compaction) = rewrite_last(live, settings, busy)
+        {
+            return Some(compaction);
+        }
+    }
+    None
 }
 
 /// Rewrites a table of the last level, once no snapshot needs its tombstones and hidden entries.
@@ -149,14 +156,21 @@ fn pick_dense(
     settings: &PickSettings,
     busy: &HashSet<u64>,
 ) -> Option<Compaction> {
-    version.tables().filter(|(level, live)| is_dense(version, *level, live)).find_map(
-        |(level, live)| match level {
+    for (level, live) in version.tables() {
+        if !is_dense(version, level, live) {
+            continue;
+        }
+        let compaction = match level {
             0 => pick_l0(version, below_l0, settings.small(), busy)
                 .filter(|compaction| compaction.ids().any(|id| id == live.table.id())),
             LAST => rewrite_last(live, settings, busy),
             level => complete(version, vec![(level, live.clone())], level + 1, busy, true),
-        },
-    )
+        };
+        if compaction.is_some() {
+            return compaction;
+        }
+    }
+    None
 }
 
 /// Whether a scan of the table's range passes many tombstones and few other entries. On the last level many
@@ -169,11 +183,14 @@ fn is_dense(version: &Version, level: usize, live: &LiveTable) -> bool {
     if level == LAST {
         return true;
     }
-    let below = (level + 1..LEVELS).flat_map(|level| {
-        let overlapping = version.overlapping(level, &meta.smallest, &meta.largest);
-        overlapping.iter().map(|below| keys_within(&below.table, &meta.smallest, &meta.largest))
-    });
-    (DENSE_FRACTION * meta.tombstones) as f64 >= meta.entries as f64 + below.sum::<f64>()
+    let (smallest, largest) = (&meta.smallest, &meta.largest);
+    let mut passed = meta.entries as f64;
+    for below in level + 1..LEVELS {
+        for other in version.overlapping(below, smallest, largest) {
+            passed += keys_within(&other.table, smallest, largest);
+        }
+    }
+    (DENSE_FRACTION * meta.tombstones) as f64 >= passed
 }
 
 /// An idle merge of L0 into its output level, if it writes few enough bytes per byte of L0. Then lookups
@@ -207,9 +224,8 @@ pub(crate) fn pick_within_l0(
     let crowded = version.sound_l0() >= settings.l0_crowded;
     let least = if crowded { 2 } else { settings.l0_tables.max(2) };
     // A merge does not reach across a damaged table.
-    let parts = version.level(0).split(|live| live.table.is_damaged());
-    let mut merges = parts.filter_map(|part| pick_within(part, crowded, least, busy));
-    merges.next()
+    let mut parts = version.level(0).split(|live| live.table.is_damaged());
+    parts.find_map(|part| pick_within(part, crowded, least, busy))
 }
 
 /// Merges the newest of some neighbours on L0.
@@ -219,21 +235,25 @@ fn pick_within(
     least: usize,
     busy: &HashSet<u64>,
 ) -> Option<Compaction> {
-    let free = part.iter().take_while(|live| !busy.contains(&live.table.id()));
-    let free: Vec<&LiveTable> = free.collect();
-    let mut bytes = 0;
-    let alike = free.iter().take_while(|live| {
+    let is_busy = |live: &LiveTable| busy.contains(&live.table.id());
+    let free = &part[..part.iter().position(is_busy).unwrap_or(part.len())];
+    let (mut count, mut bytes) = (0, 0);
+    for live in free {
         let size = live.table.meta().size;
-        let joins = bytes == 0 || size <= 2 * bytes;
+        if bytes > 0 && size > 2 * bytes {
+            break;
+        }
         bytes += size;
-        joins
-    });
-    let count = match alike.count() {
-        few if crowded || (few < least && free.len() >= 2 * least) => free.len(),
-        count => count,
-    };
-    let inputs: Vec<_> = free.into_iter().take(count).map(|live| (0, live.clone())).collect();
-    (count >= least).then_some(Compaction { inputs, output_level: 0, is_trivial_move: false })
+        count += 1;
+    }
+    if crowded || (count < least && free.len() >= 2 * least) {
+        count = free.len();
+    }
+    if count < least {
+        return None;
+    }
+    let inputs = free[..count].iter().map(|live| (0, live.clone())).collect();
+    Some(Compaction { inputs, output_level: 0, is_trivial_move: false })
 }
 
 fn is_free(live: &LiveTable, busy: &HashSet<u64>) -> bool {
@@ -244,8 +264,12 @@ fn is_free(live: &LiveTable, busy: &HashSet<u64>) -> bool {
 /// one that stays, or of a damaged table of the output level: what is newer must not pass below what is older.
 /// Those that may leave lie on both sides of a damaged table of the output level; these are on one side.
 fn leaving_l0(version: &Version, output_level: usize) -> Vec<LiveTable> {
-    let below = version.level(output_level).iter().filter(|live| live.table.is_damaged());
-    let below: Vec<&TableMeta> = below.map(|live| live.table.meta()).collect();
+    let mut below: Vec<&TableMeta> = Vec::new();
+    for live in version.level(output_level) {
+        if live.table.is_damaged() {
+            below.push(live.table.meta());
+        }
+    }
     let side = |meta: &TableMeta| below.partition_point(|other| other.largest < meta.smallest);
     let mut staying = below.clone();
     let mut leaving: Vec<LiveTable> = Vec::new();
@@ -298,20 +322,16 @@ fn pick_l0(
 /// One table of a level and the overlapping tables of the next level. Prefers a table with many tombstones,
 /// then the one that overlaps the fewest bytes per byte of its own.
 fn pick_from_level(version: &Version, level: usize, busy: &HashSet<u64>) -> Option<Compaction> {
-    let mut choices: Vec<_> = version
-        .level(level)
-        .iter()
-        .map(|live| {
-            let meta = live.table.meta();
-            let overlapped: u64 = version
-                .overlapping(level + 1, &meta.smallest, &meta.largest)
-                .iter()
-                .map(|below| below.table.meta().size)
-                .sum();
-            let many_tombstones = 2 * meta.tombstones >= meta.entries;
-            (!many_tombstones, overlapped as f64 / meta.size as f64, live)
-        })
-        .collect();
+    let mut choices = Vec::new();
+    for live in version.level(level) {
+        let meta = live.table.meta();
+        let mut overlapped = 0;
+        for below in version.overlapping(level + 1, &meta.smallest, &meta.largest) {
+            overlapped += below.table.meta().size;
+        }
+        let many_tombstones = 2 * meta.tombstones >= meta.entries;
+        choices.push((!many_tombstones, overlapped as f64 / meta.size as f64, live));
+    }
     choices.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     choices.into_iter().find_map(|(_, _, live)| {
         complete(version, vec![(level, live.clone())], level + 1, busy, true)
@@ -321,17 +341,19 @@ fn pick_from_level(version: &Version, level: usize, busy: &HashSet<u64>) -> Opti
 /// Merges all tables into the last level; `None` if all are there, without tombstones or hidden entries, and
 /// no filter is damaged.
 pub(crate) fn everything(version: &Version) -> Option<Compaction> {
-    let inputs: Vec<_> = version.tables().map(|(level, live)| (level, live.clone())).collect();
-    let nothing_to_do = inputs.iter().all(|(level, live)| {
+    let mut inputs = Vec::new();
+    let mut is_due = false;
+    for (level, live) in version.tables() {
         let meta = live.table.meta();
-        let sound = match &live.filter.state {
+        let is_sound = match &live.filter.state {
             FilterState::Degraded(_) => false,
             FilterState::Active(filter) => filter.damage().is_none(),
             FilterState::None | FilterState::NotResident(_) => true,
         };
-        *level == LAST && meta.tombstones == 0 && meta.keys == meta.entries && sound
-    });
-    (!nothing_to_do).then_some(Compaction { inputs, output_level: LAST, is_trivial_move: false })
+        is_due |= level != LAST || meta.tombstones > 0 || meta.keys != meta.entries || !is_sound;
+        inputs.push((level, live.clone()));
+    }
+    is_due.then_some(Compaction { inputs, output_level: LAST, is_trivial_move: false })
 }
 
 fn range_of(tables: &[(usize, LiveTable)]) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -339,6 +361,25 @@ fn range_of(tables: &[(usize, LiveTable)]) -> Option<(Vec<u8>, Vec<u8>)> {
     let smallest = metas().map(|meta| &meta.smallest).min()?;
     let largest = metas().map(|meta| &meta.largest).max()?;
     Some((smallest.clone(), largest.clone()))
+}
+
+/// Whether a table overlaps none of the other inputs and no table of the output level, and has no tombstones that a
+/// rewrite would drop, because no table is below their range.
+fn may_move_alone(
+    version: &Version,
+    live: &LiveTable,
+    inputs: &[(usize, LiveTable)],
+    output_level: usize,
+) -> bool {
+    let meta = live.table.meta();
+    let overlaps_at = |level| !version.overlapping(level, &meta.smallest, &meta.largest).is_empty();
+    for (_, other) in inputs {
+        if other.table.id() != live.table.id() && meta.overlaps_table(other.table.meta()) {
+            return false;
+        }
+    }
+    !overlaps_at(output_level)
+        && (meta.tombstones == 0 || (output_level + 1..LEVELS).any(overlaps_at))
 }
 
 /// The compaction of these inputs: a trivial move if possible, else with the overlapping tables of the output
@@ -351,19 +392,8 @@ fn complete(
     may_move: bool,
 ) -> Option<Compaction> {
     let (smallest, largest) = range_of(&inputs)?;
-    let metas = || inputs.iter().map(|(_, live)| live.table.meta());
-    let nothing_below = |meta: &TableMeta| {
-        (output_level + 1..LEVELS)
-            .all(|level| version.overlapping(level, &meta.smallest, &meta.largest).is_empty())
-    };
-    let apart = |meta: &TableMeta| {
-        let alone =
-            metas().filter(|other| other.overlaps(&meta.smallest, &meta.largest)).count() == 1;
-        alone && version.overlapping(output_level, &meta.smallest, &meta.largest).is_empty()
-    };
-    // A rewrite drops tombstones that have no table below their range.
     let is_trivial_move = may_move
-        && metas().all(|meta| apart(meta) && !(meta.tombstones > 0 && nothing_below(meta)));
+        && inputs.iter().all(|(_, live)| may_move_alone(version, live, &inputs, output_level));
     if !is_trivial_move {
         let below = version.overlapping(output_level, &smallest, &largest);
         inputs.extend(below.iter().map(|live| (output_level, live.clone())));

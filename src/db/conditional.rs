@@ -37,10 +37,16 @@ impl DbInner {
         loop {
             let found = self.lookup_latest(&keys)?;
             sync_point("between the lookup of a conditional write and its commit");
-            let mut made: Vec<bool> =
-                found.values.iter().map(|value| value.as_deref() == expected).collect();
-            let open = entries.iter().zip(&made).filter(|(_, open)| **open);
-            let (ops, count) = encode(open.map(|(entry, _)| *entry));
+            let mut made = Vec::with_capacity(entries.len());
+            let mut open = Vec::new();
+            for (entry, value) in entries.iter().zip(&found.values) {
+                let holds = value.as_deref() == expected;
+                made.push(holds);
+                if holds {
+                    open.push(*entry);
+                }
+            }
+            let (ops, count) = encode(&open);
             if count == 0 {
                 if durability == Durability::Synced && self.visibility.synced() < found.seq {
                     self.write(Batch::new(), Durability::Synced)?;
@@ -56,21 +62,22 @@ impl DbInner {
             self.commits.submit(request, |writer, group| self.commit(writer, group))?;
             let decision = condition.decision.lock();
             if let Decision::Written(written) = &*decision {
-                let open = made.iter_mut().filter(|made| **made);
-                open.zip(written).for_each(|(made, written)| *made = *written);
+                let mut written = written.iter();
+                for made in made.iter_mut().filter(|made| **made) {
+                    *made = written.next().is_some_and(|written| *written);
+                }
                 return Ok(made);
             }
         }
     }
 }
 
-fn encode<'a>(entries: impl Iterator<Item = EntryRef<'a>>) -> (Vec<u8>, u64) {
-    let (mut ops, mut count) = (Vec::new(), 0);
+fn encode(entries: &[EntryRef<'_>]) -> (Vec<u8>, u64) {
+    let mut ops = Vec::new();
     for EntryRef { kind, key, value, .. } in entries {
-        encode_entry(&mut ops, kind, key, value);
-        count += 1;
+        encode_entry(&mut ops, *kind, key, value);
     }
-    (ops, count)
+    (ops, entries.len() as u64)
 }
 
 /// What the requests of a group write, once the conditions are decided.
@@ -116,7 +123,7 @@ impl<'a> GroupWrites<'a> {
             });
             let all = winners.len() == written.len();
             *condition.decision.lock() = Decision::Written(written);
-            (!all).then(|| encode(winners.into_iter()))
+            (!all).then(|| encode(&winners))
         };
         Self { group, decided: group.iter().map(&mut decide).collect() }
     }

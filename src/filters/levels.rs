@@ -35,9 +35,9 @@ impl LevelKeys {
     }
 
     pub(super) fn after(mut self, inputs: &[(usize, LiveTable)], output_level: usize) -> Self {
-        let keys_of = |live: &LiveTable| live.table.meta().keys;
+        let mut all = 0;
         for (level, live) in inputs {
-            let keys = keys_of(live);
+            let keys = live.table.meta().keys;
             if *level == 0 {
                 let at = self.l0.iter().position(|other| *other == keys);
                 at.map(|at| self.l0.swap_remove(at));
@@ -45,13 +45,13 @@ impl LevelKeys {
                 self.below[*level].0 -= keys;
                 self.below[*level].1 -= 1;
             }
+            if output_level > 0 {
+                self.add(output_level, keys);
+            }
+            all += keys;
         }
         if output_level == 0 {
-            self.l0.push(inputs.iter().map(|(_, live)| keys_of(live)).sum());
-        } else {
-            for (_, live) in inputs {
-                self.add(output_level, keys_of(live));
-            }
+            self.l0.push(all);
         }
         self
     }
@@ -66,13 +66,15 @@ impl LevelKeys {
 
     /// All tables; the tables of a level below L0 count as equal.
     pub(super) fn tables(&self) -> Vec<Alike> {
-        let l0 = self.l0.iter().map(|&keys| Share { keys, load: 1.0 }.into());
-        let levels = self.below.iter().filter(|(_, tables)| *tables > 0);
-        let below = levels.map(|&(keys, tables)| {
-            let share = Share { keys: keys / tables, load: 1.0 / tables as f64 };
-            Alike { share, tables }
-        });
-        l0.chain(below).collect()
+        let mut all = Vec::new();
+        for &keys in &self.l0 {
+            all.push(Share { keys, load: 1.0 }.into());
+        }
+        for (keys, tables) in self.below {
+            let Some(keys) = keys.checked_div(tables) else { continue };
+            all.push(Alike { share: Share { keys, load: 1.0 / tables as f64 }, tables });
+        }
+        all
     }
 }
 

@@ -59,14 +59,19 @@ pub(crate) fn residency_changes(
         let damaged =
             matches!(&live.filter.state, FilterState::Active(filter) if filter.damage().is_some());
         // A filter that is damaged in its file can be released, but not loaded.
-        let portions = stored.portions().take_while(|&portion| !damaged || portion <= now);
-        let choices = portions.map(|portion| Choice {
-            portion,
-            bytes: resident_bytes(stored, portion),
-            rate: stored.rate_of(portion),
-        });
-        let choices: Vec<_> = choices.collect();
-        has.push(choices.iter().position(|choice| choice.portion == now).unwrap_or(0));
+        let mut choices = Vec::new();
+        let mut index_now = 0;
+        for portion in stored.portions() {
+            if damaged && portion > now {
+                break;
+            }
+            if portion == now {
+                index_now = choices.len();
+            }
+            let (bytes, rate) = (resident_bytes(stored, portion), stored.rate_of(portion));
+            choices.push(Choice { portion, bytes, rate });
+        }
+        has.push(index_now);
         let met = counts.get(&live.table.id()).map_or(0, Counts::absent_probes);
         let weight = met as f64 + expected_load(level, live) * PRIOR_LOOKUPS;
         claims.push(Claim { weight, choices });
@@ -74,20 +79,22 @@ pub(crate) fn residency_changes(
     }
     let budget = env.filter_memory.budget().unwrap_or(u64::MAX);
     let wanted = ration(&claims, budget);
-    let bytes = |chosen: &[usize]| -> u64 {
-        claims.iter().zip(chosen).map(|(claim, &i)| claim.choices[i].bytes).sum()
-    };
-    let all_fits = wanted.iter().zip(&claims).all(|(&i, claim)| i + 1 == claim.choices.len());
+    let (mut bytes, mut all_fits) = (0, true);
+    let (mut less, mut more) = (Vec::new(), Vec::new());
+    for (i, claim) in claims.iter().enumerate() {
+        let (table, from) = lives[i];
+        let to = claim.choices[wanted[i]].portion;
+        bytes += claim.choices[has[i]].bytes;
+        all_fits &= wanted[i] + 1 == claim.choices.len();
+        if to < from {
+            less.push(ResidencyChange { table, from, to });
+        } else if to > from {
+            more.push(ResidencyChange { table, from, to });
+        }
+    }
     let worth = loss(&claims, &has) > WORTH * loss(&claims, &wanted);
-    if !all_fits && !worth && bytes(&has) <= budget {
+    if !all_fits && !worth && bytes <= budget {
         return (Vec::new(), Vec::new());
     }
-    let changes = lives.into_iter().zip(claims.iter().zip(wanted));
-    changes
-        .map(|((table, from), (claim, i))| {
-            let to = claim.choices[i].portion;
-            ResidencyChange { table, from, to }
-        })
-        .filter(|change| change.from != change.to)
-        .partition(|change| change.to < change.from)
+    (less, more)
 }
