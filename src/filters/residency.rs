@@ -49,19 +49,51 @@ pub(crate) fn residency_changes(
     version: &Version,
     env: &TableEnv,
 ) -> (Vec<ResidencyChange>, Vec<ResidencyChange>) {
+    let Filters { resident, claims, chosen } = filters(version, env);
+    let budget = env.filter_memory.budget().unwrap_or(u64::MAX);
+    let wanted = ration(&claims, budget);
+    let (mut bytes, mut all_fits) = (0, true);
+    let (mut less, mut more) = (Vec::new(), Vec::new());
+    for (i, claim) in claims.iter().enumerate() {
+        let (table, from) = resident[i];
+        let to = claim.choices[wanted[i]].portion;
+        bytes += claim.choices[chosen[i]].bytes;
+        all_fits &= wanted[i] + 1 == claim.choices.len();
+        if to < from {
+            less.push(ResidencyChange { table, from, to });
+        } else if to > from {
+            more.push(ResidencyChange { table, from, to });
+        }
+    }
+    let worth = loss(&claims, &chosen) > WORTH * loss(&claims, &wanted);
+    if !all_fits && !worth && bytes <= budget {
+        return (Vec::new(), Vec::new());
+    }
+    (less, more)
+}
+
+/// The filters of a version, in one order.
+#[derive(Default)]
+struct Filters {
+    /// The tables, with the resident portions of their filters.
+    resident: Vec<(u64, Portion)>,
+    claims: Vec<Claim>,
+    /// The resident portion's index among the choices of each claim.
+    chosen: Vec<usize>,
+}
+
+fn filters(version: &Version, env: &TableEnv) -> Filters {
     let expected_load = expected_load(version);
     let counts = env.ledger.table_counts();
-    let mut lives = Vec::new();
-    let mut claims = Vec::new();
-    let mut has = Vec::new();
+    let mut filters = Filters::default();
     for (level, live) in version.tables() {
         let Some((stored, now)) = live.filter.residency() else { continue };
         let damaged =
             matches!(&live.filter.state, FilterState::Active(filter) if filter.damage().is_some());
-        // A filter that is damaged in its file can be released, but not loaded.
         let mut choices = Vec::new();
         let mut index_now = 0;
         for portion in stored.portions() {
+            // A filter that is damaged in its file can be released, but not loaded.
             if damaged && portion > now {
                 break;
             }
@@ -71,30 +103,11 @@ pub(crate) fn residency_changes(
             let (bytes, rate) = (resident_bytes(stored, portion), stored.rate_of(portion));
             choices.push(Choice { portion, bytes, rate });
         }
-        has.push(index_now);
         let met = counts.get(&live.table.id()).map_or(0, Counts::absent_probes);
         let weight = met as f64 + expected_load(level, live) * PRIOR_LOOKUPS;
-        claims.push(Claim { weight, choices });
-        lives.push((live.table.id(), now));
+        filters.resident.push((live.table.id(), now));
+        filters.claims.push(Claim { weight, choices });
+        filters.chosen.push(index_now);
     }
-    let budget = env.filter_memory.budget().unwrap_or(u64::MAX);
-    let wanted = ration(&claims, budget);
-    let (mut bytes, mut all_fits) = (0, true);
-    let (mut less, mut more) = (Vec::new(), Vec::new());
-    for (i, claim) in claims.iter().enumerate() {
-        let (table, from) = lives[i];
-        let to = claim.choices[wanted[i]].portion;
-        bytes += claim.choices[has[i]].bytes;
-        all_fits &= wanted[i] + 1 == claim.choices.len();
-        if to < from {
-            less.push(ResidencyChange { table, from, to });
-        } else if to > from {
-            more.push(ResidencyChange { table, from, to });
-        }
-    }
-    let worth = loss(&claims, &has) > WORTH * loss(&claims, &wanted);
-    if !all_fits && !worth && bytes <= budget {
-        return (Vec::new(), Vec::new());
-    }
-    (less, more)
+    filters
 }
