@@ -66,7 +66,7 @@ pub enum Event {
     /// too many tables on L0 or too many memtables.
     #[non_exhaustive]
     BackgroundFailed {
-        /// `flush`, `compaction` or `filters`.
+        /// `flush` or `compaction`.
         work: &'static str,
         /// Why it fails.
         error: String,

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
+use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
 use criba::{Allocation, Db, FilterKind, FilterPolicy, HashFunction, Options, TableInfo};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -220,6 +222,24 @@ fn tables_that_were_moved_have_the_right_bits_too() {
         assert!((after / before - 1.0).abs() < 0.05, "{kind}: {after} bits a key, not {before}");
         assert!(balanced < even, "{kind}: {balanced} and {even}");
     }
+}
+
+/// A move succeeds where no filter can be written: the table keeps its larger one.
+#[test]
+fn a_move_needs_no_new_filter() {
+    let dir = common::tempdir();
+    let vfs = FaultVfs::new(Arc::new(RealVfs));
+    let full = FaultRule::new(Fault::NoSpace).kinds([FileKind::Filter]);
+    vfs.add(full.operations([Operation::Create]).from_then_on());
+    let db = options(balanced(FilterKind::Bloom)).vfs(vfs).open(dir.path()).unwrap();
+    let mut ordered = random_keys(6, 20_000);
+    ordered.sort_unstable();
+    write(&db, ordered.iter().copied());
+    db.wait_until_settled().unwrap();
+    let activity = db.stats().activity;
+    assert!(activity.tables_moved > 20 && activity.filters_rebuilt == 0, "{activity:?}");
+    assert_eq!(activity.tasks_failed, 0);
+    assert_eq!(db.iter().unwrap().count(), ordered.len());
 }
 
 /// A store that is opened with other bits per key keeps its filters until a rebuild.

@@ -184,6 +184,46 @@ fn what_overlaps_no_damaged_table_still_descends() {
     assert!(over(0) || over(5), "what is newer than the damaged table stays above it");
 }
 
+/// A move reads a table for its new filter, and meets damage. It is reported once, and the move succeeds.
+#[test]
+fn a_move_of_a_damaged_table_reports_it_once() {
+    let dir = common::tempdir();
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&events);
+    let options = || options().background_threads(0);
+    let db = options().open(dir.path()).unwrap();
+    for number in 0..8000 {
+        db.put(key(number), [1; 40]).unwrap();
+    }
+    db.wait_until_settled().unwrap();
+    db.close().unwrap();
+    // As many tables as L0 may have, above all other keys.
+    let db = options().auto_compaction(false).open(dir.path()).unwrap();
+    for number in 8000..9000 {
+        db.put(key(number), [1; 40]).unwrap();
+        if number % 200 == 199 {
+            db.flush().unwrap();
+        }
+    }
+    let table = db.tables().into_iter().find(|table| table.level == 0).unwrap();
+    damage(dir.path(), &table, 0.5);
+    db.close().unwrap();
+    let db = options()
+        .on_event(move |event| {
+            if let Event::TableDamaged { table, .. } = event {
+                seen.lock().unwrap().push(*table);
+            }
+        })
+        .open(dir.path())
+        .unwrap();
+    db.wait_until_settled().unwrap();
+    assert!(db.stats().activity.tables_moved > 0);
+    assert_eq!(*events.lock().unwrap(), [table.id]);
+    assert_eq!(db.stats().activity.tables_damaged, 1);
+    let wrong = (0..9000).filter(|&number| db.get(key(number)).is_err()).count();
+    assert!((1..200).contains(&wrong), "{wrong}");
+}
+
 /// More damaged tables on L0 than stop writers.
 #[test]
 fn many_damaged_tables_stop_no_writer() {
