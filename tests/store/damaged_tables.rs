@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use criba::{Db, Error, Event, Options, Snapshot, TableInfo};
+use criba::{Db, Error, Event, FilterPolicy, Options, Snapshot, TableInfo};
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -190,7 +190,8 @@ fn a_move_of_a_damaged_table_reports_it_once() {
     let dir = common::tempdir();
     let events = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&events);
-    let options = || options().background_threads(0);
+    // Balanced, so that a lower level has fewer bits.
+    let options = || options().background_threads(0).filter(FilterPolicy::default());
     let db = options().open(dir.path()).unwrap();
     for number in 0..8000 {
         db.put(key(number), [1; 40]).unwrap();
