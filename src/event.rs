@@ -3,6 +3,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::filter::FilterPolicy;
 use crate::inspect::FilterInfo;
 use crate::shown::shown;
 use crate::sync::thread_local;
@@ -37,6 +38,15 @@ pub enum Event {
         offset: u64,
         /// What is wrong there.
         reason: String,
+    },
+    /// The stored policy has blocked filters, which stores no longer have. Tables get Bloom filters of the same
+    /// bits; a blocked filter of a table is degraded until it is replaced.
+    #[non_exhaustive]
+    PolicyReplaced {
+        /// The stored policy.
+        stored: FilterPolicy,
+        /// The policy in force.
+        policy: FilterPolicy,
     },
     /// A table has a new filter, or its filter was removed.
     #[non_exhaustive]
@@ -118,6 +128,9 @@ impl fmt::Display for Event {
             Self::TableDamaged { table, path, offset, reason } => {
                 let path = shown(path);
                 write!(f, "table {table}: damaged in {path} at offset {offset}: {reason}")
+            }
+            Self::PolicyReplaced { stored, policy } => {
+                write!(f, "policy: {policy}, in place of {stored}, which stores no longer have")
             }
             Self::FilterRebuilt { table, filter } => {
                 write!(f, "table {table}: another filter: {filter}")

@@ -321,9 +321,15 @@ impl Options {
     /// The settings of a store that has `stored`.
     pub(crate) fn filter_settings(&self, stored: FilterSettings) -> FilterSettings {
         FilterSettings {
-            policy: self.filter.unwrap_or(stored.policy),
+            policy: self.filter.unwrap_or(stored.policy.without_blocked()),
             extractor: self.prefix.unwrap_or(stored.extractor),
         }
+    }
+
+    /// The stored policy, if it has a kind that stores no longer have, and the options have no other policy.
+    pub(crate) fn replaced_policy(&self, stored: FilterSettings) -> Option<FilterPolicy> {
+        let replaced = self.filter.is_none() && stored.policy.without_blocked() != stored.policy;
+        replaced.then_some(stored.policy)
     }
 
     pub(crate) fn table_settings(&self, filters: &FilterSettings) -> TableSettings {

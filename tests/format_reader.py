@@ -464,13 +464,16 @@ class Table:
             if block is not None:
                 need(block[-4:] == record.filter.checksum.to_bytes(4, "little"), "the manifest's filter")
                 contents = open_block(block, *place, FILTER)
-                self.filter = Filter(contents, record.keys, manifest.key)
+                found = Filter(contents, record.keys, manifest.key)
+                # Blocked filters of tables are in no use any more.
+                self.filter = found if found.kind != 2 else None
         except ValueError:
             self.degraded = True
 
     def row(self):
         r = self.record
-        numbers = r.id, r.file_length, r.entries, r.tombstones, r.keys, r.filter.length
+        length = r.filter.length if self.filter else 0
+        numbers = r.id, r.file_length, r.entries, r.tombstones, r.keys, length
         return text(self.level, *numbers, r.smallest, r.largest)
 
     def read_footer(self, store):

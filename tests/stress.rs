@@ -234,7 +234,7 @@ impl Stress<'_> {
     }
 
     fn rebuild_filters(&self, mut rng: ChaCha8Rng) {
-        let policies = [FilterPolicy::classic(), FilterPolicy::default(), FilterPolicy::blocked()];
+        let policies = [FilterPolicy::classic(), FilterPolicy::default(), FilterPolicy::ribbon()];
         while self.goes_on() {
             let policy = policies[rng.random_range(0..policies.len())];
             let bits = f64::from(rng.random_range(4..16));

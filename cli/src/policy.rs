@@ -35,10 +35,9 @@ impl FilterArgs {
         let policy = if policy == none { FilterPolicy::default() } else { policy };
         let policy = match self.filter {
             Some(Kind::Bloom) => policy.with_kind(FilterKind::Bloom),
-            Some(Kind::Blocked) => policy.with_kind(FilterKind::Blocked),
             Some(Kind::Ribbon) => policy.with_kind(FilterKind::Ribbon),
             Some(Kind::None) => return Some(none),
-            None => policy,
+            Some(Kind::Blocked) | None => policy, // `check` refuses blocked filters
         };
         Some(match (self.fpr, self.bits_per_key) {
             (Some(rate), _) => policy.with_rate(rate),
@@ -49,6 +48,9 @@ impl FilterArgs {
 
     /// Refuses numbers out of range, and options that contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
+        if self.filter == Some(Kind::Blocked) {
+            return no_blocked("--filter");
+        }
         if let Some(rate) = self.fpr.filter(|&rate| !(rate > 0.0 && rate < 1.0)) {
             return wrong(format!(
                 "--fpr {rate}: expected more than 0 and less than 1, such as 0.01"
@@ -68,6 +70,12 @@ impl FilterArgs {
     }
 }
 
+fn no_blocked(option: &str) -> Result<()> {
+    wrong(format!(
+        "{option} blocked: stores have no blocked filters; {option} ribbon wastes fewer reads with as many bytes"
+    ))
+}
+
 fn wrong(what: String) -> Result<()> {
     Err(Failure::Usage(what))
 }
@@ -75,7 +83,7 @@ fn wrong(what: String) -> Result<()> {
 /// All options for filters.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct PolicyArgs {
-    /// Which filters to begin with: bloom, ribbon and blocked are keyed and balanced, with 10 bits a key;
+    /// Which filters to begin with: bloom and ribbon are keyed and balanced, with 10 bits a key;
     /// classic is bloom with MurmurHash2, uniform, 1 % in every table
     #[arg(long, value_name = "NAME", value_enum)]
     policy: Option<Named>,
@@ -97,16 +105,20 @@ enum Named {
     #[value(alias = "default")]
     Bloom,
     Ribbon,
-    Blocked,
     Classic,
+    /// Of older stores; refused with a hint
+    #[value(hide = true)]
+    Blocked,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
     Bloom,
-    Blocked,
     Ribbon,
     None,
+    /// Of older stores; refused with a hint
+    #[value(hide = true)]
+    Blocked,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -127,9 +139,8 @@ impl PolicyArgs {
         let begun = match self.policy {
             Some(Named::Bloom) => FilterPolicy::bloom(),
             Some(Named::Ribbon) => FilterPolicy::ribbon(),
-            Some(Named::Blocked) => FilterPolicy::blocked(),
             Some(Named::Classic) => FilterPolicy::classic(),
-            None => policy,
+            Some(Named::Blocked) | None => policy,
         };
         let mut policy = self.filter.change(begun).unwrap_or(begun);
         if let Some(bytes) = self.filter_bytes {
@@ -152,6 +163,9 @@ impl PolicyArgs {
 
     /// As [`FilterArgs::check`].
     pub(crate) fn check(&self) -> Result<()> {
+        if self.policy == Some(Named::Blocked) {
+            return no_blocked("--policy");
+        }
         self.filter.check()?;
         let FilterArgs { filter, fpr, bits_per_key } = self.filter;
         if filter == Some(Kind::None) && self.filter_bytes.is_some() {
@@ -204,7 +218,7 @@ mod tests {
     fn options_change_the_policy_that_they_begin_with() {
         assert_eq!(policy(""), FilterPolicy::default());
         assert_eq!(policy("--policy classic"), FilterPolicy::classic());
-        assert_eq!(policy("--filter blocked"), FilterPolicy::blocked());
+        assert_eq!(policy("--filter ribbon"), FilterPolicy::ribbon());
         assert_eq!(policy("--policy default"), FilterPolicy::bloom());
         assert_eq!(policy("--policy ribbon"), FilterPolicy::ribbon());
         assert_eq!(policy("--kind none"), FilterPolicy::none());

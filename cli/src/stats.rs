@@ -37,9 +37,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         levels.map(|of_level| Row::of(Some(of_level[0].level), of_level)).collect();
     let total = Row::of(None, &tables);
     let (policy, memory, recovery) = (db.policy().to_string(), db.memory(), db.recovery());
+    let replaced = recovery.replaced_policy.map(|stored| stored.to_string());
     if args.json {
         let object = json!({
             "policy": policy,
+            "replaced_policy": replaced,
             "levels": levels,
             "total": total,
             "tables": tables.iter().map(table).collect::<Vec<_>>(),
@@ -64,6 +66,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
                  FPR is the predicted false-positive rate; without a filter in memory it is 100 %.";
     writeln!(out, "{}\n", wrapped(notes, 0))?;
     writeln!(out, "{}", wrapped(&format!("policy: {policy}"), 4))?;
+    if let Some(replaced) = replaced {
+        let text = format!("replaced policy: {replaced}; stores no longer have this kind");
+        writeln!(out, "{}", wrapped(&text, 4))?;
+    }
     print_prefixes(&tables, out)?;
     print_resident(&tables, out)?;
     print_memory(memory, out)?;

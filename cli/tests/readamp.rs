@@ -197,8 +197,8 @@ fn filters_of_the_requested_policy_and_none() {
     let rate = bits["fpr_measured"].as_f64().expect("a rate");
     assert!((0.08..0.2).contains(&rate), "{rate}");
 
-    // Blocked filters of so few bits are not worth their memory: the plan has none for one run.
-    let few = report(&format!("--n 3000 {SMALL} --filter blocked --bits-per-key 2"));
+    // Filters of so few bits are not worth their memory: the plan has none for one run.
+    let few = report(&format!("--n 3000 {SMALL} --bits-per-key 0.5"));
     assert_sound(&few);
     assert_eq!(number(&few["compaction"], "filters_rebuilt"), 0);
 
@@ -374,17 +374,7 @@ fn a_comparison_runs_every_kind_over_as_many_bytes() {
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
     let rows = comparison["rows"].as_array().expect("a list");
     let names: Vec<_> = rows.iter().map(|row| row["name"].as_str().expect("a name")).collect();
-    assert_eq!(
-        names,
-        [
-            "classic",
-            "bloom balanced (default)",
-            "blocked uniform",
-            "blocked balanced",
-            "ribbon uniform",
-            "ribbon balanced"
-        ]
-    );
+    assert_eq!(names, ["classic", "bloom balanced (default)", "ribbon uniform", "ribbon balanced"]);
     assert_eq!(comparison["same_size"].as_bool(), Some(true), "{comparison:#}");
     assert_eq!(comparison["checks_hold"].as_bool(), Some(true));
     let classic = number(&rows[0], "filter_bytes");

@@ -78,7 +78,7 @@ fn readamp_counts_what_tune_predicts() {
     for (change, kind, allocation) in [
         (-2, FilterKind::Bloom, Allocation::Uniform),
         (-1, FilterKind::Ribbon, Allocation::Uniform),
-        (0, FilterKind::Blocked, Allocation::Uniform),
+        (0, FilterKind::Ribbon, Allocation::Uniform),
         (0, FilterKind::Ribbon, Allocation::Balanced),
         (2, FilterKind::Ribbon, Allocation::Balanced),
     ] {

@@ -155,7 +155,7 @@ fn opens(disk: SimDisk, unforged: bool) -> bool {
     for done in [
         written.clone(),
         db.compact(),
-        db.rebuild_filters(&FilterPolicy::blocked()).map(|_| ()),
+        db.rebuild_filters(&FilterPolicy::ribbon()).map(|_| ()),
         db.close(),
     ] {
         done.unwrap_or_else(|error| assert_names_a_file(&error));

@@ -146,7 +146,6 @@ fn tables_and_their_filters() {
     };
     for (name, policy) in [
         ("bloom", FilterPolicy::classic()),
-        ("blocked", FilterPolicy::blocked()),
         ("ribbon", FilterPolicy::bits_per_key(6.4)),
         ("unfiltered", FilterPolicy::none()),
     ] {

@@ -75,7 +75,7 @@ fn make() -> Result<Fixture> {
     for policy in [
         FilterPolicy::classic(),
         FilterPolicy::default(),
-        FilterPolicy::blocked(),
+        FilterPolicy::ribbon(),
         FilterPolicy::none(),
     ] {
         let db = open(policy)?;

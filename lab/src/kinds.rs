@@ -1,4 +1,4 @@
-//! Theory of criba's three kinds of filters, and of the allocation of bits.
+//! Theory of the kinds of filters of stores, and of the allocation of bits.
 
 use criba::FilterKind;
 
@@ -16,7 +16,6 @@ pub fn rate_at(kind: FilterKind, bits_per_key: f64) -> f64 {
             let rates = probes.map(|k| theory::rate_at_ratio(bits_per_key, k as u32));
             rates[0].min(rates[1])
         }
-        FilterKind::Blocked => blocked_rate(512.0 / bits_per_key),
         // A ribbon of r columns has about 1.045 + r/128 rows a key; where columns are not whole, the
         // one that is left is in a part of the rows.
         _ => {
@@ -24,15 +23,6 @@ pub fn rate_at(kind: FilterKind, bits_per_key: f64) -> f64 {
             if columns < 1.0 { 1.0 } else { ribbon_rate(columns.floor(), columns.fract()) }
         }
     }
-}
-
-/// The rate of a blocked filter with this mean number of keys per block. Each of the j keys of a block, j
-/// being Poisson, sets one bit in each of eight words of 64 bits. Σ (−1)^i · C(8, i) · e^(−(1 − (63/64)^i) ·
-/// keys per block).
-fn blocked_rate(keys_per_block: f64) -> f64 {
-    let choose = [1.0, -8.0, 28.0, -56.0, 70.0, -56.0, 28.0, -8.0, 1.0];
-    let term = |(i, c): (i32, f64)| c * (-(1.0 - (63.0_f64 / 64.0).powi(i)) * keys_per_block).exp();
-    (0..).zip(choose).map(term).sum::<f64>().max(0.0)
 }
 
 /// 2^−r, the rate of a ribbon of r columns; a part `wide` has one more.
@@ -85,7 +75,7 @@ mod tests {
 
     #[test]
     fn rates_are_those_of_large_finished_filters() {
-        for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
+        for kind in [FilterKind::Bloom, FilterKind::Ribbon] {
             for bits in [4.0, 7.75, 10.0] {
                 let keys = (0..300_000).map(|i| key(0, i));
                 let hashing = Hashing::keyed([3; 16]);
@@ -105,7 +95,7 @@ mod tests {
         let monkey = 10_f64.powf(10.0 / 9.0) / 9.0 * (-10.0 * 2_f64.ln().powi(2)).exp();
         let best = balanced(FilterKind::Bloom, &shares, 10.0);
         assert!((best / monkey - 1.0).abs() < 0.03, "{best} and {monkey}");
-        for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
+        for kind in [FilterKind::Bloom, FilterKind::Ribbon] {
             for bits in 2..=16 {
                 let (all, best) = (
                     uniform(kind, &shares, f64::from(bits)),

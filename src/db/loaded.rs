@@ -94,6 +94,8 @@ impl Loaded {
                 ..TableEnv::new(dir, store, hash_key)
             }),
         };
+        let stored = set.filter_settings.unwrap_or_default();
+        let settings = FilterSettings { policy: stored.policy.without_blocked(), ..stored };
         let memtable = Memtable::new(0, Some(memtable_filter(&set, options, &env)));
         let listing = Listing::read(dir)?;
         listing.check_numbers(dir, set.next_file)?;
@@ -101,13 +103,13 @@ impl Loaded {
         let mut report = RecoveryReport {
             lost_edit,
             unreferenced_files: unreferenced.count(),
+            replaced_policy: options.replaced_policy(stored),
             ..RecoveryReport::default()
         };
         let (seq, logged) = replay_into(&memtable, &env, &set, &listing, &mut report)?;
         let none = Version::default();
         let old = previous.map_or(&none, |old| &*old.view.version);
         let version = within_budget(version_of(&set, old, &env, options)?, &env);
-        let settings = set.filter_settings.unwrap_or_default();
         let (memtable, version) = (Arc::new(memtable), Arc::new(version));
         let view =
             Arc::new(ReadView { memtable, sealed: Vec::new(), version, hole: LastHole::default() });

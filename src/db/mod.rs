@@ -761,7 +761,7 @@ mod tests {
         let mut printed = vec![format!("{batch:?}")];
         db.write(batch)?;
         db.flush()?;
-        db.rebuild_filters(&FilterPolicy::blocked())?;
+        db.rebuild_filters(&FilterPolicy::ribbon())?;
         db.set_filter_memory(Some(0))?;
         printed.push(db.tables()[0].filter.to_string());
         db.compact()?;

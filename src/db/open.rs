@@ -17,7 +17,8 @@ use super::views::{ReadView, Views};
 use super::visibility::Visibility;
 use crate::compaction::{MergeContext, write_memtable};
 use crate::error::{Error, Result};
-use crate::filter::{FilterSettings, HashKey};
+use crate::event::Event;
+use crate::filter::{FilterPolicy, FilterSettings, HashKey};
 use crate::filters::FilterManager;
 use crate::fork;
 use crate::memtable::{Memtable, MemtableFilter};
@@ -36,11 +37,14 @@ use crate::vfs::FileLock;
 use crate::wal::{LogError, LogKind, LogReader, LogWriter, LostTail, replay};
 
 /// What opening a store found and repaired.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct RecoveryReport {
     /// Logs read.
     pub logs: usize,
+    /// The stored policy, if it has blocked filters, which stores no longer have: Bloom filters of the same bits
+    /// take their place.
+    pub replaced_policy: Option<FilterPolicy>,
     /// Entries replayed from logs into tables.
     pub changes: u64,
     /// Unsynced writes at the end of the logs that a crash cut short.
@@ -58,12 +62,24 @@ pub struct RecoveryReport {
 
 impl fmt::Display for RecoveryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { logs, changes, lost_tail, lost_edit, removed_files, kept_files, .. } = self;
+        let Self {
+            logs,
+            changes,
+            lost_tail,
+            lost_edit,
+            replaced_policy,
+            removed_files,
+            kept_files,
+            ..
+        } = self;
         write!(f, "logs: {logs} read, {changes} changes replayed; {removed_files} files removed")?;
         for (what, lost) in [("write", lost_tail), ("edit of the manifest", lost_edit)] {
             if let Some(lost) = lost {
                 write!(f, "\ndropped: an unsynced {what} that a crash cut short: {lost}")?;
             }
+        }
+        if let Some(stored) = replaced_policy {
+            write!(f, "\nreplaced policy: {stored}; stores no longer have this kind")?;
         }
         for kept in kept_files {
             write!(f, "\nkept: {}, a file of another store", shown(kept))?;
@@ -209,10 +225,14 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
     let entries: Vec<_> = set.tables.values().cloned().collect();
     let tables = open_tables(&env, &entries, options)?;
     check_filters(&tables, options)?;
-    let report = RecoveryReport { lost_edit, ..RecoveryReport::default() };
     let opened = tables.len();
     let stored = set.filter_settings.unwrap_or_default();
     let filters = options.filter_settings(stored);
+    let replaced_policy = options.replaced_policy(stored);
+    if let Some(stored) = replaced_policy {
+        options.listener.notify(&Event::PolicyReplaced { stored, policy: filters.policy });
+    }
+    let report = RecoveryReport { replaced_policy, lost_edit, ..RecoveryReport::default() };
     if let Err(reason) = filters.policy.check_memory() {
         let reason = format!("{reason}; open the store with another policy");
         return Err(Error::InvalidOption { option: "filter", reason });
@@ -360,4 +380,83 @@ fn new_identity(random: RandomSource) -> Result<(u64, HashKey)> {
         bytes.copy_from_slice(&random.number(Purpose::HashKey { half })?.to_le_bytes());
     }
     Ok((store, HashKey::new(hash_key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::Edit;
+    use crate::{Allocation, Db, FilterInfo, FilterKind};
+
+    /// A store with a stored policy of blocked filters, as older stores may have.
+    fn of_blocked_filters(dir: &Path, amount: FilterPolicy) -> Result<FilterPolicy> {
+        let db = Options::new().background_threads(0).open(dir)?;
+        db.put("key", "value")?;
+        let inner = db.inner()?;
+        let policy = amount.with_kind(FilterKind::Blocked);
+        let settings = FilterSettings { policy, ..inner.filters.settings() };
+        let edit = Edit { filter_settings: Some(settings), ..Edit::default() };
+        let recorded = inner.manifest.lock().record(&edit);
+        assert!(recorded.is_ok());
+        db.close()?;
+        Ok(policy)
+    }
+
+    #[test]
+    fn bloom_filters_of_the_same_bits_take_the_place_of_stored_blocked_ones() -> Result<()> {
+        for (bloom, first_bits) in [
+            (FilterPolicy::bits_per_key(12.5).with_allocation(Allocation::Uniform), Some(13)),
+            (FilterPolicy::rate(0.001), None),
+            (FilterPolicy::default().with_total_bytes(50_000), None),
+        ] {
+            let dir = crate::tempdir::tempdir();
+            let stored = of_blocked_filters(dir.path(), bloom)?;
+            let read_only = Options::new().open_read_only(dir.path())?;
+            assert_eq!(read_only.policy(), bloom);
+            assert_eq!(read_only.recovery().replaced_policy, Some(stored));
+            drop(read_only);
+
+            let events = Arc::new(Mutex::new(Vec::new()));
+            let heard = Arc::clone(&events);
+            let options = Options::new().background_threads(0);
+            let options = options.on_event(move |event| heard.lock().push(event.clone()));
+            let db = options.clone().open(dir.path())?;
+            assert_eq!(db.policy(), bloom);
+            assert_eq!(db.recovery().replaced_policy, Some(stored));
+            let replaced = |event: &Event| {
+                matches!(event, Event::PolicyReplaced { stored: old, policy }
+                    if (*old, *policy) == (stored, bloom))
+            };
+            assert_eq!(events.lock().iter().filter(|event| replaced(event)).count(), 1);
+            assert_kind(&db, first_bits);
+            db.close()?;
+            events.lock().clear();
+
+            // From now on it is the store's policy.
+            let db = options.open(dir.path())?;
+            assert_eq!((db.policy(), db.recovery().replaced_policy), (bloom, None));
+            assert!(!events.lock().iter().any(replaced));
+        }
+        Ok(())
+    }
+
+    fn assert_kind(db: &Db, bits: Option<u64>) {
+        let [table] = db.tables().try_into().expect("the table of the log");
+        let FilterInfo::Active { kind, geometry, .. } = table.filter else { panic!("{table:?}") };
+        assert_eq!(kind, FilterKind::Bloom);
+        assert!(bits.is_none_or(|bits| geometry.m == bits), "{geometry:?}");
+    }
+
+    #[test]
+    fn an_option_replaces_a_stored_policy_of_blocked_filters_without_an_event() -> Result<()> {
+        let dir = crate::tempdir::tempdir();
+        of_blocked_filters(dir.path(), FilterPolicy::default())?;
+        let options = Options::new().background_threads(0).filter(FilterPolicy::ribbon());
+        let options = options.on_event(|event| {
+            assert!(!matches!(event, Event::PolicyReplaced { .. }), "{event}");
+        });
+        let db = options.open(dir.path())?;
+        assert_eq!((db.policy(), db.recovery().replaced_policy), (FilterPolicy::ribbon(), None));
+        Ok(())
+    }
 }

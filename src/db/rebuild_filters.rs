@@ -79,7 +79,7 @@ mod tests {
         db.flush()?;
         let inner = db.inner()?;
         let picked = inner.views.load().version.level(0)[0].clone();
-        let recipe = FilterPolicy::blocked().recipe();
+        let recipe = FilterPolicy::ribbon().recipe();
         assert_eq!(rebuild_filter(inner, &picked, recipe.as_ref())?, Rebuilt::New);
         assert_eq!(rebuild_filter(inner, &picked, recipe.as_ref())?, Rebuilt::AlreadyRight);
         let edit = Edit { removed: vec![(0, picked.table.id())], ..Edit::default() };
@@ -88,9 +88,9 @@ mod tests {
         let check = |db: &crate::Db| {
             let [table] = db.tables().try_into().expect("one table");
             assert_eq!(table.level, 3);
-            let blocked = FilterKind::Blocked;
+            let ribbon = FilterKind::Ribbon;
             assert!(
-                matches!(table.filter, FilterInfo::Active { kind, generation: 1, .. } if kind == blocked)
+                matches!(table.filter, FilterInfo::Active { kind, generation: 1, .. } if kind == ribbon)
             );
         };
         check(&db);

@@ -12,6 +12,9 @@ use crate::codec::{Fields, PutFields};
 const MAGIC: &[u8; 8] = b"cribaFLT";
 const VERSION: u16 = 1;
 
+/// What is wrong with a filter whose kind stores no longer have, and nothing else.
+pub(crate) const BLOCKED: &str = "a blocked filter, which stores no longer have; a rebuild of the filters or a compaction replaces it";
+
 /// The header of a filter block. The checksum of the block covers header and array together, so a header
 /// alone cannot be verified.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -128,6 +131,9 @@ impl FilterHeader {
         let expected = header.bytes();
         if length != expected {
             return Err(format!("a filter of {length} bytes, its shape takes {expected}"));
+        }
+        if header.kind == FilterKind::Blocked {
+            return Err(BLOCKED.into());
         }
         Ok(header)
     }

@@ -16,7 +16,7 @@ pub enum FilterKind {
     /// The standard Bloom filter, with k probes by double hashing. Its rate is 1 % at 9.585 bits per key.
     Bloom,
     /// A Bloom filter in 64-byte blocks: the fastest to build and to probe. A probe reads one cache line. Its
-    /// rate is 1.05 % at 10 bits per key.
+    /// rate is 1.05 % at 10 bits per key. Not for stores.
     Blocked,
     /// A homogeneous ribbon filter, slower to build. Its rate is 0.76 % at 7.75 bits per key, 0.20 % at 10,
     /// and higher below a thousand keys.
@@ -25,6 +25,8 @@ pub enum FilterKind {
 
 impl FilterKind {
     pub(crate) const ALL: [Self; 3] = [Self::Bloom, Self::Blocked, Self::Ribbon];
+    /// With equal bytes, blocked filters waste more reads than the others.
+    pub(crate) const OF_STORES: [Self; 2] = [Self::Bloom, Self::Ribbon];
 
     pub(super) fn algorithm(self) -> &'static Algorithm {
         match self {

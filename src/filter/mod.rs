@@ -143,7 +143,7 @@ pub use standalone::{
 pub(crate) use allocation::{Alike, Share};
 pub(crate) use filter_block::{Filter, FilterPlace, build};
 pub(crate) use hash_function::{HashKey, PrefixKey};
-pub(crate) use header::FilterHeader;
+pub(crate) use header::{BLOCKED, FilterHeader};
 pub(crate) use key_hashes::KeyHashes;
 pub(crate) use lookup_key::{HashedKey, LookupKey, PrefixHash};
 pub(crate) use mix::{GOLDEN, fast_range, mix};

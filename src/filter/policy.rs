@@ -81,11 +81,6 @@ impl FilterPolicy {
         Self::default().with_kind(FilterKind::Ribbon)
     }
 
-    /// The default policy with blocked filters: faster to build, with more false positives.
-    pub fn blocked() -> Self {
-        Self::default().with_kind(FilterKind::Blocked)
-    }
-
     /// No filters: every lookup that reaches a table reads a block.
     pub fn none() -> Self {
         Self { amount: Amount::None, ..Self::default() }
@@ -129,7 +124,8 @@ impl FilterPolicy {
         Self { kind: FilterKind::Bloom, amount, ..self }
     }
 
-    /// Sets the kind.
+    /// Sets the kind: Bloom or ribbon. Blocked filters are for use without a store: with equal bytes, they would
+    /// waste more reads than Bloom filters.
     #[must_use]
     pub fn with_kind(self, kind: FilterKind) -> Self {
         Self { kind, ..self }
@@ -147,14 +143,27 @@ impl FilterPolicy {
         Self { allocation, ..self }
     }
 
-    /// Fails with the fault of an invalid number.
+    /// Fails with the fault of an invalid number, or of a kind that is not for stores.
     pub(crate) fn check(&self) -> Result<(), String> {
+        if self.kind == FilterKind::Blocked {
+            return Err("stores have no blocked filters; ribbon filters waste fewer reads".into());
+        }
+        self.check_amount()
+    }
+
+    pub(super) fn check_amount(&self) -> Result<(), String> {
         match self.amount {
             Amount::TotalBytes(bytes) if bytes > MOST_TOTAL_BYTES => {
                 Err(format!("filters of {bytes} bytes in all are more than {MOST_TOTAL_BYTES}"))
             }
             _ => self.recipe().map_or(Ok(()), |recipe| recipe.check()),
         }
+    }
+
+    /// The policy of the same bits for a store whose stored policy is this one: Bloom filters in place of blocked
+    /// filters, which older stores may have.
+    pub(crate) fn without_blocked(self) -> Self {
+        if self.kind == FilterKind::Blocked { self.with_kind(FilterKind::Bloom) } else { self }
     }
 
     /// Refuses a shape of filters that takes more than an eighth of the machine's memory for one SSTable.
@@ -268,13 +277,15 @@ mod tests {
             FilterPolicy::default().with_geometry(100, 0),
             FilterPolicy::default().with_geometry(100, 65),
             FilterPolicy::default().with_geometry(100, 7).with_kind(FilterKind::Ribbon),
+            FilterPolicy::default().with_kind(FilterKind::Blocked),
+            FilterPolicy::none().with_kind(FilterKind::Blocked),
         ] {
             assert!(policy.check().is_err(), "{policy:?}");
         }
         for policy in [
             FilterPolicy::default(),
             FilterPolicy::classic(),
-            FilterPolicy::blocked(),
+            FilterPolicy::ribbon(),
             FilterPolicy::none(),
             FilterPolicy::bits_per_key(64.0),
         ] {
@@ -285,7 +296,7 @@ mod tests {
     #[test]
     fn a_setting_leaves_the_others_unchanged() {
         let policy = FilterPolicy::default();
-        assert_eq!(FilterPolicy::blocked(), policy.with_kind(FilterKind::Blocked));
+        assert_eq!(FilterPolicy::ribbon(), policy.with_kind(FilterKind::Ribbon));
         let classic =
             policy.with_hash(HashFunction::MurmurHash2).with_allocation(Allocation::Uniform);
         assert_eq!(classic.with_kind(FilterKind::Bloom).with_rate(0.01), FilterPolicy::classic());

@@ -143,7 +143,7 @@ fn the_predicted_rate_is_at_most_the_requested_rate() {
                 {
                     for table in tables {
                         let policy = FilterPolicy::rate(rate).with_kind(kind).with_hash(key_hash);
-                        policy.check().unwrap();
+                        policy.recipe().unwrap().check().unwrap();
                         let place = FilterPlace { table, generation: 0 };
                         let recipe = policy.recipe().unwrap();
                         let hashes = KeyHashes::of_hashes(key_hash, &hash_key, hashes.clone());

@@ -58,7 +58,7 @@ impl FilterSettings {
             0 => None,
             id => Some(PrefixExtractor::with_id(id)?),
         };
-        let sound = policy.check().is_ok()
+        let sound = policy.check_amount().is_ok()
             && extractor.is_none_or(|extractor| extractor.check(MAX_KEY_BYTES).is_ok());
         sound.then_some(Self { policy, extractor })
     }
@@ -84,7 +84,7 @@ mod tests {
         let policies = [
             default,
             FilterPolicy::ribbon(),
-            FilterPolicy::blocked(),
+            default.with_kind(FilterKind::Blocked), // of an older store
             FilterPolicy::classic(),
             FilterPolicy::none(),
             default.with_total_bytes(1 << 40),

@@ -9,7 +9,7 @@ use super::format::{BlockType, FilterMeta, Properties};
 use super::large::{self, Place};
 use super::reader::Table;
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{LookupKey, PrefixHash};
+use crate::filter::{BLOCKED, LookupKey, PrefixHash};
 use crate::key::EntryKind;
 
 #[derive(Debug, Default)]
@@ -22,6 +22,8 @@ pub(crate) struct Checked {
     pub(crate) of_prefixes: ProbeCount,
     /// Damage of the filter block in the table, if a filter beside the table has replaced it.
     pub(crate) unused_filter: Option<Error>,
+    /// The filter in use, if it is sound and of a kind that stores no longer have.
+    pub(crate) old_filter: Option<Error>,
 }
 
 /// The number of probes of a filter, and of those that it denied.
@@ -62,19 +64,24 @@ impl OpenTable {
     /// of entries and keys, the state of the filter, and its answer for each key and prefix. Calls `find` for
     /// each error. Reads the whole file.
     pub(crate) fn check(&self, find: &mut dyn FnMut(Error)) -> Checked {
+        let mut checked = Checked::default();
         let (path, offset) = self.filter_place();
         let filter = match &self.filter.state {
             FilterState::None | FilterState::NotResident(_) => None,
             FilterState::Active(filter) => Some(filter),
             FilterState::Degraded(reason) => {
-                find(Error::corrupt(&path, offset, "a sound filter", reason));
+                let error = Error::corrupt(&path, offset, "a sound filter", reason);
+                if reason == BLOCKED {
+                    checked.old_filter = Some(error);
+                } else {
+                    find(error);
+                }
                 None
             }
         };
         self.table.check_padding().unwrap_or_else(&mut *find);
 
         let TableEnv { hash_key, prefix_hash_key, .. } = &**self.table.env();
-        let mut checked = Checked::default();
         if self.filter.meta.generation > 0 {
             checked.unused_filter = self.table.check_filter_block().err();
         }

@@ -99,9 +99,9 @@ mod tests {
     #[test]
     fn a_filter_takes_what_is_reckoned_for_it() {
         let hash_key = HashKey::new([5; 16]);
-        let policy = FilterPolicy::bits_per_key(10.0).with_kind(FilterKind::Blocked);
+        let policy = FilterPolicy::bits_per_key(10.0).with_kind(FilterKind::Bloom);
         let recipe = recipe(&policy);
-        let keys = 3174; // come to 62 blocks of 64 bytes
+        let keys = 3174; // come to 496 words
         let mut hashes = KeyHashes::new(recipe.hash, &hash_key, None);
         (0..keys).for_each(|i: u64| hashes.add(&i.to_be_bytes()));
         let place = FilterPlace { table: 1, generation: 0 };

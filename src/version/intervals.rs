@@ -248,7 +248,7 @@ mod tests {
         let (mut denied, mut deepest, mut latest, mut unusable) = (0, 0, 0, 0);
         for round in 0..60 {
             let dir = crate::tempdir::tempdir();
-            let policy = [FilterPolicy::default(), FilterPolicy::ribbon(), FilterPolicy::blocked()];
+            let policy = [FilterPolicy::default(), FilterPolicy::ribbon(), FilterPolicy::classic()];
             let options = Options::new().background_threads(0).filter(policy[round % 3]);
             let options = options.memtable_bytes(1024).table_bytes(1024).level_base_bytes(1024);
             // Without compactions, more tables cover a key than are probed at once.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use criba::vfs::{AccessHint, Call, FileKind, Layer, LayeredVfs, Operation, RealVfs, Vfs, VfsDir};
-use criba::{FilterPolicy, Options};
+use criba::{FilterKind, FilterPolicy, Options};
 
 #[allow(unused_imports, reason = "each test uses some of it")]
 pub(crate) use self::skip::skip;
@@ -35,10 +35,18 @@ pub(crate) fn named(policy: &str) -> FilterPolicy {
     match policy {
         "bloom" => FilterPolicy::bloom(),
         "ribbon" => FilterPolicy::ribbon(),
-        "blocked" => FilterPolicy::blocked(),
         "classic" => FilterPolicy::classic(),
-        other => panic!("{POLICY} is bloom, ribbon, blocked or classic, not {other:?}"),
+        other => panic!("{POLICY} is bloom, ribbon or classic, not {other:?}"),
     }
+}
+
+/// A kind of filter that is not that of [`policy`].
+pub(crate) fn another_kind() -> FilterKind {
+    if policy() == FilterPolicy::ribbon() { FilterKind::Bloom } else { FilterKind::Ribbon }
+}
+
+pub(crate) fn another_policy() -> FilterPolicy {
+    FilterPolicy::default().with_kind(another_kind())
 }
 
 /// The default options with the policy of this run.

@@ -33,7 +33,7 @@ pub(crate) enum Keys {
 
 /// A script of `steps` steps.
 pub(crate) fn script(rng: &mut ChaCha8Rng, steps: usize, kind: Keys) -> Vec<Step> {
-    let policies = [FilterPolicy::blocked(), FilterPolicy::classic(), FilterPolicy::none()];
+    let policies = [FilterPolicy::ribbon(), FilterPolicy::classic(), FilterPolicy::none()];
     let long_keys = match kind {
         Keys::Short => 80,
         Keys::Long => 6,

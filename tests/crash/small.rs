@@ -29,7 +29,7 @@ pub(crate) fn step(kind: usize, number: usize) -> Step {
         4 => Step::Sync,
         5 => Step::Flush,
         6 => Step::Compact,
-        7 => Step::Rebuild(FilterPolicy::blocked().with_bits_per_key(12.0)),
+        7 => Step::Rebuild(FilterPolicy::ribbon().with_bits_per_key(12.0)),
         8 => Step::Reopen,
         _ => Step::Kill,
     }

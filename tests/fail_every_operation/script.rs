@@ -115,7 +115,7 @@ pub(crate) fn everything(seed: u64) -> Script {
     script.writes(6).then([Step::Sync, Step::TakeSnapshot]);
     script.writes(7).then([Step::Gets, Step::Flush, Step::Scan, Step::ScanSnapshot]);
     script.insert(false).insert(true);
-    script.then([Step::RebuildFilters("blocked"), Step::SetFilterMemory(Some(4096))]);
+    script.then([Step::RebuildFilters("ribbon"), Step::SetFilterMemory(Some(4096))]);
     script.writes(2).then([Step::Checkpoint]);
     script.writes(5).then([Step::SetFilterMemory(None), Step::Compact, Step::ScanBackwards]);
     script.writes(5).then([Step::Close, Step::Verify]);

@@ -13,7 +13,7 @@ pub(crate) const KEYS: u32 = 24;
 /// A policy for each kind, at 10 bits a key.
 pub(crate) fn policies() -> [FilterPolicy; 3] {
     let classic = FilterPolicy::classic().with_bits_per_key(10.0);
-    [classic, FilterPolicy::blocked(), FilterPolicy::default()]
+    [classic, FilterPolicy::bloom(), FilterPolicy::ribbon()]
 }
 
 pub(crate) fn options(policy: FilterPolicy) -> Options {

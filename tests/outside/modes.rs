@@ -33,7 +33,7 @@ fn work(db: &Db) {
         db.flush().unwrap();
     }
     db.compact().unwrap();
-    db.rebuild_filters(&common::named("blocked")).unwrap();
+    db.rebuild_filters(&common::named("ribbon")).unwrap();
     db.put("key", "last").unwrap();
 }
 

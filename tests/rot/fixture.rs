@@ -96,7 +96,7 @@ impl Fixture {
         fill(&db, &mut map, 0, 1);
         db.compact().unwrap();
         db.close().unwrap();
-        for (kind, first) in [(FilterKind::Blocked, 1), (FilterKind::Ribbon, 2)] {
+        for (kind, first) in [(FilterKind::Bloom, 1), (FilterKind::Ribbon, 2)] {
             let db = open(policy(kind));
             older.push(vfs.disk());
             fill(&db, &mut map, first, 4);
@@ -188,7 +188,7 @@ fn check_tables(db: &Db) {
         *filters.entry((kind.to_string(), generation > 0)).or_insert(0) += 1;
     }
     assert!(tables.iter().any(|table| table.tombstones > 0));
-    assert_eq!(filters.len(), 4, "{filters:?}");
+    assert_eq!(filters.len(), 3, "{filters:?}");
 }
 
 /// The kinds of files.

@@ -63,7 +63,7 @@ fn a_filter_that_no_other_can_follow_does_not_cost_the_store() {
         let vfs = SimVfs::on(case(table, 1 << 61, contents).disk);
         let open = || options().vfs(Arc::new(vfs.clone())).open(DIR);
         let db = open().unwrap();
-        let rebuilt = db.rebuild_filters(&FilterPolicy::blocked());
+        let rebuilt = db.rebuild_filters(&FilterPolicy::ribbon());
         db.put("new", "value").unwrap();
         db.close().unwrap();
         let db = open().unwrap();
@@ -74,7 +74,7 @@ fn a_filter_that_no_other_can_follow_does_not_cost_the_store() {
         assert!(rest.eq(FIXTURE.last().clone()));
         // A merge makes a table of its own, and a filter that is the first of its generations.
         db.compact().unwrap();
-        db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
+        db.rebuild_filters(&FilterPolicy::ribbon()).unwrap();
         db.close().unwrap();
         open().unwrap().close().unwrap();
     }

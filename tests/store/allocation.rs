@@ -117,9 +117,7 @@ fn balanced_filters_waste_fewer_reads_for_the_same_bits() {
     let uniform = loaded(&parent.path().join("uniform"), even(FilterKind::Bloom));
     let reference = wasted(&uniform, 2, LOOKUPS, false);
     println!("bloom uniform: {reference:.5} wasted reads a lookup, {:?}", levels(&uniform));
-    for (kind, least_factor) in
-        [(FilterKind::Bloom, 3.0), (FilterKind::Blocked, 2.0), (FilterKind::Ribbon, 8.0)]
-    {
+    for (kind, least_factor) in [(FilterKind::Bloom, 3.0), (FilterKind::Ribbon, 8.0)] {
         uniform.rebuild_filters(&even(kind)).unwrap();
         let db = loaded(&parent.path().join(kind.to_string()), balanced(kind));
         let (before, after) = (bits_per_key(&uniform), bits_per_key(&db));
@@ -140,7 +138,7 @@ fn balanced_filters_waste_fewer_reads_for_the_same_bits() {
 #[test]
 fn replaced_filters_come_to_rest() {
     let parent = common::tempdir();
-    for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
+    for kind in [FilterKind::Bloom, FilterKind::Ribbon] {
         let policy = balanced(kind).with_hash(HashFunction::MurmurHash2);
         let db = options(policy).open(parent.path().join(kind.to_string())).unwrap();
         write(&db, random_keys(1, 60_000));
@@ -185,7 +183,7 @@ fn tables_that_were_moved_have_the_right_bits_too() {
             tables.map(|t| 8.0 * t.filter.bytes() as f64 / t.keys as f64).collect();
         bits.iter().copied().fold(0.0, f64::max) / bits.iter().copied().fold(f64::MAX, f64::min)
     };
-    for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
+    for kind in [FilterKind::Bloom, FilterKind::Ribbon] {
         let load = |policy: FilterPolicy, name: &str| {
             let db = options(policy).open(parent.path().join(format!("{kind}-{name}"))).unwrap();
             write(&db, ordered.iter().copied());

@@ -67,7 +67,7 @@ fn a_checkpoint_is_the_store_at_that_moment_and_a_sound_store() {
         db.checkpoint(path("empty")).unwrap();
         put(&db, 0..1500);
         db.delete(key(77)).unwrap();
-        db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
+        db.rebuild_filters(&common::another_policy()).unwrap();
         put(&db, 1500..1537);
         let snapshot = db.snapshot().unwrap();
         db.checkpoint(path("full")).unwrap();
@@ -119,7 +119,7 @@ fn a_checkpoint_is_a_prefix_of_the_writes_while_flushes_compactions_and_rebuilds
             }
         });
         scope.spawn(|| {
-            for policy in [FilterPolicy::blocked(), FilterPolicy::ribbon()].iter().cycle() {
+            for policy in [FilterPolicy::ribbon(), FilterPolicy::bloom()].iter().cycle() {
                 if done.load(Ordering::SeqCst) {
                     return;
                 }
@@ -254,7 +254,7 @@ fn with_faults() -> (SimVfs, FaultVfs, Db) {
     let options = small().vfs(Arc::new(faults.clone())).background_threads(0);
     let db = options.open("/store").unwrap();
     put(&db, 0..500);
-    db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
+    db.rebuild_filters(&common::another_policy()).unwrap();
     put(&db, 500..520);
     (disk, faults, db)
 }
@@ -431,7 +431,7 @@ fn a_filter_file_that_is_gone_before_it_is_linked_is_replaced() {
             let old = files_with(&of, "flt").remove(0);
             let db = weak.get().unwrap().upgrade().unwrap();
             db.set_filter_memory(Some(0)).unwrap();
-            db.rebuild_filters(&FilterPolicy::ribbon()).unwrap();
+            db.rebuild_filters(&FilterPolicy::classic()).unwrap();
             common::wait_until("the removal", || !old.exists());
         }
         Ok(())
@@ -441,7 +441,7 @@ fn a_filter_file_that_is_gone_before_it_is_linked_is_replaced() {
     this.set(db.downgrade()).unwrap();
     put(&db, 0..500);
     db.flush().unwrap();
-    db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
+    db.rebuild_filters(&common::another_policy()).unwrap();
     armed.store(true, Ordering::SeqCst);
     db.checkpoint(dir.path().join("copy")).unwrap();
     assert!(!armed.load(Ordering::SeqCst), "the filter was there");

@@ -143,7 +143,7 @@ fn predictions(db: &Db) -> Vec<f64> {
     db.tables().iter().map(|table| rate(&table.filter)).collect()
 }
 
-const KINDS: [FilterKind; 3] = [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon];
+const KINDS: [FilterKind; 2] = [FilterKind::Bloom, FilterKind::Ribbon];
 
 /// 10 bits a key, in every table.
 fn policy(kind: FilterKind, hash: HashFunction) -> FilterPolicy {
@@ -161,8 +161,7 @@ fn crafted_keys_pass_every_murmurhash2_filter() {
     }
 }
 
-/// At 150,000 probes 1.2 % is five standard deviations from the 1.07 % of blocked filters at 10 bits per
-/// key. A key passes three tables only by three coincidences, since each table has its own salt.
+/// At 150,000 probes 1.2 % is far above the rates of both kinds at 10 bits per key. A key passes three tables only by three coincidences, since each table has its own salt.
 #[test]
 fn crafted_keys_pass_keyed_filters_as_rarely_as_others() {
     for policy in KINDS.map(|kind| policy(kind, HashFunction::SipHash13)) {

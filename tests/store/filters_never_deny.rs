@@ -150,7 +150,7 @@ fn churn(policy: FilterPolicy, shape: Shape<'_>, seed: u64) -> Probed {
 fn no_key_of_any_table_is_ever_denied() {
     let fixed = Geometry { m: 997, k: 4, wide: 0 };
     let classic = FilterPolicy::classic();
-    let (blocked, ribbon) = (FilterPolicy::blocked(), FilterPolicy::default());
+    let (bloom, ribbon) = (FilterPolicy::bloom(), FilterPolicy::ribbon());
     let any: Shape<'_> = &|_, _| true; // the size of these depends on the other tables
     let policies: [(FilterPolicy, Shape<'_>); 12] = [
         (classic, &|keys, shape| delivers(0.01, keys, shape)),
@@ -159,9 +159,9 @@ fn no_key_of_any_table_is_ever_denied() {
         (classic.with_bits_per_key(2.3), &|keys, shape| shape == with_bits(keys, 2.3)),
         (classic.with_bits_per_key(17.0), &|keys, shape| shape == with_bits(keys, 17.0)),
         (classic.with_geometry(997, 4), &move |_, shape| shape == fixed),
-        (blocked, any),
-        (blocked.with_rate(1e-4), any),
-        (blocked.with_hash(HashFunction::MurmurHash2), any),
+        (bloom, any),
+        (bloom.with_rate(1e-4), any),
+        (bloom.with_hash(HashFunction::MurmurHash2), any),
         (ribbon, any),
         (ribbon.with_bits_per_key(3.7), any),
         (ribbon.with_hash(HashFunction::MurmurHash2), any),

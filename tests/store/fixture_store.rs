@@ -1,6 +1,6 @@
 //! A store of an earlier criba, which this one must read: `tests/fixtures/store-v2`.
 //!
-//! A crash left it open: tables on L0 and below, with filters of each kind and without, tombstones, and
+//! A crash left it open: tables on L0 and below, with filters of each kind, also blocked ones, and without, tombstones, and
 //! changes only in the log. Version 2 of the format is that of the first release, 0.1.0. From then on the store must
 //! not be made again while its version is supported, or the test shows nothing. [`make_fixture`] made it:
 //!
@@ -11,8 +11,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
-use criba::{Batch, Db, Durability, FilterInfo, FilterKind, FilterPolicy, HashFunction, Options};
+use criba::{
+    Batch, Db, Durability, Event, FilterInfo, FilterKind, FilterPolicy, HashFunction, Options,
+    TableInfo,
+};
 
 use crate::common;
 
@@ -111,7 +115,6 @@ fn a_store_of_version_2_is_read_whole() {
     let filters: Vec<_> = db.tables().iter().map(|table| kind_and_hash(&table.filter)).collect();
     for expected in [
         Some((FilterKind::Bloom, HashFunction::MurmurHash2)),
-        Some((FilterKind::Blocked, HashFunction::SipHash13)),
         Some((FilterKind::Ribbon, HashFunction::SipHash13)),
         None,
     ] {
@@ -165,7 +168,8 @@ fn make_fixture() {
     write(&db, 0..2 * quarter);
     db.flush().unwrap();
     db.close().unwrap();
-    let db = unmerged(FilterPolicy::blocked()).open(fixture()).unwrap();
+    // The committed store has blocked filters here, which stores had when it was made.
+    let db = unmerged(FilterPolicy::bloom()).open(fixture()).unwrap();
     write(&db, 2 * quarter..2 * quarter + 300);
     db.flush().unwrap();
     db.close().unwrap();
@@ -205,10 +209,48 @@ fn write(db: &Db, changes: Range<u64>) {
     }
 }
 
+/// Blocked filters, which stores had when the fixture was made.
+#[test]
+fn blocked_filters_answer_maybe_until_a_rebuild() {
+    let dir = common::tempdir();
+    for (name, _, _) in FILES {
+        std::fs::copy(fixture().join(name), dir.path().join(name)).unwrap();
+    }
+    let verified = criba::verify(dir.path()).unwrap();
+    assert!(verified.is_sound(), "{:?}", verified.findings);
+    let notes = verified.notes.iter().filter(|note| note.what.contains("a blocked filter"));
+    let noted = notes.count();
+    let degraded = Arc::new(Mutex::new(0));
+    let heard = Arc::clone(&degraded);
+    let options = common::options().background_threads(0).auto_compaction(false);
+    let options = options.on_event(move |event| {
+        if let Event::FilterDegraded { reason, .. } = event {
+            assert!(reason.contains("a blocked filter") && reason.contains("rebuild"), "{reason}");
+            *heard.lock().unwrap() += 1;
+        }
+    });
+    let db = options.open(dir.path()).unwrap();
+    let old = |db: &Db| {
+        let old = |t: &TableInfo| matches!(&t.filter, FilterInfo::Degraded { .. });
+        db.tables().iter().filter(|table| old(table)).count()
+    };
+    assert_eq!((noted, *degraded.lock().unwrap(), old(&db)), (2, 2, 2));
+    for (key, value) in expected() {
+        assert_eq!(db.get(&key).unwrap().as_deref(), Some(value.as_slice()), "{key:?}");
+    }
+    db.rebuild_filters(&db.policy()).unwrap();
+    assert_eq!(old(&db), 0);
+    db.close().unwrap();
+    let verified = criba::verify(dir.path()).unwrap();
+    // The filter block of the table is not in use any more.
+    assert!(verified.is_sound() && !verified.notes.iter().any(|n| n.what.contains("blocked")));
+}
+
 fn kind_and_hash(filter: &FilterInfo) -> Option<(FilterKind, HashFunction)> {
     match filter {
         FilterInfo::Active { kind, hash, .. } => Some((*kind, *hash)),
         FilterInfo::None => None,
+        FilterInfo::Degraded { reason } if reason.contains("a blocked filter") => None,
         other => panic!("{other:?}"),
     }
 }

@@ -63,7 +63,7 @@ fn many_lookups_answer_and_count_as_the_same_one_by_one() {
         common::policy(),
         FilterPolicy::classic(),
         FilterPolicy::default(),
-        FilterPolicy::blocked(),
+        FilterPolicy::ribbon(),
         FilterPolicy::none(),
     ] {
         // Filters that are often wrong, so that absent keys are read for too.

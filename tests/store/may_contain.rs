@@ -25,7 +25,7 @@ fn options() -> Options {
 fn no_call_to_the_file_layer_and_never_a_no_for_a_key_that_is_there() {
     let policies = [
         FilterPolicy::default(),
-        FilterPolicy::blocked(),
+        FilterPolicy::ribbon(),
         FilterPolicy::classic(),
         FilterPolicy::none(),
     ];
@@ -90,7 +90,7 @@ fn no_call_to_the_file_layer_and_never_a_no_for_a_key_that_is_there() {
 
 #[test]
 fn most_keys_that_never_were_are_denied() {
-    for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
+    for kind in [FilterKind::Bloom, FilterKind::Ribbon] {
         let parent = common::tempdir();
         let policy = FilterPolicy::rate(0.01).with_kind(kind);
         let options = options().filter(policy).vfs(HookVfs::without_syncs());

@@ -690,7 +690,7 @@ impl Run {
             989 => self.restore(),
             990..994 if self.config.filter != 3 => {
                 let policies = [
-                    FilterPolicy::blocked(),
+                    FilterPolicy::ribbon(),
                     FilterPolicy::classic(),
                     FilterPolicy::bits_per_key(2.0),
                     FilterPolicy::default().with_total_bytes(200),

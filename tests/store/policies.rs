@@ -19,11 +19,10 @@ fn first_filter(options: Options) -> (FilterKind, HashFunction) {
 fn a_run_of_the_tests_is_under_the_policy_that_it_names() {
     let expected = |policy: &str| match policy {
         "classic" => (FilterKind::Bloom, HashFunction::MurmurHash2),
-        "blocked" => (FilterKind::Blocked, HashFunction::SipHash13),
         "ribbon" => (FilterKind::Ribbon, HashFunction::SipHash13),
         _ => (FilterKind::Bloom, HashFunction::SipHash13),
     };
-    for name in ["bloom", "ribbon", "blocked", "classic"] {
+    for name in ["bloom", "ribbon", "classic"] {
         assert_eq!(first_filter(Options::new().filter(common::named(name))), expected(name));
     }
     let this = std::env::var(common::POLICY).unwrap_or_else(|_| "bloom".to_owned());
@@ -32,7 +31,7 @@ fn a_run_of_the_tests_is_under_the_policy_that_it_names() {
 }
 
 #[test]
-#[should_panic(expected = "CRIBA_TEST_POLICY is bloom, ribbon, blocked or classic, not \"clasic\"")]
+#[should_panic(expected = "CRIBA_TEST_POLICY is bloom, ribbon or classic, not \"clasic\"")]
 fn an_unknown_policy_fails() {
     common::named("clasic");
 }

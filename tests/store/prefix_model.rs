@@ -17,7 +17,7 @@ type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 fn open(seed: u64, rng: &mut ChaCha8Rng, dir: &Path) -> Db {
     let policy = match seed % 4 {
         0 => FilterPolicy::default(),
-        1 => FilterPolicy::blocked(),
+        1 => FilterPolicy::ribbon(),
         2 => FilterPolicy::classic(),
         _ => FilterPolicy::rate(0.3),
     };

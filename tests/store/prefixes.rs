@@ -80,7 +80,7 @@ fn even_rows(dir: &Path, options: Options) {
 
 #[test]
 fn empty_prefix_scans_read_what_the_rates_predict() {
-    for policy in [FilterPolicy::classic(), FilterPolicy::ribbon(), FilterPolicy::blocked()] {
+    for policy in [FilterPolicy::classic(), FilterPolicy::ribbon()] {
         let parent = common::tempdir();
         let dir = parent.path().join("store");
         even_rows(&dir, options().filter(policy).prefix(ROWS));
@@ -191,7 +191,7 @@ fn keys_beside_prefixes_have_the_requested_rate() {
     for policy in [
         FilterPolicy::classic(),
         FilterPolicy::default().with_rate(0.01),
-        FilterPolicy::blocked().with_rate(0.01),
+        FilterPolicy::ribbon().with_rate(0.01),
     ] {
         let parent = common::tempdir();
         let dir = parent.path().join("store");

@@ -96,7 +96,7 @@ fn beside_each_operation(
         write(&db, number, durability);
         match number {
             100 => db.compact().unwrap(),
-            150 => _ = db.rebuild_filters(&FilterPolicy::blocked()).unwrap(),
+            150 => _ = db.rebuild_filters(&common::another_policy()).unwrap(),
             200 | 300 => {
                 db.close().unwrap();
                 synced.store(number, Ordering::SeqCst);

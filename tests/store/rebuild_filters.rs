@@ -101,7 +101,7 @@ fn tables_stay_as_they_are_whatever_filters_they_get() {
     assert_eq!(before.len() as u64, tables);
     let mut wasted = Vec::new();
     for (round, policy) in [
-        FilterPolicy::blocked(),
+        FilterPolicy::ribbon(),
         FilterPolicy::default(),
         FilterPolicy::classic().with_bits_per_key(4.0),
         FilterPolicy::none(),
@@ -162,14 +162,14 @@ fn only_tables_without_the_right_filter_are_read() {
     let parent = common::tempdir();
     let dir = parent.path().join("store");
     build(&dir, options());
-    let db = options().filter(FilterPolicy::blocked()).open(&dir).unwrap();
+    let db = options().filter(FilterPolicy::ribbon()).open(&dir).unwrap();
     let old = db.tables().len() as u64;
     db.put("new", "value").unwrap();
     db.flush().unwrap();
-    let report = db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
+    let report = db.rebuild_filters(&FilterPolicy::ribbon()).unwrap();
     assert_eq!(count(report), (old, 1, 0, 0));
     let before = db.stats();
-    db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
+    db.rebuild_filters(&FilterPolicy::ribbon()).unwrap();
     assert_eq!(db.stats() - before, criba::Stats::default());
     for nonsense in [FilterPolicy::rate(0.0), FilterPolicy::bits_per_key(65.0)] {
         let refused = db.rebuild_filters(&nonsense);
@@ -191,7 +191,7 @@ fn a_rebuilding_process() {
         }
     };
     let db = options().on_event(callback).open(dir).unwrap();
-    let _ = db.rebuild_filters(&FilterPolicy::blocked());
+    let _ = db.rebuild_filters(&FilterPolicy::ribbon());
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn killed_halfway_the_second_run_rebuilds_only_the_rest() {
     assert_eq!(files_with(&dir, "flt").len(), 3);
     let db = options().open(&dir).unwrap();
     check(&db, "after the kill");
-    let report = db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
+    let report = db.rebuild_filters(&FilterPolicy::ribbon()).unwrap();
     println!("{report:?} of {tables} tables");
     assert_eq!(count(report), (tables - 3, 3, 0, 0));
     check(&db, "after the rest");
@@ -237,9 +237,8 @@ fn another_process_finds_right_what_the_first_one_did() {
         }
     }
     db.close().unwrap();
-    let (blocked, ribbon) = (FilterPolicy::blocked(), FilterPolicy::default());
-    for policy in
-        [blocked, ribbon.with_hash(HashFunction::MurmurHash2), ribbon.with_bits_per_key(5.0)]
+    let (other, keyed) = (FilterPolicy::ribbon(), FilterPolicy::default());
+    for policy in [other, keyed.with_hash(HashFunction::MurmurHash2), keyed.with_bits_per_key(5.0)]
     {
         let db = options().open(&dir).unwrap();
         let tables = db.tables().len() as u64;
@@ -278,7 +277,7 @@ fn a_rebuilding_that_fails_at_any_operation_loses_nothing() {
     let whole = parent.path().join("whole");
     // From filters in files of their own: these must stay as long as the manifest may name them.
     let tables = rebuilt(&whole, &FilterPolicy::classic());
-    let policy = FilterPolicy::blocked();
+    let policy = FilterPolicy::ribbon();
     let (mut cut, mut poisoned, mut kept) = (0, 0, BTreeSet::new());
     // Alone, with another try right after it; alone, without; and with all after it.
     'kinds: for (dies, tries_again) in [(false, true), (false, false), (true, false)] {
@@ -317,7 +316,7 @@ fn a_rebuilding_that_fails_at_any_operation_loses_nothing() {
             let db = options().strict_filters(true).open(&dir).unwrap();
             check(&db, &what);
             let of_kind =
-                db.tables().iter().filter(|t| has_kind(&t.filter, FilterKind::Blocked)).count();
+                db.tables().iter().filter(|t| has_kind(&t.filter, FilterKind::Ribbon)).count();
             let report = db.rebuild_filters(&policy).unwrap();
             assert_eq!(report.already_right, of_kind as u64, "{what}");
             assert_eq!(report.rebuilt + report.already_right, tables, "{what}");
@@ -379,7 +378,7 @@ fn no_key_is_missed_while_filters_change() {
                 }
             }
         });
-        let policies = [FilterPolicy::blocked(), FilterPolicy::classic(), FilterPolicy::none()];
+        let policies = [FilterPolicy::ribbon(), FilterPolicy::classic(), FilterPolicy::none()];
         for policy in policies.iter().cycle() {
             let (rebuilt, right, removed, gone) = count(db.rebuild_filters(policy).unwrap());
             sum = (sum.0 + rebuilt, sum.1 + right, sum.2 + removed, sum.3 + gone);
@@ -414,7 +413,7 @@ fn no_key_is_missed_while_filters_change() {
 fn a_compaction_in_between_wins() {
     let parent = common::tempdir();
     let dir = parent.path().join("store");
-    let options = options().filter(FilterPolicy::blocked());
+    let options = options().filter(FilterPolicy::bloom());
     let tables = build(&dir, options.clone()) as u64;
     let cell: Arc<OnceLock<Db>> = Arc::default();
     let compacted = Arc::new(AtomicBool::new(true));
@@ -465,11 +464,11 @@ fn a_compaction_under_way_leaves_no_filter_of_another_policy() {
         while !reached.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
-        db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
+        db.rebuild_filters(&FilterPolicy::ribbon()).unwrap();
         rebuilt.store(true, Ordering::SeqCst);
     });
     for table in db.tables() {
-        assert!(has_kind(&table.filter, FilterKind::Blocked), "{:?}", table.filter);
+        assert!(has_kind(&table.filter, FilterKind::Ribbon), "{:?}", table.filter);
     }
     check(&db, "after both");
 }
@@ -495,11 +494,11 @@ fn a_flush_under_way_leaves_no_filter_of_another_policy() {
     std::thread::scope(|scope| {
         scope.spawn(|| db.flush().unwrap());
         wait_until("the flush", || reached.load(Ordering::SeqCst));
-        db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
+        db.rebuild_filters(&FilterPolicy::ribbon()).unwrap();
         rebuilt.store(true, Ordering::SeqCst);
     });
     let [table] = &db.tables()[..] else { panic!("one table") };
-    assert!(has_kind(&table.filter, FilterKind::Blocked), "{:?}", table.filter);
+    assert!(has_kind(&table.filter, FilterKind::Ribbon), "{:?}", table.filter);
 }
 
 fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
@@ -538,7 +537,7 @@ fn a_filter_file_damaged_in_any_way_hides_no_key() {
         db.flush().unwrap();
     }
     let (mut tried, mut flips) = (BTreeMap::new(), 0);
-    for policy in [FilterPolicy::default(), FilterPolicy::blocked(), FilterPolicy::classic()] {
+    for policy in [FilterPolicy::default(), FilterPolicy::ribbon(), FilterPolicy::classic()] {
         db.rebuild_filters(&policy).unwrap();
         common::copy_dir(&small, &dir);
         let files = common::contents(&dir);
@@ -775,11 +774,11 @@ fn a_damaged_table_keeps_its_filter_and_stands_in_nobodys_way() {
     change(&damaged, |bytes| bytes[10] ^= 1);
     let db = options().open(&dir).unwrap();
     for _ in 0..2 {
-        match db.rebuild_filters(&FilterPolicy::blocked()) {
+        match db.rebuild_filters(&FilterPolicy::ribbon()) {
             Err(Error::Corrupt { path, .. }) => assert_eq!(path, damaged),
             other => panic!("{other:?}"),
         }
-        let new = db.tables().iter().filter(|t| has_kind(&t.filter, FilterKind::Blocked)).count();
+        let new = db.tables().iter().filter(|t| has_kind(&t.filter, FilterKind::Ribbon)).count();
         assert_eq!(new as u64, tables - 1);
         assert_eq!(db.stats().activity.filters_rebuilt, tables - 1);
     }
@@ -796,7 +795,7 @@ fn a_new_filter_that_cannot_be_read_back_is_not_installed() {
     let rule = FaultRule::new(Fault::Io).kinds([FileKind::Filter]);
     vfs.add(rule.operations([Operation::Read]).from_then_on());
     let db = options().vfs(Arc::new(vfs)).open(&dir).unwrap();
-    match db.rebuild_filters(&FilterPolicy::blocked()) {
+    match db.rebuild_filters(&FilterPolicy::ribbon()) {
         Err(Error::Corrupt { path, found, .. }) => {
             assert!(path.to_str().unwrap().ends_with("-0001.flt"));
             assert!(found.contains("output error"), "{found}");

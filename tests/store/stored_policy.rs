@@ -76,21 +76,23 @@ fn a_policy_that_is_set_or_rebuilt_by_is_the_stores() {
     let dir = tempdir();
     let db = options().open(dir.path()).unwrap();
     fill(&db, 0);
-    db.set_policy(FilterPolicy::blocked()).unwrap();
+    db.set_policy(FilterPolicy::ribbon()).unwrap();
     let kinds = |db: &Db| filters(db).iter().map(|filter| filter.0).collect::<Vec<_>>();
     fill(&db, 1);
-    assert_eq!(kinds(&db), [FilterKind::Blocked, FilterKind::Bloom]);
-    let wrong = db.set_policy(FilterPolicy::rate(2.0));
-    assert!(matches!(wrong, Err(Error::InvalidOption { option: "filter", .. })), "{wrong:?}");
-    db.close().unwrap();
-    let db = options().open(dir.path()).unwrap();
-    assert_eq!(db.policy(), FilterPolicy::blocked());
-    db.rebuild_filters(&FilterPolicy::ribbon()).unwrap();
+    assert_eq!(kinds(&db), [FilterKind::Ribbon, FilterKind::Bloom]);
+    for wrong in [FilterPolicy::rate(2.0), FilterPolicy::bloom().with_kind(FilterKind::Blocked)] {
+        let refused = db.set_policy(wrong);
+        assert!(matches!(refused, Err(Error::InvalidOption { option: "filter", .. })), "{wrong}");
+    }
     db.close().unwrap();
     let db = options().open(dir.path()).unwrap();
     assert_eq!(db.policy(), FilterPolicy::ribbon());
+    db.rebuild_filters(&FilterPolicy::bloom()).unwrap();
+    db.close().unwrap();
+    let db = options().open(dir.path()).unwrap();
+    assert_eq!(db.policy(), FilterPolicy::bloom());
     fill(&db, 2);
-    assert_eq!(kinds(&db), [FilterKind::Ribbon; 3]);
+    assert_eq!(kinds(&db), [FilterKind::Bloom; 3]);
 }
 
 #[test]

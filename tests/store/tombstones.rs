@@ -102,7 +102,7 @@ fn check_answers(db: &Db) {
 
 #[test]
 fn tombstones_whose_keys_every_filter_below_denies_are_dropped() {
-    for kind in [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon] {
+    for kind in [FilterKind::Bloom, FilterKind::Ribbon] {
         for hash in [HashFunction::SipHash13, HashFunction::MurmurHash2] {
             let parent = common::tempdir();
             let policy = FilterPolicy::rate(0.05).with_kind(kind).with_hash(hash);
@@ -174,7 +174,7 @@ fn a_dropped_tombstone_brings_no_key_back() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let policy = match seed % 4 {
             0 => FilterPolicy::default(),
-            1 => FilterPolicy::blocked(),
+            1 => FilterPolicy::ribbon(),
             2 => FilterPolicy::classic(),
             _ => FilterPolicy::rate(0.3),
         };

@@ -34,7 +34,7 @@ fn three_tables(dir: &Path) {
         db.flush().unwrap();
     };
     fill(&db, 0);
-    db.rebuild_filters(&FilterPolicy::blocked()).unwrap();
+    db.rebuild_filters(&FilterPolicy::ribbon()).unwrap();
     db.close().unwrap();
     let db = options().filter(FilterPolicy::none()).open(dir).unwrap();
     fill(&db, 1);
@@ -110,7 +110,7 @@ fn what_the_engine_writes_is_sound() {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let parent = common::tempdir();
     let (dir, copy) = (parent.path().join("store"), parent.path().join("copy"));
-    let policies = [FilterPolicy::default(), FilterPolicy::blocked(), FilterPolicy::classic()];
+    let policies = [FilterPolicy::default(), FilterPolicy::ribbon(), FilterPolicy::classic()];
     let (mut sum, mut runs) = (Verification::default(), 0);
     for round in 0..6 {
         let db = options()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use criba::vfs::{Fault, FaultRule, FaultVfs, Injected, Operation, SimVfs};
-use criba::{Db, Error, FilterPolicy, Options};
+use criba::{Db, Error, Options};
 
 use crate::common;
 
@@ -44,12 +44,7 @@ fn script(vfs: &FaultVfs, history: &mut Vec<Contents>) -> criba::Result<()> {
     let db = options(vfs).open(DIR)?;
     put(&db, "first", 0..12)?;
     db.flush()?;
-    let other = if common::policy() == FilterPolicy::blocked() {
-        FilterPolicy::classic()
-    } else {
-        FilterPolicy::blocked()
-    };
-    db.rebuild_filters(&other)?;
+    db.rebuild_filters(&common::another_policy())?;
     put(&db, "second", 0..12)?;
     db.flush()?;
     db.compact()?;

@@ -12,7 +12,7 @@ use crate::text::{counted, ratio, thousands};
 
 /// The largest relative difference of equal sizes.
 const SAME_SIZE: f64 = 0.02;
-/// And the largest difference of a table's filters: a blocked filter has whole blocks of so many bytes.
+/// And the largest difference of a table's filters: those of few keys are rounded up.
 const BLOCK: u64 = 64;
 /// In 80 columns.
 const LEVELS_A_LINE: usize = 4;
@@ -24,8 +24,6 @@ pub(super) fn policies(bits_per_key: f64, asked: FilterPolicy) -> Vec<(String, F
     let mut policies = vec![("classic".to_owned(), classic)];
     for (kind, allocation, named) in [
         (FilterKind::Bloom, Allocation::Balanced, " (default)"),
-        (FilterKind::Blocked, Allocation::Uniform, ""),
-        (FilterKind::Blocked, Allocation::Balanced, ""),
         (FilterKind::Ribbon, Allocation::Uniform, ""),
         (FilterKind::Ribbon, Allocation::Balanced, ""),
     ] {

@@ -17,7 +17,6 @@ pub trait Policy: Send + Sync + 'static {
 pub struct Default;
 pub struct Ribbon;
 pub struct Classic;
-pub struct Blocked;
 
 impl Policy for Default {
     fn policy() -> FilterPolicy {
@@ -34,12 +33,6 @@ impl Policy for Ribbon {
 impl Policy for Classic {
     fn policy() -> FilterPolicy {
         FilterPolicy::classic().with_bits_per_key(f64::from(BITS_PER_KEY))
-    }
-}
-
-impl Policy for Blocked {
-    fn policy() -> FilterPolicy {
-        FilterPolicy::blocked()
     }
 }
 

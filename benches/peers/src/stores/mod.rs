@@ -30,6 +30,8 @@ pub enum Name {
     Criba,
     CribaRibbon,
     CribaClassic,
+    /// In older results only.
+    #[value(skip)]
     CribaBlocked,
     #[value(name = "rocksdb")]
     #[serde(rename = "rocksdb")]
@@ -75,7 +77,7 @@ impl Name {
             Self::Criba => visitor.visit::<criba::Criba<criba::Default>>(),
             Self::CribaRibbon => visitor.visit::<criba::Criba<criba::Ribbon>>(),
             Self::CribaClassic => visitor.visit::<criba::Criba<criba::Classic>>(),
-            Self::CribaBlocked => visitor.visit::<criba::Criba<criba::Blocked>>(),
+            Self::CribaBlocked => unreachable!("not a value of the command line"),
             #[cfg(feature = "rocksdb")]
             Self::RocksDb => visitor.visit::<rocksdb::RocksDb>(),
             #[cfg(not(feature = "rocksdb"))]

@@ -11,7 +11,6 @@ use crate::shown;
 pub(super) fn id(kind: FilterKind) -> &'static str {
     match kind {
         FilterKind::Bloom => "bloom",
-        FilterKind::Blocked => "blocked",
         _ => "ribbon",
     }
 }
@@ -40,7 +39,6 @@ pub(super) fn by_kind(kind: FilterKind, lines: &[Line], shares: &[Share]) -> Fig
     };
     let rate = match kind {
         FilterKind::Bloom => "p = (1 − e^(−k/b))^k at b bits a key",
-        FilterKind::Blocked => "p = Σ (−1)^i C(8, i) e^(−(1 − (63/64)^i) · 512/b) at b bits a key",
         _ => "p = 2^−r, where r columns take b = r · (1.045 + r/128) bits a key",
     };
     drawn(

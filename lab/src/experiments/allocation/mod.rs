@@ -23,7 +23,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-const KINDS: [FilterKind; 3] = [FilterKind::Bloom, FilterKind::Blocked, FilterKind::Ribbon];
+const KINDS: [FilterKind; 2] = [FilterKind::Bloom, FilterKind::Ribbon];
 /// The wasted reads to measure for each mark.
 const AIM: f64 = 3000.0;
 
@@ -184,9 +184,8 @@ fn remarks(notes: &mut Notes, lines: &[Line], shares: &[Share], levels: &[(usize
         100.0 * off.fold(0.0, f64::max)
     ));
     notes.remark(
-        "The curves are for large filters of any size, and decide nothing. Filters come in whole blocks, \
-         probes and columns: those of small tables have up to a block more than their share, so that \
-         blocked filters may lie below their curve; and Bloom filters of a few thousand keys lie above \
+        "The curves are for large filters of any size, and decide nothing. Filters come in whole \
+         probes and columns; Bloom filters of a few thousand keys lie above \
          it at the lowest rates, where the probes of double hashing meet. Where some hundred wasted reads \
          were counted, chance moves a point by a tenth. What decides is whether each filter wastes what \
          its finished bits promise.",

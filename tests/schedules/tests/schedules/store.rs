@@ -28,7 +28,7 @@ pub(crate) fn open(vfs: &SimVfs) -> Db {
 
 /// A policy that is not the default one.
 pub(crate) fn other_policy() -> FilterPolicy {
-    FilterPolicy::blocked().with_bits_per_key(7.0)
+    FilterPolicy::ribbon().with_bits_per_key(7.0)
 }
 
 pub(crate) fn key(number: usize) -> [u8; 1] {
