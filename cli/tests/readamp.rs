@@ -408,7 +408,7 @@ fn a_comparison_draws_which_policy_of_how_many_is_running() {
     assert!(end.status.success(), "{end:?}");
     let drawn = drawn.join().expect("no panic");
     for policy in
-        ["1 of 6, classic loading", "2 of 6, bloom balanced (default) ", "6 of 6, ribbon balanced "]
+        ["1 of 4, classic loading", "2 of 4, bloom balanced (default) ", "4 of 4, ribbon balanced "]
     {
         assert!(drawn.contains(policy), "{policy}: {drawn:?}");
     }

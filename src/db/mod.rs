@@ -688,7 +688,7 @@ impl Db {
     ///     let policy = db.policy().with_kind(better.kind).with_allocation(better.allocation);
     ///     db.rebuild_filters(&policy.with_bits_per_key(better.bits_per_key))?;
     /// }
-    /// # assert_eq!(advice.estimates.len(), 42);
+    /// # assert_eq!(advice.estimates.len(), 28);
     /// # Ok::<(), criba::Error>(())
     /// ```
     pub fn advise(&self) -> Advice {
