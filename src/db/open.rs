@@ -386,7 +386,7 @@ fn new_identity(random: RandomSource) -> Result<(u64, HashKey)> {
 mod tests {
     use super::*;
     use crate::version::Edit;
-    use crate::{Allocation, Db, FilterInfo, FilterKind};
+    use crate::{Allocation, CheckpointFiles, Db, FilterInfo, FilterKind};
 
     /// A store with a stored policy of blocked filters, as older stores may have.
     fn of_blocked_filters(dir: &Path, amount: FilterPolicy) -> Result<FilterPolicy> {
@@ -436,6 +436,27 @@ mod tests {
             let db = options.open(dir.path())?;
             assert_eq!((db.policy(), db.recovery().replaced_policy), (bloom, None));
             assert!(!events.lock().iter().any(replaced));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn copies_of_a_store_of_blocked_filters_have_bloom_filters() -> Result<()> {
+        let dir = crate::tempdir::tempdir();
+        let [store, backup, repaired] =
+            ["store", "backup", "repaired"].map(|name| dir.path().join(name));
+        of_blocked_filters(&store, FilterPolicy::default())?;
+        let files = CheckpointFiles::default();
+        Options::new().open_read_only(&store)?.checkpoint(&backup, files)?;
+        assert!(crate::repair(&store, &repaired, crate::Uncertain::default())?.policy_known);
+        for copy in [backup, repaired] {
+            let db = Options::new().background_threads(0).open(copy)?;
+            assert_eq!(
+                (db.policy(), db.recovery().replaced_policy),
+                (FilterPolicy::default(), None)
+            );
+            assert_eq!(db.get("key")?.as_deref(), Some(&b"value"[..]));
+            assert_kind(&db, None);
         }
         Ok(())
     }

@@ -180,7 +180,7 @@ impl<'a> Salvage<'a> {
         let mut options = Options::new().vfs(Arc::clone(vfs));
         if let Some(settings) = set.as_ref().and_then(|set| set.filter_settings) {
             found.policy_known = true;
-            options = options.filter(settings.policy);
+            options = options.filter(settings.policy.without_blocked());
             if let Some(extractor) = settings.extractor {
                 options = options.prefix(extractor);
             }
