@@ -242,11 +242,11 @@ impl TableFile {
         // A missing or damaged manifest is no error.
         let manifest = read_current(dir).ok().flatten();
         let set = manifest.and_then(|number| Manifest::read(dir, number).ok());
-        let set = set.map(|(set, ..)| set).unwrap_or_default();
-        let hash_key = set.hash_key.unwrap_or(HashKey::new([0; HashKey::BYTES]));
+        let set = set.map(|(set, ..)| set);
+        let hash_key = set.as_ref().map_or(HashKey::new([0; HashKey::BYTES]), |set| set.hash_key);
         let env = |store| TableEnv::standalone(dir, store, hash_key);
         let (mut meta, store) = Table::meta_of_file(&env(0), id)?;
-        if let Some((_, known)) = set.tables.get(&id)
+        if let Some((_, known)) = set.as_ref().and_then(|set| set.tables.get(&id))
             && known.footer_checksum == meta.footer_checksum
             && known.filter.generation > 0
         {

@@ -6,9 +6,10 @@ use crate::compaction::PickSettings;
 use crate::descriptors;
 use crate::error::{Error, Result};
 use crate::event::{Event, Listener};
-use crate::filter::{FilterPolicy, FilterSettings, PrefixExtractor};
+use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::key::{MAX_KEY_BYTES, Seq};
 use crate::sstable::{MAX_BLOCK_OF_ENTRIES, TableSettings};
+use crate::version::StoreSettings;
 use crate::vfs::{RealVfs, Vfs};
 
 /// The options of an open store. The store keeps [`filter`](Self::filter) and [`prefix`](Self::prefix); the
@@ -319,24 +320,31 @@ impl Options {
     }
 
     /// The settings of a store that has `stored`.
-    pub(crate) fn filter_settings(&self, stored: FilterSettings) -> FilterSettings {
-        FilterSettings {
-            policy: self.filter.unwrap_or(stored.policy.without_blocked()),
-            extractor: self.prefix.unwrap_or(stored.extractor),
+    pub(crate) fn store_settings(&self, stored: StoreSettings) -> StoreSettings {
+        let StoreSettings { policy, extractor } = stored;
+        StoreSettings {
+            policy: self.filter.unwrap_or(policy.without_blocked()),
+            extractor: self.prefix.unwrap_or(extractor),
         }
     }
 
+    /// These options, for a store with the settings of another one.
+    pub(crate) fn with_settings(self, of_another: StoreSettings) -> Self {
+        let StoreSettings { policy, extractor } = of_another;
+        Self { filter: Some(policy.without_blocked()), prefix: Some(extractor), ..self }
+    }
+
     /// The stored policy, if it has a kind that stores no longer have, and the options have no other policy.
-    pub(crate) fn replaced_policy(&self, stored: FilterSettings) -> Option<FilterPolicy> {
+    pub(crate) fn replaced_policy(&self, stored: StoreSettings) -> Option<FilterPolicy> {
         let replaced = self.filter.is_none() && stored.policy.without_blocked() != stored.policy;
         replaced.then_some(stored.policy)
     }
 
-    pub(crate) fn table_settings(&self, filters: &FilterSettings) -> TableSettings {
+    pub(crate) fn table_settings(&self, settings: &StoreSettings) -> TableSettings {
         TableSettings {
             block_bytes: self.block_bytes,
-            filter_hash: filters.policy.hash(),
-            prefix: filters.extractor,
+            filter_hash: settings.policy.hash(),
+            prefix: settings.extractor,
         }
     }
 

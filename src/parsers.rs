@@ -144,8 +144,8 @@ impl Recorded {
             .map(Manifest::keep)
     }
 
-    pub fn hash_key(&self) -> Option<HashKeyBytes> {
-        self.tables.hash_key.map(|key| *key.bytes())
+    pub fn hash_key(&self) -> HashKeyBytes {
+        *self.tables.hash_key.bytes()
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::ops::Add;
 
-use crate::filter::{Allocation, FilterHeader, FilterKind, FilterPolicy, FilterSettings, Share};
+use crate::filter::{Allocation, FilterHeader, FilterKind, FilterPolicy, Share};
 use crate::filters::expected_load;
 use crate::ledger::{LEVELS, Ledger};
 use crate::sstable::FilterState;
-use crate::version::{LiveTable, Version, keys_within};
+use crate::version::{LiveTable, StoreSettings, Version, keys_within};
 
 /// What the filters of a store cost and avoid, and what other filters would: see
 /// [`Db::advise`](crate::Db::advise).
@@ -95,11 +95,11 @@ struct TableLoad {
 
 impl Advice {
     pub(super) fn of_nothing() -> Self {
-        advise(&Version::default(), &Ledger::default(), FilterSettings::default())
+        advise(&Version::default(), &Ledger::default(), StoreSettings::default())
     }
 }
 
-pub(super) fn advise(version: &Version, ledger: &Ledger, settings: FilterSettings) -> Advice {
+pub(super) fn advise(version: &Version, ledger: &Ledger, settings: StoreSettings) -> Advice {
     let unanswered = unanswered(ledger);
     let expected_load = expected_load(version);
     let counted = ledger.absent_probes();

@@ -109,12 +109,8 @@ impl DbInner {
 
     /// Links the tables and filter files. Returns the manifest's content, without its log and `next_file`.
     fn link_tables(&self, moment: &Moment, dir: &StoreDir) -> Result<TableSet> {
-        let mut set = TableSet {
-            flushed_seq: moment.first_seq - 1,
-            hash_key: Some(self.env.hash_key),
-            filter_settings: Some(self.filters.settings()),
-            ..TableSet::default()
-        };
+        let mut set = TableSet::new(self.env.hash_key, self.filters.settings());
+        set.flushed_seq = moment.first_seq - 1;
         for (level, live) in moment.version.tables() {
             let record = live.open().record();
             let filter = record.filter.file_of(record.id);

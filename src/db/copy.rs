@@ -74,12 +74,8 @@ fn fill(
     earlier: Option<&Earlier>,
 ) -> Result<()> {
     let from = &loaded.env.dir;
-    let mut set = TableSet {
-        flushed_seq: loaded.seq,
-        hash_key: Some(loaded.env.hash_key),
-        filter_settings: Some(loaded.settings),
-        ..TableSet::default()
-    };
+    let mut set = TableSet::new(loaded.env.hash_key, loaded.settings);
+    set.flushed_seq = loaded.seq;
     for (level, live) in loaded.view.version.tables() {
         let record = live.open().record();
         for name in names_of(&record) {

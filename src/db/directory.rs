@@ -8,12 +8,10 @@ use std::sync::Arc;
 use super::lock_holder::holder_of;
 use crate::batch::for_each_entry;
 use crate::error::{Error, IoContext, Result};
-use crate::filter::HashKey;
 use crate::key::{EntryRef, Seq};
 use crate::names::{FileName, MAX_FOUND_NUMBER, Origin};
 use crate::sstable::{Table, TableEnv, is_under_another_key};
 use crate::store_dir::StoreDir;
-use crate::version::TableSet;
 use crate::vfs::{FileLock, Vfs};
 use crate::wal::{LogKind, LogReader};
 
@@ -171,13 +169,6 @@ pub(super) fn is_foreign(env: &TableEnv, name: FileName) -> Result<bool> {
     Ok(origin.is_some_and(|Origin { store, number }| {
         store != env.store || Some(number) != name.number()
     }))
-}
-
-pub(super) fn hash_key(set: &TableSet, dir: &StoreDir, manifest: u64) -> Result<HashKey> {
-    set.hash_key.ok_or_else(|| {
-        let path = dir.path_of(FileName::Manifest(manifest));
-        Error::corrupt(&path, 0, "the key of the store's hash", "none")
-    })
 }
 
 pub(super) fn for_each_logged_entry(

@@ -10,7 +10,7 @@ use super::views::{ReadView, Views};
 use super::visibility::Visibility;
 use crate::error::{Error, Result};
 use crate::event::{Event, in_callback};
-use crate::filter::{FilterPolicy, FilterSettings};
+use crate::filter::FilterPolicy;
 use crate::filters::FilterManager;
 use crate::ledger::Activity;
 use crate::names::FileName;
@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::scheduler::Scheduler;
 use crate::sstable::{OpenTable, Table, TableEnv, TableFilter, TableSettings};
 use crate::sync::{Mutex, spawn};
-use crate::version::{Edit, LiveTable, Manifest};
+use crate::version::{Edit, LiveTable, Manifest, StoreSettings};
 use crate::wal::LogError;
 
 /// An open store. ARCHITECTURE.md has its lock order.
@@ -140,9 +140,9 @@ impl DbInner {
         }
         self.check_writable()?;
         let mut manifest = self.manifest.lock();
-        let settings = FilterSettings { policy, ..self.filters.settings() };
-        if manifest.set().filter_settings != Some(settings) {
-            let edit = Edit { filter_settings: Some(settings), ..Edit::default() };
+        let settings = StoreSettings { policy, ..self.filters.settings() };
+        if manifest.set().settings != settings {
+            let edit = Edit { settings: Some(settings), ..Edit::default() };
             self.record(&mut manifest, edit, |_| ())?;
         }
         self.filters.set_policy(policy);

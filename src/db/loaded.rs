@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::directory::{Listing, for_each_logged_entry, hash_key, not_a_store};
+use super::directory::{Listing, for_each_logged_entry, not_a_store};
 use super::hole::LastHole;
 use super::open::{RecoveryReport, check_directory};
 use super::open_tables::{check_memory, open_tables};
@@ -18,7 +18,6 @@ use super::scan::Range;
 use super::views::ReadView;
 use crate::descriptors;
 use crate::error::{Error, Result};
-use crate::filter::FilterSettings;
 use crate::filters::residency_changes;
 use crate::key::Seq;
 use crate::ledger::Explanation;
@@ -30,7 +29,7 @@ use crate::sstable::{BlockCache, FilePool, FilterMemory, FilterState, TableEnv, 
 use crate::store_dir::StoreDir;
 use crate::sync::AtomicU64;
 use crate::value::Value;
-use crate::version::{Manifest, TableSet, Version, read_current};
+use crate::version::{Manifest, StoreSettings, TableSet, Version, read_current};
 use crate::wal::replay;
 
 /// How often the files are read before a store that changes each time is given up.
@@ -43,7 +42,7 @@ pub(super) struct Loaded {
     pub(super) seq: Seq,
     /// A checksum of what the logs hold: the number of a write that failed is used again.
     logged: u32,
-    pub(super) settings: FilterSettings,
+    pub(super) settings: StoreSettings,
     pub(super) report: RecoveryReport,
     /// The manifest's counter of file numbers.
     pub(super) next_file: u64,
@@ -76,7 +75,6 @@ impl Loaded {
             return Err(not_a_store(dir.path(), "no CURRENT"));
         };
         let (set, store, lost_edit) = Manifest::read(dir, number)?;
-        let hash_key = hash_key(&set, dir, number)?;
         // A store restored from a checkpoint gives the numbers of lost tables to others.
         let previous = previous.filter(|old| old.env.store != store || old.has_no_other_of(&set));
         let env = match previous {
@@ -91,11 +89,11 @@ impl Loaded {
                 cache: BlockCache::new(options.cache_bytes, options.block_bytes),
                 filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(dir)),
                 next_file: AtomicU64::new(u64::MAX), // no file is made
-                ..TableEnv::new(dir, store, hash_key)
+                ..TableEnv::new(dir, store, set.hash_key)
             }),
         };
-        let stored = set.filter_settings.unwrap_or_default();
-        let settings = FilterSettings { policy: stored.policy.without_blocked(), ..stored };
+        let stored = set.settings;
+        let settings = StoreSettings { policy: stored.policy.without_blocked(), ..stored };
         let memtable = Memtable::new(0, Some(memtable_filter(&set, options, &env)));
         let listing = Listing::read(dir)?;
         listing.check_numbers(dir, set.next_file)?;
@@ -184,7 +182,7 @@ fn manifest_length(dir: &StoreDir) -> Option<(u64, u64)> {
 }
 
 fn memtable_filter(set: &TableSet, options: &Options, env: &TableEnv) -> MemtableFilter {
-    let settings = options.filter_settings(set.filter_settings.unwrap_or_default());
+    let settings = options.store_settings(set.settings);
     MemtableFilter::new(settings.policy.hash_function(), env.hash_key)
 }
 

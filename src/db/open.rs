@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::commit_queue::CommitQueue;
-use super::directory::{
-    Listing, for_each_logged_entry, hash_key, is_foreign, not_a_store, open_locked,
-};
+use super::directory::{Listing, for_each_logged_entry, is_foreign, not_a_store, open_locked};
 use super::earlier_logs::EarlierLogs;
 use super::health::Health;
 use super::hole::LastHole;
@@ -18,7 +16,7 @@ use super::visibility::Visibility;
 use crate::compaction::{MergeContext, write_memtable};
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::filter::{FilterPolicy, FilterSettings, HashKey};
+use crate::filter::{FilterPolicy, HashKey};
 use crate::filters::FilterManager;
 use crate::fork;
 use crate::memtable::{Memtable, MemtableFilter};
@@ -32,7 +30,9 @@ use crate::shown::shown;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, OpenTable, TableEnv};
 use crate::store_dir::{StoreDir, absolute};
 use crate::sync::{AtomicU64, Mutex};
-use crate::version::{Manifest, TableSet, Version, is_temporary_current, read_current};
+use crate::version::{
+    Manifest, StoreSettings, TableSet, Version, is_temporary_current, read_current,
+};
 use crate::vfs::FileLock;
 use crate::wal::{LogError, LogKind, LogReader, LogWriter, LostTail, replay};
 
@@ -91,7 +91,7 @@ impl fmt::Display for RecoveryReport {
 struct Recovered {
     env: Arc<TableEnv>,
     set: TableSet,
-    filters: FilterSettings,
+    filters: StoreSettings,
     tables: Vec<(usize, OpenTable)>,
     /// The first `opened` tables were opened. The others were written from logs.
     opened: usize,
@@ -141,7 +141,7 @@ pub(super) fn open_in(
     let manifest_number = env.new_file_number();
     set.log = number;
     set.next_file = env.next_file();
-    set.filter_settings = Some(filters);
+    set.settings = filters;
     let made = LogWriter::create(&dir, LogKind::Wal, number, env.log_header(number), true)
         .and_then(|log| {
             Ok((log, Manifest::create(&dir, manifest_number, env.store, env.random, set)?))
@@ -201,15 +201,11 @@ pub(super) fn open_in(
 fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recovered> {
     let random = RandomSource::new(options.seed);
     let current = read_current(dir)?;
-    let (set, store, hash_key, lost_edit) = match current {
-        Some(number) => {
-            let (set, store, lost_edit) = Manifest::read(dir, number)?;
-            let hash_key = hash_key(&set, dir, number)?;
-            (set, store, hash_key, lost_edit)
-        }
+    let (set, store, lost_edit) = match current {
+        Some(number) => Manifest::read(dir, number)?,
         None => {
             let (store, hash_key) = new_identity(random)?;
-            (TableSet { hash_key: Some(hash_key), ..TableSet::default() }, store, hash_key, None)
+            (TableSet::new(hash_key, StoreSettings::default()), store, None)
         }
     };
     listing.check_numbers(dir, set.next_file)?;
@@ -220,15 +216,14 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
         cache: BlockCache::new(options.cache_bytes, options.block_bytes),
         filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(dir)),
         next_file: AtomicU64::new(set.next_file.max(highest + 1)),
-        ..TableEnv::new(dir, store, hash_key)
+        ..TableEnv::new(dir, store, set.hash_key)
     });
     let entries: Vec<_> = set.tables.values().cloned().collect();
     let tables = open_tables(&env, &entries, options)?;
     check_filters(&tables, options)?;
     let opened = tables.len();
-    let stored = set.filter_settings.unwrap_or_default();
-    let filters = options.filter_settings(stored);
-    let replaced_policy = options.replaced_policy(stored);
+    let filters = options.store_settings(set.settings);
+    let replaced_policy = options.replaced_policy(set.settings);
     if let Some(stored) = replaced_policy {
         options.listener.notify(&Event::PolicyReplaced { stored, policy: filters.policy });
     }
@@ -394,8 +389,8 @@ mod tests {
         db.put("key", "value")?;
         let inner = db.inner()?;
         let policy = amount.with_kind(FilterKind::Blocked);
-        let settings = FilterSettings { policy, ..inner.filters.settings() };
-        let edit = Edit { filter_settings: Some(settings), ..Edit::default() };
+        let settings = StoreSettings { policy, ..inner.filters.settings() };
+        let edit = Edit { settings: Some(settings), ..Edit::default() };
         let recorded = inner.manifest.lock().record(&edit);
         assert!(recorded.is_ok());
         db.close()?;

@@ -3,7 +3,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::directory::{Listing, for_each_logged_entry, hash_key, is_foreign, open_to_read};
+use super::directory::{Listing, for_each_logged_entry, is_foreign, open_to_read};
 use super::loaded::Loaded;
 use crate::error::{Error, Result};
 use crate::filter::HashKey;
@@ -227,8 +227,8 @@ pub fn verify_with(
         search.found.note(path.join(name), None, "not a file of the store");
     }
     match read_manifest(dir, &mut search) {
-        Ok((number, store, hash_key, set)) => {
-            let env = TableEnv::standalone(dir, store, hash_key);
+        Ok((number, store, set)) => {
+            let env = TableEnv::standalone(dir, store, set.hash_key);
             if let Err(error) = listing.check_numbers(dir, set.next_file) {
                 search.find(path, error);
             }
@@ -254,7 +254,7 @@ pub fn verify_with(
     search.end()
 }
 
-fn read_manifest(dir: &StoreDir, search: &mut Search) -> Result<(u64, u64, HashKey, TableSet)> {
+fn read_manifest(dir: &StoreDir, search: &mut Search) -> Result<(u64, u64, TableSet)> {
     let number = read_current(dir)?.ok_or_else(|| {
         let path = dir.path_of(FileName::Current);
         Error::Missing { path, named_by: "the presence of tables".into() }
@@ -264,7 +264,7 @@ fn read_manifest(dir: &StoreDir, search: &mut Search) -> Result<(u64, u64, HashK
     if let Some(error) = wrong_rest {
         search.find(dir.path(), error);
     }
-    Ok((number, store, hash_key(&set, dir, number)?, set))
+    Ok((number, store, set))
 }
 
 fn verify_tables(

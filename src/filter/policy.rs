@@ -6,6 +6,7 @@ use super::geometry::Geometry;
 use super::hash_function::HashFunction;
 use super::kind::FilterKind;
 use super::recipe::{Recipe, Size};
+use crate::codec::{Fields, PutFields};
 
 /// The policy for a store's filters: kind, hash, size and allocation. Sizes are for the exact number of
 /// distinct user keys in a table, tombstones included.
@@ -143,6 +144,45 @@ impl FilterPolicy {
         Self { allocation, ..self }
     }
 
+    /// Encodes the policy for the manifest; see format.md, "Manifest".
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        let Self { kind, hash, amount, allocation } = *self;
+        bytes.put_u8(kind.algorithm().id);
+        bytes.put_u8(hash.id());
+        bytes.put_u8(u8::from(allocation == Allocation::Balanced));
+        let (tag, first, second) = match amount {
+            Amount::None => (0, 0, 0),
+            Amount::Rate(rate) => (1, rate.to_bits(), 0),
+            Amount::BitsPerKey(bits) => (2, bits.to_bits(), 0),
+            Amount::TotalBytes(total) => (3, total, 0),
+            Amount::Geometry(Geometry { m, k, .. }) => (4, m, u64::from(k)),
+        };
+        bytes.put_u8(tag);
+        bytes.put_u64(first);
+        bytes.put_u64(second);
+    }
+
+    /// `None` if the bytes are too few, or a value is one that no options could ever give.
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<Self> {
+        let kind = FilterKind::with_id(fields.u8()?)?;
+        let hash = HashFunction::with_id(fields.u8()?)?;
+        let allocation = match fields.u8()? {
+            0 => Allocation::Uniform,
+            1 => Allocation::Balanced,
+            _ => return None,
+        };
+        let amount = match (fields.u8()?, fields.u64()?, fields.u64()?) {
+            (0, 0, 0) => Amount::None,
+            (1, rate, 0) => Amount::Rate(f64::from_bits(rate)),
+            (2, bits, 0) => Amount::BitsPerKey(f64::from_bits(bits)),
+            (3, total, 0) => Amount::TotalBytes(total),
+            (4, m, k) => Amount::Geometry(Geometry { m, k: u32::try_from(k).ok()?, wide: 0 }),
+            _ => return None,
+        };
+        let policy = Self { kind, hash, amount, allocation };
+        policy.check_amount().is_ok().then_some(policy)
+    }
+
     /// Fails with the fault of an invalid number, or of a kind that is not for stores.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.kind == FilterKind::Blocked {
@@ -151,7 +191,7 @@ impl FilterPolicy {
         self.check_amount()
     }
 
-    pub(super) fn check_amount(&self) -> Result<(), String> {
+    fn check_amount(&self) -> Result<(), String> {
         match self.amount {
             Amount::TotalBytes(bytes) if bytes > MOST_TOTAL_BYTES => {
                 Err(format!("filters of {bytes} bytes in all are more than {MOST_TOTAL_BYTES}"))

@@ -50,14 +50,14 @@ impl PrefixExtractor {
     }
 
     /// The id in filter headers, never 0: the rule in the lowest byte, its parameter above.
-    pub(super) fn id(self) -> u64 {
+    pub(crate) fn id(self) -> u64 {
         match self.0 {
             Rule::Fixed(length) => 1 | (length as u64) << 8,
             Rule::Until(delimiter) => 2 | u64::from(delimiter) << 8,
         }
     }
 
-    pub(super) fn with_id(id: u64) -> Option<Self> {
+    pub(crate) fn with_id(id: u64) -> Option<Self> {
         let extractor = match id & 0xff {
             1 if id >> 8 > 0 => Self::fixed((id >> 8) as usize),
             2 => Self::until((id >> 8) as u8),

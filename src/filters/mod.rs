@@ -11,9 +11,9 @@ use std::collections::HashMap;
 use self::levels::LevelKeys;
 pub(crate) use self::levels::expected_load;
 pub(crate) use self::residency::{ResidencyChange, residency_changes};
-use crate::filter::{FilterPolicy, FilterSettings, PrefixExtractor, Recipe, Share};
+use crate::filter::{FilterPolicy, PrefixExtractor, Recipe, Share};
 use crate::sync::Mutex;
-use crate::version::{LiveTable, Version};
+use crate::version::{LiveTable, StoreSettings, Version};
 
 #[derive(Debug)]
 pub(crate) struct FilterManager {
@@ -29,8 +29,8 @@ struct State {
 }
 
 impl FilterManager {
-    pub(crate) fn new(settings: FilterSettings) -> Self {
-        let FilterSettings { policy, extractor } = settings;
+    pub(crate) fn new(settings: StoreSettings) -> Self {
+        let StoreSettings { policy, extractor } = settings;
         Self { extractor, state: Mutex::new(State { policy, budget_is_due: false }) }
     }
 
@@ -42,8 +42,8 @@ impl FilterManager {
         self.extractor
     }
 
-    pub(crate) fn settings(&self) -> FilterSettings {
-        FilterSettings { policy: self.policy(), extractor: self.extractor }
+    pub(crate) fn settings(&self) -> StoreSettings {
+        StoreSettings { policy: self.policy(), extractor: self.extractor }
     }
 
     /// Sets the policy for all later filters.

@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use super::settings::StoreSettings;
 use crate::codec::{Fields, PutFields};
-use crate::filter::{FilterSettings, HashKey};
+use crate::filter::HashKey;
 use crate::key::Seq;
 use crate::ledger::LEVELS;
 use crate::names::{FileName, MAX_FOUND_NUMBER};
@@ -18,7 +19,7 @@ const FLUSHED_SEQ: u8 = 4;
 const NEXT_FILE: u8 = 5;
 const HASH_KEY: u8 = 6;
 const FILTER: u8 = 7;
-const FILTER_SETTINGS: u8 = 8;
+const SETTINGS: u8 = 8;
 
 /// The changes of one flush, compaction or rebuild.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -36,8 +37,8 @@ pub(crate) struct Edit {
     pub(crate) hash_key: Option<HashKey>,
     /// By table id: its new filter.
     pub(crate) filters: Vec<(u64, FilterMeta)>,
-    /// For filters made from now on.
-    pub(crate) filter_settings: Option<FilterSettings>,
+    /// The settings from now on: in the first edit of each manifest.
+    pub(crate) settings: Option<StoreSettings>,
 }
 
 impl Edit {
@@ -70,8 +71,8 @@ impl Edit {
             bytes.put_u64(*id);
             filter.encode(&mut bytes);
         }
-        if let Some(settings) = &self.filter_settings {
-            bytes.put_u8(FILTER_SETTINGS);
+        if let Some(settings) = &self.settings {
+            bytes.put_u8(SETTINGS);
             settings.encode(&mut bytes);
         }
         bytes
@@ -94,9 +95,7 @@ impl Edit {
                     once(&mut edit.hash_key, HashKey::new(key.try_into().ok()?))?;
                 }
                 FILTER => edit.filters.push((fields.u64()?, FilterMeta::decode(&mut fields)?)),
-                FILTER_SETTINGS => {
-                    once(&mut edit.filter_settings, FilterSettings::decode(&mut fields)?)?;
-                }
+                SETTINGS => once(&mut edit.settings, StoreSettings::decode(&mut fields)?)?,
                 _ => return None,
             }
         }
@@ -110,19 +109,32 @@ fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
 }
 
 /// What the manifest amounts to.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TableSet {
     /// By id: the level and the record of a table.
     pub(crate) tables: BTreeMap<u64, (usize, TableMeta)>,
     pub(crate) log: u64,
     pub(crate) flushed_seq: Seq,
     pub(crate) next_file: u64,
-    pub(crate) hash_key: Option<HashKey>,
-    /// `None` before the first edit.
-    pub(crate) filter_settings: Option<FilterSettings>,
+    pub(crate) hash_key: HashKey,
+    pub(crate) settings: StoreSettings,
 }
 
 impl TableSet {
+    /// The set of a store without tables.
+    pub(crate) fn new(hash_key: HashKey, settings: StoreSettings) -> Self {
+        Self { tables: BTreeMap::new(), log: 0, flushed_seq: 0, next_file: 0, hash_key, settings }
+    }
+
+    /// The set that the first edit of a manifest makes, or why it cannot be the first.
+    pub(crate) fn first(edit: &Edit) -> Result<Self, String> {
+        let hash_key = edit.hash_key.ok_or("a first edit without the key of the store's hash")?;
+        let settings = edit.settings.ok_or("a first edit without settings")?;
+        let mut set = Self::new(hash_key, settings);
+        set.apply(edit)?;
+        Ok(set)
+    }
+
     /// Applies an edit. Fails with the reason why it cannot follow.
     pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), String> {
         for (level, id) in &edit.removed {
@@ -162,12 +174,10 @@ impl TableSet {
                 *field = value;
             }
         }
-        match (self.hash_key, edit.hash_key) {
-            (Some(old), Some(new)) if old != new => return Err("a second hash key".into()),
-            (None, key) => self.hash_key = key,
-            _ => {}
+        if edit.hash_key.is_some_and(|key| key != self.hash_key) {
+            return Err("a second hash key".into());
         }
-        self.filter_settings = edit.filter_settings.or(self.filter_settings);
+        self.settings = edit.settings.unwrap_or(self.settings);
         Ok(())
     }
 
@@ -179,17 +189,16 @@ impl TableSet {
             log: Some(self.log),
             flushed_seq: Some(self.flushed_seq),
             next_file: Some(self.next_file),
-            hash_key: self.hash_key,
+            hash_key: Some(self.hash_key),
             filters: Vec::new(),
-            filter_settings: self.filter_settings,
+            settings: Some(self.settings),
         }
     }
 
     /// The set that a reader makes of its edit alone, or why it refuses it.
     pub(crate) fn read(edit: &[u8]) -> Result<Self, String> {
         let edit = Edit::decode(edit).ok_or("a field that is out of bounds")?;
-        let mut set = Self::default();
-        set.apply(&edit)?;
+        let set = Self::first(&edit)?;
         set.check()?;
         Ok(set)
     }
@@ -246,9 +255,6 @@ impl TableSet {
                 return Err(format!("a {counter} of {value}"));
             }
         }
-        if self.filter_settings.is_none() {
-            return Err("no filter settings".into());
-        }
         for (_, meta) in self.tables.values() {
             let sound = meta.smallest <= meta.largest
                 && meta.min_seq <= meta.max_seq
@@ -292,6 +298,10 @@ mod tests {
         }
     }
 
+    fn empty_set() -> TableSet {
+        TableSet::new(HashKey::new([9; 16]), StoreSettings::default())
+    }
+
     fn sample() -> Edit {
         Edit {
             added: vec![(0, meta(5, b"", b"zz")), (6, meta(4, b"a", b"b"))],
@@ -301,7 +311,7 @@ mod tests {
             next_file: Some(8),
             hash_key: Some(HashKey::new([9; 16])),
             filters: vec![(5, FilterMeta { generation: 4, bytes: 0, checksum: 0 })],
-            filter_settings: Some(FilterSettings {
+            settings: Some(StoreSettings {
                 policy: FilterPolicy::classic(),
                 extractor: Some(PrefixExtractor::fixed(3)),
             }),
@@ -325,7 +335,7 @@ mod tests {
         let counters = [7_u64, 9].map(|number| number.to_le_bytes().to_vec());
         let settings = [FilterPolicy::classic(), FilterPolicy::none()].map(|policy| {
             let mut bytes = Vec::new();
-            FilterSettings { policy, extractor: None }.encode(&mut bytes);
+            StoreSettings { policy, extractor: None }.encode(&mut bytes);
             bytes
         });
         for (tag, [one, other]) in [
@@ -333,7 +343,7 @@ mod tests {
             (FLUSHED_SEQ, counters.clone()),
             (NEXT_FILE, counters),
             (HASH_KEY, [vec![7; 16], vec![9; 16]]),
-            (FILTER_SETTINGS, settings),
+            (SETTINGS, settings),
         ] {
             let edit = |fields: &[&[u8]]| {
                 let bytes = fields.iter().flat_map(|field| [&[tag], *field].concat());
@@ -349,28 +359,30 @@ mod tests {
 
     #[test]
     fn a_set_is_rebuilt_from_its_own_edit() {
-        let mut set = TableSet::default();
         let edit = Edit { removed: vec![], ..sample() };
-        assert_eq!(set.apply(&edit), Ok(()));
+        let set = TableSet::first(&edit).expect("a first edit");
         assert_eq!(set.check(), Ok(()));
         assert_eq!(set.tables[&5].1.filter, edit.filters[0].1);
-        let mut again = TableSet::default();
-        assert_eq!(again.apply(&set.as_edit()), Ok(()));
-        assert_eq!(again, set);
+        assert_eq!(TableSet::first(&set.as_edit()), Ok(set));
     }
 
     #[test]
     fn edits_that_cannot_follow_are_refused() {
-        let mut set = TableSet::default();
-        assert!(set.clone().apply(&sample()).is_err(), "removes tables that are not there");
-        set.apply(&Edit { removed: vec![], ..sample() }).expect("a first edit");
+        assert!(TableSet::first(&sample()).is_err(), "removes tables that are not there");
+        let first = Edit { removed: vec![], ..sample() };
+        for lacking in
+            [Edit { hash_key: None, ..first.clone() }, Edit { settings: None, ..first.clone() }]
+        {
+            assert!(TableSet::first(&lacking).is_err(), "{lacking:?}");
+        }
+        let set = TableSet::first(&first).expect("a first edit");
         let elsewhere = Edit { removed: vec![(1, 5)], ..Edit::default() };
         assert!(set.clone().apply(&elsewhere).is_err(), "table 5 is on another level");
         let added = Edit { added: vec![(3, meta(5, b"", b""))], ..Edit::default() };
         assert!(set.clone().apply(&added).is_err(), "a second table 5");
         let rekeyed = Edit { hash_key: Some(HashKey::new([8; 16])), ..Edit::default() };
         assert!(set.clone().apply(&rekeyed).is_err(), "a second hash key");
-        let same = Edit { hash_key: set.hash_key, ..Edit::default() };
+        let same = Edit { hash_key: Some(set.hash_key), ..Edit::default() };
         assert_eq!(set.clone().apply(&same), Ok(()), "the hash key once more");
         let filter = |id, generation| {
             let meta = FilterMeta { generation, bytes: 7, checksum: 8 };
@@ -379,8 +391,6 @@ mod tests {
         assert!(filter(6, 5).is_err(), "a filter of no table");
         assert!(filter(4, 3).is_err(), "a filter that is there already");
         assert_eq!(filter(4, 5), Ok(()));
-        let unset = TableSet { filter_settings: None, ..set.clone() };
-        assert!(unset.check().is_err(), "no filter settings");
         let back = Edit { next_file: Some(7), ..Edit::default() };
         assert!(set.clone().apply(&back).is_err(), "a counter going back");
         let endless = FilterMeta { generation: MAX_FOUND_NUMBER + 1, ..FilterMeta::default() };
@@ -402,8 +412,7 @@ mod tests {
 
     #[test]
     fn a_set_refers_to_its_own_files_alone() {
-        let mut set = TableSet::default();
-        set.apply(&Edit { removed: vec![], ..sample() }).expect("a first edit");
+        let set = TableSet::first(&Edit { removed: vec![], ..sample() }).expect("a first edit");
         let filter = |table, generation| FileName::Filter { table, generation };
         for (name, referred) in [
             (FileName::Table(5), true),
@@ -434,9 +443,7 @@ mod tests {
             (most, most + 1, most, false),
             (most, most, most + 1, false),
         ] {
-            let filter_settings = sample().filter_settings;
-            let set =
-                TableSet { log, flushed_seq, next_file, filter_settings, ..TableSet::default() };
+            let set = TableSet { log, flushed_seq, next_file, ..empty_set() };
             assert_eq!(set.check().is_ok(), sound, "{log} {flushed_seq} {next_file}");
         }
     }
@@ -451,7 +458,7 @@ mod tests {
             ([(2, 3), (1, 7)], false),
         ] {
             let [(a, b), (c, d)] = changes;
-            let (mut set, filters) = (TableSet::default(), Vec::new());
+            let (mut set, filters) = (empty_set(), Vec::new());
             let added = vec![(0, of(1, a, b)), (0, of(2, c, d))];
             set.apply(&Edit { added, removed: vec![], filters, ..sample() }).expect("a first edit");
             assert_eq!(set.check().is_ok(), sound, "{changes:?}");

@@ -152,7 +152,7 @@ impl Manifest {
         mut reader: LogReader,
         path: &std::path::Path,
     ) -> Result<(TableSet, u64, Option<LostTail>)> {
-        let mut set = TableSet::default();
+        let mut set: Option<TableSet> = None;
         let mut edits = 0;
         let mut lost = None;
         loop {
@@ -164,7 +164,10 @@ impl Manifest {
                     }
                     let edit = Edit::decode(&payload)
                         .ok_or_else(|| corrupt("fields unknown to this criba".into()))?;
-                    set.apply(&edit).map_err(corrupt)?;
+                    match &mut set {
+                        Some(set) => set.apply(&edit).map_err(corrupt)?,
+                        None => set = Some(TableSet::first(&edit).map_err(corrupt)?),
+                    }
                     edits += 1;
                 }
                 Item::Damage { offset, found } => {
@@ -178,9 +181,9 @@ impl Manifest {
                 Item::End { .. } | Item::Eof => break,
             }
         }
-        if edits == 0 {
+        let Some(set) = set else {
             return Err(Error::corrupt(path, reader.length(), "a version edit", "none"));
-        }
+        };
         set.check().map_err(|found| Error::corrupt(path, 0, "a sound set of tables", found))?;
         Ok((set, edits, lost))
     }
@@ -267,16 +270,15 @@ pub(crate) fn read_current(dir: &StoreDir) -> Result<Option<u64>> {
 mod tests {
     use std::sync::Arc;
 
+    use super::super::settings::StoreSettings;
     use super::*;
-    use crate::filter::{FilterSettings, HashKey, PrefixExtractor};
+    use crate::filter::{HashKey, PrefixExtractor};
     use crate::names::MAX_FOUND_NUMBER;
     use crate::sstable::{FilterMeta, TableMeta, TableRandom};
     use crate::vfs::{Fault, FaultRule, FaultVfs, Operation, RealVfs, SimVfs};
 
     fn empty_set() -> TableSet {
-        let filter_settings = Some(FilterSettings::default());
-        let hash_key = Some(HashKey::new([1; 16]));
-        TableSet { hash_key, filter_settings, ..TableSet::default() }
+        TableSet::new(HashKey::new([1; 16]), StoreSettings::default())
     }
 
     #[test]
@@ -317,15 +319,14 @@ mod tests {
     #[test]
     fn what_a_reader_would_refuse_is_not_written() -> Result<()> {
         let sound = TableSet { next_file: 9, ..empty_set() };
-        let too_long = FilterSettings {
+        let too_long = StoreSettings {
             extractor: Some(PrefixExtractor::fixed(70_000)),
-            ..FilterSettings::default()
+            ..StoreSettings::default()
         };
         for unsound in [
             TableSet { next_file: MAX_FOUND_NUMBER + 1, ..sound.clone() },
             TableSet { log: MAX_FOUND_NUMBER + 1, ..sound.clone() },
-            TableSet { filter_settings: Some(too_long), ..sound.clone() },
-            TableSet { filter_settings: None, ..sound.clone() },
+            TableSet { settings: too_long, ..sound.clone() },
         ] {
             let vfs = SimVfs::new();
             let dir = StoreDir::of(vfs.clone(), "/store");
@@ -338,9 +339,8 @@ mod tests {
             let length = manifest.log.length();
             let edit = Edit { hash_key: None, ..unsound.as_edit() };
             let is_refused = matches!(manifest.record(&edit), Err(LogError::Refused(_)));
-            // An edit may leave the settings out.
-            assert_eq!(is_refused, unsound.filter_settings.is_some(), "{unsound:?}");
-            assert_eq!(manifest.log.length() == length, is_refused);
+            assert!(is_refused, "{unsound:?}");
+            assert_eq!(manifest.log.length(), length);
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ mod live_table;
 mod manifest;
 mod prefix;
 mod ranks;
+mod settings;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub(crate) use live_table::LiveTable;
 pub(crate) use manifest::{Manifest, is_temporary_current, read_current};
 pub(crate) use prefix::PrefixProbe;
 pub(crate) use ranks::keys_within;
+pub(crate) use settings::StoreSettings;
 
 use crate::fences::Fences;
 use crate::key::head;
@@ -255,7 +257,7 @@ mod tests {
         let dir = StoreDir::of(RealVfs, dir);
         let number = read_current(&dir)?.expect("a store");
         let (set, store, _) = Manifest::read(&dir, number)?;
-        let env = TableEnv::standalone(&dir, store, set.hash_key.expect("a hash key"));
+        let env = TableEnv::standalone(&dir, store, set.hash_key);
         let open =
             |(level, meta): &(usize, _)| Ok((*level, Table::open(&env, TableMeta::clone(meta))?));
         let tables = set.tables.values().map(open).collect::<Result<Vec<_>>>()?;

@@ -41,15 +41,15 @@ pub(super) fn tables_in_force(
             }
         }
     }
-    let in_force = match &mut known[..] {
+    let in_force = match &known[..] {
         // Only the manifest in force gets edits. So `CURRENT` is of an earlier time if a newer one has some.
         [(set, _), newer @ ..] if named.is_some() && newer.iter().all(|(_, edits)| *edits < 2) => {
-            Some(std::mem::take(set))
+            Some(set)
         }
         _ if named.is_some() => None,
-        [(set, _)] | [.., (set, 2..)] => Some(std::mem::take(set)),
+        [(set, _)] | [.., (set, 2..)] => Some(set),
         // The newest repeats another one, or is in its place.
-        [.., (before, _), (set, _)] if before.has_same_tables(set) => Some(std::mem::take(set)),
+        [.., (before, _), (set, _)] if before.has_same_tables(set) => Some(set),
         _ => None,
     };
     if in_force.is_none() {
@@ -57,7 +57,7 @@ pub(super) fn tables_in_force(
             (dir.path_of(FileName::Current), "the manifest in force is unknown".into());
         losses.push(Loss::of_any_key(path, None, what, NEWEST_LOST));
     }
-    Ok(in_force)
+    Ok(in_force.cloned())
 }
 
 /// All edits of a manifest, also under a damaged header.

@@ -178,12 +178,9 @@ impl<'a> Salvage<'a> {
         let listing = &listing;
         let set = manifest::tables_in_force(dir, store, listing, &mut found.losses)?;
         let mut options = Options::new().vfs(Arc::clone(vfs));
-        if let Some(settings) = set.as_ref().and_then(|set| set.filter_settings) {
+        if let Some(set) = &set {
             found.policy_known = true;
-            options = options.filter(settings.policy.without_blocked());
-            if let Some(extractor) = settings.extractor {
-                options = options.prefix(extractor);
-            }
+            options = options.with_settings(set.settings);
         }
         let mut salvage = Self { options, merge: Merge::default(), found, dir };
         let reached = salvage.read_logs(store, set.as_ref(), listing)?;
@@ -195,8 +192,7 @@ impl<'a> Salvage<'a> {
     fn read_logs(&mut self, store: u64, set: Option<&TableSet>, listing: &Listing) -> Result<Seq> {
         let (first, next) = set.map_or((None, 0), |set| (Some(set.log), set.flushed_seq + 1));
         let logs = listing.logs_from(first.unwrap_or(0));
-        let mut history =
-            History::new(self.dir, store, set.and_then(|set| set.hash_key), first, next);
+        let mut history = History::new(self.dir, store, set.map(|set| set.hash_key), first, next);
         let (mut certain, mut uncertain) = (Vec::new(), Vec::new());
         history.read(&logs, |entry, is_certain| {
             let changes = if is_certain { &mut certain } else { &mut uncertain };

@@ -1,81 +1,53 @@
-//! The filter settings of a store; see format.md, "Manifest".
+//! What a store keeps of its options; see format.md, "Manifest".
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
-use super::geometry::Geometry;
-use super::hash_function::HashFunction;
-use super::kind::FilterKind;
-use super::policy::{Allocation, Amount, FilterPolicy};
-use super::prefix::PrefixExtractor;
 use crate::codec::{Fields, PutFields};
+use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::key::MAX_KEY_BYTES;
 
-/// What the manifest records of a store's filters.
+/// The options that belong to a store, not to one opening of it. Code that copies a store copies this as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct FilterSettings {
+pub(crate) struct StoreSettings {
     pub(crate) policy: FilterPolicy,
     pub(crate) extractor: Option<PrefixExtractor>,
 }
 
-impl FilterSettings {
+impl StoreSettings {
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
-        let FilterPolicy { kind, hash, amount, allocation } = self.policy;
-        bytes.put_u8(kind.algorithm().id);
-        bytes.put_u8(hash.id());
-        bytes.put_u8(u8::from(allocation == Allocation::Balanced));
-        let (tag, first, second) = match amount {
-            Amount::None => (0, 0, 0),
-            Amount::Rate(rate) => (1, rate.to_bits(), 0),
-            Amount::BitsPerKey(bits) => (2, bits.to_bits(), 0),
-            Amount::TotalBytes(total) => (3, total, 0),
-            Amount::Geometry(Geometry { m, k, .. }) => (4, m, u64::from(k)),
-        };
-        bytes.put_u8(tag);
-        bytes.put_u64(first);
-        bytes.put_u64(second);
-        bytes.put_u64(self.extractor.map_or(0, PrefixExtractor::id));
+        let Self { policy, extractor } = self;
+        policy.encode(bytes);
+        bytes.put_u64(extractor.map_or(0, PrefixExtractor::id));
     }
 
-    /// `None` if the bytes are too few, or a value is one that no options can give.
+    /// `None` if the bytes are too few, or a value is one that no options could ever give.
     pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<Self> {
-        let kind = FilterKind::with_id(fields.u8()?)?;
-        let hash = HashFunction::with_id(fields.u8()?)?;
-        let allocation = match fields.u8()? {
-            0 => Allocation::Uniform,
-            1 => Allocation::Balanced,
-            _ => return None,
-        };
-        let amount = match (fields.u8()?, fields.u64()?, fields.u64()?) {
-            (0, 0, 0) => Amount::None,
-            (1, rate, 0) => Amount::Rate(f64::from_bits(rate)),
-            (2, bits, 0) => Amount::BitsPerKey(f64::from_bits(bits)),
-            (3, total, 0) => Amount::TotalBytes(total),
-            (4, m, k) => Amount::Geometry(Geometry { m, k: u32::try_from(k).ok()?, wide: 0 }),
-            _ => return None,
-        };
-        let policy = FilterPolicy { kind, hash, amount, allocation };
+        let policy = FilterPolicy::decode(fields)?;
         let extractor = match fields.u64()? {
             0 => None,
-            id => Some(PrefixExtractor::with_id(id)?),
+            id => {
+                let extractor = PrefixExtractor::with_id(id)?;
+                extractor.check(MAX_KEY_BYTES).ok()?;
+                Some(extractor)
+            }
         };
-        let sound = policy.check_amount().is_ok()
-            && extractor.is_none_or(|extractor| extractor.check(MAX_KEY_BYTES).is_ok());
-        sound.then_some(Self { policy, extractor })
+        Some(Self { policy, extractor })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::{Allocation, FilterKind};
 
-    fn encoded(settings: &FilterSettings) -> Vec<u8> {
+    fn encoded(settings: &StoreSettings) -> Vec<u8> {
         let mut bytes = Vec::new();
         settings.encode(&mut bytes);
         bytes
     }
 
-    fn decoded(bytes: &[u8]) -> Option<FilterSettings> {
-        FilterSettings::decode(&mut Fields::new(bytes))
+    fn decoded(bytes: &[u8]) -> Option<StoreSettings> {
+        StoreSettings::decode(&mut Fields::new(bytes))
     }
 
     #[test]
@@ -94,7 +66,7 @@ mod tests {
         let extractors = [None, Some(PrefixExtractor::fixed(3)), Some(PrefixExtractor::until(255))];
         for policy in policies {
             for extractor in extractors {
-                let settings = FilterSettings { policy, extractor };
+                let settings = StoreSettings { policy, extractor };
                 let bytes = encoded(&settings);
                 assert_eq!(decoded(&bytes), Some(settings));
                 for length in 0..bytes.len() {
@@ -106,7 +78,7 @@ mod tests {
 
     #[test]
     fn values_that_no_options_can_give_are_refused() {
-        let sound = encoded(&FilterSettings::default());
+        let sound = encoded(&StoreSettings::default());
         let with = |at: usize, value: &[u8]| {
             let mut bytes = sound.clone();
             bytes[at..at + value.len()].copy_from_slice(value);
