@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use criba::filter::HashFilter;
 use criba::{Db, FilterKind, FilterPolicy, Options};
+use criba_filter::HashFilter;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

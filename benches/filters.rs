@@ -24,7 +24,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use criba::FilterKind;
-use criba::filter::HashFilter;
+use criba_filter::HashFilter;
 use xorf::Filter as _;
 
 const ROUNDS: usize = 21;

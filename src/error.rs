@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::shown::shown;
+use criba_filter::store::shown;
 
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -141,16 +141,6 @@ pub enum Error {
         path: PathBuf,
         /// The number of the key in the table, from 0.
         key: u64,
-    },
-    /// Two standalone filters cannot be united or compared. Nothing was changed.
-    #[error("the filters differ in their {what}: {this} here, {other} there")]
-    Mismatch {
-        /// "shape", "hash" or "hash key".
-        what: &'static str,
-        /// What this filter has.
-        this: String,
-        /// What the other filter has.
-        other: String,
     },
     /// The store needs more memory than [`Options::memory_limit`](crate::Options::memory_limit). Nothing was
     /// changed.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::filter::FilterPolicy;
 use crate::inspect::FilterInfo;
-use crate::shown::shown;
 use crate::sync::thread_local;
+use criba_filter::store::shown;
 
 /// An event of an open store; see [`Options::on_event`](crate::Options::on_event).
 #[derive(Debug, Clone, PartialEq)]

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{
-    FilterHeader, FilterKind, Geometry, HashFunction, HashKey, LookupKey, PrefixExtractor,
-};
+use crate::filter::{FilterHeader, LookupKey, PrefixExtractor};
 use crate::iter::{Cursor, Direction};
 use crate::key::EntryKind;
 use crate::ledger::Verdict;
@@ -19,6 +17,8 @@ use crate::store_dir::StoreDir;
 use crate::value::Value;
 use crate::version::{Manifest, read_current};
 use crate::vfs::{RealVfs, Vfs};
+use criba_filter::store::HashKey;
+use criba_filter::{FilterKind, Geometry, HashFunction};
 
 /// The state of a table's filter.
 #[derive(Debug, Clone, PartialEq)]

@@ -47,7 +47,7 @@
 //! * [`Db::advise`] estimates what other filters would cost and avoid.
 //! * [`Db::stats`] counts lookups and reads, [`Db::tables`] lists tables, [`Db::explain`] shows the steps of a
 //!   lookup.
-//! * [`vfs`] is the file layer, [`TableFile`] opens one SSTable, [`filter`] has filters without a store.
+//! * [`vfs`] is the file layer, [`TableFile`] opens one SSTable. Filters without a store are the crate [`criba_filter`].
 //!
 //! # What a lookup costs
 //! A lookup searches the memtables. Then, from newest to oldest, it probes the filters of the tables whose
@@ -83,7 +83,7 @@ mod descriptors;
 mod error;
 mod event;
 mod fences;
-pub mod filter;
+mod filter;
 mod filters;
 mod fork;
 mod inspect;
@@ -98,11 +98,9 @@ mod options;
 #[doc(hidden)]
 pub mod parsers;
 mod poison;
-mod prefetch;
 mod random;
 mod scheduler;
 mod sealed;
-mod shown;
 mod sstable;
 mod store_dir;
 mod sync;
@@ -116,6 +114,8 @@ mod wal;
 
 pub use batch::Batch;
 pub use codec::FORMAT_VERSION;
+#[doc(inline)] // else the front page lists names without their text
+pub use criba_filter::{FilterKind, Geometry, HashFunction};
 pub use db::{
     Advice, CheckpointFiles, Db, Durability, Estimate, FilterMemory, Finding, Keys, Loss,
     Membership, MemoryUse, Range, ReadOnlyDb, Reader, RebuildReport, RecoveryReport, Repaired,
@@ -123,8 +123,8 @@ pub use db::{
 };
 pub use error::{Error, Result};
 pub use event::Event;
-#[doc(inline)] // else the front page lists names without their text
-pub use filter::{Allocation, FilterKind, FilterPolicy, Geometry, HashFunction, PrefixExtractor};
+#[doc(inline)]
+pub use filter::{Allocation, FilterPolicy, PrefixExtractor};
 pub use inspect::{FilterInfo, FilterShape, IndexEntry, TableEntry, TableFile, TableProperties};
 pub use key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use key_range::KeyRange;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::batch::{Batch, for_each_entry};
 use crate::error::{Error, Result};
-use crate::filter::{self, Filter, HashKey, Portion};
+use crate::filter::{self, Filter, Portion};
 use crate::iter::{Cursor, Direction};
 use crate::key::{EntryKind, EntryRef};
 use crate::random::RandomSource;
@@ -16,6 +16,7 @@ use crate::sync::Arc;
 use crate::version::{self, Manifest, TableSet};
 use crate::vfs::Vfs;
 use crate::wal::{FileHeader, Item, LogError, LogKind, LogReader, LostTail, replay};
+use criba_filter::store::HashKey;
 
 pub type HashKeyBytes = [u8; HashKey::BYTES];
 

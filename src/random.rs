@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use crate::error::{IoContext, Result};
-use crate::filter::mix;
+use criba_filter::store::mix;
 
 /// What a random number is for. With a seed, it is a function of the seed and of this.
 #[derive(Debug, Clone, Copy)]

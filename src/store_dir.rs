@@ -16,9 +16,9 @@ use crate::error::{Error, IoContext, Result};
 use crate::fork::Birth;
 use crate::names::FileName;
 use crate::poison::Poison;
-use crate::shown::shown;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::vfs::{EntryType, FileKind, FileLock, Identity, Vfs, VfsDir, VfsFile};
+use criba_filter::store::shown;
 
 /// The open directory of a store.
 #[derive(Debug, Clone)]

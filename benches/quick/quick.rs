@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Duration;
 
-use criba::filter::HashFilter;
 use criba::{Db, FilterKind, FilterPolicy, Options};
+use criba_filter::HashFilter;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 const KEYS: u64 = 50_000;

@@ -17,6 +17,9 @@ pub enum Failure {
     /// As [`Store`](Self::Store), in a command that only reads.
     #[error("{}{}", .0, next_step(.0, false))]
     Read(criba::Error),
+    /// A filter without a store failed.
+    #[error(transparent)]
+    Filter(#[from] criba_filter::Error),
     /// A file outside the store failed.
     #[error("{}: cannot {action}: {source}", path.display())]
     File {

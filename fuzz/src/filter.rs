@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use criba::filter::{Bloom, ScalableBloom, ShardedBloom, StaticFilter};
 use criba::parsers::{FilterHeader, TableFilter};
-use criba::{Error, Result};
+use criba_filter::{Bloom, Error, Result, ScalableBloom, ShardedBloom, StaticFilter};
 
 use crate::fields::u64_at;
 use crate::{mend, store};

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use criba::filter::{Bloom, FilterSize, Hashing, ScalableBloom, ShardedBloom, StaticFilter};
 use criba::parsers::{LogWriter, Recorded, batch_bytes, read_current};
 use criba::vfs::{FileKind, SimDisk, SimVfs, Vfs};
 use criba::{Batch, Db, FilterKind, FilterPolicy};
+use criba_filter::{Bloom, FilterSize, Hashing, ScalableBloom, ShardedBloom, StaticFilter};
 
 use crate::replay::corpus_dir;
 use crate::store::{fixture, options};

@@ -68,7 +68,7 @@ pub fn balanced(kind: FilterKind, shares: &[Share], bits_per_key: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use criba::filter::{FilterSize, Hashing, StaticFilter};
+    use criba_filter::{FilterSize, Hashing, StaticFilter};
 
     use super::*;
     use crate::experiment::key;

@@ -141,7 +141,7 @@ fn totient(n: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use criba::filter::{Bloom, Hashing};
+    use criba_filter::{Bloom, Hashing};
 
     use super::*;
     use crate::check::mean_and_sd;

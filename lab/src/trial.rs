@@ -1,7 +1,7 @@
 //! The usual trial: a Bloom filter of some keys, asked for absent ones.
 
-use criba::filter::{Bloom, Hashing};
 use criba_cli::Result;
+use criba_filter::{Bloom, Hashing};
 
 use super::check::Sample;
 use super::experiment::key;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Compaction, Survivors};
 use crate::error::{Error, Result};
-use crate::filter::{LookupKey, Recipe};
+use crate::filter::LookupKey;
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::Seq;
 use crate::ledger::{Activity, LEVELS, Verdict};
@@ -14,6 +14,7 @@ use crate::sstable::{
     FinishedTable, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableSettings, TableWriter,
 };
 use crate::version::{Candidate, LevelCursor, LiveTable, Version};
+use criba_filter::store::Recipe;
 
 pub(crate) struct MergeContext<'a> {
     pub(crate) env: &'a Arc<TableEnv>,

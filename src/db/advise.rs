@@ -2,11 +2,12 @@
 
 use std::ops::Add;
 
-use crate::filter::{Allocation, FilterHeader, FilterKind, FilterPolicy, Share};
+use crate::filter::{Allocation, FilterHeader, FilterPolicy, Share, block_bits};
 use crate::filters::expected_load;
 use crate::ledger::{LEVELS, Ledger};
 use crate::sstable::FilterState;
 use crate::version::{LiveTable, StoreSettings, Version, keys_within};
+use criba_filter::FilterKind;
 
 /// What the filters of a store cost and avoid, and what other filters would: see
 /// [`Db::advise`](crate::Db::advise).
@@ -152,7 +153,7 @@ pub(super) fn advise(version: &Version, ledger: &Ledger, settings: StoreSettings
             continue;
         }
         let policy = settings.policy.with_bits_per_key(bits_per_key);
-        for kind in FilterKind::OF_STORES {
+        for kind in FilterPolicy::KINDS {
             for allocation in [Allocation::Uniform, Allocation::Balanced] {
                 let policy = policy.with_kind(kind).with_allocation(allocation);
                 let (filter_bytes, reads_per_absent_lookup) = cost(&policy, &tables);
@@ -196,7 +197,7 @@ fn cost(policy: &FilterPolicy, tables: &[TableLoad]) -> (u64, f64) {
     let shares: Vec<Share> = tables.iter().map(|table| table.share).collect();
     let (mut bytes, mut reads) = (0, 0.0);
     for (table, recipe) in tables.iter().zip(policy.recipes(&shares)) {
-        bytes += recipe.map_or(0, |recipe| recipe.filter_bits(table.hashes) / 8);
+        bytes += recipe.map_or(0, |recipe| block_bits(&recipe, table.hashes) / 8);
         reads += table.load * recipe.map_or(1.0, |recipe| recipe.expected_rate(table.hashes));
     }
     (bytes, reads)

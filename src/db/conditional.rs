@@ -16,9 +16,10 @@ use super::inner::DbInner;
 use super::views::ReadView;
 use crate::batch::{Batch, encode_entry, for_each_entry};
 use crate::error::Result;
-use crate::filter::{HashKey, LookupKey};
+use crate::filter::LookupKey;
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::sync::{Mutex, sync_point};
+use criba_filter::store::HashKey;
 
 impl DbInner {
     /// Makes each change whose key has the expected value. The first of two changes of one key counts.

@@ -5,9 +5,9 @@ use std::fs::read_to_string;
 use rustix::fs::{major, minor};
 
 use crate::names::FileName;
-use crate::shown::shown;
 use crate::store_dir::StoreDir;
 use crate::vfs::Identity;
+use criba_filter::store::shown;
 
 /// The id and the name of the process that took the lock on the lock file of a directory, or on the directory.
 /// The name is empty if the process has ended: then a fork of it has the lock.

@@ -16,7 +16,7 @@ use super::visibility::Visibility;
 use crate::compaction::{MergeContext, write_memtable};
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::filter::{FilterPolicy, HashKey};
+use crate::filter::FilterPolicy;
 use crate::filters::FilterManager;
 use crate::fork;
 use crate::memtable::{Memtable, MemtableFilter};
@@ -26,7 +26,6 @@ use crate::poison::Poison;
 use crate::random::{Purpose, RandomSource};
 use crate::scheduler::{compact_while_due, load_filters_within_budget, start_threads};
 use crate::sealed::Seal;
-use crate::shown::shown;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, OpenTable, TableEnv};
 use crate::store_dir::{StoreDir, absolute};
 use crate::sync::{AtomicU64, Mutex};
@@ -35,6 +34,7 @@ use crate::version::{
 };
 use crate::vfs::FileLock;
 use crate::wal::{LogError, LogKind, LogReader, LogWriter, LostTail, replay};
+use criba_filter::store::{HashKey, shown};
 
 /// What opening a store found and repaired.
 #[derive(Debug, Clone, PartialEq, Default)]

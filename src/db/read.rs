@@ -6,10 +6,10 @@ use crate::error::Result;
 use crate::filter::{HashedKey, LookupKey};
 use crate::key::{EntryKind, Seq};
 use crate::ledger::{Activity, Explanation, Outcome, Step, TableStep, Verdict};
-use crate::prefetch::IN_FLIGHT;
 use crate::sstable::{Table, TableEnv};
 use crate::value::Value;
 use crate::version::{Candidate, Interval, Intervals, Probed};
+use criba_filter::store::IN_FLIGHT;
 
 pub(crate) trait Trace {
     /// Whether it needs every step of a lookup.

@@ -11,9 +11,9 @@ use crate::descriptors::with_descriptor;
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
 use crate::random::{Purpose, RandomSource};
-use crate::shown::shown;
 use crate::store_dir::{StoreDir, absolute};
 use crate::vfs::{FileLock, Vfs};
+use criba_filter::store::shown;
 
 /// The longest name of a file.
 const MAX_NAME_BYTES: usize = 255;

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use super::directory::{Listing, for_each_logged_entry, is_foreign, open_to_read};
 use super::loaded::Loaded;
 use crate::error::{Error, Result};
-use crate::filter::HashKey;
 use crate::names::FileName;
-use crate::shown::shown;
 use crate::sstable::{Checked, FilterMeta, Table, TableEnv, TableMeta};
 use crate::store_dir::StoreDir;
 use crate::version::{Manifest, TableSet, read_current};
 use crate::vfs::{RealVfs, Vfs};
 use crate::wal::{LostTail, replay};
+use criba_filter::store::{HashKey, shown};
 
 /// A defect or a note that [`verify`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -396,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_key_left_out_of_a_filter_is_found() -> Result<()> {
-        for kind in FilterKind::OF_STORES {
+        for kind in FilterPolicy::KINDS {
             let dir = crate::tempdir::tempdir();
             let db = Options::new().background_threads(0).open(dir.path())?;
             for number in 0..500 {
@@ -426,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_prefix_left_out_of_a_filter_is_found() -> Result<()> {
-        for kind in FilterKind::OF_STORES {
+        for kind in FilterPolicy::KINDS {
             let dir = crate::tempdir::tempdir();
             let options = Options::new().background_threads(0).prefix(PrefixExtractor::until(b'/'));
             let db = options.clone().open(dir.path())?;

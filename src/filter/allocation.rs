@@ -13,10 +13,10 @@
 
 use arc_swap::ArcSwapOption;
 
-use super::hash_function::HashFunction;
-use super::kind::FilterKind;
-use super::recipe::{Recipe, Size};
+use super::filter_block::block_bits;
 use crate::sync::Arc;
+use criba_filter::store::{Recipe, Size};
+use criba_filter::{FilterKind, HashFunction};
 
 /// The largest size of a filter.
 pub(super) const MOST_BITS_PER_KEY: f64 = 64.0;
@@ -149,7 +149,7 @@ pub(super) fn filter_bits(kind: FilterKind, keys: u64, bits_per_key: f64) -> f64
     // The size does not depend on the hash.
     let recipe =
         Recipe { kind, hash: HashFunction::SipHash13, size: Size::BitsPerKey(bits_per_key) };
-    recipe.filter_bits(keys) as f64
+    block_bits(&recipe, keys) as f64
 }
 
 /// The bits per key of a kind by rate, for large filters. Sampled once, because some kinds find them by
@@ -167,11 +167,12 @@ const SAMPLES: f64 = 8.0;
 impl Curve {
     fn of(kind: FilterKind) -> Self {
         const KEYS: u64 = 1 << 20;
-        let kind = kind.algorithm();
-        let count = (-kind.lowest_rate.log2() * SAMPLES) as u32;
+        let count = (-kind.lowest_rate().log2() * SAMPLES) as u32;
         let rate = |i: u32| (-f64::from(i) / SAMPLES).exp2().min(0.999);
         let bits = (0..=count).map(|i| {
-            (kind.array_bytes)(&(kind.for_rate)(KEYS, rate(i))) as f64 * 8.0 / KEYS as f64
+            let size = Size::Rate(rate(i));
+            let geometry = Recipe { kind, hash: HashFunction::SipHash13, size }.geometry(KEYS);
+            kind.array_bytes(&geometry) as f64 * 8.0 / KEYS as f64
         });
         let bits: Vec<f64> = bits.take_while(|&bits| bits <= MOST_BITS_PER_KEY).collect();
         let worth = |(i, bits): (u32, &f64)| (1.0 - rate(i)) / bits;

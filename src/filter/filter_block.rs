@@ -4,15 +4,14 @@
 
 use bytes::Bytes;
 
-use super::hash_function::{HashFunction, HashKey};
 use super::header::FilterHeader;
 use super::key_hashes::KeyHashes;
 use super::lookup_key::{LookupKey, PrefixHash};
 use super::prefix::PrefixExtractor;
-use super::recipe::Recipe;
-use super::simd::Prober;
 use crate::sealed::{Meter, SealedBytes};
 use crate::sync::{Arc, OnceLock};
+use criba_filter::HashFunction;
+use criba_filter::store::{HashKey, Prober, Recipe};
 
 /// The table and the generation of a filter: generation 0 is in the table, later ones have their own files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,11 +20,10 @@ pub(crate) struct FilterPlace {
     pub(crate) generation: u64,
 }
 
-impl Recipe {
-    pub(crate) fn filter_bits(&self, keys: u64) -> u64 {
-        let array = (self.kind.algorithm().array_bytes)(&self.geometry(keys));
-        8 * (FilterHeader::BYTES + array) as u64
-    }
+/// The bits of the block of a filter for this number of distinct keys and prefixes.
+pub(crate) fn block_bits(recipe: &Recipe, keys: u64) -> u64 {
+    let array = recipe.kind.array_bytes(&recipe.geometry(keys));
+    8 * (FilterHeader::BYTES + array) as u64
 }
 
 /// Builds the filter block of a table. Its size follows from the number of keys and prefixes together.
@@ -154,11 +152,9 @@ impl std::fmt::Debug for Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::bloom::TEXTBOOK_FROM;
-    use crate::filter::kind::FilterKind;
-    use crate::filter::mix::mix;
     use crate::filter::policy::FilterPolicy;
-    use crate::filter::recipe::{LAST_ATTEMPT, SALTS};
+    use criba_filter::FilterKind;
+    use criba_filter::store::mix;
 
     const EXTRACTOR: PrefixExtractor = PrefixExtractor::fixed(3);
     const PLACE: FilterPlace = FilterPlace { table: 7, generation: 0 };
@@ -180,7 +176,7 @@ mod tests {
     }
 
     fn policies() -> impl Iterator<Item = FilterPolicy> {
-        FilterKind::OF_STORES.into_iter().flat_map(|kind| {
+        FilterPolicy::KINDS.into_iter().flat_map(|kind| {
             let policy = FilterPolicy::default().with_kind(kind);
             [policy, policy.with_hash(HashFunction::MurmurHash2)]
         })
@@ -204,7 +200,7 @@ mod tests {
             assert_eq!(LookupKey::new(&[0; 4], &hash_key()).hash(header.hash), hashes[0]);
             assert_eq!(header.bytes(), bytes.len());
             let recipe = policy.recipe().expect("filters are wanted");
-            assert_eq!(recipe.filter_bits(101), 8 * bytes.len() as u64);
+            assert_eq!(block_bits(&recipe, 101), 8 * bytes.len() as u64);
             assert!(filter.may_contain(&LookupKey::new(&[0; 4], &hash_key())));
             assert!((0.0005..0.05).contains(&header.predicted_rate), "{filter:?}");
             let absent = (1000..21_000_u32)
@@ -266,7 +262,7 @@ mod tests {
 
     #[test]
     fn keys_and_prefixes_together_decide_whether_a_filter_is_the_textbooks() {
-        let keys = TEXTBOOK_FROM - 1;
+        let keys = 999; // a prefix more makes it the textbook's
         let mut above = 0;
         for rate in (1..50).map(|i| 0.02 / f64::from(i)) {
             let recipe = FilterPolicy::classic().with_rate(rate).recipe().expect("wanted");
@@ -275,7 +271,7 @@ mod tests {
             (0..keys as u32).for_each(|i| hashes.add(&i.to_be_bytes()));
             let filter = decode(&build(&recipe, &hash_key(), PLACE, &hashes), keys).expect("sound");
             let header = filter.header();
-            assert_eq!((header.prefixes, header.geometry), (1, recipe.geometry(TEXTBOOK_FROM)));
+            assert_eq!((header.prefixes, header.geometry), (1, recipe.geometry(1000)));
             above += u32::from(header.predicted_rate > rate);
         }
         assert!(above > 0, "no filter misses its rate");
@@ -309,9 +305,9 @@ mod tests {
             let hashes = KeyHashes::of_hashes(recipe.hash, &hash_key(), hashes);
             let bytes = build(&recipe, &hash_key(), FilterPlace { table, generation: 0 }, &hashes);
             let header = decode(&bytes, 50).expect("sound").header;
-            let attempt = (0..=LAST_ATTEMPT).find(|&n| hash_key().salt(table, 0, n) == header.salt);
+            let attempt = (0..24).find(|&n| hash_key().salt(table, 0, n) == header.salt);
             let attempt = attempt.expect("a salt of this table");
-            assert_eq!(header.geometry == recipe.geometry(50), attempt < SALTS, "{attempt}");
+            assert_eq!(header.geometry == recipe.geometry(50), attempt < 6, "{attempt}");
             salted_again += u32::from(attempt > 0);
         }
         assert!(salted_again > 10, "{salted_again}");

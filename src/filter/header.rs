@@ -2,12 +2,10 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
-use super::geometry::Geometry;
-use super::hash_function::{HashFunction, HashKey};
-use super::kind::FilterKind;
 use super::prefix::PrefixExtractor;
-use super::recipe::{Recipe, Size};
 use crate::codec::{Fields, PutFields};
+use criba_filter::store::{HashKey, Recipe, Size};
+use criba_filter::{FilterKind, Geometry, HashFunction};
 
 const MAGIC: &[u8; 8] = b"cribaFLT";
 const VERSION: u16 = 1;
@@ -38,7 +36,7 @@ impl FilterHeader {
         let mut bytes = Vec::with_capacity(Self::BYTES);
         bytes.extend_from_slice(MAGIC);
         bytes.put_u16(VERSION);
-        bytes.put_u8(self.kind.algorithm().id);
+        bytes.put_u8(self.kind.id());
         bytes.put_u8(self.hash.id());
         bytes.put_u32(0); // reserved
         bytes.put_u64(self.salt);
@@ -80,7 +78,7 @@ impl FilterHeader {
             return Err(format!("a predicted rate of {predicted_rate}"));
         }
         let geometry = Geometry { m, k, wide: fields.u64().ok_or_else(short)? };
-        (kind.algorithm().check)(&geometry)?;
+        kind.check(&geometry)?;
         let (extractor, prefixes) =
             (fields.u64().ok_or_else(short)?, fields.u64().ok_or_else(short)?);
         let most = if extractor == 0 { 0 } else { keys };
@@ -145,7 +143,7 @@ impl FilterHeader {
         let grows = matches!(recipe.size, Size::Rate(_)) || self.kind == FilterKind::Ribbon;
         let most = if grows { first.m + (first.m / 2).max(1024) } else { first.m };
         let mut geometries = std::iter::successors(Some(first), |last| {
-            Some((self.kind.algorithm().roomier)(last)).filter(|next| next != last)
+            Some(self.kind.roomier(last)).filter(|next| next != last)
         })
         .take_while(|geometry| geometry.m <= most);
         (self.kind, self.hash) == (recipe.kind, recipe.hash)
@@ -169,6 +167,6 @@ impl FilterHeader {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        Self::BYTES + (self.kind.algorithm().array_bytes)(&self.geometry)
+        Self::BYTES + self.kind.array_bytes(&self.geometry)
     }
 }

@@ -1,8 +1,9 @@
 //! The hashes of a table's keys, from which its filter is built.
 
-use super::hash_function::{HashFunction, HashKey, PrefixKey};
 use super::prefix::PrefixExtractor;
 use crate::fences::reserve_quarter;
+use criba_filter::HashFunction;
+use criba_filter::store::{HashKey, PrefixKey};
 
 #[derive(Debug)]
 pub(crate) struct KeyHashes {

@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-use super::hash_function::{HashFunction, HashKey, PrefixKey};
+use criba_filter::HashFunction;
+use criba_filter::store::{HashKey, PrefixKey};
 
 /// A key and its hash by one function.
 #[derive(Debug, Clone, Copy)]
@@ -45,10 +46,8 @@ impl<'a> LookupKey<'a> {
 
     #[inline]
     pub(crate) fn hash(&self, function: HashFunction) -> u64 {
-        let known = match function {
-            HashFunction::SipHash13 => &self.sip,
-            HashFunction::MurmurHash2 => &self.murmur,
-        };
+        let is_murmur = function == HashFunction::MurmurHash2;
+        let known = if is_murmur { &self.murmur } else { &self.sip };
         known.get().unwrap_or_else(|| {
             let value = function.of(self.bytes, self.hash_key);
             known.set(Some(value));
@@ -70,10 +69,7 @@ impl PrefixHash {
     }
 
     pub(super) fn get(&self, hash: HashFunction) -> u64 {
-        match hash {
-            HashFunction::SipHash13 => self.sip,
-            HashFunction::MurmurHash2 => self.murmur,
-        }
+        if hash == HashFunction::MurmurHash2 { self.murmur } else { self.sip }
     }
 }
 

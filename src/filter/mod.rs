@@ -1,153 +1,27 @@
-//! Standalone filters: sets that answer "no" or "maybe", in a few bits per key.
-//!
-//! Use one without a store, to avoid slow lookups, remote requests or expensive tests. A filter takes about
-//! ten bits per key, however long the keys are. **It never answers "no" for one of its keys.** For other keys
-//! it answers "maybe" at a false-positive rate of your choice.
-//!
-//! # A first filter
-//! ```
-//! use criba::filter::Bloom;
-//!
-//! let mut seen = Bloom::with_rate(1_000_000, 0.01)?; // a million keys, 1 %: 1.2 MB
-//! for i in 0..1000 {
-//!     seen.insert(format!("user{i}"));
-//! }
-//! assert!(seen.contains("user7"));
-//! let passed = (1000..2000).filter(|i| seen.contains(format!("user{i}"))).count();
-//! assert_eq!(passed, 0); // nearly empty: the rate is far below 1 %
-//! # Ok::<(), criba::Error>(())
-//! ```
-//!
-//! # Which type
-//! | your keys come | filter |
-//! |---|---|
-//! | one by one, about this many | [`Bloom`] |
-//! | one by one, any number | [`ScalableBloom`] |
-//! | from several threads | [`ShardedBloom`] |
-//! | all at once | [`StaticFilter`] of any [`FilterKind`], the smallest and fastest |
-//! | hashed by the caller | [`HashFilter`] |
-//!
-//! # Size and fullness
-//! A Bloom filter takes 1.44 · log2(1/rate) bits per key: 9.6 for 1 %, 14.4 for 0.1 %. A ribbon filter takes
-//! 1.10 · log2(1/rate); the lower bound is log2(1/rate).
-//!
-//! The rate of a Bloom filter rises when it has more keys than its capacity:
-//! ```
-//! use criba::filter::{Bloom, Fullness};
-//!
-//! let mut filter = Bloom::with_rate(1000, 0.01)?;
-//! for (keys, fullness, rates) in [
-//!     (0..1000_u32, Fullness::Within, 0.008..0.012),
-//!     (1000..2000, Fullness::PastDesign, 0.13..0.18),
-//!     (2000..3000, Fullness::Overfull, 0.38..0.46),
-//! ] {
-//!     filter.extend(keys.map(u32::to_le_bytes));
-//!     assert_eq!(filter.fullness(), fullness);
-//!     assert!(rates.contains(&filter.current_rate()));
-//! }
-//! # Ok::<(), criba::Error>(())
-//! ```
-//!
-//! # Union and estimates
-//! Filters with the same geometry and hash can be united. The bits give estimates of the number of keys in a
-//! filter, a union or an intersection:
-//! ```
-//! use criba::filter::Bloom;
-//!
-//! let mut monday = Bloom::with_rate(100_000, 0.01)?;
-//! let mut tuesday = monday.empty_like()?;
-//! monday.extend((0..30_000_u32).map(u32::to_le_bytes));
-//! tuesday.extend((20_000..50_000_u32).map(u32::to_le_bytes));
-//!
-//! assert!((29_000.0..31_000.0).contains(&monday.estimated_len()));
-//! assert!((9_000.0..11_000.0).contains(&monday.intersection_len(&tuesday)?));
-//! monday.union(&tuesday)?;
-//! assert!((49_000.0..51_000.0).contains(&monday.estimated_len()));
-//!
-//! let stranger = Bloom::with_rate(100_000, 0.01)?; // has another random hash key
-//! assert!(monday.union(&stranger).is_err());
-//! # Ok::<(), criba::Error>(())
-//! ```
-//!
-//! # Files, shared between processes
-//! Standalone filters can be saved and loaded. A checksum covers all bytes: a damaged file gives an error,
-//! never a filter that rejects a key. Processes that map a [`Bloom`] or [`StaticFilter`] share one copy:
-//! ```
-//! # let dir = tempfile::tempdir().unwrap();
-//! # let path = dir.path().join("words.filter");
-//! use criba::FilterKind;
-//! use criba::filter::{FilterSize, Hashing, StaticFilter};
-//!
-//! let words = ["sieve", "riddle", "strainer"];
-//! let size = FilterSize::BitsPerKey(10.0);
-//! StaticFilter::build(FilterKind::Blocked, size, Hashing::random()?, words)?.save(&path)?;
-//!
-//! // SAFETY: no process writes to the file or truncates it while it is mapped.
-//! let shared = unsafe { StaticFilter::map(&path)? };
-//! assert!(shared.contains("sieve"));
-//! # Ok::<(), criba::Error>(())
-//! ```
-//!
-//! # Crafted keys
-//! An attacker who knows the hash can craft absent keys that pass. So the default is SipHash-1-3 under a
-//! random key. The bytes of the filter contain this key: keep them secret. [`Hashing`] has the alternatives.
+//! The filters of tables: how large they are, and their blocks in files and in memory. The filters themselves are
+//! those of the crate `criba-filter`.
 
-// This module also has the filters of tables: `filter_block` builds and reads them. `algorithm` has the
-// functions of each kind.
-
-mod algorithm;
 mod allocation;
-mod blocked;
-mod blocked_scalar;
-mod bloom;
-mod bloom_rate;
-mod bloom_scalar;
 mod filter_block;
-mod geometry;
-mod hash_filter;
-mod hash_function;
 mod header;
 mod key_hashes;
-mod kind;
 mod lookup_key;
-mod mix;
-mod modulus;
 mod plan;
 mod policy;
 mod portion;
 mod prefix;
-#[cfg(test)]
-mod rate_tests;
 mod ration;
-mod recipe;
-mod ribbon;
-mod ribbon_columns;
-mod ribbon_scalar;
-mod ribbon_solver;
-mod simd;
-mod siphash;
 mod slots;
-mod standalone;
 
-pub use geometry::Geometry;
-pub use hash_filter::HashFilter;
-pub use hash_function::HashFunction;
-pub use kind::FilterKind;
 pub use policy::{Allocation, FilterPolicy};
 pub use prefix::PrefixExtractor;
-pub use standalone::{
-    Bloom, FilterSize, Fullness, Hashing, Mapped, ScalableBloom, ShardedBloom, StaticFilter,
-};
 
 pub(crate) use allocation::{Alike, Share};
-pub(crate) use filter_block::{Filter, FilterPlace, build};
-pub(crate) use hash_function::{HashKey, PrefixKey};
+pub(crate) use filter_block::{Filter, FilterPlace, block_bits, build};
 pub(crate) use header::{BLOCKED, FilterHeader};
 pub(crate) use key_hashes::KeyHashes;
 pub(crate) use lookup_key::{HashedKey, LookupKey, PrefixHash};
-pub(crate) use mix::{GOLDEN, fast_range, mix};
 pub(crate) use policy::machine_memory;
 pub(crate) use portion::Portion;
 pub(crate) use ration::{Choice, Claim, loss, ration};
-pub(crate) use recipe::Recipe;
 pub(crate) use slots::Slots;

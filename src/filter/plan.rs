@@ -2,7 +2,7 @@
 
 use super::allocation::{Alike, Balance, Share, balance, filter_bits};
 use super::policy::{Allocation, Amount, FilterPolicy};
-use super::recipe::{Recipe, Size};
+use criba_filter::store::{Recipe, Size};
 
 /// How a policy distributes bits while a task writes tables.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -88,6 +88,7 @@ impl FilterPolicy {
 mod tests {
     use super::*;
     use crate::FilterKind;
+    use crate::filter::block_bits;
 
     fn shares() -> Vec<Share> {
         let of = |keys, load| Share { keys, load };
@@ -100,7 +101,7 @@ mod tests {
 
     fn bits(recipes: &[Option<Recipe>], shares: &[Share]) -> f64 {
         let one = |(recipe, share): (&Option<Recipe>, &Share)| {
-            recipe.map_or(0, |recipe| recipe.filter_bits(share.keys))
+            recipe.map_or(0, |recipe| block_bits(&recipe, share.keys))
         };
         recipes.iter().zip(shares).map(one).sum::<u64>() as f64
     }

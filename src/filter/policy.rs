@@ -2,11 +2,9 @@
 
 use std::fmt;
 
-use super::geometry::Geometry;
-use super::hash_function::HashFunction;
-use super::kind::FilterKind;
-use super::recipe::{Recipe, Size};
 use crate::codec::{Fields, PutFields};
+use criba_filter::store::{Recipe, Size};
+use criba_filter::{FilterKind, Geometry, HashFunction};
 
 /// The policy for a store's filters: kind, hash, size and allocation. Sizes are for the exact number of
 /// distinct user keys in a table, tombstones included.
@@ -56,6 +54,9 @@ pub enum Allocation {
 }
 
 impl FilterPolicy {
+    /// The kinds of the filters of stores. With equal bytes, blocked filters waste more reads.
+    pub(crate) const KINDS: [FilterKind; 2] = [FilterKind::Bloom, FilterKind::Ribbon];
+
     /// The filters of the literature: standard Bloom filters with a rate of 1 % in every table. Their hash
     /// does not protect from crafted keys: see [`HashFunction::MurmurHash2`].
     pub fn classic() -> Self {
@@ -147,7 +148,7 @@ impl FilterPolicy {
     /// Encodes the policy for the manifest; see format.md, "Manifest".
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
         let Self { kind, hash, amount, allocation } = *self;
-        bytes.put_u8(kind.algorithm().id);
+        bytes.put_u8(kind.id());
         bytes.put_u8(hash.id());
         bytes.put_u8(u8::from(allocation == Allocation::Balanced));
         let (tag, first, second) = match amount {

@@ -5,12 +5,11 @@
 use std::io;
 
 use super::filter_block::Filter;
-use super::geometry::Geometry;
 use super::header::FilterHeader;
-use super::kind::FilterKind;
-use super::ribbon_columns::{FirstColumns, narrowed, narrowed_rate};
 use crate::sealed::{Meter, Seal, SealedBytes};
 use crate::sync::Arc;
+use criba_filter::store::{FirstColumns, narrowed, narrowed_rate};
+use criba_filter::{FilterKind, Geometry};
 
 /// The part of a stored filter that is in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,11 +113,11 @@ impl Filter {
 mod tests {
     use super::*;
     use crate::filter::filter_block::{FilterPlace, build};
-    use crate::filter::hash_function::{HashFunction, HashKey};
     use crate::filter::key_hashes::KeyHashes;
-    use crate::filter::mix::mix;
+    use crate::filter::policy::FilterPolicy;
     use crate::filter::prefix::PrefixExtractor;
-    use crate::filter::recipe::{Recipe, Size};
+    use criba_filter::HashFunction;
+    use criba_filter::store::{HashKey, Recipe, Size, mix};
 
     fn filter_of(kind: FilterKind, bits: f64, keys: u64) -> (Vec<u64>, Filter) {
         let hash_key = HashKey::new([9; 16]);
@@ -224,7 +223,7 @@ mod tests {
             let mut stored = *filter.stored();
             stored.geometry = recipe(requested).geometry(3000);
             for _ in 0..times {
-                stored.geometry = (kind.algorithm().roomier)(&stored.geometry);
+                stored.geometry = kind.roomier(&stored.geometry);
             }
             assert!(!stored.follows(&recipe(Size::BitsPerKey(40.0)), None), "{kind}");
             let with_prefixes = stored.follows(&recipe(requested), Some(PrefixExtractor::fixed(4)));
@@ -232,7 +231,7 @@ mod tests {
             stored.follows(&recipe(requested), None)
         };
         let (rate, bits) = (Size::Rate(0.01), Size::BitsPerKey(10.0));
-        for kind in FilterKind::OF_STORES {
+        for kind in FilterPolicy::KINDS {
             assert!((0..3).all(|times| follows(kind, rate, times)), "{kind}");
             assert!(!follows(kind, rate, 20), "{kind}");
             assert!(follows(kind, bits, 0), "{kind}");

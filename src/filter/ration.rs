@@ -90,7 +90,7 @@ fn hull_steps(number: usize, claim: &Claim) -> Vec<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::mix::mix;
+    use criba_filter::store::mix;
 
     fn claim(weight: f64, choices: impl IntoIterator<Item = (u64, f64)>) -> Claim {
         let all = std::iter::once((0, 1.0)).chain(choices);

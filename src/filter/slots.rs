@@ -4,14 +4,10 @@
 
 use bytes::Bytes;
 
-use super::bloom_scalar::{all_set, second_hash};
 use super::filter_block::Filter;
-use super::hash_function::HashFunction;
-use super::kind::FilterKind;
 use super::lookup_key::HashedKey;
-use super::modulus::Modulus;
-use super::simd::Prober;
-use crate::prefetch::{IN_FLIGHT, prefetch};
+use criba_filter::store::{IN_FLIGHT, Modulus, Prober, all_set, prefetch, second_hash};
+use criba_filter::{FilterKind, HashFunction};
 
 /// The filters of the tables of a version, by number. All have one kind and one hash function, so that a lookup
 /// needs one hash and one loop.
@@ -154,9 +150,9 @@ fn of_numbers<'a, S>(slots: &'a [S], numbers: &'a [u16]) -> impl Iterator<Item =
 
 impl BloomSlot {
     fn of(filter: &Filter) -> Self {
-        let Prober { modulus, .. } = filter.prober();
-        let (array, geometry) = (filter.prober().array().clone(), filter.prober().geometry());
-        Self { array, modulus: *modulus, salt: filter.header().salt, k: geometry.k }
+        let (prober, salt) = (filter.prober(), filter.header().salt);
+        let k = prober.geometry().k;
+        Self { array: prober.array().clone(), modulus: prober.modulus(), salt, k }
     }
 
     #[inline]

@@ -11,9 +11,10 @@ use std::collections::HashMap;
 use self::levels::LevelKeys;
 pub(crate) use self::levels::expected_load;
 pub(crate) use self::residency::{ResidencyChange, residency_changes};
-use crate::filter::{FilterPolicy, PrefixExtractor, Recipe, Share};
+use crate::filter::{FilterPolicy, PrefixExtractor, Share};
 use crate::sync::Mutex;
 use crate::version::{LiveTable, StoreSettings, Version};
+use criba_filter::store::Recipe;
 
 #[derive(Debug)]
 pub(crate) struct FilterManager {

@@ -16,8 +16,9 @@
 //! A thread that inserts into a layer has made or seen that layer and all before it. So a reader that sees
 //! the key finds an unbroken chain up to its layer.
 
-use crate::filter::{GOLDEN, HashFunction, HashKey, fast_range};
 use crate::sync::{AtomicU64, AtomicUsize, OnceLock, Ordering};
+use criba_filter::HashFunction;
+use criba_filter::store::{GOLDEN, HashKey, fast_range};
 
 const WORDS: usize = 2;
 const BLOCK_BYTES: usize = 16;
@@ -138,7 +139,7 @@ impl MemtableFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::mix;
+    use criba_filter::store::mix;
 
     fn filter() -> MemtableFilter {
         MemtableFilter::new(HashFunction::SipHash13, HashKey::new([9; 16]))

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use super::place::{Edge, Place};
 use crate::fences::{Fences, reserve_quarter};
 use crate::key::{EntryKind, EntryRef, Seq};
-use crate::prefetch::prefetch;
 use crate::sync::Arc;
 use crate::value::Value;
+use criba_filter::store::prefetch;
 
 /// The most entries of a leaf; few under shuttle, so that schedules split leaves.
 const LEAF_ENTRIES: usize = if cfg!(criba_shuttle) { 2 } else { 128 };

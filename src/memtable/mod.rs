@@ -14,10 +14,11 @@ pub(crate) use filter::MemtableFilter;
 
 use std::ops::Bound;
 
-use crate::filter::{HashFunction, HashedKey, LookupKey};
+use crate::filter::{HashedKey, LookupKey};
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::sync::{AtomicUsize, OnceLock, Ordering, sync_point};
 use crate::value::Value;
+use criba_filter::HashFunction;
 
 use leaves::Leaves;
 use place::Place;
@@ -133,8 +134,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::filter::{HashFunction, HashKey};
     use crate::sync::with_hook;
+    use criba_filter::HashFunction;
+    use criba_filter::store::HashKey;
 
     const SECRET: HashKey = HashKey::new([4; 16]);
 

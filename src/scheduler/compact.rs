@@ -11,6 +11,7 @@ use crate::db::inner::DbInner;
 use crate::db::views::ReadView;
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::filter::block_bits;
 use crate::ledger::Activity;
 use crate::sstable::OpenTable;
 use crate::version::{Edit, Version};
@@ -247,7 +248,7 @@ fn fit_filters(db: &DbInner, moved: &Compaction, version: &Version) {
     for (_, live) in &moved.inputs {
         let Some(stored) = live.filter.sound() else { continue };
         let Some(recipe) = recipe_for(live.table.meta().keys) else { continue };
-        let planned = recipe.filter_bits(stored.hashes()) as f64;
+        let planned = block_bits(&recipe, stored.hashes()) as f64;
         let is_of_policy = (stored.kind, stored.hash) == (recipe.kind, recipe.hash);
         if is_of_policy && 8.0 * live.filter.meta.bytes as f64 > TOO_LARGE * planned {
             // After an error the table keeps its filter, which is right, and the move has succeeded. Damage was

@@ -10,12 +10,12 @@ use std::time::Duration;
 use crate::db::inner::DbInner;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::filter::Recipe;
 use crate::filters::{ResidencyChange, residency_changes};
 use crate::ledger::Activity;
 use crate::sstable::{FilterMeta, FilterState, OpenTable, TableFilter, resident_bytes};
 use crate::sync::{Instant, sleep};
 use crate::version::LiveTable;
+use criba_filter::store::Recipe;
 
 /// The longest total wait for readers that hold replaced filters. Most lookups are shorter, so the memory is
 /// usually free when the call returns.

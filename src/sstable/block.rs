@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use crate::codec::{Fields, PutFields, u32_at};
 use crate::key::{self, EntryKind, EntryRef, MAX_KEY_BYTES, MAX_VALUE_BYTES, Seq};
-use crate::prefetch::prefetch;
 use crate::value::Value;
+use criba_filter::store::prefetch;
 
 /// The number of entries from one whole key to the next.
 const RESTART_INTERVAL: usize = 16;

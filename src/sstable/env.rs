@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::cache::BlockCache;
 use super::memory::FilterMemory;
 use super::pool::FilePool;
-use crate::filter::{HashKey, PrefixKey};
 use crate::fork::Birth;
 use crate::ledger::Ledger;
 use crate::names::FileName;
@@ -16,6 +15,7 @@ use crate::sealed::{Meter, Seal};
 use crate::store_dir::StoreDir;
 use crate::sync::{AtomicU64, Ordering};
 use crate::wal::FileHeader;
+use criba_filter::store::{HashKey, PrefixKey};
 
 /// What all tables of a store share.
 #[derive(Debug)]

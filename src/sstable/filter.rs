@@ -19,7 +19,7 @@ use crate::codec::{ChecksumAt, u32_at};
 use crate::error::{Error, IoContext, Result};
 use crate::filter::{
     self, Filter, FilterHeader, FilterPlace, KeyHashes, LookupKey, PrefixExtractor, PrefixHash,
-    Recipe, machine_memory,
+    machine_memory,
 };
 use crate::iter::{Cursor, Direction};
 use crate::ledger::Verdict;
@@ -27,6 +27,7 @@ use crate::names::FileName;
 use crate::sealed::SealedBytes;
 use crate::sync::{AtomicBool, Ordering};
 use crate::vfs::VfsFile;
+use criba_filter::store::Recipe;
 
 #[derive(Debug)]
 pub(crate) enum FilterState {

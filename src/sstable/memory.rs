@@ -70,8 +70,10 @@ pub(crate) fn resident_bytes(stored: &FilterHeader, portion: Portion) -> u64 {
 mod tests {
     use super::super::samples::recipe;
     use super::*;
-    use crate::filter::{self, FilterKind, FilterPlace, FilterPolicy, HashKey, KeyHashes};
+    use crate::filter::{self, FilterPlace, FilterPolicy, KeyHashes};
     use crate::sealed::SealedBytes;
+    use criba_filter::FilterKind;
+    use criba_filter::store::HashKey;
 
     fn take(memory: &FilterMemory, bytes: usize) -> SealedBytes {
         SealedBytes::metered(bytes, memory.meter(), |_| Ok(())).expect("anonymous memory")

@@ -169,7 +169,8 @@ mod tests {
 
     use super::super::samples::{env, put, recipe, writer};
     use super::*;
-    use crate::filter::{self, FilterKind, FilterPolicy, KeyHashes};
+    use crate::filter::{FilterPolicy, KeyHashes};
+    use criba_filter::FilterKind;
 
     fn sample(dir: &Path, keys: u32) -> (Arc<TableEnv>, OpenTable, KeyHashes) {
         let env = env(dir);
@@ -227,7 +228,7 @@ mod tests {
         for hash in hashes.iter() {
             assert!(read.may_contain_hash(hash));
         }
-        for hash in (0..20_000_u64).map(filter::mix) {
+        for hash in (0..20_000_u64).map(criba_filter::store::mix) {
             assert_eq!(read.may_contain_hash(hash), narrowed.may_contain_hash(hash));
         }
 

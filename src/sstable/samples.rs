@@ -8,10 +8,11 @@ use super::filter::OpenTable;
 use super::format::Properties;
 use super::reader::Table;
 use super::writer::{TableSettings, TableWriter};
-use crate::filter::{FilterPolicy, HashKey, Recipe};
+use crate::filter::FilterPolicy;
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::store_dir::StoreDir;
 use crate::vfs::RealVfs;
+use criba_filter::store::{HashKey, Recipe};
 
 pub(super) const STORE: u64 = 77;
 

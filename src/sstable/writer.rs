@@ -8,12 +8,14 @@ use super::format::{
 };
 use super::index::{IndexBuilder, separator};
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{self, FilterPlace, HashFunction, HashKey, KeyHashes, PrefixExtractor, Recipe};
+use crate::filter::{self, FilterPlace, KeyHashes, PrefixExtractor};
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::ledger::Io;
 use crate::names::FileName;
 use crate::random::Purpose;
 use crate::store_dir::NewFile;
+use criba_filter::HashFunction;
+use criba_filter::store::{HashKey, Recipe};
 
 /// From this length of the index on, blocks are as long as they may be: separators of 64 KiB, one in each block of
 /// 4 KiB, would make it longer than a block may be.

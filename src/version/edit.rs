@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use super::settings::StoreSettings;
 use crate::codec::{Fields, PutFields};
-use crate::filter::HashKey;
 use crate::key::Seq;
 use crate::ledger::LEVELS;
 use crate::names::{FileName, MAX_FOUND_NUMBER};
 use crate::sstable::{FilterMeta, TableMeta};
+use criba_filter::store::HashKey;
 
 const ADDED: u8 = 1;
 const REMOVED: u8 = 2;

@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use super::live_table::LiveTable;
 use crate::fences::Fences;
-use crate::filter::{HashFunction, HashedKey, Slots};
+use crate::filter::{HashedKey, Slots};
 use crate::ledger::{Denials, Ledger, Met, Verdict};
 use crate::sstable::{FilterState, Table};
+use criba_filter::HashFunction;
 
 /// With more intervals the memory of the counters, one set for each thread, would matter.
 const MOST: usize = 4096;

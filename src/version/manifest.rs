@@ -7,9 +7,9 @@ use crate::codec::{may_be_unsynced, other_version};
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
 use crate::random::{Purpose, RandomSource};
-use crate::shown::shown;
 use crate::store_dir::StoreDir;
 use crate::wal::{FileHeader, Item, LogError, LogKind, LogReader, LogWriter, LostTail};
+use criba_filter::store::shown;
 
 /// The manifest is rewritten when it has this many times the bytes of its content …
 const REWRITE_FACTOR: u64 = 4;
@@ -272,10 +272,11 @@ mod tests {
 
     use super::super::settings::StoreSettings;
     use super::*;
-    use crate::filter::{HashKey, PrefixExtractor};
+    use crate::filter::PrefixExtractor;
     use crate::names::MAX_FOUND_NUMBER;
     use crate::sstable::{FilterMeta, TableMeta, TableRandom};
     use crate::vfs::{Fault, FaultRule, FaultVfs, Operation, RealVfs, SimVfs};
+    use criba_filter::store::HashKey;
 
     fn empty_set() -> TableSet {
         TableSet::new(HashKey::new([1; 16]), StoreSettings::default())

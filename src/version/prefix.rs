@@ -3,11 +3,12 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use crate::filter::{PrefixExtractor, PrefixHash, PrefixKey};
+use crate::filter::{PrefixExtractor, PrefixHash};
 use crate::key::EntryRef;
 use crate::key_range::{KeyBounds, borrowed};
 use crate::ledger::{Ledger, PrefixCounts, Verdict};
 use crate::sstable::TableFilter;
+use criba_filter::store::PrefixKey;
 
 /// The prefix of a scan, for probes of tables.
 #[derive(Debug)]

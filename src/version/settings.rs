@@ -38,7 +38,8 @@ impl StoreSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::{Allocation, FilterKind};
+    use crate::filter::Allocation;
+    use criba_filter::FilterKind;
 
     fn encoded(settings: &StoreSettings) -> Vec<u8> {
         let mut bytes = Vec::new();

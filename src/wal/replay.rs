@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 use super::frame::{LogKind, WAL_HEADER_BYTES};
 use super::reader::{Item, LogReader};
 use crate::error::{Error, Result};
-use crate::filter::HashKey;
 use crate::key::Seq;
 use crate::names::FileName;
-use crate::shown::shown;
 use crate::store_dir::StoreDir;
+use criba_filter::store::{HashKey, shown};
 
 /// The incomplete end of the logs that recovery dropped. None of it was recorded as synced. (Damage to the
 /// last sync before a crash looks like a write that the crash cut short.)

@@ -9,12 +9,12 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
-use criba::filter::{Bloom, FilterSize, Hashing, ScalableBloom, ShardedBloom, StaticFilter};
 use criba::vfs::{SimDisk, SimVfs};
 use criba::{
     Batch, Db, Durability, EntryKind, Error, FilterInfo, FilterKind, FilterPolicy, HashFunction,
     Options, PrefixExtractor, TableEntry, TableFile, Verdict,
 };
+use criba_filter::{Bloom, FilterSize, Hashing, ScalableBloom, ShardedBloom, StaticFilter};
 
 use crate::common;
 

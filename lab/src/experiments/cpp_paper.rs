@@ -5,10 +5,10 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use criba::FilterKind;
-use criba::filter::{FilterSize, Hashing, StaticFilter};
 use criba_cli::Result;
 use criba_cli::page::figure::{Axis, Series};
 use criba_cli::readamp::input::Input;
+use criba_filter::{FilterSize, Hashing, StaticFilter};
 use siphasher::sip::SipHasher13;
 
 use crate::check::{Check, Sample};

@@ -1,9 +1,9 @@
 //! Filters small enough to draw, and the two sizes that the sources compute by hand.
 
 use criba::FilterKind;
-use criba::filter::{FilterSize, StaticFilter};
 use criba_cli::Result;
 use criba_cli::page::figure::{Axis, Series};
+use criba_filter::{FilterSize, StaticFilter};
 
 use crate::check::{Check, Sample, mean_and_sd};
 use crate::experiment::{Experiment, Notes, Setting, drawn, key};

@@ -1,9 +1,9 @@
 //! Filters with another number of keys than planned.
 
-use criba::filter::{Bloom, FilterSize, StaticFilter};
 use criba::{FilterKind, FilterPolicy};
 use criba_cli::Result;
 use criba_cli::page::figure::{Axis, Series};
+use criba_filter::{Bloom, FilterSize, StaticFilter};
 
 use super::stored::{Lookups, Stored};
 use crate::check::{Check, Sample};

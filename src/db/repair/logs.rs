@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use super::super::directory::for_each_logged_entry;
 use super::loss::Loss;
 use crate::error::{Error, Result};
-use crate::filter::HashKey;
 use crate::key::{EntryRef, Seq};
 use crate::names::{FileName, MAX_NUMBER};
 use crate::store_dir::StoreDir;
 use crate::wal::{FileHeader, Item, LogKind, LogReader};
+use criba_filter::store::HashKey;
 
 /// The history that the logs make together: sequence numbers without a gap.
 pub(super) struct History<'a> {

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use super::super::directory::{Listing, origin};
 use super::loss::Loss;
 use crate::error::{Error, Result};
-use crate::filter::HashKey;
 use crate::key::Seq;
 use crate::names::{FileName, Origin};
 use crate::sstable::{Table, TableEnv};
 use crate::store_dir::StoreDir;
 use crate::version::{Manifest, TableSet, read_current};
 use crate::wal::{LogKind, LogReader};
+use criba_filter::store::HashKey;
 
 /// Of a damaged manifest no part counts: a later edit may have replaced every table that an earlier one names.
 const NEWEST_LOST: Seq = Seq::MAX;

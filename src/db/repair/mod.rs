@@ -37,7 +37,6 @@ use super::open::open_in;
 use super::staged::{self, Staged};
 use crate::batch::Batch;
 use crate::error::Result;
-use crate::filter::HashKey;
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::names::FileName;
 use crate::options::Options;
@@ -46,6 +45,7 @@ use crate::sstable::{LostEntries, SalvageCursor, Table, TableEnv, TableMeta};
 use crate::store_dir::StoreDir;
 use crate::version::TableSet;
 use crate::vfs::{FileLock, RealVfs, Vfs};
+use criba_filter::store::HashKey;
 
 /// The store of uncertain keys, in the directory of the new store.
 const UNCERTAIN: &str = "uncertain";

@@ -10,24 +10,31 @@ mod memtable_filter;
 
 mod sync;
 
-/// The items that the source takes from `filter`: here a key is its own hash.
-mod filter {
-    pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+// The source takes its hash from the crate `criba_filter`: here from this one.
+extern crate self as criba_filter;
 
-    #[derive(Debug)]
-    pub(crate) struct HashKey;
+/// A hash function under which a key is its own hash.
+#[derive(Debug, Clone, Copy)]
+pub struct HashFunction;
 
-    #[derive(Debug, Clone, Copy)]
-    pub(crate) struct HashFunction;
-
-    impl HashFunction {
-        #[expect(clippy::unused_self, reason = "as the library's")]
-        pub(crate) fn of(self, key: &[u8], _: &HashKey) -> u64 {
-            key.try_into().map_or(0, u64::from_le_bytes)
-        }
+impl HashFunction {
+    /// The hash of a key of eight bytes.
+    pub fn of(self, key: &[u8], _: &store::HashKey) -> u64 {
+        key.try_into().map_or(0, u64::from_le_bytes)
     }
+}
 
-    pub(crate) fn fast_range(hash: u64, length: u64) -> u64 {
+/// The other items that the source takes.
+pub mod store {
+    /// An odd number without a pattern.
+    pub const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+    /// No key: the hash needs none.
+    #[derive(Debug)]
+    pub struct HashKey;
+
+    /// Maps a hash to 0 … length−1 by its high bits.
+    pub fn fast_range(hash: u64, length: u64) -> u64 {
         ((u128::from(hash) * u128::from(length)) >> 64) as u64
     }
 }
@@ -38,7 +45,7 @@ pub struct Filter(memtable_filter::MemtableFilter);
 
 impl Default for Filter {
     fn default() -> Self {
-        Self(memtable_filter::MemtableFilter::new(filter::HashFunction, filter::HashKey))
+        Self(memtable_filter::MemtableFilter::new(HashFunction, store::HashKey))
     }
 }
 

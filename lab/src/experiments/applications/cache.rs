@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use criba::filter::Bloom;
 use criba_cli::Result;
 use criba_cli::page::figure::{Axis, Series};
+use criba_filter::Bloom;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 

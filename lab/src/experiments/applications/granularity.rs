@@ -86,7 +86,7 @@ fn paths_blocks_lines(setting: &Setting, notes: &mut Notes) -> Result<()> {
         }
         let line = file * lines + file % lines;
         let own = (file % lines / LINES) as usize;
-        let may = |filters: &[criba::filter::Bloom], key: [u8; 12]| {
+        let may = |filters: &[criba_filter::Bloom], key: [u8; 12]| {
             filters.iter().filter(|filter| filter.contains(key)).count() as f64
         };
         present.push(may(&filters[..=own], key(0, line)));

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use criba::filter::Bloom;
 use criba_cli::Result;
 use criba_cli::page::figure::{Axis, Series};
+use criba_filter::Bloom;
 use rand::RngExt;
 
 use crate::check::{Check, mean_and_sd};

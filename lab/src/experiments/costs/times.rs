@@ -3,9 +3,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use criba::filter::Bloom;
 use criba_cli::Result;
 use criba_cli::page::figure::{Axis, Series};
+use criba_filter::Bloom;
 
 use crate::check::Check;
 use crate::experiment::{Notes, Setting, drawn, key};

@@ -1,9 +1,9 @@
 //! Rates, reads and memory while keys are added.
 
-use criba::filter::{Bloom, ScalableBloom};
 use criba::{FilterInfo, FilterPolicy};
 use criba_cli::Result;
 use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_filter::{Bloom, ScalableBloom};
 
 use super::{Batch, RATE, made_anew};
 use crate::check::{Check, Sample};

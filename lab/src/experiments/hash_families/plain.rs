@@ -73,7 +73,7 @@ impl Plain {
 
 #[cfg(test)]
 mod tests {
-    use criba::filter::{Bloom, Hashing};
+    use criba_filter::{Bloom, Hashing};
 
     use super::*;
     use crate::experiment::key;

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use criba::filter::Bloom;
 use criba_cli::Result;
 use criba_cli::page::figure::{Axis, Series};
+use criba_filter::Bloom;
 
 use super::{EXPONENTS, Zipf};
 use crate::check::{Check, Sample};

@@ -24,5 +24,6 @@ mod ledger;
 mod read_only;
 mod reads;
 mod settling;
+mod sharded;
 mod snapshots;
 mod store;
