@@ -285,7 +285,8 @@ impl TableFile {
 
     /// The filter's verdict on a key. No I/O.
     pub fn verdict(&self, key: impl AsRef<[u8]>) -> Verdict {
-        self.open.filter.verdict(&LookupKey::new(key.as_ref(), &self.hash_key))
+        let key = LookupKey::new(key.as_ref(), &self.hash_key, HashFunction::SipHash13);
+        self.open.filter.verdict(&key)
     }
 
     /// The data blocks, in order. No I/O.

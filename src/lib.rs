@@ -91,6 +91,7 @@ mod iter;
 mod key;
 mod key_range;
 mod ledger;
+mod lookup;
 mod memtable;
 mod names;
 mod options;
@@ -118,8 +119,8 @@ pub use codec::FORMAT_VERSION;
 pub use criba_filter::{FilterKind, Geometry, HashFunction};
 pub use db::{
     Advice, CheckpointFiles, Db, Durability, Estimate, FilterMemory, Finding, Keys, Loss,
-    Membership, MemoryUse, Range, ReadOnlyDb, Reader, RebuildReport, RecoveryReport, Repaired,
-    Snapshot, TableInfo, Uncertain, Verification, WeakDb, repair, repair_with, verify, verify_with,
+    MemoryUse, Range, ReadOnlyDb, Reader, RebuildReport, RecoveryReport, Repaired, Snapshot,
+    TableInfo, Uncertain, Verification, WeakDb, repair, repair_with, verify, verify_with,
 };
 pub use error::{Error, Result};
 pub use event::Event;
@@ -132,6 +133,7 @@ pub use ledger::{
     Activity, BlockFetch, Counts, Explanation, Io, LEVELS, Outcome, PrefixCounts, Stats, Step,
     TableStep, Verdict,
 };
+pub use lookup::Membership;
 pub use options::Options;
 pub use value::Value;
 pub use wal::LostTail;

@@ -13,7 +13,8 @@ use crate::memtable::{Memtable, MemtableCursor};
 use crate::sstable::{
     FinishedTable, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableSettings, TableWriter,
 };
-use crate::version::{Candidate, LevelCursor, LiveTable, Version};
+use crate::version::{LevelCursor, LiveTable, Version};
+use criba_filter::HashFunction;
 use criba_filter::store::Recipe;
 
 pub(crate) struct MergeContext<'a> {
@@ -81,7 +82,7 @@ pub(crate) fn merge(
     // tables of that level. The compaction was picked from this version. In a merge within L0, older entries may
     // also be in other L0 tables.
     let nothing_older = |key: &[u8]| {
-        let below = version.candidates_below(compaction.output_level, key);
+        let below = version.covering(compaction.output_level + 1, key);
         compaction.output_level > 0 && none_has(below, key, context)
     };
     let expected: u64 = compaction.inputs.iter().map(|(_, live)| live.table.meta().entries).sum();
@@ -89,18 +90,18 @@ pub(crate) fn merge(
     write_tables(&mut merged, expected, nothing_older, context)
 }
 
-/// Whether no candidate has entries of the key, so that a tombstone of it hides nothing: none covers the key, or
+/// Whether no table has entries of the key, which all of them cover, so that a tombstone of it hides nothing:
 /// filters deny it, which is certain.
 pub(crate) fn none_has<'a>(
-    candidates: impl Iterator<Item = Candidate<'a>>,
+    tables: impl Iterator<Item = &'a LiveTable>,
     key: &[u8],
     context: &MergeContext<'_>,
 ) -> bool {
-    let lookup_key = LookupKey::new(key, &context.env.hash_key);
+    let function = context.settings.filter_hash.unwrap_or(HashFunction::SipHash13);
+    let lookup_key = LookupKey::new(key, &context.env.hash_key, function);
     let mut denied = false;
-    for candidate in candidates.filter(|candidate| candidate.covers) {
-        let filter = &candidate.live.filter;
-        if context.ignore_filters || filter.verdict(&lookup_key) != Verdict::No {
+    for live in tables {
+        if context.ignore_filters || live.filter.verdict(&lookup_key) != Verdict::No {
             return false;
         }
         denied = true;

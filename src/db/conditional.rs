@@ -149,7 +149,7 @@ fn holds_in_memtables(
     expected: Option<&[u8]>,
     hash_key: &HashKey,
 ) -> bool {
-    let key = LookupKey::new(key, hash_key);
+    let key = LookupKey::new(key, hash_key, view.memtable.hash_function());
     let mut newest = view
         .memtables()
         .filter(|memtable| memtable.may_contain(&key))

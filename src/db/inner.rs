@@ -31,6 +31,8 @@ pub(crate) struct DbInner {
     pub(crate) commits: CommitQueue,
     pub(crate) earlier_logs: EarlierLogs,
     pub(crate) manifest: Mutex<Manifest>,
+    /// Held while a version is made and installed: no lookup and no writer waits until it is made.
+    pub(crate) installing: Mutex<()>,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) filters: FilterManager,
 }
@@ -80,30 +82,28 @@ impl DbInner {
         mut edit: Edit,
         added: &mut Vec<(usize, OpenTable)>,
     ) -> Result<()> {
-        let mut manifest = self.manifest.lock();
-        // The stored filter of a table changes only under the manifest's lock. A table that moves keeps its
-        // filter, which may be newer than when the move was planned.
-        edit.added = {
-            let view = self.views.load();
-            let live = |open: &OpenTable| view.version.table(open.table.id()).map(LiveTable::open);
-            let record = |open| live(open).as_ref().unwrap_or(open).record();
-            added.iter().map(|(level, open)| (*level, record(open))).collect()
+        let _installing = self.installing.lock();
+        let (version, obsolete) = {
+            let old = Arc::clone(&self.views.load().version);
+            let version = Arc::new(old.with(&edit.removed, added, &self.env.ledger));
+            let leaving = edit.removed.iter().filter(|(_, id)| version.table(*id).is_none());
+            let leaving = leaving.filter_map(|(_, id)| old.table(*id).map(LiveTable::open));
+            let leaving: Vec<OpenTable> = leaving.collect();
+            (version, leaving)
         };
+        // A table that moves keeps its filter, which may be newer than when the move was planned.
+        let record =
+            |open: &OpenTable| version.table(open.table.id()).map(|live| live.open().record());
+        edit.added =
+            added.iter().filter_map(|(level, open)| Some((*level, record(open)?))).collect();
         let flush = edit.log.is_some();
-        let removed = edit.removed.clone();
-        let mut obsolete = Vec::new();
-        self.record(&mut manifest, edit, |view| {
-            // From this view: the budget may have replaced filters meanwhile.
-            let stays = |id| added.iter().any(|(_, open)| open.table.id() == id);
-            let leaving = removed.iter().map(|&(_, id)| id).filter(|&id| !stays(id));
-            obsolete =
-                leaving.filter_map(|id| view.version.table(id).map(LiveTable::open)).collect();
+        self.record(&mut self.manifest.lock(), edit, |view| {
             if flush {
                 view.sealed.pop();
                 // Counted before a thread that waits for the flush sees the new view.
                 self.env.ledger.count(Activity { flushes: 1, ..Activity::default() });
             }
-            view.version = Arc::new(view.version.with(&removed, added, &self.env.ledger));
+            view.version = version;
         })?;
         for open in obsolete {
             open.table.make_obsolete();
@@ -115,21 +115,16 @@ impl DbInner {
 
     /// Returns false if the table is not live. Errors as [`record`](Self::record).
     pub(crate) fn install_filter(&self, id: u64, filter: &Arc<TableFilter>) -> Result<bool> {
-        let mut manifest = self.manifest.lock();
-        if self.views.load().version.table(id).is_none() {
-            return Ok(false);
-        }
-        let edit = Edit { filters: vec![(id, filter.meta)], ..Edit::default() };
-        let mut replaced = None;
-        self.record(&mut manifest, edit, |view| {
-            // From this view: the budget may have replaced the old filter meanwhile.
-            replaced = view.version.table(id).map(|live| Arc::clone(&live.filter));
+        let _installing = self.installing.lock();
+        let (version, replaced) = {
+            let old = Arc::clone(&self.views.load().version);
+            let Some(live) = old.table(id) else { return Ok(false) };
             let filters = HashMap::from([(id, Arc::clone(filter))]);
-            view.version = Arc::new(view.version.with_filters(&filters));
-        })?;
-        if let Some(replaced) = replaced {
-            replaced.make_obsolete();
-        }
+            (Arc::new(old.with_filters(&filters)), Arc::clone(&live.filter))
+        };
+        let edit = Edit { filters: vec![(id, filter.meta)], ..Edit::default() };
+        self.record(&mut self.manifest.lock(), edit, |view| view.version = version)?;
+        replaced.make_obsolete();
         Ok(true)
     }
 

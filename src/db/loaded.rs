@@ -13,7 +13,6 @@ use super::directory::{Listing, for_each_logged_entry, not_a_store};
 use super::hole::LastHole;
 use super::open::{RecoveryReport, check_directory};
 use super::open_tables::{check_memory, open_tables};
-use super::read::{Lookups, Trace};
 use super::scan::Range;
 use super::views::ReadView;
 use crate::descriptors;
@@ -21,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::filters::residency_changes;
 use crate::key::Seq;
 use crate::ledger::Explanation;
+use crate::lookup::{Lookups, Trace};
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::FileName;
 use crate::options::Options;
@@ -142,7 +142,7 @@ impl Loaded {
     }
 
     pub(super) fn lookup(&self, key: &[u8], trace: &mut impl Trace) -> Result<Option<Value>> {
-        self.lookups().one(&self.view, self.seq, key, trace)
+        self.lookups().get(&self.view, self.seq, key, trace)
     }
 
     pub(super) fn explain(&self, key: &[u8]) -> Result<Explanation> {
@@ -152,7 +152,7 @@ impl Loaded {
     }
 
     pub(super) fn lookup_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.lookups().many(&self.view, self.seq, keys)
+        self.lookups().get_many(&self.view, self.seq, keys)
     }
 
     pub(super) fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Range {

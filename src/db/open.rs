@@ -185,6 +185,7 @@ pub(super) fn open_in(
         commits: CommitQueue::new(log.fill_ahead(options.log_fill()), next_seq),
         earlier_logs: EarlierLogs::default(),
         manifest: Mutex::new(manifest),
+        installing: Mutex::default(),
         scheduler: Arc::default(),
         options,
     });

@@ -5,7 +5,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::inner::DbInner;
-use super::read::Lookups;
 use super::views::ReadView;
 use crate::error::Result;
 use crate::filter::PrefixExtractor;
@@ -14,6 +13,7 @@ use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::{EntryKind, Seq, successor};
 use crate::key_range::{KeyBounds, borrowed};
 use crate::ledger::Activity;
+use crate::lookup::Lookups;
 use crate::memtable::MemtableCursor;
 use crate::scheduler::Scheduler;
 use crate::sstable::{ReadPlan, TableEnv};

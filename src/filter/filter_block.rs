@@ -97,11 +97,6 @@ impl Filter {
         self.may_contain_hash(key.hash(self.header.hash))
     }
 
-    pub(crate) fn prefetch(&self, key: &LookupKey<'_>) {
-        let FilterHeader { hash, salt, .. } = self.header;
-        self.prober.prefetch(hash.salted(key.hash(hash), salt));
-    }
-
     /// Whether a key with this prefix may be in the table. `None` if the filter does not have the prefixes
     /// of this extractor.
     pub(crate) fn may_contain_prefix(
@@ -197,14 +192,18 @@ mod tests {
             let filter = decode(&bytes, 100).expect("sound");
             assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)));
             let header = filter.header();
-            assert_eq!(LookupKey::new(&[0; 4], &hash_key()).hash(header.hash), hashes[0]);
+            assert_eq!(
+                LookupKey::new(&[0; 4], &hash_key(), header.hash).hash(header.hash),
+                hashes[0]
+            );
             assert_eq!(header.bytes(), bytes.len());
             let recipe = policy.recipe().expect("filters are wanted");
             assert_eq!(block_bits(&recipe, 101), 8 * bytes.len() as u64);
-            assert!(filter.may_contain(&LookupKey::new(&[0; 4], &hash_key())));
+            assert!(filter.may_contain(&LookupKey::new(&[0; 4], &hash_key(), header.hash)));
             assert!((0.0005..0.05).contains(&header.predicted_rate), "{filter:?}");
-            let absent = (1000..21_000_u32)
-                .filter(|i| filter.may_contain(&LookupKey::new(&i.to_be_bytes(), &hash_key())));
+            let absent = (1000..21_000_u32).filter(|i| {
+                filter.may_contain(&LookupKey::new(&i.to_be_bytes(), &hash_key(), header.hash))
+            });
             let rate = absent.count() as f64 / 20_000.0;
             assert!(rate < 0.05, "{policy}: {rate}");
         }

@@ -5,55 +5,45 @@ use std::cell::Cell;
 use criba_filter::HashFunction;
 use criba_filter::store::{HashKey, PrefixKey};
 
-/// A key and its hash by one function.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct HashedKey<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) function: HashFunction,
-    pub(crate) hash: u64,
-}
-
-impl<'a> HashedKey<'a> {
-    #[inline]
-    pub(crate) fn new(bytes: &'a [u8], function: HashFunction, hash_key: &HashKey) -> Self {
-        Self { bytes, function, hash: function.of(bytes, hash_key) }
-    }
-}
-
-/// The key of a lookup. Each of its hashes is computed when the first filter needs the hash.
+/// The key of a lookup, and its hash by the function of most filters. A hash by the other function is computed when
+/// the first filter needs it.
 #[derive(Debug)]
 pub(crate) struct LookupKey<'a> {
     bytes: &'a [u8],
     hash_key: &'a HashKey,
-    sip: Cell<Option<u64>>,
-    murmur: Cell<Option<u64>>,
+    function: HashFunction,
+    hash: u64,
+    other: Cell<Option<u64>>,
 }
 
 impl<'a> LookupKey<'a> {
-    pub(crate) fn new(bytes: &'a [u8], hash_key: &'a HashKey) -> Self {
-        Self { bytes, hash_key, sip: Cell::new(None), murmur: Cell::new(None) }
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8], hash_key: &'a HashKey, function: HashFunction) -> Self {
+        let hash = function.of(bytes, hash_key);
+        Self { bytes, hash_key, function, hash, other: Cell::new(None) }
     }
 
-    pub(crate) fn of_hashed(key: HashedKey<'a>, hash_key: &'a HashKey) -> Self {
-        let known = |function| Cell::new((key.function == function).then_some(key.hash));
-        let (sip, murmur) = (known(HashFunction::SipHash13), known(HashFunction::MurmurHash2));
-        Self { bytes: key.bytes, hash_key, sip, murmur }
-    }
-
+    #[inline]
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "mostly, a comparison and a load")]
+    #[inline(always)]
     pub(crate) fn hash(&self, function: HashFunction) -> u64 {
-        let is_murmur = function == HashFunction::MurmurHash2;
-        let known = if is_murmur { &self.murmur } else { &self.sip };
-        known.get().unwrap_or_else(|| {
-            let value = function.of(self.bytes, self.hash_key);
-            known.set(Some(value));
-            value
-        })
+        if function == self.function {
+            return self.hash;
+        }
+        if self.other.get().is_none() {
+            self.other.set(Some(hash_of(self.bytes, self.hash_key, function)));
+        }
+        self.other.get().unwrap_or_default()
     }
+}
+
+#[cold]
+fn hash_of(bytes: &[u8], hash_key: &HashKey, function: HashFunction) -> u64 {
+    function.of(bytes, hash_key)
 }
 
 #[derive(Debug)]
@@ -80,11 +70,13 @@ mod tests {
     #[test]
     fn a_lookup_has_the_hash_of_each_function() {
         let hash_key = HashKey::new([3; 16]);
-        let key = LookupKey::new(b"key", &hash_key);
-        assert_eq!(key.bytes(), b"key");
-        for function in [HashFunction::SipHash13, HashFunction::MurmurHash2] {
-            assert_eq!(key.hash(function), function.of(b"key", &hash_key));
-            assert_eq!(key.hash(function), function.of(b"key", &hash_key));
+        let functions = [HashFunction::SipHash13, HashFunction::MurmurHash2];
+        for first in functions {
+            let key = LookupKey::new(b"key", &hash_key, first);
+            assert_eq!(key.bytes(), b"key");
+            for function in functions.into_iter().chain(functions) {
+                assert_eq!(key.hash(function), function.of(b"key", &hash_key));
+            }
         }
     }
 }

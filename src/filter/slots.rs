@@ -3,176 +3,137 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 use bytes::Bytes;
-
-use super::filter_block::Filter;
-use super::lookup_key::HashedKey;
-use criba_filter::store::{IN_FLIGHT, Modulus, Prober, all_set, prefetch, second_hash};
+use criba_filter::store::{Modulus, Prober, all_set, prefetch, second_hash};
 use criba_filter::{FilterKind, HashFunction};
 
-/// The filters of the tables of a version, by number. All have one kind and one hash function, so that a lookup
-/// needs one hash and one loop.
-pub(crate) struct Slots {
-    hash: HashFunction,
-    kind: Kind,
-}
+use super::filter_block::Filter;
+use super::lookup_key::LookupKey;
 
-enum Kind {
-    Bloom(Vec<BloomSlot>),
-    Other(Vec<OtherSlot>),
-}
+/// The filters of the tables of a version, by number, of any kind and hash function.
+#[derive(Default)]
+pub(crate) struct Slots(Vec<Slot>);
 
 /// One cache line.
-#[derive(Default)]
 #[repr(align(64))]
-struct BloomSlot {
-    array: Bytes,
-    modulus: Modulus,
-    salt: u64,
-    k: u32,
+enum Slot {
+    Bloom {
+        array: Bytes,
+        modulus: Modulus,
+        salt: u64,
+        k: u32,
+        function: HashFunction,
+    },
+    Other {
+        prober: Box<Prober>,
+        salt: u64,
+        function: HashFunction,
+    },
+    /// No filter in memory.
+    Without,
 }
 
-struct OtherSlot {
-    salt: u64,
-    prober: Prober,
+/// A probe that was begun: its memory is prefetched.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Begun {
+    hash: u64,
+    /// Of the first bit, in a Bloom filter.
+    position: u64,
 }
 
 impl Slots {
-    /// `None` if the filters differ in kind or hash function, or if there is none. A number without a filter
-    /// must not be probed.
-    pub(crate) fn of<'a>(
-        filters: impl Iterator<Item = Option<&'a Filter>> + Clone,
-    ) -> Option<Self> {
-        let headers = filters.clone().flatten().map(Filter::header);
-        let mut made = headers.map(|header| (header.kind, header.hash));
-        let (kind, hash) = made.next()?;
-        if made.any(|other| other != (kind, hash)) {
-            return None;
+    /// `None` for a table without a filter in memory.
+    pub(crate) fn of<'a>(filters: impl Iterator<Item = Option<&'a Filter>>) -> Self {
+        Self(filters.map(|filter| filter.map_or(Slot::Without, Slot::of)).collect())
+    }
+
+    /// Whether the filter of this number denies the key. `true` is certain.
+    #[inline]
+    pub(crate) fn denies(&self, number: usize, key: &LookupKey<'_>) -> bool {
+        match self.0.get(number) {
+            Some(Slot::Bloom { array, modulus, salt, k, function }) => {
+                let hash = function.salted(key.hash(*function), *salt);
+                !all_set(array, *modulus, *k, modulus.remainder(hash), || second_hash(hash))
+            }
+            Some(Slot::Other { prober, salt, function }) => {
+                !prober.may_contain(function.salted(key.hash(*function), *salt))
+            }
+            Some(Slot::Without) | None => false,
         }
-        let kind = if kind == FilterKind::Bloom {
-            Kind::Bloom(
-                filters.map(|filter| filter.map(BloomSlot::of).unwrap_or_default()).collect(),
-            )
+    }
+
+    /// Begins a probe, and prefetches what [`end`](Self::end) reads first.
+    #[inline]
+    pub(crate) fn begin(&self, number: usize, key: &LookupKey<'_>) -> Begun {
+        self.0.get(number).map_or_else(Begun::default, |slot| slot.begin(key))
+    }
+
+    /// As [`denies`](Self::denies).
+    #[inline]
+    pub(crate) fn end(&self, number: usize, begun: Begun) -> bool {
+        self.0.get(number).is_some_and(|slot| slot.denies(begun))
+    }
+
+    /// Whether there is a filter in memory.
+    #[inline]
+    pub(crate) fn has(&self, number: usize) -> bool {
+        self.0.get(number).is_some_and(|slot| !matches!(slot, Slot::Without))
+    }
+}
+
+impl Slot {
+    fn of(filter: &Filter) -> Self {
+        let (prober, header) = (filter.prober(), filter.header());
+        let (salt, function) = (header.salt, header.hash);
+        if header.kind == FilterKind::Bloom {
+            let (array, modulus) = (prober.array().clone(), prober.modulus());
+            Self::Bloom { array, modulus, salt, k: prober.geometry().k, function }
         } else {
-            let any = filters.clone().flatten().next()?;
-            Kind::Other(filters.map(|filter| OtherSlot::of(filter.unwrap_or(any))).collect())
-        };
-        Some(Self { hash, kind })
+            Self::Other { prober: Box::new(prober.clone()), salt, function }
+        }
     }
 
-    /// The place in `numbers` of the first filter that may have the key; `None` if each denies it.
     #[inline]
-    pub(crate) fn first_maybe(&self, numbers: &[u16], key: HashedKey<'_>) -> Option<usize> {
-        let HashedKey { function, hash, .. } = key;
-        match (&self.kind, numbers) {
-            (Kind::Bloom(slots), [_]) => first_maybe(slots, numbers, |slot| {
-                let hash = function.salted(hash, slot.salt);
-                slot.may_contain(hash, slot.modulus.remainder(hash))
-            }),
-            (Kind::Bloom(slots), _) => {
-                first_maybe_bloom(slots, numbers, |salt| function.salted(hash, salt))
+    fn begin(&self, key: &LookupKey<'_>) -> Begun {
+        match self {
+            Self::Bloom { array, modulus, salt, function, .. } => {
+                let hash = function.salted(key.hash(*function), *salt);
+                let position = modulus.remainder(hash);
+                prefetch(array, (position / 8) as usize);
+                Begun { hash, position }
             }
-            (Kind::Other(slots), _) => {
-                first_maybe_other(slots, numbers, |salt| function.salted(hash, salt))
+            Self::Other { prober, salt, function } => {
+                let hash = function.salted(key.hash(*function), *salt);
+                prober.prefetch(hash);
+                Begun { hash, position: 0 }
             }
+            Self::Without => Begun::default(),
         }
-    }
-
-    pub(crate) fn hash(&self) -> HashFunction {
-        self.hash
-    }
-
-    /// Prefetches what [`first_maybe`](Self::first_maybe) reads.
-    #[inline]
-    pub(crate) fn prefetch(&self, numbers: &[u16], key: HashedKey<'_>) {
-        let HashedKey { function, hash, .. } = key;
-        match &self.kind {
-            Kind::Bloom(slots) => of_numbers(slots, numbers).for_each(|slot| {
-                let position = slot.modulus.remainder(function.salted(hash, slot.salt));
-                prefetch(&slot.array, (position / 8) as usize);
-            }),
-            Kind::Other(slots) => of_numbers(slots, numbers).for_each(|slot| {
-                slot.prober.prefetch(function.salted(hash, slot.salt));
-            }),
-        }
-    }
-}
-
-/// Prefetches the first bits of several filters before it tests them.
-#[inline(never)]
-fn first_maybe_bloom(
-    slots: &[BloomSlot],
-    numbers: &[u16],
-    salted: impl Fn(u64) -> u64,
-) -> Option<usize> {
-    let mut firsts = [(0, 0); IN_FLIGHT];
-    for (chunk, numbers) in numbers.chunks(IN_FLIGHT).enumerate() {
-        for (&number, first) in numbers.iter().zip(&mut firsts) {
-            let Some(slot) = slots.get(usize::from(number)) else { return Some(0) };
-            let hash = salted(slot.salt);
-            let position = slot.modulus.remainder(hash);
-            prefetch(&slot.array, (position / 8) as usize);
-            *first = (hash, position);
-        }
-        let mut filters = numbers.iter().zip(&firsts);
-        let maybe = filters.position(|(&number, &(hash, position))| {
-            slots.get(usize::from(number)).is_none_or(|slot| slot.may_contain(hash, position))
-        });
-        if let Some(at) = maybe {
-            return Some(chunk * IN_FLIGHT + at);
-        }
-    }
-    None
-}
-
-#[inline(never)]
-fn first_maybe_other(
-    slots: &[OtherSlot],
-    numbers: &[u16],
-    salted: impl Fn(u64) -> u64,
-) -> Option<usize> {
-    if numbers.len() > 1 {
-        of_numbers(slots, numbers).for_each(|slot| slot.prober.prefetch(salted(slot.salt)));
-    }
-    first_maybe(slots, numbers, |slot| slot.prober.may_contain(salted(slot.salt)))
-}
-
-/// A number without a slot may have the key.
-#[inline]
-fn first_maybe<S>(slots: &[S], numbers: &[u16], may: impl Fn(&S) -> bool) -> Option<usize> {
-    numbers.iter().position(|&number| slots.get(usize::from(number)).is_none_or(&may))
-}
-
-/// Each number has a slot.
-#[inline]
-fn of_numbers<'a, S>(slots: &'a [S], numbers: &'a [u16]) -> impl Iterator<Item = &'a S> {
-    numbers.iter().map_while(|&number| slots.get(usize::from(number)))
-}
-
-impl BloomSlot {
-    fn of(filter: &Filter) -> Self {
-        let (prober, salt) = (filter.prober(), filter.header().salt);
-        let k = prober.geometry().k;
-        Self { array: prober.array().clone(), modulus: prober.modulus(), salt, k }
     }
 
     #[inline]
-    fn may_contain(&self, hash: u64, first: u64) -> bool {
-        all_set(&self.array, self.modulus, self.k, first, || second_hash(hash))
-    }
-}
-
-impl OtherSlot {
-    fn of(filter: &Filter) -> Self {
-        Self { salt: filter.header().salt, prober: filter.prober().clone() }
+    fn denies(&self, Begun { hash, position }: Begun) -> bool {
+        match self {
+            Self::Bloom { array, modulus, k, .. } => {
+                !all_set(array, *modulus, *k, position, || second_hash(hash))
+            }
+            Self::Other { prober, .. } => !prober.may_contain(hash),
+            Self::Without => false,
+        }
     }
 }
 
 impl std::fmt::Debug for Slots {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let count = match &self.kind {
-            Kind::Bloom(slots) => slots.len(),
-            Kind::Other(slots) => slots.len(),
-        };
-        f.debug_struct("Slots").field("count", &count).field("hash", &self.hash).finish()
+        f.debug_struct("Slots").field("count", &self.0.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_one_cache_line() {
+        assert_eq!(size_of::<Slot>(), 64);
     }
 }

@@ -4,64 +4,67 @@ use super::counters::{ProbeCounters, threads};
 use super::{Activity, Counts};
 use crate::sync::{Arc, OnceLock, Ordering, Tally, sync_point, thread_number};
 
-/// The candidates of the keys of an interval, by the numbers of their tables.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Met {
-    /// Their filters must deny the key, newest first.
-    pub(crate) denied: Vec<u16>,
-    /// Their key ranges do not cover the key.
-    pub(crate) pruned: Vec<u16>,
+/// The intervals of keys of a version: what a count of an interval stands for.
+pub(crate) trait Candidates: Send + Sync {
+    /// The number of intervals.
+    fn intervals(&self) -> usize;
+
+    /// Calls `each` for each candidate of an interval: with the number of its table, and whether the table covers
+    /// the keys.
+    fn for_each(&self, interval: usize, each: &mut dyn FnMut(usize, bool));
 }
 
-/// One counter for each interval of keys of a version, and what a count stands for. Each thread has its own
-/// counters, as in the other counters of the ledger.
-#[derive(Debug)]
+/// Counters that a thread gets at once: a page of memory.
+const PAGE: usize = 512;
+
+type Page = Box<[Tally; PAGE]>;
+
+/// The pages of a thread, made when the thread first counts in one. Most stores have few tables: one page.
+#[derive(Debug, Default)]
+struct Pages {
+    first: OnceLock<Page>,
+    others: OnceLock<Box<[OnceLock<Page>]>>,
+}
+
+impl Pages {
+    #[inline]
+    fn counter(&self, interval: usize, candidates: &dyn Candidates) -> Option<&Tally> {
+        if interval < PAGE {
+            return self.first.get_or_init(zeros).get(interval);
+        }
+        let others = || (1..candidates.intervals().div_ceil(PAGE)).map(|_| OnceLock::new());
+        let page = self.others.get_or_init(|| others().collect()).get(interval / PAGE - 1)?;
+        page.get_or_init(zeros).get(interval % PAGE)
+    }
+
+    /// The page of this number, if the thread has it.
+    fn page(&self, number: usize) -> Option<&Page> {
+        match number.checked_sub(1) {
+            None => self.first.get(),
+            Some(other) => self.others.get()?.get(other)?.get(),
+        }
+    }
+}
+
+#[cold]
+fn zeros() -> Page {
+    Box::new([const { Tally::new(0) }; PAGE])
+}
+
+/// One counter for each interval of keys of a version. Each thread has its own, as in the other counters of the
+/// ledger.
 pub(crate) struct Denials {
+    /// By the numbers of the tables.
     tables: Vec<Arc<ProbeCounters>>,
-    /// Of all intervals, one after another.
-    numbers: Vec<u16>,
-    intervals: Vec<Place>,
-    own: Box<[OnceLock<Box<[Tally]>>]>,
-    shared: OnceLock<Box<[Tally]>>,
-}
-
-/// The tables of an interval in `numbers`: first those to be denied, then the others.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    start: u32,
-    denied: u32,
-    end: u32,
-}
-
-impl Place {
-    /// A table without a usable filter covers the keys.
-    const UNUSABLE: Self = Self { start: 1, denied: 0, end: 0 };
+    candidates: Arc<dyn Candidates>,
+    own: Box<[Pages]>,
+    shared: Pages,
 }
 
 impl Denials {
-    pub(super) fn new(
-        tables: Vec<Arc<ProbeCounters>>,
-        met: impl Iterator<Item = Option<Met>>,
-    ) -> Self {
-        let mut numbers = Vec::new();
-        let intervals = met.map(|met| {
-            let Some(Met { denied, pruned }) = met else { return Place::UNUSABLE };
-            let start = numbers.len() as u32;
-            numbers.extend(denied);
-            let denied = numbers.len() as u32;
-            numbers.extend(pruned);
-            Place { start, denied, end: numbers.len() as u32 }
-        });
-        let intervals = intervals.collect();
-        let own = (0..threads()).map(|_| OnceLock::new()).collect();
-        Self { tables, numbers, intervals, own, shared: OnceLock::new() }
-    }
-
-    /// The tables whose filters must deny a key of the interval. `None` if one has no usable filter.
-    #[inline]
-    pub(crate) fn denied(&self, interval: usize) -> Option<&[u16]> {
-        let Place { start, denied, .. } = self.intervals.get(interval)?;
-        self.numbers.get(*start as usize..*denied as usize)
+    pub(super) fn new(tables: Vec<Arc<ProbeCounters>>, candidates: Arc<dyn Candidates>) -> Self {
+        let own = (0..threads()).map(|_| Pages::default()).collect();
+        Self { tables, candidates, own, shared: Pages::default() }
     }
 
     /// Counts a lookup: a memtable and each filter of the interval denied its key.
@@ -69,8 +72,8 @@ impl Denials {
     pub(crate) fn count(&self, interval: usize) {
         sync_point("before a denial is counted");
         let own = thread_number().and_then(|number| self.own.get(number));
-        let counters = own.unwrap_or(&self.shared).get_or_init(|| self.zeros());
-        let Some(counter) = counters.get(interval) else { return };
+        let pages = own.unwrap_or(&self.shared);
+        let Some(counter) = pages.counter(interval, &*self.candidates) else { return };
         if own.is_some() {
             // No other thread adds to it: the last thread with this number has ended.
             counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -79,34 +82,43 @@ impl Denials {
         }
     }
 
-    #[cold]
-    fn zeros(&self) -> Box<[Tally]> {
-        self.intervals.iter().map(|_| Tally::new(0)).collect()
-    }
-
     /// Adds to the tables' counters what came since `settled`, and returns the activity.
     pub(super) fn settle(&self, settled: &mut Vec<u64>) -> Activity {
-        settled.resize(self.intervals.len(), 0);
-        let shards = self.own.iter().chain([&self.shared]).filter_map(OnceLock::get);
-        let shards: Vec<_> = shards.collect();
+        let intervals = self.candidates.intervals();
         let mut lookups = 0;
-        for (interval, (place, settled)) in self.intervals.iter().zip(settled).enumerate() {
-            let sum: u64 = shards.iter().map(|shard| shard[interval].load(Ordering::Relaxed)).sum();
-            let new = sum - std::mem::replace(settled, sum);
-            if new == 0 {
+        for number in 0..intervals.div_ceil(PAGE) {
+            let threads = self.own.iter().chain([&self.shared]);
+            let pages: Vec<&Page> = threads.filter_map(|pages| pages.page(number)).collect();
+            if pages.is_empty() {
                 continue;
             }
-            lookups += new;
-            let numbers = |from: u32, to: u32| &self.numbers[from as usize..to as usize];
-            for &table in numbers(place.start, place.denied) {
-                let met = Counts { true_negatives: new, ..Counts::default() };
-                self.tables[usize::from(table)].add(met);
-            }
-            for &table in numbers(place.denied, place.end) {
-                let met = Counts { range_pruned: new, ..Counts::default() };
-                self.tables[usize::from(table)].add(met);
+            let first = number * PAGE;
+            let behind = intervals.min(first + PAGE);
+            settled.resize(settled.len().max(behind), 0);
+            for interval in first..behind {
+                let count = |page: &&Page| page[interval - first].load(Ordering::Relaxed);
+                let sum: u64 = pages.iter().map(count).sum();
+                let new = sum - std::mem::replace(&mut settled[interval], sum);
+                if new > 0 {
+                    lookups += new;
+                    self.candidates.for_each(interval, &mut |table, covers| {
+                        let (denied, pruned) = if covers { (new, 0) } else { (0, new) };
+                        let met = Counts {
+                            true_negatives: denied,
+                            range_pruned: pruned,
+                            ..Counts::default()
+                        };
+                        self.tables[table].add(met);
+                    });
+                }
             }
         }
         Activity { lookups, misses: lookups, memtables_denied: lookups, ..Activity::default() }
+    }
+}
+
+impl std::fmt::Debug for Denials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Denials").field("tables", &self.tables.len()).finish_non_exhaustive()
     }
 }

@@ -14,7 +14,7 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
 pub(crate) use counters::ProbeCounters;
-pub(crate) use denials::{Denials, Met};
+pub(crate) use denials::{Candidates, Denials};
 pub use explain::{BlockFetch, Explanation, Outcome, Step, TableStep, Verdict};
 pub(crate) use totals::Ledger;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::counters::{IoCounters, ProbeCounters, Sharded};
-use super::denials::{Denials, Met};
+use super::denials::{Candidates, Denials};
 use super::{Activity, Counts, LEVELS, PrefixCounts, Stats};
 use crate::sync::{Mutex, MutexGuard};
 
@@ -81,9 +81,9 @@ impl Ledger {
     pub(crate) fn denials(
         &self,
         tables: Vec<Arc<ProbeCounters>>,
-        met: impl Iterator<Item = Option<Met>>,
+        candidates: Arc<dyn Candidates>,
     ) -> Arc<Denials> {
-        let denials = Arc::new(Denials::new(tables, met));
+        let denials = Arc::new(Denials::new(tables, candidates));
         self.tables.lock().denials.push((Arc::clone(&denials), Vec::new()));
         denials
     }

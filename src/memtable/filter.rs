@@ -83,7 +83,7 @@ fn layer_of(mut earlier: usize) -> usize {
 
 #[derive(Debug)]
 pub(crate) struct MemtableFilter {
-    hash: HashFunction,
+    pub(super) hash: HashFunction,
     hash_key: HashKey,
     layers: [OnceLock<Box<[Block]>>; LAYERS],
     /// Keys that have bits of their own.
@@ -122,14 +122,12 @@ impl MemtableFilter {
     }
 
     /// Whether the memtable may hold a key; "no" is certain for all entries that the lookup may see. Calls `hash`
-    /// for the key's hash by a function, unless the memtable is empty. Without a hash the key may be there.
+    /// for the key's hash by a function, unless the memtable is empty.
     #[inline]
-    pub(super) fn may_contain(&self, hash: impl FnOnce(HashFunction) -> Option<u64>) -> bool {
-        self.layers[0].get().is_some()
-            && hash(self.hash).is_none_or(|hash| self.may_contain_hash(hash))
+    pub(super) fn may_contain(&self, hash: impl FnOnce(HashFunction) -> u64) -> bool {
+        self.layers[0].get().is_some() && self.may_contain_hash(hash(self.hash))
     }
 
-    #[inline]
     fn may_contain_hash(&self, hash: u64) -> bool {
         let bits = bits(hash);
         self.layers.iter().map_while(OnceLock::get).any(|layer| block_of(layer, hash).holds(bits))

@@ -14,7 +14,7 @@ pub(crate) use filter::MemtableFilter;
 
 use std::ops::Bound;
 
-use crate::filter::{HashedKey, LookupKey};
+use crate::filter::LookupKey;
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::sync::{AtomicUsize, OnceLock, Ordering, sync_point};
 use crate::value::Value;
@@ -58,19 +58,18 @@ impl Memtable {
     }
 
     /// Whether the memtable may hold the key; "no" is certain for all entries that the lookup may see.
+    #[inline]
     pub(crate) fn may_contain(&self, key: &LookupKey<'_>) -> bool {
-        self.may_contain_by(|function| Some(key.hash(function)))
+        match &self.filter {
+            Some(filter) => filter.may_contain(|function| key.hash(function)),
+            None => true,
+        }
     }
 
-    /// Whether the memtable certainly holds no entry of the key.
+    /// The hash function of the filter.
     #[inline]
-    pub(crate) fn denies(&self, key: HashedKey<'_>) -> bool {
-        !self.may_contain_by(|function| (function == key.function).then_some(key.hash))
-    }
-
-    #[inline]
-    fn may_contain_by(&self, hash: impl FnOnce(HashFunction) -> Option<u64>) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+    pub(crate) fn hash_function(&self) -> HashFunction {
+        self.filter.as_ref().map_or(HashFunction::SipHash13, |filter| filter.hash)
     }
 
     pub(crate) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {
@@ -178,7 +177,11 @@ mod tests {
                         for i in (0..inserted).step_by(97) {
                             let key = (i as u64).to_be_bytes();
                             assert!(memtable.get(&key, u64::MAX).is_some(), "{i} of {inserted}");
-                            assert!(memtable.may_contain(&LookupKey::new(&key, &SECRET)));
+                            assert!(memtable.may_contain(&LookupKey::new(
+                                &key,
+                                &SECRET,
+                                HashFunction::SipHash13
+                            )));
                         }
                         if inserted == 20_000 {
                             return;
@@ -255,7 +258,8 @@ mod tests {
                     return;
                 }
                 looks.set(looks.get() + 1);
-                let denied = !table.may_contain(&LookupKey::new(&key, &SECRET));
+                let denied =
+                    !table.may_contain(&LookupKey::new(&key, &SECRET, HashFunction::SipHash13));
                 let found = table.get(&key, u64::MAX).is_some();
                 assert!(!(found && denied), "key {i} is there before its bits");
                 assert!(!denied, "key {i} is about to be there, but denied");

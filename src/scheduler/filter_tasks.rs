@@ -110,17 +110,18 @@ fn try_change(db: &DbInner, change: &ResidencyChange, patience: &mut Duration) -
 
 /// Replaces `old` by `new`, if `old` is still the filter of the table.
 fn replace_filter(db: &DbInner, table: u64, old: &Arc<TableFilter>, new: TableFilter) -> bool {
-    let new = HashMap::from([(table, Arc::new(new))]);
-    let mut replaced = false;
-    db.views.change(|view| {
+    let _installing = db.installing.lock();
+    let version = {
+        let view = db.views.load();
         let live = view.version.table(table);
-        replaced = live.is_some_and(|live| Arc::ptr_eq(&live.filter, old));
-        if replaced {
-            view.version = Arc::new(view.version.with_filters(&new));
+        if !live.is_some_and(|live| Arc::ptr_eq(&live.filter, old)) {
+            return false;
         }
-    });
+        Arc::new(view.version.with_filters(&HashMap::from([(table, Arc::new(new))])))
+    };
+    db.views.change(|view| view.version = version);
     db.scheduler.wake_waiters();
-    replaced
+    true
 }
 
 /// Waits until no reader holds a replaced filter, at most for `patience`, and subtracts the wait from it.

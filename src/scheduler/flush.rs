@@ -61,7 +61,7 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
     // one has not.
     let nothing_older = |key: &[u8]| {
         let view = db.views.load();
-        none_has(view.version.candidates(key), key, &context)
+        none_has(view.version.covering(0, key), key, &context)
     };
     let tables = write_memtable(memtable, nothing_older, &context)?;
 

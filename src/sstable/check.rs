@@ -107,7 +107,7 @@ impl OpenTable {
                 }
                 if seen.entries == 0 || seen.largest != entry.key {
                     if let Some(filter) = filter {
-                        let key = LookupKey::new(entry.key, hash_key);
+                        let key = LookupKey::new(entry.key, hash_key, filter.header().hash);
                         keys.count(entry.key, filter.may_contain(&key));
                     }
                     if let (Some(filter), Some(extractor)) = (filter, extractor)

@@ -78,13 +78,6 @@ impl TableFilter {
         }
     }
 
-    /// Prefetches the memory that [`verdict`](Self::verdict) reads.
-    pub(crate) fn prefetch(&self, key: &LookupKey<'_>) {
-        if let FilterState::Active(filter) = &self.state {
-            filter.prefetch(key);
-        }
-    }
-
     /// The filter's answer for all keys with a prefix. No I/O.
     pub(crate) fn prefix_verdict(
         &self,

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use crate::key::head;
 use crate::ledger::ProbeCounters;
 use crate::sstable::{OpenTable, Table, TableFilter};
 
@@ -14,30 +13,12 @@ pub(crate) struct LiveTable {
     pub(crate) table: Arc<Table>,
     pub(crate) filter: Arc<TableFilter>,
     pub(crate) counters: Arc<ProbeCounters>,
-    /// The first eight bytes of its smallest and largest key. They mostly decide whether it covers a key,
-    /// without another cache miss.
-    heads: [u64; 2],
 }
 
 impl LiveTable {
     pub(super) fn new(open: OpenTable, counters: Arc<ProbeCounters>) -> Self {
         let OpenTable { table, filter } = open;
-        let heads = [head(&table.meta().smallest), head(&table.meta().largest)];
-        Self { table, filter, counters, heads }
-    }
-
-    /// Whether its first key is at or before `key`, which has this head.
-    pub(super) fn begins_by(&self, key: &[u8], head: u64) -> bool {
-        self.heads[0] < head || (self.heads[0] == head && *self.table.meta().smallest <= *key)
-    }
-
-    /// Whether its last key is at or after `key`.
-    pub(super) fn ends_from(&self, key: &[u8], head: u64) -> bool {
-        self.heads[1] > head || (self.heads[1] == head && *self.table.meta().largest >= *key)
-    }
-
-    pub(super) fn largest(&self) -> &[u8] {
-        &self.table.meta().largest
+        Self { table, filter, counters }
     }
 
     pub(crate) fn open(&self) -> OpenTable {

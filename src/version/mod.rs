@@ -18,94 +18,112 @@ use std::sync::Arc;
 
 pub(crate) use cursor::LevelCursor;
 pub(crate) use edit::{Edit, TableSet};
-pub(crate) use intervals::{Interval, Intervals, Probed};
+pub(crate) use intervals::Interval;
 pub(crate) use live_table::LiveTable;
 pub(crate) use manifest::{Manifest, is_temporary_current, read_current};
 pub(crate) use prefix::PrefixProbe;
 pub(crate) use ranks::keys_within;
 pub(crate) use settings::StoreSettings;
 
-use crate::fences::Fences;
-use crate::key::head;
-use crate::ledger::{LEVELS, Ledger, Verdict};
-use crate::sstable::{OpenTable, TableFilter};
-use crate::sync::OnceLock;
+use crate::filter::Slots;
+use crate::fork::Birth;
+use crate::ledger::{Denials, LEVELS, Ledger};
+use crate::sstable::{FilterState, OpenTable, TableFilter};
+use intervals::Intervals;
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Version {
     /// The first field: its drop settles the counters of the tables.
-    intervals: OfVersion,
-    levels: [Vec<LiveTable>; LEVELS],
-    /// The levels below L0 with tables, in order.
-    sorted: Vec<Sorted>,
+    denials: OfVersion,
+    /// By number: L0 newest first, then each level in key order.
+    tables: Vec<LiveTable>,
+    /// Where each level begins in `tables`, and where the last one ends.
+    starts: [usize; LEVELS + 1],
+    /// Those of the tables; of all versions that differ in filters only.
+    intervals: Arc<Intervals>,
+    /// The filters of the tables, by number.
+    slots: Slots,
 }
 
-/// Found at the first use. A changed version has others, so a clone has none yet.
+/// The counters of lookups that every filter of this version denied. `None` without tables.
 #[derive(Debug, Default)]
-struct OfVersion(OnceLock<Option<Intervals>>);
+struct OfVersion(Option<(Arc<Denials>, Arc<Ledger>, Birth)>);
 
-impl Clone for OfVersion {
-    fn clone(&self) -> Self {
-        Self::default()
+impl Drop for OfVersion {
+    /// No lookup counts any more.
+    fn drop(&mut self) {
+        if let Some((denials, ledger, birth)) = &self.0
+            && birth.is_this_process()
+        {
+            ledger.end_denials(denials);
+        }
     }
-}
-
-/// A level with at most one candidate per lookup.
-#[derive(Debug, Clone)]
-struct Sorted {
-    level: usize,
-    /// Search structure over the largest keys of more than [`FEW`] tables.
-    ends: Fences,
-}
-
-/// Up to this number of tables a linear scan is faster than a search.
-const FEW: usize = 4;
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Candidate<'a> {
-    pub(crate) level: usize,
-    pub(crate) live: &'a LiveTable,
-    /// Whether its key range covers the key.
-    pub(crate) covers: bool,
-    /// The verdict of its filter, if that was probed.
-    pub(crate) verdict: Option<Verdict>,
 }
 
 impl Version {
     /// The tables of a level: L0 newest first, others in key order.
     #[inline]
     pub(crate) fn level(&self, level: usize) -> &[LiveTable] {
-        self.levels.get(level).map_or(&[], Vec::as_slice)
+        match self.starts.get(level..=level + 1) {
+            Some(&[start, end]) => self.tables.get(start..end).unwrap_or_default(),
+            _ => &[],
+        }
     }
 
     /// The runs in the order of a lookup: each table of L0, and each level below with tables.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &[LiveTable]> {
-        self.level(0).chunks(1).chain(self.sorted.iter().map(|sorted| self.level(sorted.level)))
+        self.level(0).chunks(1).chain(self.sorted())
     }
 
-    /// `None` if lookups must walk the candidates.
-    #[inline]
-    pub(crate) fn intervals(&self) -> Option<&Intervals> {
-        self.intervals.0.get().map_or_else(|| self.find_intervals(), Option::as_ref)
-    }
-
-    /// Without a lock: of two threads, one takes what the other found.
-    #[cold]
-    fn find_intervals(&self) -> Option<&Intervals> {
-        let below = self.runs().skip(self.level(0).len());
-        let _ = self.intervals.0.set(Intervals::of(self.level(0), below));
-        self.intervals.0.get()?.as_ref()
+    /// The levels below L0 with tables.
+    fn sorted(&self) -> impl Iterator<Item = &[LiveTable]> {
+        (1..LEVELS).map(|level| self.level(level)).filter(|tables| !tables.is_empty())
     }
 
     pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &LiveTable)> {
-        self.levels
-            .iter()
-            .enumerate()
-            .flat_map(|(level, tables)| tables.iter().map(move |t| (level, t)))
+        (0..LEVELS).flat_map(|level| self.level(level).iter().map(move |live| (level, live)))
     }
 
     pub(crate) fn table(&self, id: u64) -> Option<&LiveTable> {
-        self.levels.iter().flatten().find(|live| live.table.id() == id)
+        self.tables.iter().find(|live| live.table.id() == id)
+    }
+
+    /// The interval of a key.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> Interval<'_> {
+        self.intervals.find(key)
+    }
+
+    /// The filters of the tables by their numbers.
+    #[inline]
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    #[inline]
+    pub(crate) fn numbered(&self, number: usize) -> Option<&LiveTable> {
+        self.tables.get(number)
+    }
+
+    pub(crate) fn level_of(&self, number: usize) -> usize {
+        self.starts.iter().skip(1).take_while(|&&start| start <= number).count()
+    }
+
+    /// Counts a lookup: a memtable and the filter of each table that covers the interval denied its key. False
+    /// without tables.
+    #[inline]
+    pub(crate) fn count_denied(&self, interval: &Interval<'_>) -> bool {
+        let Some((denials, ..)) = &self.denials.0 else { return false };
+        denials.count(interval.number);
+        true
+    }
+
+    /// The tables of levels from this one on that cover the key, newest first.
+    pub(crate) fn covering(&self, level: usize, key: &[u8]) -> impl Iterator<Item = &LiveTable> {
+        let first = self.starts.get(level).copied().unwrap_or(usize::MAX);
+        let covering =
+            self.find(key).candidates().filter(move |it| it.covers && it.number >= first);
+        covering.filter_map(|candidate| self.numbered(candidate.number))
     }
 
     pub(crate) fn level_bytes(&self, level: usize) -> u64 {
@@ -130,59 +148,20 @@ impl Version {
         tables.get(first..after).unwrap_or_default()
     }
 
-    /// The candidates of a lookup, newest first: all of L0, and at most one on each level below.
-    #[inline]
-    pub(crate) fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = Candidate<'a>> {
-        let head = head(key);
-        let of_l0 = self.level(0).iter().map(move |live| {
-            let covers = live.ends_from(key, head) && live.begins_by(key, head);
-            Candidate { level: 0, live, covers, verdict: None }
-        });
-        of_l0.chain(self.sorted.iter().filter_map(move |sorted| self.candidate(sorted, key, head)))
-    }
-
-    /// Those of the levels below one.
-    pub(crate) fn candidates_below<'a>(
-        &'a self,
-        level: usize,
-        key: &'a [u8],
-    ) -> impl Iterator<Item = Candidate<'a>> {
-        let head = head(key);
-        let below = self.sorted.iter().filter(move |sorted| sorted.level > level);
-        below.filter_map(move |sorted| self.candidate(sorted, key, head))
-    }
-
-    /// The candidate of a sorted level: the first table whose last key is not less than the key.
-    #[inline]
-    fn candidate(&self, sorted: &Sorted, key: &[u8], head: u64) -> Option<Candidate<'_>> {
-        let tables = self.level(sorted.level);
-        let live = if tables.len() <= FEW {
-            tables.iter().find(|live| live.ends_from(key, head))
-        } else {
-            let end = |number: usize| tables.get(number).map_or(&[][..], LiveTable::largest);
-            tables.get(sorted.ends.below(key, |n| end(n) < key))
-        }?;
-        let covers = live.begins_by(key, head);
-        Some(Candidate { level: sorted.level, live, covers, verdict: None })
-    }
-
     /// This version with other filters for some tables; unknown ids are ignored. Counters stay.
     pub(crate) fn with_filters(&self, filters: &HashMap<u64, Arc<TableFilter>>) -> Self {
-        let mut next = self.clone();
-        for live in next.levels.iter_mut().flatten() {
+        let mut tables = self.tables.clone();
+        for live in &mut tables {
             if let Some(filter) = filters.get(&live.table.id()) {
                 live.filter = Arc::clone(filter);
             }
         }
-        next
+        Self::new(tables, self.starts, Arc::clone(&self.intervals))
     }
 
     pub(crate) fn without_filters(&self) -> Self {
-        let mut next = self.clone();
-        for live in next.levels.iter_mut().flatten() {
-            *live = live.without_filter();
-        }
-        next
+        let tables = self.tables.iter().map(LiveTable::without_filter).collect();
+        Self::new(tables, self.starts, Arc::clone(&self.intervals))
     }
 
     /// This version without some tables and with others. A table in both lists moves, and keeps the filter that
@@ -193,10 +172,11 @@ impl Version {
         added: &[(usize, OpenTable)],
         ledger: &Ledger,
     ) -> Self {
-        let mut next = self.clone();
+        let mut levels: [Vec<LiveTable>; LEVELS] =
+            std::array::from_fn(|level| self.level(level).to_vec());
         let mut moving = HashMap::new();
         for &(level, id) in removed {
-            for live in next.levels[level].extract_if(.., |live| live.table.id() == id) {
+            for live in levels[level].extract_if(.., |live| live.table.id() == id) {
                 moving.insert(id, live.filter);
             }
         }
@@ -206,18 +186,35 @@ impl Version {
             if let Some(filter) = moving.remove(&open.table.id()) {
                 open.filter = filter;
             }
-            next.levels[*level].push(LiveTable::new(open, counters));
+            levels[*level].push(LiveTable::new(open, counters));
         }
-        let [l0, sorted @ ..] = &mut next.levels;
+        let [l0, sorted @ ..] = &mut levels;
         l0.sort_by_key(|live| std::cmp::Reverse(live.table.meta().max_seq));
-        next.sorted.clear();
-        for (level, tables) in (1..).zip(sorted).filter(|(_, tables)| !tables.is_empty()) {
+        for tables in sorted.iter_mut() {
             tables.sort_by(|a, b| a.table.meta().smallest.cmp(&b.table.meta().smallest));
-            let several = if tables.len() > FEW { tables.as_slice() } else { &[] };
-            let ends = Fences::new(several.iter().map(LiveTable::largest));
-            next.sorted.push(Sorted { level, ends });
         }
-        next
+        let sorted: Vec<&[LiveTable]> =
+            sorted.iter().map(Vec::as_slice).filter(|tables| !tables.is_empty()).collect();
+        let intervals = Arc::new(Intervals::of(l0, &sorted));
+        let mut starts = [0; LEVELS + 1];
+        for (level, tables) in levels.iter().enumerate() {
+            starts[level + 1] = starts[level] + tables.len();
+        }
+        Self::new(levels.concat(), starts, intervals)
+    }
+
+    fn new(tables: Vec<LiveTable>, starts: [usize; LEVELS + 1], intervals: Arc<Intervals>) -> Self {
+        let slots = Slots::of(tables.iter().map(|live| match &live.filter.state {
+            FilterState::Active(filter) => Some(filter),
+            _ => None,
+        }));
+        let denials = tables.first().map(|live| {
+            let env = live.table.env();
+            let counters = tables.iter().map(|live| Arc::clone(&live.counters)).collect();
+            let denials = env.ledger.denials(counters, Arc::clone(&intervals) as _);
+            (denials, Arc::clone(&env.ledger), env.birth)
+        });
+        Self { denials: OfVersion(denials), tables, starts, intervals, slots }
     }
 }
 
@@ -287,9 +284,12 @@ mod tests {
                 |t: &&LiveTable| t.table.meta().smallest <= to && from <= t.table.meta().largest;
             let expected: Vec<_> = tables.iter().filter(touched).map(|t| t.table.id()).collect();
             assert_eq!(ids(version.overlapping(level, &from, &to)), expected);
-            let candidate = version.candidates(&from).find(|candidate| candidate.level == level);
+            let mut candidates = version.find(&from).candidates();
+            let candidate =
+                candidates.find(|candidate| version.level_of(candidate.number) == level);
             let first = tables.iter().find(|t| from <= t.table.meta().largest);
-            let found = candidate.map(|candidate| candidate.live.table.id());
+            let id = |number| version.numbered(number).expect("a table").table.id();
+            let found = candidate.map(|candidate| id(candidate.number));
             assert_eq!(found, first.map(|t| t.table.id()));
             let covers = tables.iter().any(|t| t.table.meta().overlaps(&from, &from));
             assert_eq!(candidate.is_some_and(|candidate| candidate.covers), covers);
@@ -309,7 +309,7 @@ mod tests {
         let dir = crate::tempdir::tempdir();
         let all = store(dir.path())?;
         let level = (1..LEVELS).max_by_key(|&level| all.level(level).len()).expect("levels");
-        for count in 1..=FEW + 2 {
+        for count in 1..=6 {
             let behind = all.level(level).iter().skip(count);
             let removed: Vec<_> = behind.map(|live| (level, live.table.id())).collect();
             let version = all.with(&removed, &[], &Ledger::default());
@@ -320,8 +320,10 @@ mod tests {
             let between = (0..2 * KEYS).step_by(7).map(key);
             for key in ends.cloned().chain(behind).chain(between) {
                 let expected = tables.iter().find(|live| key <= live.table.meta().largest);
-                let candidate = version.candidates(&key).find(|one| one.level == level);
-                let found = candidate.map(|one| (one.live.table.id(), one.covers));
+                let mut candidates = version.find(&key).candidates();
+                let candidate = candidates.find(|one| version.level_of(one.number) == level);
+                let id = |number| version.numbered(number).expect("a table").table.id();
+                let found = candidate.map(|one| (id(one.number), one.covers));
                 let covers = |live: &LiveTable| live.table.meta().smallest <= key;
                 assert_eq!(found, expected.map(|live| (live.table.id(), covers(live))));
             }

@@ -57,6 +57,6 @@ impl Filter {
 
     /// Whether the key may be there.
     pub fn may_contain(&self, key: u64) -> bool {
-        self.0.may_contain(|_| Some(key))
+        self.0.may_contain(|_| key)
     }
 }

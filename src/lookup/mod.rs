@@ -1,0 +1,249 @@
+//! Lookups: memtables, then tables from newest to oldest, each filter before its table.
+
+mod search;
+
+use search::{Passed, Search};
+
+use crate::db::views::ReadView;
+use crate::error::Result;
+use crate::key::{EntryKind, Seq};
+use crate::ledger::Step;
+use crate::sstable::TableEnv;
+use crate::value::Value;
+use criba_filter::store::IN_FLIGHT;
+
+pub(crate) trait Trace {
+    /// Whether it needs every step of a lookup.
+    const STEPS: bool;
+
+    fn step(&mut self, step: Step);
+}
+
+impl Trace for () {
+    const STEPS: bool = false;
+
+    fn step(&mut self, _: Step) {}
+}
+
+impl Trace for Vec<Step> {
+    const STEPS: bool = true;
+
+    fn step(&mut self, step: Step) {
+        self.push(step);
+    }
+}
+
+/// Whether a key may have a value: the answer of [`Db::may_contain`](crate::Db::may_contain).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Membership {
+    /// The key certainly has no value.
+    No,
+    /// The key may have a value.
+    Maybe,
+}
+
+/// Lookups in a view.
+#[derive(Clone, Copy)]
+pub(crate) struct Lookups<'e> {
+    pub(crate) env: &'e TableEnv,
+    pub(crate) ignore_filters: bool,
+}
+
+impl Lookups<'_> {
+    /// The value of a key; calls `trace` for each step.
+    #[inline]
+    pub(crate) fn get(
+        self,
+        view: &ReadView,
+        seq: Seq,
+        key: &[u8],
+        trace: &mut impl Trace,
+    ) -> Result<Option<Value>> {
+        Search::new(self, view, seq, key).value(trace)
+    }
+
+    /// The values of many keys. Prefetches the filters of several keys, then looks these keys up.
+    pub(crate) fn get_many<K: AsRef<[u8]>>(
+        self,
+        view: &ReadView,
+        seq: Seq,
+        keys: &[K],
+    ) -> Result<Vec<Option<Value>>> {
+        // With a large L0, one key alone has enough filters to prefetch.
+        let at_once = if view.version.level(0).len() < IN_FLIGHT / 2 { IN_FLIGHT } else { 1 };
+        let mut values = Vec::with_capacity(keys.len());
+        let mut searches = Vec::with_capacity(keys.len().min(at_once));
+        for keys in keys.chunks(at_once) {
+            searches.clear();
+            searches.extend(keys.iter().map(|key| Search::new(self, view, seq, key.as_ref())));
+            if at_once > 1 {
+                searches.iter().for_each(Search::prefetch);
+            }
+            for search in &searches {
+                values.push(search.value(&mut ())?);
+            }
+        }
+        Ok(values)
+    }
+
+    /// See [`Db::may_contain`](crate::Db::may_contain). A tombstone in a memtable is a "no". A tombstone in a
+    /// table is a "maybe": filters contain the keys of tombstones. Counts nothing.
+    pub(crate) fn may_contain(self, view: &ReadView, seq: Seq, key: &[u8]) -> Membership {
+        let search = Search::new(self, view, seq, key);
+        let may = match search.in_memtables(&mut Passed::default(), &mut ()) {
+            Some((kind, _)) => kind == EntryKind::Put,
+            None => search.next_place(0).is_some(),
+        };
+        if may { Membership::Maybe } else { Membership::No }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::filter::LookupKey;
+    use crate::ledger::{Counts, TableStep, Verdict};
+    use crate::version::Version;
+    use crate::{Db, FilterPolicy, Options};
+    use criba_filter::HashFunction;
+
+    fn key(rng: &mut ChaCha8Rng) -> Vec<u8> {
+        let prefix = [&b""[..], b"common prefix"][rng.random_range(0..2)];
+        [prefix, &vec![rng.random_range(b'a'..b'h'); rng.random_range(0..3)]].concat()
+    }
+
+    /// The candidates of a lookup by their definition: number, level, verdict of the filter; `None` for a table
+    /// that does not cover the key.
+    fn candidates(
+        version: &Version,
+        key: &[u8],
+        env: &TableEnv,
+    ) -> Vec<(u64, usize, Option<Verdict>)> {
+        let lookup_key = LookupKey::new(key, &env.hash_key, HashFunction::MurmurHash2);
+        let mut found: Vec<(u64, usize, Option<Verdict>)> = Vec::new();
+        for (level, live) in version.tables() {
+            let meta = live.table.meta();
+            let decided = level > 0 && found.last().is_some_and(|&(_, last, _)| last == level);
+            if !decided && (level == 0 || key <= &meta.largest[..]) {
+                let covers = meta.overlaps(key, key);
+                let verdict = covers.then(|| live.filter.verdict(&lookup_key));
+                found.push((meta.id, level, verdict));
+            }
+        }
+        found
+    }
+
+    #[derive(Debug, Default)]
+    struct Seen {
+        denied: u32,
+        two_kinds: u32,
+        two_hashes: u32,
+        without: u32,
+        deepest: usize,
+    }
+
+    /// Compares one lookup, its explanation and its counts with the definition.
+    fn check(db: &Db, key: &[u8], seen: &mut Seen) -> Result<()> {
+        let inner = db.inner()?;
+        let version = std::sync::Arc::clone(&inner.views.load().version);
+        let expected = candidates(&version, key, &inner.env);
+        let before = db.stats();
+        let explained = db.explain(key)?;
+        let between = db.stats();
+        assert_eq!(db.get(key)?, explained.value);
+        assert_eq!(db.get_many(&[key])?[0], explained.value);
+        let counted = [between - before, db.stats() - between];
+        let steps = explained.steps.iter().filter_map(|step| match step {
+            Step::Table { id, level, step } => Some((*id, *level, *step)),
+            Step::Memtable { .. } => None,
+        });
+        let steps: Vec<_> = steps.collect();
+        let found: Vec<_> = steps
+            .iter()
+            .map(|&(id, level, step)| match step {
+                TableStep::RangePruned => (id, level, None),
+                TableStep::Probed { verdict, .. } => (id, level, Some(verdict)),
+            })
+            .collect();
+        assert!(expected.starts_with(&found), "{key:?}: {expected:?}, not {found:?}");
+        assert!(
+            explained.value.is_some() || found.len() == expected.len() || db.get(key)?.is_none()
+        );
+        let mut sum = Counts::default();
+        for &(_, _, step) in &steps {
+            sum += Counts::from(step);
+        }
+        let probes = |counts: Counts| (counts.true_negatives, counts.range_pruned, counts.probes());
+        assert_eq!(probes(counted[0].total()), probes(sum), "{key:?}");
+        let twice = probes(sum);
+        assert_eq!(probes(counted[1].total()), (2 * twice.0, 2 * twice.1, 2 * twice.2), "{key:?}");
+        let may = db.may_contain(key)?;
+        assert!(explained.value.is_none() || may == Membership::Maybe);
+        let verdicts = || expected.iter().filter_map(|&(_, _, verdict)| verdict);
+        if verdicts().count() > 0 && verdicts().all(|verdict| verdict == Verdict::No) {
+            seen.denied += 1;
+            let tables = version.tables().filter(|(_, live)| {
+                expected.iter().any(|&(id, _, verdict)| id == live.table.id() && verdict.is_some())
+            });
+            let (mut kinds, mut hashes) = (Vec::new(), Vec::new());
+            for header in tables.filter_map(|(_, live)| live.filter.sound()) {
+                kinds.push(header.kind);
+                hashes.push(header.hash);
+            }
+            seen.two_kinds += u32::from(kinds.iter().any(|kind| *kind != kinds[0]));
+            seen.two_hashes += u32::from(hashes.iter().any(|hash| *hash != hashes[0]));
+        }
+        seen.without += u32::from(verdicts().any(|v| v != Verdict::No && v != Verdict::Maybe));
+        seen.deepest = seen.deepest.max(verdicts().count());
+        Ok(())
+    }
+
+    #[test]
+    fn a_lookup_meets_its_candidates_in_order_whatever_their_filters_are() -> Result<()> {
+        let mut rng = ChaCha8Rng::seed_from_u64(27);
+        let mut seen = Seen::default();
+        let policies = [
+            FilterPolicy::default(),
+            FilterPolicy::ribbon(),
+            FilterPolicy::classic(),
+            FilterPolicy::ribbon().with_hash(HashFunction::MurmurHash2),
+            FilterPolicy::none(),
+        ];
+        for round in 0..60 {
+            let dir = crate::tempdir::tempdir();
+            let options = Options::new().background_threads(0).filter(policies[round % 5]);
+            let options = options.memtable_bytes(1024).table_bytes(1024).level_base_bytes(1024);
+            // Without compactions, more tables cover a key than are probed at once.
+            let many = round % 5 == 4;
+            let db = options.auto_compaction(!many).block_bytes(128).open(dir.path())?;
+            for _ in 0..rng.random_range(0..200) {
+                let key = key(&mut rng);
+                if rng.random_bool(0.9) {
+                    db.put(key, "value")?;
+                } else {
+                    db.delete(key)?;
+                }
+                if rng.random_bool(if many { 0.3 } else { 0.02 }) {
+                    db.flush()?;
+                }
+                if rng.random_bool(0.02) {
+                    db.set_policy(policies[rng.random_range(0..5)])?;
+                }
+            }
+            db.flush()?;
+            if round % 4 == 3 {
+                db.set_filter_memory(Some(4096))?; // some filters are not resident
+            }
+            for _ in 0..200 {
+                check(&db, &key(&mut rng), &mut seen)?;
+            }
+        }
+        println!("{seen:?}");
+        assert!(seen.denied > 1000 && seen.two_kinds > 100 && seen.two_hashes > 100);
+        assert!(seen.without > 100 && seen.deepest > 16);
+        Ok(())
+    }
+}

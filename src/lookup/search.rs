@@ -1,0 +1,271 @@
+//! The search for one key. It goes from place to place: each is a table whose filter does not deny the key.
+
+use super::{Lookups, Trace};
+use crate::db::views::ReadView;
+use crate::error::Result;
+use crate::filter::{Begun, LookupKey};
+use crate::key::{EntryKind, Seq};
+use crate::ledger::{Activity, Outcome, Step, TableStep, Verdict};
+use crate::memtable::Memtable;
+use crate::sstable::Table;
+use crate::value::Value;
+use crate::version::{Interval, LiveTable, Version};
+use criba_filter::store::IN_FLIGHT;
+
+pub(super) struct Search<'a> {
+    lookups: Lookups<'a>,
+    view: &'a ReadView,
+    seq: Seq,
+    key: LookupKey<'a>,
+    interval: Interval<'a>,
+}
+
+type Found = Option<(EntryKind, Value)>;
+
+/// The memtables that a search passed: their filters denied the key, or they were searched.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Passed {
+    denied: u64,
+    searched: u64,
+}
+
+impl<'a> Search<'a> {
+    #[inline]
+    pub(super) fn new(lookups: Lookups<'a>, view: &'a ReadView, seq: Seq, key: &'a [u8]) -> Self {
+        let interval = view.version.find(key);
+        let key = LookupKey::new(key, &lookups.env.hash_key, view.memtable.hash_function());
+        Self { lookups, view, seq, key, interval }
+    }
+
+    /// Prefetches the filters of all candidates.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        for place in 0..self.interval.places() {
+            if let Some(number) = self.interval.covering(place) {
+                self.view.version.slots().begin(number, &self.key);
+            }
+        }
+    }
+
+    /// The value of the key. Counts the lookup: once for the interval if every memtable and every filter denies
+    /// the key, else each step.
+    #[inline]
+    pub(super) fn value(&self, trace: &mut impl Trace) -> Result<Option<Value>> {
+        let mut passed = Passed::default();
+        if let found @ Some(_) = self.in_memtables(&mut passed, trace) {
+            return self.end(Ok(found), passed, true);
+        }
+        match self.next_place(0) {
+            None if passed.searched == 0 => {
+                self.end_denied(trace);
+                Ok(None)
+            }
+            place => self.in_tables(place, passed, trace),
+        }
+    }
+
+    /// The newest entry of the memtables.
+    #[inline]
+    pub(super) fn in_memtables(&self, passed: &mut Passed, trace: &mut impl Trace) -> Found {
+        if let found @ Some(_) = self.in_memtable(0, &self.view.memtable, passed, trace) {
+            return found;
+        }
+        if self.view.sealed.is_empty() { None } else { self.in_sealed(passed, trace) }
+    }
+
+    #[inline(never)]
+    fn in_sealed(&self, passed: &mut Passed, trace: &mut impl Trace) -> Found {
+        for (age, memtable) in (1..).zip(&self.view.sealed) {
+            if let found @ Some(_) = self.in_memtable(age, memtable, passed, trace) {
+                return found;
+            }
+        }
+        None
+    }
+
+    #[expect(clippy::inline_always, reason = "mostly, the filter denies the key")]
+    #[inline(always)]
+    fn in_memtable(
+        &self,
+        age: usize,
+        memtable: &Memtable,
+        passed: &mut Passed,
+        trace: &mut impl Trace,
+    ) -> Found {
+        if self.lookups.ignore_filters || memtable.may_contain(&self.key) {
+            passed.searched += 1;
+            return self.search_memtable(age, memtable, trace);
+        }
+        passed.denied += 1;
+        trace.step(Step::Memtable { age, filter: Verdict::No, found: None });
+        None
+    }
+
+    #[inline(never)]
+    fn search_memtable(&self, age: usize, memtable: &Memtable, trace: &mut impl Trace) -> Found {
+        let ignored = self.lookups.ignore_filters;
+        let filter = if ignored { Verdict::Unfiltered } else { Verdict::Maybe };
+        let found = memtable.get(self.key.bytes(), self.seq);
+        let kind = found.as_ref().map(|(kind, _)| *kind);
+        trace.step(Step::Memtable { age, filter, found: kind });
+        found
+    }
+
+    /// The first place, from this one on, of a table that covers the key and whose filter does not deny it.
+    #[inline]
+    pub(super) fn next_place(&self, from: usize) -> Option<usize> {
+        let places = self.interval.places();
+        if from + 1 < places {
+            return self.next_of_many(from);
+        }
+        if from >= places {
+            return None;
+        }
+        let number = self.interval.covering(from)?;
+        let denied = self.view.version.slots().denies(number, &self.key);
+        (self.lookups.ignore_filters || !denied).then_some(from)
+    }
+
+    /// As `next_place`. Prefetches several filters before it probes them.
+    #[inline(never)]
+    fn next_of_many(&self, mut from: usize) -> Option<usize> {
+        let (slots, places) = (self.view.version.slots(), self.interval.places());
+        while from < places {
+            let mut begun = [(0, 0, Begun::default()); IN_FLIGHT];
+            let mut count = 0;
+            while from < places && count < begun.len() {
+                if let Some(number) = self.interval.covering(from) {
+                    begun[count] = (from, number, slots.begin(number, &self.key));
+                    count += 1;
+                }
+                from += 1;
+            }
+            for &(place, number, begun) in &begun[..count] {
+                if self.lookups.ignore_filters || !slots.end(number, begun) {
+                    return Some(place);
+                }
+            }
+        }
+        None
+    }
+
+    /// Reads the block of the table at this place, and goes on behind it until an entry is found.
+    #[inline(never)]
+    fn in_tables(
+        &self,
+        mut place: Option<usize>,
+        passed: Passed,
+        trace: &mut impl Trace,
+    ) -> Result<Option<Value>> {
+        let mut counted = 0;
+        while let Some(maybe) = place {
+            self.pass(counted..maybe, true, trace);
+            let found = self.read(maybe, trace);
+            if !matches!(found, Ok(None)) {
+                return self.end(found, passed, false);
+            }
+            counted = maybe + 1;
+            place = self.next_place(counted);
+        }
+        self.pass(counted..self.interval.places(), true, trace);
+        self.end(Ok(None), passed, false)
+    }
+
+    /// Traces, and counts if `count`, candidates that do not cover the key, or whose filters deny it.
+    fn pass(&self, places: std::ops::Range<usize>, count: bool, trace: &mut impl Trace) {
+        for place in places {
+            let Some(candidate) = self.interval.at(place) else { continue };
+            let Some((live, level)) = self.table(candidate.number) else { continue };
+            let step = if candidate.covers {
+                let (verdict, outcome) = (Verdict::No, Outcome::TrueNegative);
+                TableStep::Probed { verdict, block: None, outcome, found: None }
+            } else {
+                TableStep::RangePruned
+            };
+            if count {
+                live.counters.count(step);
+            }
+            trace.step(Step::Table { id: live.table.id(), level, step });
+        }
+    }
+
+    fn table(&self, number: usize) -> Option<(&'a LiveTable, usize)> {
+        let version: &'a Version = &self.view.version;
+        Some((version.numbered(number)?, version.level_of(number)))
+    }
+
+    /// Searches the block of the table at this place that may hold the key.
+    fn read(&self, place: usize, trace: &mut impl Trace) -> Result<Found> {
+        let Some(number) = self.interval.covering(place) else { return Ok(None) };
+        let Some((live, level)) = self.table(number) else { return Ok(None) };
+        let verdict = if self.lookups.ignore_filters {
+            Verdict::Unfiltered
+        } else if self.view.version.slots().has(number) {
+            Verdict::Maybe
+        } else {
+            live.filter.verdict(&self.key)
+        };
+        let (step, found) = search_block(&live.table, verdict, self.seq, &self.key);
+        live.counters.count(step);
+        trace.step(Step::Table { id: live.table.id(), level, step });
+        found
+    }
+
+    /// Counts a lookup whose key every memtable and every filter denied.
+    #[inline]
+    fn end_denied<T: Trace>(&self, trace: &mut T) {
+        if T::STEPS {
+            self.pass(0..self.interval.places(), false, trace);
+        }
+        let sealed = self.view.sealed.len() as u64;
+        if !self.view.version.count_denied(&self.interval) {
+            let (lookups, misses, memtables_denied) = (1, 1, 1 + sealed);
+            let done = Activity { lookups, misses, memtables_denied, ..Activity::default() };
+            self.lookups.env.ledger.count(done);
+        } else if sealed > 0 {
+            // The interval counts one memtable.
+            let done = Activity { memtables_denied: sealed, ..Activity::default() };
+            self.lookups.env.ledger.count(done);
+        }
+    }
+
+    #[inline(never)]
+    fn end(
+        &self,
+        found: Result<Found>,
+        passed: Passed,
+        from_memtable: bool,
+    ) -> Result<Option<Value>> {
+        let put = |(kind, value): (EntryKind, Value)| (kind == EntryKind::Put).then_some(value);
+        let value = found.map(|found| found.and_then(put));
+        self.lookups.env.ledger.count(Activity {
+            lookups: 1,
+            hits: u64::from(matches!(value, Ok(Some(_)))),
+            misses: u64::from(matches!(value, Ok(None))),
+            failed: u64::from(value.is_err()),
+            memtable_answers: u64::from(from_memtable),
+            memtables_denied: passed.denied,
+            memtables_searched: passed.searched,
+            ..Activity::default()
+        });
+        value
+    }
+}
+
+/// Searches the one block that may hold the key. A failed read also returns a step.
+#[inline(never)]
+fn search_block(
+    table: &Table,
+    verdict: Verdict,
+    seq: Seq,
+    key: &LookupKey<'_>,
+) -> (TableStep, Result<Found>) {
+    let (block, found) = table.search(key.bytes(), seq);
+    let outcome = match &found {
+        Ok(found) => Outcome::of_read(verdict, found.holds_key),
+        Err(_) => Outcome::Failed,
+    };
+    let entry = found.map(|found| found.entry);
+    let kind = entry.as_ref().ok().and_then(Option::as_ref).map(|(kind, _)| *kind);
+    (TableStep::Probed { verdict, block, outcome, found: kind }, entry)
+}
