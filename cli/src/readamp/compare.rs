@@ -12,8 +12,6 @@ use crate::text::{counted, ratio, thousands};
 
 /// The largest relative difference of equal sizes.
 const SAME_SIZE: f64 = 0.02;
-/// And the largest difference of a table's filters: those of few keys are rounded up.
-const BLOCK: u64 = 64;
 /// In 80 columns.
 const LEVELS_A_LINE: usize = 4;
 
@@ -43,7 +41,7 @@ pub(super) fn policies(bits_per_key: f64, asked: FilterPolicy) -> Vec<(String, F
 pub struct Comparison {
     /// The policies, the classic one first.
     pub rows: Vec<Row>,
-    /// Whether all filters take as many bytes as the classic ones, within 2 % or 64 bytes a table.
+    /// Whether all filters take as many bytes as the classic ones, within 2 %.
     pub same_size: bool,
     /// Whether every check of every run holds or is unknown.
     pub checks_hold: bool,
@@ -92,7 +90,7 @@ impl Comparison {
             };
         }
         Self {
-            same_size: rows.iter().all(|row| same_size(bytes, row.filter_bytes, row.tables)),
+            same_size: rows.iter().all(|row| same_size(bytes, row.filter_bytes)),
             checks_hold: rows.iter().all(|row| row.failed_checks.is_empty()),
             rows,
         }
@@ -150,7 +148,7 @@ impl Comparison {
         let holds = |holds| if holds { "holds" } else { "FAILS" };
         writeln!(
             out,
-            "\n  {:<7}  all filters take the same bytes, within 2 % or {BLOCK} bytes a table",
+            "\n  {:<7}  all filters take the same bytes, within 2 %",
             holds(self.same_size)
         )?;
         writeln!(out, "  {:<7}  every check of every run", holds(self.checks_hold))?;
@@ -161,10 +159,9 @@ impl Comparison {
     }
 }
 
-/// Whether two policies' filters take the same bytes. The bytes of small filters are far apart.
-fn same_size(bytes: u64, other: u64, tables: u64) -> bool {
-    let difference = bytes.abs_diff(other);
-    difference as f64 <= SAME_SIZE * bytes as f64 || difference <= BLOCK * tables
+/// Whether two policies' filters take the same bytes.
+fn same_size(bytes: u64, other: u64) -> bool {
+    bytes.abs_diff(other) as f64 <= SAME_SIZE * bytes as f64
 }
 
 impl Row {
@@ -222,11 +219,8 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_the_same_within_a_share_or_a_block_a_table() {
-        assert!(same_size(100_000, 102_000, 1) && same_size(100_000, 98_000, 1));
-        assert!(!same_size(100_000, 102_001, 1) && !same_size(100_000, 97_999, 1));
-        assert!(same_size(26_592, 25_856, 12));
-        assert!(same_size(504, 440, 1) && !same_size(504, 439, 1));
-        assert!(!same_size(26_592, 26_592 - 12 * 64 - 1, 12));
+    fn sizes_are_the_same_within_a_share() {
+        assert!(same_size(100_000, 102_000) && same_size(100_000, 98_000));
+        assert!(!same_size(100_000, 102_001) && !same_size(100_000, 97_999));
     }
 }
