@@ -60,41 +60,72 @@ pub(crate) trait Cursor: Debug + Send {
     }
 }
 
-/// A cursor to be merged. The greatest cursor in the heap has the next entry.
-#[derive(Debug)]
-struct Source {
-    cursor: Box<dyn Cursor>,
-    direction: Direction,
-    is_counted: bool,
-}
+/// Entries to be merged, from the next one on.
+pub(crate) trait Source {
+    fn entry(&self) -> Option<EntryRef<'_>>;
 
-impl Ord for Source {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let order = match (self.cursor.entry(), other.cursor.entry()) {
-            (Some(a), Some(b)) => key::compare((a.key, a.seq), (b.key, b.seq)),
-            (a, b) => b.is_some().cmp(&a.is_some()),
-        };
-        self.direction.pick(order.reverse(), order)
+    /// Of two equal entries, the one of the higher rank comes first in a heap.
+    fn rank(&self) -> u8 {
+        0
     }
 }
 
-impl PartialOrd for Source {
+/// A source in the heap of a merge. The greatest has the next entry.
+#[derive(Debug)]
+pub(crate) struct Next<S> {
+    pub(crate) source: S,
+    direction: Direction,
+}
+
+impl<S: Source> Next<S> {
+    pub(crate) fn new(source: S, direction: Direction) -> Self {
+        Self { source, direction }
+    }
+}
+
+impl<S: Source> Ord for Next<S> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self.source.entry(), other.source.entry()) {
+            (Some(a), Some(b)) => {
+                let order = key::compare((a.key, a.seq), (b.key, b.seq));
+                let order = self.direction.pick(order.reverse(), order);
+                order.then_with(|| self.source.rank().cmp(&other.source.rank()))
+            }
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        }
+    }
+}
+
+impl<S: Source> PartialOrd for Next<S> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Source {
+impl<S: Source> PartialEq for Next<S> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Source {}
+impl<S: Source> Eq for Next<S> {}
+
+/// A cursor to be merged.
+#[derive(Debug)]
+struct Merged {
+    cursor: Box<dyn Cursor>,
+    is_counted: bool,
+}
+
+impl Source for Merged {
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        self.cursor.entry()
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct MergeCursor {
-    sources: BinaryHeap<Source>,
+    sources: BinaryHeap<Next<Merged>>,
     /// The entries that [`pass`](Self::pass) and the like left in the cursor that [`count`](Self::count) added.
     pub(crate) counted: usize,
 }
@@ -102,14 +133,14 @@ pub(crate) struct MergeCursor {
 impl MergeCursor {
     pub(crate) fn new(cursors: Vec<Box<dyn Cursor>>, direction: Direction) -> Self {
         let sources = cursors.into_iter().filter(|cursor| cursor.entry().is_some());
-        let source = |cursor| Source { cursor, direction, is_counted: false };
-        Self { sources: sources.map(source).collect(), counted: 0 }
+        let next = |cursor| Next::new(Merged { cursor, is_counted: false }, direction);
+        Self { sources: sources.map(next).collect(), counted: 0 }
     }
 
     /// Adds a cursor whose passed entries are counted.
     pub(crate) fn count(&mut self, cursor: Box<dyn Cursor>, direction: Direction) {
         if cursor.entry().is_some() {
-            self.sources.push(Source { cursor, direction, is_counted: true });
+            self.sources.push(Next::new(Merged { cursor, is_counted: true }, direction));
         }
     }
 
@@ -120,13 +151,13 @@ impl MergeCursor {
     }
 
     fn count_next(&mut self) {
-        self.counted += usize::from(self.sources.peek().is_some_and(|next| next.is_counted));
+        self.counted += usize::from(self.sources.peek().is_some_and(|next| next.source.is_counted));
     }
 
     fn advance_by(&mut self, step: impl FnOnce(&mut dyn Cursor) -> Result<()>) -> Result<()> {
         let Some(mut next) = self.sources.peek_mut() else { return Ok(()) };
-        step(&mut *next.cursor)?;
-        if next.cursor.at_end() {
+        step(&mut *next.source.cursor)?;
+        if next.source.cursor.at_end() {
             PeekMut::pop(next);
         }
         Ok(())
@@ -135,15 +166,15 @@ impl MergeCursor {
 
 impl Cursor for MergeCursor {
     fn entry(&self) -> Option<EntryRef<'_>> {
-        self.sources.peek()?.cursor.entry()
+        self.sources.peek()?.source.cursor.entry()
     }
 
     fn key(&self) -> Value {
-        self.sources.peek().map(|next| next.cursor.key()).unwrap_or_default()
+        self.sources.peek().map(|next| next.source.cursor.key()).unwrap_or_default()
     }
 
     fn value(&self) -> Value {
-        self.sources.peek().map(|next| next.cursor.value()).unwrap_or_default()
+        self.sources.peek().map(|next| next.source.cursor.value()).unwrap_or_default()
     }
 
     fn advance(&mut self) -> Result<()> {
@@ -158,14 +189,15 @@ impl Cursor for MergeCursor {
     /// Passes entries of one cursor: those before `limit` and before the entries of all other cursors.
     fn pass_hidden(&mut self, seq: Seq, limit: Option<&[u8]>) -> usize {
         let Some(mut next) = self.sources.pop() else { return 0 };
-        let other = self.sources.peek().and_then(|other| other.cursor.entry()).map(|e| e.key);
+        let other =
+            self.sources.peek().and_then(|other| other.source.cursor.entry()).map(|e| e.key);
         let nearer = match (other, limit) {
             (Some(a), Some(b)) => Some(next.direction.pick(a.min(b), a.max(b))),
             (other, limit) => other.or(limit),
         };
-        let passed = next.cursor.pass_hidden(seq, nearer);
-        self.counted += if next.is_counted { passed } else { 0 };
-        if !next.cursor.at_end() {
+        let passed = next.source.cursor.pass_hidden(seq, nearer);
+        self.counted += if next.source.is_counted { passed } else { 0 };
+        if !next.source.cursor.at_end() {
             self.sources.push(next);
         }
         passed

@@ -156,9 +156,9 @@ impl OpenTable {
 impl Table {
     pub(super) fn decoded_block(&self, number: usize) -> Result<DecodedBlock> {
         let handle = self.handle(number)?;
-        let block = self.read_block(handle)?;
-        let decoded = block.decode().map_err(|damage| self.damaged(handle, damage))?;
-        self.check_place(&decoded, number).map_err(|damage| self.damaged(handle, damage))?;
+        let block = self.file().block(handle)?;
+        let decoded = block.decode().map_err(|damage| self.file().damaged(handle, damage))?;
+        self.check_place(&decoded, number).map_err(|damage| self.file().damaged(handle, damage))?;
         Ok(decoded)
     }
 
@@ -199,7 +199,7 @@ impl Table {
     fn check_padding(&self) -> Result<()> {
         let (start, block) = (self.index().data_end(), self.filter_block());
         let end = if block.is_none() { start } else { block.offset };
-        let bytes = self.read(start, end.saturating_sub(start))?;
+        let bytes = self.file().read_into(Vec::new(), start, end.saturating_sub(start))?;
         match bytes.iter().position(|&byte| byte != 0) {
             None => Ok(()),
             Some(at) => {

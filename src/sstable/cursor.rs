@@ -127,25 +127,25 @@ impl TableCursor {
                     Some(block) => block,
                     None => {
                         let length = handle.length + TRAILER_BYTES as u64;
-                        self.table.check_if_large(handle)?;
+                        self.table.file().check_if_large(handle)?;
                         self.table.env().ledger.scan_reads.count(length);
                         let spare = std::mem::take(&mut self.spare.bytes);
-                        let bytes = self.table.read_into(spare, handle.offset, length)?;
-                        self.table.verify_block(&bytes.into(), handle)?
+                        let bytes = self.table.file().read_into(spare, handle.offset, length)?;
+                        self.table.file().verified(&bytes.into(), handle)?
                     }
                 }
             }
             ReadPlan::Compaction | ReadPlan::Rebuilding => {
                 let bytes = self.read_ahead(handle)?;
-                self.table.verify_block(&bytes, handle)?
+                self.table.file().verified(&bytes, handle)?
             }
         };
         let spare = std::mem::take(&mut self.spare);
         let block =
-            block.decode_into(spare).map_err(|damage| self.table.damaged(handle, damage))?;
+            block.decode_into(spare).map_err(|damage| self.table.file().damaged(handle, damage))?;
         self.table
             .check_place(&block, number)
-            .map_err(|damage| self.table.damaged(handle, damage))?;
+            .map_err(|damage| self.table.file().damaged(handle, damage))?;
         let position = match self.direction {
             Direction::Forward => 0,
             Direction::Backward => block.len().saturating_sub(1),
@@ -165,7 +165,7 @@ impl TableCursor {
         if let Some(bytes) = held(&self.ahead) {
             return Ok(bytes);
         }
-        self.table.check_if_large(handle)?;
+        self.table.file().check_if_large(handle)?;
         let data_left = self.table.index().data_end().saturating_sub(handle.offset);
         let bytes = READAHEAD_BYTES.min(data_left).max(length);
         let ledger = &self.table.env().ledger;
@@ -174,7 +174,8 @@ impl TableCursor {
             _ => ledger.compaction_reads.count(bytes),
         }
         let spare = unshared(std::mem::take(&mut self.ahead.1));
-        self.ahead = (handle.offset, self.table.read_into(spare, handle.offset, bytes)?.into());
+        self.ahead =
+            (handle.offset, self.table.file().read_into(spare, handle.offset, bytes)?.into());
         Ok(self.ahead.1.slice(..length as usize))
     }
 

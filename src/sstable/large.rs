@@ -24,13 +24,19 @@ pub(super) struct Place {
     pub(super) bound_to: u64,
 }
 
+impl Place {
+    pub(super) fn is_large(self) -> bool {
+        self.block.length > LARGE_BYTES
+    }
+}
+
 /// Checks type and checksum of a block if it is long. Returns what is wrong with it.
 pub(super) fn check_if_large(
     env: &TableEnv,
     file: &dyn VfsFile,
     place: Place,
 ) -> io::Result<Result<(), String>> {
-    if place.block.length <= LARGE_BYTES { Ok(Ok(())) } else { check(env, file, place) }
+    if place.is_large() { check(env, file, place) } else { Ok(Ok(())) }
 }
 
 /// Checks type and checksum of a block. Returns what is wrong with it.

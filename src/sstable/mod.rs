@@ -12,6 +12,7 @@ mod block;
 mod cache;
 mod check;
 mod cursor;
+mod data_file;
 mod env;
 mod filter;
 mod format;

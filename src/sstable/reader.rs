@@ -6,9 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use super::block::{Block, BlockDamage, Found};
+use super::block::Found;
+use super::data_file::DataFile;
 use super::env::TableEnv;
 use super::format::{
     BlockHandle, BlockType, FILTER_ALIGNMENT, FOOTER_BYTES, FilterMeta, Footer, MAX_BLOCK_BYTES,
@@ -114,7 +113,10 @@ impl Table {
         let index_bytes = block_in_tail(footer.index, BlockType::Index, "an index block")?;
         let properties =
             block_in_tail(footer.properties, BlockType::Properties, "a properties block")?;
-        let properties = Properties::decode(properties).filter(|p| matches_meta(p, &meta));
+        let is_named = |properties: &Properties| {
+            meta_of(&footer, footer_bytes, length, meta.filter, properties) == meta
+        };
+        let properties = Properties::decode(properties).filter(is_named);
         let properties = properties.ok_or_else(|| {
             let expected = "the properties that the manifest has for this table";
             Error::corrupt(&path, footer.properties.offset, expected, "others")
@@ -206,26 +208,9 @@ impl Table {
             }
             _ => 0,
         };
-        let meta = TableMeta {
-            id: footer.table,
-            size: length,
-            index_offset: footer.index.offset,
-            footer_checksum: Footer::checksum(&bytes),
-            random: footer.random,
-            filter: FilterMeta {
-                generation: 0,
-                bytes: footer.filter.length,
-                checksum: filter_checksum,
-            },
-            entries: properties.entries,
-            tombstones: properties.tombstones,
-            keys: properties.keys,
-            hidden_bytes: properties.hidden_bytes,
-            min_seq: properties.min_seq,
-            max_seq: properties.max_seq,
-            smallest: properties.smallest,
-            largest: properties.largest,
-        };
+        let (bytes_of_filter, generation) = (footer.filter.length, 0);
+        let filter = FilterMeta { generation, bytes: bytes_of_filter, checksum: filter_checksum };
+        let meta = meta_of(&footer, &bytes, length, filter, &properties);
         Ok((meta, footer.store))
     }
 
@@ -287,13 +272,15 @@ impl Table {
         let fetch = BlockFetch { offset: handle.offset, bytes, from_cache: cached.is_some() };
         let found = match cached {
             Some(block) => Ok(block),
-            None => self.read_block(handle).inspect(|block| {
+            None => self.file().block(handle).inspect(|block| {
                 if let Some(cache) = &self.env.cache {
                     cache.insert(place, block.clone());
                 }
             }),
         }
-        .and_then(|block| block.search(key, seq).map_err(|damage| self.damaged(handle, damage)));
+        .and_then(|block| {
+            block.search(key, seq).map_err(|damage| self.file().damaged(handle, damage))
+        });
         (Some(fetch), found)
     }
 
@@ -335,66 +322,9 @@ impl Table {
         })
     }
 
-    pub(super) fn read_block(&self, handle: BlockHandle) -> Result<Block> {
-        self.check_if_large(handle)?;
-        let bytes = self.read(handle.offset, handle.length + TRAILER_BYTES as u64)?;
-        self.verify_block(&bytes.into(), handle)
-    }
-
-    /// Checks a data block of many mebibytes before memory is taken for it.
-    pub(super) fn check_if_large(&self, block: BlockHandle) -> Result<()> {
-        if block.length <= LARGE_BYTES {
-            return Ok(());
-        }
-        let place = Place { block, of: BlockType::Data, salt: self.salt(), bound_to: block.offset };
-        let file = self.env.files.get(self.meta.id, &self.env.dir);
-        file.and_then(|file| check_if_large(&self.env, &*file, place))
-            .context(format_args!("read a block at offset {}", block.offset), &self.path())?
-            .map_err(|found| {
-                let expected = "a data block with its checksum";
-                Error::corrupt(&self.path(), block.offset, expected, found)
-            })
-    }
-
-    pub(super) fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>> {
-        self.read_into(Vec::new(), offset, length)
-    }
-
-    /// Reads into the memory of `bytes` if it suffices.
-    pub(super) fn read_into(
-        &self,
-        mut bytes: Vec<u8>,
-        offset: u64,
-        length: u64,
-    ) -> Result<Vec<u8>> {
-        self.env
-            .files
-            .get(self.meta.id, &self.env.dir)
-            .and_then(|file| {
-                if bytes.capacity() < length as usize {
-                    return file.read_new(length as usize, offset);
-                }
-                bytes.resize(length as usize, 0);
-                file.read_exact_at(&mut bytes, offset).map(|()| bytes)
-            })
-            .map_err(|source| Error::Io {
-                action: format!("read {length} bytes at offset {offset}"),
-                path: self.path(),
-                source: Arc::new(source),
-            })
-    }
-
-    pub(super) fn verify_block(&self, bytes: &Bytes, handle: BlockHandle) -> Result<Block> {
-        let contents = check_block(bytes, BlockType::Data, self.salt(), handle.offset);
-        let contents = contents.map_err(|found| {
-            Error::corrupt(&self.path(), handle.offset, "a data block with its checksum", found)
-        })?;
-        Block::new(bytes.slice_ref(contents)).map_err(|damage| self.damaged(handle, damage))
-    }
-
-    pub(super) fn damaged(&self, handle: BlockHandle, damage: BlockDamage) -> Error {
-        let offset = handle.offset + damage.offset as u64;
-        Error::corrupt(&self.path(), offset, damage.expected, "something else")
+    /// The file, to read data blocks of.
+    pub(super) fn file(&self) -> DataFile<'_> {
+        DataFile { env: &self.env, id: self.meta.id, salt: self.salt() }
     }
 }
 
@@ -487,19 +417,35 @@ fn check_footer(
     Ok(())
 }
 
-fn matches_meta(properties: &Properties, meta: &TableMeta) -> bool {
-    properties.entries == meta.entries
-        && properties.tombstones == meta.tombstones
-        && properties.keys == meta.keys
-        && properties.hidden_bytes == meta.hidden_bytes
-        && properties.min_seq == meta.min_seq
-        && properties.max_seq == meta.max_seq
-        && properties.smallest == meta.smallest
-        && properties.largest == meta.largest
+/// The manifest's record of a table.
+fn meta_of(
+    footer: &Footer,
+    footer_bytes: &[u8],
+    size: u64,
+    filter: FilterMeta,
+    properties: &Properties,
+) -> TableMeta {
+    TableMeta {
+        id: footer.table,
+        size,
+        index_offset: footer.index.offset,
+        footer_checksum: Footer::checksum(footer_bytes),
+        random: footer.random,
+        filter,
+        entries: properties.entries,
+        tombstones: properties.tombstones,
+        keys: properties.keys,
+        hidden_bytes: properties.hidden_bytes,
+        min_seq: properties.min_seq,
+        max_seq: properties.max_seq,
+        smallest: properties.smallest.clone(),
+        largest: properties.largest.clone(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::block::BlockDamage;
     use super::super::format::TableRandom;
     use super::super::samples::{STORE, env, properties, put, recipe, writer};
     use super::*;
@@ -527,7 +473,20 @@ mod tests {
     #[test]
     fn properties_that_differ_in_anything_are_not_those_of_the_manifest() {
         let (meta, of) = (sample_meta(), properties);
-        assert!(matches_meta(&of(), &meta));
+        let footer = Footer {
+            filter: BlockHandle { offset: 400, length: 95 },
+            index: BlockHandle { offset: 500, length: 200 },
+            properties: BlockHandle { offset: 700, length: 167 },
+            range_tombstones: BlockHandle::default(),
+            table: 7,
+            store: STORE,
+            random: meta.random,
+        };
+        let record = |properties: &Properties| {
+            let meta = meta_of(&footer, &[], meta.size, meta.filter, properties);
+            TableMeta { footer_checksum: 0, ..meta }
+        };
+        assert_eq!(record(&of()), meta);
         for other in [
             Properties { entries: 10, ..of() },
             Properties { tombstones: 2, ..of() },
@@ -538,7 +497,7 @@ mod tests {
             Properties { smallest: b"b".to_vec(), ..of() },
             Properties { largest: b"j".to_vec(), ..of() },
         ] {
-            assert!(!matches_meta(&other, &meta), "{other:?}");
+            assert_ne!(record(&other), meta);
         }
     }
 
@@ -621,7 +580,7 @@ mod tests {
         let meta = writer.finish(None).expect("finished").keep().meta;
         let table = Table::open(&env, meta).expect("sound").table;
         let handle = BlockHandle { offset: 100, length: 50 };
-        match table.damaged(handle, BlockDamage { offset: 7, expected: "an entry" }) {
+        match table.file().damaged(handle, BlockDamage { offset: 7, expected: "an entry" }) {
             Error::Corrupt { path, offset, .. } => {
                 assert_eq!((path, offset), (table.path(), 107));
             }

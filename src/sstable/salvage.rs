@@ -8,19 +8,16 @@ use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use super::block::{Block, DecodedBlock};
+use super::block::{BlockDamage, DecodedBlock};
+use super::data_file::DataFile;
 use super::env::TableEnv;
 use super::format::{
-    BlockHandle, BlockType, FOOTER_BYTES, Footer, FooterError, MAX_BLOCK_BYTES, TRAILER_BYTES,
-    TableMeta, check_block,
+    BlockHandle, BlockType, FOOTER_BYTES, Footer, FooterError, MAX_BLOCK_BYTES, TableMeta,
 };
 use super::index::Index;
-use super::large::{Place, check_if_large};
 use super::reader::Table;
 use crate::codec::{ChecksumAt, u32_at};
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, Result};
 use crate::key::{EntryRef, Seq};
 use crate::key_range::KeyBounds;
 use crate::names::FileName;
@@ -109,9 +106,7 @@ impl SalvageCursor {
         while let Some(part) = self.parts.get(self.next) {
             let (keys, place) =
                 ((self.begin(self.next), Bound::Included(part.end.clone())), part.place);
-            let read = self
-                .read(place, BlockType::Data)
-                .and_then(|bytes| self.decode(&bytes, place, &keys));
+            let read = self.read(place, &keys);
             self.next += 1;
             match read {
                 Ok(block) => {
@@ -153,29 +148,14 @@ impl SalvageCursor {
         }
     }
 
-    fn read(&self, block: BlockHandle, of: BlockType) -> Result<Bytes> {
-        let path = self.path();
-        let action = format_args!("read a block at offset {}", block.offset);
-        let file = self.env.files.get(self.id, &self.env.dir).context("open", &path)?;
-        let place = Place { block, of, salt: self.salt(), bound_to: block.offset };
-        check_if_large(&self.env, &*file, place).context(action, &path)?.map_err(|found| {
-            Error::corrupt(&path, block.offset, "a block with its checksum", found)
-        })?;
-        let length = block.length as usize + TRAILER_BYTES;
-        Ok(file.read_new(length, block.offset).context(action, &path)?.into())
+    fn file(&self) -> DataFile<'_> {
+        DataFile { env: &self.env, id: self.id, salt: self.salt() }
     }
 
-    /// Decodes a block that has only keys within these bounds, and checks everything.
-    fn decode(&self, bytes: &Bytes, place: BlockHandle, keys: &KeyBounds) -> Result<DecodedBlock> {
-        let damaged = |offset, expected, found: String| {
-            Error::corrupt(&self.path(), place.offset + offset, expected, found)
-        };
-        let contents = check_block(bytes, BlockType::Data, self.salt(), place.offset)
-            .map_err(|found| damaged(0, "a data block with its checksum", found))?;
-        let block =
-            Block::new(bytes.slice_ref(contents)).and_then(Block::decode).map_err(|damage| {
-                damaged(damage.offset as u64, damage.expected, "something else".into())
-            })?;
+    /// Reads a block that has only keys within these bounds, and checks everything.
+    fn read(&self, place: BlockHandle, keys: &KeyBounds) -> Result<DecodedBlock> {
+        let damaged = |damage| self.file().damaged(place, damage);
+        let block = self.file().block(place)?.decode().map_err(damaged)?;
         let ends = block.entry(0).zip(block.entry(block.len().saturating_sub(1)));
         let in_place = ends.is_some_and(|(first, last)| {
             let begins = match &keys.0 {
@@ -190,7 +170,7 @@ impl SalvageCursor {
             return Ok(block);
         }
         let expected = "keys and sequence numbers that belong into this block";
-        Err(damaged(0, expected, "others".into()))
+        Err(damaged(BlockDamage { offset: 0, expected }))
     }
 
     /// Finds the blocks of a table that does not open. Returns whether they have all entries of the table.
@@ -225,11 +205,10 @@ impl SalvageCursor {
 
     /// Finds a sound index where the manifest or the footer says that it begins. Returns whether it is there.
     fn find_index(&mut self, file: &DamagedFile<'_>, meta: &TableMeta) -> bool {
-        let bytes = file.find_block(meta.index_offset, BlockType::Index).and_then(|place| {
-            self.read(place, BlockType::Index).ok() // the trailer is behind the contents
-        });
-        let contents = bytes.as_ref().and_then(|bytes| bytes.get(..bytes.len() - TRAILER_BYTES));
-        let index = contents.and_then(Index::new).filter(|index| {
+        // The search found its checksum.
+        let found = file.find_block(meta.index_offset, BlockType::Index);
+        let contents = found.map(|place| file.read(place.offset, place.length as usize));
+        let index = contents.as_deref().and_then(Index::new).filter(|index| {
             index.check(&meta.largest).is_some() && index.data_end() <= meta.index_offset
         });
         self.parts = index.map_or(Vec::new(), |index| parts(&index));
@@ -242,10 +221,7 @@ impl SalvageCursor {
         let (mut offset, mut entries) = (0, 0);
         while let Some(place) = file.find_block(offset, BlockType::Data) {
             let keys = (self.begin(self.parts.len()), self.largest());
-            let block = self
-                .read(place, BlockType::Data)
-                .and_then(|bytes| self.decode(&bytes, place, &keys));
-            let Ok(block) = block else { break };
+            let Ok(block) = self.read(place, &keys) else { break };
             let Some(last) = block.entry(block.len() - 1) else { break };
             self.parts.push(Part { place, end: last.key.to_vec(), is_cut: true });
             entries += block.len() as u64;

@@ -286,7 +286,7 @@ mod tests {
         // A block for each of the first eight keys, and one for all others, which share their first 32 KiB.
         let blocks = (0..table.index().len()).map(|number| {
             let handle = table.handle(number).expect("a block");
-            table.read_block(handle).expect("sound").decode().expect("sound").len()
+            table.file().block(handle).expect("sound").decode().expect("sound").len()
         });
         assert_eq!(blocks.collect::<Vec<_>>(), [1, 1, 1, 1, 1, 1, 1, 1, 92]);
     }
@@ -315,9 +315,9 @@ mod tests {
         let mut next = 0;
         for number in 0..table.index().len() {
             let handle = table.handle(number).expect("a block");
-            let block = table
-                .read_block(handle)
-                .and_then(|block| block.decode().map_err(|damage| table.damaged(handle, damage)));
+            let block = table.file().block(handle).and_then(|block| {
+                block.decode().map_err(|damage| table.file().damaged(handle, damage))
+            });
             let entries = block.expect("sound").len();
             let alone = entries == 1 && entry(next).1.len() > BLOCK_BYTES;
             assert!(handle.length as usize <= BLOCK_BYTES || alone, "{handle:?}");

@@ -1,10 +1,10 @@
 //! Merges what was read of all sources, by key and sequence number.
 
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::vec;
 
+use crate::iter::{Direction, Next, Source};
 use crate::key::{EntryKind, EntryRef, Seq, compare};
 use crate::sstable::{LostEntries, SalvageCursor};
 
@@ -24,7 +24,7 @@ impl Change {
 }
 
 /// Entries in order.
-struct Source {
+struct Salvaged {
     entries: Entries,
     /// Whether these entries certainly count: not those of a table that nothing names, or of a frame that may be
     /// the bytes of a value.
@@ -36,7 +36,7 @@ enum Entries {
     Table(Box<SalvageCursor>),
 }
 
-impl Source {
+impl Source for Salvaged {
     fn entry(&self) -> Option<EntryRef<'_>> {
         match &self.entries {
             Entries::Logs(changes) => {
@@ -47,56 +47,35 @@ impl Source {
         }
     }
 
+    fn rank(&self) -> u8 {
+        u8::from(self.in_force)
+    }
+}
+
+impl Salvaged {
     fn advance(&mut self, lose: &mut dyn FnMut(LostEntries)) {
         match &mut self.entries {
             Entries::Logs(changes) => drop(changes.next()),
             Entries::Table(cursor) => cursor.advance(lose),
         }
     }
-
-    fn place(&self) -> Option<(&[u8], Seq)> {
-        self.entry().map(|entry| (entry.key, entry.seq))
-    }
 }
-
-/// The greatest is the one to read next.
-impl Ord for Source {
-    fn cmp(&self, other: &Self) -> Ordering {
-        match (self.place(), other.place()) {
-            (Some(one), Some(two)) => compare(two, one).then(self.in_force.cmp(&other.in_force)),
-            (one, two) => one.is_some().cmp(&two.is_some()),
-        }
-    }
-}
-
-impl PartialOrd for Source {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Source {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Source {}
 
 /// All sources, by their next entries.
 #[derive(Default)]
-pub(super) struct Merge(BinaryHeap<Source>);
+pub(super) struct Merge(BinaryHeap<Next<Salvaged>>);
 
 impl Merge {
     pub(super) fn add_changes(&mut self, mut changes: Vec<Change>, in_force: bool) {
         changes.sort_unstable_by(|a, b| compare((&a.key, a.seq), (&b.key, b.seq)));
         let entries = Entries::Logs(changes.into_iter());
-        self.0.push(Source { entries, in_force });
+        self.0.push(Next::new(Salvaged { entries, in_force }, Direction::Forward));
     }
 
     /// Adds a table at its first sound entry.
     pub(super) fn add_table(&mut self, cursor: SalvageCursor, in_force: bool) {
-        self.0.push(Source { entries: Entries::Table(Box::new(cursor)), in_force });
+        let entries = Entries::Table(Box::new(cursor));
+        self.0.push(Next::new(Salvaged { entries, in_force }, Direction::Forward));
     }
 
     /// Passes the newest entry of each key to `take`, in order, and whether it is in force. Losses among the
@@ -107,17 +86,17 @@ impl Merge {
         mut take: impl FnMut(EntryRef<'_>, bool) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut key: Option<Vec<u8>> = None;
-        while let Some(mut source) = self.0.peek_mut() {
-            let in_force = source.in_force;
-            let Some(entry) = source.entry() else {
-                PeekMut::pop(source);
+        while let Some(mut next) = self.0.peek_mut() {
+            let in_force = next.source.in_force;
+            let Some(entry) = next.source.entry() else {
+                PeekMut::pop(next);
                 continue;
             };
             if key.as_deref() != Some(entry.key) {
                 key = Some(entry.key.to_vec());
                 take(entry, in_force)?;
             }
-            source.advance(&mut lose);
+            next.source.advance(&mut lose);
         }
         Ok(())
     }
