@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use criba::{Db, FilterKind, FilterPolicy, Options};
+use criba::{Db, FilterKind, FilterPolicy, HashFunction, Options};
 use criba_filter::HashFilter;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -39,14 +39,25 @@ enum Shape {
     Batches,
     FullMemtable,
     FullL0,
+    /// On L0, over the same keys, each under a policy of its own.
+    TwoTables,
 }
 
 impl Shape {
-    const ALL: [Self; 4] = [Self::OneRun, Self::Batches, Self::FullMemtable, Self::FullL0];
+    const ALL: [Self; 5] =
+        [Self::OneRun, Self::Batches, Self::FullMemtable, Self::FullL0, Self::TwoTables];
 
     /// Whether it is measured with more than two million keys, too.
     fn is_for_many_keys(self) -> bool {
         matches!(self, Self::OneRun | Self::Batches)
+    }
+
+    fn tables(self) -> u64 {
+        match self {
+            Self::FullL0 => L0_TABLES,
+            Self::TwoTables => 2,
+            _ => 1,
+        }
     }
 
     fn name(self) -> &'static str {
@@ -55,6 +66,7 @@ impl Shape {
             Self::Batches => "one run, batches of 16",
             Self::FullMemtable => "one run, 300,000 keys in the memtable",
             Self::FullL0 => "15 tables on L0",
+            Self::TwoTables => "two tables on L0",
         }
     }
 }
@@ -73,16 +85,18 @@ fn open(dir: &Path, policy: FilterPolicy) -> Result<Db> {
     Ok(options.memtable_bytes(256 << 20).open(dir)?)
 }
 
-fn fill(dir: &Path, policy: FilterPolicy, keys: u64, shape: Shape) -> Result<()> {
-    let db = open(dir, policy)?;
+fn fill(dir: &Path, policies: [FilterPolicy; 2], keys: u64, shape: Shape) -> Result<()> {
+    let db = open(dir, policies[0])?;
+    let tables = shape.tables();
     for number in 0..keys {
         db.put(key(number), [7; 100])?;
-        if shape == Shape::FullL0 && number % (keys / L0_TABLES) == keys / L0_TABLES - 1 {
+        if number % (keys / tables) == keys / tables - 1 {
             db.flush()?;
+            db.set_policy(policies[1])?;
         }
     }
     db.flush()?;
-    if shape != Shape::FullL0 {
+    if tables == 1 {
         db.compact()?;
     }
     Ok(db.close()?)
@@ -137,10 +151,15 @@ fn instructions(dir: &Path, policy: usize, keys: u64, shape: Shape) -> Result<Op
     Ok(Some(count / COUNTED as f64))
 }
 
-fn policies() -> [(&'static str, FilterPolicy, FilterKind); 2] {
+/// Under the last two, stores have filters of two kinds or hashes.
+fn policies() -> [(&'static str, [FilterPolicy; 2], FilterKind); 4] {
+    let (bloom, ribbon) = (FilterPolicy::default(), FilterPolicy::ribbon());
+    let other_hash = bloom.with_hash(HashFunction::MurmurHash2);
     [
-        ("bloom", FilterPolicy::default(), FilterKind::Bloom),
-        ("ribbon", FilterPolicy::ribbon(), FilterKind::Ribbon),
+        ("bloom", [bloom; 2], FilterKind::Bloom),
+        ("ribbon", [ribbon; 2], FilterKind::Ribbon),
+        ("bloom and ribbon", [bloom, ribbon], FilterKind::Ribbon),
+        ("bloom of two hashes", [bloom, other_hash], FilterKind::Bloom),
     ]
 }
 
@@ -204,22 +223,25 @@ fn compare(keys: u64) -> Result<()> {
     let dir = if memory.is_dir() { tempfile::tempdir_in(memory)? } else { tempfile::tempdir()? };
     let absent = absent(keys, LOOKUPS);
     let mut rows = Vec::new();
-    for (number, (name, policy, kind)) in policies().into_iter().enumerate() {
+    for (number, (name, policies, kind)) in policies().into_iter().enumerate() {
         let deep = dir.path().join(format!("{name}, one run"));
-        fill(&deep, policy, keys, Shape::OneRun)?;
-        for shape in
-            Shape::ALL.into_iter().filter(|shape| keys <= 2_000_000 || shape.is_for_many_keys())
-        {
+        let is_mixed = policies[0] != policies[1];
+        fill(&deep, policies, keys, Shape::OneRun)?;
+        for shape in Shape::ALL {
+            if (keys > 2_000_000 && !shape.is_for_many_keys())
+                || (is_mixed && shape != Shape::TwoTables)
+            {
+                continue;
+            }
             let copy = dir.path().join(format!("{name}, {}", shape as u8));
-            let tables = if shape == Shape::FullL0 { L0_TABLES } else { 1 };
-            if shape == Shape::FullL0 {
-                fill(&copy, policy, keys, shape)?;
-            } else {
+            if shape.tables() == 1 {
                 copy_dir(&deep, &copy)?;
+            } else {
+                fill(&copy, policies, keys, shape)?;
             }
             let instructions = instructions(&copy, number, keys, shape)?;
-            let floor = Floor::new(&copy, kind, keys, tables)?;
-            let db = enter(&copy, policy, shape)?;
+            let floor = Floor::new(&copy, kind, keys, shape.tables())?;
+            let db = enter(&copy, policies[0], shape)?;
             let (times, floors) = (Vec::new(), Vec::new());
             rows.push(Row { name, shape, instructions, db, floor, times, floors });
         }
@@ -281,7 +303,7 @@ fn child(work: &str) -> Result<()> {
     };
     let (policy, shape): (usize, usize) = (policy.parse()?, shape.parse()?);
     let shape = Shape::ALL[shape];
-    let db = enter(Path::new(dir), policies()[policy].1, shape)?;
+    let db = enter(Path::new(dir), policies()[policy].1[0], shape)?;
     let keys = absent(keys.parse()?, COUNTED);
     black_box(counted_lookups(&db, &keys, shape)?);
     Ok(())
