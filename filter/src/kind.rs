@@ -38,7 +38,10 @@ impl FilterKind {
     #[doc(hidden)]
     pub fn prober(self, geometry: Geometry, array: Bytes) -> Prober {
         let algorithm = self.algorithm();
-        Prober::new(geometry, array, (algorithm.probe)(), algorithm.touched, algorithm.unchecked)
+        // Code without checks relies on a sound geometry.
+        let is_sound = self.check(&geometry).is_ok();
+        let unchecked = if is_sound { algorithm.unchecked } else { |_: &Geometry, _| None };
+        Prober::new(geometry, array, (algorithm.probe)(), algorithm.touched, unchecked)
     }
 
     #[doc(hidden)]

@@ -92,10 +92,11 @@ impl DbInner {
             (version, leaving)
         };
         // A table that moves keeps its filter, which may be newer than when the move was planned.
-        let record =
-            |open: &OpenTable| version.table(open.table.id()).map(|live| live.open().record());
-        edit.added =
-            added.iter().filter_map(|(level, open)| Some((*level, record(open)?))).collect();
+        let record = |open: &OpenTable| match version.table(open.table.id()) {
+            Some(live) => live.open().record(),
+            None => open.record(),
+        };
+        edit.added = added.iter().map(|(level, open)| (*level, record(open))).collect();
         let flush = edit.log.is_some();
         self.record(&mut self.manifest.lock(), edit, |view| {
             if flush {

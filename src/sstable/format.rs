@@ -415,6 +415,34 @@ impl TableMeta {
     }
 }
 
+impl TableMeta {
+    /// The manifest's record of a table with this footer and these properties.
+    pub(super) fn of(
+        footer: &Footer,
+        footer_bytes: &[u8],
+        size: u64,
+        filter: FilterMeta,
+        properties: &Properties,
+    ) -> Self {
+        Self {
+            id: footer.table,
+            size,
+            index_offset: footer.index.offset,
+            footer_checksum: Footer::checksum(footer_bytes),
+            random: footer.random,
+            filter,
+            entries: properties.entries,
+            tombstones: properties.tombstones,
+            keys: properties.keys,
+            hidden_bytes: properties.hidden_bytes,
+            min_seq: properties.min_seq,
+            max_seq: properties.max_seq,
+            smallest: properties.smallest.clone(),
+            largest: properties.largest.clone(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::samples::properties;

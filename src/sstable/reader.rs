@@ -114,7 +114,7 @@ impl Table {
         let properties =
             block_in_tail(footer.properties, BlockType::Properties, "a properties block")?;
         let is_named = |properties: &Properties| {
-            meta_of(&footer, footer_bytes, length, meta.filter, properties) == meta
+            TableMeta::of(&footer, footer_bytes, length, meta.filter, properties) == meta
         };
         let properties = Properties::decode(properties).filter(is_named);
         let properties = properties.ok_or_else(|| {
@@ -210,7 +210,7 @@ impl Table {
         };
         let (bytes_of_filter, generation) = (footer.filter.length, 0);
         let filter = FilterMeta { generation, bytes: bytes_of_filter, checksum: filter_checksum };
-        let meta = meta_of(&footer, &bytes, length, filter, &properties);
+        let meta = TableMeta::of(&footer, &bytes, length, filter, &properties);
         Ok((meta, footer.store))
     }
 
@@ -417,32 +417,6 @@ fn check_footer(
     Ok(())
 }
 
-/// The manifest's record of a table.
-fn meta_of(
-    footer: &Footer,
-    footer_bytes: &[u8],
-    size: u64,
-    filter: FilterMeta,
-    properties: &Properties,
-) -> TableMeta {
-    TableMeta {
-        id: footer.table,
-        size,
-        index_offset: footer.index.offset,
-        footer_checksum: Footer::checksum(footer_bytes),
-        random: footer.random,
-        filter,
-        entries: properties.entries,
-        tombstones: properties.tombstones,
-        keys: properties.keys,
-        hidden_bytes: properties.hidden_bytes,
-        min_seq: properties.min_seq,
-        max_seq: properties.max_seq,
-        smallest: properties.smallest.clone(),
-        largest: properties.largest.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::block::BlockDamage;
@@ -483,7 +457,7 @@ mod tests {
             random: meta.random,
         };
         let record = |properties: &Properties| {
-            let meta = meta_of(&footer, &[], meta.size, meta.filter, properties);
+            let meta = TableMeta::of(&footer, &[], meta.size, meta.filter, properties);
             TableMeta { footer_checksum: 0, ..meta }
         };
         assert_eq!(record(&of()), meta);

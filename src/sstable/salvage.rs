@@ -12,7 +12,8 @@ use super::block::{BlockDamage, DecodedBlock};
 use super::data_file::DataFile;
 use super::env::TableEnv;
 use super::format::{
-    BlockHandle, BlockType, FOOTER_BYTES, Footer, FooterError, MAX_BLOCK_BYTES, TableMeta,
+    BlockHandle, BlockType, FOOTER_BYTES, Footer, FooterError, MAX_BLOCK_BYTES, TRAILER_BYTES,
+    TableMeta, check_block,
 };
 use super::index::Index;
 use super::reader::Table;
@@ -205,10 +206,13 @@ impl SalvageCursor {
 
     /// Finds a sound index where the manifest or the footer says that it begins. Returns whether it is there.
     fn find_index(&mut self, file: &DamagedFile<'_>, meta: &TableMeta) -> bool {
-        // The search found its checksum.
         let found = file.find_block(meta.index_offset, BlockType::Index);
-        let contents = found.map(|place| file.read(place.offset, place.length as usize));
-        let index = contents.as_deref().and_then(Index::new).filter(|index| {
+        let bytes = found.map(|at| file.read(at.offset, at.length as usize + TRAILER_BYTES));
+        // Verified again: a second read may have other bytes.
+        let contents = bytes.as_deref().and_then(|bytes| {
+            check_block(bytes, BlockType::Index, file.salt, meta.index_offset).ok()
+        });
+        let index = contents.and_then(Index::new).filter(|index| {
             index.check(&meta.largest).is_some() && index.data_end() <= meta.index_offset
         });
         self.parts = index.map_or(Vec::new(), |index| parts(&index));

@@ -236,29 +236,13 @@ impl TableWriter {
             store: self.store,
             random: self.random,
         };
-        let footer = footer.encode(self.offset);
-        let footer_checksum = Footer::checksum(&footer);
-        self.push(&footer);
+        let footer_bytes = footer.encode(self.offset);
+        self.push(&footer_bytes);
         self.write_buffer()?;
         self.file.file().sync_all().context("sync", self.file.path())?;
 
-        let properties = self.properties;
-        let meta = TableMeta {
-            id: self.id,
-            size: self.offset,
-            index_offset: index.offset,
-            footer_checksum,
-            random: self.random,
-            filter: FilterMeta { generation: 0, bytes: filter.length, checksum: filter_checksum },
-            entries: properties.entries,
-            tombstones: properties.tombstones,
-            keys: properties.keys,
-            hidden_bytes: properties.hidden_bytes,
-            min_seq: properties.min_seq,
-            max_seq: properties.max_seq,
-            smallest: properties.smallest,
-            largest: properties.largest,
-        };
+        let filter = FilterMeta { generation: 0, bytes: filter.length, checksum: filter_checksum };
+        let meta = TableMeta::of(&footer, &footer_bytes, self.offset, filter, &self.properties);
         Ok(FinishedTable { file: self.file, meta, hashes: self.hashes, io: self.io })
     }
 }
