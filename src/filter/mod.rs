@@ -24,4 +24,4 @@ pub(crate) use lookup_key::{LookupKey, PrefixHash};
 pub(crate) use policy::machine_memory;
 pub(crate) use portion::Portion;
 pub(crate) use ration::{Choice, Claim, loss, ration};
-pub(crate) use slots::{Begun, Slots};
+pub(crate) use slots::Slots;

@@ -33,8 +33,9 @@ enum Slot {
 }
 
 /// A probe that was begun: its memory is prefetched.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Begun {
+#[derive(Clone, Copy)]
+pub(crate) struct Begun<'a> {
+    slot: &'a Slot,
     hash: u64,
     /// Of the first bit, in a Bloom filter.
     position: u64,
@@ -61,16 +62,11 @@ impl Slots {
         }
     }
 
-    /// Begins a probe, and prefetches what [`end`](Self::end) reads first.
+    /// Begins a probe, and prefetches what its end reads first.
     #[inline]
-    pub(crate) fn begin(&self, number: usize, key: &LookupKey<'_>) -> Begun {
-        self.0.get(number).map_or_else(Begun::default, |slot| slot.begin(key))
-    }
-
-    /// As [`denies`](Self::denies).
-    #[inline]
-    pub(crate) fn end(&self, number: usize, begun: Begun) -> bool {
-        self.0.get(number).is_some_and(|slot| slot.denies(begun))
+    pub(crate) fn begin(&self, number: usize, key: &LookupKey<'_>) -> Begun<'_> {
+        static WITHOUT: Slot = Slot::Without;
+        self.0.get(number).unwrap_or(&WITHOUT).begin(key)
     }
 
     /// Whether there is a filter in memory.
@@ -93,31 +89,35 @@ impl Slot {
     }
 
     #[inline]
-    fn begin(&self, key: &LookupKey<'_>) -> Begun {
-        match self {
+    fn begin(&self, key: &LookupKey<'_>) -> Begun<'_> {
+        let (hash, position) = match self {
             Self::Bloom { array, modulus, salt, function, .. } => {
                 let hash = function.salted(key.hash(*function), *salt);
                 let position = modulus.remainder(hash);
                 prefetch(array, (position / 8) as usize);
-                Begun { hash, position }
+                (hash, position)
             }
             Self::Other { prober, salt, function } => {
                 let hash = function.salted(key.hash(*function), *salt);
                 prober.prefetch(hash);
-                Begun { hash, position: 0 }
+                (hash, 0)
             }
-            Self::Without => Begun::default(),
-        }
+            Self::Without => (0, 0),
+        };
+        Begun { slot: self, hash, position }
     }
+}
 
+impl Begun<'_> {
+    /// As [`Slots::denies`].
     #[inline]
-    fn denies(&self, Begun { hash, position }: Begun) -> bool {
-        match self {
-            Self::Bloom { array, modulus, k, .. } => {
-                !all_set(array, *modulus, *k, position, || second_hash(hash))
+    pub(crate) fn denies(&self) -> bool {
+        match self.slot {
+            Slot::Bloom { array, modulus, k, .. } => {
+                !all_set(array, *modulus, *k, self.position, || second_hash(self.hash))
             }
-            Self::Other { prober, .. } => !prober.may_contain(hash),
-            Self::Without => false,
+            Slot::Other { prober, .. } => !prober.may_contain(self.hash),
+            Slot::Without => false,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{Lookups, Trace};
 use crate::db::views::ReadView;
 use crate::error::Result;
-use crate::filter::{Begun, LookupKey};
+use crate::filter::LookupKey;
 use crate::key::{EntryKind, Seq};
 use crate::ledger::{Activity, Outcome, Step, TableStep, Verdict};
 use crate::memtable::Memtable;
@@ -115,6 +115,9 @@ impl<'a> Search<'a> {
     #[inline]
     pub(super) fn next_place(&self, from: usize) -> Option<usize> {
         let places = self.interval.places();
+        if self.lookups.ignore_filters {
+            return (from..places).find(|&place| self.interval.covering(place).is_some());
+        }
         if from + 1 < places {
             return self.next_of_many(from);
         }
@@ -122,29 +125,27 @@ impl<'a> Search<'a> {
             return None;
         }
         let number = self.interval.covering(from)?;
-        let denied = self.view.version.slots().denies(number, &self.key);
-        (self.lookups.ignore_filters || !denied).then_some(from)
+        (!self.view.version.slots().denies(number, &self.key)).then_some(from)
     }
 
     /// As `next_place`. Prefetches several filters before it probes them.
     #[inline(never)]
     fn next_of_many(&self, mut from: usize) -> Option<usize> {
-        let (slots, places) = (self.view.version.slots(), self.interval.places());
+        let (slots, interval) = (self.view.version.slots(), self.interval);
+        let places = interval.places();
+        let mut begun = [None; IN_FLIGHT];
         while from < places {
-            let mut begun = [(0, 0, Begun::default()); IN_FLIGHT];
-            let mut count = 0;
-            while from < places && count < begun.len() {
-                if let Some(number) = self.interval.covering(from) {
-                    begun[count] = (from, number, slots.begin(number, &self.key));
-                    count += 1;
-                }
-                from += 1;
+            let until = places.min(from + IN_FLIGHT);
+            for (place, begun) in (from..until).zip(&mut begun) {
+                let number = interval.covering(place);
+                *begun = number.map(|number| slots.begin(number, &self.key));
             }
-            for &(place, number, begun) in &begun[..count] {
-                if self.lookups.ignore_filters || !slots.end(number, begun) {
+            for (place, begun) in (from..until).zip(&begun) {
+                if begun.is_some_and(|begun| !begun.denies()) {
                     return Some(place);
                 }
             }
+            from = until;
         }
         None
     }
