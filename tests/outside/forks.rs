@@ -244,7 +244,7 @@ fn refuses_read_only(db: &ReadOnlyDb, aside: &Path) -> Vec<&'static str> {
 
 /// The public methods in a source file that take `self`.
 fn methods(file: &str) -> BTreeSet<String> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/db").join(file);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../src/db").join(file);
     let source = std::fs::read_to_string(path).unwrap();
     let functions = source.split("\n    pub fn ").skip(1);
     let methods = functions.filter(|f| f.split_once(')').unwrap().0.contains("self"));

@@ -26,7 +26,7 @@ const CHANGES: u64 = 2400;
 const KEYS: u64 = 800;
 
 fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store-v2")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/store-v2")
 }
 
 fn key(number: u64) -> Vec<u8> {

@@ -15,7 +15,7 @@ use crate::format_stores::{Compared, Numbers, assert_same_outcome, with_edit};
 
 /// The root of the repository.
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
 fn options(seed: u64) -> Options {

@@ -19,7 +19,7 @@ use criba_filter::{Bloom, FilterSize, Hashing, ScalableBloom, ShardedBloom, Stat
 use crate::common;
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
 fn hex(bytes: &[u8]) -> String {
