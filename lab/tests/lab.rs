@@ -6,9 +6,9 @@
 //! ```
 
 // As the tests of the command read them.
-#[path = "../../cli/tests/common/page.rs"]
+#[path = "../../cli/tests/command/common/page.rs"]
 mod page;
-#[path = "../../cli/tests/common/run.rs"]
+#[path = "../../cli/tests/command/common/run.rs"]
 mod run;
 
 use std::collections::HashSet;

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 mod skip;
+mod sweeps;
 mod tempdir;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ use criba::{FilterKind, FilterPolicy, Options};
 
 #[allow(unused_imports, reason = "each test uses some of it")]
 pub(crate) use self::skip::skip;
+#[allow(unused_imports, reason = "each test uses some of it")]
+pub(crate) use self::sweeps::{is_full, part, stride};
 #[allow(unused_imports, reason = "each test uses some of it")]
 pub(crate) use self::tempdir::tempdir;
 

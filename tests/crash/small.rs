@@ -10,6 +10,7 @@ use criba::vfs::{SimDisk, Unit};
 use criba::{Durability, FilterPolicy};
 use foldhash::quality::FixedState;
 
+use crate::common::is_full;
 use crate::failures::{each_alone, ends};
 use crate::history::{History, Runner, Step};
 use crate::on_two_threads;
@@ -75,7 +76,8 @@ fn crash_in_last_step(kinds: &[usize], seen: &Mutex<HashSet<u64>>) -> (usize, us
 #[test]
 fn every_short_workload_survives_a_power_failure_after_every_operation() {
     // CRASH_STEPS=5 for all workloads of up to five steps.
-    let longest = std::env::var("CRASH_STEPS").map_or(4, |n| n.parse().unwrap());
+    let longest =
+        std::env::var("CRASH_STEPS").map_or(if is_full() { 4 } else { 3 }, |n| n.parse().unwrap());
     let start = Instant::now();
     let (mut workloads, mut operations, mut disks) = (0, 0, 0);
     let seen = Mutex::default();

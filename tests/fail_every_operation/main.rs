@@ -71,13 +71,13 @@ impl Kind {
     }
 }
 
-/// Fails each operation in turn.
-fn every_operation(script: &Script, kind: Kind, lasting: bool, seed: u64) -> Tally {
-    let next = AtomicU64::new(0);
+/// Fails each operation in turn, from this one on.
+fn every_operation(script: &Script, first: u64, kind: Kind, lasting: bool, seed: u64) -> Tally {
+    let (next, stride) = (AtomicU64::new(first), common::stride() as u64);
     let work = || {
         let mut tally = Tally::default();
         loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
+            let number = next.fetch_add(stride, Ordering::Relaxed);
             let mut rule = kind.rule(number);
             if lasting {
                 rule = rule.from_then_on();
@@ -111,8 +111,9 @@ fn fail_every_operation(script: fn(u64) -> Script) {
     for seed in SEED..=SEED + more {
         let script = script(seed);
         name = script.name;
-        for (kind, lasting) in Kind::ALL {
-            let tally = every_operation(&script, kind, lasting, seed);
+        for (number, (kind, lasting)) in Kind::ALL.into_iter().enumerate() {
+            let first = number % common::stride();
+            let tally = every_operation(&script, first as u64, kind, lasting, seed);
             if kind == Kind::FullDisk {
                 assert_eq!(tally.poisonings, 0, "a full disk poisons no store");
             }

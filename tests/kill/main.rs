@@ -161,7 +161,8 @@ fn killed(
 #[test]
 fn a_killed_process_loses_nothing_that_it_acknowledged() {
     // KILL_CYCLES=2000 for a long run.
-    let cycles: u64 = std::env::var("KILL_CYCLES").map_or(200, |n| n.parse().unwrap());
+    let usual = if common::is_full() { 200 } else { 60 };
+    let cycles: u64 = std::env::var("KILL_CYCLES").map_or(usual, |n| n.parse().unwrap());
     let mut rng = ChaCha8Rng::seed_from_u64(SEED);
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");

@@ -55,7 +55,8 @@ pub(crate) fn holds(event: Event) {
 fn all_moments_of_an_event() {
     let event = std::env::var(CHILD).expect("run by the tests of the events");
     let event = Event::named(&event).expect("an event");
-    let every = std::env::var(EVERY).map_or(11, |every| every.parse().expect("a number"));
+    let usual = if common::is_full() { 11 } else { 19 };
+    let every = std::env::var(EVERY).map_or(usual, |every| every.parse().expect("a number"));
     let parent = common::tempdir();
     let templates = templates(parent.path());
     let other = Arc::new(Mutex::new(Other::start()));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use criba::vfs::SimVfs;
 
 use crate::case::{Case, Outcome};
+use crate::common::part;
 use crate::fixture::{DIR, FIXTURE, Kind, Map, options};
 use crate::forge::{MANIFEST_HEADER, SALT_AT, SECOND_SALT_AT};
 use crate::sweep::{Tally, all, as_text, sweep, sweep_all};
@@ -91,7 +92,7 @@ fn flip(kind: Kind) -> BTreeMap<String, Tally> {
 fn a_flipped_bit_in_a_table_fails_reads_or_degrades_its_filter_or_refuses_the_store() {
     for tally in flip(Kind::Table).values() {
         for outcome in [Outcome::Failed, Outcome::Refused] {
-            assert!(tally[&outcome] > 100, "{tally:?}");
+            assert!(tally[&outcome] > part(100), "{tally:?}");
         }
     }
 }
@@ -104,14 +105,14 @@ fn a_flipped_bit_in_a_filter_beside_its_table_degrades_it() {
 #[test]
 fn a_flipped_bit_in_a_log_refuses_the_store_if_it_was_synced_and_else_drops_the_end() {
     for tally in flip(Kind::Log).values() {
-        assert!(tally[&Outcome::Refused] > 100 && tally[&Outcome::Dropped] > 100);
+        assert!(tally[&Outcome::Refused] > part(100) && tally[&Outcome::Dropped] > part(100));
     }
 }
 
 #[test]
 fn a_flipped_bit_in_the_manifest_is_never_believed() {
     for tally in flip(Kind::Manifest).values() {
-        assert!(tally[&Outcome::Refused] > 500);
+        assert!(tally[&Outcome::Refused] > part(500));
     }
 }
 
@@ -207,7 +208,7 @@ fn a_manifest_cut_short_is_refused_or_loses_nothing_but_filters() {
     let tally = sweep(&format!("{name}, cut at every length"), bytes.len(), case, |_, outcome| {
         matches!(outcome, Outcome::Refused | Outcome::Dropped | Outcome::Degraded | Outcome::Right)
     });
-    assert!(tally[&Outcome::Refused] > 500, "{tally:?}");
+    assert!(tally[&Outcome::Refused] > part(500), "{tally:?}");
 }
 
 /// Sectors, pages, and everything from a sector on. (Files of this size have one page.)

@@ -160,5 +160,6 @@ fn a_forgery_anywhere_costs_neither_memory_nor_the_store() {
         println!("{kind:?}: {} stores: {}", tally.values().sum::<usize>(), as_text(tally));
     }
     let refused: usize = tallies.values().filter_map(|tally| tally.get(&Outcome::Refused)).sum();
-    assert!(refused > places.len() / 4, "{tallies:?}");
+    let tried: usize = tallies.values().flat_map(Tally::values).sum();
+    assert!(refused > tried / 5, "{tallies:?}");
 }

@@ -6,6 +6,7 @@ use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use crate::case::{Case, Outcome, outcome_of};
+use crate::common::stride;
 use crate::fixture::SEED;
 
 /// The time after which a case counts as hanging.
@@ -27,7 +28,7 @@ pub(crate) fn sweep(
     expect: impl Fn(usize, Outcome) -> bool + Sync,
 ) -> Tally {
     let tally = Mutex::new(Tally::new());
-    in_parallel(count, |number, begun| {
+    let tried = in_parallel(count, |number, begun| {
         let case = case(number);
         begun(&case.what);
         let outcome = outcome_of(&case);
@@ -35,17 +36,24 @@ pub(crate) fn sweep(
         *tally.lock().unwrap().entry(outcome).or_insert(0) += 1;
     });
     let tally = tally.into_inner().unwrap();
-    println!("{title}: {count} cases, seed {SEED}: {}", as_text(&tally));
-    assert_eq!(tally.values().sum::<usize>(), count);
+    println!("{title}: {tried} of {count} cases, seed {SEED}: {}", as_text(&tally));
+    assert_eq!(tally.values().sum::<usize>(), tried);
     tally
 }
 
-/// Runs `count` cases on all processors. A case calls its second argument with what it is.
-pub(crate) fn in_parallel(count: usize, case: impl Fn(usize, &dyn Fn(&str)) + Sync) {
+/// Few cases are all tried.
+const FEW: usize = 1000;
+
+/// Runs `count` cases, or of many a part, on all processors. A case calls its second argument with what it is.
+/// Returns how many it ran.
+pub(crate) fn in_parallel(count: usize, case: impl Fn(usize, &dyn Fn(&str)) + Sync) -> usize {
+    let stride = if count > FEW { stride() } else { 1 };
     let next = AtomicUsize::new(0);
     let work = || {
         let watched = watchdog();
-        while let Some(number) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&n| n < count) {
+        while let Some(number) =
+            Some(next.fetch_add(stride, Ordering::Relaxed)).filter(|&n| n < count)
+        {
             case(number, &|what| watched.send(what.to_owned()).unwrap());
         }
     };
@@ -58,6 +66,7 @@ pub(crate) fn in_parallel(count: usize, case: impl Fn(usize, &dyn Fn(&str)) + Sy
             }
         }
     });
+    count.div_ceil(stride)
 }
 
 /// Runs a list of cases.

@@ -283,9 +283,8 @@ fn a_single_wrong_read_marks_no_table() {
 /// map, or an error.
 #[test]
 fn nothing_older_comes_back_over_a_damaged_table() {
-    const SEEDS: u64 = 40;
     let (mut errors, mut damaged, mut left) = (0_u64, 0, 0);
-    for seed in 0..SEEDS {
+    for seed in 0..common::part(40) as u64 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let dir = common::tempdir();
         let options = || {
@@ -354,5 +353,7 @@ fn nothing_older_comes_back_over_a_damaged_table() {
         left += db.tables().iter().filter(|table| table.damage.is_some()).count();
     }
     println!("{damaged} tables damaged, {left} left, {errors} errors");
-    assert!(damaged > 40 && left > 10 && errors > 100);
+    assert!(
+        damaged > common::part(40) && left > common::part(10) && errors > common::part(100) as u64
+    );
 }

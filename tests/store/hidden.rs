@@ -416,9 +416,8 @@ fn compare(
 /// runs, read now and at snapshots.
 #[test]
 fn scans_equal_those_of_a_map() {
-    const SEEDS: u64 = 60;
     let (mut scans, mut items, mut hidden) = (0, 0, 0);
-    for seed in 0..SEEDS {
+    for seed in 0..common::part(60) as u64 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let keys = *[30, 300, 2000].choose(&mut rng).unwrap();
         let options = inline().auto_compaction(seed % 3 == 0).block_bytes(256);
@@ -469,5 +468,5 @@ fn scans_equal_those_of_a_map() {
         hidden += db.stats().activity.hidden_passed;
     }
     println!("{scans} scans, {items} items, {hidden} hidden entries passed");
-    assert!(hidden > 100_000 && items > 100_000);
+    assert!(hidden > common::part(100_000) as u64 && items > common::part(100_000));
 }

@@ -729,8 +729,9 @@ fn run(config: Config, operations: usize) -> Tested {
 
 fn matrix(threads: usize) {
     // MODEL_OPERATIONS=20000 for a long one.
+    let usual = if common::is_full() { 700 } else { 300 };
     let operations =
-        std::env::var("MODEL_OPERATIONS").map_or(700, |number| number.parse().unwrap());
+        std::env::var("MODEL_OPERATIONS").map_or(usual, |number| number.parse().unwrap());
     let mut sum = Tested::default();
     let mut runs = 0;
     for filter in 0..FILTERS {
@@ -773,6 +774,10 @@ fn matrix(threads: usize) {
         }
     }
     println!("{threads} background threads, seeds from {}, {runs} runs: {sum:?}", 1000 * threads);
+    if operations < 700 {
+        assert!(sum.true_negatives > 500 && sum.rebuilt > 20 && sum.crashes > 10);
+        return;
+    }
     assert!(sum.true_negatives > 500 && sum.false_positives > 50 && sum.cache_hits > 500);
     assert!(sum.memtables_denied > 500);
     assert!(sum.prefix_skips > 25 && sum.not_resident > 100);

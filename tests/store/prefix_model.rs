@@ -139,10 +139,10 @@ fn check(
 
 #[test]
 fn scans_give_what_a_map_gives() {
-    const SEEDS: u64 = 60;
+    let seeds = common::part(60) as u64;
     let mut met = PrefixCounts::default();
     let (mut scans, mut empty) = (0, 0);
-    for seed in 0..SEEDS {
+    for seed in 0..seeds {
         println!("seed {seed}");
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let parent = common::tempdir();
@@ -172,6 +172,9 @@ fn scans_give_what_a_map_gives() {
         }
         met += db.stats().prefix;
     }
-    println!("{SEEDS} seeds: {scans} scans, {empty} of them empty; {met:?}");
-    assert!(met.skipped > 2000 && met.passed > 2000 && met.unfiltered > 2000 && met.wasted > 100);
+    println!("{seeds} seeds: {scans} scans, {empty} of them empty; {met:?}");
+    let many = common::part(2000) as u64;
+    assert!(
+        met.skipped > many && met.passed > many && met.unfiltered > many && met.wasted > many / 20
+    );
 }

@@ -70,7 +70,7 @@ fn readable() -> FaultVfs {
     faults
 }
 
-/// Writes to a store in `dir`, and calls `check` before each operation of the file layer. `synced` is the
+/// Writes to a store in `dir`, and calls `check` before each operation of the file layer that this run tries. `synced` is the
 /// number of writes that are synced. Returns the number of operations.
 fn beside_each_operation(
     dir: &Path,
@@ -82,8 +82,10 @@ fn beside_each_operation(
         let (operations, running) = (Arc::clone(&operations), Arc::clone(&running));
         move |_, _| {
             if running.load(Ordering::SeqCst) {
-                operations.fetch_add(1, Ordering::SeqCst);
-                check();
+                let number = operations.fetch_add(1, Ordering::SeqCst);
+                if number % common::stride() as u64 == 0 {
+                    check();
+                }
             }
             Ok(())
         }

@@ -123,7 +123,7 @@ fn a_log_cut_anywhere_gives_a_prefix_and_goes_on() {
     let whole = &files[&log];
     assert_eq!(whole.len(), *ends.last().unwrap());
     let mut cuts = 0;
-    for length in ends[0]..=whole.len() {
+    for length in (ends[0]..=whole.len()).step_by(common::stride()) {
         let mut files = files.clone();
         files.insert(log.clone(), whole[..length].to_vec());
         restore(&dir, &files);
@@ -155,7 +155,7 @@ fn a_log_cut_anywhere_gives_a_prefix_and_goes_on() {
         assert_eq!(db.recovery().lost_tail, None);
     }
     // A log shorter than its header was damaged after it was made: the header was synced first.
-    for length in 0..ends[0] {
+    for length in (0..ends[0]).step_by(common::stride()) {
         let mut files = files.clone();
         files.insert(log.clone(), whole[..length].to_vec());
         restore(&dir, &files);
@@ -163,7 +163,7 @@ fn a_log_cut_anywhere_gives_a_prefix_and_goes_on() {
         cuts += 1;
     }
     println!("{cuts} cuts of a log of {} records", ends.len() - 1);
-    assert_eq!(cuts, whole.len() + 1);
+    assert!(cuts > common::part(whole.len()));
 }
 
 /// A store without room for tables on its disk: two full logs and one in use, whose paths it returns in

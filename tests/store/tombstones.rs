@@ -168,9 +168,9 @@ fn without_the_word_of_a_sound_filter_they_are_kept() {
 /// Random puts and deletes on several levels beside a map, with snapshots: no deleted key returns.
 #[test]
 fn a_dropped_tombstone_brings_no_key_back() {
-    const SEEDS: u64 = 80;
+    let seeds = common::part(80) as u64;
     let (mut dropped, mut lookups, mut compactions) = (0, 0_u64, 0);
-    for seed in 0..SEEDS {
+    for seed in 0..seeds {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let policy = match seed % 4 {
             0 => FilterPolicy::default(),
@@ -230,10 +230,10 @@ fn a_dropped_tombstone_brings_no_key_back() {
         compactions += db.stats().activity.compactions;
     }
     println!(
-        "{SEEDS} seeds: {compactions} compactions dropped {dropped} tombstones on the word of \
+        "{seeds} seeds: {compactions} compactions dropped {dropped} tombstones on the word of \
          filters; {lookups} lookups"
     );
-    assert!(dropped > 10_000 && compactions > 1000);
+    assert!(dropped > common::part(10_000) as u64 && compactions > common::part(1000) as u64);
 }
 
 /// A store of one level, too large for an idle merge of a few tombstones.

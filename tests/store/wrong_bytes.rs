@@ -125,7 +125,7 @@ fn misread_at_opening(disk: &SimDisk, expected: &Contents, kind: FileKind) -> Ou
     let mut outcomes = Outcomes::default();
     for (skip, (path, bytes)) in reads_at_opening(disk, kind).into_iter().enumerate() {
         outcomes.reads += 1;
-        for byte in 0..bytes {
+        for byte in (0..bytes).step_by(common::stride()) {
             let at = format!("{}, read {skip}, byte {byte} of {bytes}", path.display());
             let bit = byte * 8 + byte % 8;
             let (opened, Misread { vfs, faults, events }) =
@@ -258,11 +258,11 @@ fn what_is_misread_of_a_data_block_is_an_error_and_is_not_kept() {
                 for call in [call, calls[0].1, calls[1].1] {
                     call(&db, &expected).unwrap_or_else(|error| panic!("{at}, again: {error}"));
                 }
-                byte += 1;
+                byte += common::stride() as u64;
             }
             outcomes.reads += 1;
         }
         println!("{name}: {outcomes:?}");
-        assert!(outcomes.reads > 1 && outcomes.flips > 500, "{name}");
+        assert!(outcomes.reads > 1 && outcomes.flips > common::part(500) as u64, "{name}");
     }
 }

@@ -11,7 +11,7 @@ use crate::common;
 
 const DIR: &str = "/store";
 
-/// One of this many bytes has a wrong bit.
+/// One of this many bytes has a wrong bit, in a full sweep.
 const STRIDE: u64 = 5;
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -131,12 +131,13 @@ fn miswritten(skip: u64, byte: u64, outcomes: &mut Outcomes) -> Option<Injected>
 
 #[test]
 fn what_is_miswritten_is_found_and_never_believed() {
+    let stride = STRIDE * common::stride() as u64;
     let mut of_kind: BTreeMap<String, Outcomes> = BTreeMap::new();
     let mut unread = BTreeMap::from([("Manifest", 0), ("Current", 0)]);
     for skip in 0.. {
         let Some(first) = miswritten(skip, 0, &mut Outcomes::default()) else { break };
         let outcomes = of_kind.entry(format!("{:?}", first.kind)).or_default();
-        for byte in (skip % STRIDE..first.bytes).step_by(STRIDE as usize) {
+        for byte in (skip % stride..first.bytes).step_by(stride as usize) {
             miswritten(skip, byte, outcomes).expect("the same script");
             // Nothing but a repair and a verification needs the rest of a manifest's header.
             let is_rest = first.bytes == 4096 && (52..4096).contains(&byte);

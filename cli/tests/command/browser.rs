@@ -1,7 +1,5 @@
 //! The page of `criba readamp --report`, in a browser: one that is installed, or that `CRIBA_BROWSER` names.
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -10,9 +8,9 @@ use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::common::run;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use common::run;
 use criba::{TableFile, Verdict};
 use criba_cli::readamp::sample_table;
 use flate2::Crc;
@@ -149,7 +147,7 @@ fn examined() -> Option<&'static Examined> {
         Some(Examined { dir, keys, present: 1000, table, expected, found })
     });
     if EXAMINED.is_none() {
-        common::skip("no chromium, chromium-browser or google-chrome, nor CRIBA_BROWSER");
+        crate::common::skip("no chromium, chromium-browser or google-chrome, nor CRIBA_BROWSER");
     }
     EXAMINED.as_ref()
 }

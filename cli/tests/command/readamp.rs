@@ -1,15 +1,13 @@
 //! `criba readamp`, as a process.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 
-use common::page::{assert_stands_alone, parsed, with_id};
-use common::terminal::terminal;
-use common::{criba, run};
+use crate::common::page::{assert_stands_alone, parsed, with_id};
+use crate::common::terminal::terminal;
+use crate::common::{criba, run};
 use roxmltree::{Document, Node};
 use serde_json::Value;
 
@@ -87,7 +85,7 @@ fn assert_state_is_sound(state: &Value, checks: usize) {
     assert_eq!(made.len(), checks);
     for (name, holds) in made {
         if name == "kernel_agrees" && holds.is_null() {
-            common::skip(state["check_reasons"][name].as_str().expect("a reason"));
+            crate::common::skip(state["check_reasons"][name].as_str().expect("a reason"));
         } else {
             assert_eq!(holds.as_bool(), Some(true), "{name}");
         }

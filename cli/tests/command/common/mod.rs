@@ -1,10 +1,8 @@
 //! Running the command.
 
-#![allow(dead_code, reason = "each test file uses a part")]
-
 pub(crate) mod page;
 mod run;
-#[path = "../../../tests/common/skip.rs"]
+#[path = "../../../../tests/common/skip.rs"]
 mod skip;
 pub(crate) mod terminal;
 
@@ -13,7 +11,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 pub(crate) use run::Run;
-#[allow(unused_imports, reason = "each test file uses a part")]
 pub(crate) use skip::skip;
 
 /// The command, not yet started.
