@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::scheduler::Scheduler;
 use crate::sstable::{OpenTable, Table, TableEnv, TableFilter, TableSettings};
 use crate::sync::{Mutex, spawn};
-use crate::version::{Edit, LiveTable, Manifest, StoreSettings};
+use crate::version::{Edit, Manifest, StoreSettings};
 use crate::wal::LogError;
 
 /// An open store. ARCHITECTURE.md has its lock order.
@@ -86,17 +86,18 @@ impl DbInner {
         let (version, obsolete) = {
             let old = Arc::clone(&self.views.load().version);
             let version = Arc::new(old.with(&edit.removed, added, &self.env.ledger));
-            let leaving = edit.removed.iter().filter(|(_, id)| version.table(*id).is_none());
-            let leaving = leaving.filter_map(|(_, id)| old.table(*id).map(LiveTable::open));
+            let (before, after) = (old.by_id(), version.by_id());
+            let leaving = edit.removed.iter().filter(|(_, id)| !after.contains_key(id));
+            let leaving = leaving.filter_map(|(_, id)| before.get(id).map(|live| live.open()));
             let leaving: Vec<OpenTable> = leaving.collect();
+            for (level, open) in added.iter() {
+                // A table that moves keeps its filter, which may be newer than when the move was planned.
+                let live = after.get(&open.table.id());
+                let record = live.map_or_else(|| open.record(), |live| live.open().record());
+                edit.added.push((*level, record));
+            }
             (version, leaving)
         };
-        // A table that moves keeps its filter, which may be newer than when the move was planned.
-        let record = |open: &OpenTable| match version.table(open.table.id()) {
-            Some(live) => live.open().record(),
-            None => open.record(),
-        };
-        edit.added = added.iter().map(|(level, open)| (*level, record(open))).collect();
         let flush = edit.log.is_some();
         self.record(&mut self.manifest.lock(), edit, |view| {
             if flush {

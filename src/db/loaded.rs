@@ -219,8 +219,9 @@ fn replay_into(
 /// The version with the portions of filters for which the budget has room.
 fn within_budget(version: Version, env: &TableEnv) -> Version {
     let (less, more) = residency_changes(&version, env);
+    let tables = version.by_id();
     let changed = less.iter().chain(&more).filter_map(|change| {
-        let filter = change.apply(version.table(change.table)?)?;
+        let filter = change.apply(tables.get(&change.table)?)?;
         Some((change.table, Arc::new(filter)))
     });
     let changed: HashMap<_, _> = changed.collect();
@@ -249,8 +250,9 @@ fn version_of(
     env: &Arc<TableEnv>,
     options: &Options,
 ) -> Result<Version> {
-    let new: Vec<(usize, TableMeta)> =
-        set.tables.values().filter(|(_, meta)| old.table(meta.id).is_none()).cloned().collect();
+    let known = old.by_id();
+    let new = set.tables.values().filter(|(_, meta)| !known.contains_key(&meta.id));
+    let new: Vec<(usize, TableMeta)> = new.cloned().collect();
     // A scan or snapshot may hold tables that are gone from the store.
     let open = env.files.pinned() + new.len();
     if open > options.max_open_files {

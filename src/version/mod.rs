@@ -13,7 +13,7 @@ mod prefix;
 mod ranks;
 mod settings;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 pub(crate) use cursor::LevelCursor;
@@ -86,6 +86,11 @@ impl Version {
 
     pub(crate) fn table(&self, id: u64) -> Option<&LiveTable> {
         self.tables.iter().find(|live| live.table.id() == id)
+    }
+
+    /// The tables by their ids, to look up many of them.
+    pub(crate) fn by_id(&self) -> HashMap<u64, &LiveTable> {
+        self.tables.iter().map(|live| (live.table.id(), live)).collect()
     }
 
     /// The interval of a key.
@@ -174,10 +179,11 @@ impl Version {
     ) -> Self {
         let mut levels: [Vec<LiveTable>; LEVELS] =
             std::array::from_fn(|level| self.level(level).to_vec());
+        let removed: HashSet<u64> = removed.iter().map(|(_, id)| *id).collect();
         let mut moving = HashMap::new();
-        for &(level, id) in removed {
-            for live in levels[level].extract_if(.., |live| live.table.id() == id) {
-                moving.insert(id, live.filter);
+        for tables in &mut levels {
+            for live in tables.extract_if(.., |live| removed.contains(&live.table.id())) {
+                moving.insert(live.table.id(), live.filter);
             }
         }
         for (level, open) in added {
