@@ -80,11 +80,13 @@ mod codec;
 mod compaction;
 mod db;
 mod descriptors;
+mod directory;
+mod engine;
 mod error;
 mod event;
 mod fences;
 mod filter;
-mod filters;
+mod filter_manager;
 mod fork;
 mod inspect;
 mod iter;
@@ -94,13 +96,14 @@ mod ledger;
 mod lookup;
 mod memtable;
 mod names;
+mod offline;
 mod options;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod parsers;
 mod poison;
 mod random;
-mod scheduler;
+mod recovery;
 mod sealed;
 mod sstable;
 mod store_dir;
@@ -111,6 +114,7 @@ mod tempdir;
 mod value;
 mod version;
 pub mod vfs;
+mod view;
 mod wal;
 
 pub use batch::Batch;
@@ -118,14 +122,17 @@ pub use codec::FORMAT_VERSION;
 #[doc(inline)] // else the front page lists names without their text
 pub use criba_filter::{FilterKind, Geometry, HashFunction};
 pub use db::{
-    Advice, CheckpointFiles, Db, Durability, Estimate, FilterMemory, Finding, Keys, Loss,
-    MemoryUse, Range, ReadOnlyDb, Reader, RebuildReport, RecoveryReport, Repaired, Snapshot,
-    TableInfo, Uncertain, Verification, WeakDb, repair, repair_with, verify, verify_with,
+    CheckpointFiles, Db, FilterMemory, Keys, MemoryUse, ReadOnlyDb, Reader, Snapshot, TableInfo,
+    WeakDb,
 };
+pub use engine::commit_queue::Durability;
+pub use engine::rebuild_filters::RebuildReport;
+pub use engine::scan::Range;
 pub use error::{Error, Result};
 pub use event::Event;
 #[doc(inline)]
 pub use filter::{Allocation, FilterPolicy, PrefixExtractor};
+pub use filter_manager::advise::{Advice, Estimate};
 pub use inspect::{FilterInfo, FilterShape, IndexEntry, TableEntry, TableFile, TableProperties};
 pub use key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use key_range::KeyRange;
@@ -134,7 +141,10 @@ pub use ledger::{
     TableStep, Verdict,
 };
 pub use lookup::Membership;
+pub use offline::repair::{Loss, Repaired, Uncertain, repair, repair_with};
+pub use offline::verify::{Finding, Verification, verify, verify_with};
 pub use options::Options;
+pub use recovery::open::RecoveryReport;
 pub use value::Value;
 pub use wal::LostTail;
 

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::checkpoint::copy;
-use super::loaded::Loaded;
-use super::staged::{self, Staged};
 use crate::compaction::{MergeContext, write_memtable};
+use crate::directory::staged::{self, Staged};
+use crate::engine::copy;
 use crate::error::Result;
-use crate::filters::FilterManager;
+use crate::filter_manager::FilterManager;
 use crate::names::FileName;
 use crate::options::Options;
+use crate::recovery::loaded::Loaded;
 use crate::sstable::{FilterMeta, TableEnv, TableMeta};
 use crate::store_dir::{StoreDir, absolute};
 use crate::version::{Manifest, TableSet, read_current};
@@ -33,7 +33,7 @@ struct Earlier {
 }
 
 /// Makes a checkpoint of `loaded` in a new directory.
-pub(super) fn checkpoint(
+pub(crate) fn checkpoint(
     loaded: &Loaded,
     options: &Options,
     path: &Path,

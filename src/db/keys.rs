@@ -1,13 +1,13 @@
 use std::iter::FusedIterator;
 
-use super::scan::Range;
+use crate::engine::scan::Range;
 use crate::error::Result;
 use crate::value::Value;
 
 /// A double-ended iterator over keys, from [`Db::keys`](crate::Db::keys). It reads the blocks that a
 /// [`Range`] reads.
 #[derive(Debug)]
-pub struct Keys(pub(super) Range);
+pub struct Keys(pub(crate) Range);
 
 fn key_of((key, _): (Value, Value)) -> Value {
     key

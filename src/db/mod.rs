@@ -1,63 +1,36 @@
-//! The public handle of a store. [`inner::DbInner`] owns the state that all handles share.
+//! The handles of a store.
 
-mod advise;
-mod approximate_len;
-mod checkpoint;
-mod commit_queue;
-mod condition;
-mod conditional;
 mod copy;
-mod directory;
-mod earlier_logs;
-mod health;
-mod hole;
 mod info;
-pub(crate) mod inner;
 mod keys;
-mod loaded;
-mod lock_holder;
-mod open;
-mod open_tables;
-mod read;
 mod read_only;
 mod reader;
-mod rebuild_filters;
-mod repair;
-mod scan;
 mod snapshot;
-mod staged;
-mod verify;
-pub(crate) mod views;
-mod visibility;
-mod write;
 
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-pub use advise::{Advice, Estimate};
-pub use commit_queue::Durability;
-pub use copy::CheckpointFiles;
-pub use info::{FilterMemory, MemoryUse, TableInfo};
-pub use keys::Keys;
-pub use open::RecoveryReport;
-pub use read_only::ReadOnlyDb;
-pub use reader::Reader;
-pub use rebuild_filters::RebuildReport;
-pub use repair::{Loss, Repaired, Uncertain, repair, repair_with};
-pub use scan::Range;
-pub use snapshot::Snapshot;
-pub use verify::{Finding, Verification, verify, verify_with};
-
-use self::inner::DbInner;
+pub use self::copy::CheckpointFiles;
+pub use self::info::{FilterMemory, MemoryUse, TableInfo};
+pub use self::keys::Keys;
+pub use self::read_only::ReadOnlyDb;
+pub use self::reader::Reader;
+pub use self::snapshot::Snapshot;
 use crate::batch::Batch;
+use crate::engine::background;
+use crate::engine::commit_queue::Durability;
+use crate::engine::inner::DbInner;
+use crate::engine::rebuild_filters::RebuildReport;
+use crate::engine::scan::{Range, prefix_bounds};
 use crate::error::{Error, Result};
 use crate::filter::FilterPolicy;
+use crate::filter_manager::advise::{Advice, advise};
 use crate::key_range::KeyRange;
 use crate::ledger::{Explanation, Stats};
 use crate::lookup::Membership;
 use crate::options::Options;
-use crate::scheduler;
+use crate::recovery::open::{self, RecoveryReport};
 use crate::value::Value;
 
 /// A handle of an open store. All clones, also in other threads, are handles of the same store. A read sees
@@ -126,7 +99,7 @@ impl Db {
         Options::new().open(dir)
     }
 
-    fn of((inner, recovery): (Arc<DbInner>, RecoveryReport)) -> Self {
+    pub(crate) fn of((inner, recovery): (Arc<DbInner>, RecoveryReport)) -> Self {
         Self(Arc::new(Handle { inner, recovery }))
     }
 
@@ -474,7 +447,7 @@ impl Db {
     /// # Errors
     /// As [`range`](Self::range).
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
-        self.range(scan::prefix_bounds(prefix.as_ref()))
+        self.range(prefix_bounds(prefix.as_ref()))
     }
 
     /// The estimated number of keys within bounds. No I/O.
@@ -506,7 +479,7 @@ impl Db {
     /// [`Background`](crate::Error::Background); [`Io`](crate::Error::Io);
     /// [`Poisoned`](crate::Error::Poisoned); [`Closed`](crate::Error::Closed).
     pub fn flush(&self) -> Result<()> {
-        scheduler::flush(self.inner()?)
+        background::flush(self.inner()?)
     }
 
     /// Flushes, then waits until all work is done. This includes idle work: L0 is merged into the level below
@@ -516,7 +489,7 @@ impl Db {
     /// # Errors
     /// As [`flush`](Self::flush).
     pub fn wait_until_settled(&self) -> Result<()> {
-        scheduler::wait_until_settled(self.inner()?)
+        background::wait_until_settled(self.inner()?)
     }
 
     /// Flushes, then merges all tables into one run on the last level. The run has new filters, and no
@@ -529,7 +502,7 @@ impl Db {
     /// # Errors
     /// As [`flush`](Self::flush).
     pub fn compact(&self) -> Result<()> {
-        scheduler::compact(self.inner()?)
+        background::compact(self.inner()?)
     }
 
     /// Flushes, then writes each table with an [id](TableInfo::id) below `before` anew, one after the other, on its
@@ -545,7 +518,7 @@ impl Db {
     /// # Errors
     /// As [`flush`](Self::flush); [`Corrupt`](crate::Error::Corrupt): a table is damaged.
     pub fn compact_rewriting(&self, before: u64) -> Result<u64> {
-        scheduler::compact_rewriting(self.inner()?, before)
+        background::compact_rewriting(self.inner()?, before)
     }
 
     /// The policy for the filters of new tables. No I/O.
@@ -602,7 +575,7 @@ impl Db {
     /// # Errors
     /// [`Closed`](crate::Error::Closed).
     pub fn set_filter_memory(&self, budget: Option<u64>) -> Result<()> {
-        scheduler::set_filter_memory(self.inner()?, budget);
+        background::set_filter_memory(self.inner()?, budget);
         Ok(())
     }
 
@@ -696,7 +669,7 @@ impl Db {
             return Advice::of_nothing();
         }
         let DbInner { views, env, filters, .. } = &*self.0.inner;
-        advise::advise(&views.load_full().version, &env.ledger, filters.settings())
+        advise(&views.load_full().version, &env.ledger, filters.settings())
     }
 
     /// What opening the store found and repaired.

@@ -7,23 +7,22 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use super::advise::{Advice, advise};
 use super::copy::{self, CheckpointFiles};
-use super::directory::not_a_store;
 use super::info::{self, MemoryUse, TableInfo};
-use super::loaded::Loaded;
-use super::open::RecoveryReport;
-use super::open_tables::check_filters;
-use super::scan::Range;
 use super::snapshot::Snapshot;
-use super::verify::{Verification, verify_loaded};
+use crate::directory::not_a_store;
+use crate::engine::scan::Range;
 use crate::error::Result;
 use crate::filter::FilterPolicy;
+use crate::filter_manager::advise::{Advice, advise};
 use crate::fork;
 use crate::key_range::KeyRange;
 use crate::ledger::{Explanation, Stats};
 use crate::lookup::Membership;
 use crate::options::Options;
+use crate::recovery::loaded::Loaded;
+use crate::recovery::open::RecoveryReport;
+use crate::recovery::open_tables::check_filters;
 use crate::store_dir::{StoreDir, absolute};
 use crate::sync::Mutex;
 use crate::value::Value;
@@ -95,7 +94,7 @@ fn load(dir: &StoreDir, options: &Options, previous: Option<&Loaded>) -> Result<
 }
 
 impl ReadOnlyDb {
-    fn loaded(&self) -> Result<impl Deref<Target = Arc<Loaded>>> {
+    pub(crate) fn loaded(&self) -> Result<impl Deref<Target = Arc<Loaded>>> {
         let loaded = self.0.loaded.load();
         loaded.env.birth.check()?;
         Ok(loaded)
@@ -148,18 +147,6 @@ impl ReadOnlyDb {
             }
         }
         copy::checkpoint(&*self.loaded()?, &self.0.options, path.as_ref(), files)
-    }
-
-    /// Verifies the tables and filters that this handle shows, as [`verify`](crate::verify) does, also beside the
-    /// writer; and what the last reading of the logs found. Calls `progress` as
-    /// [`verify_with`](crate::verify_with) does.
-    ///
-    /// Cost: reads every table once, block by block.
-    ///
-    /// # Errors
-    /// [`Io`](crate::Error::Io): a file may not be read; [`Forked`](crate::Error::Forked).
-    pub fn verify(&self, progress: impl FnMut(u64, u64)) -> Result<Verification> {
-        verify_loaded(&*self.loaded()?, progress)
     }
 
     /// As [`Db::get`](crate::Db::get).

@@ -1,5 +1,5 @@
 use super::keys::Keys;
-use super::scan::{Range, prefix_bounds};
+use crate::engine::scan::{Range, prefix_bounds};
 use crate::error::Result;
 use crate::key_range::KeyRange;
 use crate::ledger::Explanation;
@@ -152,4 +152,4 @@ macro_rules! inherit_reads {
     )*};
 }
 
-pub(super) use {implement_reader, inherit_reads};
+pub(crate) use {implement_reader, inherit_reads};

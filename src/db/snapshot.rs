@@ -1,13 +1,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::inner::DbInner;
-use super::loaded::Loaded;
-use super::scan::Range;
+use crate::engine::inner::DbInner;
+use crate::engine::scan::Range;
 use crate::error::Result;
 use crate::key::Seq;
 use crate::key_range::KeyRange;
 use crate::ledger::Explanation;
+use crate::recovery::loaded::Loaded;
 use crate::sstable::TableEnv;
 use crate::value::Value;
 use crate::vfs::FileLock;
@@ -40,7 +40,7 @@ impl Snapshot {
         Ok(Self(Source::Open { inner, seq, lock }))
     }
 
-    pub(super) fn of_loaded(loaded: Arc<Loaded>) -> Self {
+    pub(crate) fn of_loaded(loaded: Arc<Loaded>) -> Self {
         Self(Source::ReadOnly(loaded))
     }
 

@@ -4,12 +4,12 @@ mod search;
 
 use search::{Passed, Search};
 
-use crate::db::views::ReadView;
 use crate::error::Result;
 use crate::key::{EntryKind, Seq};
 use crate::ledger::Step;
 use crate::sstable::TableEnv;
 use crate::value::Value;
+use crate::view::ReadView;
 use criba_filter::store::IN_FLIGHT;
 
 pub(crate) trait Trace {

@@ -1,7 +1,6 @@
 //! The search for one key. It goes from place to place: each is a table whose filter does not deny the key.
 
 use super::{Lookups, Trace};
-use crate::db::views::ReadView;
 use crate::error::Result;
 use crate::filter::LookupKey;
 use crate::key::{EntryKind, Seq};
@@ -10,6 +9,7 @@ use crate::memtable::Memtable;
 use crate::sstable::Table;
 use crate::value::Value;
 use crate::version::{Interval, LiveTable, Version};
+use crate::view::ReadView;
 use criba_filter::store::IN_FLIGHT;
 
 pub(super) struct Search<'a> {

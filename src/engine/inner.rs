@@ -1,0 +1,246 @@
+//! The state that all handles and threads of an open store share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::background::Scheduler;
+use super::commit_queue::{CommitQueue, Writer};
+use super::earlier_logs::EarlierLogs;
+use super::health::Health;
+use super::visibility::Visibility;
+use crate::error::{Error, Result};
+use crate::event::{Event, in_callback};
+use crate::filter::FilterPolicy;
+use crate::filter_manager::FilterManager;
+use crate::ledger::Activity;
+use crate::names::FileName;
+use crate::options::Options;
+use crate::sstable::{OpenTable, Table, TableEnv, TableFilter, TableSettings};
+use crate::sync::{Mutex, spawn};
+use crate::version::{Edit, Manifest, StoreSettings};
+use crate::view::{ReadView, Views};
+use crate::wal::LogError;
+
+/// An open store. ARCHITECTURE.md has its lock order.
+pub(crate) struct DbInner {
+    pub(crate) options: Options,
+    pub(crate) env: Arc<TableEnv>,
+    pub(crate) health: Health,
+    pub(crate) views: Views,
+    pub(crate) visibility: Visibility,
+    pub(crate) commits: CommitQueue,
+    pub(crate) earlier_logs: EarlierLogs,
+    pub(crate) manifest: Mutex<Manifest>,
+    /// Held while a version is made and installed: no lookup and no writer waits until it is made.
+    pub(crate) installing: Mutex<()>,
+    pub(crate) scheduler: Arc<Scheduler>,
+    pub(crate) filters: FilterManager,
+}
+
+impl DbInner {
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.health.check_writable()
+    }
+
+    pub(crate) fn poison(&self, cause: Error) -> Error {
+        let error = self.health.poison(cause);
+        self.scheduler.wake_waiters();
+        error
+    }
+
+    pub(crate) fn poison_if_broken(&self, error: LogError) -> Error {
+        match error {
+            LogError::Refused(error) => error,
+            LogError::Broken(error) => self.poison(error),
+        }
+    }
+
+    pub(crate) fn table_settings(&self) -> TableSettings {
+        self.options.table_settings(&self.filters.settings())
+    }
+
+    pub(crate) fn is_inline(&self) -> bool {
+        self.options.background_threads == 0
+    }
+
+    pub(crate) fn close_earlier_logs(&self) -> Result<()> {
+        self.earlier_logs.close_all(|log, next, next_seq| {
+            // A sync that failed is not tried again.
+            self.health.check_poison()?;
+            log.finish(next, next_seq).map_err(|error| self.poison_if_broken(error))
+        })
+    }
+
+    /// Installs the result of a flush or compaction. A flush, which sets the edit's log, also drops the
+    /// oldest sealed memtable. The file of a removed table goes with the last view that has the table. Errors
+    /// as [`record`](Self::record).
+    ///
+    /// Empties `added`, before a compaction can replace these tables: a flush that still had one would be the
+    /// last to drop it, and remove its file while writers wait for flushes.
+    pub(crate) fn install(
+        &self,
+        mut edit: Edit,
+        added: &mut Vec<(usize, OpenTable)>,
+    ) -> Result<()> {
+        let _installing = self.installing.lock();
+        let (version, obsolete) = {
+            let old = Arc::clone(&self.views.load().version);
+            let version = Arc::new(old.with(&edit.removed, added, &self.env.ledger));
+            let (before, after) = (old.by_id(), version.by_id());
+            let leaving = edit.removed.iter().filter(|(_, id)| !after.contains_key(id));
+            let leaving = leaving.filter_map(|(_, id)| before.get(id).map(|live| live.open()));
+            let leaving: Vec<OpenTable> = leaving.collect();
+            for (level, open) in added.iter() {
+                // A table that moves keeps its filter, which may be newer than when the move was planned.
+                let live = after.get(&open.table.id());
+                let record = live.map_or_else(|| open.record(), |live| live.open().record());
+                edit.added.push((*level, record));
+            }
+            (version, leaving)
+        };
+        let flush = edit.log.is_some();
+        self.record(&mut self.manifest.lock(), edit, |view| {
+            if flush {
+                view.sealed.pop();
+                // Counted before a thread that waits for the flush sees the new view.
+                self.env.ledger.count(Activity { flushes: 1, ..Activity::default() });
+            }
+            view.version = version;
+        })?;
+        for open in obsolete {
+            open.table.make_obsolete();
+            open.filter.make_obsolete();
+        }
+        added.clear();
+        Ok(())
+    }
+
+    /// Returns false if the table is not live. Errors as [`record`](Self::record).
+    pub(crate) fn install_filter(&self, id: u64, filter: &Arc<TableFilter>) -> Result<bool> {
+        let _installing = self.installing.lock();
+        let (version, replaced) = {
+            let old = Arc::clone(&self.views.load().version);
+            let Some(live) = old.table(id) else { return Ok(false) };
+            let filters = HashMap::from([(id, Arc::clone(filter))]);
+            (Arc::new(old.with_filters(&filters)), Arc::clone(&live.filter))
+        };
+        let edit = Edit { filters: vec![(id, filter.meta)], ..Edit::default() };
+        self.record(&mut self.manifest.lock(), edit, |view| view.version = version)?;
+        replaced.make_obsolete();
+        Ok(true)
+    }
+
+    /// Sets the policy for all later filters, durably.
+    pub(crate) fn set_policy(&self, policy: FilterPolicy) -> Result<()> {
+        if let Err(reason) = policy.check() {
+            return Err(Error::InvalidOption { option: "filter", reason });
+        }
+        self.check_writable()?;
+        let mut manifest = self.manifest.lock();
+        let settings = StoreSettings { policy, ..self.filters.settings() };
+        if manifest.set().settings != settings {
+            let edit = Edit { settings: Some(settings), ..Edit::default() };
+            self.record(&mut manifest, edit, |_| ())?;
+        }
+        self.filters.set_policy(policy);
+        Ok(())
+    }
+
+    /// Makes an edit durable in the manifest, then changes the view.
+    ///
+    /// # Errors
+    /// After [`Error::Poisoned`] the manifest may hold the edit, so the files that the edit adds must stay. (If
+    /// the store was poisoned before, it does not; tasks therefore do not begin in a poisoned store.)
+    /// After any other error the manifest does not hold the edit.
+    fn record(
+        &self,
+        manifest: &mut Manifest,
+        mut edit: Edit,
+        change: impl FnOnce(&mut ReadView),
+    ) -> Result<()> {
+        self.health.check_poison()?;
+        edit.next_file = Some(self.env.next_file());
+        manifest.record(&edit).map_err(|error| self.poison_if_broken(error))?;
+        self.views.change(change);
+        if self.env.filter_memory.budget().is_some() {
+            self.filters.note_budget();
+        }
+        self.scheduler.wake_waiters();
+        if manifest.wants_rewriting() {
+            let env = &self.env;
+            match manifest.rewrite(&env.dir, self.env.new_file_number()) {
+                Ok(old) => self.remove(FileName::Manifest(old)),
+                Err(LogError::Refused(_)) => {} // the old manifest stays in use; the next edit tries again
+                Err(LogError::Broken(error)) => {
+                    self.poison(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports the tables in which a task met damage. True if there is one.
+    pub(crate) fn report_damage<'a>(
+        &self,
+        tables: impl IntoIterator<Item = &'a Arc<Table>>,
+    ) -> bool {
+        let mut any = false;
+        for table in tables {
+            let Some(Error::Corrupt { path, offset, expected, found }) = table.damage() else {
+                continue;
+            };
+            any = true;
+            self.env.ledger.count(Activity { tables_damaged: 1, ..Activity::default() });
+            self.options.listener.notify(&Event::TableDamaged {
+                table: table.id(),
+                path: path.clone(),
+                offset: *offset,
+                reason: format!("expected {expected}, found {found}"),
+            });
+        }
+        any
+    }
+
+    pub(crate) fn report_move(&self) {
+        if let Some(path) = self.env.dir.move_to_report() {
+            self.options.listener.notify(&Event::DirectoryMoved { path: path.to_owned() });
+        }
+    }
+
+    /// Removes a file that nothing refers to. After a failure the next open removes it.
+    pub(crate) fn remove(&self, name: FileName) {
+        let _ = self.env.dir.remove(name);
+    }
+
+    /// Ends all tasks and closes the logs. In a callback a new thread does this: a task waits for the
+    /// callback.
+    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        self.env.birth.check_process()?;
+        self.health.close()?;
+        self.scheduler.stop();
+        if !in_callback() {
+            return self.end_tasks();
+        }
+        let inner = Arc::clone(self);
+        // If the thread does not start, the drop of the last reference unlocks the store, and the next open
+        // recovers the logs.
+        let _ = spawn("criba-close", move || drop(inner.end_tasks()));
+        Ok(())
+    }
+
+    fn end_tasks(&self) -> Result<()> {
+        self.env.dir.notice_move();
+        self.report_move();
+        self.scheduler.wait_for_end();
+        self.views.drop_replaced();
+        self.views.close();
+        let mut writer = self.commits.writer();
+        let ended = self.health.check_poison().and_then(|()| self.close_earlier_logs());
+        let ended = ended.and_then(|()| {
+            let Writer { log, next_seq, .. } = &mut *writer;
+            log.finish(0, *next_seq).map_err(|error| self.poison_if_broken(error))
+        });
+        self.health.unlock();
+        ended
+    }
+}

@@ -1,0 +1,21 @@
+//! The open store: what all handles share, and what happens to it until it is closed.
+//!
+//! [`inner::DbInner`] owns the state. Writes go through one queue, whose first thread writes for all; reads use the
+//! view; [`background`] flushes and compacts.
+
+mod approximate_len;
+pub(crate) mod background;
+mod checkpoint;
+pub(crate) mod commit_queue;
+mod condition;
+mod conditional;
+pub(crate) mod earlier_logs;
+pub(crate) mod health;
+pub(crate) mod inner;
+mod read;
+pub(crate) mod rebuild_filters;
+pub(crate) mod scan;
+pub(crate) mod visibility;
+pub(crate) mod write;
+
+pub(crate) use checkpoint::copy;

@@ -1,0 +1,180 @@
+//! Writes: to the log, then into the memtable, then visible.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::background::{Task, compact_while_due, flush_all_sealed, wait_while};
+use super::commit_queue::{Durability, Request, Writer};
+use super::conditional::GroupWrites;
+use super::inner::DbInner;
+use crate::batch::{Batch, for_each_entry};
+use crate::error::{Error, Result};
+use crate::memtable::{Memtable, MemtableFilter};
+use crate::sync::sleep;
+use crate::view::ReadView;
+use crate::wal::{LogKind, LogWriter};
+
+/// With this many sealed memtables, a writer with a full memtable waits for a flush.
+pub(crate) const MAX_SEALED: usize = 2;
+/// The rate of writes while L0 has too many tables.
+const SLOW_BYTES_PER_SECOND: u64 = 16 << 20;
+/// Shorter waits are added up to this before a sleep: a shorter sleep is mostly overhead.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
+
+impl DbInner {
+    pub(crate) fn write(&self, batch: Batch, durability: Durability) -> Result<()> {
+        self.check_writable()?;
+        let (ops, entries) = batch.into_parts()?;
+        if entries == 0 && durability == Durability::Buffered {
+            return Ok(());
+        }
+        let request = Request::new(ops, entries, durability);
+        self.commits.submit(request, |writer, group| self.commit(writer, group))?;
+        if durability == Durability::Synced {
+            self.report_move();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn commit(&self, writer: &mut Writer, group: &[&Request]) -> Result<()> {
+        self.check_writable()?;
+        let bytes = group.iter().map(|request| request.ops.len() as u64).sum();
+        self.make_room(writer, bytes)?;
+        let synced = group.iter().any(|request| request.durability == Durability::Synced);
+        if synced {
+            // Before the append: an error here must not change the log.
+            self.close_earlier_logs()?;
+        }
+        if self.earlier_logs.are_closed() {
+            writer.log.earlier_logs_are_synced();
+        }
+        let view = self.views.load();
+        let writes = GroupWrites::decide(group, &view, &self.env.hash_key);
+        let mut seq = writer.next_seq;
+        let records = writes.iter().filter(|(_, entries)| *entries > 0).map(|(ops, entries)| {
+            let first = seq;
+            seq += entries;
+            (first, ops)
+        });
+        let bytes = writer.log.append(records).map_err(|error| self.poison_if_broken(error))?;
+        self.env.ledger.wal_writes.count(bytes);
+        if synced {
+            writer.log.sync().map_err(|error| self.poison_if_broken(error))?;
+        }
+        let mut seq = writer.next_seq;
+        for (ops, entries) in writes.iter() {
+            // `None` is impossible: `Batch` encoded these bytes.
+            for_each_entry(ops, seq, |entry| view.memtable.insert(entry));
+            seq += entries;
+        }
+        writer.next_seq = seq;
+        self.visibility.publish(seq - 1);
+        if synced {
+            self.visibility.note_synced(seq - 1);
+        }
+        Ok(())
+    }
+
+    /// Seals a full memtable. Waits first if there are too many sealed memtables or L0 tables.
+    fn make_room(&self, writer: &mut Writer, bytes: u64) -> Result<()> {
+        let limits = &self.options;
+        let full = self.views.load().memtable.bytes() >= limits.memtable_bytes;
+        if self.is_inline() {
+            if full {
+                // First the memtables whose flush failed before.
+                flush_all_sealed(self).map_err(as_background)?;
+                self.seal(writer)?;
+            } else {
+                let Some(log) = self.scheduler.take_demand() else { return Ok(()) };
+                if !self.seal_on_demand(writer, log)? {
+                    return Ok(());
+                }
+            }
+            flush_all_sealed(self).map_err(as_background)?;
+            return compact_while_due(self).map_err(as_background);
+        }
+        // Damaged tables are counted out last: mostly there are few tables.
+        let l0_has = |view: &ReadView, tables: usize| {
+            limits.auto_compaction
+                && view.version.level(0).len() >= tables
+                && view.version.sound_l0() >= tables
+        };
+        if full {
+            wait_while(self, Task::Flush, |view| view.sealed.len() >= MAX_SEALED)?;
+            wait_while(self, Task::Compaction, |view| l0_has(view, limits.l0_stop_trigger))?;
+            self.seal(writer)?;
+        }
+        if l0_has(&self.views.load(), limits.l0_slowdown_trigger) {
+            writer.owed += Duration::from_nanos(bytes * 1_000_000_000 / SLOW_BYTES_PER_SECOND);
+            if writer.owed >= SHORTEST_SLEEP {
+                sleep(std::mem::take(&mut writer.owed));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn seal_memtable(&self) -> Result<()> {
+        self.check_writable()?;
+        let mut writer = self.commits.writer();
+        self.check_writable()?; // again: `close` may have ended the log before this thread had the lock
+        self.seal(&mut writer)
+    }
+
+    /// Seals the memtable, unless it is empty; begins a new one with a new log.
+    fn seal(&self, writer: &mut Writer) -> Result<()> {
+        self.env.birth.check_process()?;
+        if self.views.load().memtable.is_empty() {
+            return Ok(());
+        }
+        let env = &self.env;
+        let number = env.new_file_number();
+        let log = LogWriter::create(&env.dir, LogKind::Wal, number, env.log_header(number), false)?
+            .keep();
+        let log = log.fill_ahead(self.options.log_fill());
+        log.watch();
+        let old = std::mem::replace(&mut writer.log, log);
+        self.views.load().memtable.set_log_end(old.length());
+        self.earlier_logs.push(old, number, writer.next_seq);
+        let filter = MemtableFilter::new(self.filters.policy().hash_function(), env.hash_key);
+        let fresh = Arc::new(Memtable::new(number, Some(filter)));
+        self.views.change(|view| {
+            let full = std::mem::replace(&mut view.memtable, fresh);
+            view.sealed.insert(0, full);
+        });
+        self.scheduler.note_seal();
+        Ok(())
+    }
+
+    /// Seals the memtable of this log, which a scan demanded, if the flush will drop the entries that the scan passed:
+    /// no snapshot needs them. Not if a memtable is sealed already, since writers wait for that one. Returns whether it
+    /// sealed.
+    fn seal_on_demand(&self, writer: &mut Writer, log: u64) -> Result<bool> {
+        let is_wanted = {
+            let view = self.views.load();
+            view.memtable.log() == log && view.sealed.is_empty()
+        };
+        let newest = self.visibility.newest();
+        let is_kept = self.visibility.oldest_snapshot().is_some_and(|oldest| oldest < newest);
+        let seals = is_wanted && !is_kept;
+        if seals {
+            self.seal(writer)?;
+        }
+        Ok(seals)
+    }
+
+    /// Meets the demand of a scan, unless a thread writes: then a later scan demands it again.
+    pub(crate) fn try_seal_on_demand(&self) -> Result<()> {
+        let Some(log) = self.scheduler.take_demand() else { return Ok(()) };
+        let Some(mut writer) = self.commits.try_writer() else { return Ok(()) };
+        self.check_writable()?; // as in `seal_memtable`
+        self.seal_on_demand(&mut writer, log).map(|_| ())
+    }
+}
+
+/// The error of a write in which a flush or compaction failed.
+fn as_background(error: Error) -> Error {
+    match error {
+        Error::Poisoned { .. } | Error::Background { .. } | Error::Closed | Error::Forked => error,
+        cause => Error::Background { cause: Arc::new(cause) },
+    }
+}

@@ -1,0 +1,107 @@
+//! The filter manager: decides which filter each table has.
+//!
+//! It knows the policy and applies it to the tables of a version. It writes and installs nothing: flushes and
+//! compactions take recipes from it, and so does a rebuild.
+
+pub(crate) mod advise;
+mod levels;
+mod residency;
+
+use std::collections::HashMap;
+
+use self::levels::LevelKeys;
+pub(crate) use self::levels::expected_load;
+pub(crate) use self::residency::{ResidencyChange, residency_changes};
+use crate::filter::{FilterPolicy, PrefixExtractor, Share};
+use crate::sync::Mutex;
+use crate::version::{LiveTable, StoreSettings, Version};
+use criba_filter::store::Recipe;
+
+#[derive(Debug)]
+pub(crate) struct FilterManager {
+    extractor: Option<PrefixExtractor>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    policy: FilterPolicy,
+    /// Whether the memory budget must be applied again.
+    budget_is_due: bool,
+}
+
+impl FilterManager {
+    pub(crate) fn new(settings: StoreSettings) -> Self {
+        let StoreSettings { policy, extractor } = settings;
+        Self { extractor, state: Mutex::new(State { policy, budget_is_due: false }) }
+    }
+
+    pub(crate) fn policy(&self) -> FilterPolicy {
+        self.state.lock().policy
+    }
+
+    pub(crate) fn extractor(&self) -> Option<PrefixExtractor> {
+        self.extractor
+    }
+
+    pub(crate) fn settings(&self) -> StoreSettings {
+        StoreSettings { policy: self.policy(), extractor: self.extractor }
+    }
+
+    /// Sets the policy for all later filters.
+    pub(crate) fn set_policy(&self, policy: FilterPolicy) {
+        self.state.lock().policy = policy;
+    }
+
+    /// The recipe for the L0 table of a flush.
+    pub(crate) fn recipe_for_flush(&self, version: &Version, table_keys: u64) -> Option<Recipe> {
+        let mut keys = LevelKeys::of(version);
+        keys.add(0, table_keys);
+        self.policy().plan(&keys.tables()).recipe(&Share { keys: table_keys, load: 1.0 })
+    }
+
+    /// The recipes for the outputs of a compaction: one plan for all, fixed before it begins.
+    pub(crate) fn recipes_for_outputs(
+        &self,
+        version: &Version,
+        inputs: &[(usize, LiveTable)],
+        output_level: usize,
+    ) -> impl Fn(u64) -> Option<Recipe> + use<> {
+        let keys = LevelKeys::of(version).after(inputs, output_level);
+        let plan = self.policy().plan(&keys.tables());
+        move |table_keys| {
+            plan.recipe(&Share { keys: table_keys, load: keys.load(output_level, table_keys) })
+        }
+    }
+
+    pub(crate) fn recipes(&self, version: &Version) -> HashMap<u64, Option<Recipe>> {
+        let tables = shares(version);
+        let only: Vec<Share> = tables.iter().map(|(_, share)| *share).collect();
+        let ids = tables.iter().map(|(live, _)| live.table.id());
+        ids.zip(self.policy().recipes(&only)).collect()
+    }
+
+    /// Notes that the memory budget or the set of filters changed.
+    pub(crate) fn note_budget(&self) {
+        self.state.lock().budget_is_due = true;
+    }
+
+    pub(crate) fn budget_is_due(&self) -> bool {
+        self.state.lock().budget_is_due
+    }
+
+    /// As `budget_is_due`, and resets it to false.
+    pub(crate) fn take_budget_due(&self) -> bool {
+        std::mem::take(&mut self.state.lock().budget_is_due)
+    }
+}
+
+fn shares(version: &Version) -> Vec<(&LiveTable, Share)> {
+    let levels = LevelKeys::of(version);
+    let share = |(level, live): (usize, _)| {
+        let live: &LiveTable = live;
+        let keys = live.table.meta().keys;
+        (live, Share { keys, load: levels.load(level, keys) })
+    };
+    version.tables().map(share).collect()
+}
