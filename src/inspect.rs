@@ -7,11 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{FilterHeader, LookupKey, PrefixExtractor};
+use crate::filter::{LookupKey, PrefixExtractor};
 use crate::iter::{Cursor, Direction};
 use crate::key::EntryKind;
 use crate::ledger::Verdict;
 use crate::names::FileName;
+use crate::sstable::FilterHeader;
 use crate::sstable::{FilterState, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableFilter};
 use crate::store_dir::StoreDir;
 use crate::value::Value;

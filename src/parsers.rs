@@ -5,12 +5,12 @@ use std::path::Path;
 
 use crate::batch::{Batch, for_each_entry};
 use crate::error::{Error, Result};
-use crate::filter::{self, Filter, Portion};
 use crate::iter::{Cursor, Direction};
 use crate::key::{EntryKind, EntryRef};
 use crate::random::RandomSource;
 use crate::sealed::{Seal, SealedBytes};
 use crate::sstable::{self, OpenTable, ReadPlan, TableCursor, TableEnv, TableSettings};
+use crate::sstable::{Filter, Portion};
 use crate::store_dir::StoreDir;
 use crate::sync::Arc;
 use crate::version::{self, Manifest, TableSet};
@@ -168,12 +168,12 @@ pub fn read_current(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Option<u64>> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FilterHeader(filter::FilterHeader);
+pub struct FilterHeader(sstable::FilterHeader);
 
 impl FilterHeader {
     /// Decodes a filter block of a table with `keys` keys.
     pub fn decode(bytes: &[u8], keys: u64, key: HashKeyBytes) -> std::result::Result<Self, String> {
-        filter::FilterHeader::decode(bytes, bytes.len(), keys, &HashKey::new(key)).map(Self)
+        sstable::FilterHeader::decode(bytes, bytes.len(), keys, &HashKey::new(key)).map(Self)
     }
 
     /// The portions of the filter, smallest first: the number of columns (`None` for nothing or all), the

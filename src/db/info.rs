@@ -1,6 +1,6 @@
-use crate::filter::Portion;
 use crate::inspect::FilterInfo;
 use crate::ledger::{Counts, Ledger};
+use crate::sstable::Portion;
 use crate::sstable::{BlockCache, TableEnv, resident_bytes};
 use crate::value::Value;
 use crate::view::ReadView;

@@ -69,15 +69,15 @@ impl KeyHashes {
         self.keys.len() as u64
     }
 
-    pub(super) fn prefixes(&self) -> u64 {
+    pub(crate) fn prefixes(&self) -> u64 {
         self.prefixes.len() as u64
     }
 
-    pub(super) fn hash(&self) -> HashFunction {
+    pub(crate) fn hash(&self) -> HashFunction {
         self.hash
     }
 
-    pub(super) fn extractor(&self) -> u64 {
+    pub(crate) fn extractor(&self) -> u64 {
         self.extractor.map_or(0, PrefixExtractor::id)
     }
 

@@ -58,7 +58,7 @@ impl PrefixHash {
         Self { sip: of(HashFunction::SipHash13), murmur: of(HashFunction::MurmurHash2) }
     }
 
-    pub(super) fn get(&self, hash: HashFunction) -> u64 {
+    pub(crate) fn get(&self, hash: HashFunction) -> u64 {
         if hash == HashFunction::MurmurHash2 { self.murmur } else { self.sip }
     }
 }

@@ -19,17 +19,17 @@ use criba_filter::{FilterKind, Geometry, HashFunction};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FilterPolicy {
-    pub(super) kind: FilterKind,
-    pub(super) hash: HashFunction,
-    pub(super) amount: Amount,
-    pub(super) allocation: Allocation,
+    pub(crate) kind: FilterKind,
+    pub(crate) hash: HashFunction,
+    pub(crate) amount: Amount,
+    pub(crate) allocation: Allocation,
 }
 
 /// One pebibyte: more is a typing error.
 const MOST_TOTAL_BYTES: u64 = 1 << 50;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Amount {
+pub(crate) enum Amount {
     None,
     Rate(f64),
     BitsPerKey(f64),

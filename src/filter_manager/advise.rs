@@ -2,10 +2,12 @@
 
 use std::ops::Add;
 
+use super::allocation::Share;
 use super::expected_load;
-use crate::filter::{Allocation, FilterHeader, FilterPolicy, Share, block_bits};
+use crate::filter::{Allocation, FilterPolicy};
 use crate::ledger::{LEVELS, Ledger};
 use crate::sstable::FilterState;
+use crate::sstable::{FilterHeader, block_bits};
 use crate::version::{LiveTable, StoreSettings, Version, keys_within};
 use criba_filter::FilterKind;
 

@@ -4,7 +4,7 @@
 //! probability proportional to the keys of the table (the assumption of Monkey, see `filter/allocation.rs`).
 //! So a plan needs only the keys of each L0 table and of each level.
 
-use crate::filter::{Alike, Share};
+use super::allocation::{Alike, Share};
 use crate::ledger::LEVELS;
 use crate::version::{LiveTable, Version};
 

@@ -4,15 +4,19 @@
 //! compactions take recipes from it, and so does a rebuild.
 
 pub(crate) mod advise;
+mod allocation;
 mod levels;
+mod plan;
+mod ration;
 mod residency;
 
 use std::collections::HashMap;
 
+use self::allocation::Share;
 use self::levels::LevelKeys;
 pub(crate) use self::levels::expected_load;
 pub(crate) use self::residency::{ResidencyChange, residency_changes};
-use crate::filter::{FilterPolicy, PrefixExtractor, Share};
+use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::sync::Mutex;
 use crate::version::{LiveTable, StoreSettings, Version};
 use criba_filter::store::Recipe;

@@ -1,7 +1,8 @@
 //! Chooses the portion of each filter that is resident within the memory budget.
 
-use crate::filter::{Choice, Claim, Portion, loss, ration};
+use super::ration::{Choice, Claim, loss, ration};
 use crate::ledger::Counts;
+use crate::sstable::Portion;
 use crate::sstable::{FilterState, TableEnv, TableFilter, resident_bytes};
 use crate::version::{LiveTable, Version};
 

@@ -4,12 +4,12 @@
 
 use super::block::{BlockDamage, DecodedBlock};
 use super::env::TableEnv;
-use super::filter::{FilterState, OpenTable};
+use super::filter::{BLOCKED, FilterState, OpenTable};
 use super::format::{BlockType, FilterMeta, Properties};
 use super::large::{self, Place};
 use super::reader::Table;
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{BLOCKED, LookupKey, PrefixHash};
+use crate::filter::{LookupKey, PrefixHash};
 use crate::key::EntryKind;
 
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::cache::BlockCache;
-use super::memory::FilterMemory;
+use super::filter::FilterMemory;
 use super::pool::FilePool;
 use crate::fork::Birth;
 use crate::ledger::Ledger;

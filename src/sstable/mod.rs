@@ -18,9 +18,7 @@ mod filter;
 mod format;
 mod index;
 mod large;
-mod memory;
 mod pool;
-mod portions;
 mod reader;
 mod salvage;
 #[cfg(test)]
@@ -32,11 +30,13 @@ pub(crate) use cache::{BlockCache, FixedHasher};
 pub(crate) use check::Checked;
 pub(crate) use cursor::{ReadPlan, TableCursor};
 pub(crate) use env::TableEnv;
-pub(crate) use filter::{FilterState, OpenTable, TableFilter, is_under_another_key};
+pub(crate) use filter::{
+    Filter, FilterHeader, FilterMemory, FilterState, OpenTable, Portion, TableFilter, block_bits,
+    is_under_another_key, resident_bytes,
+};
 #[cfg(test)]
 pub(crate) use format::TableRandom;
 pub(crate) use format::{FilterMeta, TableMeta};
-pub(crate) use memory::{FilterMemory, resident_bytes};
 pub(crate) use pool::FilePool;
 pub(crate) use reader::Table;
 pub(crate) use salvage::{LostEntries, SalvageCursor};

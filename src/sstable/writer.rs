@@ -2,13 +2,14 @@
 
 use super::block::{BlockBuilder, MAX_BLOCK_OF_ENTRIES};
 use super::env::TableEnv;
+use super::filter::{FilterPlace, build};
 use super::format::{
     BlockHandle, BlockType, FILTER_ALIGNMENT, FilterMeta, Footer, MAX_BLOCK_BYTES, Properties,
     TableMeta, TableRandom, seal_block,
 };
 use super::index::{IndexBuilder, separator};
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{self, FilterPlace, KeyHashes, PrefixExtractor};
+use crate::filter::{KeyHashes, PrefixExtractor};
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::ledger::Io;
 use crate::names::FileName;
@@ -209,7 +210,7 @@ impl TableWriter {
         let (mut filter, mut filter_checksum) = (BlockHandle::default(), 0);
         if let (Some(recipe), Some(hashes)) = (&filter_recipe, &self.hashes) {
             let place = FilterPlace { table: self.id, generation: 0 };
-            let contents = filter::build(recipe, &self.hash_key, place, hashes);
+            let contents = build(recipe, &self.hash_key, place, hashes);
             let padding = self.offset.next_multiple_of(FILTER_ALIGNMENT) - self.offset;
             self.push(&[0; FILTER_ALIGNMENT as usize][..padding as usize]);
             (filter, filter_checksum) = self.push_block(contents, BlockType::Filter);

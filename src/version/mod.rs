@@ -12,6 +12,7 @@ mod manifest;
 mod prefix;
 mod ranks;
 mod settings;
+mod slots;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub(crate) use prefix::PrefixProbe;
 pub(crate) use ranks::keys_within;
 pub(crate) use settings::StoreSettings;
 
-use crate::filter::Slots;
+use self::slots::Slots;
 use crate::fork::Birth;
 use crate::ledger::{Denials, LEVELS, Ledger};
 use crate::sstable::{FilterState, OpenTable, TableFilter};
@@ -230,9 +231,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::filter::Portion;
     use crate::iter::{Cursor, Direction};
     use crate::names::FileName;
+    use crate::sstable::Portion;
     use crate::sstable::{ReadPlan, Table, TableEnv, TableMeta};
     use crate::store_dir::StoreDir;
     use crate::vfs::RealVfs;

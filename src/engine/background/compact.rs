@@ -10,9 +10,9 @@ use crate::compaction::{
 use crate::engine::inner::DbInner;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::filter::block_bits;
 use crate::ledger::Activity;
 use crate::sstable::OpenTable;
+use crate::sstable::block_bits;
 use crate::version::{Edit, Version};
 use crate::view::ReadView;
 

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use criba_filter::store::{Modulus, Prober, all_set, prefetch, second_hash};
 use criba_filter::{FilterKind, HashFunction};
 
-use super::filter_block::Filter;
-use super::lookup_key::LookupKey;
+use crate::filter::LookupKey;
+use crate::sstable::Filter;
 
 /// The filters of the tables of a version, by number, of any kind and hash function.
 #[derive(Default)]

@@ -13,7 +13,7 @@
 
 use arc_swap::ArcSwapOption;
 
-use super::filter_block::block_bits;
+use crate::sstable::block_bits;
 use crate::sync::Arc;
 use criba_filter::store::{Recipe, Size};
 use criba_filter::{FilterKind, HashFunction};

@@ -3,28 +3,35 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
+mod block;
+mod header;
+mod load;
+mod memory;
+mod portion;
+
 use std::io;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::cursor::{ReadPlan, TableCursor};
-use super::env::TableEnv;
-use super::format::{
-    BlockHandle, BlockType, FilterMeta, TRAILER_BYTES, TableMeta, check_block, seal_block,
-};
-use super::large::{LARGE_BYTES, Place, check_if_large};
-use super::reader::Table;
+pub(crate) use self::block::{Filter, FilterPlace, block_bits, build};
+pub(crate) use self::header::{BLOCKED, FilterHeader};
+pub(crate) use self::memory::{FilterMemory, resident_bytes};
+pub(crate) use self::portion::Portion;
 use crate::codec::{ChecksumAt, u32_at};
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{
-    self, Filter, FilterHeader, FilterPlace, KeyHashes, LookupKey, PrefixExtractor, PrefixHash,
-    machine_memory,
-};
+use crate::filter::{KeyHashes, LookupKey, PrefixExtractor, PrefixHash, machine_memory};
 use crate::iter::{Cursor, Direction};
 use crate::ledger::Verdict;
 use crate::names::FileName;
 use crate::sealed::SealedBytes;
+use crate::sstable::cursor::{ReadPlan, TableCursor};
+use crate::sstable::env::TableEnv;
+use crate::sstable::format::{
+    BlockHandle, BlockType, FilterMeta, TRAILER_BYTES, TableMeta, check_block, seal_block,
+};
+use crate::sstable::large::{LARGE_BYTES, Place, check_if_large};
+use crate::sstable::reader::Table;
 use crate::sync::{AtomicBool, Ordering};
 use crate::vfs::VfsFile;
 use criba_filter::store::Recipe;
@@ -365,7 +372,7 @@ impl Table {
             }
         };
         let place = FilterPlace { table, generation };
-        let mut bytes = filter::build(recipe, &env.hash_key, place, hashes);
+        let mut bytes = build(recipe, &env.hash_key, place, hashes);
         let length = bytes.len() as u64;
         seal_block(&mut bytes, BlockType::Filter, table, generation);
         let written = new.file().append(&bytes);
@@ -381,9 +388,9 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{open_table, recipe};
     use super::*;
     use crate::filter::FilterPolicy;
+    use crate::sstable::samples::{open_table, recipe};
 
     #[test]
     fn a_new_filter_is_never_written_over_what_a_failure_left() {

@@ -5,13 +5,12 @@
 use std::io;
 use std::sync::Arc;
 
-use super::env::TableEnv;
-use super::filter::{FilterSource, FilterState, OpenTable, TableFilter};
-use super::format::{BlockType, TRAILER_BYTES};
 use super::memory::resident_bytes;
-use super::reader::Table;
+use super::{Filter, FilterHeader, FilterSource, FilterState, OpenTable, Portion, TableFilter};
 use crate::codec::ChecksumAt;
-use crate::filter::{Filter, FilterHeader, Portion};
+use crate::sstable::env::TableEnv;
+use crate::sstable::format::{BlockType, TRAILER_BYTES};
+use crate::sstable::reader::Table;
 
 /// Larger filters are read in pieces of this size if only a part is wanted. Whole 64-bit words.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -167,9 +166,9 @@ impl FilterBlock<'_> {
 mod tests {
     use std::path::Path;
 
-    use super::super::samples::{env, put, recipe, writer};
     use super::*;
     use crate::filter::{FilterPolicy, KeyHashes};
+    use crate::sstable::samples::{env, put, recipe, writer};
     use criba_filter::FilterKind;
 
     fn sample(dir: &Path, keys: u32) -> (Arc<TableEnv>, OpenTable, KeyHashes) {

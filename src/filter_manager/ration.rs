@@ -2,7 +2,7 @@
 //! bytes and rate. The chosen portions have nearly the least sum of weight · rate, the wasted reads, of all
 //! within the budget.
 
-use super::portion::Portion;
+use crate::sstable::Portion;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {

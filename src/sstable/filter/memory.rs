@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use super::format::TRAILER_BYTES;
-use crate::filter::{FilterHeader, Portion};
+use super::{FilterHeader, Portion};
 use crate::sealed::{Meter, Seal, mapped_bytes};
+use crate::sstable::format::TRAILER_BYTES;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// The memory that filters take, and its limit.
@@ -68,10 +68,11 @@ pub(crate) fn resident_bytes(stored: &FilterHeader, portion: Portion) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::recipe;
     use super::*;
-    use crate::filter::{self, FilterPlace, FilterPolicy, KeyHashes};
+    use crate::filter::{FilterPolicy, KeyHashes};
     use crate::sealed::SealedBytes;
+    use crate::sstable::filter::{FilterPlace, build};
+    use crate::sstable::samples::recipe;
     use criba_filter::FilterKind;
     use criba_filter::store::HashKey;
 
@@ -107,7 +108,7 @@ mod tests {
         let mut hashes = KeyHashes::new(recipe.hash, &hash_key, None);
         (0..keys).for_each(|i: u64| hashes.add(&i.to_be_bytes()));
         let place = FilterPlace { table: 1, generation: 0 };
-        let bytes = filter::build(&recipe, &hash_key, place, &hashes);
+        let bytes = build(&recipe, &hash_key, place, &hashes);
         assert_eq!(bytes.len(), 4096);
         let stored = FilterHeader::decode(&bytes, bytes.len(), keys, &hash_key).expect("sound");
         let memory = FilterMemory::new(None, Seal::default());

@@ -2,8 +2,8 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
-use super::prefix::PrefixExtractor;
 use crate::codec::{Fields, PutFields};
+use crate::filter::PrefixExtractor;
 use criba_filter::store::{HashKey, Recipe, Size};
 use criba_filter::{FilterKind, Geometry, HashFunction};
 
@@ -19,12 +19,12 @@ pub(crate) const BLOCKED: &str = "a blocked filter, which stores no longer have;
 pub(crate) struct FilterHeader {
     pub(crate) kind: FilterKind,
     pub(crate) hash: HashFunction,
-    pub(super) salt: u64,
-    pub(super) fingerprint: u64,
-    pub(super) keys: u64,
+    pub(crate) salt: u64,
+    pub(crate) fingerprint: u64,
+    pub(crate) keys: u64,
     pub(crate) geometry: Geometry,
     pub(crate) predicted_rate: f64,
-    pub(super) extractor: u64,
+    pub(crate) extractor: u64,
     pub(crate) prefixes: u64,
 }
 
@@ -32,7 +32,7 @@ impl FilterHeader {
     /// A multiple of a cache line: the array, which follows, starts on one if the block does.
     pub(crate) const BYTES: usize = 128;
 
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::BYTES);
         bytes.extend_from_slice(MAGIC);
         bytes.put_u16(VERSION);

@@ -5,9 +5,9 @@
 use bytes::Bytes;
 
 use super::header::FilterHeader;
-use super::key_hashes::KeyHashes;
-use super::lookup_key::{LookupKey, PrefixHash};
-use super::prefix::PrefixExtractor;
+use crate::filter::KeyHashes;
+use crate::filter::PrefixExtractor;
+use crate::filter::{LookupKey, PrefixHash};
 use crate::sealed::{Meter, SealedBytes};
 use crate::sync::{Arc, OnceLock};
 use criba_filter::HashFunction;
@@ -63,8 +63,8 @@ pub(crate) struct Filter {
     /// The header of the portion in memory.
     header: FilterHeader,
     stored: FilterHeader,
-    pub(super) prober: Box<Prober>,
-    pub(super) meter: Option<Arc<Meter>>,
+    pub(crate) prober: Box<Prober>,
+    pub(crate) meter: Option<Arc<Meter>>,
     damage: OnceLock<String>,
 }
 
@@ -83,7 +83,7 @@ impl Filter {
     }
 
     /// `memory` must hold this header, checked, and its array.
-    pub(super) fn new(memory: SealedBytes, header: FilterHeader, stored: FilterHeader) -> Self {
+    pub(crate) fn new(memory: SealedBytes, header: FilterHeader, stored: FilterHeader) -> Self {
         let meter = memory.meter().cloned();
         let memory = Bytes::from_owner(memory);
         let array = memory.get(FilterHeader::BYTES..header.bytes()).unwrap_or_default();
@@ -115,7 +115,7 @@ impl Filter {
         self.prober.may_contain(self.header.hash.salted(hash, self.header.salt))
     }
 
-    pub(super) fn prober(&self) -> &Prober {
+    pub(crate) fn prober(&self) -> &Prober {
         &self.prober
     }
 
@@ -147,7 +147,7 @@ impl std::fmt::Debug for Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::policy::FilterPolicy;
+    use crate::filter::FilterPolicy;
     use criba_filter::FilterKind;
     use criba_filter::store::mix;
 

@@ -1,7 +1,7 @@
 //! Recipes for the tables of one store, by its policy.
 
 use super::allocation::{Alike, Balance, Share, balance, filter_bits};
-use super::policy::{Allocation, Amount, FilterPolicy};
+use crate::filter::{Allocation, Amount, FilterPolicy};
 use criba_filter::store::{Recipe, Size};
 
 /// How a policy distributes bits while a task writes tables.
@@ -88,7 +88,7 @@ impl FilterPolicy {
 mod tests {
     use super::*;
     use crate::FilterKind;
-    use crate::filter::block_bits;
+    use crate::sstable::block_bits;
 
     fn shares() -> Vec<Share> {
         let of = |keys, load| Share { keys, load };

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use super::filter_block::Filter;
+use super::block::Filter;
 use super::header::FilterHeader;
 use crate::sealed::{Meter, Seal, SealedBytes};
 use crate::sync::Arc;
@@ -111,11 +111,11 @@ impl Filter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::block::{FilterPlace, build};
     use super::*;
-    use crate::filter::filter_block::{FilterPlace, build};
-    use crate::filter::key_hashes::KeyHashes;
-    use crate::filter::policy::FilterPolicy;
-    use crate::filter::prefix::PrefixExtractor;
+    use crate::filter::FilterPolicy;
+    use crate::filter::KeyHashes;
+    use crate::filter::PrefixExtractor;
     use criba_filter::HashFunction;
     use criba_filter::store::{HashKey, Recipe, Size, mix};
 
