@@ -33,7 +33,7 @@ struct Earlier {
 }
 
 /// Makes a checkpoint of `loaded` in a new directory.
-pub(crate) fn checkpoint(
+pub(super) fn checkpoint(
     loaded: &Loaded,
     options: &Options,
     path: &Path,

@@ -70,7 +70,7 @@ pub struct FilterMemory {
     pub stored: u64,
 }
 
-pub(crate) fn memory(view: &ReadView, env: &TableEnv, limit: Option<u64>) -> MemoryUse {
+pub(super) fn memory(view: &ReadView, env: &TableEnv, limit: Option<u64>) -> MemoryUse {
     let residencies = view.version.tables().filter_map(|(_, live)| live.filter.residency());
     let filters = FilterMemory {
         budget: env.filter_memory.budget(),
@@ -86,7 +86,7 @@ pub(crate) fn memory(view: &ReadView, env: &TableEnv, limit: Option<u64>) -> Mem
     }
 }
 
-pub(crate) fn tables(view: &ReadView, ledger: &Ledger) -> Vec<TableInfo> {
+pub(super) fn tables(view: &ReadView, ledger: &Ledger) -> Vec<TableInfo> {
     let counts = ledger.table_counts();
     view.version
         .tables()

@@ -7,7 +7,7 @@ use crate::value::Value;
 /// A double-ended iterator over keys, from [`Db::keys`](crate::Db::keys). It reads the blocks that a
 /// [`Range`] reads.
 #[derive(Debug)]
-pub struct Keys(pub(crate) Range);
+pub struct Keys(pub(super) Range);
 
 fn key_of((key, _): (Value, Value)) -> Value {
     key

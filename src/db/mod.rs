@@ -595,8 +595,8 @@ impl Db {
     /// checkpoint of the opened backup and go on with that, or open a plain copy of the directory. Close the old
     /// store before its directory is replaced. An open one refuses writes if its directory was removed; if it was
     /// only renamed, writes continue in the renamed directory, and the restored store has none of them.
-    /// [`verify`](crate::verify) and [`Options::open_read_only`] check a backup without a change. A backup can be removed like
-    /// any directory: the store and other backups lose nothing.
+    /// [`verify`](crate::verify) and [`Options::open_read_only`] check a backup without a change. A backup can be
+    /// removed like any directory: the store and other backups lose nothing.
     ///
     /// The checkpoint has the identity and the hash key of this
     /// store, which are as secret as before. It shares the disk space of tables until a compaction replaces

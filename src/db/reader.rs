@@ -152,4 +152,4 @@ macro_rules! inherit_reads {
     )*};
 }
 
-pub(crate) use {implement_reader, inherit_reads};
+pub(super) use {implement_reader, inherit_reads};

@@ -40,7 +40,7 @@ impl Snapshot {
         Ok(Self(Source::Open { inner, seq, lock }))
     }
 
-    pub(crate) fn of_loaded(loaded: Arc<Loaded>) -> Self {
+    pub(super) fn of_loaded(loaded: Arc<Loaded>) -> Self {
         Self(Source::ReadOnly(loaded))
     }
 

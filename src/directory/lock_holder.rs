@@ -11,7 +11,7 @@ use criba_filter::store::shown;
 
 /// The id and the name of the process that took the lock on the lock file of a directory, or on the directory.
 /// The name is empty if the process has ended: then a fork of it has the lock.
-pub(crate) fn holder_of(dir: &StoreDir) -> Option<(u32, String)> {
+pub(super) fn holder_of(dir: &StoreDir) -> Option<(u32, String)> {
     let locks = read_to_string("/proc/locks").ok()?;
     let places = [dir.identity_of(FileName::Lock), dir.identity()];
     let pid = places.into_iter().flatten().find_map(|place| holder_in(&locks, &place))?;

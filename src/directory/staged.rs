@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use super::{Listing, not_a_store, open_locked};
 use crate::descriptors::with_descriptor;
-use crate::directory::{Listing, not_a_store, open_locked};
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
 use crate::random::{Purpose, RandomSource};

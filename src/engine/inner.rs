@@ -17,7 +17,7 @@ use crate::names::FileName;
 use crate::options::Options;
 use crate::sstable::{OpenTable, Table, TableEnv, TableFilter, TableSettings};
 use crate::sync::{Mutex, spawn};
-use crate::version::{Edit, Manifest, StoreSettings};
+use crate::version::{Edit, LiveTable, Manifest, StoreSettings};
 use crate::view::{ReadView, Views};
 use crate::wal::LogError;
 
@@ -86,13 +86,15 @@ impl DbInner {
         let (version, obsolete) = {
             let old = Arc::clone(&self.views.load().version);
             let version = Arc::new(old.with(&edit.removed, added, &self.env.ledger));
-            let (before, after) = (old.by_id(), version.by_id());
-            let leaving = edit.removed.iter().filter(|(_, id)| !after.contains_key(id));
-            let leaving = leaving.filter_map(|(_, id)| before.get(id).map(|live| live.open()));
-            let leaving: Vec<OpenTable> = leaving.collect();
+            let removed = edit.removed.iter().map(|(_, id)| *id).collect();
+            let mut leaving = old.with_ids(&removed);
+            // A table that moves keeps its filter, which may be newer than when the move was planned.
+            let moved = version.with_ids(&removed);
+            leaving.retain(|id, _| !moved.contains_key(id));
+            let leaving: Vec<OpenTable> = leaving.into_values().map(LiveTable::open).collect();
+            edit.added.clear();
             for (level, open) in added.iter() {
-                // A table that moves keeps its filter, which may be newer than when the move was planned.
-                let live = after.get(&open.table.id());
+                let live = moved.get(&open.table.id());
                 let record = live.map_or_else(|| open.record(), |live| live.open().record());
                 edit.added.push((*level, record));
             }

@@ -5,7 +5,7 @@
 //! removes a file, so a file that is missing shows that the manifest has changed. All logs that existed when
 //! the manifest was read are replayed, so every write that was synced before is there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -219,7 +219,8 @@ fn replay_into(
 /// The version with the portions of filters for which the budget has room.
 fn within_budget(version: Version, env: &TableEnv) -> Version {
     let (less, more) = residency_changes(&version, env);
-    let tables = version.by_id();
+    let ids = less.iter().chain(&more).map(|change| change.table).collect();
+    let tables = version.with_ids(&ids);
     let changed = less.iter().chain(&more).filter_map(|change| {
         let filter = change.apply(tables.get(&change.table)?)?;
         Some((change.table, Arc::new(filter)))
@@ -250,8 +251,8 @@ fn version_of(
     env: &Arc<TableEnv>,
     options: &Options,
 ) -> Result<Version> {
-    let known = old.by_id();
-    let new = set.tables.values().filter(|(_, meta)| !known.contains_key(&meta.id));
+    let known: HashSet<u64> = old.tables().map(|(_, live)| live.table.id()).collect();
+    let new = set.tables.values().filter(|(_, meta)| !known.contains(&meta.id));
     let new: Vec<(usize, TableMeta)> = new.cloned().collect();
     // A scan or snapshot may hold tables that are gone from the store.
     let open = env.files.pinned() + new.len();

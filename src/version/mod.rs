@@ -89,9 +89,15 @@ impl Version {
         self.tables.iter().find(|live| live.table.id() == id)
     }
 
-    /// The tables by their ids, to look up many of them.
-    pub(crate) fn by_id(&self) -> HashMap<u64, &LiveTable> {
-        self.tables.iter().map(|live| (live.table.id(), live)).collect()
+    /// The tables with these ids, found in one pass.
+    pub(crate) fn with_ids(&self, ids: &HashSet<u64>) -> HashMap<u64, &LiveTable> {
+        let mut found = HashMap::new();
+        for live in &self.tables {
+            if ids.contains(&live.table.id()) {
+                found.insert(live.table.id(), live);
+            }
+        }
+        found
     }
 
     /// The interval of a key.

@@ -354,6 +354,7 @@ fn use_what_reads(dir: &Path, threads: usize) {
         refuses_reads(&seen);
         called.extend(refuses_read_only(&read_only, &dir.with_extension("aside")));
         assert_all_called("read_only.rs", &called);
+        assert!(called.contains(&"verify"), "it stands in src/offline/verify.rs");
         let _ = format!("{snapshot:?} {seen:?} {read_only:?}");
         drop((take(&snapshot), take(&seen), take(&read_only), take(&db)));
     });

@@ -70,8 +70,8 @@ fn readable() -> FaultVfs {
     faults
 }
 
-/// Writes to a store in `dir`, and calls `check` before each operation of the file layer that this run tries. `synced` is the
-/// number of writes that are synced. Returns the number of operations.
+/// Writes to a store in `dir`, and calls `check` before each operation of the file layer that this run tries.
+/// `synced` is the number of writes that are synced. Returns the number of operations.
 fn beside_each_operation(
     dir: &Path,
     synced: &Arc<AtomicU64>,

@@ -107,7 +107,7 @@ fn the_rate_is_the_requested_and_the_reported_one() {
     for rate in [0.5, 0.1, 0.01, 0.001, 0.0001] {
         for capacity in [1, 2, 3, 7, 20, 50, 200, 1000, 20_000, 200_000] {
             let filters = (5000 / capacity).clamp(1, 1000);
-            let wanted = if rate < 0.01 { 1000.0 } else { 5000.0 };
+            let wanted = if rate < 0.001 { 1000.0 } else { 5000.0 };
             let each = (wanted / rate / filters as f64) as u64 + 20;
             let (mut reported, mut found, mut geometry) = (0.0, 0, None);
             for seed in 0..filters {
