@@ -8,11 +8,11 @@
 //! filter in turn; times are medians over the rounds, ratios medians of the ratios within a round, so that
 //! other load affects all filters. Hashes are computed before.
 //!
-//! Two targets are not met for certain: a single absent probe no slower than `sbbf-rs-safe` (blocked) and
-//! `BinaryFuse8` (ribbon). On two shared cores of an AMD EPYC with AVX-512 the ratios were, with 10⁵, 10⁶ and
-//! 10⁷ keys, for blocked 0.89–1.06, 0.95–1.09 and 1.24; the time of the other changes by a sixth with the place
-//! of its code in the program. For ribbon they were 1.10–1.13, 1.15–1.21 and 1.31. In batches, as in a lookup of
-//! several tables: blocked 0.66–0.77, 0.70 and 0.77; ribbon 1.06, 1.10–1.14 and 1.23.
+//! Two targets are not met: a single absent probe no slower than `sbbf-rs-safe` (blocked) and `BinaryFuse8`
+//! (ribbon). On two shared cores with AVX-512 the ratios were (2026-11-28), with 10⁵, 10⁶ and 10⁷ keys, for
+//! blocked 1.14, 1.15 and 1.8–2.0; the time of the other changes by a sixth with the place of its code in the
+//! program. For ribbon they were 1.33, 1.17–1.22 and 1.36–1.40. In batches, as in a lookup of several tables:
+//! blocked 0.71, 0.73–0.79 and 0.88–0.90; ribbon 1.14, 1.03–1.13 and 0.85.
 //!
 //! Blocked reads a whole cache line where the other reads half of one, and has fewer false positives. Its probe
 //! has 15 instructions. One with vectors of 128 bits need not clear the upper halves at its end, but took 1.3

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-use super::geometry::Geometry;
-use super::kind::FilterKind;
-use super::ribbon_columns::{first_columns, narrowed, narrowed_rate};
-use super::simd::Prober;
+use crate::geometry::Geometry;
+use crate::kind::FilterKind;
+use crate::prober::Prober;
+use crate::ribbon::{first_columns, narrowed, narrowed_rate};
 
 /// A filter of any kind over hashes that the caller computes, without header or salt.
 ///
@@ -35,8 +35,8 @@ impl HashFilter {
     /// rows (ribbon).
     pub fn build(kind: FilterKind, bits_per_key: f64, hashes: Vec<u64>) -> Self {
         let keys = hashes.len() as u64;
-        let geometry = (kind.algorithm().for_bits)(keys.max(1), bits_per_key);
-        let built = (kind.algorithm().build)(&geometry, hashes);
+        let geometry = kind.for_bits(keys.max(1), bits_per_key);
+        let built = kind.build(&geometry, hashes);
         Self::of(kind, keys, geometry, &built.array, built.predicted_rate)
     }
 
@@ -100,8 +100,8 @@ impl std::fmt::Debug for HashFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mix::mix;
-    use crate::simd::forced::{on_each_path, on_scalar};
+    use crate::hash::mix;
+    use crate::instructions::forced::{on_each, on_scalar};
 
     #[test]
     fn probes_without_checks_answer_as_scalar_probes() {
@@ -123,16 +123,16 @@ mod tests {
                 }
             }
         });
-        on_each_path(|path| {
+        on_each(|instructions| {
             for (expected, plain) in &plain {
                 let (geometry, array) = (plain.geometry(), plain.prober.array());
                 let filter = HashFilter::of(plain.kind, plain.keys, geometry, array, 0.5);
                 let mut keys = keys(plain.keys).into_iter();
-                assert!(keys.all(|key| filter.may_contain(key)), "{path:?} {plain:?}");
-                assert!(answers(&filter) == *expected, "{path:?} {plain:?}");
+                assert!(keys.all(|key| filter.may_contain(key)), "{instructions:?} {plain:?}");
+                assert!(answers(&filter) == *expected, "{instructions:?} {plain:?}");
                 let mut many: Vec<bool> = expected.iter().map(|answer| !answer).collect();
                 filter.may_contain_many(&absent, &mut many);
-                assert!(many == *expected, "{path:?} {plain:?}");
+                assert!(many == *expected, "{instructions:?} {plain:?}");
             }
         });
         println!("{} filters, {} answers compared", plain.len(), plain.len() * absent.len());
@@ -152,7 +152,7 @@ mod tests {
                 let mut undecided = 0;
                 for &hash in &absent {
                     let (mut with, mut without) = (vec![0; array.len()], array.to_vec());
-                    for byte in filter.prober.touched(hash) {
+                    for byte in filter.prober.prefetch_offsets(hash) {
                         // The last segment has no next one.
                         let line = (byte - byte % CACHE_LINE).min(array.len());
                         let line = line..(line + CACHE_LINE).min(array.len());
@@ -174,14 +174,17 @@ mod tests {
 
     #[test]
     fn a_short_array_is_not_read_behind_its_end_and_passes_keys_there() {
-        on_each_path(|path| {
+        on_each(|instructions| {
             for kind in FilterKind::ALL {
                 let hashes: Vec<u64> = (0..5000).map(mix).collect();
                 let filter = HashFilter::build(kind, 7.75, hashes.clone());
                 let array = filter.prober.array();
                 for length in [0, 1, 64, array.len() / 2, array.len() - 8, array.len() - 1] {
                     let short = kind.prober(filter.geometry(), array.slice(..length));
-                    assert!(hashes.iter().all(|&hash| short.may_contain(hash)), "{path:?} {kind}");
+                    assert!(
+                        hashes.iter().all(|&hash| short.may_contain(hash)),
+                        "{instructions:?} {kind}"
+                    );
                     assert!(short.may_contain(u64::MAX) || kind == FilterKind::Bloom);
                 }
             }

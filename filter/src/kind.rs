@@ -4,10 +4,11 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::algorithm::Algorithm;
-use super::geometry::Geometry;
-use super::simd::Prober;
-use super::{blocked, bloom, ribbon};
+use crate::built::Built;
+use crate::geometry::Geometry;
+use crate::instructions::Instructions;
+use crate::prober::Prober;
+use crate::{blocked, bloom, ribbon};
 
 /// A kind of filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,21 +28,9 @@ impl FilterKind {
     #[doc(hidden)]
     pub const ALL: [Self; 3] = [Self::Bloom, Self::Blocked, Self::Ribbon];
 
-    pub(crate) fn algorithm(self) -> &'static Algorithm {
-        match self {
-            Self::Bloom => &bloom::ALGORITHM,
-            Self::Blocked => &blocked::ALGORITHM,
-            Self::Ribbon => &ribbon::ALGORITHM,
-        }
-    }
-
     #[doc(hidden)]
     pub fn prober(self, geometry: Geometry, array: Bytes) -> Prober {
-        let algorithm = self.algorithm();
-        // Code without checks relies on a sound geometry.
-        let is_sound = self.check(&geometry).is_ok();
-        let unchecked = if is_sound { algorithm.unchecked } else { |_: &Geometry, _| None };
-        Prober::new(geometry, array, (algorithm.probe)(), algorithm.touched, unchecked)
+        Prober::new(self, geometry, array)
     }
 
     #[doc(hidden)]
@@ -52,37 +41,113 @@ impl FilterKind {
     /// The number in the bytes of filters.
     #[doc(hidden)]
     pub fn id(self) -> u8 {
-        self.algorithm().id
+        match self {
+            Self::Bloom => 1,
+            Self::Blocked => 2,
+            Self::Ribbon => 3,
+        }
     }
 
     /// Fails with the fault of a geometry that no filter of this kind has.
     #[doc(hidden)]
     pub fn check(self, geometry: &Geometry) -> Result<(), String> {
-        (self.algorithm().check)(geometry)
+        match self {
+            Self::Bloom => bloom::check(geometry),
+            Self::Blocked => blocked::check(geometry),
+            Self::Ribbon => ribbon::check(geometry),
+        }
     }
 
     /// The length of the array of a checked geometry.
     #[doc(hidden)]
     pub fn array_bytes(self, geometry: &Geometry) -> usize {
-        (self.algorithm().array_bytes)(geometry)
+        match self {
+            Self::Bloom => bloom::array_bytes(geometry),
+            Self::Blocked => blocked::array_bytes(geometry),
+            Self::Ribbon => ribbon::array_bytes(geometry),
+        }
     }
 
     /// The next larger geometry that an attempt to build a filter tries; the same at the limit of the kind.
     #[doc(hidden)]
-    pub fn roomier(self, geometry: &Geometry) -> Geometry {
-        (self.algorithm().roomier)(geometry)
+    pub fn grow(self, geometry: &Geometry) -> Geometry {
+        match self {
+            Self::Bloom => bloom::grow(geometry),
+            Self::Blocked => blocked::grow(geometry),
+            Self::Ribbon => ribbon::grow(geometry),
+        }
     }
 
     /// The lowest false-positive rate that a filter of this kind is made for.
     #[doc(hidden)]
     pub fn lowest_rate(self) -> f64 {
-        self.algorithm().lowest_rate
+        match self {
+            Self::Bloom | Self::Blocked => 1e-6,
+            Self::Ribbon => 1e-12,
+        }
+    }
+
+    /// The geometry with nearly the fewest bits for a rate, for at least one key.
+    pub(crate) fn for_rate(self, keys: u64, rate: f64) -> Geometry {
+        match self {
+            Self::Bloom => bloom::for_rate(keys, rate),
+            Self::Blocked => blocked::for_rate(keys, rate),
+            Self::Ribbon => ribbon::for_rate(keys, rate),
+        }
+    }
+
+    /// The geometry for a number of bits per key, for at least one key.
+    pub(crate) fn for_bits(self, keys: u64, bits_per_key: f64) -> Geometry {
+        match self {
+            Self::Bloom => bloom::for_bits(keys, bits_per_key),
+            Self::Blocked => blocked::for_bits(keys, bits_per_key),
+            Self::Ribbon => ribbon::for_bits(keys, bits_per_key),
+        }
+    }
+
+    /// The mean rate of filters of this geometry, for at least one key. Takes microseconds.
+    pub(crate) fn expected_rate(self, keys: u64, geometry: &Geometry) -> f64 {
+        match self {
+            Self::Bloom => bloom::expected_rate(keys, geometry),
+            Self::Blocked => blocked::expected_rate(keys, geometry),
+            Self::Ribbon => ribbon::expected_rate(keys, geometry),
+        }
+    }
+
+    /// The filter of uniformly distributed hashes.
+    pub(crate) fn build(self, geometry: &Geometry, hashes: Vec<u64>) -> Built {
+        match self {
+            Self::Bloom => bloom::build(geometry, &hashes),
+            Self::Blocked => blocked::build(geometry, &hashes),
+            Self::Ribbon => ribbon::build(geometry, hashes),
+        }
+    }
+
+    /// Whether a filter of this geometry and array may have the hash, with instructions that this processor has.
+    /// An array that is too short answers "maybe".
+    #[inline]
+    pub(crate) fn may_contain(
+        self,
+        instructions: Instructions,
+        geometry: &Geometry,
+        array: &[u8],
+        hash: u64,
+    ) -> bool {
+        match self {
+            Self::Bloom => bloom::may_contain(geometry, array, hash),
+            Self::Blocked => blocked::may_contain(instructions, geometry, array, hash),
+            Self::Ribbon => ribbon::may_contain(instructions, geometry, array, hash),
+        }
     }
 }
 
 impl fmt::Display for FilterKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.algorithm().name)
+        f.write_str(match self {
+            Self::Bloom => "bloom",
+            Self::Blocked => "blocked",
+            Self::Ribbon => "ribbon",
+        })
     }
 }
 
@@ -136,13 +201,13 @@ mod tests {
     #[test]
     fn larger_geometries_are_sound_and_not_much_larger() {
         for kind in FilterKind::ALL {
-            let Algorithm { for_bits, for_rate, lowest_rate, roomier, check, array_bytes, .. } =
-                kind.algorithm();
             for keys in [1 << 20, (1 << 20) + 12_345, 1 << 50] {
-                for geometry in [for_bits(keys, 64.0), for_rate(keys, *lowest_rate)] {
-                    assert_eq!((check(&geometry), check(&roomier(&geometry))), (Ok(()), Ok(())));
+                for geometry in [kind.for_bits(keys, 64.0), kind.for_rate(keys, kind.lowest_rate())]
+                {
+                    let larger = kind.grow(&geometry);
+                    assert_eq!((kind.check(&geometry), kind.check(&larger)), (Ok(()), Ok(())));
                     let part =
-                        array_bytes(&roomier(&geometry)) as f64 / array_bytes(&geometry) as f64;
+                        kind.array_bytes(&larger) as f64 / kind.array_bytes(&geometry) as f64;
                     let most = keys == 1 << 50;
                     assert!(most || (1.02..1.08).contains(&part), "{kind} {geometry:?}: {part}");
                     assert!(!most || (1.0..1.08).contains(&part), "{kind} {geometry:?}: {part}");

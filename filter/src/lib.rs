@@ -96,37 +96,29 @@
 #[cfg(not(all(unix, target_pointer_width = "64")))]
 compile_error!("criba-filter is made for 64-bit Unix systems");
 
-mod algorithm;
 mod blocked;
-mod blocked_scalar;
 mod bloom;
-mod bloom_rate;
-mod bloom_scalar;
+mod built;
 mod error;
 mod geometry;
+mod hash;
 mod hash_filter;
-mod hash_function;
+mod instructions;
 mod kind;
-mod mix;
-mod modulus;
 mod prefetch;
+mod prober;
 #[cfg(test)]
 mod rate_tests;
 mod recipe;
 mod ribbon;
-mod ribbon_columns;
-mod ribbon_scalar;
-mod ribbon_solver;
 mod shown;
-mod simd;
-mod siphash;
 mod standalone;
 mod sync;
 
 pub use error::{Error, Result};
 pub use geometry::Geometry;
+pub use hash::HashFunction;
 pub use hash_filter::HashFilter;
-pub use hash_function::HashFunction;
 pub use kind::FilterKind;
 pub use standalone::{
     Bloom, FilterSize, Fullness, Hashing, Mapped, ScalableBloom, ShardedBloom, StaticFilter,
@@ -135,16 +127,14 @@ pub use standalone::{
 /// What only the store `criba` uses: it may change in any release.
 #[doc(hidden)]
 pub mod store {
-    pub use crate::algorithm::Built;
-    pub use crate::bloom_scalar::{all_set, second_hash};
-    pub use crate::hash_function::{HashKey, PrefixKey};
-    pub use crate::mix::{GOLDEN, fast_range, mix};
-    pub use crate::modulus::Modulus;
+    pub use crate::bloom::{Modulus, all_set, second_hash};
+    pub use crate::built::Built;
+    pub use crate::hash::{GOLDEN, HashKey, PrefixKey, fast_range, mix};
     pub use crate::prefetch::{IN_FLIGHT, prefetch};
+    pub use crate::prober::Prober;
     pub use crate::recipe::{Recipe, Size};
-    pub use crate::ribbon_columns::{FirstColumns, narrowed, narrowed_rate};
+    pub use crate::ribbon::{FirstColumns, narrowed, narrowed_rate};
     pub use crate::shown::shown;
-    pub use crate::simd::Prober;
 }
 
 /// The examples of the README, run as tests.

@@ -11,11 +11,10 @@
 //!
 //! Rare cells are small blocked filters with rates below 1e-7: for these the test gives an upper bound only.
 
-use crate::algorithm::Built;
+use crate::built::Built;
+use crate::hash::{HashFunction, HashKey, mix};
 use crate::hash_filter::HashFilter;
-use crate::hash_function::{HashFunction, HashKey};
 use crate::kind::FilterKind;
-use crate::mix::mix;
 use crate::recipe::{Recipe, Size};
 
 const SIZES: [u64; 10] = [1, 2, 5, 10, 50, 100, 1_000, 10_000, 100_000, 1_000_000];

@@ -1,10 +1,10 @@
 //! The recipe for the filter of one table, and the attempts to build it.
 
-use super::algorithm::Built;
-use super::bloom::{TEXTBOOK_EXCESS, TEXTBOOK_FROM};
-use super::geometry::Geometry;
-use super::hash_function::HashFunction;
-use super::kind::FilterKind;
+use crate::bloom::{TEXTBOOK_EXCESS, TEXTBOOK_FROM};
+use crate::built::Built;
+use crate::geometry::Geometry;
+use crate::hash::HashFunction;
+use crate::kind::FilterKind;
 
 /// The number of salts tried before the geometry grows.
 pub(crate) const SALTS: u64 = 6;
@@ -57,17 +57,16 @@ impl Recipe {
 
     /// The geometry of the filter for this number of distinct keys, at least one.
     pub fn geometry(&self, keys: u64) -> Geometry {
-        let algorithm = self.kind.algorithm();
         match self.size {
-            Size::Rate(rate) => (algorithm.for_rate)(keys, rate),
-            Size::BitsPerKey(bits) => (algorithm.for_bits)(keys, bits),
+            Size::Rate(rate) => self.kind.for_rate(keys, rate),
+            Size::BitsPerKey(bits) => self.kind.for_bits(keys, bits),
             Size::Geometry(geometry) => geometry,
         }
     }
 
     /// The mean false-positive rate of filters of this number of distinct keys, at least one.
     pub fn expected_rate(&self, keys: u64) -> f64 {
-        (self.kind.algorithm().expected_rate)(keys, &self.geometry(keys))
+        self.kind.expected_rate(keys, &self.geometry(keys))
     }
 
     /// Whether a finished filter has the requested rate. The rate of the textbook's Bloom filters may be
@@ -85,21 +84,20 @@ impl Recipe {
     }
 
     /// Builds the filter from the `hashes` of an attempt. Returns the number of the accepted attempt, the
-    /// geometry and the filter. If a filter is unlucky or above the requested rate, the next attempt has
+    /// geometry and the filter. If a filter is rejected or above the requested rate, the next attempt has
     /// another salt; after [`SALTS`] attempts also a larger geometry.
     pub fn build(&self, keys: u64, hashes: impl Fn(u64) -> Vec<u64>) -> (u64, Geometry, Built) {
-        let algorithm = self.kind.algorithm();
         let salts = if self.hash == HashFunction::SipHash13 { SALTS } else { 1 };
         let (mut geometry, mut attempt) = (self.geometry(keys), 0);
         loop {
-            let built = (algorithm.build)(&geometry, hashes(attempt));
-            let fits = !built.unlucky && self.accepts(built.predicted_rate, keys);
+            let built = self.kind.build(&geometry, hashes(attempt));
+            let fits = !built.is_rejected && self.accepts(built.predicted_rate, keys);
             if fits || attempt == LAST_ATTEMPT {
                 return (attempt, geometry, built);
             }
             attempt += 1;
             if attempt >= salts {
-                geometry = (algorithm.roomier)(&geometry);
+                geometry = self.kind.grow(&geometry);
             }
         }
     }

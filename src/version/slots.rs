@@ -3,8 +3,8 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 use bytes::Bytes;
+use criba_filter::HashFunction;
 use criba_filter::store::{Modulus, Prober, all_set, prefetch, second_hash};
-use criba_filter::{FilterKind, HashFunction};
 
 use crate::filter::LookupKey;
 use crate::sstable::Filter;
@@ -80,11 +80,12 @@ impl Slot {
     fn of(filter: &Filter) -> Self {
         let (prober, header) = (filter.prober(), filter.header());
         let (salt, function) = (header.salt, header.hash);
-        if header.kind == FilterKind::Bloom {
-            let (array, modulus) = (prober.array().clone(), prober.modulus());
-            Self::Bloom { array, modulus, salt, k: prober.geometry().k, function }
-        } else {
-            Self::Other { prober: Box::new(prober.clone()), salt, function }
+        match prober {
+            Prober::Bloom(bloom) => {
+                let (array, modulus) = (prober.array().clone(), bloom.modulus());
+                Self::Bloom { array, modulus, salt, k: prober.geometry().k, function }
+            }
+            _ => Self::Other { prober: Box::new(prober.clone()), salt, function },
         }
     }
 

@@ -3,12 +3,12 @@
 use super::fullness::Fullness;
 use super::part::{Array, Part};
 use super::sizing::{self, estimated_len, rate_at};
-use crate::bloom_rate::{expected_fill, words};
-use crate::bloom_scalar::set_bits;
+use crate::bloom::Modulus;
+use crate::bloom::set_bits;
+use crate::bloom::{expected_fill, words};
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::kind::FilterKind;
-use crate::modulus::Modulus;
 
 /// A part of kind Bloom, without a salt, that counts its ones.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use super::part::{Array, Part};
 use super::sizing::invalid;
 use crate::error::Error;
 use crate::geometry::Geometry;
-use crate::hash_function::HashFunction;
-use crate::hash_function::HashKey;
+use crate::hash::HashFunction;
+use crate::hash::HashKey;
 use crate::kind::FilterKind;
 
 const MAGIC: &[u8; 8] = b"cribaFSA";

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::error::{IoContext, Result};
-use crate::hash_function::{HashFunction, HashKey};
+use crate::hash::{HashFunction, HashKey};
 
 /// The hash function and the hash key of a filter.
 ///

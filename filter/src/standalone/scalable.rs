@@ -7,7 +7,7 @@ use super::hashing::Hashing;
 use super::methods::{saved, with_inserts};
 use super::part::Part;
 use super::sizing;
-use crate::bloom_rate::expected_fill;
+use crate::bloom::expected_fill;
 use crate::kind::FilterKind;
 
 /// The rate of a layer divided by the rate of the layer before. The paper recommends 0.8 to 0.9 for growth by

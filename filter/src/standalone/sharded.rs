@@ -7,9 +7,9 @@ use super::hashing::Hashing;
 use super::methods::{saved, with_inserts};
 use super::part::Part;
 use super::sizing::{self, invalid};
-use crate::bloom_rate::expected_fill;
+use crate::bloom::expected_fill;
+use crate::hash::{GOLDEN, fast_range, mix};
 use crate::kind::FilterKind;
-use crate::mix::{GOLDEN, fast_range, mix};
 use crate::sync::{Mutex, MutexGuard};
 
 const MOST_SHARDS: usize = 1 << 16;

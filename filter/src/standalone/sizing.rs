@@ -2,7 +2,7 @@
 
 use std::f64::consts::LN_2;
 
-use crate::bloom_rate::{MAX_PROBES, expected_fill, short_orbits, textbook_bits};
+use crate::bloom::{MAX_PROBES, expected_fill, short_orbits, textbook_bits};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::kind::FilterKind;
@@ -114,9 +114,9 @@ fn by_double_hashing(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bloom_scalar::{positions, second_hash};
-    use crate::mix::mix;
-    use crate::modulus::Modulus;
+    use crate::bloom::Modulus;
+    use crate::bloom::{positions, second_hash};
+    use crate::hash::mix;
 
     #[test]
     fn large_filters_have_the_size_of_the_textbook() {

@@ -6,9 +6,9 @@ use super::methods::{mapped, saved};
 use super::part::{Array, Part};
 use super::sizing::invalid;
 use crate::geometry::Geometry;
-use crate::hash_function::HashFunction;
+use crate::hash::HashFunction;
+use crate::hash::mix;
 use crate::kind::FilterKind;
-use crate::mix::mix;
 use crate::recipe::{Recipe, Size};
 
 /// The size of a [`StaticFilter`].

@@ -143,7 +143,7 @@ impl FilterHeader {
         let grows = matches!(recipe.size, Size::Rate(_)) || self.kind == FilterKind::Ribbon;
         let most = if grows { first.m + (first.m / 2).max(1024) } else { first.m };
         let mut geometries = std::iter::successors(Some(first), |last| {
-            Some(self.kind.roomier(last)).filter(|next| next != last)
+            Some(self.kind.grow(last)).filter(|next| next != last)
         })
         .take_while(|geometry| geometry.m <= most);
         (self.kind, self.hash) == (recipe.kind, recipe.hash)

@@ -223,7 +223,7 @@ mod tests {
             let mut stored = *filter.stored();
             stored.geometry = recipe(requested).geometry(3000);
             for _ in 0..times {
-                stored.geometry = kind.roomier(&stored.geometry);
+                stored.geometry = kind.grow(&stored.geometry);
             }
             assert!(!stored.follows(&recipe(Size::BitsPerKey(40.0)), None), "{kind}");
             let with_prefixes = stored.follows(&recipe(requested), Some(PrefixExtractor::fixed(4)));

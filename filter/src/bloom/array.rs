@@ -1,9 +1,9 @@
 //! The array of a standard Bloom filter: positions of a key, insertion and probe.
 
-use super::bloom_rate::MAX_PROBES;
-use super::geometry::Geometry;
-use super::mix::{GOLDEN, mix};
 use super::modulus::Modulus;
+use super::rate::MAX_PROBES;
+use crate::geometry::Geometry;
+use crate::hash::{GOLDEN, mix};
 
 /// The most bits: one tebibyte.
 pub(crate) const MAX_BITS: u64 = 1 << 43;

@@ -13,52 +13,17 @@ use std::arch::x86_64::{
     _mm512_test_epi64_mask, _mm512_xor_si512,
 };
 
-use super::ribbon_shape::{Place, Shape};
-use super::{Path, Probe, Prober, Unchecked};
+use super::array::{ProbeWords, equation_of, halves, may_contain, probe_words};
+use super::layout::{FirstWords, Layout};
+use super::prober::RibbonProber;
+use super::solver::{COLUMNS_AT_ONCE, RibbonSolver};
 use crate::geometry::Geometry;
-use crate::ribbon_scalar::{Question, check, equation_among, halves, may_contain, question, words};
-use crate::ribbon_solver::{COLUMNS_AT_ONCE, RibbonSolver};
+use crate::instructions::Instructions;
 
-pub(crate) fn probe(path: Path) -> Option<Probe> {
-    match path {
-        Path::Scalar => None,
-        Path::Avx2 => Some(Probe { one: avx2, many: avx2_many }),
-        Path::Avx512 => Some(Probe { one: avx512, many: avx512_many }),
-    }
-}
-
-/// `None` if this path has no such code, or the array does not fit the geometry.
-pub(crate) fn unchecked(path: Path, geometry: &Geometry, bytes: usize) -> Option<Unchecked> {
-    let code = match path {
-        Path::Scalar => return None,
-        Path::Avx2 => Unchecked { probe_many: many_by_fours, ..Unchecked::new(probe_by_fours) },
-        Path::Avx512 => Unchecked { probe_many: many_by_eights, ..Unchecked::new(probe_by_eights) },
-    };
-    if check(geometry).is_err() || bytes != 8 * words(geometry) {
-        return None;
-    }
-    let ribbon = Shape::of(geometry)?;
-    Some(Unchecked { places: geometry.m - 63, ribbon, ..code })
-}
-
-#[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq,bmi2")]
-fn avx512_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {
-    for (&hash, answer) in hashes.iter().zip(answers) {
-        *answer = avx512(geometry, array, hash);
-    }
-}
-
-#[target_feature(enable = "avx2,bmi2")]
-fn avx2_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {
-    for (&hash, answer) in hashes.iter().zip(answers) {
-        *answer = avx2(geometry, array, hash);
-    }
-}
-
-/// Whether both places lie within the array. If not, the scalar code answers.
+/// Whether all words lie within the array. If not, the scalar code answers.
 #[inline]
-fn is_within(array: &[u8], question: &Question) -> bool {
-    8 * (question.second + question.columns) <= array.len()
+fn is_within(array: &[u8], words: &ProbeWords) -> bool {
+    8 * (words.second + words.columns) <= array.len()
 }
 
 #[cold]
@@ -68,24 +33,24 @@ fn at_the_end(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq,bmi2")]
-fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
-    let question = question(geometry, hash);
-    if !is_within(array, &question) {
+pub(super) fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
+    let words = probe_words(geometry, hash);
+    if !is_within(array, &words) {
         return at_the_end(geometry, array, hash);
     }
-    let low = _mm512_set1_epi64(question.low as i64);
-    let high = _mm512_set1_epi64(question.high as i64);
-    let mut columns = _bzhi_u64(u64::MAX, question.columns as u32); // one bit each, at most 49
+    let low = _mm512_set1_epi64(words.low as i64);
+    let high = _mm512_set1_epi64(words.high as i64);
+    let mut columns = _bzhi_u64(u64::MAX, words.columns as u32); // one bit each, at most 49
     let mut at = 0;
     loop {
         let mask = columns as u8;
         // SAFETY: the array has `second + columns` words of 8 bytes, and `first` ≤ `second`. Words after
         // the last column are masked: not read. The loads need no alignment.
         let (a, b) = unsafe {
-            let words = array.as_ptr().cast::<i64>().add(at);
+            let start = array.as_ptr().cast::<i64>().add(at);
             (
-                _mm512_maskz_loadu_epi64(mask, words.add(question.first)),
-                _mm512_maskz_loadu_epi64(mask, words.add(question.second)),
+                _mm512_maskz_loadu_epi64(mask, start.add(words.first)),
+                _mm512_maskz_loadu_epi64(mask, start.add(words.second)),
             )
         };
         let both = _mm512_xor_si512(_mm512_and_si512(a, low), _mm512_and_si512(b, high));
@@ -100,17 +65,17 @@ fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     }
 }
 
-/// Makes no checks: [`unchecked`] has checked the array. Whole vectors of both segments need no masks. One
+/// Makes no checks: the layout is that of the array. Whole vectors of both segments need no masks. One
 /// absent key in 256 passes the first eight columns.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vbmi2,avx512vpopcntdq,bmi2")]
-fn probe_by_eights(prober: &Prober, hash: u64) -> bool {
-    let (s, c) = equation_among(prober.places, hash);
-    let Some(Place { first, bytes, columns }) = prober.ribbon.place(s) else {
+pub(super) fn by_eights(prober: &RibbonProber, layout: &Layout, hash: u64) -> bool {
+    let (s, c) = equation_of(layout.start_rows, hash);
+    let Some(FirstWords { first, bytes, columns }) = layout.words(s) else {
         return prober.may_contain_checked(hash);
     };
-    // SAFETY: `Shape::of` found 64 bytes of both segments within the array for each row with a place, and
-    // the array is as long as the shape says. The loads need no alignment.
+    // SAFETY: `Layout::of` found 64 bytes of both segments within the array for each row with words, and
+    // the array is as long as the layout says. The loads need no alignment.
     let (a, b) = unsafe {
         let a = prober.array.as_ptr().add(first);
         (_mm512_loadu_epi64(a.cast()), _mm512_loadu_epi64(a.add(bytes).cast()))
@@ -123,23 +88,28 @@ fn probe_by_eights(prober: &Prober, hash: u64) -> bool {
 }
 
 #[target_feature(enable = "avx512f,avx512vbmi2,avx512vpopcntdq,bmi2")]
-fn many_by_eights(prober: &Prober, hashes: &[u64], answers: &mut [bool]) {
+pub(super) fn many_by_eights(
+    prober: &RibbonProber,
+    layout: &Layout,
+    hashes: &[u64],
+    answers: &mut [bool],
+) {
     for (&hash, answer) in hashes.iter().zip(answers) {
-        *answer = probe_by_eights(prober, hash);
+        *answer = by_eights(prober, layout, hash);
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
-fn probe_by_fours(prober: &Prober, hash: u64) -> bool {
-    let (s, c) = equation_among(prober.places, hash);
-    let Some(Place { first, bytes, columns }) = prober.ribbon.place(s) else {
+pub(super) fn by_fours(prober: &RibbonProber, layout: &Layout, hash: u64) -> bool {
+    let (s, c) = equation_of(layout.start_rows, hash);
+    let Some(FirstWords { first, bytes, columns }) = layout.words(s) else {
         return prober.may_contain_checked(hash);
     };
     let (low, high) = halves(s, c);
     let (low, high) = (_mm256_set1_epi64x(low as i64), _mm256_set1_epi64x(high as i64));
     let odd = |at: usize| {
-        // SAFETY: as in `probe_by_eights`; `at` is 0 or 4, of eight words.
+        // SAFETY: as in `by_eights`; `at` is 0 or 4, of eight words.
         let (a, b) = unsafe {
             let a = prober.array.as_ptr().add(first + 8 * at);
             (_mm256_loadu_si256(a.cast()), _mm256_loadu_si256(a.add(bytes).cast()))
@@ -156,33 +126,38 @@ fn probe_by_fours(prober: &Prober, hash: u64) -> bool {
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-fn many_by_fours(prober: &Prober, hashes: &[u64], answers: &mut [bool]) {
+pub(super) fn many_by_fours(
+    prober: &RibbonProber,
+    layout: &Layout,
+    hashes: &[u64],
+    answers: &mut [bool],
+) {
     for (&hash, answer) in hashes.iter().zip(answers) {
-        *answer = probe_by_fours(prober, hash);
+        *answer = by_fours(prober, layout, hash);
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
-fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
-    let question = question(geometry, hash);
-    if !is_within(array, &question) {
+pub(super) fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
+    let words = probe_words(geometry, hash);
+    if !is_within(array, &words) {
         return at_the_end(geometry, array, hash);
     }
-    let low = _mm256_set1_epi64x(question.low as i64);
-    let high = _mm256_set1_epi64x(question.high as i64);
+    let low = _mm256_set1_epi64x(words.low as i64);
+    let high = _mm256_set1_epi64x(words.high as i64);
     let lanes = _mm256_setr_epi64x(0, 1, 2, 3);
     let mut odd = _mm256_setzero_si256();
     let mut at = 0;
-    while at < question.columns {
-        let left = (question.columns - at) as i64;
+    while at < words.columns {
+        let left = (words.columns - at) as i64;
         let mask = _mm256_cmpgt_epi64(_mm256_set1_epi64x(left), lanes);
         // SAFETY: as in `avx512`.
         let (a, b) = unsafe {
-            let words = array.as_ptr().cast::<i64>().add(at);
+            let start = array.as_ptr().cast::<i64>().add(at);
             (
-                _mm256_maskload_epi64(words.add(question.first), mask),
-                _mm256_maskload_epi64(words.add(question.second), mask),
+                _mm256_maskload_epi64(start.add(words.first), mask),
+                _mm256_maskload_epi64(start.add(words.second), mask),
             )
         };
         let both = _mm256_xor_si256(_mm256_and_si256(a, low), _mm256_and_si256(b, high));
@@ -204,20 +179,20 @@ fn parities(lanes: __m256i) -> __m256i {
     _mm256_sad_epu8(_mm256_shuffle_epi8(table, halves), _mm256_setzero_si256())
 }
 
-/// Back substitution; returns `take` if this path has no vector code.
-pub(crate) fn solve<F: FnMut(u64, &[u64; COLUMNS_AT_ONCE])>(
-    path: Path,
-    band: &RibbonSolver,
+/// Back substitution; returns `take` if there is no vector code for these instructions.
+pub(super) fn solve<F: FnMut(u64, &[u64; COLUMNS_AT_ONCE])>(
+    instructions: Instructions,
+    solver: &RibbonSolver,
     seed: u64,
     first: usize,
     take: F,
 ) -> Result<(), F> {
-    match path {
-        Path::Scalar => return Err(take),
-        // SAFETY: `Path::best` gives a path only if the processor has its instructions.
-        Path::Avx2 => unsafe { solve_avx2(band, seed, first, take) },
+    match instructions {
+        Instructions::Scalar => return Err(take),
+        // SAFETY: `Instructions::best` found that the processor has them.
+        Instructions::Avx2 => unsafe { solve_avx2(solver, seed, first, take) },
         // SAFETY: as above.
-        Path::Avx512 => unsafe { solve_avx512(band, seed, first, take) },
+        Instructions::Avx512 => unsafe { solve_avx512(solver, seed, first, take) },
     }
     Ok(())
 }
@@ -225,21 +200,21 @@ pub(crate) fn solve<F: FnMut(u64, &[u64; COLUMNS_AT_ONCE])>(
 /// The scalar loop, with an instruction that counts bits.
 #[target_feature(enable = "avx2,popcnt,bmi1,bmi2")]
 fn solve_avx2(
-    band: &RibbonSolver,
+    solver: &RibbonSolver,
     seed: u64,
     first: usize,
     take: impl FnMut(u64, &[u64; COLUMNS_AT_ONCE]),
 ) {
-    band.solve_all(seed, first, take);
+    solver.solve_all(seed, first, take);
 }
 
 /// The scalar loop, with an instruction that counts the bits of eight columns.
 #[target_feature(enable = "avx512f,avx512vpopcntdq,popcnt,bmi1,bmi2")]
 fn solve_avx512(
-    band: &RibbonSolver,
+    solver: &RibbonSolver,
     seed: u64,
     first: usize,
     take: impl FnMut(u64, &[u64; COLUMNS_AT_ONCE]),
 ) {
-    band.solve_all(seed, first, take);
+    solver.solve_all(seed, first, take);
 }

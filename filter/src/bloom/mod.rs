@@ -4,63 +4,59 @@
 //! The positions of a key are (h1 + i·h2) mod m for i = 0 … k−1, in exact arithmetic. Both hashes are
 //! reduced mod m first, so that a step costs one addition and one comparison.
 
+mod array;
+mod modulus;
+mod prober;
+mod rate;
+
 use std::f64::consts::LN_2;
 
-use super::algorithm::{Algorithm, Built, below, probe_each};
-use super::bloom_rate::{MAX_PROBES, expected_rate, predicted_rate, shared_bits, textbook_bits};
-use super::bloom_scalar::{
-    MAX_BITS, all_set, array_bytes, check, may_contain, positions, second_hash, set_bits,
-};
-use super::geometry::Geometry;
-use super::modulus::Modulus;
-use super::simd::{Probe, Prober, Unchecked};
+#[cfg(test)]
+pub(crate) use array::positions;
+pub use array::{all_set, second_hash};
+pub(crate) use array::{array_bytes, check, may_contain, set_bits};
+pub use modulus::Modulus;
+pub(crate) use prober::BloomProber;
+pub(crate) use rate::{MAX_PROBES, expected_fill, short_orbits, textbook_bits, words};
+
+use self::array::MAX_BITS;
+use self::rate::{predicted_rate, shared_bits};
+use crate::built::{Built, rate_aim};
+use crate::geometry::Geometry;
 
 /// From this number of keys on, a filter for a rate has the textbook's geometry …
 pub(crate) const TEXTBOOK_FROM: u64 = 1000;
 /// … unless its rate is higher by more than this fraction. The rounding of k may cost as much.
 pub(crate) const TEXTBOOK_EXCESS: f64 = 0.015;
 
-pub(crate) static ALGORITHM: Algorithm = Algorithm {
-    id: 1,
-    name: "bloom",
-    for_rate,
-    for_bits,
-    lowest_rate: 1e-6,
-    expected_rate: |keys, geometry| {
-        expected_rate(geometry, keys, &shared_bits(geometry.m, geometry.k))
-    },
-    roomier: |geometry| Geometry { m: (geometry.m.div_ceil(16) * 17).min(MAX_BITS), ..*geometry },
-    check,
-    array_bytes,
-    build,
-    probe: || {
-        Probe::scalar(may_contain, |geometry, array, hashes, answers| {
-            probe_each(hashes, answers, |hash| may_contain(geometry, array, hash));
-        })
-    },
-    touched,
-    unchecked: |_, _| Some(Unchecked::new(probe)),
-};
-
 /// The textbook's m = ⌈−n ln p / (ln 2)²⌉ and k = max(1, round(m/n · ln 2)); more bits if these miss the
 /// rate. Because of double hashing, filters of few keys or low rates need about √(9n/p) bits.
-fn for_rate(keys: u64, rate: f64) -> Geometry {
+pub(crate) fn for_rate(keys: u64, rate: f64) -> Geometry {
     let mut geometry = with_best_k(keys, textbook_bits(keys as f64, rate));
     let shared = shared_bits(1, geometry.k);
     if keys >= TEXTBOOK_FROM
-        && expected_rate(&geometry, keys, &shared) <= rate * (1.0 + TEXTBOOK_EXCESS)
+        && rate::expected_rate(&geometry, keys, &shared) <= rate * (1.0 + TEXTBOOK_EXCESS)
     {
         return geometry;
     }
-    let aim = below(rate, keys);
-    while expected_rate(&geometry, keys, &shared) > aim && geometry.m < MAX_BITS {
+    let aim = rate_aim(rate, keys);
+    while rate::expected_rate(&geometry, keys, &shared) > aim && geometry.m < MAX_BITS {
         geometry.m = (geometry.m + geometry.m.div_ceil(64)).min(MAX_BITS);
     }
     geometry
 }
 
-fn for_bits(keys: u64, bits_per_key: f64) -> Geometry {
+pub(crate) fn for_bits(keys: u64, bits_per_key: f64) -> Geometry {
     with_best_k(keys, (keys as f64 * bits_per_key).ceil())
+}
+
+/// Takes microseconds.
+pub(crate) fn expected_rate(keys: u64, geometry: &Geometry) -> f64 {
+    rate::expected_rate(geometry, keys, &shared_bits(geometry.m, geometry.k))
+}
+
+pub(crate) fn grow(geometry: &Geometry) -> Geometry {
+    Geometry { m: (geometry.m.div_ceil(16) * 17).min(MAX_BITS), ..*geometry }
 }
 
 fn with_best_k(keys: u64, m: f64) -> Geometry {
@@ -71,35 +67,22 @@ fn with_best_k(keys: u64, m: f64) -> Geometry {
 
 /// Bit `i` of the array is bit `i mod 8` of byte `i / 8`; as the words are little-endian, it is also bit
 /// `i mod 64` of word `i / 64`.
-fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
+pub(crate) fn build(geometry: &Geometry, hashes: &[u64]) -> Built {
     let mut array = vec![0_u8; array_bytes(geometry)];
     let keys = hashes.len() as u64;
     let modulus = Modulus::of(geometry.m);
-    for hash in hashes {
+    for &hash in hashes {
         set_bits(&mut array, modulus, geometry.k, hash);
     }
     let predicted_rate = predicted_rate(geometry, &array, keys);
-    Built { array, predicted_rate, unlucky: false }
-}
-
-/// As `may_contain`, without a division. It needs no code without checks: a probe of an absent key reads two bits on
-/// average.
-fn probe(prober: &Prober, hash: u64) -> bool {
-    let first = prober.modulus.remainder(hash);
-    all_set(prober.array(), prober.modulus, prober.geometry().k, first, || second_hash(hash))
-}
-
-/// The first four positions. In a half-full filter a probe of an absent key reads two on average.
-fn touched(prober: &Prober, hash: u64) -> [usize; 4] {
-    let mut positions = positions(prober.modulus, prober.geometry().k, (hash, second_hash(hash)));
-    [(); 4].map(|()| positions.next().map_or(0, |position| position as usize / 8))
+    Built { array, predicted_rate, is_rejected: false }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::bloom_rate::{passing_pairs, rate_at};
-    use super::super::mix::{GOLDEN, mix};
+    use super::rate::{expected_rate, passing_pairs, rate_at};
     use super::*;
+    use crate::hash::{GOLDEN, mix};
 
     fn hashes(keys: u64, salt: u64) -> Vec<u64> {
         (0..keys).map(|i| mix(mix(salt) ^ i)).collect()
@@ -116,7 +99,7 @@ mod tests {
             for bits_per_key in [0.1, 1.0, 7.3, 10.0, 40.0] {
                 let geometry = for_bits(keys, bits_per_key);
                 let hashes = hashes(keys, 1);
-                let bits = build(&geometry, hashes.clone()).array;
+                let bits = build(&geometry, &hashes).array;
                 assert_eq!(bits.len(), array_bytes(&geometry));
                 assert!(hashes.iter().all(|&h| may_contain(&geometry, &bits, h)), "{geometry:?}");
                 probes += keys;
@@ -129,7 +112,7 @@ mod tests {
     fn a_filter_with_all_bits_set_predicts_a_rate_of_one() {
         for (keys, m, k) in [(400, 100, 7), (20_000, 5000, 7), (100_000, 5000, 1)] {
             let geometry = bits_and_probes(m, k);
-            let built = build(&geometry, hashes(keys, 4));
+            let built = build(&geometry, &hashes(keys, 4));
             assert!((0..m).all(|i| built.array[(i / 8) as usize] >> (i % 8) & 1 == 1));
             let expected = expected_rate(&geometry, 100 * m, &shared_bits(m, k));
             for rate in [built.predicted_rate, expected] {
@@ -150,7 +133,7 @@ mod tests {
                     assert_eq!(m, textbook, "{keys} keys at {rate}");
                     continue;
                 }
-                let aim = below(rate, keys);
+                let aim = rate_aim(rate, keys);
                 assert!(expected(m) <= aim, "{keys} keys at {rate}: {m} bits");
                 let fewest = (textbook..=2 * m).find(|&m| expected(m) <= aim).unwrap();
                 assert!(m <= fewest + fewest / 8 + 1, "{keys} keys at {rate}: {m}, not {fewest}");
@@ -176,7 +159,7 @@ mod tests {
     fn the_predicted_rate_is_the_rate() {
         for (keys, m, k) in [(1, 10, 7), (5, 48, 7), (7, 64, 4), (50, 480, 7), (90, 901, 3)] {
             let geometry = bits_and_probes(m, k);
-            let bits = build(&geometry, hashes(keys, 2)).array;
+            let bits = build(&geometry, &hashes(keys, 2)).array;
             let mut passing = 0;
             for h1 in 0..m {
                 for h2 in 0..m {
@@ -194,7 +177,7 @@ mod tests {
             let keys = (m as f64 * LN_2 / f64::from(k)) as u64;
             let (mut counted, mut formula) = (0.0, 0.0);
             for salt in 0..8 {
-                let bits = build(&geometry, hashes(keys, salt)).array;
+                let bits = build(&geometry, &hashes(keys, salt)).array;
                 let fill =
                     bits.iter().map(|byte| f64::from(byte.count_ones())).sum::<f64>() / m as f64;
                 counted += passing_pairs(&geometry, &bits) as f64 / (m * m) as f64;

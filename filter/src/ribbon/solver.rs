@@ -5,9 +5,9 @@
 //! byte per row. As the equations are sorted by start row, elimination holds only 64 rows at a time, in a
 //! ring.
 
-use super::geometry::Geometry;
-use super::mix::mix;
-use super::ribbon_scalar::equation;
+use super::array::equation;
+use crate::geometry::Geometry;
+use crate::hash::mix;
 
 pub(crate) const COLUMNS_AT_ONCE: usize = 8;
 

@@ -4,8 +4,8 @@
 //! j. The first `wide` segments have one more column. A probe reads two neighbouring segments, and tests the
 //! columns that both have.
 
-use super::geometry::Geometry;
-use super::mix::{GOLDEN, fast_range};
+use crate::geometry::Geometry;
+use crate::hash::{GOLDEN, fast_range};
 
 pub(crate) const SEGMENT: u64 = 64;
 pub(crate) const MAX_ROWS: u64 = 1 << 40;
@@ -33,11 +33,11 @@ pub(crate) fn segment_start(geometry: &Geometry, segment: u64) -> usize {
 
 #[inline]
 pub(crate) fn equation(geometry: &Geometry, hash: u64) -> (usize, u64) {
-    equation_among(geometry.m - 63, hash)
+    equation_of(geometry.m - 63, hash)
 }
 
 #[inline]
-pub(crate) fn equation_among(start_rows: u64, hash: u64) -> (usize, u64) {
+pub(crate) fn equation_of(start_rows: u64, hash: u64) -> (usize, u64) {
     (fast_range(hash, start_rows) as usize, hash.wrapping_mul(GOLDEN) | 1)
 }
 
@@ -48,9 +48,9 @@ pub(crate) fn halves(s: usize, c: u64) -> (u64, u64) {
     (c.wrapping_shl(s as u32), (c >> 1).wrapping_shr(!s as u32))
 }
 
-/// The reads of a probe: `columns` words at each of two places. The coefficients are shifted once for all
+/// The words that a probe reads: `columns` words from `first` on, and as many from `second` on. The coefficients are shifted once for all
 /// columns, instead of the rows of each column.
-pub(crate) struct Question {
+pub(crate) struct ProbeWords {
     pub(crate) first: usize,
     pub(crate) second: usize,
     pub(crate) columns: usize,
@@ -59,12 +59,12 @@ pub(crate) struct Question {
 }
 
 #[inline]
-pub(crate) fn question(geometry: &Geometry, hash: u64) -> Question {
+pub(crate) fn probe_words(geometry: &Geometry, hash: u64) -> ProbeWords {
     let (s, c) = equation(geometry, hash);
     let segment = (s / 64) as u64;
     let first = segment_start(geometry, segment);
     let (low, high) = halves(s, c);
-    Question {
+    ProbeWords {
         first,
         second: first + geometry.k as usize + usize::from(segment < geometry.wide),
         columns: geometry.k as usize + usize::from(segment + 1 < geometry.wide),
@@ -76,7 +76,7 @@ pub(crate) fn question(geometry: &Geometry, hash: u64) -> Question {
 /// Whether all columns give 0 for a key. Columns behind the end of a short array count as 0. The last start
 /// row has no second segment, and no coefficients for one.
 pub(crate) fn may_contain(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
-    let Question { first, second, columns, low, high } = question(geometry, hash);
+    let ProbeWords { first, second, columns, low, high } = probe_words(geometry, hash);
     let at = |start: usize| array.get(8 * start..8 * (start + columns));
     let Some(a) = at(first) else { return true };
     let b = match at(second) {

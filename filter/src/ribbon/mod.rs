@@ -11,38 +11,29 @@
 //! [`rows_per_key`] grows with r, so that f stays at a few per cent of 2^−r. The predicted rate contains the
 //! exact f.
 
-use super::algorithm::{Algorithm, Built, below, probe_each};
-use super::geometry::Geometry;
-use super::mix::mix;
-use super::ribbon_scalar::{
-    MAX_COLUMNS, MAX_ROWS, SEGMENT, check, equation, may_contain, segment_start, words,
-};
-use super::ribbon_solver::{COLUMNS_AT_ONCE, RibbonSolver};
+mod array;
+mod columns;
 #[cfg(target_arch = "x86_64")]
-use super::simd;
-use super::simd::{Path, Probe, Prober};
+mod layout;
+mod prober;
+mod solver;
+#[cfg(target_arch = "x86_64")]
+mod vector;
+
+pub(crate) use array::check;
+pub(crate) use columns::first_columns;
+pub use columns::{FirstColumns, narrowed, narrowed_rate};
+pub(crate) use prober::{RibbonProber, may_contain};
+
+use self::array::{MAX_COLUMNS, MAX_ROWS, SEGMENT, segment_start, words};
+use self::solver::{COLUMNS_AT_ONCE, RibbonSolver};
+use crate::built::{Built, rate_aim};
+use crate::geometry::Geometry;
+use crate::hash::mix;
+use crate::instructions::Instructions;
 
 /// A filter is built again if its rate is more than this factor times the rate of its columns alone.
-const UNLUCKY: f64 = 1.125;
-
-pub(crate) static ALGORITHM: Algorithm = Algorithm {
-    id: 3,
-    name: "ribbon",
-    for_rate,
-    for_bits,
-    lowest_rate: 1e-12,
-    expected_rate,
-    roomier,
-    check,
-    array_bytes: |geometry| 8 * words(geometry),
-    build,
-    probe,
-    touched,
-    #[cfg(target_arch = "x86_64")]
-    unchecked: |geometry, bytes| simd::ribbon::unchecked(Path::best(), geometry, bytes),
-    #[cfg(not(target_arch = "x86_64"))]
-    unchecked: |_, _| None,
-};
+const REJECTED_FROM: f64 = 1.125;
 
 /// Rows per key for a number of columns. Measured means of filters with a million keys:
 ///
@@ -53,6 +44,10 @@ pub(crate) static ALGORITHM: Algorithm = Algorithm {
 /// In single filters f differs from the mean by factors of ten, in small ones by factors of hundreds.
 fn rows_per_key(columns: f64) -> f64 {
     1.045 + columns / 128.0
+}
+
+pub(crate) fn array_bytes(geometry: &Geometry) -> usize {
+    8 * words(geometry)
 }
 
 fn rows(keys: u64, columns: f64) -> u64 {
@@ -69,7 +64,7 @@ fn with_wide(m: u64, k: u32, wide: u64) -> Geometry {
 }
 
 /// Solves bits per key = rows per key · columns; at least one column.
-fn for_bits(keys: u64, bits_per_key: f64) -> Geometry {
+pub(crate) fn for_bits(keys: u64, bits_per_key: f64) -> Geometry {
     let base = rows_per_key(0.0);
     let columns = 64.0 * ((base * base + bits_per_key / 32.0).sqrt() - base);
     let columns = columns.clamp(1.0, f64::from(MAX_COLUMNS));
@@ -78,8 +73,8 @@ fn for_bits(keys: u64, bits_per_key: f64) -> Geometry {
 }
 
 /// Chooses the columns so that the mean of 2^−r over the start rows is the rate, less a margin for f.
-fn for_rate(keys: u64, rate: f64) -> Geometry {
-    let aim = below(rate, keys) / 1.03;
+pub(crate) fn for_rate(keys: u64, rate: f64) -> Geometry {
+    let aim = rate_aim(rate, keys) / 1.03;
     let k = (-aim.log2()).floor().clamp(1.0, f64::from(MAX_COLUMNS));
     let wide_part = (2.0 * (1.0 - aim * k.exp2())).clamp(0.0, 1.0);
     let m = rows(keys, k + wide_part);
@@ -87,7 +82,7 @@ fn for_rate(keys: u64, rate: f64) -> Geometry {
     with_wide(m, k as u32, if wide == 0 { 0 } else { wide + 1 })
 }
 
-fn roomier(geometry: &Geometry) -> Geometry {
+pub(crate) fn grow(geometry: &Geometry) -> Geometry {
     let segments = geometry.m / SEGMENT;
     let more = segments.div_ceil(32);
     let m = geometry.m + more * SEGMENT;
@@ -100,7 +95,7 @@ fn narrow_from(geometry: &Geometry) -> u64 {
     SEGMENT * geometry.wide.saturating_sub(1)
 }
 
-fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
+pub(crate) fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
     let seed = hashes.iter().fold(hashes.len() as u64, |sum, &hash| sum.wrapping_add(mix(hash)));
     let solver = RibbonSolver::eliminate(geometry, hashes);
     let narrow = (-f64::from(geometry.k)).exp2();
@@ -109,7 +104,7 @@ fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
     let by_columns = columns_alone(geometry);
     let predicted_rate =
         by_columns + (in_wide * (1.0 - narrow / 2.0) + in_narrow * (1.0 - narrow)) / starts;
-    let mut array = vec![0; 8 * words(geometry)];
+    let mut array = vec![0; array_bytes(geometry)];
     for first in (0..=geometry.k as usize).step_by(COLUMNS_AT_ONCE) {
         solve(&solver, seed, first, |segment, columns| {
             let width = geometry.k as usize + usize::from(segment < geometry.wide);
@@ -121,7 +116,7 @@ fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
             }
         });
     }
-    Built { array, predicted_rate, unlucky: predicted_rate > UNLUCKY * by_columns }
+    Built { array, predicted_rate, is_rejected: predicted_rate > REJECTED_FROM * by_columns }
 }
 
 fn solve(
@@ -131,7 +126,7 @@ fn solve(
     take: impl FnMut(u64, &[u64; COLUMNS_AT_ONCE]),
 ) {
     #[cfg(target_arch = "x86_64")]
-    let take = match simd::ribbon::solve(Path::best(), solver, seed, first, take) {
+    let take = match vector::solve(Instructions::best(), solver, seed, first, take) {
         Ok(()) => return,
         Err(take) => take,
     };
@@ -139,51 +134,31 @@ fn solve(
 }
 
 /// The mean of 2^−r over the start rows: the rate without f.
-pub(crate) fn columns_alone(geometry: &Geometry) -> f64 {
+fn columns_alone(geometry: &Geometry) -> f64 {
     let wide_part = narrow_from(geometry) as f64 / (geometry.m - 63) as f64;
     (-f64::from(geometry.k)).exp2() * (1.0 - wide_part / 2.0)
 }
 
-/// The rate of the columns and f. log2 f is interpolated from the table of [`rows_per_key`]; [`UNLUCKY`]
+/// The rate of the columns and f. log2 f is interpolated from the table of [`rows_per_key`]; [`REJECTED_FROM`]
 /// limits f.
-fn expected_rate(keys: u64, geometry: &Geometry) -> f64 {
+pub(crate) fn expected_rate(keys: u64, geometry: &Geometry) -> f64 {
     let by_columns = columns_alone(geometry);
     let rows_per_key = geometry.m as f64 / keys as f64;
     let dependent = (-4.9 - 137.0 * (rows_per_key - 1.04)).exp2();
-    by_columns + dependent.min((UNLUCKY - 1.0) * by_columns) * (1.0 - by_columns)
-}
-
-fn probe() -> Probe {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(probe) = simd::ribbon::probe(Path::best()) {
-        return probe;
-    }
-    Probe::scalar(may_contain, |geometry, array, hashes, answers| {
-        probe_each(hashes, answers, |hash| may_contain(geometry, array, hash));
-    })
-}
-
-/// Eight columns of both segments of a probe. One in 256 absent keys passes these columns.
-fn touched(prober: &Prober, hash: u64) -> [usize; 4] {
-    let geometry = prober.geometry();
-    let (s, _) = equation(geometry, hash);
-    let segment = (s / 64) as u64;
-    let [first, second] =
-        [segment, segment + 1].map(|segment| 8 * segment_start(geometry, segment));
-    [first, first + 63, second, second + 63]
+    by_columns + dependent.min((REJECTED_FROM - 1.0) * by_columns) * (1.0 - by_columns)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::forced::{on_each_path, on_scalar};
+    use crate::instructions::forced::{on_each, on_scalar};
 
     fn hashes(keys: u64, salt: u64) -> Vec<u64> {
         (0..keys).map(|i| mix(mix(salt) ^ i)).collect()
     }
 
     #[test]
-    fn every_path_builds_the_same_and_answers_the_same() {
+    fn all_instructions_build_the_same_and_answer_the_same() {
         let m = 40 * SEGMENT;
         let keys = hashes(2100, 1);
         let absent = hashes(20_000, 2);
@@ -196,45 +171,32 @@ mod tests {
                 let mut array = Vec::new();
                 on_scalar(|| array = build(geometry, keys.clone()).array);
                 let answers: Vec<_> =
-                    absent.iter().map(|&h| may_contain(geometry, &array, h)).collect();
+                    absent.iter().map(|&h| array::may_contain(geometry, &array, h)).collect();
                 (array, answers)
             })
             .collect();
         let mut compared = 0;
-        on_each_path(|path| {
+        on_each(|instructions| {
             for (geometry, (array, answers)) in geometries.iter().zip(&plain) {
-                assert!(build(geometry, keys.clone()).array == *array, "{path:?} {geometry:?}");
-                let probe = probe();
                 assert!(
-                    keys.iter().all(|&key| probe.may_contain(geometry, array, key)),
-                    "{path:?} {geometry:?}"
+                    build(geometry, keys.clone()).array == *array,
+                    "{instructions:?} {geometry:?}"
                 );
+                let probe = |array: &[u8], hash| may_contain(instructions, geometry, array, hash);
+                assert!(keys.iter().all(|&key| probe(array, key)), "{instructions:?} {geometry:?}");
                 for (&hash, &answer) in absent.iter().zip(answers) {
-                    assert_eq!(
-                        probe.may_contain(geometry, array, hash),
-                        answer,
-                        "{path:?} {geometry:?}"
-                    );
+                    assert_eq!(probe(array, hash), answer, "{instructions:?} {geometry:?}");
                 }
-                let mut many = vec![false; absent.len()];
-                probe.may_contain_many(geometry, array, &absent, &mut many);
-                assert!(many == *answers, "{path:?} {geometry:?}");
                 // The last start row has no second segment. A short array ends early.
-                assert_eq!(
-                    probe.may_contain(geometry, array, u64::MAX),
-                    may_contain(geometry, array, u64::MAX)
-                );
+                let last = array::may_contain(geometry, array, u64::MAX);
+                assert_eq!(probe(array, u64::MAX), last);
                 let short = &array[..array.len() - 8];
-                assert!(probe.may_contain(geometry, short, u64::MAX));
+                assert!(probe(short, u64::MAX));
                 for hash in (0..200).map(|i| u64::MAX - (mix(i) >> 5)) {
-                    let answer = may_contain(geometry, short, hash);
-                    assert_eq!(
-                        probe.may_contain(geometry, short, hash),
-                        answer,
-                        "{path:?} {geometry:?}"
-                    );
+                    let answer = array::may_contain(geometry, short, hash);
+                    assert_eq!(probe(short, hash), answer, "{instructions:?} {geometry:?}");
                 }
-                assert!(probe.may_contain(geometry, &[], 0));
+                assert!(probe(&[], 0));
                 compared += answers.len();
             }
         });
@@ -251,8 +213,8 @@ mod tests {
         assert_eq!(with_wide(640, 5, 9), geometry(640, 5, 9));
         assert_eq!(with_wide(640, 47, 10), geometry(640, 48, 0));
         assert_eq!(with_wide(640, 48, 10), geometry(640, 48, 9));
-        assert_eq!(roomier(&geometry(64 * 640, 7, 320)), geometry(64 * 660, 7, 330));
-        assert_eq!(roomier(&geometry(128, 1, 1)), geometry(192, 1, 2));
+        assert_eq!(grow(&geometry(64 * 640, 7, 320)), geometry(64 * 660, 7, 330));
+        assert_eq!(grow(&geometry(128, 1, 1)), geometry(192, 1, 2));
     }
 
     #[test]
@@ -268,7 +230,7 @@ mod tests {
     fn the_geometry_for_a_rate_has_the_fewest_columns() {
         for keys in [1, 100, 3000, 1_000_000] {
             for rate in [0.4, 0.3, 0.1, 0.01, 0.003, 1e-5, 1e-9] {
-                let (geometry, aim) = (for_rate(keys, rate), below(rate, keys) / 1.03);
+                let (geometry, aim) = (for_rate(keys, rate), rate_aim(rate, keys) / 1.03);
                 assert!(columns_alone(&geometry) <= aim * 1.000_000_1, "{keys} at {rate}");
                 let fewer = match geometry {
                     Geometry { m, k, wide: 0 } => Geometry { m, k: k - 1, wide: m / SEGMENT - 1 },
@@ -302,18 +264,19 @@ mod tests {
             for salt in 0..200 {
                 let built = build(&geometry, hashes(keys, 2 * salt));
                 let absent = hashes(probes, 2 * salt + 1);
-                let passing = absent.iter().filter(|&&h| may_contain(&geometry, &built.array, h));
-                found += passing.count();
+                let is_passing = |hash: &&u64| array::may_contain(&geometry, &built.array, **hash);
+                found += absent.iter().filter(is_passing).count();
                 expected += built.predicted_rate * probes as f64;
             }
             println!("{geometry:?}: {found} found, {expected:.0} expected");
             assert!((found as f64 / expected - 1.0).abs() < 0.03, "{geometry:?}");
         }
-        let is_unlucky = |keys, m| build(&Geometry { m, k: 8, wide: 0 }, hashes(keys, 1)).unlucky;
-        assert!(is_unlucky(1000, 1024) && !is_unlucky(1000, 1280));
+        let is_rejected =
+            |keys, m| build(&Geometry { m, k: 8, wide: 0 }, hashes(keys, 1)).is_rejected;
+        assert!(is_rejected(1000, 1024) && !is_rejected(1000, 1280));
     }
 
-    /// f is 2^−13.12 at 1.1 rows per key; at low rates [`UNLUCKY`] limits it.
+    /// f is 2^−13.12 at 1.1 rows per key; at low rates [`REJECTED_FROM`] limits it.
     #[test]
     fn the_expected_rate_is_that_of_the_columns_and_f() {
         let expected = |k| expected_rate(64_000, &Geometry { m: 70_400, k, wide: 0 });

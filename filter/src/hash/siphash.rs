@@ -113,7 +113,7 @@ mod tests {
     use siphasher::sip::SipHasher13;
 
     use super::*;
-    use crate::mix::mix;
+    use crate::hash::mix;
 
     #[test]
     fn hashes_equal_those_of_another_implementation() {

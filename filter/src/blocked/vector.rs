@@ -9,72 +9,36 @@ use std::arch::x86_64::{
     _mm512_set1_epi64, _mm512_setr_epi64,
 };
 
-use super::{Path, Probe, Prober, Unchecked};
-use crate::blocked_scalar::{
-    BLOCK_BITS, BLOCK_BYTES, array_bytes, check, insert_all, place, place_among,
-};
+use super::array::{BLOCK_BYTES, block, block_of, insert_all};
 use crate::geometry::Geometry;
-
-pub(crate) fn probe(path: Path) -> Option<Probe> {
-    match path {
-        Path::Scalar => None,
-        Path::Avx2 => Some(Probe { one: avx2, many: avx2_many }),
-        Path::Avx512 => Some(Probe { one: avx512, many: avx512_many }),
-    }
-}
-
-/// `None` if this path has no such code, or the array does not fit the geometry.
-pub(crate) fn unchecked(path: Path, geometry: &Geometry, bytes: usize) -> Option<Unchecked> {
-    match path {
-        Path::Avx512 if check(geometry).is_ok() && bytes == array_bytes(geometry) => {
-            let places = geometry.m / BLOCK_BITS;
-            Some(Unchecked { probe_many, places, ..Unchecked::new(probe_one) })
-        }
-        _ => None,
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg,bmi2")]
-fn avx512_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {
-    for (&hash, answer) in hashes.iter().zip(answers) {
-        *answer = avx512(geometry, array, hash);
-    }
-}
-
-#[target_feature(enable = "avx2")]
-fn avx2_many(geometry: &Geometry, array: &[u8], hashes: &[u64], answers: &mut [bool]) {
-    for (&hash, answer) in hashes.iter().zip(answers) {
-        *answer = avx2(geometry, array, hash);
-    }
-}
+use crate::instructions::Instructions;
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg,bmi2")]
-fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
-    let (start, product) = place(geometry, hash);
+pub(super) fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
+    let (start, product) = block(geometry, hash);
     if start + BLOCK_BYTES > array.len() {
         return true;
     }
     // SAFETY: the array has the 64 bytes from `start` on. The load needs no alignment.
-    let block = unsafe { _mm512_loadu_si512(array.as_ptr().add(start).cast()) };
-    has_all(block, product)
+    let bytes = unsafe { _mm512_loadu_si512(array.as_ptr().add(start).cast()) };
+    has_all(bytes, product)
 }
 
-/// Makes no checks: [`unchecked`] has checked the array.
+/// Makes no checks: the array has this number of blocks.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg,bmi2")]
-fn probe_one(prober: &Prober, hash: u64) -> bool {
-    let (start, product) = place_among(prober.places, hash);
-    // SAFETY: `start` is that of a block below `places`, and the array has all blocks. The load needs no
-    // alignment.
-    let block = unsafe { _mm512_loadu_si512(prober.array.as_ptr().add(start).cast()) };
-    has_all(block, product)
+pub(super) fn whole(array: &[u8], blocks: u64, hash: u64) -> bool {
+    let (start, product) = block_of(blocks, hash);
+    // SAFETY: `start` is that of one of the blocks of the array. The load needs no alignment.
+    let bytes = unsafe { _mm512_loadu_si512(array.as_ptr().add(start).cast()) };
+    has_all(bytes, product)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bitalg,bmi2")]
-fn probe_many(prober: &Prober, hashes: &[u64], answers: &mut [bool]) {
+pub(super) fn many_whole(array: &[u8], blocks: u64, hashes: &[u64], answers: &mut [bool]) {
     for (&hash, answer) in hashes.iter().zip(answers) {
-        *answer = probe_one(prober, hash);
+        *answer = whole(array, blocks, hash);
     }
 }
 
@@ -93,14 +57,14 @@ fn has_all(block: __m512i, product: u64) -> bool {
         52 * EACH_BYTE,
         58 * EACH_BYTE,
     );
-    let places = _mm512_multishift_epi64_epi8(shifts, _mm512_set1_epi64(product as i64));
-    _mm512_bitshuffle_epi64_mask(block, places) == u64::MAX
+    let bits = _mm512_multishift_epi64_epi8(shifts, _mm512_set1_epi64(product as i64));
+    _mm512_bitshuffle_epi64_mask(block, bits) == u64::MAX
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
-    let (start, product) = place(geometry, hash);
+pub(super) fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
+    let (start, product) = block(geometry, hash);
     if start + BLOCK_BYTES > array.len() {
         return true;
     }
@@ -121,13 +85,18 @@ fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
 }
 
 /// Sets the bits of keys; `false` if this path has no vector code.
-pub(crate) fn insert(path: Path, geometry: &Geometry, array: &mut [u8], hashes: &[u64]) -> bool {
-    match path {
-        Path::Scalar => return false,
-        // SAFETY: `Path::best` gives a path only if the processor has its instructions.
-        Path::Avx2 => unsafe { insert_avx2(geometry, array, hashes) },
+pub(super) fn insert(
+    instructions: Instructions,
+    geometry: &Geometry,
+    array: &mut [u8],
+    hashes: &[u64],
+) -> bool {
+    match instructions {
+        Instructions::Scalar => return false,
+        // SAFETY: `Instructions::best` found that the processor has them.
+        Instructions::Avx2 => unsafe { insert_avx2(geometry, array, hashes) },
         // SAFETY: as above.
-        Path::Avx512 => unsafe { insert_avx512(geometry, array, hashes) },
+        Instructions::Avx512 => unsafe { insert_avx512(geometry, array, hashes) },
     }
     true
 }

@@ -1,12 +1,13 @@
-//! The places of the words of a ribbon, computed once for each filter.
+//! Where the words of a ribbon lie, computed once for each filter.
 
+use super::array::{check, segment_start, words};
 use crate::geometry::Geometry;
-use crate::ribbon_scalar::{segment_start, words};
 
 /// The layout of a sound ribbon, for probes without checks.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Shape {
-    /// Below this start row, eight words from both places lie within the array.
+#[derive(Clone, Copy)]
+pub(super) struct Layout {
+    pub(super) start_rows: u64,
+    /// Below this start row, eight words of both segments lie within the array.
     whole: u64,
     columns: u32,
     /// Below this start row, both segments have one column more.
@@ -17,8 +18,12 @@ pub(super) struct Shape {
     runs: [(usize, usize); 2],
 }
 
-impl Shape {
-    pub(super) fn of(geometry: &Geometry) -> Option<Self> {
+impl Layout {
+    /// `None` for an unsound geometry, an array of another length, or one that is too short for whole vectors.
+    pub(super) fn of(geometry: &Geometry, array_bytes: usize) -> Option<Self> {
+        if check(geometry).is_err() || array_bytes != 8 * words(geometry) {
+            return None;
+        }
         let Geometry { m, k, wide } = *geometry;
         let is_within =
             |&segment: &u64| segment_start(geometry, segment + 1) + 8 <= words(geometry);
@@ -26,6 +31,7 @@ impl Shape {
         let last = (0..m / 64).rev().find(is_within)?;
         let bytes = 8 * k as usize;
         Some(Self {
+            start_rows: m - 63,
             whole: 64 * (last + 1),
             columns: k,
             wide_rows: 64 * wide.saturating_sub(1),
@@ -36,7 +42,7 @@ impl Shape {
 
     /// `None` for a row from `whole` on.
     #[inline]
-    pub(super) fn place(&self, s: usize) -> Option<Place> {
+    pub(super) fn words(&self, s: usize) -> Option<FirstWords> {
         let row = s as u64;
         if row >= self.whole {
             return None;
@@ -44,11 +50,12 @@ impl Shape {
         let segment = row / 64;
         let (start, bytes) = self.runs[usize::from(segment < self.wide_segments)];
         let columns = self.columns + u32::from(row < self.wide_rows);
-        Some(Place { first: start + segment as usize * bytes, bytes, columns })
+        Some(FirstWords { first: start + segment as usize * bytes, bytes, columns })
     }
 }
 
-pub(super) struct Place {
+/// The words that a probe reads first: eight from `first` on, and eight of the next segment.
+pub(super) struct FirstWords {
     pub(super) first: usize,
     /// The length of its segment in bytes. The next segment follows.
     pub(super) bytes: usize,
@@ -57,12 +64,12 @@ pub(super) struct Place {
 
 #[cfg(test)]
 mod tests {
+    use super::super::array::probe_words;
     use super::*;
-    use crate::ribbon_scalar::question;
 
     #[test]
-    fn a_shape_knows_what_may_be_read_whole() {
-        let mut shapes = 0;
+    fn a_layout_knows_what_may_be_read_whole() {
+        let mut layouts = 0;
         for k in (1..=20).chain([48]) {
             for (segments, wide) in [(40, 0), (40, 1), (40, 2), (40, 17), (40, 39), (9, 4), (2, 0)]
             {
@@ -70,31 +77,33 @@ mod tests {
                 let end = 8 * words(&geometry);
                 let start = |segment| 8 * segment_start(&geometry, segment);
                 let is_within = |segment: u64| start(segment + 1) + 64 <= end;
-                let Some(shape) = Shape::of(&geometry) else {
+                let Some(layout) = Layout::of(&geometry, end) else {
                     assert!(!is_within(0), "{geometry:?}");
                     continue;
                 };
                 for segment in 0..segments {
                     for row in [64 * segment, 64 * segment + 63] {
-                        let place = shape.place(row as usize);
-                        assert_eq!(is_within(segment), place.is_some(), "{geometry:?}");
-                        let Some(Place { first, bytes, columns }) = place else { continue };
+                        let first_words = layout.words(row as usize);
+                        assert_eq!(is_within(segment), first_words.is_some(), "{geometry:?}");
+                        let Some(FirstWords { first, bytes, columns }) = first_words else {
+                            continue;
+                        };
                         assert_eq!((first, first + bytes), (start(segment), start(segment + 1)));
-                        let question = question_at(&geometry, segment);
-                        assert_eq!(columns as usize, question, "{geometry:?}");
+                        let expected = columns_at(&geometry, segment);
+                        assert_eq!(columns as usize, expected, "{geometry:?}");
                     }
                 }
-                shapes += 1;
+                layouts += 1;
             }
         }
-        assert!(shapes > 120, "{shapes}");
+        assert!(layouts > 120, "{layouts}");
     }
 
-    fn question_at(geometry: &Geometry, segment: u64) -> usize {
-        let places = u128::from(geometry.m - 63);
+    fn columns_at(geometry: &Geometry, segment: u64) -> usize {
+        let start_rows = u128::from(geometry.m - 63);
         // The first hash that falls into the segment's first row.
-        let hash = ((u128::from(64 * segment) << 64).div_ceil(places)) as u64;
-        let probe = question(geometry, hash);
+        let hash = ((u128::from(64 * segment) << 64).div_ceil(start_rows)) as u64;
+        let probe = probe_words(geometry, hash);
         assert_eq!(probe.first, segment_start(geometry, segment));
         probe.columns
     }

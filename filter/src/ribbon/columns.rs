@@ -2,9 +2,9 @@
 //!
 //! The columns are independent: each gives 0 for every key, and for an absent key with probability 1/2.
 
-use super::geometry::Geometry;
-use super::ribbon::columns_alone;
-use super::ribbon_scalar::{SEGMENT, words};
+use super::array::{SEGMENT, words};
+use super::columns_alone;
+use crate::geometry::Geometry;
 
 /// The geometry of the first columns of a filter. `columns` is clamped to 1 … `k`.
 pub fn narrowed(geometry: &Geometry, columns: u32) -> Geometry {

@@ -1,11 +1,14 @@
 //! Hash functions and hash keys. One 64-bit hash of a key probes all filters; each mixes in its own salt.
 
+mod mix;
+mod siphash;
+
 use std::fmt;
 
 use byteorder::{ByteOrder, LittleEndian};
 
-use super::mix::{GOLDEN, mix};
-use super::siphash::siphash_1_3;
+pub use mix::{GOLDEN, fast_range, mix};
+use siphash::siphash_1_3;
 
 /// The hash function of filters. A lookup hashes its key once, for all tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use std::f64::consts::LN_2;
 
-use super::geometry::Geometry;
+use crate::geometry::Geometry;
 
 pub(crate) const MAX_PROBES: u32 = 64;
 

@@ -37,8 +37,8 @@ impl Modulus {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mix::mix;
     use super::*;
+    use crate::hash::mix;
 
     #[test]
     fn remainders_are_those_of_division() {

@@ -3,8 +3,8 @@
 //! The high bits of a hash choose the block. Its product with an odd constant gives the number of a bit in
 //! each word: six bits per word, from bit 16 up.
 
-use super::geometry::Geometry;
-use super::mix::{GOLDEN, fast_range};
+use crate::geometry::Geometry;
+use crate::hash::{GOLDEN, fast_range};
 
 pub(crate) const BLOCK_BITS: u64 = 512;
 pub(crate) const BLOCK_BYTES: usize = 64;
@@ -30,12 +30,12 @@ pub(crate) fn array_bytes(geometry: &Geometry) -> usize {
 
 /// The offset of a key's block in the array, and the product that gives its bits.
 #[inline]
-pub(crate) fn place(geometry: &Geometry, hash: u64) -> (usize, u64) {
-    place_among(geometry.m / BLOCK_BITS, hash)
+pub(crate) fn block(geometry: &Geometry, hash: u64) -> (usize, u64) {
+    block_of(geometry.m / BLOCK_BITS, hash)
 }
 
 #[inline]
-pub(crate) fn place_among(blocks: u64, hash: u64) -> (usize, u64) {
+pub(crate) fn block_of(blocks: u64, hash: u64) -> (usize, u64) {
     (fast_range(hash, blocks) as usize * BLOCK_BYTES, hash.wrapping_mul(GOLDEN))
 }
 
@@ -49,7 +49,7 @@ fn bit(product: u64, j: usize) -> u64 {
 #[inline(always)]
 pub(crate) fn insert_all(geometry: &Geometry, array: &mut [u8], hashes: &[u64]) {
     for &hash in hashes {
-        let (start, product) = place(geometry, hash);
+        let (start, product) = block(geometry, hash);
         let (words, _) = array[start..start + BLOCK_BYTES].as_chunks_mut::<8>();
         for (j, word) in words.iter_mut().enumerate() {
             *word = (u64::from_le_bytes(*word) | bit(product, j)).to_le_bytes();
@@ -59,7 +59,7 @@ pub(crate) fn insert_all(geometry: &Geometry, array: &mut [u8], hashes: &[u64]) 
 
 /// Whether all bits of a key are set. In a block behind the end of a short array, all bits count as set.
 pub(crate) fn may_contain(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
-    let (start, product) = place(geometry, hash);
+    let (start, product) = block(geometry, hash);
     let Some(block) = array.get(start..start + BLOCK_BYTES) else { return true };
     let mut missing = 0;
     for (j, word) in block.as_chunks::<8>().0.iter().enumerate() {

@@ -1,0 +1,128 @@
+//! Probes of ribbons. Checks, and numbers that follow from the geometry alone, would double the time of a probe,
+//! so they are made once.
+
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "calls of functions that need instructions of this processor")
+)]
+
+use bytes::Bytes;
+
+use super::array::{self, equation, segment_start};
+#[cfg(target_arch = "x86_64")]
+use super::layout::Layout;
+#[cfg(target_arch = "x86_64")]
+use super::vector;
+use crate::geometry::Geometry;
+use crate::instructions::Instructions;
+
+/// A ribbon.
+#[derive(Clone)]
+pub struct RibbonProber {
+    pub(crate) array: Bytes,
+    pub(crate) geometry: Geometry,
+    instructions: Instructions,
+    code: Code,
+}
+
+/// The code of a probe.
+#[derive(Clone, Copy)]
+enum Code {
+    /// Reads within the array, whatever its length.
+    Checked,
+    /// Four columns at a time, without checks.
+    #[cfg(target_arch = "x86_64")]
+    Fours(Layout),
+    /// Eight columns at a time, without checks.
+    #[cfg(target_arch = "x86_64")]
+    Eights(Layout),
+}
+
+impl Code {
+    #[cfg(target_arch = "x86_64")]
+    fn of(instructions: Instructions, geometry: &Geometry, array_bytes: usize) -> Self {
+        match (instructions, Layout::of(geometry, array_bytes)) {
+            (Instructions::Avx2, Some(layout)) => Self::Fours(layout),
+            (Instructions::Avx512, Some(layout)) => Self::Eights(layout),
+            _ => Self::Checked,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn of(_: Instructions, _: &Geometry, _: usize) -> Self {
+        Self::Checked
+    }
+}
+
+impl RibbonProber {
+    pub(crate) fn new(geometry: Geometry, array: Bytes) -> Self {
+        let instructions = Instructions::best();
+        let code = Code::of(instructions, &geometry, array.len());
+        Self { array, geometry, instructions, code }
+    }
+
+    #[inline]
+    pub(crate) fn may_contain(&self, hash: u64) -> bool {
+        match &self.code {
+            Code::Checked => self.may_contain_checked(hash),
+            // SAFETY: `Instructions::best` found that the processor has them. The layout is that of the array,
+            // which never changes.
+            #[cfg(target_arch = "x86_64")]
+            Code::Fours(layout) => unsafe { vector::by_fours(self, layout, hash) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Code::Eights(layout) => unsafe { vector::by_eights(self, layout, hash) },
+        }
+    }
+
+    pub(crate) fn may_contain_many(&self, hashes: &[u64], answers: &mut [bool]) {
+        match &self.code {
+            Code::Checked => {
+                for (&hash, answer) in hashes.iter().zip(answers) {
+                    *answer = self.may_contain_checked(hash);
+                }
+            }
+            // SAFETY: as in `may_contain`.
+            #[cfg(target_arch = "x86_64")]
+            Code::Fours(layout) => unsafe { vector::many_by_fours(self, layout, hashes, answers) },
+            // SAFETY: as in `may_contain`.
+            #[cfg(target_arch = "x86_64")]
+            Code::Eights(layout) => unsafe {
+                vector::many_by_eights(self, layout, hashes, answers);
+            },
+        }
+    }
+
+    /// Not inlined into code without checks, which would then need more registers.
+    #[inline(never)]
+    pub(super) fn may_contain_checked(&self, hash: u64) -> bool {
+        may_contain(self.instructions, &self.geometry, &self.array, hash)
+    }
+
+    /// Eight columns of both segments of a probe. One in 256 absent keys passes these columns.
+    pub(crate) fn prefetch_offsets(&self, hash: u64) -> [usize; 4] {
+        let (start, _) = equation(&self.geometry, hash);
+        let segment = (start / 64) as u64;
+        let [first, second] =
+            [segment, segment + 1].map(|segment| 8 * segment_start(&self.geometry, segment));
+        [first, first + 63, second, second + 63]
+    }
+}
+
+/// Whether a filter of this geometry and array may have the hash, with instructions that this processor has.
+pub(crate) fn may_contain(
+    instructions: Instructions,
+    geometry: &Geometry,
+    array: &[u8],
+    hash: u64,
+) -> bool {
+    match instructions {
+        Instructions::Scalar => array::may_contain(geometry, array, hash),
+        // SAFETY: `Instructions::best` found that the processor has them.
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx2 => unsafe { vector::avx2(geometry, array, hash) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx512 => unsafe { vector::avx512(geometry, array, hash) },
+    }
+}
