@@ -1,6 +1,8 @@
 //! Space that hidden entries take: what a snapshot kept is dropped after its release.
 
-use criba::{Db, Options, Snapshot};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use criba::{Db, Event, Options, Snapshot};
 
 use crate::common;
 
@@ -34,12 +36,26 @@ fn sees(snapshot: &Snapshot, value: u8) {
     assert_eq!(items.filter(|(_, found)| **found == [value; 60]).count(), KEYS as usize);
 }
 
+/// Panics after this number of compactions: a store that never settles fails at once.
+fn at_most(compactions: u32) -> impl Fn(&Event) + Send + Sync {
+    let done = AtomicU32::new(0);
+    move |event| {
+        if matches!(event, Event::CompactionEnded { .. }) {
+            assert!(
+                done.fetch_add(1, Ordering::Relaxed) < compactions,
+                "the store does not settle"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_released_snapshot_gives_its_space_back() {
     let live = live_bytes();
     for threads in [0, 1] {
         let dir = common::tempdir();
-        let db = options().background_threads(threads).open(dir.path()).unwrap();
+        let options = options().background_threads(threads).on_event(at_most(1000));
+        let db = options.open(dir.path()).unwrap();
         write_all(&db, 1);
         db.compact().unwrap();
         let snapshot = db.snapshot().unwrap();
