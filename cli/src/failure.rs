@@ -20,6 +20,9 @@ pub enum Failure {
     /// A filter without a store failed.
     #[error(transparent)]
     Filter(#[from] criba_filter::Error),
+    /// A page or a figure was not written.
+    #[error(transparent)]
+    Report(#[from] criba_report::Error),
     /// A file outside the store failed.
     #[error("{}: cannot {action}: {source}", path.display())]
     File {

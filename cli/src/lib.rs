@@ -4,7 +4,7 @@
 //! negative answer (an absent key, a check that does not hold); 2 for wrong usage; 3 for an error, with one
 //! line on standard error; 130 if a signal interrupted it.
 //!
-//! The program `criba-lab` uses [`run_as`], [`page`], [`text`], [`interrupt`] and the keys of [`readamp`].
+//! The program `criba-lab` uses [`run_as`], [`interrupt`] and the keys of [`readamp`].
 
 mod backup;
 mod compact;
@@ -23,7 +23,6 @@ mod lab;
 mod layout;
 mod lines;
 mod load;
-pub mod page;
 mod policy;
 mod progress;
 mod put;
@@ -36,7 +35,7 @@ mod scan;
 mod shell;
 mod stats;
 mod store;
-pub mod text;
+mod text;
 mod tune;
 mod verify;
 

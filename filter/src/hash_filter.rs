@@ -45,7 +45,7 @@ impl HashFilter {
         let start = memory.as_ptr().align_offset(CACHE_LINE).min(CACHE_LINE);
         memory[start..start + array.len()].copy_from_slice(array);
         let array = Bytes::from(memory).slice(start..start + array.len()); // not moved
-        let prober = kind.prober(geometry, array);
+        let prober = Prober::new(kind, geometry, array);
         Self { kind, keys, prober, predicted_rate: rate }
     }
 
@@ -147,8 +147,9 @@ mod tests {
             for (keys, bits) in [(100, 7.75), (5000, 7.75), (5000, 16.0)] {
                 let filter = HashFilter::build(kind, bits, (0..keys).map(mix).collect());
                 let (geometry, array) = (filter.geometry(), filter.prober.array());
-                let probe =
-                    |array: Vec<u8>, hash| kind.prober(geometry, array.into()).may_contain(hash);
+                let probe = |array: Vec<u8>, hash| {
+                    Prober::new(kind, geometry, array.into()).may_contain(hash)
+                };
                 let mut undecided = 0;
                 for &hash in &absent {
                     let (mut with, mut without) = (vec![0; array.len()], array.to_vec());
@@ -180,7 +181,7 @@ mod tests {
                 let filter = HashFilter::build(kind, 7.75, hashes.clone());
                 let array = filter.prober.array();
                 for length in [0, 1, 64, array.len() / 2, array.len() - 8, array.len() - 1] {
-                    let short = kind.prober(filter.geometry(), array.slice(..length));
+                    let short = Prober::new(kind, filter.geometry(), array.slice(..length));
                     assert!(
                         hashes.iter().all(|&hash| short.may_contain(hash)),
                         "{instructions:?} {kind}"

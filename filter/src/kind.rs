@@ -2,12 +2,9 @@
 
 use std::fmt;
 
-use bytes::Bytes;
-
 use crate::built::Built;
 use crate::geometry::Geometry;
 use crate::instructions::Instructions;
-use crate::prober::Prober;
 use crate::{blocked, bloom, ribbon};
 
 /// A kind of filter.
@@ -27,11 +24,6 @@ pub enum FilterKind {
 impl FilterKind {
     #[doc(hidden)]
     pub const ALL: [Self; 3] = [Self::Bloom, Self::Blocked, Self::Ribbon];
-
-    #[doc(hidden)]
-    pub fn prober(self, geometry: Geometry, array: Bytes) -> Prober {
-        Prober::new(self, geometry, array)
-    }
 
     #[doc(hidden)]
     pub fn with_id(id: u8) -> Option<Self> {

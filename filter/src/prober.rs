@@ -23,7 +23,8 @@ pub enum Prober {
 }
 
 impl Prober {
-    pub(crate) fn new(kind: FilterKind, geometry: Geometry, array: Bytes) -> Self {
+    /// A filter of this kind.
+    pub fn new(kind: FilterKind, geometry: Geometry, array: Bytes) -> Self {
         match kind {
             FilterKind::Bloom => Self::Bloom(BloomProber::new(geometry, array)),
             FilterKind::Blocked => Self::Blocked(BlockedProber::new(geometry, array)),

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use criba_cli::page::figure::{Axis, Figure, Series};
 use criba_cli::{Failure, Result};
 use criba_filter::Hashing;
+use criba_report::figure::{Axis, Figure, Series};
 use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

@@ -2,9 +2,9 @@
 //! with criba's filters and tables, and compares the results.
 //!
 //! An experiment is a file in [`experiments`]. It gets a [`Setting`](experiment::Setting) and fills
-//! [`Notes`](experiment::Notes) with [checks](check::Check), [figures](criba_cli::page::figure::Figure) and
+//! [`Notes`](experiment::Notes) with [checks](check::Check), [figures](criba_report::figure::Figure) and
 //! measurements. [`claims`] has what the texts say. [`run`](mod@run) runs them and computes the bounds,
-//! `report` and `print` show the results, and [`output`](criba_cli::page::output) writes them.
+//! `report` and `print` show the results, and [`output`](criba_report::output) writes them.
 
 pub mod check;
 pub mod claims;
@@ -23,9 +23,9 @@ pub mod trial;
 use std::io::Write;
 use std::path::PathBuf;
 
-use criba_cli::page::{self, output::Output};
-use criba_cli::text::thousands;
 use criba_cli::{Answer, Failure, Result, print_error};
+use criba_report::numbers::thousands;
+use criba_report::output::Output;
 
 use self::experiment::{Experiment, Size};
 use self::input::Keys;
@@ -136,7 +136,7 @@ fn files(run: &Run) -> Vec<(String, Vec<u8>)> {
     ];
     for outcome in &run.outcomes {
         for figure in &outcome.notes.figures {
-            files.extend(page::files(figure, &figure.file_stem(outcome.experiment.name)));
+            files.extend(criba_report::files(figure, &figure.file_stem(outcome.experiment.name)));
         }
     }
     files

@@ -1,7 +1,7 @@
 //! The report: one page with everything. A summary comes first; texts and experiments are folded.
 
-use criba_cli::page::{self, figure::Figure};
-use criba_cli::text::counted;
+use criba_report::figure::Figure;
+use criba_report::numbers::counted;
 use maud::{Markup, html};
 
 use super::check::{Check, Law};
@@ -44,7 +44,7 @@ pub fn report(run: &Run) -> String {
             }
         }
     };
-    page::page("criba lab", &body, &[])
+    criba_report::page("criba lab", &body, &[])
 }
 
 fn command(run: &Run) -> String {
@@ -141,9 +141,9 @@ fn text(run: &Run, source: Source, claims: &[Claim]) -> Markup {
         details {
             summary { b { (source.name()) } ": " (source.reference()) }
             div id=(id(source)) { // a link to what is folded unfolds it
-                (page::table("", &["line", "verdict", "theirs → ours", "by"], &[], of(false).map(row)))
+                (criba_report::table("", &["line", "verdict", "theirs → ours", "by"], &[], of(false).map(row)))
                 @if of(true).count() > 0 {
-                    (page::table("Exercises", &["exercise", "answer", "by"], &[], of(true).map(exercise)))
+                    (criba_report::table("Exercises", &["exercise", "answer", "by"], &[], of(true).map(exercise)))
                 }
             }
         }
@@ -179,7 +179,7 @@ fn measured(notes: &Notes) -> Markup {
     });
     html! {
         @if !notes.measured.is_empty() {
-            (page::table("Also measured", &["quantity", "in this run"], &[], rows))
+            (criba_report::table("Also measured", &["quantity", "in this run"], &[], rows))
         }
     }
 }
@@ -187,7 +187,7 @@ fn measured(notes: &Notes) -> Markup {
 fn shown_figure(run: &Run, experiment: &str, notes: &Notes, figure: &Figure) -> Markup {
     let its_checks = notes.checks.iter().filter(|check| check.figure == figure.id);
     let stem = figure.file_stem(experiment);
-    page::shown(figure, &stem, &checks(run, "Its checks", its_checks))
+    criba_report::shown(figure, &stem, &checks(run, "Its checks", its_checks))
 }
 
 fn checks<'a>(run: &Run, caption: &str, checks: impl Iterator<Item = &'a Check>) -> Markup {
@@ -197,7 +197,7 @@ fn checks<'a>(run: &Run, caption: &str, checks: impl Iterator<Item = &'a Check>)
         @if !rows.is_empty() {
             details {
                 summary { (caption) ": " (rows.len()) }
-                (page::table("", &head, &["trials", "theory", "measured"], rows))
+                (criba_report::table("", &head, &["trials", "theory", "measured"], rows))
             }
         }
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criba_cli::interrupt::TemporaryDir;
-use criba_cli::page::output;
-use criba_cli::text::counted;
 use criba_cli::{Failure, Result};
+use criba_report::numbers::counted;
+use criba_report::output;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::check::{Check, Verdict, doubt_of_each};

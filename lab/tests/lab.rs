@@ -16,7 +16,6 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use criba_cli::page::figure::{Axis, Figure, Scale, Style};
 use criba_lab::check::{Check, Law};
 use criba_lab::claims::all;
 use criba_lab::experiment::{Experiment, Size};
@@ -24,6 +23,7 @@ use criba_lab::experiments::ALL;
 use criba_lab::input::real_paths;
 use criba_lab::report::report;
 use criba_lab::run::{Outcome, Run};
+use criba_report::figure::{Axis, Figure, Scale, Style};
 use page::{assert_stands_alone, parsed, with_id};
 use roxmltree::Node;
 

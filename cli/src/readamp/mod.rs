@@ -43,9 +43,9 @@ use self::settings::Settings;
 use self::unsynced::unsynced;
 use crate::failure::{Failure, Result};
 use crate::interrupt::TemporaryDir;
-use crate::page::output::Output;
 use crate::policy::PolicyArgs;
 use crate::{Answer, json, print_error};
+use criba_report::output::Output;
 
 /// Made-up keys are in memory.
 const MOST_KEYS: u64 = 1_000_000_000;

@@ -7,9 +7,9 @@ use super::provenance;
 use super::report::{Level, Report};
 use super::sample_table::{SCRIPTS, SampleTable};
 use super::words::{NONE, capitalised};
-use crate::page::figure::{Axis, Figure, Series};
-use crate::page::{self, output};
 use crate::text::{counted, percent, ratio};
+use criba_report::figure::{Axis, Figure, Series};
+use criba_report::output;
 
 /// What `readamp --report` writes, by name.
 pub(super) fn files(report: &Report, sample: &SampleTable) -> Vec<(String, Vec<u8>)> {
@@ -19,7 +19,7 @@ pub(super) fn files(report: &Report, sample: &SampleTable) -> Vec<(String, Vec<u
         ("checks.csv".to_owned(), checks_csv(report)),
     ];
     for figure in &figures {
-        files.extend(page::files(figure, &figure.file_stem("readamp")));
+        files.extend(criba_report::files(figure, &figure.file_stem("readamp")));
     }
     files
 }
@@ -36,8 +36,8 @@ fn checks_csv(report: &Report) -> Vec<u8> {
 fn page(report: &Report, figures: &[Figure], sample: &SampleTable) -> String {
     let shown = |ids: &[&str]| {
         let figures = figures.iter().filter(|figure| ids.contains(&figure.id));
-        let figures =
-            figures.map(|figure| page::shown(figure, &figure.file_stem("readamp"), &html! {}));
+        let figures = figures
+            .map(|figure| criba_report::shown(figure, &figure.file_stem("readamp"), &html! {}));
         figures.collect::<Vec<_>>()
     };
     let body = html! {
@@ -76,7 +76,7 @@ fn page(report: &Report, figures: &[Figure], sample: &SampleTable) -> String {
             section { h2 { "Times" } (times(report)) }
         }
     };
-    page::page("criba readamp", &body, &SCRIPTS)
+    criba_report::page("criba readamp", &body, &SCRIPTS)
 }
 
 /// The figures with something to plot.
@@ -314,14 +314,19 @@ fn levels(report: &Report) -> Markup {
         "FPR predicted",
     ];
     let rows = report.named_levels().map(|(name, level)| cells(name, level.as_text()));
-    page::table("Tables, filters and probes", &head, &head[1..], rows)
+    criba_report::table("Tables, filters and probes", &head, &head[1..], rows)
 }
 
 fn level_reads(report: &Report) -> Markup {
     let head = ["level", "absent, without", "absent, with", "present, without", "present, with"];
     let rows = report.named_levels();
     let rows = rows.map(|(name, level)| cells(name, report.reads_as_text(&level)));
-    page::table("Disk reads a lookup, without filters and with them", &head, &head[1..], rows)
+    criba_report::table(
+        "Disk reads a lookup, without filters and with them",
+        &head,
+        &head[1..],
+        rows,
+    )
 }
 
 /// The second and the third act.
@@ -335,7 +340,7 @@ fn acts(report: &Report, figures: &[Markup]) -> Markup {
         section {
             h2 { "Compaction, and other filters" }
             @for figure in figures { (figure) }
-            (page::table(&caption, &head, &head[1..], rows))
+            (criba_report::table(&caption, &head, &head[1..], rows))
         }
     }
 }
@@ -356,7 +361,7 @@ fn checks(report: &Report) -> Markup {
         std::iter::once(html! { code { (name) } }).chain(cells).collect()
     });
     html! {
-        (page::table("", &head, &head[1..], rows))
+        (criba_report::table("", &head, &head[1..], rows))
         ul { @for (name, text) in report.check_notes() { li { code { (name) } ": " (text) } } }
         p.quiet { "What each compared: " a href="checks.csv" { "checks.csv" } }
     }
@@ -365,7 +370,7 @@ fn checks(report: &Report) -> Markup {
 fn passes(report: &Report) -> Markup {
     let head = ["pass", "lookups", "cache hits", "by engine", "by files", "by kernel"];
     let rows = report.passes.iter().map(|pass| cells(pass.title(), pass.as_text()));
-    page::table("Disk reads, counted three times", &head, &head[1..], rows)
+    criba_report::table("Disk reads, counted three times", &head, &head[1..], rows)
 }
 
 fn times(report: &Report) -> Markup {
@@ -380,6 +385,6 @@ fn times(report: &Report) -> Markup {
             "Of this machine, whose page cache holds the tables. Loading and settling "
             (counted(report.keys, "key")) " took " (format!("{:.2} s", report.load_ns as f64 / 1e9)) "."
         }
-        (page::table("", &["pass", "s", "µs a lookup"], &["s", "µs a lookup"], rows))
+        (criba_report::table("", &["pass", "s", "µs a lookup"], &["s", "µs a lookup"], rows))
     }
 }

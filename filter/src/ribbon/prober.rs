@@ -68,10 +68,14 @@ impl RibbonProber {
             // SAFETY: `Instructions::best` found that the processor has them. The layout is that of the array,
             // which never changes.
             #[cfg(target_arch = "x86_64")]
-            Code::Fours(layout) => unsafe { vector::by_fours(self, layout, hash) },
+            Code::Fours(layout) => unsafe {
+                vector::by_fours(layout, &self.geometry, &self.array, hash)
+            },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Code::Eights(layout) => unsafe { vector::by_eights(self, layout, hash) },
+            Code::Eights(layout) => unsafe {
+                vector::by_eights(layout, &self.geometry, &self.array, hash)
+            },
         }
     }
 
@@ -84,18 +88,19 @@ impl RibbonProber {
             }
             // SAFETY: as in `may_contain`.
             #[cfg(target_arch = "x86_64")]
-            Code::Fours(layout) => unsafe { vector::many_by_fours(self, layout, hashes, answers) },
+            Code::Fours(layout) => unsafe {
+                vector::many_by_fours(layout, &self.geometry, &self.array, hashes, answers);
+            },
             // SAFETY: as in `may_contain`.
             #[cfg(target_arch = "x86_64")]
             Code::Eights(layout) => unsafe {
-                vector::many_by_eights(self, layout, hashes, answers);
+                vector::many_by_eights(layout, &self.geometry, &self.array, hashes, answers);
             },
         }
     }
 
-    /// Not inlined into code without checks, which would then need more registers.
     #[inline(never)]
-    pub(super) fn may_contain_checked(&self, hash: u64) -> bool {
+    fn may_contain_checked(&self, hash: u64) -> bool {
         may_contain(self.instructions, &self.geometry, &self.array, hash)
     }
 

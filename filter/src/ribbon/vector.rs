@@ -15,7 +15,6 @@ use std::arch::x86_64::{
 
 use super::array::{ProbeWords, equation_of, halves, may_contain, probe_words};
 use super::layout::{FirstWords, Layout};
-use super::prober::RibbonProber;
 use super::solver::{COLUMNS_AT_ONCE, RibbonSolver};
 use crate::geometry::Geometry;
 use crate::instructions::Instructions;
@@ -65,53 +64,68 @@ pub(super) fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     }
 }
 
+/// As [`avx512`]. Not inlined into code without checks, which would then need more registers.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq,bmi2")]
+fn avx512_checked(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
+    avx512(geometry, array, hash)
+}
+
+/// As [`avx512_checked`].
+#[inline(never)]
+#[target_feature(enable = "avx2,bmi2")]
+fn avx2_checked(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
+    avx2(geometry, array, hash)
+}
+
 /// Makes no checks: the layout is that of the array. Whole vectors of both segments need no masks. One
 /// absent key in 256 passes the first eight columns.
 #[inline]
-#[target_feature(enable = "avx512f,avx512vbmi2,avx512vpopcntdq,bmi2")]
-pub(super) fn by_eights(prober: &RibbonProber, layout: &Layout, hash: u64) -> bool {
+#[target_feature(enable = "avx512f,avx512dq,avx512vbmi2,avx512vpopcntdq,bmi2")]
+pub(super) fn by_eights(layout: &Layout, geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     let (s, c) = equation_of(layout.start_rows, hash);
     let Some(FirstWords { first, bytes, columns }) = layout.words(s) else {
-        return prober.may_contain_checked(hash);
+        return avx512_checked(geometry, array, hash);
     };
     // SAFETY: `Layout::of` found 64 bytes of both segments within the array for each row with words, and
     // the array is as long as the layout says. The loads need no alignment.
     let (a, b) = unsafe {
-        let a = prober.array.as_ptr().add(first);
+        let a = array.as_ptr().add(first);
         (_mm512_loadu_epi64(a.cast()), _mm512_loadu_epi64(a.add(bytes).cast()))
     };
     // The count is taken mod 64.
     let rows = _mm512_shrdv_epi64(a, b, _mm512_set1_epi64(s as i64));
     let both = _mm512_and_si512(rows, _mm512_set1_epi64(c as i64));
     let odd = _mm512_test_epi64_mask(_mm512_popcnt_epi64(both), _mm512_set1_epi64(1));
-    _bzhi_u32(odd.into(), columns) == 0 && (columns <= 8 || prober.may_contain_checked(hash))
+    _bzhi_u32(odd.into(), columns) == 0 && (columns <= 8 || avx512_checked(geometry, array, hash))
 }
 
-#[target_feature(enable = "avx512f,avx512vbmi2,avx512vpopcntdq,bmi2")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vbmi2,avx512vpopcntdq,bmi2")]
 pub(super) fn many_by_eights(
-    prober: &RibbonProber,
     layout: &Layout,
+    geometry: &Geometry,
+    array: &[u8],
     hashes: &[u64],
     answers: &mut [bool],
 ) {
     for (&hash, answer) in hashes.iter().zip(answers) {
-        *answer = by_eights(prober, layout, hash);
+        *answer = by_eights(layout, geometry, array, hash);
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
-pub(super) fn by_fours(prober: &RibbonProber, layout: &Layout, hash: u64) -> bool {
+pub(super) fn by_fours(layout: &Layout, geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     let (s, c) = equation_of(layout.start_rows, hash);
     let Some(FirstWords { first, bytes, columns }) = layout.words(s) else {
-        return prober.may_contain_checked(hash);
+        return avx2_checked(geometry, array, hash);
     };
     let (low, high) = halves(s, c);
     let (low, high) = (_mm256_set1_epi64x(low as i64), _mm256_set1_epi64x(high as i64));
     let odd = |at: usize| {
         // SAFETY: as in `by_eights`; `at` is 0 or 4, of eight words.
         let (a, b) = unsafe {
-            let a = prober.array.as_ptr().add(first + 8 * at);
+            let a = array.as_ptr().add(first + 8 * at);
             (_mm256_loadu_si256(a.cast()), _mm256_loadu_si256(a.add(bytes).cast()))
         };
         let both = _mm256_xor_si256(_mm256_and_si256(a, low), _mm256_and_si256(b, high));
@@ -122,18 +136,19 @@ pub(super) fn by_fours(prober: &RibbonProber, layout: &Layout, hash: u64) -> boo
     _bzhi_u32(odd(0), columns) == 0
         && (columns <= 4
             || _bzhi_u32(odd(4), columns - 4) == 0
-                && (columns <= 8 || prober.may_contain_checked(hash)))
+                && (columns <= 8 || avx2_checked(geometry, array, hash)))
 }
 
 #[target_feature(enable = "avx2,bmi2")]
 pub(super) fn many_by_fours(
-    prober: &RibbonProber,
     layout: &Layout,
+    geometry: &Geometry,
+    array: &[u8],
     hashes: &[u64],
     answers: &mut [bool],
 ) {
     for (&hash, answer) in hashes.iter().zip(answers) {
-        *answer = by_fours(prober, layout, hash);
+        *answer = by_fours(layout, geometry, array, hash);
     }
 }
 

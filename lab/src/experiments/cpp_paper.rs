@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use criba::FilterKind;
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Series};
 use criba_cli::readamp::input::Input;
 use criba_filter::{FilterSize, Hashing, StaticFilter};
+use criba_report::figure::{Axis, Series};
 use siphasher::sip::SipHasher13;
 
 use crate::check::{Check, Sample};

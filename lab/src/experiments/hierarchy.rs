@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Series};
+use criba_report::figure::{Axis, Series};
 
 use crate::check::{Check, Sample};
 use crate::experiment::{Experiment, Notes, Setting, drawn, key};

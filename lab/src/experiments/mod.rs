@@ -3,7 +3,7 @@
 //! To add one, write a file with a constant `EXPERIMENT` and add it to [`ALL`]. Its function gets a
 //! [`Setting`](super::experiment::Setting), with sizes (`pick`), seeds (`random`, `hashing`), directories and
 //! threads (`each`), and fills [`Notes`](super::experiment::Notes):
-//! * at least one [`Figure`](criba_cli::page::figure::Figure), and
+//! * at least one [`Figure`](criba_report::figure::Figure), and
 //! * a [`Check`](super::check::Check) for each count, answer or rate that theory gives, `at` the figure that
 //!   shows it. Times, slopes and R² are for comparisons and figures only.
 //!

@@ -1,8 +1,8 @@
 //! Estimates of the number of keys in filters, alone, united and in common, from their bits.
 
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Series};
 use criba_filter::Bloom;
+use criba_report::figure::{Axis, Series};
 
 use crate::check::{Check, mean_and_sd};
 use crate::experiment::{Experiment, Notes, Setting, drawn, key};

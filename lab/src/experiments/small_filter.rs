@@ -2,7 +2,7 @@
 //! binomial distribution allows.
 
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_report::figure::{Axis, Figure, Series};
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 
 use crate::check::{Check, Sample, mean_and_sd};

@@ -2,8 +2,8 @@
 
 use criba::FilterKind;
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Series};
 use criba_filter::{FilterSize, StaticFilter};
+use criba_report::figure::{Axis, Series};
 
 use crate::check::{Check, Sample, mean_and_sd};
 use crate::experiment::{Experiment, Notes, Setting, drawn, key};

@@ -2,8 +2,8 @@
 
 use criba::{FilterKind, FilterPolicy};
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Series};
 use criba_filter::{Bloom, FilterSize, StaticFilter};
+use criba_report::figure::{Axis, Series};
 
 use super::stored::{Lookups, Stored};
 use crate::check::{Check, Sample};

@@ -87,7 +87,7 @@ impl Filter {
         let meter = memory.meter().cloned();
         let memory = Bytes::from_owner(memory);
         let array = memory.get(FilterHeader::BYTES..header.bytes()).unwrap_or_default();
-        let prober = header.kind.prober(header.geometry, memory.slice_ref(array));
+        let prober = Prober::new(header.kind, header.geometry, memory.slice_ref(array));
         Self { header, stored, prober: Box::new(prober), meter, damage: OnceLock::new() }
     }
 

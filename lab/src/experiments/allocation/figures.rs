@@ -1,7 +1,7 @@
 //! Wasted reads by bits per key, with the curves of theory.
 
 use criba::FilterKind;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_report::figure::{Axis, Figure, Series};
 
 use super::{Line, name, theory};
 use crate::experiment::drawn;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Series};
 use criba_filter::Bloom;
+use criba_report::figure::{Axis, Series};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 

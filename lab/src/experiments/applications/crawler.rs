@@ -2,7 +2,7 @@
 
 use criba::FilterPolicy;
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Series};
+use criba_report::figure::{Axis, Series};
 use rand::RngExt;
 
 use super::one_percent;

@@ -2,7 +2,7 @@
 //! filter.
 
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Series};
+use criba_report::figure::{Axis, Series};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use crate::check::{Check, Sample, mean_and_sd};

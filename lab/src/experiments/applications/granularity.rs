@@ -1,7 +1,7 @@
 //! One filter per block, per table, or for everything; and filters of paths, of blocks or of lines.
 
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Series};
+use criba_report::figure::{Axis, Series};
 
 use crate::check::{Check, Sample};
 use crate::experiment::{Notes, Setting, drawn, key};

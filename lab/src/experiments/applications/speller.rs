@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use criba_cli::page::figure::{Axis, Series};
 use criba_cli::{Failure, Result};
 use criba_filter::Bloom;
+use criba_report::figure::{Axis, Series};
 use fst::Set;
 use rand::RngExt;
 

@@ -1,7 +1,7 @@
 //! How many bits a lookup looks at.
 
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Series};
+use criba_report::figure::{Axis, Series};
 
 use crate::check::{Check, mean_and_sd};
 use crate::experiment::{Notes, Setting, drawn, key};

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Series};
 use criba_filter::Bloom;
+use criba_report::figure::{Axis, Series};
 
 use crate::check::Check;
 use crate::experiment::{Notes, Setting, drawn, key};

@@ -1,6 +1,6 @@
 //! The study's five figures, and one that it describes in words.
 
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_report::figure::{Axis, Figure, Series};
 
 use super::{Case, Cases, Probes, QUERIES, RATIOS, Shape};
 use crate::experiment::{Notes, drawn};

@@ -2,8 +2,8 @@
 
 use criba::{FilterInfo, FilterPolicy};
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
 use criba_filter::{Bloom, ScalableBloom};
+use criba_report::figure::{Axis, Figure, Series};
 
 use super::{Batch, RATE, made_anew};
 use crate::check::{Check, Sample};

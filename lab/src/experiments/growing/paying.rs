@@ -1,7 +1,7 @@
 //! When a rebuild pays, which reads all keys.
 
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Series};
+use criba_report::figure::{Axis, Series};
 
 use super::{Batch, RATE, made_anew};
 use crate::check::{Check, Sample};

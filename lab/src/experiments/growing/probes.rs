@@ -1,6 +1,6 @@
 //! A mistake: lookups with another number of probes than insertions.
 
-use criba_cli::page::figure::{Axis, Series};
+use criba_report::figure::{Axis, Series};
 
 use super::Batch;
 use crate::check::{Check, Sample};

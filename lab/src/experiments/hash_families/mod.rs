@@ -6,7 +6,7 @@ pub(super) mod plain;
 use std::collections::HashSet;
 
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Figure, Series};
+use criba_report::figure::{Axis, Figure, Series};
 use rand::RngExt;
 
 use self::hashes::{Family, byte_sum};

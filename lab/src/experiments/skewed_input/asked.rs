@@ -1,7 +1,7 @@
 //! Repeated lookups, with many filters.
 
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Series};
+use criba_report::figure::{Axis, Series};
 
 use super::Zipf;
 use crate::check::{Check, mean_and_sd};

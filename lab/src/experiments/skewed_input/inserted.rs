@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use criba_cli::Result;
-use criba_cli::page::figure::{Axis, Series};
 use criba_filter::Bloom;
+use criba_report::figure::{Axis, Series};
 
 use super::{EXPONENTS, Zipf};
 use crate::check::{Check, Sample};

@@ -10,9 +10,9 @@ mod cuckoo;
 use std::time::{Duration, Instant};
 
 use criba::FilterKind;
-use criba_cli::page::figure::{Axis, Figure, Series};
 use criba_cli::{Failure, Result};
 use criba_filter::{FilterSize, ScalableBloom, StaticFilter};
+use criba_report::figure::{Axis, Figure, Series};
 use siphasher::sip::SipHasher13;
 
 use self::counting::Counting;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::failure::{Failure, Result};
+use crate::error::{Error, Result};
 
 /// Lists the other files, one per line, for the next run to replace.
 const LIST: &str = "files.txt";
@@ -24,7 +24,7 @@ impl Output {
     /// needed. Changes no file.
     ///
     /// # Errors
-    /// [`Failure::Unfit`] for a directory with other files, [`Failure::File`] for one that cannot be created
+    /// [`Error::Unfit`] for a directory with other files, [`Error::File`] for one that cannot be created
     /// or listed.
     pub fn in_directory(dir: &Path, command: &str) -> Result<Self> {
         let head =
@@ -32,18 +32,18 @@ impl Output {
         let output = Self { dir: dir.to_owned(), head };
         let names = match fs::read_dir(dir) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                fs::create_dir_all(dir).map_err(|e| Failure::file("make the directory", dir, e))?;
+                fs::create_dir_all(dir).map_err(|e| Error::file("make the directory", dir, e))?;
                 return Ok(output);
             }
             Err(e) if e.kind() == ErrorKind::NotADirectory => {
-                return Err(Failure::unfit(dir, "a directory", "a file"));
+                return Err(Error::unfit(dir, "a directory", "a file"));
             }
-            names => names.map_err(|e| Failure::file("list", dir, e))?.count(),
+            names => names.map_err(|e| Error::file("list", dir, e))?.count(),
         };
         if names > 0 && output.earlier()?.is_none() {
             let expected =
                 "a new or empty directory, or one that an earlier run of this command wrote";
-            return Err(Failure::unfit(dir, expected, "other files"));
+            return Err(Error::unfit(dir, expected, "other files"));
         }
         output.stage()?; // what cannot be written to is better known before half an hour's work
         Ok(output)
@@ -55,7 +55,7 @@ impl Output {
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => {
                 return Ok(None);
             }
-            text => text.map_err(|e| Failure::file("read", &path, e))?,
+            text => text.map_err(|e| Error::file("read", &path, e))?,
         };
         let mut lines = text.lines();
         if lines.next() != Some(&self.head) {
@@ -70,13 +70,13 @@ impl Output {
     /// leaves the old ones as they were.
     ///
     /// # Errors
-    /// [`Failure::Unfit`], with nothing changed, if another file has one of the names; [`Failure::File`].
+    /// [`Error::Unfit`], with nothing changed, if another file has one of the names; [`Error::File`].
     pub fn replace(&self, files: &[(String, Vec<u8>)]) -> Result<()> {
         let earlier = self.earlier()?.unwrap_or_default();
         for (name, _) in files {
             let path = self.dir.join(name);
             if path.exists() && !earlier.contains(name) {
-                return Err(Failure::unfit(&path, "no file, or an earlier run's", "another file"));
+                return Err(Error::unfit(&path, "no file, or an earlier run's", "another file"));
             }
         }
         let stage = self.stage()?;
@@ -93,7 +93,7 @@ impl Output {
         for path in old().map(|name| self.dir.join(name)) {
             match fs::remove_file(&path) {
                 Err(e) if e.kind() != ErrorKind::NotFound => {
-                    return Err(Failure::file("remove", &path, e));
+                    return Err(Error::file("remove", &path, e));
                 }
                 _ => {}
             }
@@ -104,12 +104,12 @@ impl Output {
     /// A temporary directory for new files.
     fn stage(&self) -> Result<TempDir> {
         let stage = tempfile::Builder::new().prefix(".new-").tempdir_in(&self.dir);
-        stage.map_err(|e| Failure::file("write into", &self.dir, e))
+        stage.map_err(|e| Error::file("write into", &self.dir, e))
     }
 
     fn put(&self, stage: &TempDir, name: &str) -> Result<()> {
         let path = self.dir.join(name);
-        fs::rename(stage.path().join(name), &path).map_err(|e| Failure::file("replace", &path, e))
+        fs::rename(stage.path().join(name), &path).map_err(|e| Error::file("replace", &path, e))
     }
 
     fn put_list<'a>(&self, stage: &TempDir, names: impl Iterator<Item = &'a str>) -> Result<()> {
@@ -121,7 +121,7 @@ impl Output {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    fs::write(path, bytes).map_err(|e| Failure::file("write", path, e))
+    fs::write(path, bytes).map_err(|e| Error::file("write", path, e))
 }
 
 /// Records as text, the head first.

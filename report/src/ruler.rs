@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
-use super::figure::{Axis, Scale};
+use crate::figure::{Axis, Scale};
 
 /// An axis with its range.
 #[derive(Debug, Clone)]
@@ -112,7 +112,7 @@ fn tick(value: f64) -> String {
         0.0 => "0".into(),
         1e9.. => format!("{value:e}"),
         1e6.. => format!("{} M", trimmed(format!("{:.3}", value / 1e6))),
-        1e4.. => crate::text::thousands(value.round() as u64),
+        1e4.. => crate::numbers::thousands(value.round() as u64),
         1e-4.. => trimmed(format!("{value:.6}")),
         _ => format!("{value:.0e}"),
     }

@@ -1,17 +1,23 @@
-//! A page in one HTML file, without external files, for phones and print, light and dark. It is well-formed
+//! Pages, figures and tables of the programs `criba` and `criba-lab`.
+//!
+//! A page is one HTML file, without external files, for phones and print, light and dark. It is well-formed
 //! XML. A policy in its head has browsers refuse every request, and every script that is not its own.
 //!
 //! [`figure`] has the content of a figure, `draw`, `rows` and `ruler` draw it, and [`output`] writes page and figures
 //! to a directory.
 
 mod draw;
+mod error;
 pub mod figure;
 mod ink;
+pub mod numbers;
 pub mod output;
 mod rows;
 mod ruler;
 
 use maud::{Markup, PreEscaped, html};
+
+pub use error::{Error, Result};
 
 use self::figure::Figure;
 

@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use super::figure::{Figure, Scale, Series};
-use super::ink::{GRID, INK, colour, escaped, hex};
+use crate::figure::{Figure, Scale, Series};
+use crate::ink::{GRID, INK, colour, escaped, hex};
 
 /// In a file of its own; a page takes its own width.
 const WIDTH: u32 = 704;
@@ -68,7 +68,7 @@ fn text(body: &mut String, anchor: &str, y: u32, bold: bool, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::figure::Axis;
+    use crate::figure::Axis;
 
     #[test]
     fn bars_are_in_proportion_and_places_without_one_are_left_out() {

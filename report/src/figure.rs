@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::output;
-use crate::failure::{Failure, Result};
+use crate::error::{Error, Result};
+use crate::output;
 
 /// One figure of the report.
 #[derive(Debug, Clone, PartialEq)]
@@ -165,11 +165,11 @@ impl Figure {
     /// Checks that it can be drawn.
     ///
     /// # Errors
-    /// [`Failure::Unfit`]: no point, a point that is not a number, or one at or below 0 on a logarithmic
+    /// [`Error::Unfit`]: no point, a point that is not a number, or one at or below 0 on a logarithmic
     /// axis.
     pub fn check(&self, experiment: &str) -> Result<()> {
         let name = self.file_stem(experiment);
-        let unfit = |found: String| Failure::unfit(Path::new(&name), "points to be plotted", found);
+        let unfit = |found: String| Error::unfit(Path::new(&name), "points to be plotted", found);
         for series in &self.series {
             if series.points.is_empty() {
                 return Err(unfit(format!("none for {}", series.name)));

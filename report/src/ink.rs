@@ -2,7 +2,7 @@
 
 use plotters::style::RGBColor;
 
-use super::figure::{HUES, Series};
+use crate::figure::{HUES, Series};
 
 /// A colour on white, and its replacement on black.
 pub(super) struct Ink {

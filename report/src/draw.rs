@@ -6,10 +6,10 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::figure::{Figure, HUES, Series, Style};
-use super::ink::{COLOURS, GRID, INK, Ink, PAPER, colour, dark_rules, escaped, hex};
-use super::rows;
-use super::ruler::Ruler;
+use crate::figure::{Figure, HUES, Series, Style};
+use crate::ink::{COLOURS, GRID, INK, Ink, PAPER, colour, dark_rules, escaped, hex};
+use crate::rows;
+use crate::ruler::Ruler;
 
 // The page shows 3 of these units as one pixel or so: what is drawn is rounded to whole units.
 const WIDTH: u32 = 1680;
@@ -187,7 +187,7 @@ fn draw_legend(figure: &Figure, area: &Area) -> Result<(), Failed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::figure::Axis;
+    use crate::figure::Axis;
 
     fn figure() -> Figure {
         let series = [Style::Line, Style::Marks, Style::Marked, Style::Bars, Style::Stems];
