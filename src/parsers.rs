@@ -15,7 +15,7 @@ use crate::store_dir::StoreDir;
 use crate::sync::Arc;
 use crate::version::{self, Manifest, TableSet};
 use crate::vfs::Vfs;
-use crate::wal::{FileHeader, Item, LogError, LogKind, LogReader, LostTail, replay};
+use crate::wal::{FileHeader, Item, LogError, LogKind, LogReader, Logs, LostTail, replay};
 use criba_filter::store::HashKey;
 
 pub type HashKeyBytes = [u8; HashKey::BYTES];
@@ -93,9 +93,11 @@ pub fn replay_log(
     first: u64,
     mut apply: impl FnMut(u64, &[u8]) -> u64,
 ) -> Result<Option<LostTail>> {
-    let apply = |_: &Path, _, seq, payload: &[u8]| Ok(apply(seq, payload));
-    let dir = opened(vfs, dir)?;
-    replay(&dir, store, &HASH_KEY, &[number], number, first, apply).map(|replay| replay.lost)
+    let dir = &opened(vfs, dir)?;
+    let numbers = vec![number];
+    let logs = Logs { dir, store, hash_key: &HASH_KEY, numbers, first: number, first_seq: first };
+    let replayed = replay(&logs, |record| Ok(apply(record.seq, record.payload)))?;
+    Ok(replayed.lost)
 }
 
 #[derive(Debug)]

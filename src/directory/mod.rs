@@ -9,14 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use self::lock_holder::holder_of;
-use crate::batch::for_each_entry;
 use crate::error::{Error, IoContext, Result};
-use crate::key::{EntryRef, Seq};
+use crate::key::Seq;
 use crate::names::{FileName, MAX_FOUND_NUMBER, Origin};
 use crate::sstable::{Table, TableEnv, is_under_another_key};
 use crate::store_dir::StoreDir;
 use crate::vfs::{FileLock, Vfs};
-use crate::wal::{LogKind, LogReader};
+use crate::wal::{LogKind, LogReader, Logs};
 
 /// A file number may be ahead of the manifest's counter by this much. So a stray file cannot exhaust the
 /// counter.
@@ -61,6 +60,12 @@ impl Listing {
             FileName::Log(number) => Some(number).filter(|&number| number >= first),
             _ => None,
         })
+    }
+
+    /// The logs for a replay.
+    pub(crate) fn logs<'a>(&self, env: &'a TableEnv, first: u64, first_seq: Seq) -> Logs<'a> {
+        let (dir, store, hash_key) = (&env.dir, env.store, &env.hash_key);
+        Logs { dir, store, hash_key, numbers: self.logs_from(first), first, first_seq }
     }
 
     pub(crate) fn manifests(&self) -> Vec<u64> {
@@ -172,15 +177,4 @@ pub(crate) fn is_foreign(env: &TableEnv, name: FileName) -> Result<bool> {
     Ok(origin.is_some_and(|Origin { store, number }| {
         store != env.store || Some(number) != name.number()
     }))
-}
-
-pub(crate) fn for_each_logged_entry(
-    log: &Path,
-    offset: u64,
-    seq: Seq,
-    payload: &[u8],
-    apply: impl FnMut(EntryRef<'_>),
-) -> Result<u64> {
-    for_each_entry(payload, seq, apply)
-        .ok_or_else(|| Error::corrupt(log, offset, "a batch", "something else"))
 }

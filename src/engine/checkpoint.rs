@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::inner::DbInner;
-use crate::directory::for_each_logged_entry;
 use crate::directory::staged::{self, Staged};
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
@@ -16,7 +15,7 @@ use crate::names::FileName;
 use crate::store_dir::StoreDir;
 use crate::version::{Manifest, TableSet, Version};
 use crate::vfs::VfsFile;
-use crate::wal::{Item, LogError, LogId, LogKind, LogReader, LogWriter};
+use crate::wal::{Item, LogError, LogId, LogKind, LogReader, LogWriter, Record};
 
 const COPY_BYTES: u64 = 1 << 20;
 /// How often a checkpoint begins again because a file was removed meanwhile.
@@ -159,7 +158,8 @@ impl DbInner {
             let ends = matches!(item, Item::End { .. } | Item::Eof);
             match item {
                 Item::Record { seq: found, offset, payload } if found == *seq => {
-                    *seq += for_each_logged_entry(&path, offset, found, &payload, |_| ())?;
+                    let record = Record { path: &path, offset, seq: found, payload: &payload };
+                    *seq += record.for_each_entry(|_| ())?;
                     bytes += payload.len() as u64;
                     records.push((found, payload));
                 }

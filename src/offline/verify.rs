@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::db::ReadOnlyDb;
-use crate::directory::{Listing, for_each_logged_entry, is_foreign, open_to_read};
+use crate::directory::{Listing, is_foreign, open_to_read};
 use crate::error::{Error, Result};
 use crate::names::FileName;
 use crate::recovery::loaded::Loaded;
@@ -330,21 +330,13 @@ fn verify_loaded(loaded: &Loaded, mut progress: impl FnMut(u64, u64)) -> Result<
 }
 
 fn verify_logs(env: &TableEnv, set: &TableSet, listing: &Listing, search: &mut Search) {
-    let logs = listing.logs_from(set.log);
-    search.found.logs = logs.len() as u64;
-    let replayed = replay(
-        &env.dir,
-        env.store,
-        &env.hash_key,
-        &logs,
-        set.log,
-        set.flushed_seq + 1,
-        |path, offset, seq, payload| {
-            let entries = for_each_logged_entry(path, offset, seq, payload, |_| {})?;
-            search.found.changes += entries;
-            Ok(entries)
-        },
-    );
+    let logs = listing.logs(env, set.log, set.flushed_seq + 1);
+    search.found.logs = logs.numbers.len() as u64;
+    let replayed = replay(&logs, |record| {
+        let entries = record.for_each_entry(|_| {})?;
+        search.found.changes += entries;
+        Ok(entries)
+    });
     match replayed {
         Ok(replayed) => search.found.note_lost(replayed.lost),
         Err(error) => search.find(env.dir.path(), error),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::open::{RecoveryReport, check_directory};
 use super::open_tables::{check_memory, open_tables};
 use crate::descriptors;
-use crate::directory::{Listing, for_each_logged_entry, not_a_store};
+use crate::directory::{Listing, not_a_store};
 use crate::engine::scan::Range;
 use crate::error::{Error, Result};
 use crate::filter_manager::residency_changes;
@@ -196,22 +196,13 @@ fn replay_into(
     report: &mut RecoveryReport,
 ) -> Result<(Seq, u32)> {
     let mut logged = crc32fast::Hasher::new();
-    let logs = listing.logs_from(set.log);
-    let first = set.flushed_seq + 1;
-    let replayed = replay(
-        &env.dir,
-        env.store,
-        &env.hash_key,
-        &logs,
-        set.log,
-        first,
-        |path, offset, seq, payload| {
-            logged.update(payload);
-            for_each_logged_entry(path, offset, seq, payload, |entry| memtable.insert(entry))
-        },
-    )?;
-    report.logs = logs.len();
-    report.changes = replayed.next_seq - first;
+    let logs = listing.logs(env, set.log, set.flushed_seq + 1);
+    let replayed = replay(&logs, |record| {
+        logged.update(record.payload);
+        record.for_each_entry(|entry| memtable.insert(entry))
+    })?;
+    report.logs = logs.numbers.len();
+    report.changes = replayed.next_seq - logs.first_seq;
     report.lost_tail = replayed.lost;
     Ok((replayed.next_seq - 1, logged.finalize()))
 }

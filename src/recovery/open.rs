@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::open_tables::{check_filters, check_memory, open_tables};
 use crate::compaction::{MergeContext, write_memtable};
-use crate::directory::{Listing, for_each_logged_entry, is_foreign, not_a_store, open_locked};
+use crate::directory::{Listing, is_foreign, not_a_store, open_locked};
 use crate::engine::background::{compact_while_due, load_filters_within_budget, start_threads};
 use crate::engine::commit_queue::CommitQueue;
 use crate::engine::earlier_logs::EarlierLogs;
@@ -304,7 +304,7 @@ pub(crate) fn check_directory(dir: &StoreDir, listing: &Listing, options: &Optio
 fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) -> Result<()> {
     let Recovered { env, set, filters, tables, report, .. } = recovered;
     let env = &*env;
-    let logs = listing.logs_from(set.log);
+    let logs = listing.logs(env, set.log, set.flushed_seq + 1);
     let mut written: Vec<OpenTable> = Vec::new();
     let mut memtable = Arc::new(Memtable::new(0, None));
     let settings = options.table_settings(filters);
@@ -319,24 +319,14 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
         written.extend(new);
         Ok::<_, Error>(())
     };
-    let first_seq = set.flushed_seq + 1;
-    let replayed = replay(
-        &env.dir,
-        env.store,
-        &env.hash_key,
-        &logs,
-        set.log,
-        first_seq,
-        |path, offset, seq, payload| {
-            let entries =
-                for_each_logged_entry(path, offset, seq, payload, |entry| memtable.insert(entry))?;
-            if memtable.bytes() >= options.memtable_bytes {
-                flush(&memtable)?;
-                memtable = Arc::new(Memtable::new(0, None));
-            }
-            Ok(entries)
-        },
-    )
+    let replayed = replay(&logs, |record| {
+        let entries = record.for_each_entry(|entry| memtable.insert(entry))?;
+        if memtable.bytes() >= options.memtable_bytes {
+            flush(&memtable)?;
+            memtable = Arc::new(Memtable::new(0, None));
+        }
+        Ok(entries)
+    })
     .and_then(|replayed| {
         if !memtable.is_empty() {
             flush(&memtable)?;
@@ -346,8 +336,8 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
     .inspect_err(|_| {
         discard(&written);
     })?;
-    report.logs = logs.len();
-    report.changes = replayed.next_seq - first_seq;
+    report.logs = logs.numbers.len();
+    report.changes = replayed.next_seq - logs.first_seq;
     report.lost_tail = replayed.lost;
     set.flushed_seq = replayed.next_seq - 1;
     for open in written {

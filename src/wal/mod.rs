@@ -14,5 +14,5 @@ mod writer;
 pub(crate) use frame::{FileHeader, LogId, LogKind};
 pub(crate) use reader::{Item, LogReader};
 pub use replay::LostTail;
-pub(crate) use replay::replay;
+pub(crate) use replay::{Logs, Record, replay};
 pub(crate) use writer::{LogError, LogWriter};

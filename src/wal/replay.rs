@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::frame::{LogKind, WAL_HEADER_BYTES};
 use super::reader::{Item, LogReader};
+use crate::batch::for_each_entry;
 use crate::error::{Error, Result};
-use crate::key::Seq;
+use crate::key::{EntryRef, Seq};
 use crate::names::FileName;
 use crate::store_dir::StoreDir;
 use criba_filter::store::{HashKey, shown};
@@ -50,6 +51,35 @@ impl LostTail {
     }
 }
 
+/// The logs of a store.
+pub(crate) struct Logs<'a> {
+    pub(crate) dir: &'a StoreDir,
+    pub(crate) store: u64,
+    pub(crate) hash_key: &'a HashKey,
+    /// The numbers of the files, ascending.
+    pub(crate) numbers: Vec<u64>,
+    /// The log that the manifest names.
+    pub(crate) first: u64,
+    /// The sequence number of the first record.
+    pub(crate) first_seq: Seq,
+}
+
+/// A record of a log.
+pub(crate) struct Record<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) offset: u64,
+    pub(crate) seq: Seq,
+    pub(crate) payload: &'a [u8],
+}
+
+impl Record<'_> {
+    /// Passes the entries of the record to `apply`. Returns their number.
+    pub(crate) fn for_each_entry(&self, apply: impl FnMut(EntryRef<'_>)) -> Result<u64> {
+        for_each_entry(self.payload, self.seq, apply)
+            .ok_or_else(|| Error::corrupt(self.path, self.offset, "a batch", "an invalid one"))
+    }
+}
+
 /// What a replay came to.
 #[derive(Debug)]
 pub(crate) struct Replay {
@@ -83,46 +113,45 @@ impl Hole {
     }
 }
 
-/// Passes each record to `apply`, in order, which returns the number of sequence numbers it takes. The
-/// manifest names the log `first`; the first record has the sequence number `next_seq`.
+/// Passes each record to `apply`, in order, which returns the number of its entries.
 pub(crate) fn replay(
-    dir: &StoreDir,
-    store: u64,
-    hash_key: &HashKey,
-    logs: &[u64],
-    first: u64,
-    mut next_seq: Seq,
-    mut apply: impl FnMut(&Path, u64, Seq, &[u8]) -> Result<u64>,
+    logs: &Logs<'_>,
+    mut apply: impl FnMut(&Record<'_>) -> Result<u64>,
 ) -> Result<Replay> {
+    let Logs { dir, store, hash_key, ref numbers, first, first_seq } = *logs;
+    let mut next_seq = first_seq;
     let mut hole: Option<Hole> = None;
     // The log that an end frame, or to begin with the manifest, says must come next.
-    let mut promised = Some(first);
-    for &number in logs {
+    let mut expected_next = Some(first);
+    for &number in numbers {
         let path = dir.path_of(FileName::Log(number));
         let salt = Some(hash_key.salt_of_log(number));
         let mut reader = LogReader::open(dir, LogKind::Wal, number, salt)?;
         match reader.header_of(store)? {
             // A header is synced before anything refers to the log or is put into it. So this is damage, or
             // a log whose creation the crash cut short.
-            Err(found) if promised == Some(number) || reader.furthest_synced_from(0)?.is_some() => {
+            Err(found)
+                if expected_next == Some(number) || reader.furthest_synced_from(0)?.is_some() =>
+            {
                 return Err(Error::corrupt(&path, 0, "a log header", found));
             }
             Err(_) if hole.is_none() => continue,
             _ => {}
         }
-        if promised.is_some_and(|promised| promised != number) {
+        if expected_next.is_some_and(|expected| expected != number) {
             // A log that was made and never written to, because making it failed halfway.
             if reader.furthest_synced_from(0)?.is_none() {
                 continue;
             }
-            break; // its promised predecessor is missing
+            break; // its expected predecessor is missing
         }
         if hole.is_none() {
-            promised = None;
+            expected_next = None;
             loop {
                 match reader.next()? {
                     Item::Record { seq, offset, payload } if seq == next_seq => {
-                        next_seq += apply(&path, offset, seq, &payload)?;
+                        let (path, payload) = (&path, &payload);
+                        next_seq += apply(&Record { path, offset, seq, payload })?;
                     }
                     Item::Record { seq, offset, .. } => {
                         let found = format!("sequence number {seq} instead of {next_seq}");
@@ -138,7 +167,7 @@ pub(crate) fn replay(
                         break;
                     }
                     Item::End { next } => {
-                        promised = Some(next).filter(|&next| next != 0);
+                        expected_next = Some(next).filter(|&next| next != 0);
                         break;
                     }
                     Item::Eof => break,
@@ -156,7 +185,7 @@ pub(crate) fn replay(
         }
     }
     if hole.is_none()
-        && let Some(number) = promised
+        && let Some(number) = expected_next
     {
         let path = dir.path_of(FileName::Log(number));
         return Err(Error::Missing { path, named_by: "the manifest or the log before it".into() });
@@ -203,7 +232,9 @@ mod tests {
             bytes[0] ^= 1;
             std::fs::write(path(5), bytes).expect("a real file");
 
-            let replayed = replay(&store, 77, &key, &[4, 5], 4, 1, |_, _, seq, _| Ok(seq.min(1)));
+            let (dir, hash_key, numbers) = (&store, &key, vec![4, 5]);
+            let logs = Logs { dir, store: 77, hash_key, numbers, first: 4, first_seq: 1 };
+            let replayed = replay(&logs, |record| Ok(record.seq.min(1)));
             match replayed {
                 Ok(replayed) if !refused => assert_eq!(replayed.next_seq, 2),
                 Err(Error::Corrupt { path: found, .. }) if refused => assert_eq!(found, path(5)),

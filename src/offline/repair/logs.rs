@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::loss::Loss;
-use crate::directory::for_each_logged_entry;
 use crate::error::{Error, Result};
 use crate::key::{EntryRef, Seq};
 use crate::names::{FileName, MAX_NUMBER};
 use crate::store_dir::StoreDir;
-use crate::wal::{FileHeader, Item, LogKind, LogReader};
+use crate::wal::{FileHeader, Item, LogKind, LogReader, Record};
 use criba_filter::store::HashKey;
 
 /// The history that the logs make together: sequence numbers without a gap.
@@ -99,8 +98,8 @@ impl<'a> History<'a> {
             let (offset, found) = match reader.next() {
                 // What bounds no loss, and ends no log.
                 Ok(Item::Record { seq, offset, payload }) if offset < certain_from => {
-                    let keep = |entry: EntryRef<'_>| keep(entry, false);
-                    let _ = for_each_logged_entry(path, offset, seq, &payload, keep);
+                    let record = Record { path, offset, seq, payload: &payload };
+                    let _ = record.for_each_entry(|entry| keep(entry, false));
                     continue;
                 }
                 Ok(Item::End { .. }) if reader.position() < certain_from => {
@@ -109,11 +108,11 @@ impl<'a> History<'a> {
                 Ok(Item::Record { seq, offset, payload })
                     if (self.next..=MAX_NUMBER).contains(&seq) =>
                 {
-                    match for_each_logged_entry(path, offset, seq, &payload, |_| {}) {
+                    let record = Record { path, offset, seq, payload: &payload };
+                    match record.for_each_entry(|_| {}) {
                         Ok(changes) => {
                             self.continue_at(path, seq, offset);
-                            let keep = |entry: EntryRef<'_>| keep(entry, true);
-                            let _ = for_each_logged_entry(path, offset, seq, &payload, keep);
+                            let _ = record.for_each_entry(|entry| keep(entry, true));
                             self.next = seq + changes;
                             is_whole = true;
                             continue;
