@@ -14,27 +14,27 @@ use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
 
 #[derive(Clone, Copy)]
-pub(super) struct DataFile<'a> {
-    pub(super) env: &'a TableEnv,
-    pub(super) id: u64,
+pub(crate) struct DataFile<'a> {
+    pub(crate) env: &'a TableEnv,
+    pub(crate) id: u64,
     /// The salt of the checksums of blocks.
-    pub(super) salt: u64,
+    pub(crate) salt: u64,
 }
 
 impl DataFile<'_> {
-    pub(super) fn path(self) -> PathBuf {
+    pub(crate) fn path(self) -> PathBuf {
         self.env.path_of(FileName::Table(self.id))
     }
 
     /// Reads and verifies a data block.
-    pub(super) fn block(self, handle: BlockHandle) -> Result<Block> {
+    pub(crate) fn block(self, handle: BlockHandle) -> Result<Block> {
         self.check_if_large(handle)?;
         let length = handle.length + TRAILER_BYTES as u64;
         self.verified(&self.read_into(Vec::new(), handle.offset, length)?.into(), handle)
     }
 
     /// Checks a data block of many mebibytes before memory is taken for it.
-    pub(super) fn check_if_large(self, block: BlockHandle) -> Result<()> {
+    pub(crate) fn check_if_large(self, block: BlockHandle) -> Result<()> {
         let place = Place { block, of: BlockType::Data, salt: self.salt, bound_to: block.offset };
         if !place.is_large() {
             return Ok(());
@@ -46,7 +46,7 @@ impl DataFile<'_> {
     }
 
     /// Reads into the memory of `bytes` if it suffices.
-    pub(super) fn read_into(self, mut bytes: Vec<u8>, offset: u64, length: u64) -> Result<Vec<u8>> {
+    pub(crate) fn read_into(self, mut bytes: Vec<u8>, offset: u64, length: u64) -> Result<Vec<u8>> {
         let file = self.env.files.get(self.id, &self.env.dir);
         let read = file.and_then(|file| {
             if bytes.capacity() < length as usize {
@@ -63,7 +63,7 @@ impl DataFile<'_> {
     }
 
     /// The data block in bytes that were read.
-    pub(super) fn verified(self, bytes: &Bytes, handle: BlockHandle) -> Result<Block> {
+    pub(crate) fn verified(self, bytes: &Bytes, handle: BlockHandle) -> Result<Block> {
         let contents = check_block(bytes, BlockType::Data, self.salt, handle.offset)
             .map_err(|found| self.wrong_checksum(handle, found))?;
         Block::new(bytes.slice_ref(contents)).map_err(|damage| self.damaged(handle, damage))
@@ -74,7 +74,7 @@ impl DataFile<'_> {
     }
 
     /// The error of damage in a block.
-    pub(super) fn damaged(self, handle: BlockHandle, damage: BlockDamage) -> Error {
+    pub(crate) fn damaged(self, handle: BlockHandle, damage: BlockDamage) -> Error {
         let offset = handle.offset + damage.offset as u64;
         Error::corrupt(&self.path(), offset, damage.expected, "something else")
     }

@@ -20,15 +20,15 @@ mod index;
 mod large;
 mod pool;
 mod reader;
-mod salvage;
 #[cfg(test)]
 mod samples;
 mod writer;
 
-pub(crate) use block::MAX_BLOCK_OF_ENTRIES;
+pub(crate) use block::{BlockDamage, DecodedBlock, MAX_BLOCK_OF_ENTRIES};
 pub(crate) use cache::{BlockCache, FixedHasher};
 pub(crate) use check::Checked;
 pub(crate) use cursor::{ReadPlan, TableCursor};
+pub(crate) use data_file::DataFile;
 pub(crate) use env::TableEnv;
 pub(crate) use filter::{
     Filter, FilterHeader, FilterMemory, FilterState, OpenTable, Portion, TableFilter, block_bits,
@@ -36,8 +36,11 @@ pub(crate) use filter::{
 };
 #[cfg(test)]
 pub(crate) use format::TableRandom;
-pub(crate) use format::{FilterMeta, TableMeta};
+pub(crate) use format::{
+    BlockHandle, BlockType, FOOTER_BYTES, FilterMeta, Footer, FooterError, MAX_BLOCK_BYTES,
+    TRAILER_BYTES, TableMeta, check_block,
+};
+pub(crate) use index::Index;
 pub(crate) use pool::FilePool;
 pub(crate) use reader::Table;
-pub(crate) use salvage::{LostEntries, SalvageCursor};
 pub(crate) use writer::{FinishedTable, TableSettings, TableWriter};

@@ -5,10 +5,10 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use super::super::verify::Finding;
+use super::salvage::LostEntries;
 use crate::error::Error;
 use crate::key::Seq;
 use crate::key_range::KeyBounds;
-use crate::sstable::LostEntries;
 
 pub(super) const ANY_KEY: KeyBounds = (Bound::Unbounded, Bound::Unbounded);
 

@@ -4,9 +4,9 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::vec;
 
+use super::salvage::{LostEntries, SalvageCursor};
 use crate::iter::{Direction, Next, Source};
 use crate::key::{EntryKind, EntryRef, Seq, compare};
-use crate::sstable::{LostEntries, SalvageCursor};
 
 /// A change that a log holds.
 pub(super) struct Change {

@@ -8,20 +8,15 @@ use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::block::{BlockDamage, DecodedBlock};
-use super::data_file::DataFile;
-use super::env::TableEnv;
-use super::format::{
-    BlockHandle, BlockType, FOOTER_BYTES, Footer, FooterError, MAX_BLOCK_BYTES, TRAILER_BYTES,
-    TableMeta, check_block,
-};
-use super::index::Index;
-use super::reader::Table;
 use crate::codec::{ChecksumAt, u32_at};
 use crate::error::{Error, Result};
 use crate::key::{EntryRef, Seq};
 use crate::key_range::KeyBounds;
 use crate::names::FileName;
+use crate::sstable::{
+    BlockDamage, BlockHandle, BlockType, DataFile, DecodedBlock, FOOTER_BYTES, Footer, FooterError,
+    Index, MAX_BLOCK_BYTES, TRAILER_BYTES, Table, TableEnv, TableMeta, check_block,
+};
 use crate::vfs::VfsFile;
 
 /// The bytes that a damaged file is read by, so that a bad sector costs no more than them.
