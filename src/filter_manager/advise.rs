@@ -3,7 +3,8 @@
 use std::ops::Add;
 
 use super::allocation::Share;
-use super::expected_load;
+use super::levels::expected_load;
+use super::load::Loads;
 use crate::filter::{Allocation, FilterPolicy};
 use crate::ledger::{LEVELS, Ledger};
 use crate::sstable::FilterState;
@@ -83,9 +84,6 @@ const FEW_KEYS: u64 = 100;
 /// Filters that are larger by at most this part have the same size.
 const SAME_SIZE: f64 = 0.02;
 
-/// The load expected from key ranges weighs as much as this many counted absent probes.
-const PRIOR_PROBES: f64 = 16.0;
-
 struct TableLoad {
     share: Share,
     load: f64,
@@ -103,9 +101,8 @@ impl Advice {
 }
 
 pub(crate) fn advise(version: &Version, ledger: &Ledger, settings: StoreSettings) -> Advice {
-    let unanswered = unanswered(ledger);
+    let loads = Loads::of(ledger);
     let expected_load = expected_load(version);
-    let counted = ledger.absent_probes();
     let table_load = |(level, live): (usize, &LiveTable)| {
         let keys = live.table.meta().keys;
         let (bytes, rate, prefixes) = match &live.filter.state {
@@ -115,12 +112,9 @@ pub(crate) fn advise(version: &Version, ledger: &Ledger, settings: StoreSettings
             }
             _ => (0, 1.0, 0),
         };
-        let (probes, lookups) = counted.get(&live.table.id()).copied().unwrap_or_default();
-        let lookups = lookups as f64 * unanswered[level];
-        let expected_lookups = PRIOR_PROBES / part_of_range(version, live);
         TableLoad {
             share: Share { keys, load: expected_load(level, live) },
-            load: (probes as f64 + PRIOR_PROBES) / (lookups + expected_lookups),
+            load: loads.load(level, live, part_of_range(version, live)),
             hashes: keys + if settings.extractor.is_some() { prefixes } else { 0 },
             bytes,
             rate,
@@ -140,7 +134,7 @@ pub(crate) fn advise(version: &Version, ledger: &Ledger, settings: StoreSettings
         tables: tables.len() as u64,
         keys: tables.iter().map(|table| table.share.keys).sum(),
         degraded: (tables.len() - sound().count()) as u64,
-        absent_probes: counted.values().map(|(probes, _)| probes).sum(),
+        absent_probes: loads.absent_probes(),
         filter_bytes,
         bits_per_key,
         bits_per_key_with_headers: 8.0 * filter_bytes as f64 / sound_keys,
@@ -183,16 +177,6 @@ fn part_of_range(version: &Version, live: &LiveTable) -> f64 {
     let within = l0.chain(below).map(|other| keys_within(&other.table, smallest, largest));
     let all: u64 = version.tables().map(|(_, live)| live.table.meta().keys).sum();
     within.sum::<f64>() / all.max(1) as f64
-}
-
-/// For each level, the share of lookups that find nothing on this level or above it.
-fn unanswered(ledger: &Ledger) -> [f64; LEVELS] {
-    let lookups = ledger.table_lookups().max(1) as f64;
-    let mut found = 0;
-    ledger.stats().levels.map(|counts| {
-        found += counts.true_positives + counts.unfiltered_found;
-        (1.0 - found as f64 / lookups).max(0.0)
-    })
 }
 
 fn cost(policy: &FilterPolicy, tables: &[TableLoad]) -> (u64, f64) {

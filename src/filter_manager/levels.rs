@@ -79,7 +79,7 @@ impl LevelKeys {
 }
 
 /// The expected share of lookups of absent keys that probe a table of a version.
-pub(crate) fn expected_load(version: &Version) -> impl Fn(usize, &LiveTable) -> f64 + use<> {
+pub(super) fn expected_load(version: &Version) -> impl Fn(usize, &LiveTable) -> f64 + use<> {
     let levels = LevelKeys::of(version);
     move |level, live| levels.load(level, live.table.meta().keys)
 }

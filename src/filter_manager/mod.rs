@@ -6,6 +6,7 @@
 pub(crate) mod advise;
 mod allocation;
 mod levels;
+mod load;
 mod plan;
 mod ration;
 mod residency;
@@ -14,7 +15,6 @@ use std::collections::HashMap;
 
 use self::allocation::Share;
 use self::levels::LevelKeys;
-pub(crate) use self::levels::expected_load;
 pub(crate) use self::residency::{ResidencyChange, residency_changes};
 use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::sync::Mutex;

@@ -1,15 +1,13 @@
 //! Chooses the portion of each filter that is resident within the memory budget.
 
 use super::ration::{Choice, Claim, loss, ration};
-use crate::ledger::Counts;
 use crate::sstable::Portion;
 use crate::sstable::{FilterState, TableEnv, TableFilter, resident_bytes};
 use crate::version::{LiveTable, Version};
 
 use super::levels::expected_load;
+use super::load::Loads;
 
-/// Added to the lookups counted for each table, so that new tables have a load.
-const PRIOR_LOOKUPS: f64 = 1000.0;
 /// Filters that fit change only if the wasted reads fall by this factor, because to load a filter costs a
 /// disk read.
 const WORTH: f64 = 1.05;
@@ -85,7 +83,7 @@ struct Filters {
 
 fn filters(version: &Version, env: &TableEnv) -> Filters {
     let expected_load = expected_load(version);
-    let counts = env.ledger.table_counts();
+    let loads = Loads::of(&env.ledger);
     let mut filters = Filters::default();
     for (level, live) in version.tables() {
         let Some((stored, now)) = live.filter.residency() else { continue };
@@ -104,8 +102,7 @@ fn filters(version: &Version, env: &TableEnv) -> Filters {
             let (bytes, rate) = (resident_bytes(stored, portion), stored.rate_of(portion));
             choices.push(Choice { portion, bytes, rate });
         }
-        let met = counts.get(&live.table.id()).map_or(0, Counts::absent_probes);
-        let weight = met as f64 + expected_load(level, live) * PRIOR_LOOKUPS;
+        let weight = loads.load(level, live, expected_load(level, live));
         filters.resident.push((live.table.id(), now));
         filters.claims.push(Claim { weight, choices });
         filters.chosen.push(index_now);
