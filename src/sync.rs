@@ -18,7 +18,7 @@ pub(crate) use std::thread_local;
 pub(crate) use scheduled::{Instant, OnceLock, available_parallelism, sleep, thread_number};
 pub(crate) use std::sync::Arc;
 /// A counter that orders no other operations, so shuttle need not switch threads at its operations.
-pub(crate) use std::sync::atomic::AtomicU64 as Tally;
+pub(crate) use std::sync::atomic::AtomicU64 as Counter;
 #[cfg(not(criba_shuttle))]
 pub(crate) use std::{
     sync::OnceLock,

@@ -36,7 +36,7 @@ impl fmt::Debug for Snapshot {
 impl Snapshot {
     pub(crate) fn new(inner: Arc<DbInner>) -> Result<Self> {
         let lock = inner.health.directory_lock()?;
-        let seq = inner.visibility.take_snapshot();
+        let seq = inner.sequences.take_snapshot();
         Ok(Self(Source::Open { inner, seq, lock }))
     }
 
@@ -107,7 +107,7 @@ impl Drop for Snapshot {
         if let Source::Open { inner, seq, .. } = &self.0
             && inner.env.birth.is_this_process()
         {
-            inner.visibility.release_snapshot(*seq);
+            inner.sequences.release_snapshot(*seq);
             // A compaction that drops tombstones may be due now.
             inner.scheduler.wake_waiters();
         }

@@ -1,4 +1,4 @@
-//! Checkpoints: a copy of the store as of one moment, made while writers go on.
+//! Checkpoints: a copy of the store as of one state, made while writers go on.
 //!
 //! The moment is a read view taken under the writer's lock. The view's version and memtables agree, whatever
 //! a flush records at that moment; and no log grows, so the end of the last record is known. Files are linked
@@ -22,7 +22,7 @@ const COPY_BYTES: u64 = 1 << 20;
 const ATTEMPTS: usize = 20;
 
 /// What a checkpoint holds.
-struct Moment {
+struct CheckpointState {
     /// Keeps the files of its tables.
     version: Arc<Version>,
     /// Those of the memtables, oldest first.
@@ -63,11 +63,10 @@ impl DbInner {
     /// Makes the files of a checkpoint in `dir`, all synced.
     fn fill(&self, dir: &StoreDir) -> Result<()> {
         let mut attempts = ATTEMPTS;
-        let (mut set, moment) = loop {
+        let (mut set, state) = loop {
             staged::clear(dir)?;
             let before = Arc::clone(&self.views.load().version);
-            let made =
-                self.moment().and_then(|moment| Ok((self.link_tables(&moment, dir)?, moment)));
+            let made = self.state().and_then(|state| Ok((self.link_tables(&state, dir)?, state)));
             attempts -= 1;
             match made {
                 // A flush removed its log before it was opened. Or a filter was replaced that the budget had
@@ -77,7 +76,7 @@ impl DbInner {
                 other => break other?,
             }
         };
-        set.log = self.write_log(moment, dir)?;
+        set.log = self.write_log(state, dir)?;
         let manifest = self.env.new_file_number();
         set.next_file = self.env.next_file();
         let mut manifest = Manifest::create(dir, manifest, self.env.store, self.env.random, set)?;
@@ -88,7 +87,7 @@ impl DbInner {
         !Arc::ptr_eq(version, &self.views.load().version)
     }
 
-    fn moment(&self) -> Result<Moment> {
+    fn state(&self) -> Result<CheckpointState> {
         let writer = self.commits.writer();
         self.check_writable()?;
         let view = self.views.load_full();
@@ -103,14 +102,14 @@ impl DbInner {
         // Each entry in the logs is in a memtable, and has a sequence number of its own.
         let entries: u64 = view.memtables().map(|memtable| memtable.len()).sum();
         let (version, next_seq) = (Arc::clone(&view.version), writer.next_seq);
-        Ok(Moment { version, logs, first_seq: next_seq - entries, next_seq })
+        Ok(CheckpointState { version, logs, first_seq: next_seq - entries, next_seq })
     }
 
     /// Links the tables and filter files. Returns the manifest's content, without its log and `next_file`.
-    fn link_tables(&self, moment: &Moment, dir: &StoreDir) -> Result<TableSet> {
+    fn link_tables(&self, state: &CheckpointState, dir: &StoreDir) -> Result<TableSet> {
         let mut set = TableSet::new(self.env.hash_key, self.filters.settings());
-        set.flushed_seq = moment.first_seq - 1;
-        for (level, live) in moment.version.tables() {
+        set.flushed_seq = state.first_seq - 1;
+        for (level, live) in state.version.tables() {
             let record = live.open().record();
             let filter = record.filter.file_of(record.id);
             for name in [FileName::Table(record.id)].into_iter().chain(filter) {
@@ -124,16 +123,16 @@ impl DbInner {
     }
 
     /// Writes the acknowledged records of all logs to one new log, synced. Returns its number.
-    fn write_log(&self, moment: Moment, dir: &StoreDir) -> Result<u64> {
+    fn write_log(&self, state: CheckpointState, dir: &StoreDir) -> Result<u64> {
         let (env, number) = (&self.env, self.env.new_file_number());
         let mut copy =
             LogWriter::create(dir, LogKind::Wal, number, env.log_header(number), true)?.keep();
-        let mut seq = moment.first_seq;
-        for log in moment.logs {
+        let mut seq = state.first_seq;
+        for log in state.logs {
             self.copy_records(log, &mut seq, &mut copy)?;
         }
-        if seq != moment.next_seq {
-            let expected = format!("logs up to sequence number {}", moment.next_seq - 1);
+        if seq != state.next_seq {
+            let expected = format!("logs up to sequence number {}", state.next_seq - 1);
             return Err(Error::corrupt(env.dir.path(), 0, expected, format!("up to {}", seq - 1)));
         }
         // The end frame then says that all before it was synced: later damage does not pass for a crash.

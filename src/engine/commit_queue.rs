@@ -40,12 +40,12 @@ pub(crate) struct Writer {
     pub(crate) log: LogWriter,
     pub(crate) next_seq: Seq,
     /// How long the next write must wait because L0 has too many tables.
-    pub(crate) owed: Duration,
+    pub(crate) throttle_debt: Duration,
 }
 
 impl CommitQueue {
     pub(crate) fn new(log: LogWriter, next_seq: Seq) -> Self {
-        let writer = Mutex::new(Writer { log, next_seq, owed: Duration::ZERO });
+        let writer = Mutex::new(Writer { log, next_seq, throttle_debt: Duration::ZERO });
         Self { writer, buffered: Mutex::default(), synced: Requests::default() }
     }
 

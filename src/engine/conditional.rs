@@ -49,7 +49,7 @@ impl DbInner {
             }
             let (ops, count) = encode(&open);
             if count == 0 {
-                if durability == Durability::Synced && self.visibility.synced() < found.seq {
+                if durability == Durability::Synced && self.sequences.synced() < found.seq {
                     self.write(Batch::new(), Durability::Synced)?;
                 }
                 return Ok(made);
@@ -233,7 +233,7 @@ mod tests {
             threads.map(|thread| thread.join().expect("no panic").expect("room for one")).into()
         });
         assert_eq!(faults.injected().len(), usize::from(full));
-        assert_eq!(inner.visibility.newest(), 1, "one entry was written");
+        assert_eq!(inner.sequences.newest(), 1, "one entry was written");
         results
     }
 

@@ -7,7 +7,7 @@ use super::background::Scheduler;
 use super::commit_queue::{CommitQueue, Writer};
 use super::earlier_logs::EarlierLogs;
 use super::health::Health;
-use super::visibility::Visibility;
+use super::sequences::Sequences;
 use crate::error::{Error, Result};
 use crate::event::{Event, in_callback};
 use crate::filter::FilterPolicy;
@@ -27,7 +27,7 @@ pub(crate) struct DbInner {
     pub(crate) env: Arc<TableEnv>,
     pub(crate) health: Health,
     pub(crate) views: Views,
-    pub(crate) visibility: Visibility,
+    pub(crate) sequences: Sequences,
     pub(crate) commits: CommitQueue,
     pub(crate) earlier_logs: EarlierLogs,
     pub(crate) manifest: Mutex<Manifest>,

@@ -15,7 +15,7 @@ pub(crate) mod inner;
 mod read;
 pub(crate) mod rebuild_filters;
 pub(crate) mod scan;
-pub(crate) mod visibility;
+pub(crate) mod sequences;
 pub(crate) mod write;
 
 pub(crate) use checkpoint::copy;

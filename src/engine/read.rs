@@ -56,7 +56,7 @@ impl DbInner {
     pub(crate) fn may_contain(&self, key: &[u8]) -> Membership {
         // The order matters, as in `at_one_moment`.
         let view = self.views.load();
-        let seq = self.visibility.newest();
+        let seq = self.sequences.newest();
         self.lookups().may_contain(&view, seq, key)
     }
 
@@ -68,7 +68,7 @@ impl DbInner {
         // The view before the sequence number: newer views may lack entries that an older sequence number
         // needs, because a compaction dropped them.
         let view = self.views.load();
-        let seq = snapshot.unwrap_or_else(|| self.visibility.newest());
+        let seq = snapshot.unwrap_or_else(|| self.sequences.newest());
         read(&view, seq)
     }
 }

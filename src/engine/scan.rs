@@ -73,7 +73,7 @@ impl DbInner {
     ) -> Range {
         // The view before the sequence number, as in lookups.
         let view = self.views.load_full();
-        let seq = snapshot.unwrap_or_else(|| self.visibility.newest());
+        let seq = snapshot.unwrap_or_else(|| self.sequences.newest());
         let extractor = self.filters.extractor();
         let range = Range::new(&self.env, self.lookups(), extractor, view, seq, bounds);
         let sealer = snapshot.is_none().then(|| Arc::clone(&self.scheduler));

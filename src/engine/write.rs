@@ -68,9 +68,9 @@ impl DbInner {
             seq += entries;
         }
         writer.next_seq = seq;
-        self.visibility.publish(seq - 1);
+        self.sequences.publish(seq - 1);
         if synced {
-            self.visibility.note_synced(seq - 1);
+            self.sequences.note_synced(seq - 1);
         }
         Ok(())
     }
@@ -105,9 +105,10 @@ impl DbInner {
             self.seal(writer)?;
         }
         if l0_has(&self.views.load(), limits.l0_slowdown_trigger) {
-            writer.owed += Duration::from_nanos(bytes * 1_000_000_000 / SLOW_BYTES_PER_SECOND);
-            if writer.owed >= SHORTEST_SLEEP {
-                sleep(std::mem::take(&mut writer.owed));
+            writer.throttle_debt +=
+                Duration::from_nanos(bytes * 1_000_000_000 / SLOW_BYTES_PER_SECOND);
+            if writer.throttle_debt >= SHORTEST_SLEEP {
+                sleep(std::mem::take(&mut writer.throttle_debt));
             }
         }
         Ok(())
@@ -153,8 +154,8 @@ impl DbInner {
             let view = self.views.load();
             view.memtable.log() == log && view.sealed.is_empty()
         };
-        let newest = self.visibility.newest();
-        let is_kept = self.visibility.oldest_snapshot().is_some_and(|oldest| oldest < newest);
+        let newest = self.sequences.newest();
+        let is_kept = self.sequences.oldest_snapshot().is_some_and(|oldest| oldest < newest);
         let seals = is_wanted && !is_kept;
         if seals {
             self.seal(writer)?;

@@ -5,10 +5,10 @@
 
 pub(crate) mod advise;
 mod allocation;
+mod budget;
 mod levels;
 mod load;
 mod plan;
-mod ration;
 mod residency;
 
 use std::collections::HashMap;

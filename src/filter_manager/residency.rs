@@ -1,6 +1,6 @@
 //! Chooses the portion of each filter that is resident within the memory budget.
 
-use super::ration::{Choice, Claim, loss, ration};
+use super::budget::{Candidate, FilterCandidates, fit_budget, wasted_reads};
 use crate::sstable::Portion;
 use crate::sstable::{FilterState, TableEnv, TableFilter, resident_bytes};
 use crate::version::{LiveTable, Version};
@@ -48,23 +48,23 @@ pub(crate) fn residency_changes(
     version: &Version,
     env: &TableEnv,
 ) -> (Vec<ResidencyChange>, Vec<ResidencyChange>) {
-    let Filters { resident, claims, chosen } = filters(version, env);
+    let Filters { resident, candidates, chosen } = filters(version, env);
     let budget = env.filter_memory.budget().unwrap_or(u64::MAX);
-    let wanted = ration(&claims, budget);
+    let wanted = fit_budget(&candidates, budget);
     let (mut bytes, mut all_fits) = (0, true);
     let (mut less, mut more) = (Vec::new(), Vec::new());
-    for (i, claim) in claims.iter().enumerate() {
+    for (i, filter) in candidates.iter().enumerate() {
         let (table, from) = resident[i];
-        let to = claim.choices[wanted[i]].portion;
-        bytes += claim.choices[chosen[i]].bytes;
-        all_fits &= wanted[i] + 1 == claim.choices.len();
+        let to = filter.candidates[wanted[i]].portion;
+        bytes += filter.candidates[chosen[i]].bytes;
+        all_fits &= wanted[i] + 1 == filter.candidates.len();
         if to < from {
             less.push(ResidencyChange { table, from, to });
         } else if to > from {
             more.push(ResidencyChange { table, from, to });
         }
     }
-    let worth = loss(&claims, &chosen) > WORTH * loss(&claims, &wanted);
+    let worth = wasted_reads(&candidates, &chosen) > WORTH * wasted_reads(&candidates, &wanted);
     if !all_fits && !worth && bytes <= budget {
         return (Vec::new(), Vec::new());
     }
@@ -76,8 +76,8 @@ pub(crate) fn residency_changes(
 struct Filters {
     /// The tables, with the resident portions of their filters.
     resident: Vec<(u64, Portion)>,
-    claims: Vec<Claim>,
-    /// The resident portion's index among the choices of each claim.
+    candidates: Vec<FilterCandidates>,
+    /// The resident portion's index among the candidates of each filter.
     chosen: Vec<usize>,
 }
 
@@ -89,7 +89,7 @@ fn filters(version: &Version, env: &TableEnv) -> Filters {
         let Some((stored, now)) = live.filter.residency() else { continue };
         let damaged =
             matches!(&live.filter.state, FilterState::Active(filter) if filter.damage().is_some());
-        let mut choices = Vec::new();
+        let mut candidates = Vec::new();
         let mut index_now = 0;
         for portion in stored.portions() {
             // A filter that is damaged in its file can be released, but not loaded.
@@ -97,14 +97,14 @@ fn filters(version: &Version, env: &TableEnv) -> Filters {
                 break;
             }
             if portion == now {
-                index_now = choices.len();
+                index_now = candidates.len();
             }
             let (bytes, rate) = (resident_bytes(stored, portion), stored.rate_of(portion));
-            choices.push(Choice { portion, bytes, rate });
+            candidates.push(Candidate { portion, bytes, rate });
         }
         let weight = loads.load(level, live, expected_load(level, live));
         filters.resident.push((live.table.id(), now));
-        filters.claims.push(Claim { weight, choices });
+        filters.candidates.push(FilterCandidates { weight, candidates });
         filters.chosen.push(index_now);
     }
     filters

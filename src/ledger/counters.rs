@@ -1,7 +1,7 @@
 //! Counters for many threads without contention.
 
 use super::{Counts, Io, TableStep};
-use crate::sync::{Ordering, Tally, available_parallelism, thread_number};
+use crate::sync::{Counter, Ordering, available_parallelism, thread_number};
 
 /// `N` counters for each of the first threads, on their own cache lines, and one set for all other threads.
 /// Reading adds them up.
@@ -15,12 +15,12 @@ pub(super) struct Sharded<const N: usize> {
 
 #[derive(Debug)]
 #[repr(align(128))] // two cache lines: neighbours are prefetched in pairs
-pub(super) struct Shard<const N: usize>(pub(super) [Tally; N]);
+pub(super) struct Shard<const N: usize>(pub(super) [Counter; N]);
 
 /// The number of threads with their own counters: twice the number that can run at once.
 pub(super) fn threads() -> usize {
     // No `OnceLock`: a fork can leave one behind that a thread was setting.
-    static THREADS: Tally = Tally::new(0);
+    static THREADS: Counter = Counter::new(0);
     if THREADS.load(Ordering::Relaxed) == 0 {
         let threads = 2 * available_parallelism().map_or(4, usize::from).min(16);
         THREADS.store(threads as u64, Ordering::Relaxed);
@@ -30,7 +30,7 @@ pub(super) fn threads() -> usize {
 
 impl<const N: usize> Default for Shard<N> {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Tally::new(0)))
+        Self(std::array::from_fn(|_| Counter::new(0)))
     }
 }
 

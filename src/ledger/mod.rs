@@ -5,8 +5,8 @@
 //! never fall: the counts of a removed table stay with its level.
 
 mod counters;
-mod denials;
 mod explain;
+mod negatives;
 mod totals;
 
 use std::fmt;
@@ -14,8 +14,8 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
 pub(crate) use counters::ProbeCounters;
-pub(crate) use denials::{Candidates, Denials};
 pub use explain::{BlockFetch, Explanation, Outcome, Step, TableStep, Verdict};
+pub(crate) use negatives::{Candidates, Negatives};
 pub(crate) use totals::Ledger;
 
 /// The number of levels, L0 included.

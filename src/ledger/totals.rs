@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::counters::{IoCounters, ProbeCounters, Sharded};
-use super::denials::{Candidates, Denials};
+use super::negatives::{Candidates, Negatives};
 use super::{Activity, Counts, LEVELS, PrefixCounts, Stats};
 use crate::sync::{Mutex, MutexGuard};
 
@@ -29,7 +29,7 @@ struct Tables {
     /// By level: the counts of tables that are gone.
     retired: [Counts; LEVELS],
     /// Of the versions that lookups may use, with what has been added to the other counters.
-    denials: Vec<(Arc<Denials>, Vec<u64>)>,
+    denials: Vec<(Arc<Negatives>, Vec<u64>)>,
 }
 
 #[derive(Debug)]
@@ -82,14 +82,14 @@ impl Ledger {
         &self,
         tables: Vec<Arc<ProbeCounters>>,
         candidates: Arc<dyn Candidates>,
-    ) -> Arc<Denials> {
-        let denials = Arc::new(Denials::new(tables, candidates));
+    ) -> Arc<Negatives> {
+        let denials = Arc::new(Negatives::new(tables, candidates));
         self.tables.lock().denials.push((Arc::clone(&denials), Vec::new()));
         denials
     }
 
     /// No lookup counts there any more, and the counters of its tables are not retired yet.
-    pub(crate) fn end_denials(&self, ended: &Arc<Denials>) {
+    pub(crate) fn end_denials(&self, ended: &Arc<Negatives>) {
         self.settled().denials.retain(|(denials, _)| !Arc::ptr_eq(denials, ended));
     }
 

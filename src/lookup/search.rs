@@ -219,7 +219,7 @@ impl<'a> Search<'a> {
             self.pass(0..self.interval.places(), false, trace);
         }
         let sealed = self.view.sealed.len() as u64;
-        if !self.view.version.count_denied(&self.interval) {
+        if !self.view.version.count_negative(&self.interval) {
             let (lookups, misses, memtables_denied) = (1, 1, 1 + sealed);
             let done = Activity { lookups, misses, memtables_denied, ..Activity::default() };
             self.lookups.env.ledger.count(done);

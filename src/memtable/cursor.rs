@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Memtable;
 use super::leaf::Leaf;
 use super::leaves::Leaves;
-use super::place::Place;
+use super::search_key::SearchKey;
 use crate::error::Result;
 use crate::iter::{Cursor, Direction};
 use crate::key::{EntryRef, Seq};
@@ -28,16 +28,16 @@ impl MemtableCursor {
     pub(crate) fn new(memtable: Arc<Memtable>, direction: Direction, start: Bound<&[u8]>) -> Self {
         sync_point("before a memtable is read");
         // In internal-key order a key's entries run from (key, MAX) to (key, 0), and none is there.
-        let place = match (direction, start) {
+        let target = match (direction, start) {
             (_, Bound::Unbounded) => None,
             (Direction::Forward, Bound::Included(key))
-            | (Direction::Backward, Bound::Excluded(key)) => Some(Place::new(key, Seq::MAX)),
+            | (Direction::Backward, Bound::Excluded(key)) => Some(SearchKey::new(key, Seq::MAX)),
             (Direction::Forward, Bound::Excluded(key))
-            | (Direction::Backward, Bound::Included(key)) => Some(Place::new(key, 0)),
+            | (Direction::Backward, Bound::Included(key)) => Some(SearchKey::new(key, 0)),
         };
         let leaves = &memtable.leaves;
-        let (leaf, left) = match (place, direction) {
-            (Some(place), _) => from_place(leaves, direction, &place),
+        let (leaf, left) = match (target, direction) {
+            (Some(target), _) => from_target(leaves, direction, &target),
             (None, Direction::Forward) => whole(leaves.first()),
             (None, Direction::Backward) => whole(leaves.last()),
         };
@@ -46,9 +46,9 @@ impl MemtableCursor {
         cursor
     }
 
-    /// Moves to the first entry, in this direction, beyond a place.
-    fn seek(&mut self, place: &Place<'_>) {
-        (self.leaf, self.left) = from_place(&self.memtable.leaves, self.direction, place);
+    /// Moves to the first entry, in this direction, beyond a target.
+    fn seek(&mut self, target: &SearchKey<'_>) {
+        (self.leaf, self.left) = from_target(&self.memtable.leaves, self.direction, target);
         self.go_on();
     }
 
@@ -75,14 +75,14 @@ impl MemtableCursor {
     }
 }
 
-/// The leaf of a place, and the entries beyond the place.
-fn from_place(
+/// The leaf of a target, and the entries beyond the target.
+fn from_target(
     leaves: &Leaves,
     direction: Direction,
-    place: &Place<'_>,
+    target: &SearchKey<'_>,
 ) -> (Arc<Leaf>, Range<usize>) {
-    let leaf = leaves.containing(place);
-    let (below, end) = (leaf.below(place), leaf.len());
+    let leaf = leaves.containing(target);
+    let (below, end) = (leaf.below(target), leaf.len());
     (leaf, direction.pick(below..end, 0..below))
 }
 
@@ -120,17 +120,17 @@ impl Cursor for MemtableCursor {
         match self.direction {
             Direction::Forward => {
                 let up_to = if old.seq > seq { seq } else { 0 };
-                self.seek(&Place::new(old.key, up_to));
+                self.seek(&SearchKey::new(old.key, up_to));
             }
             Direction::Backward => {
                 // The newest visible entry, if it is still to come, is the first one from its place on.
-                let visible = self.memtable.leaves.first_from(&Place::new(old.key, seq));
+                let visible = self.memtable.leaves.first_from(&SearchKey::new(old.key, seq));
                 let newer = visible.filter(|(leaf, number)| {
                     leaf.entry(*number).is_some_and(|e| e.key == old.key && e.seq > old.seq)
                 });
                 match newer {
                     Some((leaf, number)) => (self.leaf, self.left) = (leaf, 0..number + 1),
-                    None => self.seek(&Place::new(old.key, Seq::MAX)),
+                    None => self.seek(&SearchKey::new(old.key, Seq::MAX)),
                 }
             }
         }

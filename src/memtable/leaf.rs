@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::place::{Edge, Place};
+use super::search_key::{Edge, SearchKey};
 use crate::fences::{Fences, reserve_quarter};
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::sync::Arc;
@@ -24,9 +24,9 @@ const ALLOCATION_BYTES: usize = 16;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Leaf {
-    /// The first place of the leaf; `None` for the first leaf.
+    /// The first target of the leaf; `None` for the first leaf.
     pub(super) start: Option<Edge>,
-    /// The first place of the next leaf; `None` for the last leaf.
+    /// The first target of the next leaf; `None` for the last leaf.
     pub(super) end: Option<Edge>,
     /// The entries in order of insertion.
     slots: Vec<Slot>,
@@ -116,34 +116,35 @@ impl Leaf {
         self.newest
     }
 
-    /// Whether the leaf contains a place that is not before it.
-    pub(super) fn reaches(&self, place: &Place<'_>) -> bool {
-        self.end.as_ref().is_none_or(|end| place.compare(&end.place()).is_lt())
+    /// Whether the leaf contains a target that is not before it.
+    pub(super) fn reaches(&self, target: &SearchKey<'_>) -> bool {
+        self.end.as_ref().is_none_or(|end| target.compare(&end.target()).is_lt())
     }
 
-    pub(super) fn below(&self, place: &Place<'_>) -> usize {
-        self.search(place).0
+    pub(super) fn below(&self, target: &SearchKey<'_>) -> usize {
+        self.search(target).0
     }
 
-    /// The number of entries before a place, and whether the entry there has its key.
-    fn search(&self, place: &Place<'_>) -> (usize, bool) {
+    /// The number of entries before a target, and whether the entry there has its key.
+    fn search(&self, target: &SearchKey<'_>) -> (usize, bool) {
         let has_key = Cell::new(false);
         let is_below = |number| {
             let Some(entry) = self.entry(number) else { return false };
-            let of_keys = entry.key.cmp(place.key);
-            let is_below = of_keys.is_lt() || (of_keys.is_eq() && entry.seq > place.seq);
+            let of_keys = entry.key.cmp(target.key);
+            let is_below = of_keys.is_lt() || (of_keys.is_eq() && entry.seq > target.seq);
             if !is_below {
-                has_key.set(of_keys.is_eq()); // the last one is at the place
+                has_key.set(of_keys.is_eq()); // the last one is at the target
             }
             is_below
         };
-        let at = self.fences.below_prefetching(place.key, |number| self.prefetch(number), is_below);
+        let at =
+            self.fences.below_prefetching(target.key, |number| self.prefetch(number), is_below);
         (at, has_key.get())
     }
 
     /// Inserts an entry of this leaf. A full leaf returns its upper part.
     pub(super) fn insert(&mut self, entry: EntryRef<'_>) -> Option<(Edge, Self)> {
-        let (at, hides_next) = self.search(&Place::new(entry.key, entry.seq));
+        let (at, hides_next) = self.search(&SearchKey::new(entry.key, entry.seq));
         if !self.is_full() {
             self.insert_at(at, entry, hides_next);
             return None;

@@ -1,5 +1,5 @@
 //! The entries of a memtable in order: leaves of about a hundred entries, and a directory of their first
-//! places.
+//! targets.
 //!
 //! A search in a leaf or in the directory reads eight bytes of each key, side by side. A skip list or tree of
 //! entries would follow two pointers per step, mostly to uncached memory.
@@ -7,7 +7,7 @@
 //! # Why no entry is missed
 //! A leaf has all entries from its start, which never changes, to its end, where the next leaf starts. A full
 //! leaf is split under its lock: the upper part is in the directory before the lock is released. A thread
-//! that finds a leaf locks it, checks its end, and searches the directory again if the place lies beyond.
+//! that finds a leaf locks it, checks its end, and searches the directory again if the target lies beyond.
 //!
 //! No thread waits for a leaf while it holds the directory's lock, so a thread with a leaf's lock may wait
 //! for the directory.
@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 
 use super::leaf::Leaf;
-use super::place::{Edge, Place};
+use super::search_key::{Edge, SearchKey};
 use crate::fences::{Fences, reserve_quarter};
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
@@ -31,7 +31,7 @@ pub(super) struct Leaves {
 
 #[derive(Debug, Default)]
 struct LeafCell {
-    /// The first place of the leaf; `None` for the first leaf.
+    /// The first target of the leaf; `None` for the first leaf.
     start: Option<Edge>,
     /// A cursor holds the leaf as it was: the next insertion copies it.
     leaf: RwLock<Arc<Leaf>>,
@@ -69,30 +69,30 @@ struct Directory {
 }
 
 impl Directory {
-    fn last_within(&self, bound: Bound<&Place<'_>>) -> Option<&Arc<LeafCell>> {
+    fn last_within(&self, bound: Bound<&SearchKey<'_>>) -> Option<&Arc<LeafCell>> {
         let within = match bound {
             Bound::Unbounded => self.leaves.len(),
-            Bound::Included(place) => self.beginning(place, Ordering::is_le),
-            Bound::Excluded(place) => self.beginning(place, Ordering::is_lt),
+            Bound::Included(target) => self.beginning(target, Ordering::is_le),
+            Bound::Excluded(target) => self.beginning(target, Ordering::is_lt),
         };
         within.checked_sub(1).map(|number| &self.leaves[number])
     }
 
-    /// The number of starts whose comparison with a place `counts`.
-    fn beginning(&self, place: &Place<'_>, counts: fn(Ordering) -> bool) -> usize {
-        let begins = |start: &Edge| counts(start.place().compare(place));
+    /// The number of starts whose comparison with a target `counts`.
+    fn beginning(&self, target: &SearchKey<'_>, counts: fn(Ordering) -> bool) -> usize {
+        let begins = |start: &Edge| counts(start.target().compare(target));
         self.fences
-            .below(place.key, |number| self.leaves[number].start.as_ref().is_some_and(begins))
+            .below(target.key, |number| self.leaves[number].start.as_ref().is_some_and(begins))
     }
 
     fn insert(&mut self, start: &Edge, cell: LeafCell) {
-        let at = self.beginning(&start.place(), Ordering::is_lt);
+        let at = self.beginning(&start.target(), Ordering::is_lt);
         reserve_quarter(&mut self.leaves, 1, 4);
         self.leaves.insert(at, Arc::new(cell));
-        if !self.fences.insert(at, start.place().key) {
+        if !self.fences.insert(at, start.target().key) {
             let starts = self.leaves.iter().map(|cell| cell.start.as_ref());
             self.fences =
-                Fences::new(starts.map(|start| start.map_or(&[][..], |start| start.place().key)));
+                Fences::new(starts.map(|start| start.map_or(&[][..], |start| start.target().key)));
         }
     }
 }
@@ -100,11 +100,11 @@ impl Directory {
 impl Leaves {
     /// Inserts an entry. Returns the growth of the memory in bytes, wrapping if it shrinks.
     pub(super) fn insert(&self, entry: EntryRef<'_>) -> usize {
-        let place = Place::new(entry.key, entry.seq);
+        let target = SearchKey::new(entry.key, entry.seq);
         loop {
-            let cell = self.find(Bound::Included(&place));
+            let cell = self.find(Bound::Included(&target));
             let mut leaf = cell.leaf.write();
-            if !leaf.reaches(&place) {
+            if !leaf.reaches(&target) {
                 continue;
             }
             let before = leaf.memory();
@@ -121,46 +121,46 @@ impl Leaves {
     }
 
     pub(super) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {
-        let mut place = Place::new(key, seq);
+        let mut target = SearchKey::new(key, seq);
         loop {
-            let cell = self.find(Bound::Included(&place));
+            let cell = self.find(Bound::Included(&target));
             sync_point("between finding a leaf and locking it");
             let leaf = cell.leaf.read();
-            if !leaf.reaches(&place) {
+            if !leaf.reaches(&target) {
                 continue;
             }
-            let below = leaf.below(&place);
+            let below = leaf.below(&target);
             if let Some(entry) = leaf.entry(below) {
                 return (entry.key == key).then(|| (entry.kind, leaf.value(below)));
             }
             // The next entry is where the next cell begins. It may be one of this key.
-            let next = leaf.end.as_ref()?.place();
-            place.seq = (next.key == key).then_some(next.seq)?;
+            let next = leaf.end.as_ref()?.target();
+            target.seq = (next.key == key).then_some(next.seq)?;
         }
     }
 
-    pub(super) fn containing(&self, place: &Place<'_>) -> Arc<Leaf> {
-        self.read_when(Bound::Included(place), |leaf| leaf.reaches(place))
+    pub(super) fn containing(&self, target: &SearchKey<'_>) -> Arc<Leaf> {
+        self.read_when(Bound::Included(target), |leaf| leaf.reaches(target))
     }
 
-    /// The first entry from a place on: its leaf and its number there.
-    pub(super) fn first_from(&self, place: &Place<'_>) -> Option<(Arc<Leaf>, usize)> {
-        let leaf = self.containing(place);
-        let number = leaf.below(place);
+    /// The first entry from a target on: its leaf and its number there.
+    pub(super) fn first_from(&self, target: &SearchKey<'_>) -> Option<(Arc<Leaf>, usize)> {
+        let leaf = self.containing(target);
+        let number = leaf.below(target);
         if number < leaf.len() {
             return Some((leaf, number));
         }
         Some((self.after(&leaf)?, 0))
     }
 
-    /// The part of all entries before a place, as if all leaves had equally many. With one leaf it is exact.
-    pub(super) fn part_below(&self, place: &Place<'_>) -> f64 {
+    /// The part of all entries before a target, as if all leaves had equally many. With one leaf it is exact.
+    pub(super) fn part_below(&self, target: &SearchKey<'_>) -> f64 {
         let others = self.others.read();
-        let (before, leaves) = (others.beginning(place, Ordering::is_le), 1 + others.leaves.len());
+        let (before, leaves) = (others.beginning(target, Ordering::is_le), 1 + others.leaves.len());
         let cell = Arc::clone(before.checked_sub(1).map_or(&self.first, |n| &others.leaves[n]));
         drop(others);
         let leaf = cell.leaf.read();
-        (before as f64 + leaf.below(place) as f64 / leaf.len().max(1) as f64) / leaves as f64
+        (before as f64 + leaf.below(target) as f64 / leaf.len().max(1) as f64) / leaves as f64
     }
 
     pub(super) fn first(&self) -> Arc<Leaf> {
@@ -172,7 +172,7 @@ impl Leaves {
     }
 
     pub(super) fn after(&self, leaf: &Leaf) -> Option<Arc<Leaf>> {
-        leaf.end.as_ref().map(|end| self.containing(&end.place()))
+        leaf.end.as_ref().map(|end| self.containing(&end.target()))
     }
 
     pub(super) fn before(&self, leaf: &Leaf) -> Option<Arc<Leaf>> {
@@ -181,9 +181,9 @@ impl Leaves {
 
     /// The leaf before the one that starts at an edge.
     fn ending_at(&self, start: &Edge) -> Arc<Leaf> {
-        let start = start.place();
+        let start = start.target();
         let ends_there =
-            |leaf: &Leaf| leaf.end.as_ref().is_some_and(|end| end.place().compare(&start).is_eq());
+            |leaf: &Leaf| leaf.end.as_ref().is_some_and(|end| end.target().compare(&start).is_eq());
         self.read_when(Bound::Excluded(&start), ends_there)
     }
 
@@ -196,7 +196,7 @@ impl Leaves {
         limit: Option<&[u8]>,
     ) -> (Arc<Leaf>, usize) {
         let others = self.others.read();
-        let mut number = others.beginning(&end.place(), Ordering::is_lt);
+        let mut number = others.beginning(&end.target(), Ordering::is_lt);
         let mut passed = 0;
         while let [cell, next, ..] = &others.leaves[number..]
             && let Some(entries) = cell.hidden_entries(seq)
@@ -221,7 +221,7 @@ impl Leaves {
         limit: Option<&[u8]>,
     ) -> (Arc<Leaf>, usize) {
         let others = self.others.read();
-        let mut number = others.beginning(&start.place(), Ordering::is_lt);
+        let mut number = others.beginning(&start.target(), Ordering::is_lt);
         let mut passed = 0;
         let mut start = start;
         while let Some(cell) = number.checked_sub(1).map(|before| &others.leaves[before])
@@ -247,7 +247,11 @@ impl Leaves {
 
     /// The last leaf that starts within `bound`. Repeats the search until `is_meant` accepts the leaf, which
     /// may have been split.
-    fn read_when(&self, bound: Bound<&Place<'_>>, is_meant: impl Fn(&Leaf) -> bool) -> Arc<Leaf> {
+    fn read_when(
+        &self,
+        bound: Bound<&SearchKey<'_>>,
+        is_meant: impl Fn(&Leaf) -> bool,
+    ) -> Arc<Leaf> {
         loop {
             let cell = self.find(bound);
             sync_point("between finding a leaf and locking it");
@@ -259,7 +263,7 @@ impl Leaves {
     }
 
     /// The last leaf that starts within `bound`, or the first leaf.
-    fn find(&self, bound: Bound<&Place<'_>>) -> Arc<LeafCell> {
+    fn find(&self, bound: Bound<&SearchKey<'_>>) -> Arc<LeafCell> {
         Arc::clone(self.others.read().last_within(bound).unwrap_or(&self.first))
     }
 }
@@ -273,7 +277,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    use super::{Arc, EntryKind, EntryRef, Leaf, Leaves, Place, Seq};
+    use super::{Arc, EntryKind, EntryRef, Leaf, Leaves, SearchKey, Seq};
     use crate::sync::with_hook;
 
     type Version = (Vec<u8>, Reverse<Seq>);
@@ -405,7 +409,7 @@ mod tests {
         let last = 990_u64.to_be_bytes();
         for search in [
             (|leaves, last| leaves.get(last, Seq::MAX).is_some()) as fn(&Leaves, &[u8]) -> bool,
-            |leaves, last| leaves.containing(&Place::new(last, Seq::MAX)).end.is_none(),
+            |leaves, last| leaves.containing(&SearchKey::new(last, Seq::MAX)).end.is_none(),
             |leaves, _| leaves.last().end.is_none(),
         ] {
             let leaves = Arc::new(Leaves::default());

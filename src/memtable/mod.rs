@@ -7,7 +7,7 @@ mod cursor;
 mod filter;
 mod leaf;
 mod leaves;
-mod place;
+mod search_key;
 
 pub(crate) use cursor::MemtableCursor;
 pub(crate) use filter::MemtableFilter;
@@ -21,7 +21,7 @@ use crate::value::Value;
 use criba_filter::HashFunction;
 
 use leaves::Leaves;
-use place::Place;
+use search_key::SearchKey;
 
 #[derive(Debug)]
 pub(crate) struct Memtable {
@@ -94,13 +94,13 @@ impl Memtable {
     pub(crate) fn len_within(&self, (start, end): (Bound<&[u8]>, Bound<&[u8]>)) -> f64 {
         // A key's entries run from (key, MAX) to (key, 0), and none is there.
         let from = match start {
-            Bound::Included(key) => self.leaves.part_below(&Place::new(key, Seq::MAX)),
-            Bound::Excluded(key) => self.leaves.part_below(&Place::new(key, 0)),
+            Bound::Included(key) => self.leaves.part_below(&SearchKey::new(key, Seq::MAX)),
+            Bound::Excluded(key) => self.leaves.part_below(&SearchKey::new(key, 0)),
             Bound::Unbounded => 0.0,
         };
         let to = match end {
-            Bound::Included(key) => self.leaves.part_below(&Place::new(key, 0)),
-            Bound::Excluded(key) => self.leaves.part_below(&Place::new(key, Seq::MAX)),
+            Bound::Included(key) => self.leaves.part_below(&SearchKey::new(key, 0)),
+            Bound::Excluded(key) => self.leaves.part_below(&SearchKey::new(key, Seq::MAX)),
             Bound::Unbounded => 1.0,
         };
         self.len() as f64 * (to - from).max(0.0)
@@ -253,8 +253,8 @@ mod tests {
         for i in 0..3000_u64 {
             let key = i.to_be_bytes();
             let (table, looks) = (Arc::clone(&memtable), Rc::clone(&halfway));
-            let look = move |place: &str| {
-                if place != "between a memtable's bits and its entry" {
+            let look = move |target: &str| {
+                if target != "between a memtable's bits and its entry" {
                     return;
                 }
                 looks.set(looks.get() + 1);

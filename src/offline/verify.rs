@@ -388,7 +388,7 @@ mod tests {
         let filter = Arc::new(table.load_filter(meta));
         let wrong = OpenTable { table: Arc::clone(&table), filter: Arc::clone(&filter) };
         hashes.replace(left_out, right);
-        match wrong.prove(&hashes) {
+        match wrong.verify_filter(&hashes) {
             Err(Error::FilterLies { key, .. }) => assert_eq!(key, left_out as u64),
             other => panic!("the proof passed: {other:?}"),
         }

@@ -12,7 +12,7 @@ use crate::engine::commit_queue::CommitQueue;
 use crate::engine::earlier_logs::EarlierLogs;
 use crate::engine::health::Health;
 use crate::engine::inner::DbInner;
-use crate::engine::visibility::Visibility;
+use crate::engine::sequences::Sequences;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::filter::FilterPolicy;
@@ -181,7 +181,7 @@ pub(crate) fn open_in(
         env,
         health: Health::new(lock, poison),
         views: Views::new(view, options.background_threads > 0),
-        visibility: Visibility::new(next_seq - 1),
+        sequences: Sequences::new(next_seq - 1),
         commits: CommitQueue::new(log.fill_ahead(options.log_fill()), next_seq),
         earlier_logs: EarlierLogs::default(),
         manifest: Mutex::new(manifest),

@@ -6,7 +6,7 @@ use super::block::{BlockDamage, DecodedBlock};
 use super::env::TableEnv;
 use super::filter::{BLOCKED, FilterState, OpenTable};
 use super::format::{BlockType, FilterMeta, Properties};
-use super::large::{self, Place};
+use super::large_block::{self, BlockCheck};
 use super::reader::Table;
 use crate::error::{Error, IoContext, Result};
 use crate::filter::{LookupKey, PrefixHash};
@@ -216,8 +216,8 @@ impl Table {
         let own = FilterMeta::default(); // generation 0
         let Some(source) = self.filter_source(own).map_err(damaged)? else { return Ok(()) };
         let (of, salt) = (BlockType::Filter, source.salt);
-        let place = Place { block, of, salt, bound_to: source.place };
-        large::check(self.env(), &*source.file, place)
+        let place = BlockCheck { block, of, salt, bound_to: source.place };
+        large_block::check(self.env(), &*source.file, place)
             .context(format_args!("read a block at offset {}", block.offset), &self.path())?
             .map_err(damaged)
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::block::{Block, BlockDamage};
 use super::env::TableEnv;
 use super::format::{BlockHandle, BlockType, TRAILER_BYTES, check_block};
-use super::large::{Place, check_if_large};
+use super::large_block::{BlockCheck, check_if_large};
 use crate::error::{Error, IoContext, Result};
 use crate::names::FileName;
 
@@ -35,7 +35,8 @@ impl DataFile<'_> {
 
     /// Checks a data block of many mebibytes before memory is taken for it.
     pub(crate) fn check_if_large(self, block: BlockHandle) -> Result<()> {
-        let place = Place { block, of: BlockType::Data, salt: self.salt, bound_to: block.offset };
+        let place =
+            BlockCheck { block, of: BlockType::Data, salt: self.salt, bound_to: block.offset };
         if !place.is_large() {
             return Ok(());
         }

@@ -17,7 +17,7 @@ mod env;
 mod filter;
 mod format;
 mod index;
-mod large;
+mod large_block;
 mod pool;
 mod reader;
 #[cfg(test)]

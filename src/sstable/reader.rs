@@ -14,7 +14,7 @@ use super::format::{
     MAX_PROPERTIES_BYTES, Properties, TRAILER_BYTES, TableMeta, check_block,
 };
 use super::index::{Blocks, Index};
-use super::large::{LARGE_BYTES, Place, check_if_large};
+use super::large_block::{BlockCheck, LARGE_BYTES, check_if_large};
 use crate::codec::u32_at;
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
@@ -356,7 +356,7 @@ fn check_large_tail(
     let footer = decode_footer(path, &bytes, offset)?;
     check_footer(path, &footer, &bytes, offset, env.store, meta)?;
     let (block, of) = (footer.index, BlockType::Index);
-    let place = Place { block, of, salt: meta.random.salt(), bound_to: block.offset };
+    let place = BlockCheck { block, of, salt: meta.random.salt(), bound_to: block.offset };
     check_if_large(env, file, place)
         .context(format_args!("read a block at offset {}", block.offset), path)?
         .map_err(|found| Error::corrupt(path, block.offset, "an index block", found))

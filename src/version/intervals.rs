@@ -17,7 +17,7 @@ use crate::sstable::Table;
 
 /// Where tables begin or end: at a key, or right behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Bound<'a> {
+struct IntervalEnd<'a> {
     key: &'a [u8],
     behind: bool,
 }
@@ -31,10 +31,10 @@ struct End {
 }
 
 impl End {
-    fn bound(&self) -> Bound<'_> {
+    fn bound(&self) -> IntervalEnd<'_> {
         let meta = self.table.meta();
         let key = if self.behind { &meta.largest } else { &meta.smallest };
-        Bound { key, behind: self.behind }
+        IntervalEnd { key, behind: self.behind }
     }
 }
 
@@ -124,11 +124,12 @@ impl Intervals {
     /// Those of tables in the order of their numbers: L0, newest first, then the sorted levels that have tables.
     pub(super) fn of(l0: &[LiveTable], sorted: &[&[LiveTable]]) -> Self {
         let tables = || l0.iter().chain(sorted.iter().copied().flatten());
-        let mut found: Vec<(u64, Bound<'_>, usize)> = Vec::with_capacity(2 * tables().count());
+        let mut found: Vec<(u64, IntervalEnd<'_>, usize)> =
+            Vec::with_capacity(2 * tables().count());
         for (number, live) in tables().enumerate() {
             let meta = live.table.meta();
             for (key, behind) in [(&meta.smallest, false), (&meta.largest, true)] {
-                found.push((head(key), Bound { key, behind }, number));
+                found.push((head(key), IntervalEnd { key, behind }, number));
             }
         }
         found.sort(); // finds the runs of levels, which are in order
@@ -171,7 +172,7 @@ impl Intervals {
 
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Interval<'_> {
-        let key = Bound { key, behind: false };
+        let key = IntervalEnd { key, behind: false };
         let begins_by = |n: usize| self.ends.get(n).is_some_and(|end| end.bound() <= key);
         self.interval(self.heads.below(key.key, begins_by))
     }

@@ -28,7 +28,7 @@ pub(crate) use settings::StoreSettings;
 
 use self::slots::Slots;
 use crate::fork::Birth;
-use crate::ledger::{Denials, LEVELS, Ledger};
+use crate::ledger::{LEVELS, Ledger, Negatives};
 use crate::sstable::{FilterState, OpenTable, TableFilter};
 use intervals::Intervals;
 
@@ -48,7 +48,7 @@ pub(crate) struct Version {
 
 /// The counters of lookups that every filter of this version denied. `None` without tables.
 #[derive(Debug, Default)]
-struct OfVersion(Option<(Arc<Denials>, Arc<Ledger>, Birth)>);
+struct OfVersion(Option<(Arc<Negatives>, Arc<Ledger>, Birth)>);
 
 impl Drop for OfVersion {
     /// No lookup counts any more.
@@ -124,7 +124,7 @@ impl Version {
     /// Counts a lookup: a memtable and the filter of each table that covers the interval denied its key. False
     /// without tables.
     #[inline]
-    pub(crate) fn count_denied(&self, interval: &Interval<'_>) -> bool {
+    pub(crate) fn count_negative(&self, interval: &Interval<'_>) -> bool {
         let Some((denials, ..)) = &self.denials.0 else { return false };
         denials.count(interval.number);
         true

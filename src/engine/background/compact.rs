@@ -32,7 +32,7 @@ pub(super) fn picked(db: &DbInner, view: &ReadView, state: &State, due: Due) -> 
     if !db.options.auto_compaction || state.whole == Some(Whole::Waits) || state.stop {
         return None;
     }
-    let settings = db.options.pick_settings(db.visibility.oldest_snapshot());
+    let settings = db.options.pick_settings(db.sequences.oldest_snapshot());
     match due {
         Due::Now => pick(&view.version, &settings, &state.busy),
         Due::Idle => pick_idle(&view.version, &settings, &state.busy),
@@ -217,7 +217,7 @@ fn compact_and_install(
             filter_for: &filter_for,
             table_bytes,
             ignore_filters: db.options.ignore_filters,
-            snapshots: db.visibility.snapshots(),
+            snapshots: db.sequences.snapshots(),
             cancelled: &cancelled,
         };
         merge(compaction, version, &context)?

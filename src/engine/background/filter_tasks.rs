@@ -19,19 +19,19 @@ use criba_filter::store::Recipe;
 
 /// The longest total wait for readers that hold replaced filters. Most lookups are shorter, so the memory is
 /// usually free when the call returns.
-const PATIENCE: Duration = Duration::from_millis(200);
+const WAIT_BUDGET: Duration = Duration::from_millis(200);
 
 /// Sets the memory budget, and releases filters until the filters of the current version are within it.
 pub(crate) fn set_filter_memory(db: &DbInner, budget: Option<u64>) {
     let memory = &db.env.filter_memory;
     memory.set_budget(budget);
-    let mut patience = PATIENCE;
+    let mut wait_budget = WAIT_BUDGET;
     // Another thread may load a filter again meanwhile, or set another budget; the current budget counts.
     while memory.budget().is_some_and(|budget| live_filter_bytes(db) > budget) {
         // In the head of the `for` loop, the view would live during the loop, and keep the filters.
         let (less, _) = residency_changes(&db.views.load().version, &db.env);
         for change in less {
-            change_residency(db, &change, &mut patience);
+            change_residency(db, &change, &mut wait_budget);
         }
     }
     db.filters.note_budget();
@@ -65,28 +65,28 @@ pub(super) fn apply_filter_budget(db: &DbInner) -> bool {
         db.scheduler.begin_filter_task(&mut state)
     };
     let (less, more) = residency_changes(&db.views.load().version, &db.env);
-    let mut patience = PATIENCE;
+    let mut wait_budget = WAIT_BUDGET;
     for change in less.iter().chain(&more) {
         if db.scheduler.stops() {
             break;
         }
-        change_residency(db, change, &mut patience);
+        change_residency(db, change, &mut wait_budget);
     }
     true
 }
 
 /// Makes a change, unless the table is gone, its filter changed, or the budget has no room.
-fn change_residency(db: &DbInner, change: &ResidencyChange, patience: &mut Duration) {
+fn change_residency(db: &DbInner, change: &ResidencyChange, wait_budget: &mut Duration) {
     // `try_change` has released its locks.
-    if let Some(degraded) = try_change(db, change, patience) {
+    if let Some(degraded) = try_change(db, change, wait_budget) {
         db.options.listener.notify(&degraded);
     }
 }
 
 /// As `change_residency`. Returns an event if the stored filter is damaged.
-fn try_change(db: &DbInner, change: &ResidencyChange, patience: &mut Duration) -> Option<Event> {
+fn try_change(db: &DbInner, change: &ResidencyChange, wait_budget: &mut Duration) -> Option<Event> {
     let memory = &db.env.filter_memory;
-    let _taking = memory.taking();
+    let _budget = memory.lock_budget();
     let live = db.views.load().version.table(change.table)?.clone();
     let bytes = |portion| live.filter.residency().map_or(0, |of| resident_bytes(of.0, portion));
     if change.to > change.from && !memory.has_room(bytes(change.from), bytes(change.to)) {
@@ -104,7 +104,7 @@ fn try_change(db: &DbInner, change: &ResidencyChange, patience: &mut Duration) -
     if !replace_filter(db, change.table, &live.filter, next) {
         return None;
     }
-    wait_for_readers(db, &live.filter, patience);
+    wait_for_readers(db, &live.filter, wait_budget);
     degraded
 }
 
@@ -124,17 +124,17 @@ fn replace_filter(db: &DbInner, table: u64, old: &Arc<TableFilter>, new: TableFi
     true
 }
 
-/// Waits until no reader holds a replaced filter, at most for `patience`, and subtracts the wait from it.
-fn wait_for_readers(db: &DbInner, replaced: &Arc<TableFilter>, patience: &mut Duration) {
+/// Waits until no reader holds a replaced filter, at most for `wait_budget`, and subtracts the wait from it.
+fn wait_for_readers(db: &DbInner, replaced: &Arc<TableFilter>, wait_budget: &mut Duration) {
     let start = Instant::now();
     loop {
         db.views.drop_replaced();
-        if Arc::strong_count(replaced) == 1 || start.elapsed() >= *patience {
+        if Arc::strong_count(replaced) == 1 || start.elapsed() >= *wait_budget {
             break;
         }
         sleep(Duration::from_micros(50));
     }
-    *patience = patience.saturating_sub(start.elapsed());
+    *wait_budget = wait_budget.saturating_sub(start.elapsed());
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,7 +204,7 @@ fn new_filter(db: &DbInner, open: &OpenTable, recipe: &Recipe) -> Result<Arc<Tab
     let hashes = table.key_hashes(recipe, db.filters.extractor(), &|| db.scheduler.stops())?;
     let meta = table.write_filter(recipe, &hashes, open.filter.meta.generation)?;
     let mut open = OpenTable { filter: Arc::new(table.load_filter(meta)), table };
-    open.prove(&hashes).inspect_err(|_| open.filter.make_obsolete())?;
+    open.verify_filter(&hashes).inspect_err(|_| open.filter.make_obsolete())?;
     open.reduce_to_budget();
     Ok(open.filter)
 }

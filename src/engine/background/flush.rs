@@ -54,7 +54,7 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
         filter_for: &filter_for,
         table_bytes: u64::MAX,
         ignore_filters: db.options.ignore_filters,
-        snapshots: db.visibility.snapshots(),
+        snapshots: db.sequences.snapshots(),
         cancelled: &stops,
     };
     // Older entries are in tables alone: this memtable is the oldest one. Later versions have no keys that this

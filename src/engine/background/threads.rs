@@ -82,7 +82,7 @@ fn attempt(db: &DbInner, run: impl FnOnce() -> Result<bool>) -> Result<bool> {
 }
 
 /// Notes the result of a task, and pauses after a failure. True if more may be due at once.
-fn note_result(db: &DbInner, task: Task, done: Result<bool>, patience: &mut Duration) -> bool {
+fn note_result(db: &DbInner, task: Task, done: Result<bool>, retry_delay: &mut Duration) -> bool {
     let mut state = db.scheduler.state.lock();
     if state.stop {
         return false;
@@ -93,7 +93,7 @@ fn note_result(db: &DbInner, task: Task, done: Result<bool>, patience: &mut Dura
             // Where another thread tries again, this one finds nothing due.
             let recovers = did && std::mem::take(&mut state.reported[task as usize]);
             if did {
-                *patience = RETRY.0;
+                *retry_delay = RETRY.0;
                 db.scheduler.changed.notify_all();
             }
             drop(state);
@@ -113,8 +113,8 @@ fn note_result(db: &DbInner, task: Task, done: Result<bool>, patience: &mut Dura
             }
             db.scheduler.state.lock().failures[task as usize] = Some(Arc::new(error));
             db.scheduler.changed.notify_all();
-            pause(db, *patience);
-            *patience = (*patience * 2).min(RETRY.1);
+            pause(db, *retry_delay);
+            *retry_delay = (*retry_delay * 2).min(RETRY.1);
             true
         }
     }
@@ -136,7 +136,7 @@ fn pause(db: &DbInner, time: Duration) {
 
 /// Flushes sealed memtables, seals on demand, and drops replaced memtables that no reader holds.
 fn flush_in_background(db: &DbInner) {
-    let mut patience = RETRY.0;
+    let mut retry_delay = RETRY.0;
     loop {
         let done = attempt(db, || {
             // No flush failed if this does. A writer that seals gets the error.
@@ -144,7 +144,7 @@ fn flush_in_background(db: &DbInner) {
             flush_oldest(db)
         });
         let held = db.views.drop_memtables();
-        let did = note_result(db, Task::Flush, done, &mut patience);
+        let did = note_result(db, Task::Flush, done, &mut retry_delay);
         let state = db.scheduler.state.lock();
         if state.stop {
             return;
@@ -166,7 +166,7 @@ fn flush_in_background(db: &DbInner) {
 
 /// Runs compactions and filter tasks that are due, and idle work in a quiet store.
 fn compact_in_background(db: &DbInner) {
-    let mut patience = RETRY.0;
+    let mut retry_delay = RETRY.0;
     let (mut unchanged, mut quiet) = (Unchanged::default(), false);
     loop {
         let done = attempt(db, || {
@@ -178,7 +178,7 @@ fn compact_in_background(db: &DbInner) {
             Ok(quiet && compact_once(db, Due::Idle)?)
         });
         db.views.drop_replaced();
-        let did = note_result(db, Task::Compaction, done, &mut patience);
+        let did = note_result(db, Task::Compaction, done, &mut retry_delay);
         let state = db.scheduler.state.lock();
         if state.stop {
             return;

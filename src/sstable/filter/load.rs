@@ -61,7 +61,7 @@ impl OpenTable {
     /// Releases the part of a new table's filter that exceeds the budget. The proof needed all of it.
     pub(crate) fn reduce_to_budget(&mut self) {
         let memory = &self.table.env().filter_memory;
-        let _taking = memory.taking();
+        let _budget = memory.lock_budget();
         let Some((stored, has)) = self.filter.residency() else { return };
         let old = resident_bytes(stored, has);
         let fits = |portion: &Portion| memory.has_room(old, resident_bytes(stored, *portion));
@@ -202,7 +202,7 @@ mod tests {
         let next = stored.portions().find(|portion| *portion > kept).expect("more than is kept");
         assert!(matches!(kept, Portion::Columns(_)), "{kept:?}");
         assert!(memory.resident() <= whole / 2 && resident_bytes(&stored, next) > whole / 2);
-        open.prove(&hashes).expect("the first columns know all keys");
+        open.verify_filter(&hashes).expect("the first columns know all keys");
         assert_eq!(open.filter.sound(), Some(&stored));
         let FilterState::Active(filter) = &open.filter.state else { panic!("{:?}", open.filter) };
         filter.stored_is_damaged("a flipped bit".into());

@@ -16,13 +16,13 @@ pub(crate) struct FilterMemory {
     /// `u64::MAX` for no budget.
     budget: AtomicU64,
     /// Held while memory is taken under the budget, so that two threads do not take the same bytes.
-    taking: Mutex<()>,
+    budget_lock: Mutex<()>,
 }
 
 impl FilterMemory {
     pub(crate) fn new(budget: Option<u64>, seal: Seal) -> Self {
         let budget = AtomicU64::new(budget.unwrap_or(u64::MAX));
-        Self { meter: Arc::new(Meter::new(seal)), budget, taking: Mutex::new(()) }
+        Self { meter: Arc::new(Meter::new(seal)), budget, budget_lock: Mutex::new(()) }
     }
 
     pub(crate) fn meter(&self) -> &Arc<Meter> {
@@ -40,13 +40,13 @@ impl FilterMemory {
     }
 
     pub(crate) fn set_budget(&self, budget: Option<u64>) {
-        let _taking = self.taking.lock();
+        let _budget = self.budget_lock.lock();
         self.budget.store(budget.unwrap_or(u64::MAX), Ordering::Release);
     }
 
     /// Until the guard is dropped, no other thread takes memory or changes the budget.
-    pub(crate) fn taking(&self) -> MutexGuard<'_, ()> {
-        self.taking.lock()
+    pub(crate) fn lock_budget(&self) -> MutexGuard<'_, ()> {
+        self.budget_lock.lock()
     }
 
     /// Whether the budget has room to replace `old` bytes by `new` bytes.

@@ -30,7 +30,7 @@ use crate::sstable::env::TableEnv;
 use crate::sstable::format::{
     BlockHandle, BlockType, FilterMeta, TRAILER_BYTES, TableMeta, check_block, seal_block,
 };
-use crate::sstable::large::{LARGE_BYTES, Place, check_if_large};
+use crate::sstable::large_block::{BlockCheck, LARGE_BYTES, check_if_large};
 use crate::sstable::reader::Table;
 use crate::sync::{AtomicBool, Ordering};
 use crate::vfs::VfsFile;
@@ -179,7 +179,7 @@ impl OpenTable {
 
     /// Probes the filter with every key of the table. Fails if it is degraded or denies a key. The hashes are
     /// those of the filter's recipe.
-    pub(crate) fn prove(&self, hashes: &KeyHashes) -> Result<()> {
+    pub(crate) fn verify_filter(&self, hashes: &KeyHashes) -> Result<()> {
         let (path, offset) = self.filter_place();
         match &self.filter.state {
             FilterState::None | FilterState::NotResident(_) => Ok(()),
@@ -308,7 +308,7 @@ impl Table {
             ));
         }
         let of = BlockType::Filter;
-        let checked = Place { block: *block, of, salt: *salt, bound_to: *place };
+        let checked = BlockCheck { block: *block, of, salt: *salt, bound_to: *place };
         check_if_large(env, &**file, checked)
             .map_err(unreadable)?
             .map_err(|found| format!("its checksum does not match: {found}"))?;
@@ -411,7 +411,7 @@ mod tests {
 
         let filter = Arc::new(open.table.load_filter(newer));
         let with_newer = OpenTable { table: Arc::clone(&open.table), filter };
-        with_newer.prove(&hashes).expect("a filter of the table's keys");
+        with_newer.verify_filter(&hashes).expect("a filter of the table's keys");
         assert_eq!(open.record(), *open.table.meta());
         assert_eq!(with_newer.record(), TableMeta { filter: newer, ..open.record() });
 

@@ -2,7 +2,7 @@
 
 use super::counters::{ProbeCounters, threads};
 use super::{Activity, Counts};
-use crate::sync::{Arc, OnceLock, Ordering, Tally, sync_point, thread_number};
+use crate::sync::{Arc, Counter, OnceLock, Ordering, sync_point, thread_number};
 
 /// The intervals of keys of a version: what a count of an interval stands for.
 pub(crate) trait Candidates: Send + Sync {
@@ -17,7 +17,7 @@ pub(crate) trait Candidates: Send + Sync {
 /// Counters that a thread gets at once: a page of memory.
 const PAGE: usize = 512;
 
-type Page = Box<[Tally; PAGE]>;
+type Page = Box<[Counter; PAGE]>;
 
 /// The pages of a thread, made when the thread first counts in one. Most stores have few tables: one page.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ struct Pages {
 
 impl Pages {
     #[inline]
-    fn counter(&self, interval: usize, candidates: &dyn Candidates) -> Option<&Tally> {
+    fn counter(&self, interval: usize, candidates: &dyn Candidates) -> Option<&Counter> {
         if interval < PAGE {
             return self.first.get_or_init(zeros).get(interval);
         }
@@ -48,12 +48,12 @@ impl Pages {
 
 #[cold]
 fn zeros() -> Page {
-    Box::new([const { Tally::new(0) }; PAGE])
+    Box::new([const { Counter::new(0) }; PAGE])
 }
 
 /// One counter for each interval of keys of a version. Each thread has its own, as in the other counters of the
 /// ledger.
-pub(crate) struct Denials {
+pub(crate) struct Negatives {
     /// By the numbers of the tables.
     tables: Vec<Arc<ProbeCounters>>,
     candidates: Arc<dyn Candidates>,
@@ -61,7 +61,7 @@ pub(crate) struct Denials {
     shared: Pages,
 }
 
-impl Denials {
+impl Negatives {
     pub(super) fn new(tables: Vec<Arc<ProbeCounters>>, candidates: Arc<dyn Candidates>) -> Self {
         let own = (0..threads()).map(|_| Pages::default()).collect();
         Self { tables, candidates, own, shared: Pages::default() }
@@ -117,8 +117,8 @@ impl Denials {
     }
 }
 
-impl std::fmt::Debug for Denials {
+impl std::fmt::Debug for Negatives {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Denials").field("tables", &self.tables.len()).finish_non_exhaustive()
+        f.debug_struct("Negatives").field("tables", &self.tables.len()).finish_non_exhaustive()
     }
 }

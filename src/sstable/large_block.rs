@@ -16,7 +16,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 
 /// A block of a file, and what its checksum is bound to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct BlockCheck {
     pub(super) block: BlockHandle,
     pub(super) of: BlockType,
     pub(super) salt: u64,
@@ -24,7 +24,7 @@ pub(super) struct Place {
     pub(super) bound_to: u64,
 }
 
-impl Place {
+impl BlockCheck {
     pub(super) fn is_large(self) -> bool {
         self.block.length > LARGE_BYTES
     }
@@ -34,18 +34,18 @@ impl Place {
 pub(super) fn check_if_large(
     env: &TableEnv,
     file: &dyn VfsFile,
-    place: Place,
+    block_check: BlockCheck,
 ) -> io::Result<Result<(), String>> {
-    if place.is_large() { check(env, file, place) } else { Ok(Ok(())) }
+    if block_check.is_large() { check(env, file, block_check) } else { Ok(Ok(())) }
 }
 
 /// Checks type and checksum of a block. Returns what is wrong with it.
 pub(super) fn check(
     env: &TableEnv,
     file: &dyn VfsFile,
-    place: Place,
+    block_check: BlockCheck,
 ) -> io::Result<Result<(), String>> {
-    let Place { block, of, salt, bound_to } = place;
+    let BlockCheck { block, of, salt, bound_to } = block_check;
     let read = |offset: u64, length: u64| {
         env.ledger.check_reads.count(length);
         file.read_new(length as usize, offset)

@@ -6,7 +6,7 @@ use crate::key::Seq;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 #[derive(Debug)]
-pub(crate) struct Visibility {
+pub(crate) struct Sequences {
     newest: AtomicU64,
     /// All entries up to this are known to be synced.
     synced: AtomicU64,
@@ -14,7 +14,7 @@ pub(crate) struct Visibility {
     snapshots: Mutex<BTreeMap<Seq, usize>>,
 }
 
-impl Visibility {
+impl Sequences {
     /// All entries up to `newest` are synced.
     pub(crate) fn new(newest: Seq) -> Self {
         let (newest, synced) = (AtomicU64::new(newest), AtomicU64::new(newest));

@@ -8,16 +8,16 @@ use crate::sync::Arc;
 /// The memory of a leaf in the directory beside its edge and content.
 const LISTED_BYTES: usize = 136;
 
-/// The place of an entry: key and sequence number.
+/// A position in the order of entries: key and sequence number.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
-    /// Of the key; decides where it can.
+pub(super) struct SearchKey<'a> {
+    /// First bytes of the key, which decide most comparisons.
     head: u64,
     pub(super) key: &'a [u8],
     pub(super) seq: Seq,
 }
 
-impl<'a> Place<'a> {
+impl<'a> SearchKey<'a> {
     pub(super) fn new(key: &'a [u8], seq: Seq) -> Self {
         Self { head: key::head(key), key, seq }
     }
@@ -29,8 +29,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The start of a leaf and the end of the one before: the place of an entry, or the place before all entries
-/// of a key.
+/// The start of a leaf and the end of the one before: the position of an entry, or the one before all entries of
+/// a key.
 #[derive(Debug, Clone)]
 pub(super) struct Edge {
     /// The first bytes of the key: most comparisons need no more.
@@ -40,12 +40,12 @@ pub(super) struct Edge {
 }
 
 impl Edge {
-    /// The place of an entry, whose newer entries lie before it.
+    /// The target of an entry, whose newer entries lie before it.
     pub(super) fn within(entry: EntryRef<'_>) -> Self {
         Self { head: key::head(entry.key), key: entry.key.into(), seq: entry.seq }
     }
 
-    /// The place before all entries of this one's key.
+    /// The target before all entries of this one's key.
     pub(super) fn before(entry: EntryRef<'_>) -> Self {
         Self { seq: Seq::MAX, ..Self::within(entry) }
     }
@@ -60,8 +60,8 @@ impl Edge {
     }
 
     #[inline]
-    pub(super) fn place(&self) -> Place<'_> {
-        Place { head: self.head, key: &self.key, seq: self.seq }
+    pub(super) fn target(&self) -> SearchKey<'_> {
+        SearchKey { head: self.head, key: &self.key, seq: self.seq }
     }
 
     /// The memory taken in bytes, with its leaf in the directory.
