@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::filter_manager::FilterManager;
 use crate::names::FileName;
 use crate::options::Options;
-use crate::recovery::loaded::Loaded;
+use crate::recovery::read_only_state::ReadOnlyState;
 use crate::sstable::{FilterMeta, TableEnv, TableMeta};
 use crate::store_dir::{StoreDir, absolute};
 use crate::version::{Manifest, TableSet, read_current};
@@ -34,7 +34,7 @@ struct Earlier {
 
 /// Makes a checkpoint of `loaded` in a new directory.
 pub(super) fn checkpoint(
-    loaded: &Loaded,
+    loaded: &ReadOnlyState,
     options: &Options,
     path: &Path,
     files: CheckpointFiles<'_>,
@@ -67,7 +67,7 @@ fn open_earlier(options: &Options, path: &Path, store: u64) -> Result<Option<Ear
 
 /// Makes the files in `dir`, all synced. What the logs hold becomes a table.
 fn fill(
-    loaded: &Loaded,
+    loaded: &ReadOnlyState,
     options: &Options,
     dir: &StoreDir,
     links: bool,
@@ -122,7 +122,7 @@ impl Earlier {
 
 /// Writes the entries of the logs to a table of L0.
 fn flush(
-    loaded: &Loaded,
+    loaded: &ReadOnlyState,
     options: &Options,
     env: &Arc<TableEnv>,
     set: &mut TableSet,

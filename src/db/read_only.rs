@@ -20,9 +20,9 @@ use crate::key_range::KeyRange;
 use crate::ledger::{Explanation, Stats};
 use crate::lookup::Membership;
 use crate::options::Options;
-use crate::recovery::loaded::Loaded;
 use crate::recovery::open::RecoveryReport;
 use crate::recovery::open_tables::check_filters;
+use crate::recovery::read_only_state::ReadOnlyState;
 use crate::store_dir::{StoreDir, absolute};
 use crate::sync::Mutex;
 use crate::value::Value;
@@ -47,7 +47,7 @@ pub struct ReadOnlyDb(Arc<Shared>);
 struct Shared {
     dir: StoreDir,
     options: Options,
-    loaded: ArcSwap<Loaded>,
+    loaded: ArcSwap<ReadOnlyState>,
     refreshing: Mutex<()>,
 }
 
@@ -86,15 +86,19 @@ impl Options {
     }
 }
 
-fn load(dir: &StoreDir, options: &Options, previous: Option<&Loaded>) -> Result<Loaded> {
-    let loaded = Loaded::load(dir, options, previous)?;
+fn load(
+    dir: &StoreDir,
+    options: &Options,
+    previous: Option<&ReadOnlyState>,
+) -> Result<ReadOnlyState> {
+    let loaded = ReadOnlyState::load(dir, options, previous)?;
     let tables = loaded.view.version.tables();
     check_filters(&tables.map(|(level, live)| (level, live.open())).collect::<Vec<_>>(), options)?;
     Ok(loaded)
 }
 
 impl ReadOnlyDb {
-    pub(crate) fn loaded(&self) -> Result<impl Deref<Target = Arc<Loaded>>> {
+    pub(crate) fn loaded(&self) -> Result<impl Deref<Target = Arc<ReadOnlyState>>> {
         let loaded = self.0.loaded.load();
         loaded.env.birth.check()?;
         Ok(loaded)

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::key::Seq;
 use crate::key_range::KeyRange;
 use crate::ledger::Explanation;
-use crate::recovery::loaded::Loaded;
+use crate::recovery::read_only_state::ReadOnlyState;
 use crate::sstable::TableEnv;
 use crate::value::Value;
 use crate::vfs::FileLock;
@@ -19,7 +19,7 @@ pub struct Snapshot(Source);
 
 enum Source {
     Open { inner: Arc<DbInner>, seq: Seq, lock: Arc<dyn FileLock> },
-    ReadOnly(Arc<Loaded>),
+    ReadOnly(Arc<ReadOnlyState>),
 }
 
 impl fmt::Debug for Snapshot {
@@ -40,7 +40,7 @@ impl Snapshot {
         Ok(Self(Source::Open { inner, seq, lock }))
     }
 
-    pub(super) fn of_loaded(loaded: Arc<Loaded>) -> Self {
+    pub(super) fn of_loaded(loaded: Arc<ReadOnlyState>) -> Self {
         Self(Source::ReadOnly(loaded))
     }
 

@@ -33,12 +33,12 @@ pub(crate) struct Share {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Alike {
+pub(crate) struct TableGroup {
     pub(crate) share: Share,
     pub(crate) tables: u64,
 }
 
-impl From<Share> for Alike {
+impl From<Share> for TableGroup {
     fn from(share: Share) -> Self {
         Self { share, tables: 1 }
     }
@@ -61,7 +61,7 @@ pub(crate) struct Balance {
 
 impl Balance {
     /// With the λ at which the filters of these tables, headers included, take nearly `total_bits`, not more.
-    pub(crate) fn new(kind: FilterKind, tables: &[Alike], total_bits: u64) -> Self {
+    pub(crate) fn new(kind: FilterKind, tables: &[TableGroup], total_bits: u64) -> Self {
         Self { kind, log2_lambda: bisect(kind, tables, total_bits).1 }
     }
 
@@ -81,7 +81,7 @@ pub(crate) fn balance(kind: FilterKind, shares: &[Share], total_bits: u64) -> Ve
     let mut bits = vec![0.0; shares.len()];
     let mut rest: Vec<usize> = (0..shares.len()).collect();
     loop {
-        let of_rest: Vec<Alike> = rest.iter().map(|&i| shares[i].into()).collect();
+        let of_rest: Vec<TableGroup> = rest.iter().map(|&i| shares[i].into()).collect();
         let (low, high) = bisect(kind, &of_rest, total_bits);
         let at = |log2_lambda, i: usize| Balance { kind, log2_lambda }.bits_per_key(&shares[i]);
         let taken = |i: usize, bits| filter_bits(kind, shares[i].keys, bits);
@@ -112,7 +112,7 @@ const ALIKE: f64 = 1e-6;
 
 /// Two values of log2 λ, at most [`ALIKE`] apart: with the first the filters are too large, with the second
 /// they fit. If all filters fit at their largest size, both values are equal.
-fn bisect(kind: FilterKind, tables: &[Alike], total_bits: u64) -> (f64, f64) {
+fn bisect(kind: FilterKind, tables: &[TableGroup], total_bits: u64) -> (f64, f64) {
     let positions: Vec<f64> = tables.iter().map(|alike| alike.share.position()).collect();
     let finite = || positions.iter().copied().filter(|position| position.is_finite());
     let lowest = finite().fold(f64::INFINITY, f64::min);
@@ -122,7 +122,7 @@ fn bisect(kind: FilterKind, tables: &[Alike], total_bits: u64) -> (f64, f64) {
     }
     let fits = |log2_lambda| {
         let balance = Balance { kind, log2_lambda };
-        let bits = |(alike, position): (&Alike, &f64)| {
+        let bits = |(alike, position): (&TableGroup, &f64)| {
             let keys = alike.share.keys;
             let bits_per_key = balance.bits_per_key_at(*position, keys);
             alike.tables as f64 * filter_bits(kind, keys, bits_per_key)
@@ -239,7 +239,7 @@ mod tests {
         (0..5).map(|i| Share { keys: last / 10_u64.pow(i), load: 1.0 }).collect()
     }
 
-    fn each(shares: &[Share]) -> Vec<Alike> {
+    fn each(shares: &[Share]) -> Vec<TableGroup> {
         shares.iter().map(|&share| share.into()).collect()
     }
 

@@ -4,7 +4,7 @@
 //! probability proportional to the keys of the table (the assumption of Monkey, see `filter/allocation.rs`).
 //! So a plan needs only the keys of each L0 table and of each level.
 
-use super::allocation::{Alike, Share};
+use super::allocation::{Share, TableGroup};
 use crate::ledger::LEVELS;
 use crate::version::{LiveTable, Version};
 
@@ -65,14 +65,14 @@ impl LevelKeys {
     }
 
     /// All tables; the tables of a level below L0 count as equal.
-    pub(super) fn tables(&self) -> Vec<Alike> {
+    pub(super) fn tables(&self) -> Vec<TableGroup> {
         let mut all = Vec::new();
         for &keys in &self.l0 {
             all.push(Share { keys, load: 1.0 }.into());
         }
         for (keys, tables) in self.below {
             let Some(keys) = keys.checked_div(tables) else { continue };
-            all.push(Alike { share: Share { keys, load: 1.0 / tables as f64 }, tables });
+            all.push(TableGroup { share: Share { keys, load: 1.0 / tables as f64 }, tables });
         }
         all
     }

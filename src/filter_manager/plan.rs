@@ -1,6 +1,6 @@
 //! Recipes for the tables of one store, by its policy.
 
-use super::allocation::{Alike, Balance, Share, balance, filter_bits};
+use super::allocation::{Balance, Share, TableGroup, balance, filter_bits};
 use crate::filter::{Allocation, Amount, FilterPolicy};
 use criba_filter::store::{Recipe, Size};
 
@@ -34,13 +34,14 @@ impl FilterPolicy {
         }
     }
 
-    pub(crate) fn plan(&self, tables: &[Alike]) -> Plan {
+    pub(crate) fn plan(&self, tables: &[TableGroup]) -> Plan {
         if !self.is_shared_out() {
             return Plan::Fixed(self.recipe());
         }
         let total = self.total_bits(tables);
-        let weighed = |alike: &Alike| Alike { share: self.weighed(&alike.share), ..*alike };
-        let tables: Vec<Alike> = tables.iter().map(weighed).collect();
+        let weighed =
+            |alike: &TableGroup| TableGroup { share: self.weighed(&alike.share), ..*alike };
+        let tables: Vec<TableGroup> = tables.iter().map(weighed).collect();
         let balance = Balance::new(self.kind, &tables, total);
         Plan::Balanced { policy: *self, balance }
     }
@@ -51,14 +52,14 @@ impl FilterPolicy {
         if !self.is_shared_out() {
             return vec![self.recipe(); shares.len()];
         }
-        let tables: Vec<Alike> = shares.iter().map(|&share| share.into()).collect();
+        let tables: Vec<TableGroup> = shares.iter().map(|&share| share.into()).collect();
         let weighed: Vec<Share> = shares.iter().map(|share| self.weighed(share)).collect();
         let bits = balance(self.kind, &weighed, self.total_bits(&tables));
         bits.into_iter().map(|bits| self.recipe_of(bits)).collect()
     }
 
     /// The bits for all filters, headers included: for bits per key, as many as with equal bits per key.
-    fn total_bits(&self, tables: &[Alike]) -> u64 {
+    fn total_bits(&self, tables: &[TableGroup]) -> u64 {
         match self.amount {
             Amount::TotalBytes(bytes) => bytes.saturating_mul(8),
             Amount::BitsPerKey(bits) => {
@@ -95,7 +96,7 @@ mod tests {
         vec![of(1000, 1.0), of(10_000, 1.0), of(100_000, 1.0), of(5000, 0.0)]
     }
 
-    fn each(shares: &[Share]) -> Vec<Alike> {
+    fn each(shares: &[Share]) -> Vec<TableGroup> {
         shares.iter().map(|&share| share.into()).collect()
     }
 

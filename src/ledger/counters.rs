@@ -82,8 +82,8 @@ impl ProbeCounters {
         self.0.add(Counts::from(step).cells());
     }
 
-    pub(super) fn add(&self, met: Counts) {
-        self.0.add(met.cells());
+    pub(super) fn add(&self, counts: Counts) {
+        self.0.add(counts.cells());
     }
 
     pub(super) fn counts(&self) -> Counts {

@@ -220,7 +220,7 @@ pub struct Stats {
     pub activity: Activity,
     /// What lookups met, by level; L0 first.
     pub levels: [Counts; LEVELS],
-    /// What scans within one prefix met.
+    /// What scans within one prefix counts.
     pub prefix: PrefixCounts,
     /// Reads of data blocks by scans.
     pub scan_reads: Io,
@@ -257,7 +257,7 @@ impl fmt::Display for Io {
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { activity, prefix, .. } = self;
-        let met = self.total();
+        let counts = self.total();
         writeln!(
             f,
             "lookups: {}, {} found, {} absent, {} failed; {} answered by memtables",
@@ -270,14 +270,14 @@ impl fmt::Display for Stats {
         writeln!(
             f,
             "at tables: {} reads avoided by filters, {} false positives, {} probes without a filter",
-            met.reads_avoided(),
-            met.false_positives,
-            met.unfiltered(),
+            counts.reads_avoided(),
+            counts.false_positives,
+            counts.unfiltered(),
         )?;
         writeln!(
             f,
             "blocks for lookups: {} disk reads of {} bytes, {} from the cache",
-            met.disk_reads, met.disk_read_bytes, met.cache_hits,
+            counts.disk_reads, counts.disk_read_bytes, counts.cache_hits,
         )?;
         writeln!(
             f,

@@ -103,12 +103,12 @@ impl Negatives {
                     lookups += new;
                     self.candidates.for_each(interval, &mut |table, covers| {
                         let (denied, pruned) = if covers { (new, 0) } else { (0, new) };
-                        let met = Counts {
+                        let counts = Counts {
                             true_negatives: denied,
                             range_pruned: pruned,
                             ..Counts::default()
                         };
-                        self.tables[table].add(met);
+                        self.tables[table].add(counts);
                     });
                 }
             }

@@ -29,7 +29,7 @@ struct Tables {
     /// By level: the counts of tables that are gone.
     retired: [Counts; LEVELS],
     /// Of the versions that lookups may use, with what has been added to the other counters.
-    denials: Vec<(Arc<Negatives>, Vec<u64>)>,
+    negatives: Vec<(Arc<Negatives>, Vec<u64>)>,
 }
 
 #[derive(Debug)]
@@ -52,8 +52,8 @@ impl Ledger {
         self.activity.add(done.cells());
     }
 
-    pub(crate) fn count_prefix(&self, met: PrefixCounts) {
-        self.prefix.add(met.cells());
+    pub(crate) fn count_prefix(&self, counts: PrefixCounts) {
+        self.prefix.add(counts.cells());
     }
 
     /// The counters of a table at a level, created if needed.
@@ -78,26 +78,26 @@ impl Ledger {
     }
 
     /// The counters of a version's intervals of keys, until [`end_denials`](Self::end_denials).
-    pub(crate) fn denials(
+    pub(crate) fn negatives(
         &self,
         tables: Vec<Arc<ProbeCounters>>,
         candidates: Arc<dyn Candidates>,
     ) -> Arc<Negatives> {
-        let denials = Arc::new(Negatives::new(tables, candidates));
-        self.tables.lock().denials.push((Arc::clone(&denials), Vec::new()));
-        denials
+        let negatives = Arc::new(Negatives::new(tables, candidates));
+        self.tables.lock().negatives.push((Arc::clone(&negatives), Vec::new()));
+        negatives
     }
 
     /// No lookup counts there any more, and the counters of its tables are not retired yet.
     pub(crate) fn end_denials(&self, ended: &Arc<Negatives>) {
-        self.settled().denials.retain(|(denials, _)| !Arc::ptr_eq(denials, ended));
+        self.settled().negatives.retain(|(negatives, _)| !Arc::ptr_eq(negatives, ended));
     }
 
-    /// The counters of tables and lookups, after all denials were added to them.
+    /// The counters of tables and lookups, after all negatives were added to them.
     fn settled(&self) -> MutexGuard<'_, Tables> {
         let mut tables = self.tables.lock();
-        for (denials, settled) in &mut tables.denials {
-            self.activity.add(denials.settle(settled).cells());
+        for (negatives, settled) in &mut tables.negatives {
+            self.activity.add(negatives.settle(settled).cells());
         }
         tables
     }

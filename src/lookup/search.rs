@@ -125,7 +125,7 @@ impl<'a> Search<'a> {
             return None;
         }
         let number = self.interval.covering(from)?;
-        (!self.view.version.slots().denies(number, &self.key)).then_some(from)
+        (!self.view.version.slots().is_negative(number, &self.key)).then_some(from)
     }
 
     /// As `next_place`. Prefetches several filters before it probes them.
@@ -141,7 +141,7 @@ impl<'a> Search<'a> {
                 *begun = number.map(|number| slots.begin(number, &self.key));
             }
             for (place, begun) in (from..until).zip(&begun) {
-                if begun.is_some_and(|begun| !begun.denies()) {
+                if begun.is_some_and(|begun| !begun.is_negative()) {
                     return Some(place);
                 }
             }

@@ -7,7 +7,7 @@ use crate::db::ReadOnlyDb;
 use crate::directory::{Listing, is_foreign, open_to_read};
 use crate::error::{Error, Result};
 use crate::names::FileName;
-use crate::recovery::loaded::Loaded;
+use crate::recovery::read_only_state::ReadOnlyState;
 use crate::sstable::{Checked, FilterMeta, Table, TableEnv, TableMeta};
 use crate::store_dir::StoreDir;
 use crate::version::{Manifest, TableSet, read_current};
@@ -307,7 +307,10 @@ impl ReadOnlyDb {
 }
 
 /// Verifies the tables of an open store.
-fn verify_loaded(loaded: &Loaded, mut progress: impl FnMut(u64, u64)) -> Result<Verification> {
+fn verify_loaded(
+    loaded: &ReadOnlyState,
+    mut progress: impl FnMut(u64, u64),
+) -> Result<Verification> {
     let mut search = Search::default();
     let dir = loaded.env.dir.path();
     let report = &loaded.report;

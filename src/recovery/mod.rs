@@ -1,5 +1,5 @@
 //! Opening: from a directory to an open store, or to one that is only read.
 
-pub(crate) mod loaded;
 pub(crate) mod open;
 pub(crate) mod open_tables;
+pub(crate) mod read_only_state;

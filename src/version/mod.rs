@@ -35,7 +35,7 @@ use intervals::Intervals;
 #[derive(Debug, Default)]
 pub(crate) struct Version {
     /// The first field: its drop settles the counters of the tables.
-    denials: OfVersion,
+    negatives: VersionNegatives,
     /// By number: L0 newest first, then each level in key order.
     tables: Vec<LiveTable>,
     /// Where each level begins in `tables`, and where the last one ends.
@@ -48,15 +48,15 @@ pub(crate) struct Version {
 
 /// The counters of lookups that every filter of this version denied. `None` without tables.
 #[derive(Debug, Default)]
-struct OfVersion(Option<(Arc<Negatives>, Arc<Ledger>, Birth)>);
+struct VersionNegatives(Option<(Arc<Negatives>, Arc<Ledger>, Birth)>);
 
-impl Drop for OfVersion {
+impl Drop for VersionNegatives {
     /// No lookup counts any more.
     fn drop(&mut self) {
-        if let Some((denials, ledger, birth)) = &self.0
+        if let Some((negatives, ledger, birth)) = &self.0
             && birth.is_this_process()
         {
-            ledger.end_denials(denials);
+            ledger.end_denials(negatives);
         }
     }
 }
@@ -125,8 +125,8 @@ impl Version {
     /// without tables.
     #[inline]
     pub(crate) fn count_negative(&self, interval: &Interval<'_>) -> bool {
-        let Some((denials, ..)) = &self.denials.0 else { return false };
-        denials.count(interval.number);
+        let Some((negatives, ..)) = &self.negatives.0 else { return false };
+        negatives.count(interval.number);
         true
     }
 
@@ -221,13 +221,13 @@ impl Version {
             FilterState::Active(filter) => Some(filter),
             _ => None,
         }));
-        let denials = tables.first().map(|live| {
+        let negatives = tables.first().map(|live| {
             let env = live.table.env();
             let counters = tables.iter().map(|live| Arc::clone(&live.counters)).collect();
-            let denials = env.ledger.denials(counters, Arc::clone(&intervals) as _);
-            (denials, Arc::clone(&env.ledger), env.birth)
+            let negatives = env.ledger.negatives(counters, Arc::clone(&intervals) as _);
+            (negatives, Arc::clone(&env.ledger), env.birth)
         });
-        Self { denials: OfVersion(denials), tables, starts, intervals, slots }
+        Self { negatives: VersionNegatives(negatives), tables, starts, intervals, slots }
     }
 }
 

@@ -49,7 +49,7 @@ impl Slots {
 
     /// Whether the filter of this number denies the key. `true` is certain.
     #[inline]
-    pub(crate) fn denies(&self, number: usize, key: &LookupKey<'_>) -> bool {
+    pub(crate) fn is_negative(&self, number: usize, key: &LookupKey<'_>) -> bool {
         match self.0.get(number) {
             Some(Slot::Bloom { array, modulus, salt, k, function }) => {
                 let hash = function.salted(key.hash(*function), *salt);
@@ -110,9 +110,9 @@ impl Slot {
 }
 
 impl Begun<'_> {
-    /// As [`Slots::denies`].
+    /// As [`Slots::is_negative`].
     #[inline]
-    pub(crate) fn denies(&self) -> bool {
+    pub(crate) fn is_negative(&self) -> bool {
         match self.slot {
             Slot::Bloom { array, modulus, k, .. } => {
                 !all_set(array, *modulus, *k, self.position, || second_hash(self.hash))

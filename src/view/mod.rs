@@ -34,7 +34,7 @@ impl ReadView {
 }
 
 /// A table, and its filter if the filter has a file of its own.
-type Kept = (Arc<Table>, Option<Arc<TableFilter>>);
+type Deferred = (Arc<Table>, Option<Arc<TableFilter>>);
 
 #[derive(Debug)]
 pub(crate) struct Views {
@@ -42,7 +42,7 @@ pub(crate) struct Views {
     /// Views that readers may hold. `None` without background threads: then the last holder drops a view.
     replaced: Mutex<Option<Vec<Arc<ReadView>>>>,
     /// What [`drop_memtables`](Self::drop_memtables) kept of the views that it dropped.
-    kept: Mutex<Vec<Kept>>,
+    kept: Mutex<Vec<Deferred>>,
     /// Locked by `drop_replaced`: a second call waits for the first.
     dropping: Mutex<()>,
 }

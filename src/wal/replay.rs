@@ -90,23 +90,23 @@ pub(crate) struct Replay {
 
 /// The first damage in the logs.
 #[derive(Debug)]
-struct Hole {
+struct Gap {
     path: PathBuf,
     offset: u64,
     found: String,
-    /// A frame behind the hole, in the same log, that declares more than this synced proves that the missing
+    /// A frame behind the gap, in the same log, that declares more than this synced proves that the missing
     /// part was synced.
     limit: u64,
     bytes: u64,
     records: u64,
 }
 
-impl Hole {
+impl Gap {
     fn at(path: &Path, offset: u64, found: String, limit: u64) -> Self {
         Self { path: path.to_owned(), offset, found, limit, bytes: 0, records: 0 }
     }
 
-    /// The error if something from the hole on is recorded as synced.
+    /// The error if something from the gap on is recorded as synced.
     fn refuse(&self) -> Error {
         let expected = "a whole record, since what follows was recorded as synced";
         Error::corrupt(&self.path, self.offset, expected, self.found.clone())
@@ -120,7 +120,7 @@ pub(crate) fn replay(
 ) -> Result<Replay> {
     let Logs { dir, store, hash_key, ref numbers, first, first_seq } = *logs;
     let mut next_seq = first_seq;
-    let mut hole: Option<Hole> = None;
+    let mut gap: Option<Gap> = None;
     // The log that an end frame, or to begin with the manifest, says must come next.
     let mut expected_next = Some(first);
     for &number in numbers {
@@ -135,7 +135,7 @@ pub(crate) fn replay(
             {
                 return Err(Error::corrupt(&path, 0, "a log header", found));
             }
-            Err(_) if hole.is_none() => continue,
+            Err(_) if gap.is_none() => continue,
             _ => {}
         }
         if expected_next.is_some_and(|expected| expected != number) {
@@ -145,7 +145,7 @@ pub(crate) fn replay(
             }
             break; // its expected predecessor is missing
         }
-        if hole.is_none() {
+        if gap.is_none() {
             expected_next = None;
             loop {
                 match reader.next()? {
@@ -158,12 +158,12 @@ pub(crate) fn replay(
                         // What is missing before the first record was in an earlier log, and any
                         // sync of this log covered that one.
                         let limit = if offset == WAL_HEADER_BYTES { 0 } else { offset };
-                        hole = Some(Hole::at(&path, offset, found, limit));
+                        gap = Some(Gap::at(&path, offset, found, limit));
                         break;
                     }
                     Item::Damage { offset, found } => {
                         let limit = offset;
-                        hole = Some(Hole::at(&path, offset, found, limit));
+                        gap = Some(Gap::at(&path, offset, found, limit));
                         break;
                     }
                     Item::End { next } => {
@@ -174,28 +174,28 @@ pub(crate) fn replay(
                 }
             }
         }
-        if let Some(hole) = &mut hole {
-            let own = hole.path == path;
-            let (from, limit) = if own { (hole.offset, hole.limit) } else { (0, 0) };
+        if let Some(gap) = &mut gap {
+            let own = gap.path == path;
+            let (from, limit) = if own { (gap.offset, gap.limit) } else { (0, 0) };
             if reader.furthest_synced_from(from)? > Some(limit) {
-                return Err(hole.refuse());
+                return Err(gap.refuse());
             }
-            hole.bytes += reader.written()?.saturating_sub(from);
-            hole.records += reader.records_from(from)?;
+            gap.bytes += reader.written()?.saturating_sub(from);
+            gap.records += reader.records_from(from)?;
         }
     }
-    if hole.is_none()
+    if gap.is_none()
         && let Some(number) = expected_next
     {
         let path = dir.path_of(FileName::Log(number));
         return Err(Error::Missing { path, named_by: "the manifest or the log before it".into() });
     }
-    let lost = hole.map(|hole| LostTail {
-        path: hole.path,
-        offset: hole.offset,
-        bytes: hole.bytes,
-        records: hole.records,
-        found: hole.found,
+    let lost = gap.map(|gap| LostTail {
+        path: gap.path,
+        offset: gap.offset,
+        bytes: gap.bytes,
+        records: gap.records,
+        found: gap.found,
     });
     Ok(Replay { next_seq, lost })
 }

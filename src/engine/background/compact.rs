@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::filter_tasks::{apply_filter_budget, rebuild_filter};
-use super::{State, Whole};
+use super::{ManualCompaction, State};
 use crate::compaction::{
     Compaction, MergeContext, everything, merge, pick, pick_idle, pick_within_l0,
 };
@@ -29,7 +29,7 @@ pub(super) enum Due {
 /// The next compaction of the current version. Callers keep the view: dropping the last reference to a
 /// version removes files, for which writers would wait under the scheduler's lock.
 pub(super) fn picked(db: &DbInner, view: &ReadView, state: &State, due: Due) -> Option<Compaction> {
-    if !db.options.auto_compaction || state.whole == Some(Whole::Waits) || state.stop {
+    if !db.options.auto_compaction || state.manual == Some(ManualCompaction::Waits) || state.stop {
         return None;
     }
     let settings = db.options.pick_settings(db.sequences.oldest_snapshot());
@@ -105,7 +105,7 @@ pub(super) fn rewrite(db: &DbInner, before: u64) -> Result<u64> {
     ids.sort_unstable();
     for id in ids {
         let mut state = db.scheduler.state.lock();
-        while state.busy.contains(&id) || state.whole.is_some() {
+        while state.busy.contains(&id) || state.manual.is_some() {
             db.check_writable()?;
             state = db.scheduler.changed.wait(state);
         }
@@ -134,24 +134,24 @@ struct OneCompact<'a>(&'a DbInner);
 impl<'a> OneCompact<'a> {
     fn begin(db: &'a DbInner) -> Result<Self> {
         let mut state = db.scheduler.state.lock();
-        while state.whole.is_some() {
+        while state.manual.is_some() {
             db.check_writable()?;
             state = db.scheduler.changed.wait(state);
         }
-        state.whole = Some(Whole::Waits);
+        state.manual = Some(ManualCompaction::Waits);
         Ok(Self(db))
     }
 
     /// Call this once its tables are busy: background compactions of later L0 tables may begin.
     fn has_begun(&self) {
-        self.0.scheduler.state.lock().whole = Some(Whole::Merges);
+        self.0.scheduler.state.lock().manual = Some(ManualCompaction::Merges);
         self.0.scheduler.changed.notify_all();
     }
 }
 
 impl Drop for OneCompact<'_> {
     fn drop(&mut self) {
-        self.0.scheduler.state.lock().whole = None;
+        self.0.scheduler.state.lock().manual = None;
         self.0.scheduler.changed.notify_all();
     }
 }

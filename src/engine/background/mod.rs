@@ -42,7 +42,7 @@ impl Task {
 
 /// The stage of a call of `compact`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whole {
+enum ManualCompaction {
     /// It waits for running compactions. Background compactions do not begin.
     Waits,
     /// It merges, and its tables are busy.
@@ -59,7 +59,7 @@ struct State {
     other_tasks: usize,
     flushing: bool,
     rebuilding: bool,
-    whole: Option<Whole>,
+    manual: Option<ManualCompaction>,
     /// By [`Task`]: the error of the newest attempt, if it failed.
     failures: [Option<Arc<Error>>; 2],
     /// Whether the last event of this kind of work said that it fails.

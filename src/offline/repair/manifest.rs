@@ -41,7 +41,7 @@ pub(super) fn tables_in_force(
             }
         }
     }
-    let in_force = match &known[..] {
+    let current = match &known[..] {
         // Only the manifest in force gets edits. So `CURRENT` is of an earlier time if a newer one has some.
         [(set, _), newer @ ..] if named.is_some() && newer.iter().all(|(_, edits)| *edits < 2) => {
             Some(set)
@@ -52,12 +52,12 @@ pub(super) fn tables_in_force(
         [.., (before, _), (set, _)] if before.has_same_tables(set) => Some(set),
         _ => None,
     };
-    if in_force.is_none() {
+    if current.is_none() {
         let (path, what) =
             (dir.path_of(FileName::Current), "the manifest in force is unknown".into());
         losses.push(Loss::of_any_key(path, None, what, NEWEST_LOST));
     }
-    Ok(in_force.cloned())
+    Ok(current.cloned())
 }
 
 /// All edits of a manifest, also under a damaged header.

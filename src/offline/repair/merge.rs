@@ -28,7 +28,7 @@ struct Salvaged {
     entries: Entries,
     /// Whether these entries certainly count: not those of a table that nothing names, or of a frame that may be
     /// the bytes of a value.
-    in_force: bool,
+    is_current: bool,
 }
 
 enum Entries {
@@ -48,7 +48,7 @@ impl Source for Salvaged {
     }
 
     fn rank(&self) -> u8 {
-        u8::from(self.in_force)
+        u8::from(self.is_current)
     }
 }
 
@@ -66,16 +66,16 @@ impl Salvaged {
 pub(super) struct Merge(BinaryHeap<Next<Salvaged>>);
 
 impl Merge {
-    pub(super) fn add_changes(&mut self, mut changes: Vec<Change>, in_force: bool) {
+    pub(super) fn add_changes(&mut self, mut changes: Vec<Change>, is_current: bool) {
         changes.sort_unstable_by(|a, b| compare((&a.key, a.seq), (&b.key, b.seq)));
         let entries = Entries::Logs(changes.into_iter());
-        self.0.push(Next::new(Salvaged { entries, in_force }, Direction::Forward));
+        self.0.push(Next::new(Salvaged { entries, is_current }, Direction::Forward));
     }
 
     /// Adds a table at its first sound entry.
-    pub(super) fn add_table(&mut self, cursor: SalvageCursor, in_force: bool) {
+    pub(super) fn add_table(&mut self, cursor: SalvageCursor, is_current: bool) {
         let entries = Entries::Table(Box::new(cursor));
-        self.0.push(Next::new(Salvaged { entries, in_force }, Direction::Forward));
+        self.0.push(Next::new(Salvaged { entries, is_current }, Direction::Forward));
     }
 
     /// Passes the newest entry of each key to `take`, in order, and whether it is in force. Losses among the
@@ -87,14 +87,14 @@ impl Merge {
     ) -> Result<(), E> {
         let mut key: Option<Vec<u8>> = None;
         while let Some(mut next) = self.0.peek_mut() {
-            let in_force = next.source.in_force;
+            let is_current = next.source.is_current;
             let Some(entry) = next.source.entry() else {
                 PeekMut::pop(next);
                 continue;
             };
             if key.as_deref() != Some(entry.key) {
                 key = Some(entry.key.to_vec());
-                take(entry, in_force)?;
+                take(entry, is_current)?;
             }
             next.source.advance(&mut lose);
         }

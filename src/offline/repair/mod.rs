@@ -16,23 +16,23 @@
 //!   and the manifest's number of entries shows whether all are there.
 //! * Filters are not read. The new store has new ones.
 
-mod doubt;
 mod logs;
 mod loss;
 mod manifest;
 mod merge;
 mod salvage;
+mod uncertain;
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::doubt::Doubt;
 use self::logs::History;
 pub use self::loss::Loss;
 use self::merge::{Change, Merge};
 use self::salvage::{LostEntries, SalvageCursor};
+use self::uncertain::UncertainRanges;
 use crate::batch::Batch;
 use crate::db::Db;
 use crate::directory::staged::{self, Staged};
@@ -253,14 +253,14 @@ impl<'a> Salvage<'a> {
         env: &Arc<TableEnv>,
         id: u64,
         meta: Option<TableMeta>,
-        in_force: bool,
+        is_current: bool,
     ) -> Result<()> {
         let Self { found, dir, .. } = self;
         let mut lose = |lost: LostEntries| found.losses.push(lost.into_loss(dir.path()));
         let mut cursor = SalvageCursor::open(env, id, meta, &mut lose)?;
         cursor.advance(&mut lose);
         found.tables += 1;
-        self.merge.add_table(cursor, in_force);
+        self.merge.add_table(cursor, is_current);
         Ok(())
     }
 
@@ -272,18 +272,18 @@ impl<'a> Salvage<'a> {
         uncertain: Uncertain,
     ) -> Result<Repaired> {
         let Self { options, merge, found, dir } = self;
-        let (mut doubt, losses) = (Doubt::of(&found.losses), RefCell::new(Vec::new()));
+        let (mut doubt, losses) = (UncertainRanges::of(&found.losses), RefCell::new(Vec::new()));
         let mut sound = NewStore::open(new.clone(), lock, &options)?;
         let mut aside = None;
         let mut uncertain_keys = 0;
         let mut seen = 0;
         merge.for_each_newest(
             |lost| losses.borrow_mut().push(lost.into_loss(dir.path())),
-            |entry, in_force| {
+            |entry, is_current| {
                 let losses = losses.borrow();
                 losses.iter().skip(seen).for_each(|loss| doubt.add(loss));
                 seen = losses.len();
-                let is_certain = in_force && !doubt.covers(entry.key, entry.seq);
+                let is_certain = is_current && !doubt.covers(entry.key, entry.seq);
                 if entry.kind == EntryKind::Delete {
                     return Ok(());
                 }

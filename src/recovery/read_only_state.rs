@@ -36,7 +36,7 @@ use crate::wal::replay;
 const ATTEMPTS: usize = 100;
 
 /// A store as of one moment.
-pub(crate) struct Loaded {
+pub(crate) struct ReadOnlyState {
     pub(crate) env: Arc<TableEnv>,
     pub(crate) view: Arc<ReadView>,
     pub(crate) seq: Seq,
@@ -49,7 +49,7 @@ pub(crate) struct Loaded {
     ignore_filters: bool,
 }
 
-impl Loaded {
+impl ReadOnlyState {
     /// Reads the store, again if it changes meanwhile. Takes from `previous` the tables that have not changed.
     pub(crate) fn load(dir: &StoreDir, options: &Options, previous: Option<&Self>) -> Result<Self> {
         let manifest = || manifest_length(dir);
@@ -162,7 +162,7 @@ impl Loaded {
 }
 
 /// What a changing store could have caused: an error, or degraded filters.
-fn damage(loaded: &Result<Loaded>) -> Option<String> {
+fn damage(loaded: &Result<ReadOnlyState>) -> Option<String> {
     let loaded = match loaded {
         Ok(loaded) => loaded,
         Err(error) => return Some(error.to_string()),

@@ -8,7 +8,7 @@ use crate::key_range::{KeyBounds, borrowed};
 
 /// The keys of which a newer change may be lost than one that was read. Keys come in order.
 #[derive(Default)]
-pub(super) struct Doubt {
+pub(super) struct UncertainRanges {
     /// Changes of any key up to this one.
     newest: Seq,
     /// The ranges that the next key may be in …
@@ -17,7 +17,7 @@ pub(super) struct Doubt {
     later: Vec<(KeyBounds, Seq)>,
 }
 
-impl Doubt {
+impl UncertainRanges {
     /// Of losses that are known before the first key.
     pub(super) fn of(losses: &[Loss]) -> Self {
         let mut doubt = Self::default();
