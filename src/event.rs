@@ -133,10 +133,10 @@ impl fmt::Display for Event {
                 write!(f, "policy: {policy}, in place of {stored}, which stores no longer have")
             }
             Self::FilterRebuilt { table, filter } => {
-                write!(f, "table {table}: another filter: {filter}")
+                write!(f, "table {table}: its filter was replaced: {filter}")
             }
             Self::FilterRebuildStarted { table } => {
-                write!(f, "table {table}: another filter is being made")
+                write!(f, "table {table}: a new filter is being made")
             }
             Self::DirectoryMoved { path } => {
                 let path = shown(path);

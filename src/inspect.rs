@@ -232,7 +232,7 @@ impl TableFile {
         let Some(FileName::Table(id)) = name else {
             std::fs::File::open(path).context("open", path)?;
             let expected = "a table file, named by its number (000001.sst)";
-            return Err(Error::corrupt(path, 0, expected, "another name"));
+            return Err(Error::corrupt(path, 0, expected, "an invalid name"));
         };
         let parent = path.parent().filter(|dir| *dir != Path::new(""));
         let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);

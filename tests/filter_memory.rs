@@ -784,7 +784,7 @@ fn columns_are_dropped_where_they_avoid_the_fewest_reads() {
     within_budget(&db);
     let columns = |id| columns(db.tables().iter().find(|table| table.id == id).unwrap()).0;
     let (busy, calm) = (columns(busy.id), columns(calm.id));
-    // About 65 times the absent probes, so six columns more: p is in proportion to keys / probes.
+    // 4,000 times the load, which is twelve columns more if the busy filter had them: it keeps all that it has.
     println!("{busy} columns with 64,000 absent probes, {calm} with none");
-    assert!((5..=7).contains(&(busy - calm)), "{busy} {calm}");
+    assert!(busy >= 11 && (3..=6).contains(&calm), "{busy} {calm}");
 }

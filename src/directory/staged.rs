@@ -142,7 +142,7 @@ fn check_child(parent: &StoreDir, name: &OsStr, dir: &StoreDir) -> Result<()> {
     if parent.identity_of_child(name).context("identify", &path)?.is_same(&own) {
         return Ok(());
     }
-    let (expected, found) = ("the directory that was made here", "another one");
+    let (expected, found) = ("the directory that was made here", "another directory");
     Err(Error::Moved { path, expected: expected.into(), found: found.into() })
 }
 
@@ -196,7 +196,7 @@ fn resolved(path: &Path) -> PathBuf {
 pub(crate) fn clear(dir: &StoreDir) -> Result<()> {
     let listing = Listing::read(dir)?;
     if let Some(foreign) = listing.foreign.first() {
-        return Err(not_a_store(dir.path(), format!("something else: {}", shown(foreign))));
+        return Err(not_a_store(dir.path(), format!("another file: {}", shown(foreign))));
     }
     for name in listing.ours.into_iter().filter(|&name| name != FileName::Lock) {
         dir.remove(name)?;

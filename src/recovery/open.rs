@@ -258,9 +258,8 @@ pub(crate) fn check_directory(dir: &StoreDir, listing: &Listing, options: &Optio
         // made in it.
         return read_current(dir).map(|_| ());
     }
-    let other = |name: &str| {
-        Err(not_a_store(dir.path(), format!("no CURRENT, but something else: {name}")))
-    };
+    let other =
+        |name: &str| Err(not_a_store(dir.path(), format!("no CURRENT, but another file: {name}")));
     // Names that are no file of a store in any spelling are of no account, such as `lost+found`.
     if let Some(foreign) = listing.foreign.iter().find(|name| FileName::is_like_one(name)) {
         return other(&shown(foreign).to_string());

@@ -142,11 +142,12 @@ impl OpenTable {
         (checked.entries, checked.keys) = (seen.entries, seen.keys);
         (checked.of_keys, checked.of_prefixes) = (keys.counts, prefixes.counts);
         for found in [keys.finding("keys"), prefixes.finding("prefixes")].into_iter().flatten() {
-            let expected = "a filter of its table's keys, and of their prefixes if of any";
+            let expected = "a filter that has every key and prefix of its table";
             find(Error::corrupt(&path, offset, expected, found));
         }
         if whole && seen != *self.table.properties() {
-            let expected = format!("what the properties say: {:?}", self.table.properties());
+            let expected =
+                format!("the contents that the properties describe: {:?}", self.table.properties());
             find(Error::corrupt(&self.table.path(), 0, expected, format!("{seen:?}")));
         }
         checked
@@ -204,7 +205,12 @@ impl Table {
             None => Ok(()),
             Some(at) => {
                 let offset = start + at as u64;
-                Err(Error::corrupt(&self.path(), offset, "zeros up to the filter", "other bytes"))
+                Err(Error::corrupt(
+                    &self.path(),
+                    offset,
+                    "zeros up to the filter",
+                    "bytes that are not zero",
+                ))
             }
         }
     }

@@ -71,12 +71,12 @@ impl DataFile<'_> {
     }
 
     fn wrong_checksum(self, handle: BlockHandle, found: String) -> Error {
-        Error::corrupt(&self.path(), handle.offset, "a data block with its checksum", found)
+        Error::corrupt(&self.path(), handle.offset, "a data block", found)
     }
 
     /// The error of damage in a block.
     pub(crate) fn damaged(self, handle: BlockHandle, damage: BlockDamage) -> Error {
         let offset = handle.offset + damage.offset as u64;
-        Error::corrupt(&self.path(), offset, damage.expected, "something else")
+        Error::corrupt(&self.path(), offset, damage.expected, "an invalid block")
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn check_block(
     };
     let (stored, computed) = (u32::from_le_bytes(*checksum), checksum_at(salt, offset, &[body]));
     if stored != computed {
-        return Err(format!("{stored:#010x} stored, {computed:#010x} computed"));
+        return Err(format!("a wrong checksum: {stored:#010x} stored, {computed:#010x} computed"));
     }
     match body.split_last() {
         Some((&found, contents)) if found == block_type as u8 => Ok(contents),
@@ -154,14 +154,14 @@ impl Footer {
     /// Decodes the footer at `offset`. An unknown version is not damage.
     pub(crate) fn decode(bytes: &[u8], offset: u64) -> Result<Self, FooterError> {
         let damaged = |what: &str| FooterError::Damaged(what.to_owned());
-        let short = || damaged("too few bytes");
+        let short = || damaged("a footer that is too short");
         let mut end = Fields::new(bytes.get(FOOTER_BYTES - 20..).ok_or_else(short)?);
         let features = end.u32().ok_or_else(short)?;
         let version = end.u16().ok_or_else(short)?;
         end.u16().ok_or_else(short)?;
         let checksum = end.u32().ok_or_else(short)?;
         if end.rest() != MAGIC {
-            return Err(damaged("no table magic at the end"));
+            return Err(damaged("a bad magic number"));
         }
         let mut fields = Fields::new(bytes);
         let mut handle = || Some(BlockHandle { offset: fields.u64()?, length: fields.u64()? });
@@ -174,7 +174,7 @@ impl Footer {
         let random = TableRandom::decode(&mut fields).ok_or_else(short)?;
         let covered = bytes.get(..FOOTER_BYTES - 12).ok_or_else(short)?;
         if checksum_at(table, offset, &[covered]) != checksum {
-            return Err(damaged("a footer with a wrong checksum"));
+            return Err(damaged("a wrong checksum"));
         }
         // A newer version may have another checksum; the present one detects a damaged version field.
         if version != FORMAT_VERSION {

@@ -50,7 +50,7 @@ pub(super) fn check(
         env.ledger.check_reads.count(length);
         file.read_new(length as usize, offset)
     };
-    let Some(end) = block.end() else { return Ok(Err("a place beyond every file".into())) };
+    let Some(end) = block.end() else { return Ok(Err("an offset beyond every file".into())) };
     let (trailer_at, mut checksum) = (end - TRAILER_BYTES as u64, ChecksumAt::new(salt, bound_to));
     for offset in (block.offset..trailer_at).step_by(PIECE_BYTES as usize) {
         checksum.update(&read(offset, PIECE_BYTES.min(trailer_at - offset))?);
@@ -60,7 +60,7 @@ pub(super) fn check(
     let (stored, computed) = (u32_at(&trailer, 1), checksum.finish());
     Ok(if stored != Some(computed) {
         let stored = stored.unwrap_or_default();
-        Err(format!("{stored:#010x} stored, {computed:#010x} computed"))
+        Err(format!("a wrong checksum: {stored:#010x} stored, {computed:#010x} computed"))
     } else if trailer.first() != Some(&(of as u8)) {
         Err(format!("a block of type {}", trailer.first().copied().unwrap_or_default()))
     } else {

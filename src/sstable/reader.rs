@@ -119,23 +119,10 @@ impl Table {
         let properties = Properties::decode(properties).filter(is_named);
         let properties = properties.ok_or_else(|| {
             let expected = "the properties that the manifest has for this table";
-            Error::corrupt(&path, footer.properties.offset, expected, "others")
+            Error::corrupt(&path, footer.properties.offset, expected, "different ones")
         })?;
-        let blocks = Index::new(index_bytes)
-            .filter(|index| {
-                let end = index.data_end();
-                match footer.filter {
-                    none if none.is_none() => end == meta.index_offset,
-                    filter => end.checked_next_multiple_of(FILTER_ALIGNMENT) == Some(filter.offset),
-                }
-            })
-            .filter(|index| index.len() as u64 == properties.data_blocks)
-            .filter(|index| index.check(&meta.largest).is_some())
-            .map(|index| Blocks::new(&index))
-            .ok_or_else(|| {
-                let expected = "an index of blocks in order, up to the table's largest key";
-                Error::corrupt(&path, footer.index.offset, expected, "another")
-            })?;
+        let blocks = read_index(index_bytes, &meta, &footer, &properties)
+            .map_err(|found| Error::corrupt(&path, footer.index.offset, "an index", found))?;
 
         let index = BlockHandle { offset: 0, length: footer.index.length };
         let obsolete = AtomicBool::new(false);
@@ -190,8 +177,7 @@ impl Table {
         };
         let is_short = footer.properties.length <= MAX_PROPERTIES_BYTES;
         let end = footer.properties.end().filter(|&end| is_short && end <= length);
-        let end =
-            end.ok_or_else(|| broken("a place outside the file, or too many bytes".into()))?;
+        let end = end.ok_or_else(|| broken("an invalid offset or length".into()))?;
         let block = read(footer.properties.offset, end - footer.properties.offset)?;
         let contents = check_block(
             &block,
@@ -366,6 +352,37 @@ fn decode_footer(path: &Path, bytes: &[u8], offset: u64) -> Result<Footer> {
     Footer::decode(bytes, offset).map_err(|error| error.into_error(path, offset))
 }
 
+/// The index of a table; or what is wrong with it.
+fn read_index(
+    bytes: &[u8],
+    meta: &TableMeta,
+    footer: &Footer,
+    properties: &Properties,
+) -> std::result::Result<Blocks, String> {
+    let index = Index::new(bytes).ok_or("an invalid index block")?;
+    let end = index.data_end();
+    let begins = if footer.filter.is_none() { meta.index_offset } else { footer.filter.offset };
+    let aligned = if footer.filter.is_none() {
+        Some(end)
+    } else {
+        end.checked_next_multiple_of(FILTER_ALIGNMENT)
+    };
+    if aligned != Some(begins) {
+        return Err(format!("data blocks that end at {end}, where the next block is at {begins}"));
+    }
+    if index.len() as u64 != properties.data_blocks {
+        return Err(format!(
+            "{} blocks, where the table has {}",
+            index.len(),
+            properties.data_blocks
+        ));
+    }
+    index
+        .check(&meta.largest)
+        .ok_or("blocks or keys out of order, or beyond the table's largest key")?;
+    Ok(Blocks::new(&index))
+}
+
 /// Checks that the footer is the manifest's, and that its parts are adjacent.
 fn check_footer(
     path: &Path,
@@ -389,12 +406,15 @@ fn check_footer(
     // Two tables of one number and store are told apart, also if a checksum is the same.
     if footer.random != meta.random {
         let expected = "the random bytes that the manifest has for this table".into();
-        return corrupt(expected, "others".into());
+        return corrupt(expected, "different ones".into());
     }
     let checksum = Footer::checksum(bytes);
     if checksum != meta.footer_checksum {
-        let expected = format!("the footer {:#010x} that the manifest names", meta.footer_checksum);
-        return corrupt(expected, format!("{checksum:#010x}"));
+        let expected = format!(
+            "the footer with checksum {:#010x} that the manifest names",
+            meta.footer_checksum
+        );
+        return corrupt(expected, format!("one with checksum {checksum:#010x}"));
     }
     if !footer.range_tombstones.is_none() {
         return Err(Error::Unsupported {
@@ -412,7 +432,7 @@ fn check_footer(
         && (meta.filter.generation > 0 || footer.filter.length == meta.filter.bytes)
         && filter_fits;
     if !in_order {
-        return corrupt("filter, index and properties in a row".into(), "other places".into());
+        return corrupt("filter, index and properties in a row".into(), "invalid offsets".into());
     }
     Ok(())
 }

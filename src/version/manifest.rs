@@ -140,7 +140,7 @@ impl Manifest {
             .header()?
             .map_err(|found| Error::corrupt(&path, 0, "a manifest header", found))?;
         let wrong_rest = reader.wrong_rest_of_header()?.map(|offset| {
-            Error::corrupt(&path, offset, "zeros and the salt once more", "other bytes")
+            Error::corrupt(&path, offset, "zeros and a second copy of the salt", "different bytes")
         });
         let (set, _, lost) = Self::read_edits(reader, &path)?;
         Ok((set, header.store, lost, wrong_rest))
@@ -162,8 +162,8 @@ impl Manifest {
                     if seq != edits {
                         return Err(corrupt(format!("edit number {seq} instead of {edits}")));
                     }
-                    let edit = Edit::decode(&payload)
-                        .ok_or_else(|| corrupt("fields unknown to this criba".into()))?;
+                    let edit =
+                        Edit::decode(&payload).ok_or_else(|| corrupt("an invalid edit".into()))?;
                     match &mut set {
                         Some(set) => set.apply(&edit).map_err(corrupt)?,
                         None => set = Some(TableSet::first(&edit).map_err(corrupt)?),
@@ -236,7 +236,7 @@ pub(crate) fn read_current(dir: &StoreDir) -> Result<Option<u64>> {
         Err(Error::corrupt(&path, 0, "three lines: version, manifest, checksum", found))
     };
     if length > MAX_CURRENT_BYTES {
-        return corrupt("a longer file");
+        return corrupt("a file that is too long");
     }
     let mut bytes = vec![0; length as usize];
     file.read_exact_at(&mut bytes, 0).context("read", &path)?;
@@ -246,10 +246,10 @@ pub(crate) fn read_current(dir: &StoreDir) -> Result<Option<u64>> {
         return Err(Error::NotAStore { path: dir.path().to_owned(), found });
     }
     let lines: Vec<&str> = text.split('\n').collect();
-    let [header, name, checksum, ""] = lines[..] else { return corrupt("other lines") };
+    let [header, name, checksum, ""] = lines[..] else { return corrupt("a wrong number of lines") };
     let body = format!("{header}\n{name}\n");
     if checksum != format!("{:08x}", crc32fast::hash(body.as_bytes())) {
-        return corrupt("another checksum");
+        return corrupt("a wrong checksum");
     }
     if header != CURRENT_HEADER {
         let version = header.strip_prefix("criba ").and_then(|version| version.parse().ok());
@@ -262,7 +262,7 @@ pub(crate) fn read_current(dir: &StoreDir) -> Result<Option<u64>> {
     }
     match FileName::parse(name) {
         Some(FileName::Manifest(number)) => Ok(Some(number)),
-        _ => corrupt("another name"),
+        _ => corrupt("an invalid name of a manifest"),
     }
 }
 

@@ -145,11 +145,11 @@ pub(crate) fn decode_file_header(
     number: u64,
 ) -> Result<FileHeader, HeaderError> {
     let damaged = |what: &str| HeaderError::Damaged(what.to_owned());
-    let short = || damaged("a shorter file");
+    let short = || damaged("a file that is too short");
     let covered = bytes.get(..FIELDS_BYTES - 4).ok_or_else(short)?;
     let mut fields = Fields::new(bytes);
     if fields.bytes(8).ok_or_else(short)? != kind.magic() {
-        return Err(damaged("another magic"));
+        return Err(damaged("a bad magic number"));
     }
     let version = fields.u16().ok_or_else(short)?;
     fields.u16().ok_or_else(short)?;

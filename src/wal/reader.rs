@@ -130,7 +130,7 @@ impl LogReader {
             return Err(Error::corrupt(&self.path, 0, expected, found));
         }
         Ok(match self.header()? {
-            Ok(header) if Some(header.salt) != self.salt => Err("a salt of another log".into()),
+            Ok(header) if Some(header.salt) != self.salt => Err("the salt of another log".into()),
             Ok(_) => Ok(()),
             Err(found) => Err(found),
         })
@@ -294,7 +294,7 @@ impl LogReader {
                 (FrameKind::End, None) => {
                     return match payload.try_into() {
                         Ok(next) => Ok(Item::End { next: u64::from_le_bytes(next) }),
-                        Err(_) => damage("an end frame of other than a log number".into(), None),
+                        Err(_) => damage("an end frame without a log number".into(), None),
                     };
                 }
                 (_, record) => return damage(format!("a {kind:?} frame out of order"), record),
@@ -330,8 +330,8 @@ impl LogReader {
     }
 
     fn read_otherwise(&self, at: u64) -> Error {
-        let found = "one the second time, and something else the first";
-        Error::corrupt(&self.path, at, "a whole frame each time it is read", found)
+        let found = "different bytes in two reads";
+        Error::corrupt(&self.path, at, "the same frame each time it is read", found)
     }
 
     /// Where the next item is read.

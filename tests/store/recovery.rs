@@ -463,7 +463,7 @@ fn one_wrong_read_of_a_long_record_refuses_the_store_and_loses_nothing() {
             Ok(db) => assert!(db.get("long").unwrap().as_deref() == Some(&*value), "read {skip}"),
             Err(error) => {
                 let text = error.to_string();
-                assert!(text.contains("a whole frame each time it is read"), "{text}");
+                assert!(text.contains("the same frame each time it is read"), "{text}");
                 refused += 1;
             }
         }

@@ -325,7 +325,7 @@ fn what_contradicts_itself_is_found() {
     found_in(&third, "");
     // The bytes of all values, which only the properties and the blocks know.
     forge(&first, properties(&first), |bytes| bytes[44] ^= 1);
-    found_in(&first, "what the properties say");
+    found_in(&first, "the contents that the properties describe");
     // The number of keys, which the manifest knows.
     forge(&first, properties(&first), |bytes| bytes[20] ^= 1);
     found_in(&first, "the properties that the manifest has");

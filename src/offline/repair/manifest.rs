@@ -54,7 +54,7 @@ pub(super) fn tables_in_force(
     };
     if current.is_none() {
         let (path, what) =
-            (dir.path_of(FileName::Current), "the manifest in force is unknown".into());
+            (dir.path_of(FileName::Current), "the current manifest is unknown".into());
         losses.push(Loss::of_any_key(path, None, what, NEWEST_LOST));
     }
     Ok(current.cloned())

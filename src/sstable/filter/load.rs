@@ -152,7 +152,7 @@ impl FilterBlock<'_> {
         let (stored, computed) = (u32::from_le_bytes(stored), self.checksum.finish());
         if stored != computed {
             return Err(format!(
-                "its checksum does not match: {stored:#010x} stored, {computed:#010x} computed"
+                "its block has a wrong checksum: {stored:#010x} stored, {computed:#010x} computed"
             ));
         }
         if block_type != BlockType::Filter as u8 || stored != self.expected {

@@ -311,14 +311,14 @@ impl Table {
         let checked = BlockCheck { block: *block, of, salt: *salt, bound_to: *place };
         check_if_large(env, &**file, checked)
             .map_err(unreadable)?
-            .map_err(|found| format!("its checksum does not match: {found}"))?;
+            .map_err(|found| format!("its block has {found}"))?;
         let length = block.length as usize + TRAILER_BYTES;
         let read = |buffer: &mut [u8]| file.read_exact_at(buffer, block.offset);
         let memory = SealedBytes::metered(length, env.filter_memory.meter(), read);
         env.ledger.open_reads.count(length as u64);
         let memory = memory.map_err(unreadable)?;
         let length = check_block(&memory, BlockType::Filter, *salt, *place)
-            .map_err(|found| format!("its checksum does not match: {found}"))?
+            .map_err(|found| format!("its block has {found}"))?
             .len();
         if u32_at(&memory, length + 1) != Some(meta.checksum) {
             return Err("it is not the filter that the manifest names".into());
