@@ -30,7 +30,7 @@ struct Configuration {
     durability: Durability,
     /// Whether the program holds its own mutex around each put.
     own_mutex: bool,
-    /// A mutex and a `pwrite`, in place of a put.
+    /// A mutex and a `pwrite`, instead of a put.
     floor: bool,
 }
 

@@ -7,7 +7,7 @@ use byteorder::{ByteOrder, LittleEndian};
 /// The version of the files that this criba reads and writes; format.md describes every byte of them.
 pub const FORMAT_VERSION: u16 = 2;
 
-/// What was found in place of [`FORMAT_VERSION`], and which criba reads it.
+/// What was found instead of [`FORMAT_VERSION`], and which criba reads it.
 pub(crate) fn other_version(version: u16) -> String {
     if version < FORMAT_VERSION {
         let way_out =

@@ -16,7 +16,7 @@ const TRIES: usize = 1000;
 /// Other threads may take the descriptors that were just closed.
 const ATTEMPTS: usize = 5;
 
-/// Those of all stores of the process. Not of `crate::sync`: it is locked for moments, and in each schedule.
+/// Pools of all stores of the process. A mutex of std, not of `crate::sync`: it is held for moments only.
 static CLOSABLE: Mutex<Vec<Weak<dyn Closable>>> = Mutex::new(Vec::new());
 
 /// Calls `change` with the list, unless it stays locked: then it only closes less.

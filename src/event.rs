@@ -130,7 +130,7 @@ impl fmt::Display for Event {
                 write!(f, "table {table}: damaged in {path} at offset {offset}: {reason}")
             }
             Self::PolicyReplaced { stored, policy } => {
-                write!(f, "policy: {policy}, in place of {stored}, which stores no longer have")
+                write!(f, "policy: {policy}, instead of {stored}, which stores no longer have")
             }
             Self::FilterRebuilt { table, filter } => {
                 write!(f, "table {table}: its filter was replaced: {filter}")

@@ -4,7 +4,7 @@
 //! changed. So in a child drops only close and free, and what other threads refer to stays.
 
 use std::process;
-// Not those of `sync`: the counter is the process's, and nothing is ordered by it.
+// std's atomics, not those of `sync`: the counter belongs to the process, and orders nothing.
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::error::{Error, Result};

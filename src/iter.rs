@@ -64,7 +64,7 @@ pub(crate) trait Cursor: Debug + Send {
 pub(crate) trait Source {
     fn entry(&self) -> Option<EntryRef<'_>>;
 
-    /// Of two equal entries, the one of the higher rank comes first in a heap.
+    /// Rank among equal entries: the highest comes first in a heap.
     fn rank(&self) -> u8 {
         0
     }

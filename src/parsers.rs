@@ -133,7 +133,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Also returns what was dropped of the last edit.
+    /// The tables of a manifest, and what was dropped of its last edit.
     pub fn read(vfs: &Arc<dyn Vfs>, dir: &Path, manifest: u64) -> Result<(Self, Option<LostTail>)> {
         let (tables, store, lost) = Manifest::read(&opened(vfs, dir)?, manifest)?;
         Ok((Self { tables, store }, lost))

@@ -118,7 +118,7 @@ impl StoreDir {
         let dir = Self::open_or_create(vfs, path, mode)?;
         for ancestor in path.ancestors().skip(1) {
             match reach(vfs, ancestor).and_then(|dir| dir.sync()) {
-                // Of a directory that cannot be read or synced, this process has made no name.
+                // This process has made no name in a directory that it cannot read or sync.
                 Err(error) if CANNOT_SYNC.contains(&error.kind()) => {}
                 synced => synced.context("sync", ancestor)?,
             }
@@ -158,12 +158,12 @@ impl StoreDir {
         Ok(Self { watch: Some(Arc::new(watch)), ..self })
     }
 
-    /// For messages.
+    /// Path for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// For messages.
+    /// Path for messages.
     pub(crate) fn path_of(&self, name: FileName) -> PathBuf {
         self.path.join(name.to_string())
     }
@@ -417,7 +417,7 @@ impl NewFile {
         &*self.file
     }
 
-    /// For messages.
+    /// Path for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

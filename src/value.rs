@@ -32,7 +32,7 @@ impl Value {
         Self::inline(bytes).unwrap_or_else(|| Self::new(Bytes::copy_from_slice(bytes)))
     }
 
-    /// Of few bytes.
+    /// A value within the handle; `None` if it is too long.
     #[inline]
     pub(crate) fn inline(bytes: &[u8]) -> Option<Self> {
         let mut copy = [0; MOST_INLINE];

@@ -53,7 +53,7 @@ pub struct Args {
     /// Fixes everything random; the same seed gives the same counts
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Real keys for hash-families in place of the sample of paths: a key, or key TAB value, a line,
+    /// Real keys for hash-families instead of the sample of paths: a key, or key TAB value, a line,
     /// plain or gzipped
     #[arg(long, value_name = "FILE", requires = "absent")]
     present: Option<PathBuf>,

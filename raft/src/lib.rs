@@ -133,7 +133,7 @@ openraft::declare_raft_types!(
 /// Opens the directory of a node: its log and its state machine.
 ///
 /// `opening` says what is expected there, see [the table](crate#a-node-is-its-directory), and whether a store is
-/// made, in place of [`Options::create_if_missing`].
+/// made, instead of [`Options::create_if_missing`].
 ///
 /// [`Opening::JoinAsNew`] replaces the identity and deletes the vote in one batch, synced. Then it deletes entries
 /// and pairs. After a crash, [`Opening::Existing`] continues with that. After a crash of the first opening, try

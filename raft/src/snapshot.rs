@@ -147,7 +147,7 @@ impl Received {
             return Err(Error::Record { of: of(), expected: "none after the last chunk", found });
         }
         if chunk.number != self.next {
-            let found = format!("chunk {} in place of {}", chunk.number, self.next);
+            let found = format!("chunk {} instead of {}", chunk.number, self.next);
             return Err(Error::Record { of: of(), expected: "the next chunk", found });
         }
         let mut batch = Batch::new();

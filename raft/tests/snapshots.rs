@@ -226,7 +226,7 @@ async fn a_snapshot_without_a_chunk_is_refused() {
     let first = taken.snapshot.next_chunk().unwrap().unwrap();
     let second = taken.snapshot.next_chunk().unwrap().unwrap();
     let error = received.write_chunk(&second).unwrap_err().to_string();
-    assert!(error.ends_with("expected the next chunk, found chunk 1 in place of 0"), "{error}");
+    assert!(error.ends_with("expected the next chunk, found chunk 1 instead of 0"), "{error}");
     received.write_chunk(&first).unwrap();
     received.write_chunk(&first).unwrap_err();
     assert!(received.write_chunk(&second).unwrap());

@@ -262,7 +262,7 @@ fn is_free(live: &LiveTable, busy: &HashSet<u64>) -> bool {
 
 /// The tables of L0 that may leave it, newest first. Damaged ones stay, and so does each table with keys of an older
 /// one that stays, or of a damaged table of the output level: what is newer must not pass below what is older.
-/// Those that may leave lie on both sides of a damaged table of the output level; these are on one side.
+/// All returned tables lie on one side of each damaged table of the output level.
 fn leaving_l0(version: &Version, output_level: usize) -> Vec<LiveTable> {
     let mut below: Vec<&TableMeta> = Vec::new();
     for live in version.level(output_level) {

@@ -25,9 +25,9 @@ const ATTEMPTS: usize = 20;
 struct CheckpointState {
     /// Keeps the files of its tables.
     version: Arc<Version>,
-    /// Those of the memtables, oldest first.
+    /// Logs of the memtables, oldest first.
     logs: Vec<OpenLog>,
-    /// Of the first entry in the logs.
+    /// Sequence number of the first entry in the logs.
     first_seq: Seq,
     next_seq: Seq,
 }

@@ -2,7 +2,7 @@
 
 use crate::sync::Mutex;
 
-/// Of a request: each entry is written only if its key has the expected value.
+/// A condition of a request: each entry is written only if its key has the expected value.
 #[derive(Debug)]
 pub(crate) struct Condition {
     /// `None`: the key must be absent.

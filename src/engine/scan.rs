@@ -230,7 +230,7 @@ fn merge(
 #[derive(Debug, Default)]
 struct Hidden {
     passed: usize,
-    /// Of these, entries that were compared one by one.
+    /// Passed entries that were compared one by one.
     singly: usize,
     /// The bound before the step, if the step has moved it.
     bound: Option<Bound<Vec<u8>>>,

@@ -201,7 +201,7 @@ impl FilterPolicy {
         }
     }
 
-    /// The policy of the same bits for a store whose stored policy is this one: Bloom filters in place of blocked
+    /// The policy of the same bits for a store whose stored policy is this one: Bloom filters instead of blocked
     /// filters, which older stores may have.
     pub(crate) fn without_blocked(self) -> Self {
         if self.kind == FilterKind::Blocked { self.with_kind(FilterKind::Bloom) } else { self }

@@ -142,7 +142,7 @@ mod tests {
     /// prefix always give the prefix.
     #[test]
     fn all_keys_within_the_bounds_have_the_common_prefix() {
-        // Also the successors of prefixes.
+        // The successors of prefixes, too.
         let letters = [0, b'/', b'/' + 1, 0xff];
         let mut strings = vec![vec![]];
         for length in 0..3 {

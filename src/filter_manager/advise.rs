@@ -49,7 +49,7 @@ pub struct Advice {
     /// Estimates for each kind and allocation, with the present bits per key, and with 1, 2 and 4 more and
     /// fewer.
     pub estimates: Vec<Estimate>,
-    /// That of the store's policy.
+    /// Allocation of the store's policy.
     allocation: Allocation,
 }
 

@@ -8,7 +8,7 @@ use crate::sstable::Portion;
 pub(crate) struct FilterCandidates {
     /// Absent probes of the filter, in a unit that all filters share.
     pub(crate) weight: f64,
-    /// From nothing to the whole filter, with ascending bytes and falling rates.
+    /// Portions from nothing to the whole filter, with ascending bytes and falling rates.
     pub(crate) candidates: Vec<Candidate>,
 }
 

@@ -12,7 +12,7 @@ use crate::version::{LiveTable, Version};
 #[derive(Debug, Clone)]
 pub(super) struct LevelKeys {
     l0: Vec<u64>,
-    /// For each level except L0: the number of keys and the number of tables.
+    /// Numbers of keys and of tables, for each level except L0.
     below: [(u64, u64); LEVELS],
 }
 

@@ -10,9 +10,9 @@ const PRIOR_PROBES: f64 = 16.0;
 
 /// What the ledger has counted for each table.
 pub(super) struct Loads {
-    /// By table id: the absent probes, and the lookups of tables since it was installed.
+    /// Absent probes by table id, and the lookups of tables since it was installed.
     counted: HashMap<u64, (u64, u64)>,
-    /// For each level, the share of lookups that find nothing on this level or above it.
+    /// Share of lookups that find nothing on a level or above it, by level.
     unanswered: [f64; LEVELS],
 }
 

@@ -43,7 +43,7 @@ impl ResidencyChange {
 }
 
 /// The releases and the loads after which the filters are within the budget with the fewest wasted reads.
-/// None if the filters are within it and nearly as good.
+/// No changes if the filters are within it and nearly as good.
 pub(crate) fn residency_changes(
     version: &Version,
     env: &TableEnv,

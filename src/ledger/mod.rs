@@ -92,9 +92,9 @@ counts! {
         true_positives,
         /// The filter said maybe, and the table does not hold the key.
         false_positives,
-        /// Without a usable filter (none, degraded, or not resident); the table holds the key.
+        /// Probes without a usable filter (none, degraded, or not resident) of tables that hold the key.
         unfiltered_found,
-        /// Without a usable filter; the table does not hold the key.
+        /// Probes without a usable filter of tables that do not hold the key.
         unfiltered_not_found,
         /// The block is unreadable or damaged, and the lookup failed.
         failed,
@@ -161,7 +161,7 @@ counts! {
         skipped,
         /// The filter said maybe: the table was read.
         passed,
-        /// Of the passed: the table held nothing within the bounds. If the bounds contain all keys of the
+        /// Passed probes of tables that held nothing within the bounds. If the bounds contain all keys of the
         /// prefix, these are false positives, at a rate of wasted / (skipped + wasted).
         wasted,
         /// Tables read without a probe: the filter has no prefixes of this extractor, or is none, degraded or

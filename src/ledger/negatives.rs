@@ -54,7 +54,7 @@ fn zeros() -> Page {
 /// One counter for each interval of keys of a version. Each thread has its own, as in the other counters of the
 /// ledger.
 pub(crate) struct Negatives {
-    /// By the numbers of the tables.
+    /// Counters by the numbers of the tables.
     tables: Vec<Arc<ProbeCounters>>,
     candidates: Arc<dyn Candidates>,
     own: Box<[Pages]>,

@@ -26,15 +26,15 @@ pub(crate) struct Ledger {
 #[derive(Debug, Default)]
 struct Tables {
     live: HashMap<u64, LiveCounters>,
-    /// By level: the counts of tables that are gone.
+    /// Counts of tables that are gone, by level.
     retired: [Counts; LEVELS],
-    /// Of the versions that lookups may use, with what has been added to the other counters.
+    /// Counters of the versions that lookups may use, with what was added to the other counters.
     negatives: Vec<(Arc<Negatives>, Vec<u64>)>,
 }
 
 #[derive(Debug)]
 struct LiveCounters {
-    /// At each level where it has been.
+    /// Counters for each level where the table has been.
     levels: Vec<(usize, Arc<ProbeCounters>)>,
     /// The lookups of tables before it was installed.
     before: u64,
@@ -102,12 +102,12 @@ impl Ledger {
         tables
     }
 
-    /// By table id.
+    /// Counts by table id.
     pub(crate) fn table_counts(&self) -> HashMap<u64, Counts> {
         self.settled().live.iter().map(|(&id, live)| (id, live.sum())).collect()
     }
 
-    /// By table id: the absent probes, and the lookups of tables since it was installed.
+    /// Absent probes by table id, and the lookups of tables since it was installed.
     pub(crate) fn absent_probes(&self) -> HashMap<u64, (u64, u64)> {
         let tables = self.settled();
         let lookups = self.lookups_of_tables();

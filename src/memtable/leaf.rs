@@ -32,7 +32,7 @@ pub(super) struct Leaf {
     slots: Vec<Slot>,
     /// The slot numbers in key order: an insertion moves only these bytes.
     order: Vec<u8>,
-    /// Of the keys, in their order.
+    /// Fences of the keys, in key order.
     fences: Fences,
     /// Keys and values in order of insertion.
     bytes: Vec<u8>,
@@ -252,7 +252,7 @@ impl Leaf {
         let room = (2 * numbers.len()).min(LEAF_ENTRIES);
         part.slots.reserve_exact(room);
         part.order.reserve_exact(room);
-        // Of what is made longer again and again much is copied.
+        // Bytes that are made longer again and again are copied often.
         part.bytes.reserve_exact(self.bytes.len() * numbers.len() / self.len() * 3 / 2);
         for slot in numbers.filter_map(|number| self.slot(number)) {
             let at = slot.at as usize;

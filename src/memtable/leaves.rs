@@ -35,7 +35,7 @@ struct LeafCell {
     start: Option<Edge>,
     /// A cursor holds the leaf as it was: the next insertion copies it.
     leaf: RwLock<Arc<Leaf>>,
-    /// Of the leaf, for readers that do not lock it: see [`Leaf::hidden_from`]; `Seq::MAX` for "none".
+    /// [`Leaf::hidden_from`] for readers that do not lock the leaf; `Seq::MAX` for "none".
     hidden_from: AtomicU64,
     entries: AtomicUsize,
 }

@@ -222,8 +222,8 @@ impl Block {
     pub(crate) fn search(&self, key: &[u8], seq: Seq) -> BlockResult<Found> {
         let mut found = Found { holds_key: false, entry: None };
         let mut at = self.start_for(key)?;
-        // Of the entry before, which is not greater than `key`: the length of its key, and how many of
-        // its first bytes are those of `key`.
+        // Length of the key of the entry before, which is not greater than `key`, and of the prefix that both
+        // keys have.
         let (mut length, mut same) = (0, 0);
         while at < self.entries_end {
             let entry = self.entry_at(at)?;

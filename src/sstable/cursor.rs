@@ -61,7 +61,7 @@ impl TableCursor {
             Bound::Unbounded => blocks.saturating_sub(1),
             Bound::Included(key) | Bound::Excluded(key) => {
                 let first = cursor.table.block_for(key);
-                // Of a key in several blocks, a walk begins before or behind all.
+                // If a key is in several blocks, a walk begins before or behind all of them.
                 let is_behind = matches!(
                     (direction, start),
                     (Direction::Forward, Bound::Excluded(_))

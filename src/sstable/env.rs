@@ -67,7 +67,7 @@ impl TableEnv {
         }
     }
 
-    /// For messages.
+    /// Path for messages.
     pub(crate) fn path_of(&self, name: FileName) -> std::path::PathBuf {
         self.dir.path_of(name)
     }

@@ -40,7 +40,7 @@ pub(crate) enum BlockType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct BlockHandle {
     pub(crate) offset: u64,
-    /// Without the trailer; 0 for "no such block".
+    /// Length without the trailer; 0 for "no such block".
     pub(crate) length: u64,
 }
 
@@ -218,7 +218,7 @@ pub(crate) struct Properties {
     /// Bytes of all user keys and values, before prefix compression.
     pub(crate) key_bytes: u64,
     pub(crate) value_bytes: u64,
-    /// Of these, bytes of entries that are not the newest of their key.
+    /// Bytes of keys and values that are not the newest of their key.
     pub(crate) hidden_bytes: u64,
     pub(crate) min_seq: Seq,
     pub(crate) max_seq: Seq,

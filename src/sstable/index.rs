@@ -12,7 +12,7 @@ use crate::key::Seq;
 
 /// The fixed part of an entry: offset of the block, length of the separator.
 const ENTRY_BYTES: usize = 10;
-/// Of a block that ends within a key: its number, and its oldest sequence number of that key.
+/// A cut, for a block that ends within a key: the number of the block, and its oldest sequence number of the key.
 const CUT_BYTES: usize = 12;
 /// After entries and cuts: number of cuts, end of the data, number of entries.
 const TAIL_BYTES: usize = 16;
@@ -188,7 +188,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Of an index that was checked.
+    /// Blocks of an index that was checked.
     pub(super) fn new(index: &Index<'_>) -> Self {
         let numbers = 0..index.len();
         let starts = numbers.clone().filter_map(|number| Some(index.block(number)?.offset));

@@ -19,11 +19,11 @@ pub(crate) struct FilePool(Arc<Files>);
 
 #[derive(Debug)]
 enum Files {
-    /// Opened for each read.
+    /// Files are opened for each read.
     None,
-    /// Those of the most read tables. Reads under way can exceed the limit by one file each.
+    /// Files of the most read tables. Reads under way can exceed the limit by one file each.
     MostRead(Cache<u64, Arc<dyn VfsFile>, UnitWeighter, FixedHasher>),
-    /// Of every table, until it is forgotten: another process may remove the name.
+    /// Files of all tables, until they are forgotten: another process may remove their names.
     All(Mutex<HashMap<u64, Arc<dyn VfsFile>>>),
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Table {
     filter: BlockHandle,
     obsolete: AtomicBool,
     damage: OnceLock<Error>,
-    /// Of `tail` and `blocks`.
+    /// Memory of `tail` and `blocks`.
     _memory: Metered,
 }
 

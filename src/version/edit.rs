@@ -35,7 +35,7 @@ pub(crate) struct Edit {
     pub(crate) next_file: Option<u64>,
     /// The hash key of the store: in the first edit of each manifest, and never another.
     pub(crate) hash_key: Option<HashKey>,
-    /// By table id: its new filter.
+    /// New filters by table id.
     pub(crate) filters: Vec<(u64, FilterMeta)>,
     /// The settings from now on: in the first edit of each manifest.
     pub(crate) settings: Option<StoreSettings>,
@@ -111,7 +111,7 @@ fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
 /// What the manifest amounts to.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TableSet {
-    /// By id: the level and the record of a table.
+    /// Level and record of each table, by id.
     pub(crate) tables: BTreeMap<u64, (usize, TableMeta)>,
     pub(crate) log: u64,
     pub(crate) flushed_seq: Seq,

@@ -70,12 +70,12 @@ pub(crate) struct Candidate {
 /// The intervals of some tables. They hold no filter.
 #[derive(Debug, Default)]
 pub(crate) struct Intervals {
-    /// In the order of their bounds. Interval `n` begins at `ends[n - 1]`; interval 0 is before all tables.
+    /// Ends of the intervals, ascending. Interval `n` begins at `ends[n - 1]`; interval 0 is before all tables.
     ends: Vec<End>,
     heads: Fences,
     /// The intervals that each table of L0 covers, newest first.
     l0: Vec<Range<u32>>,
-    /// For each interval, one entry for each sorted level with tables.
+    /// One entry for each sorted level with tables, for each interval.
     rows: Vec<Entry>,
     width: usize,
 }
@@ -121,7 +121,7 @@ impl Interval<'_> {
 }
 
 impl Intervals {
-    /// Those of tables in the order of their numbers: L0, newest first, then the sorted levels that have tables.
+    /// Intervals of tables in the order of their numbers: L0, newest first, then the sorted levels that have tables.
     pub(super) fn of(l0: &[LiveTable], sorted: &[&[LiveTable]]) -> Self {
         let tables = || l0.iter().chain(sorted.iter().copied().flatten());
         let mut found: Vec<(u64, IntervalEnd<'_>, usize)> =

@@ -36,11 +36,11 @@ use intervals::Intervals;
 pub(crate) struct Version {
     /// The first field: its drop settles the counters of the tables.
     negatives: VersionNegatives,
-    /// By number: L0 newest first, then each level in key order.
+    /// Tables by number: L0 newest first, then each level in key order.
     tables: Vec<LiveTable>,
     /// Where each level begins in `tables`, and where the last one ends.
     starts: [usize; LEVELS + 1],
-    /// Those of the tables; of all versions that differ in filters only.
+    /// Intervals of the tables, shared by versions that differ in filters only.
     intervals: Arc<Intervals>,
     /// The filters of the tables, by number.
     slots: Slots,
@@ -51,7 +51,7 @@ pub(crate) struct Version {
 struct VersionNegatives(Option<(Arc<Negatives>, Arc<Ledger>, Birth)>);
 
 impl Drop for VersionNegatives {
-    /// No lookup counts any more.
+    /// Settles the counters: the last lookup has ended.
     fn drop(&mut self) {
         if let Some((negatives, ledger, birth)) = &self.0
             && birth.is_this_process()

@@ -37,7 +37,7 @@ enum Slot {
 pub(crate) struct Begun<'a> {
     slot: &'a Slot,
     hash: u64,
-    /// Of the first bit, in a Bloom filter.
+    /// Position of the first bit, in a Bloom filter.
     position: u64,
 }
 

@@ -13,9 +13,9 @@ use super::{AccessHint, FileKind, FileLock, Identity, Operation, Vfs, VfsDir, Vf
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Call<'a> {
-    /// Which operation.
+    /// The operation.
     pub operation: Operation,
-    /// On what kind of file.
+    /// The kind of the file.
     pub kind: FileKind,
     /// The file or directory, by the path with which its directory was opened; of two names, the new one.
     pub path: &'a Path,
@@ -294,7 +294,7 @@ impl<L: Layer> VfsFile for LayeredFile<L> {
         pass(&*self.layer, &self.call(Operation::Identity, 0), || self.inner.identity())
     }
 
-    /// Not an operation: what it returns only saves reads.
+    /// Passed on without a call of the layer: it only saves reads.
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
         self.inner.next_data(offset)
     }

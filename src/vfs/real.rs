@@ -46,7 +46,7 @@ fn entry_type(mode: RawMode) -> EntryType {
     }
 }
 
-/// Which file a name is, not through a symbolic link; the open file itself for an empty name.
+/// The identity of the file of a name, not through a symbolic link; of the open file for an empty name.
 fn identity_at(file: &File, name: &OsStr) -> io::Result<Identity> {
     #[cfg(target_os = "linux")]
     match identity_without_times(file, name) {

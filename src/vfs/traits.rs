@@ -108,7 +108,7 @@ impl Operation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AccessHint {
-    /// At unrelated places: readahead would be wasted.
+    /// Reads at unrelated places: readahead would be wasted.
     Random,
     /// These bytes soon: readahead can begin.
     WillNeed {
@@ -162,7 +162,7 @@ pub trait Vfs: Debug + Send + Sync {
     /// Opens an existing directory, also through symbolic links.
     ///
     /// # Errors
-    /// That of the operating system.
+    /// The error of the operating system.
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn VfsDir>>;
 
     /// Whether this is a simulation in a test, as `SimVfs` is. Filters and indexes of such a store are not
@@ -323,6 +323,6 @@ pub trait FileLock: Debug + Send + Sync {
     /// The identity of the locked file.
     ///
     /// # Errors
-    /// That of the operating system.
+    /// The error of the operating system.
     fn identity(&self) -> io::Result<Identity>;
 }

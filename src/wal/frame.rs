@@ -236,7 +236,7 @@ impl Frame<'_> {
     }
 }
 
-/// What is in place of a frame. Converted to text only for a report: a search after damage finds one at every
+/// What is found instead of a frame. Converted to text only for a report: a search after damage finds one at every
 /// byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoFrame {

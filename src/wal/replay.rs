@@ -29,7 +29,7 @@ pub struct LostTail {
     /// Whole records among them. A crash of the process leaves none; a power failure can, and damage does. Before
     /// the next write [`repair`](crate::repair) can salvage them.
     pub records: u64,
-    /// What was found in place of a record.
+    /// What was found instead of a record.
     pub found: String,
 }
 

@@ -107,7 +107,7 @@ impl Cluster {
         Ok((status, body))
     }
 
-    /// Makes a node a member, in place of a former incarnation.
+    /// Makes a node a member, which replaces a former incarnation.
     pub(crate) async fn admit(&self, id: u64) -> Result<(), Failure> {
         let leader = self.leader().await?;
         let path = format!("/members/{id}");

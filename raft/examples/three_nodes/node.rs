@@ -10,7 +10,7 @@
 //! | `GET /status` | [`Status`] as JSON |
 //! | `GET /identity` | the node's id and incarnation as JSON |
 //! | `POST /members` | begins a cluster of the nodes in the body, a JSON map of ids to addresses |
-//! | `PUT /members/ID` | makes the node at the address in the body a member, in place of one with this id |
+//! | `PUT /members/ID` | makes the node at the address in the body a member, which replaces one with this id |
 //! | `POST /raft` | answers another node |
 //!
 //! A node that is not the leader answers 421, and the header `leader` has the leader's address, if one is

@@ -141,7 +141,7 @@ impl Nodes {
         then
     }
 
-    /// Makes a running node a member, in place of a former incarnation.
+    /// Makes a running node a member, which replaces a former incarnation.
     pub(crate) async fn admit(&self, id: u64) {
         let began = Instant::now();
         loop {

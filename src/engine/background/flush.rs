@@ -67,7 +67,7 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
 
     let edit = Edit {
         log: Some(next_log),
-        // Also of entries that were dropped.
+        // Entries that were dropped count, too.
         flushed_seq: Some(memtable.newest()),
         ..Edit::default()
     };

@@ -60,7 +60,7 @@ struct State {
     flushing: bool,
     rebuilding: bool,
     manual: Option<ManualCompaction>,
-    /// By [`Task`]: the error of the newest attempt, if it failed.
+    /// The error of the newest attempt of each [`Task`], if it failed.
     failures: [Option<Arc<Error>>; 2],
     /// Whether the last event of this kind of work said that it fails.
     reported: [bool; 3],

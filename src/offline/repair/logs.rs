@@ -14,7 +14,7 @@ use criba_filter::store::HashKey;
 pub(super) struct History<'a> {
     dir: &'a StoreDir,
     store: u64,
-    /// From the manifest. Without it, the salts of logs are those in their headers.
+    /// Key of the manifest. Without it, the salts of logs are those in their headers.
     hash_key: Option<HashKey>,
     /// The sequence number of the next change; 0 if it is unknown.
     pub(super) next: Seq,
@@ -146,7 +146,7 @@ impl<'a> History<'a> {
     }
 
     fn damage(&mut self, path: PathBuf, offset: Option<u64>, found: String) {
-        // Of damage without a record in between, the first is named.
+        // The first of several damages without a record in between is named.
         self.hole.get_or_insert((path, offset, found));
     }
 

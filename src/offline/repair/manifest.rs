@@ -13,10 +13,10 @@ use crate::version::{Manifest, TableSet, read_current};
 use crate::wal::{LogKind, LogReader};
 use criba_filter::store::HashKey;
 
-/// Of a damaged manifest no part counts: a later edit may have replaced every table that an earlier one names.
+/// A damaged manifest counts as lost: a later edit may have replaced every table that an earlier one names.
 const NEWEST_LOST: Seq = Seq::MAX;
 
-/// The tables in force, if all edits of the manifest in force are known. Without them, adds the loss.
+/// The live tables, if all edits of the current manifest are known. Otherwise adds the loss.
 pub(super) fn tables_in_force(
     dir: &StoreDir,
     store: u64,

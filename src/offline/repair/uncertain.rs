@@ -6,7 +6,7 @@ use super::loss::{ANY_KEY, Loss};
 use crate::key::Seq;
 use crate::key_range::{KeyBounds, borrowed};
 
-/// The keys of which a newer change may be lost than one that was read. Keys come in order.
+/// Ranges of keys whose newest change may be lost. Keys come in order.
 #[derive(Default)]
 pub(super) struct UncertainRanges {
     /// Changes of any key up to this one.
@@ -18,7 +18,7 @@ pub(super) struct UncertainRanges {
 }
 
 impl UncertainRanges {
-    /// Of losses that are known before the first key.
+    /// Ranges of the losses that are known before the first key.
     pub(super) fn of(losses: &[Loss]) -> Self {
         let mut doubt = Self::default();
         for loss in losses {

@@ -38,7 +38,7 @@ use criba_filter::store::Recipe;
 
 #[derive(Debug)]
 pub(crate) enum FilterState {
-    /// None is wanted for this table.
+    /// No filter is wanted for this table.
     None,
     /// Verified and in use, as a whole or in part.
     Active(Filter),

@@ -112,9 +112,9 @@ impl FaultRule {
 pub struct Injected {
     /// The number of the operation, counted from 0.
     pub number: u64,
-    /// Which operation.
+    /// The operation.
     pub operation: Operation,
-    /// On what kind of file.
+    /// The kind of the file.
     pub kind: FileKind,
     /// The file or directory; of two names, the new one.
     pub path: PathBuf,

@@ -1,7 +1,7 @@
 //! Measures the tree: import cycles between files, code, documents, tests. Fails only on an import cycle; the
 //! other figures are for the author of a change to read.
 //!
-//! An argument is a directory to measure in place of this tree.
+//! An argument is a directory to measure instead of this tree.
 
 mod code;
 mod cycles;

@@ -1,4 +1,4 @@
-//! A counting Bloom filter: a counter of four bits in place of each bit (Fan and others, *Summary Cache*,
+//! A counting Bloom filter: a counter of four bits instead of each bit (Fan and others, *Summary Cache*,
 //! 2000).
 
 use super::Removable;

@@ -13,7 +13,7 @@ use crate::vfs::FileKind;
 /// synced. A clone shares the bytes.
 #[derive(Debug, Clone, Default)]
 pub struct SimDisk {
-    /// By path; the root is not among them. Directories and files are numbered together.
+    /// Directories by path, without the root. Directories and files are numbered together.
     pub(super) directories: BTreeMap<PathBuf, usize>,
     /// The file of each name at the last sync of its directory, and after each change since.
     pub(super) names: BTreeMap<PathBuf, Vec<Option<usize>>>,

@@ -13,7 +13,7 @@ use crate::vfs::FileKind;
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) kind: FileKind,
-    /// At the last sync.
+    /// Content at the last sync.
     pub(super) durable: Arc<Vec<u8>>,
     /// As programs see it.
     pub(super) seen: Arc<Vec<u8>>,

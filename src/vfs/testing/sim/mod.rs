@@ -67,7 +67,7 @@ struct Machine {
 pub struct Moment {
     /// What was done.
     pub operation: Operation,
-    /// To what kind of file.
+    /// The kind of the file.
     pub kind: FileKind,
     /// The file, by its last name.
     pub path: PathBuf,

@@ -66,7 +66,7 @@ impl Keep {
     /// The last state: nothing is lost.
     pub const NEW: Self = Self::State(usize::MAX);
 
-    /// Which of so many states is meant.
+    /// The number of the state, of this many.
     pub(super) fn state(self, states: usize) -> usize {
         match self {
             Self::State(state) | Self::Torn(state, _) => state.min(states - 1),
