@@ -48,6 +48,15 @@ use crate::value::Value;
 /// - Other calls say it, and stop no read. [`flush`](Self::flush) and [`compact`](Self::compact) stop no write
 ///   except for the moment in which a memtable is sealed.
 ///
+/// # Errors
+/// Each call fails with [`Closed`](crate::Error::Closed) once the store is closed. Beside that:
+///
+/// calls | errors
+/// ---|---
+/// reads, items of scans | [`Corrupt`](crate::Error::Corrupt), [`Io`](crate::Error::Io)
+/// writes | [`TooLong`](crate::Error::TooLong); [`Io`](crate::Error::Io): later writes may succeed; [`Poisoned`](crate::Error::Poisoned): later writes fail, too; [`Background`](crate::Error::Background): a flush or compaction that the write needs fails. Conditional writes fail as reads, too. A batch that failed is written whole or not at all
+/// flushes, compactions, `set_policy`, `rebuild_filters` | [`Io`](crate::Error::Io), [`Poisoned`](crate::Error::Poisoned), [`Background`](crate::Error::Background); [`Corrupt`](crate::Error::Corrupt): a table is damaged, the others are done; [`InvalidOption`](crate::Error::InvalidOption): a policy is impossible; [`FilterLies`](crate::Error::FilterLies)
+///
 /// # After a fork
 /// In a forked child each call fails with [`Forked`](crate::Error::Forked), calls without a [`Result`] return empty
 /// values, and drops change nothing. A child that dropped its copies of handles, snapshots and scans can open the
@@ -90,6 +99,7 @@ impl WeakDb {
     }
 }
 
+#[expect(clippy::missing_errors_doc, reason = "said once, for the whole type")]
 impl Db {
     /// Opens or makes the store in a directory, with the default [`Options`].
     ///
@@ -119,17 +129,11 @@ impl Db {
     }
 
     /// Sets a key's value, [buffered](Durability::Buffered).
-    ///
-    /// # Errors
-    /// As [`write_with`](Self::write_with).
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, Durability::Buffered)
     }
 
     /// Sets a key's value, with this durability.
-    ///
-    /// # Errors
-    /// As [`write_with`](Self::write_with).
     pub fn put_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -140,25 +144,16 @@ impl Db {
     }
 
     /// Deletes a key, [buffered](Durability::Buffered). The key may be absent.
-    ///
-    /// # Errors
-    /// As [`write_with`](Self::write_with).
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.delete_with(key, Durability::Buffered)
     }
 
     /// Deletes a key, with this durability. The key may be absent.
-    ///
-    /// # Errors
-    /// As [`write_with`](Self::write_with).
     pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
         self.write_with(Batch::new().delete(key), durability)
     }
 
     /// Makes all changes of a batch, or none, [buffered](Durability::Buffered).
-    ///
-    /// # Errors
-    /// As [`write_with`](Self::write_with).
     pub fn write(&self, batch: impl Into<Batch>) -> Result<()> {
         self.write_with(batch, Durability::Buffered)
     }
@@ -173,19 +168,11 @@ impl Db {
     /// [background threads](Options::background_threads), a write to a full memtable first flushes and compacts.
     ///
     /// Takes a [`Batch`] or what [`Batch::put`] returns, which is then empty, also after an error.
-    ///
-    /// # Errors
-    /// [`TooLong`](crate::Error::TooLong); [`Io`](crate::Error::Io): later writes may succeed;
-    /// [`Poisoned`](crate::Error::Poisoned): later writes fail too; [`Background`](crate::Error::Background):
-    /// a flush or compaction that the write needs fails; [`Closed`](crate::Error::Closed).
     pub fn write_with(&self, batch: impl Into<Batch>, durability: Durability) -> Result<()> {
         self.inner()?.write(batch.into(), durability)
     }
 
     /// Makes all earlier writes [`Durability::Synced`]. Waits as [`write_with`](Self::write_with).
-    ///
-    /// # Errors
-    /// As [`write_with`](Self::write_with).
     pub fn sync(&self) -> Result<()> {
         self.write_with(Batch::new(), Durability::Synced)
     }
@@ -204,17 +191,11 @@ impl Db {
     /// assert_eq!(db.get("name")?.unwrap(), "first");
     /// # Ok::<(), criba::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// As [`compare_and_swap_with`](Self::compare_and_swap_with).
     pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         self.insert_if_absent_with(key, value, Durability::Buffered)
     }
 
     /// As [`insert_if_absent`](Self::insert_if_absent), with this durability.
-    ///
-    /// # Errors
-    /// As [`compare_and_swap_with`](Self::compare_and_swap_with).
     pub fn insert_if_absent_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -236,9 +217,6 @@ impl Db {
     /// assert_eq!(new, [true, false, false]);
     /// # Ok::<(), criba::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// As [`compare_and_swap_with`](Self::compare_and_swap_with); then no pair is inserted.
     pub fn insert_many_if_absent<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         pairs: impl IntoIterator<Item = (K, V)>,
@@ -247,9 +225,6 @@ impl Db {
     }
 
     /// As [`insert_many_if_absent`](Self::insert_many_if_absent), with this durability.
-    ///
-    /// # Errors
-    /// As [`compare_and_swap_with`](Self::compare_and_swap_with); then no pair is inserted.
     pub fn insert_many_if_absent_with<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         pairs: impl IntoIterator<Item = (K, V)>,
@@ -273,9 +248,6 @@ impl Db {
     /// assert!(!db.compare_and_swap("lock", Some(b"free"), None)?);
     /// # Ok::<(), criba::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// As [`compare_and_swap_with`](Self::compare_and_swap_with).
     pub fn compare_and_swap(
         &self,
         key: impl AsRef<[u8]>,
@@ -291,9 +263,6 @@ impl Db {
     /// Cost: one lookup, as by [`get`](Self::get), and as many again as memtables are flushed meanwhile. So a
     /// new key costs no disk read but for a filter's mistakes. The lookup waits for no writer, and no writer
     /// waits for it. A change that is made then waits as [`write_with`](Self::write_with) does.
-    ///
-    /// # Errors
-    /// As [`write_with`](Self::write_with) and [`get`](Self::get).
     pub fn compare_and_swap_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -313,9 +282,6 @@ impl Db {
     ///
     /// Cost: at most one disk read in each table whose range covers the key and whose filter says "maybe".
     /// The lookup ends at the newest table that holds the key. A cached block costs no disk read.
-    ///
-    /// # Errors
-    /// [`Corrupt`](crate::Error::Corrupt); [`Io`](crate::Error::Io); [`Closed`](crate::Error::Closed).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.inner()?.lookup(key.as_ref(), None, &mut ())
     }
@@ -334,25 +300,16 @@ impl Db {
     /// assert_eq!(values[1].as_deref(), Some(b"2".as_slice()));
     /// # Ok::<(), criba::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// As [`get`](Self::get). The first error ends the call.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.inner()?.lookup_many(keys, None)
     }
 
     /// Whether a key has a value. Costs as much as [`get`](Self::get).
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(key)?.is_some())
     }
 
     /// The value of a key, and every step of the lookup. Reads and counts the same as [`get`](Self::get).
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
     pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
         self.inner()?.explain(key.as_ref(), None)
     }
@@ -371,9 +328,6 @@ impl Db {
     /// assert_eq!(db.may_contain("never seen")?, Membership::No);
     /// # Ok::<(), criba::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`Closed`](crate::Error::Closed).
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> Result<Membership> {
         Ok(self.inner()?.may_contain(key.as_ref()))
     }
@@ -396,28 +350,18 @@ impl Db {
     /// let last_below_f = db.range(.."f")?.next_back();
     /// # Ok::<(), criba::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`Closed`](crate::Error::Closed). An item: [`Corrupt`](crate::Error::Corrupt),
-    /// [`Io`](crate::Error::Io).
     pub fn range(&self, bounds: impl KeyRange) -> Result<Range> {
         let inner = self.inner()?;
         Ok(inner.scan(None, bounds.bounds(), inner.health.directory_lock()?))
     }
 
     /// All keys, with their values, in order from either end. Costs as much as [`range`](Self::range).
-    ///
-    /// # Errors
-    /// As [`range`](Self::range).
     #[expect(clippy::iter_not_returning_iterator, reason = "fails on a closed store")]
     pub fn iter(&self) -> Result<Range> {
         self.range(..)
     }
 
     /// All keys, in order from either end. Reads as much as [`iter`](Self::iter): values lie beside their keys.
-    ///
-    /// # Errors
-    /// As [`range`](Self::range).
     pub fn keys(&self) -> Result<Keys> {
         Reader::keys(self)
     }
@@ -425,17 +369,11 @@ impl Db {
     /// The first key, with its value; `None` if there is no key. Costs as much as the first item of
     /// [`range`](Self::range). A queue by `first` and [`delete`](Self::delete) does not pass what it deleted again
     /// and again: a scan notes where the tables and sealed memtables have nothing.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
     pub fn first(&self) -> Result<Option<(Value, Value)>> {
         Reader::first(self)
     }
 
     /// The last key, with its value. Costs as much as [`first`](Self::first).
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
     pub fn last(&self) -> Result<Option<(Value, Value)>> {
         Reader::last(self)
     }
@@ -443,9 +381,6 @@ impl Db {
     /// The keys that start with `prefix`, with their values. With [`Options::prefix`], this scan, and a
     /// [`range`](Self::range) within one prefix, skip tables whose filters exclude the prefix. Costs at most
     /// as much as `range`, hidden entries included.
-    ///
-    /// # Errors
-    /// As [`range`](Self::range).
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
         self.range(prefix_bounds(prefix.as_ref()))
     }
@@ -457,27 +392,17 @@ impl Db {
     /// them. At each bound the estimate is off by up to one block of each table; between the bounds, all blocks
     /// of a table count as equally full. A range within one block may count 0. After
     /// [`compact`](Self::compact), without snapshots, the estimate of `..` is exact.
-    ///
-    /// # Errors
-    /// [`Closed`](crate::Error::Closed).
     pub fn approximate_len(&self, bounds: impl KeyRange) -> Result<u64> {
         Ok(self.inner()?.approximate_len(bounds.bounds()))
     }
 
     /// A view of the store as it is now. No I/O.
-    ///
-    /// # Errors
-    /// [`Closed`](crate::Error::Closed).
     pub fn snapshot(&self) -> Result<Snapshot> {
         Snapshot::new(Arc::clone(self.inner()?))
     }
 
     /// Writes all memtables to tables, and syncs the tables. Waits for the write under way, then until the
     /// memtables of now are tables.
-    ///
-    /// # Errors
-    /// [`Background`](crate::Error::Background); [`Io`](crate::Error::Io);
-    /// [`Poisoned`](crate::Error::Poisoned); [`Closed`](crate::Error::Closed).
     pub fn flush(&self) -> Result<()> {
         background::flush(self.inner()?)
     }
@@ -485,9 +410,6 @@ impl Db {
     /// Flushes, then waits until all work is done. This includes idle work: L0 is merged into the level below
     /// if the merge writes at most twenty times the bytes of L0. While other threads write, there may always be
     /// work.
-    ///
-    /// # Errors
-    /// As [`flush`](Self::flush).
     pub fn wait_until_settled(&self) -> Result<()> {
         background::wait_until_settled(self.inner()?)
     }
@@ -498,9 +420,6 @@ impl Db {
     ///
     /// Cost: reads and writes all data once; needs disk space for a second copy. Waits for compactions under
     /// way, then merges on this thread.
-    ///
-    /// # Errors
-    /// As [`flush`](Self::flush).
     pub fn compact(&self) -> Result<()> {
         background::compact(self.inner()?)
     }
@@ -514,9 +433,6 @@ impl Db {
     ///
     /// Cost: reads and writes all their data once; needs disk space for a second copy of one table. Runs on this
     /// thread, beside other compactions.
-    ///
-    /// # Errors
-    /// As [`flush`](Self::flush); [`Corrupt`](crate::Error::Corrupt): a table is damaged.
     pub fn compact_rewriting(&self, before: u64) -> Result<u64> {
         background::compact_rewriting(self.inner()?, before)
     }
@@ -530,10 +446,6 @@ impl Db {
     /// stay: [`rebuild_filters`](Self::rebuild_filters) replaces them too.
     ///
     /// Cost: one synced write to the manifest. Waits for another edit of the manifest that is under way.
-    ///
-    /// # Errors
-    /// [`InvalidOption`](crate::Error::InvalidOption); [`Io`](crate::Error::Io): the old policy stays;
-    /// [`Poisoned`](crate::Error::Poisoned); [`Closed`](crate::Error::Closed).
     pub fn set_policy(&self, policy: FilterPolicy) -> Result<()> {
         self.inner()?.set_policy(policy)
     }
@@ -547,12 +459,6 @@ impl Db {
     ///
     /// Cost: reads each table that needs another filter once, writes the filter, and reads the filter back.
     /// Memory: 8 bytes for each key of one table, and twice the bytes of its filter.
-    ///
-    /// # Errors
-    /// [`InvalidOption`](crate::Error::InvalidOption); [`Corrupt`](crate::Error::Corrupt): a table has a
-    /// damaged block, and all others are done; [`Io`](crate::Error::Io);
-    /// [`FilterLies`](crate::Error::FilterLies); [`Poisoned`](crate::Error::Poisoned);
-    /// [`Closed`](crate::Error::Closed).
     pub fn rebuild_filters(&self, policy: &FilterPolicy) -> Result<RebuildReport> {
         self.inner()?.rebuild_filters(policy)
     }
@@ -571,9 +477,6 @@ impl Db {
     /// When the budget grows, filters are read and verified again, by a background thread or, without
     /// [threads](Options::background_threads), by this call; [`wait_until_settled`](Self::wait_until_settled)
     /// waits for them. A damaged filter keeps its resident portion; if it has none, it is degraded.
-    ///
-    /// # Errors
-    /// [`Closed`](crate::Error::Closed).
     pub fn set_filter_memory(&self, budget: Option<u64>) -> Result<()> {
         background::set_filter_memory(self.inner()?, budget);
         Ok(())
