@@ -5,7 +5,7 @@ use criba::{Batch, Db};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let db = Db::open("users")?; // a directory, made if it is missing
 
-    // Of all threads that insert the name, one gets `true`.
+    // If many threads insert the name, one gets `true`.
     let free = db.insert_if_absent("name/ada", "account 1")?;
     println!("ada is {}", if free { "yours" } else { "taken" });
 

@@ -177,8 +177,8 @@ impl Db {
         self.write_with(Batch::new(), Durability::Synced)
     }
 
-    /// Sets the value of a key that is absent, [buffered](Durability::Buffered). Returns whether it did: of
-    /// many threads that insert an absent key, one gets `true`.
+    /// Sets the value of a key that is absent, [buffered](Durability::Buffered). Returns whether it did: if
+    /// many threads insert an absent key, one gets `true`.
     ///
     /// If the process crashes before this returns, the key may be there, and later calls return `false`. So
     /// store in the value what the winner still has to do.

@@ -55,6 +55,7 @@ impl Outcome {
 
 /// The data block that a probe searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BlockFetch {
     /// Where the block starts in its file.
     pub offset: u64,
@@ -110,6 +111,7 @@ pub enum Step {
 
 /// The result of a lookup, with its steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The value; `None` for an absent key.
     pub value: Option<Value>,

@@ -80,7 +80,7 @@ fn print_reads(report: &Report, out: &mut dyn Write) -> Result<()> {
     writeln!(
         out,
         "\n{:<5}  {:>21}  {:>21}  {:>27}",
-        "", "reads an absent key", "reads a present key", "reads avoided by filters"
+        "", "reads per absent key", "reads per present key", "reads avoided by filters"
     )?;
     let [a, b, c, d] = ["without", "filters", "without", "filters"];
     writeln!(out, "level  {a:>10} {b:>10}  {c:>10} {d:>10}  {:>17} {:>9}", "count", "share")?;

@@ -79,7 +79,8 @@ impl Report {
             let other = or_none(ratio(act.state.disk_reads as f64, act.state.absent), 4);
             let own = or_none(per_lookup[0], 4);
             let size = share(act.state.filter_bytes, act.filter_bytes_before, 1);
-            let line = format!("in as many bytes ({size}), {other} reads an absent key, not {own}");
+            let line =
+                format!("in as many bytes ({size}), {other} reads per absent key, not {own}");
             lines.push((capitalised(&act.kind), line));
         }
         if let Some(act) = &self.compaction {
