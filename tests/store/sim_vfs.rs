@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use criba::vfs::{FileKind, Keep, SimDisk, SimVfs, Unit, Unsynced, Vfs, VfsDir, VfsFile};
 
@@ -249,6 +250,41 @@ fn a_disk_that_lies_keeps_nothing() {
     dir(&vfs).sync().unwrap();
     assert_eq!(vfs.disk().read(path("a")), Some(&b"a"[..]));
     assert_eq!(names(&vfs.disk().power_failure(Unit::Sector, |_| Keep::OLD)), [""; 0]);
+}
+
+/// A sync makes durable what was there when it began; so does one that began earlier and ends later.
+#[test]
+fn what_is_changed_during_a_sync_waits_for_the_next() {
+    let (vfs, file) = disk_and_file();
+    file.append(&[2; 24]).unwrap();
+    let (during, other) = (Arc::clone(&file), vfs.clone());
+    let nested = AtomicBool::new(false);
+    let vfs = vfs.during_sync(move |kind| match kind {
+        KIND if nested.swap(true, Ordering::Relaxed) => during.append(&[4; 512]).unwrap(),
+        KIND => {
+            during.append(&[3; 512]).unwrap();
+            during.sync_data().unwrap();
+        }
+        _ => {
+            dir(&other).create("b".as_ref(), KIND, 0o600).unwrap();
+            root(&other).create_dir("late".as_ref(), 0o700).unwrap();
+        }
+    });
+    // The outer sync began before the threes, the nested one before the fours.
+    file.sync_data().unwrap();
+    let old = |vfs: &SimVfs| vfs.disk().power_failure(Unit::Sector, |_| Keep::OLD);
+    let kept = [vec![1; 1000], vec![2; 24], vec![3; 512]].concat();
+    assert_eq!(old(&vfs).read(path("a")), Some(&kept[..]));
+    assert_eq!(vfs.disk().read(path("a")).map(<[u8]>::len), Some(2048));
+
+    dir(&vfs).create("early".as_ref(), KIND, 0o600).unwrap();
+    dir(&vfs).sync().unwrap();
+    assert_eq!(names(&old(&vfs)), ["a", "early"]);
+    let without = vfs.during_sync(|_| ());
+    dir(&without).sync().unwrap();
+    root(&without).sync().unwrap();
+    assert_eq!(names(&old(&without)), ["a", "b", "early"]);
+    assert!(SimVfs::on(old(&without)).open_dir("/late".as_ref()).is_ok());
 }
 
 #[test]

@@ -16,13 +16,29 @@ pub struct SimDisk {
     /// Directories by path, without the root. Directories and files are numbered together.
     pub(super) directories: BTreeMap<PathBuf, usize>,
     /// The file of each name at the last sync of its directory, and after each change since.
-    pub(super) names: BTreeMap<PathBuf, Vec<Option<usize>>>,
+    pub(super) names: BTreeMap<PathBuf, Vec<NameState>>,
     /// Directories that were created, renamed or removed since the last sync of their parent, oldest first.
     moved: Vec<Moved>,
     pub(super) files: BTreeMap<usize, File>,
     created: usize,
     /// The bytes of the last removed file of each kind: its sectors may be reused.
     removed: BTreeMap<FileKind, Arc<Vec<u8>>>,
+    /// The number of changes so far.
+    time: u64,
+}
+
+/// The file of a name, or none, from a time on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NameState {
+    pub(super) file: Option<usize>,
+    since: u64,
+}
+
+impl NameState {
+    /// A file whose name is durable.
+    fn durable(number: usize) -> Vec<Self> {
+        vec![Self { file: Some(number), since: 0 }]
+    }
 }
 
 /// A change of a directory's name.
@@ -33,6 +49,7 @@ struct Moved {
     /// `None`: it was removed.
     to: Option<PathBuf>,
     number: usize,
+    time: u64,
 }
 
 /// The number of the root directory.
@@ -42,7 +59,7 @@ impl SimDisk {
     /// The files as programs see them, by name.
     pub fn files(&self) -> impl Iterator<Item = (&Path, &[u8])> {
         self.names.iter().filter_map(|(path, states)| {
-            let file = self.files.get(&(*states.last()?)?)?;
+            let file = self.files.get(&states.last()?.file?)?;
             Some((path.as_path(), file.seen.as_slice()))
         })
     }
@@ -64,7 +81,7 @@ impl SimDisk {
         if let Some(file) = self.files.get_mut(&number) {
             (file.durable, file.seen) = (Arc::clone(&bytes), bytes);
         }
-        self.names.insert(path.to_owned(), vec![Some(number)]);
+        self.names.insert(path.to_owned(), NameState::durable(number));
     }
 
     /// Makes a directory and its missing parents, durably.
@@ -123,7 +140,7 @@ impl SimDisk {
         }
         // A directory goes back as a whole, with what is in it; and one that is gone takes along its names.
         let mut disk = Self { moved: Vec::new(), ..self.clone() };
-        for Moved { from, to, number } in self.moved.iter().rev() {
+        for Moved { from, to, number, .. } in self.moved.iter().rev() {
             let Some(path) = to.as_ref().or(from.as_ref()).cloned() else { continue };
             if keep(&Unsynced::Name { path, states: 2 }).state(2) == 0 {
                 match (from, to) {
@@ -152,7 +169,8 @@ impl SimDisk {
                 let unsynced = Unsynced::Name { path: path.clone(), states: states.len() };
                 state = keep(&unsynced).state(states.len());
             }
-            names.extend(states[state].map(|number| (path.clone(), vec![Some(number)])));
+            let file = states[state].file;
+            names.extend(file.map(|number| (path.clone(), NameState::durable(number))));
         }
         let stays = numbers(&names);
         let mut files = BTreeMap::new();
@@ -165,28 +183,41 @@ impl SimDisk {
             }
         }
         let (directories, removed) = (self.directories.clone(), self.removed.clone());
-        let (moved, created) = (Vec::new(), self.created);
-        Self { directories, names, moved, files, created, removed }
+        let (moved, created, time) = (Vec::new(), self.created, self.time);
+        Self { directories, names, moved, files, created, removed, time }
     }
 
     pub(super) fn find(&self, path: &Path) -> io::Result<usize> {
-        let now = self.names.get(path).and_then(|states| *states.last()?);
+        let now = self.names.get(path).and_then(|states| states.last()?.file);
         now.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// Sets the file of a name, or none, from now on.
     pub(super) fn name(&mut self, path: &Path, file: Option<usize>) {
-        let before = self.find(path);
-        self.names.entry(path.to_owned()).or_insert_with(|| vec![None]).push(file);
+        let (before, since) = (self.find(path), self.tick());
+        let none = || vec![NameState { file: None, since: 0 }];
+        let states = self.names.entry(path.to_owned()).or_insert_with(none);
+        states.push(NameState { file, since });
         if let Some(file) = file.and_then(|number| self.files.get_mut(&number)) {
             path.clone_into(&mut file.path);
         }
         if let Ok(number) = before
-            && !self.names.values().any(|states| states.last() == Some(&Some(number)))
+            && self.links(number) == 0
             && let Some(file) = self.files.get(&number)
         {
             self.removed.insert(file.kind, Arc::clone(&file.seen));
         }
+    }
+
+    /// The time of a change.
+    pub(super) fn tick(&mut self) -> u64 {
+        self.time += 1;
+        self.time
+    }
+
+    /// The time at which a sync begins: it makes what was changed up to then durable.
+    pub(super) fn now(&self) -> u64 {
+        self.time
     }
 
     fn next_number(&mut self) -> usize {
@@ -224,7 +255,8 @@ impl SimDisk {
         }
         let number = self.next_number();
         self.directories.insert(path.to_owned(), number);
-        self.moved.push(Moved { from: None, to: Some(path.to_owned()), number });
+        let time = self.tick();
+        self.moved.push(Moved { from: None, to: Some(path.to_owned()), number, time });
         Ok(())
     }
 
@@ -232,7 +264,10 @@ impl SimDisk {
     pub(super) fn move_dir(&mut self, from: &Path, to: Option<&Path>) -> io::Result<()> {
         let has_any = |dir: &Path| {
             let here = |path: &Path| path.parent() == Some(dir);
-            let files = self.names.iter().filter(|(_, states)| states.last() != Some(&None));
+            let files = self
+                .names
+                .iter()
+                .filter(|(_, states)| states.last().is_some_and(|state| state.file.is_some()));
             files.map(|(path, _)| path).chain(self.directories.keys()).any(|path| here(path))
         };
         let number = *self.directories.get(from).ok_or(io::ErrorKind::NotFound)?;
@@ -250,20 +285,23 @@ impl SimDisk {
             }
             None => _ = self.directories.remove(from),
         }
-        let (from, to) = (Some(from.to_owned()), to.map(Path::to_owned));
-        self.moved.push(Moved { from, to, number });
+        let (from, to, time) = (Some(from.to_owned()), to.map(Path::to_owned), self.tick());
+        self.moved.push(Moved { from, to, number, time });
         Ok(())
     }
 
-    pub(super) fn sync_dir(&mut self, dir: &Path) {
-        self.moved.retain(|Moved { from, to, .. }| {
-            from.as_ref().or(to.as_ref()).is_some_and(|path| path.parent() != Some(dir))
+    /// Makes the names of a directory durable, as they were when the sync began.
+    pub(super) fn sync_dir(&mut self, dir: &Path, begun: u64) {
+        self.moved.retain(|Moved { from, to, time, .. }| {
+            let path = from.as_ref().or(to.as_ref());
+            *time > begun || path.is_some_and(|path| path.parent() != Some(dir))
         });
         self.names.retain(|path, states| {
             if path.parent() == Some(dir) {
-                states.drain(..states.len() - 1);
+                let later = states.partition_point(|state| state.since <= begun);
+                states.drain(..later.saturating_sub(1));
             }
-            states.iter().any(Option::is_some)
+            states.iter().any(|state| state.file.is_some())
         });
     }
 
@@ -290,7 +328,10 @@ impl SimDisk {
 
     /// The number of names of a file.
     pub(super) fn links(&self, number: usize) -> u64 {
-        self.names.values().filter(|states| states.last() == Some(&Some(number))).count() as u64
+        let is_last = |states: &&Vec<NameState>| {
+            states.last().is_some_and(|state| state.file == Some(number))
+        };
+        self.names.values().filter(is_last).count() as u64
     }
 
     pub(super) fn has_dir(&self, dir: &Path) -> bool {
@@ -299,6 +340,6 @@ impl SimDisk {
 }
 
 /// The files that these names can refer to.
-fn numbers(names: &BTreeMap<PathBuf, Vec<Option<usize>>>) -> BTreeSet<usize> {
-    names.values().flatten().flatten().copied().collect()
+fn numbers(names: &BTreeMap<PathBuf, Vec<NameState>>) -> BTreeSet<usize> {
+    names.values().flatten().filter_map(|state| state.file).collect()
 }

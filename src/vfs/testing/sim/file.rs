@@ -17,8 +17,8 @@ pub(super) struct File {
     pub(super) durable: Arc<Vec<u8>>,
     /// As programs see it.
     pub(super) seen: Arc<Vec<u8>>,
-    /// What lies between the two.
-    changes: Arc<Vec<Change>>,
+    /// What lies between the two, each change with its time.
+    changes: Arc<Vec<(u64, Change)>>,
 }
 
 #[derive(Debug, Clone)]
@@ -32,14 +32,23 @@ impl File {
         Self { path, kind, durable: Arc::clone(&bytes), seen: bytes, changes: Arc::default() }
     }
 
-    pub(super) fn change(&mut self, change: Change) {
+    pub(super) fn change(&mut self, time: u64, change: Change) {
         change.apply(Arc::make_mut(&mut self.seen));
-        Arc::make_mut(&mut self.changes).push(change);
+        Arc::make_mut(&mut self.changes).push((time, change));
     }
 
-    pub(super) fn sync(&mut self) {
-        self.durable = Arc::clone(&self.seen);
-        self.changes = Arc::default();
+    /// Makes the changes up to a time durable: that at which a sync began.
+    pub(super) fn sync(&mut self, begun: u64) {
+        let later = self.changes.partition_point(|(time, _)| *time <= begun);
+        if later == self.changes.len() {
+            self.durable = Arc::clone(&self.seen);
+            self.changes = Arc::default();
+            return;
+        }
+        let durable = Arc::make_mut(&mut self.durable);
+        for (_, change) in Arc::make_mut(&mut self.changes).drain(..later) {
+            change.apply(durable);
+        }
     }
 
     /// The bytes after a power failure. Holes may contain `stale` bytes.
@@ -105,7 +114,7 @@ impl File {
         let mut bytes = self.durable.to_vec();
         let mut lengths = vec![bytes.len()];
         let mut units = BTreeMap::<usize, Vec<Vec<u8>>>::new();
-        for change in self.changes.iter() {
+        for (_, change) in self.changes.iter() {
             let touched = change.touched(bytes.len());
             change.apply(&mut bytes);
             if lengths.last() != Some(&bytes.len()) {

@@ -8,6 +8,7 @@ mod power;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -59,6 +60,17 @@ struct Machine {
     open: BTreeMap<usize, usize>,
     moments: Option<Vec<Moment>>,
     lying: bool,
+    during_sync: Option<DuringSync>,
+}
+
+/// What a test does between the begin and the end of a sync.
+#[derive(Clone)]
+struct DuringSync(Arc<dyn Fn(FileKind) + Send + Sync>);
+
+impl fmt::Debug for DuringSync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DuringSync")
+    }
 }
 
 /// An operation that changed something, and the disk after it.
@@ -99,6 +111,28 @@ impl SimVfs {
     pub fn lying(self) -> Self {
         self.0.lock().lying = true;
         self
+    }
+
+    /// Calls `action` during each sync of a file or directory, with its kind, on the thread that syncs.
+    ///
+    /// A sync makes durable what was there when it began. What happens in `action`, or in other threads until
+    /// the sync ends, becomes durable with a later one.
+    #[must_use]
+    pub fn during_sync(self, action: impl Fn(FileKind) + Send + Sync + 'static) -> Self {
+        self.0.lock().during_sync = Some(DuringSync(Arc::new(action)));
+        self
+    }
+
+    /// Begins a sync. Returns the time up to which it makes changes durable.
+    fn begin_sync(&self, kind: FileKind) -> u64 {
+        let machine = self.0.lock();
+        let begun = if machine.lying { 0 } else { machine.disk.now() };
+        let during = machine.during_sync.clone();
+        drop(machine);
+        if let Some(DuringSync(action)) = during {
+            action(kind);
+        }
+        begun
     }
 
     /// Releases all locks, as the operating system does for a killed process.
@@ -261,20 +295,23 @@ impl VfsDir for SimDir {
     fn list(&self) -> io::Result<Vec<OsString>> {
         let disk = self.vfs.disk();
         let dir = disk.path_of_dir(self.number)?;
-        let files =
-            disk.names.iter().filter(|(_, states)| states.last().is_some_and(Option::is_some));
+        let files = disk
+            .names
+            .iter()
+            .filter(|(_, states)| states.last().is_some_and(|state| state.file.is_some()));
         let paths = files.map(|(path, _)| path).chain(disk.directories.keys());
         let here = paths.filter(|path| path.parent() == Some(&dir));
         Ok(here.filter_map(|path| Some(path.file_name()?.to_owned())).collect())
     }
 
     fn sync(&self) -> io::Result<()> {
+        let begun = self.vfs.begin_sync(FileKind::Directory);
         let mut machine = self.vfs.0.lock();
         // As on Linux, a removed directory can be synced.
         let Ok(dir) = machine.disk.path_of_dir(self.number) else { return Ok(()) };
         if !machine.lying {
             let Machine { disk, open, .. } = &mut *machine;
-            disk.sync_dir(&dir);
+            disk.sync_dir(&dir, begun);
             disk.forget_all_but(open);
         }
         machine.remember(Operation::SyncDir, FileKind::Directory, &dir);
@@ -385,13 +422,14 @@ impl SimFile {
         if !self.writable {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        self.done(operation, |file| file.change(how(&file.seen)))
+        self.done(operation, |file, time| file.change(time, how(&file.seen)))
     }
 
-    fn done(&self, operation: Operation, action: impl FnOnce(&mut File)) -> io::Result<()> {
+    fn done(&self, operation: Operation, action: impl FnOnce(&mut File, u64)) -> io::Result<()> {
         let mut machine = self.vfs.0.lock();
+        let time = machine.disk.tick();
         let file = machine.disk.files.get_mut(&self.number).ok_or(io::ErrorKind::NotFound)?;
-        action(file);
+        action(file, time);
         let (kind, path) = (file.kind, file.path.clone());
         machine.remember(operation, kind, &path);
         Ok(())
@@ -425,12 +463,9 @@ impl VfsFile for SimFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let lying = self.vfs.0.lock().lying;
-        self.done(Operation::Sync, |file| {
-            if !lying {
-                file.sync();
-            }
-        })
+        let kind = self.vfs.0.lock().disk.files.get(&self.number).map(|file| file.kind);
+        let begun = self.vfs.begin_sync(kind.ok_or(io::ErrorKind::NotFound)?);
+        self.done(Operation::Sync, |file, _| file.sync(begun))
     }
 
     fn sync_all(&self) -> io::Result<()> {
