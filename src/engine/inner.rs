@@ -1,6 +1,6 @@
 //! The state that all handles and threads of an open store share.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::background::Scheduler;
@@ -123,7 +123,7 @@ impl DbInner {
         let (version, replaced) = {
             let old = Arc::clone(&self.views.load().version);
             let Some(live) = old.table(id) else { return Ok(false) };
-            let filters = HashMap::from([(id, Arc::clone(filter))]);
+            let filters = BTreeMap::from([(id, Arc::clone(filter))]);
             (Arc::new(old.with_filters(&filters)), Arc::clone(&live.filter))
         };
         let edit = Edit { filters: vec![(id, filter.meta)], ..Edit::default() };

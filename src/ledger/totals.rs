@@ -1,6 +1,6 @@
 //! The ledger of a store: the counters of its tables, and of all else.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::counters::{IoCounters, ProbeCounters, Sharded};
@@ -25,7 +25,8 @@ pub(crate) struct Ledger {
 
 #[derive(Debug, Default)]
 struct Tables {
-    live: HashMap<u64, LiveCounters>,
+    /// Counters by table id, in an order that does not vary from run to run.
+    live: BTreeMap<u64, LiveCounters>,
     /// Counts of tables that are gone, by level.
     retired: [Counts; LEVELS],
     /// Counters of the versions that lookups may use, with what was added to the other counters.
@@ -77,7 +78,7 @@ impl Ledger {
         }
     }
 
-    /// The counters of a version's intervals of keys, until [`end_denials`](Self::end_denials).
+    /// The counters of a version's intervals of keys, until [`end_negatives`](Self::end_negatives).
     pub(crate) fn negatives(
         &self,
         tables: Vec<Arc<ProbeCounters>>,
@@ -89,7 +90,7 @@ impl Ledger {
     }
 
     /// No lookup counts there any more, and the counters of its tables are not retired yet.
-    pub(crate) fn end_denials(&self, ended: &Arc<Negatives>) {
+    pub(crate) fn end_negatives(&self, ended: &Arc<Negatives>) {
         self.settled().negatives.retain(|(negatives, _)| !Arc::ptr_eq(negatives, ended));
     }
 

@@ -5,7 +5,7 @@
 //! removes a file, so a file that is missing shows that the manifest has changed. All logs that existed when
 //! the manifest was read are replayed, so every write that was synced before is there.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -127,7 +127,7 @@ impl ReadOnlyState {
 
     /// Whether both are the same state of the store.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let records = |loaded: &Self| -> HashMap<u64, (usize, TableMeta)> {
+        let records = |loaded: &Self| -> BTreeMap<u64, (usize, TableMeta)> {
             let tables = loaded.view.version.tables();
             tables.map(|(level, live)| (live.table.id(), (level, live.open().record()))).collect()
         };
@@ -216,7 +216,7 @@ fn within_budget(version: Version, env: &TableEnv) -> Version {
         let filter = change.apply(tables.get(&change.table)?)?;
         Some((change.table, Arc::new(filter)))
     });
-    let changed: HashMap<_, _> = changed.collect();
+    let changed: BTreeMap<_, _> = changed.collect();
     if changed.is_empty() { version } else { version.with_filters(&changed) }
 }
 
@@ -242,7 +242,7 @@ fn version_of(
     env: &Arc<TableEnv>,
     options: &Options,
 ) -> Result<Version> {
-    let known: HashSet<u64> = old.tables().map(|(_, live)| live.table.id()).collect();
+    let known: BTreeSet<u64> = old.tables().map(|(_, live)| live.table.id()).collect();
     let new = set.tables.values().filter(|(_, meta)| !known.contains(&meta.id));
     let new: Vec<(usize, TableMeta)> = new.cloned().collect();
     // A scan or snapshot may hold tables that are gone from the store.
@@ -265,7 +265,7 @@ fn version_of(
         with_needed_descriptors(error, open)
     })?;
     let mut removed = Vec::new();
-    let mut replaced = HashMap::new();
+    let mut replaced = BTreeMap::new();
     for (level, live) in old.tables() {
         let id = live.table.id();
         match set.tables.get(&id) {

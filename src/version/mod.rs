@@ -14,7 +14,7 @@ mod ranks;
 mod settings;
 mod slots;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(crate) use cursor::LevelCursor;
@@ -56,7 +56,7 @@ impl Drop for VersionNegatives {
         if let Some((negatives, ledger, birth)) = &self.0
             && birth.is_this_process()
         {
-            ledger.end_denials(negatives);
+            ledger.end_negatives(negatives);
         }
     }
 }
@@ -90,8 +90,8 @@ impl Version {
     }
 
     /// The tables with these ids, found in one pass.
-    pub(crate) fn with_ids(&self, ids: &HashSet<u64>) -> HashMap<u64, &LiveTable> {
-        let mut found = HashMap::new();
+    pub(crate) fn with_ids(&self, ids: &BTreeSet<u64>) -> BTreeMap<u64, &LiveTable> {
+        let mut found = BTreeMap::new();
         for live in &self.tables {
             if ids.contains(&live.table.id()) {
                 found.insert(live.table.id(), live);
@@ -161,7 +161,7 @@ impl Version {
     }
 
     /// This version with other filters for some tables; unknown ids are ignored. Counters stay.
-    pub(crate) fn with_filters(&self, filters: &HashMap<u64, Arc<TableFilter>>) -> Self {
+    pub(crate) fn with_filters(&self, filters: &BTreeMap<u64, Arc<TableFilter>>) -> Self {
         let mut tables = self.tables.clone();
         for live in &mut tables {
             if let Some(filter) = filters.get(&live.table.id()) {
@@ -186,8 +186,9 @@ impl Version {
     ) -> Self {
         let mut levels: [Vec<LiveTable>; LEVELS] =
             std::array::from_fn(|level| self.level(level).to_vec());
-        let removed: HashSet<u64> = removed.iter().map(|(_, id)| *id).collect();
-        let mut moving = HashMap::new();
+        let removed: BTreeSet<u64> = removed.iter().map(|(_, id)| *id).collect();
+        // In order: what is left is dropped in the same order in each run of one seed.
+        let mut moving = BTreeMap::new();
         for tables in &mut levels {
             for live in tables.extract_if(.., |live| removed.contains(&live.table.id())) {
                 moving.insert(live.table.id(), live.filter);

@@ -3,7 +3,7 @@
 //! The manifest does not record residency. A change of it installs a version that differs in one filter;
 //! readers keep the version that they began with.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ fn replace_filter(db: &DbInner, table: u64, old: &Arc<TableFilter>, new: TableFi
         if !live.is_some_and(|live| Arc::ptr_eq(&live.filter, old)) {
             return false;
         }
-        Arc::new(view.version.with_filters(&HashMap::from([(table, Arc::new(new))])))
+        Arc::new(view.version.with_filters(&BTreeMap::from([(table, Arc::new(new))])))
     };
     db.views.change(|view| view.version = version);
     db.scheduler.wake_waiters();
