@@ -88,7 +88,8 @@
 //! ```
 //!
 //! # Crafted keys
-//! With a known hash, absent keys that pass can be crafted. So the default is SipHash-1-3 under a random key. The bytes of the filter contain this key: keep them secret. [`Hashing`] has the alternatives.
+//! With a known hash, absent keys that pass can be crafted. So the default is SipHash-1-3 under a random key. The
+//! bytes of the filter contain this key: keep them secret. [`Hashing`] has the alternatives.
 
 // tests/schedules compiles these sources as a library; their unit tests run only here.
 #![cfg(not(all(test, criba_shuttle)))]

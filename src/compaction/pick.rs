@@ -285,7 +285,8 @@ fn leaving_l0(version: &Version, output_level: usize) -> Vec<LiveTable> {
     leaving
 }
 
-/// The tables that may leave L0, and the overlapping tables of the output level. Small L0 tables are merged even if they could
+/// The tables that may leave L0, and the overlapping tables of the output level. Small L0 tables are merged even
+/// if they could
 /// move; otherwise a store with rare writes would collect small tables. If all L0 tables are small, a small
 /// neighbour of their range on the output level joins them, unless it is much larger than L0.
 fn pick_l0(

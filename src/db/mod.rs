@@ -453,7 +453,8 @@ impl Db {
     /// Gives every table the filter that `policy` plans for it, in files beside the tables, and rebuilds
     /// degraded filters. The policy becomes the store's, as by [`set_policy`](Self::set_policy).
     ///
-    /// Waits for flushes and compactions under way, then runs on this thread; all other work goes on. A table keeps its filter until the new one is synced,
+    /// Waits for flushes and compactions under way, then runs on this thread; all other work goes on. A table
+    /// keeps its filter until the new one is synced,
     /// probed with every key, and recorded. After an error the finished filters stay, and another call
     /// continues.
     ///
@@ -469,7 +470,8 @@ impl Db {
     /// dropped whole. First go the portions that avoid the fewest reads per byte, by the counts so far.
     /// [`FilterInfo`](crate::FilterInfo) shows each filter's state.
     ///
-    /// Filters are reduced before this returns, which waits up to 200 ms for lookups that use them. A lookup or scan in progress keeps its filters, and so does a
+    /// Filters are reduced before this returns, which waits up to 200 ms for lookups that use them. A lookup
+    /// or scan in progress keeps its filters, and so does a
     /// compaction that began without a budget. Each flush and compaction holds one new filter in addition.
     /// Under a budget, compactions probe no filters: a tombstone stays while a table on a lower level has a
     /// range that covers its key.
@@ -606,7 +608,8 @@ impl Options {
     ///
     /// # Errors
     /// [`InvalidOption`](crate::Error::InvalidOption), [`NotAStore`](crate::Error::NotAStore) and
-    /// [`MemoryLimit`](crate::Error::MemoryLimit), without a change; [`Locked`](crate::Error::Locked); [`Corrupt`](crate::Error::Corrupt);
+    /// [`MemoryLimit`](crate::Error::MemoryLimit), without a change; [`Locked`](crate::Error::Locked);
+    /// [`Corrupt`](crate::Error::Corrupt);
     /// [`Missing`](crate::Error::Missing); [`Unsupported`](crate::Error::Unsupported);
     /// [`InvalidPath`](crate::Error::InvalidPath); [`Io`](crate::Error::Io).
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {

@@ -1,3 +1,5 @@
+//! Reads as of one moment.
+
 use std::fmt;
 use std::sync::Arc;
 

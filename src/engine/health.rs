@@ -1,3 +1,5 @@
+//! Whether a store is open, sound, and in the process that opened it.
+
 use std::sync::Arc;
 
 use crate::error::{Error, Result};

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::sync::sleep;
 use crate::view::ReadView;
-use crate::wal::{LogKind, LogWriter};
+use crate::wal::{FileHeader, LogKind, LogWriter};
 
 /// With this many sealed memtables, a writer with a full memtable waits for a flush.
 pub(crate) const MAX_SEALED: usize = 2;
@@ -129,8 +129,14 @@ impl DbInner {
         }
         let env = &self.env;
         let number = env.new_file_number();
-        let log = LogWriter::create(&env.dir, LogKind::Wal, number, env.log_header(number), false)?
-            .keep();
+        let log = LogWriter::create(
+            &env.dir,
+            LogKind::Wal,
+            number,
+            FileHeader::of_log(env.store, &env.hash_key, number),
+            false,
+        )?
+        .keep();
         let log = log.fill_ahead(self.options.log_fill());
         log.watch();
         let old = std::mem::replace(&mut writer.log, log);

@@ -1,3 +1,5 @@
+//! Verifies a store: each block, each filter with each key, and that the files agree with each other.
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};

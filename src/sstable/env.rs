@@ -14,7 +14,6 @@ use crate::random::RandomSource;
 use crate::sealed::{Meter, Seal};
 use crate::store_dir::StoreDir;
 use crate::sync::{AtomicU64, Ordering};
-use crate::wal::FileHeader;
 use criba_filter::store::{HashKey, PrefixKey};
 
 /// What all tables of a store share.
@@ -70,11 +69,6 @@ impl TableEnv {
     /// Path for messages.
     pub(crate) fn path_of(&self, name: FileName) -> std::path::PathBuf {
         self.dir.path_of(name)
-    }
-
-    /// The header of a log of this store.
-    pub(crate) fn log_header(&self, number: u64) -> FileHeader {
-        FileHeader { store: self.store, salt: self.hash_key.salt_of_log(number) }
     }
 
     pub(crate) fn new_file_number(&self) -> u64 {

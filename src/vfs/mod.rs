@@ -1,7 +1,8 @@
 //! The file layer: all files are read, written and locked through [`Vfs`].
 //!
 //! A store takes any implementation ([`Options::vfs`](crate::Options::vfs)): to count (`CountingVfs`), to
-//! fail (`FaultVfs`) or to crash (`SimVfs`). These need the cargo feature `testing`. A layer of one's own is a [`Layer`] of one function, over any other one; `examples/file_layer.rs` has one.
+//! fail (`FaultVfs`) or to crash (`SimVfs`). These need the cargo feature `testing`. A layer of one's own is a
+//! [`Layer`] of one function, over any other one; `examples/file_layer.rs` has one.
 
 mod layer;
 mod real;

@@ -48,7 +48,8 @@ pub(crate) fn halves(s: usize, c: u64) -> (u64, u64) {
     (c.wrapping_shl(s as u32), (c >> 1).wrapping_shr(!s as u32))
 }
 
-/// The words that a probe reads: `columns` words from `first` on, and as many from `second` on. The coefficients are shifted once for all
+/// The words that a probe reads: `columns` words from `first` on, and as many from `second` on. The coefficients
+/// are shifted once for all
 /// columns, instead of the rows of each column.
 pub(crate) struct ProbeWords {
     pub(crate) first: usize,

@@ -63,7 +63,7 @@ struct State {
     /// The error of the newest attempt of each [`Task`], if it failed.
     failures: [Option<Arc<Error>>; 2],
     /// Whether the last event of this kind of work said that it fails.
-    reported: [bool; 3],
+    reported: [bool; 2],
     /// Whether the store is closing, so that tasks must end.
     stop: bool,
     /// When a memtable was sealed last, or when that was demanded last.

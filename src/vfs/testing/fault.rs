@@ -21,7 +21,8 @@ pub enum Fault {
     Interrupted,
     /// Half of the bytes are read, then the file ends. Only [`Operation::Read`].
     ShortRead,
-    /// Half of the bytes are written, then the disk is full; they stay until [`VfsFile::set_length`](crate::vfs::VfsFile::set_length) cuts
+    /// Half of the bytes are written, then the disk is full; they stay until
+    /// [`VfsFile::set_length`](crate::vfs::VfsFile::set_length) cuts
     /// them off. Only [`Operation::Append`] and [`Operation::Write`].
     ShortWrite,
     /// The operation succeeds with one wrong bit: the bit of this number, modulo the length. Only operations
