@@ -92,7 +92,7 @@ impl Lookups<'_> {
         let search = Search::new(self, view, seq, key);
         let may = match search.in_memtables(&mut Passed::default(), &mut ()) {
             Some((kind, _)) => kind == EntryKind::Put,
-            None => search.next_place(0).is_some(),
+            None => search.next_maybe(0).is_some(),
         };
         if may { Membership::Maybe } else { Membership::No }
     }

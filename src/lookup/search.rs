@@ -1,4 +1,4 @@
-//! The search for one key. It goes from place to place: each is a table whose filter does not deny the key.
+//! The search for one key. It goes from one candidate to the next whose filter does not deny the key.
 
 use super::{Lookups, Trace};
 use crate::error::Result;
@@ -40,8 +40,8 @@ impl<'a> Search<'a> {
     /// Prefetches the filters of all candidates.
     #[inline]
     pub(super) fn prefetch(&self) {
-        for place in 0..self.interval.places() {
-            if let Some(number) = self.interval.covering(place) {
+        for rank in 0..self.interval.ranks() {
+            if let Some(number) = self.interval.covering(rank) {
                 self.view.version.slots().begin(number, &self.key);
             }
         }
@@ -55,12 +55,12 @@ impl<'a> Search<'a> {
         if let found @ Some(_) = self.in_memtables(&mut passed, trace) {
             return self.end(Ok(found), passed, true);
         }
-        match self.next_place(0) {
+        match self.next_maybe(0) {
             None if passed.searched == 0 => {
                 self.end_denied(trace);
                 Ok(None)
             }
-            place => self.in_tables(place, passed, trace),
+            rank => self.in_tables(rank, passed, trace),
         }
     }
 
@@ -111,38 +111,38 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// The first place, from this one on, of a table that covers the key and whose filter does not deny it.
+    /// The first rank, from this one on, of a table that covers the key and whose filter does not deny it.
     #[inline]
-    pub(super) fn next_place(&self, from: usize) -> Option<usize> {
-        let places = self.interval.places();
+    pub(super) fn next_maybe(&self, from: usize) -> Option<usize> {
+        let ranks = self.interval.ranks();
         if self.lookups.ignore_filters {
-            return (from..places).find(|&place| self.interval.covering(place).is_some());
+            return (from..ranks).find(|&rank| self.interval.covering(rank).is_some());
         }
-        if from + 1 < places {
+        if from + 1 < ranks {
             return self.next_of_many(from);
         }
-        if from >= places {
+        if from >= ranks {
             return None;
         }
         let number = self.interval.covering(from)?;
         (!self.view.version.slots().is_negative(number, &self.key)).then_some(from)
     }
 
-    /// As `next_place`. Prefetches several filters before it probes them.
+    /// As `next_maybe`. Prefetches several filters before it probes them.
     #[inline(never)]
     fn next_of_many(&self, mut from: usize) -> Option<usize> {
         let (slots, interval) = (self.view.version.slots(), self.interval);
-        let places = interval.places();
+        let ranks = interval.ranks();
         let mut begun = [None; IN_FLIGHT];
-        while from < places {
-            let until = places.min(from + IN_FLIGHT);
-            for (place, begun) in (from..until).zip(&mut begun) {
-                let number = interval.covering(place);
+        while from < ranks {
+            let until = ranks.min(from + IN_FLIGHT);
+            for (rank, begun) in (from..until).zip(&mut begun) {
+                let number = interval.covering(rank);
                 *begun = number.map(|number| slots.begin(number, &self.key));
             }
-            for (place, begun) in (from..until).zip(&begun) {
+            for (rank, begun) in (from..until).zip(&begun) {
                 if begun.is_some_and(|begun| !begun.is_negative()) {
-                    return Some(place);
+                    return Some(rank);
                 }
             }
             from = until;
@@ -150,32 +150,32 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Reads the block of the table at this place, and goes on behind it until an entry is found.
+    /// Reads the block of the table at this rank, and goes on behind it until an entry is found.
     #[inline(never)]
     fn in_tables(
         &self,
-        mut place: Option<usize>,
+        mut rank: Option<usize>,
         passed: Passed,
         trace: &mut impl Trace,
     ) -> Result<Option<Value>> {
         let mut counted = 0;
-        while let Some(maybe) = place {
+        while let Some(maybe) = rank {
             self.pass(counted..maybe, true, trace);
             let found = self.read(maybe, trace);
             if !matches!(found, Ok(None)) {
                 return self.end(found, passed, false);
             }
             counted = maybe + 1;
-            place = self.next_place(counted);
+            rank = self.next_maybe(counted);
         }
-        self.pass(counted..self.interval.places(), true, trace);
+        self.pass(counted..self.interval.ranks(), true, trace);
         self.end(Ok(None), passed, false)
     }
 
     /// Traces, and counts if `count`, candidates that do not cover the key, or whose filters deny it.
-    fn pass(&self, places: std::ops::Range<usize>, count: bool, trace: &mut impl Trace) {
-        for place in places {
-            let Some(candidate) = self.interval.at(place) else { continue };
+    fn pass(&self, ranks: std::ops::Range<usize>, count: bool, trace: &mut impl Trace) {
+        for rank in ranks {
+            let Some(candidate) = self.interval.at(rank) else { continue };
             let Some((live, level)) = self.table(candidate.number) else { continue };
             let step = if candidate.covers {
                 let (verdict, outcome) = (Verdict::No, Outcome::TrueNegative);
@@ -195,9 +195,9 @@ impl<'a> Search<'a> {
         Some((version.numbered(number)?, version.level_of(number)))
     }
 
-    /// Searches the block of the table at this place that may hold the key.
-    fn read(&self, place: usize, trace: &mut impl Trace) -> Result<Found> {
-        let Some(number) = self.interval.covering(place) else { return Ok(None) };
+    /// Searches the block of the table at this rank that may hold the key.
+    fn read(&self, rank: usize, trace: &mut impl Trace) -> Result<Found> {
+        let Some(number) = self.interval.covering(rank) else { return Ok(None) };
         let Some((live, level)) = self.table(number) else { return Ok(None) };
         let verdict = if self.lookups.ignore_filters {
             Verdict::Unfiltered
@@ -216,7 +216,7 @@ impl<'a> Search<'a> {
     #[inline]
     fn end_denied<T: Trace>(&self, trace: &mut T) {
         if T::STEPS {
-            self.pass(0..self.interval.places(), false, trace);
+            self.pass(0..self.interval.ranks(), false, trace);
         }
         let sealed = self.view.sealed.len() as u64;
         if !self.view.version.count_negative(&self.interval) {

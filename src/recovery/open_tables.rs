@@ -92,7 +92,7 @@ pub(crate) fn check_filters(tables: &[(usize, OpenTable)], options: &Options) ->
     let mut refused = None;
     for (_, open) in tables {
         if let FilterState::Degraded(reason) = &open.filter.state {
-            let (path, offset) = open.filter_place();
+            let (path, offset) = open.filter_location();
             refused.get_or_insert_with(|| Error::corrupt(&path, offset, "a sound filter", reason));
             let (table, reason) = (open.table.id(), reason.clone());
             options.listener.notify(&Event::FilterDegraded { table, path, offset, reason });

@@ -65,7 +65,7 @@ impl OpenTable {
     /// each error. Reads the whole file.
     pub(crate) fn check(&self, find: &mut dyn FnMut(Error)) -> Checked {
         let mut checked = Checked::default();
-        let (path, offset) = self.filter_place();
+        let (path, offset) = self.filter_location();
         let filter = match &self.filter.state {
             FilterState::None | FilterState::NotResident(_) => None,
             FilterState::Active(filter) => Some(filter),
@@ -222,8 +222,8 @@ impl Table {
         let own = FilterMeta::default(); // generation 0
         let Some(source) = self.filter_source(own).map_err(damaged)? else { return Ok(()) };
         let (of, salt) = (BlockType::Filter, source.salt);
-        let place = BlockCheck { block, of, salt, bound_to: source.place };
-        large_block::check(self.env(), &*source.file, place)
+        let whole = BlockCheck { block, of, salt, bound_to: source.bound_to };
+        large_block::check(self.env(), &*source.file, whole)
             .context(format_args!("read a block at offset {}", block.offset), &self.path())?
             .map_err(damaged)
     }

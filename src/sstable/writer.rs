@@ -2,7 +2,7 @@
 
 use super::block::{BlockBuilder, MAX_BLOCK_OF_ENTRIES};
 use super::env::TableEnv;
-use super::filter::{FilterPlace, build};
+use super::filter::{FilterId, build};
 use super::format::{
     BlockHandle, BlockType, FILTER_ALIGNMENT, FilterMeta, Footer, MAX_BLOCK_BYTES, Properties,
     TableMeta, TableRandom, seal_block,
@@ -209,7 +209,7 @@ impl TableWriter {
 
         let (mut filter, mut filter_checksum) = (BlockHandle::default(), 0);
         if let (Some(recipe), Some(hashes)) = (&filter_recipe, &self.hashes) {
-            let place = FilterPlace { table: self.id, generation: 0 };
+            let place = FilterId { table: self.id, generation: 0 };
             let contents = build(recipe, &self.hash_key, place, hashes);
             let padding = self.offset.next_multiple_of(FILTER_ALIGNMENT) - self.offset;
             self.push(&[0; FILTER_ALIGNMENT as usize][..padding as usize]);

@@ -88,35 +88,35 @@ pub(crate) struct Interval<'a> {
 }
 
 impl Interval<'_> {
-    /// Candidates have places from 0 to this, newest first; a place may be empty.
+    /// Candidates have ranks from 0 to this, newest first; a rank may be empty.
     #[inline]
-    pub(crate) fn places(&self) -> usize {
+    pub(crate) fn ranks(&self) -> usize {
         self.of.l0.len() + self.of.width
     }
 
     #[inline]
-    pub(crate) fn at(&self, place: usize) -> Option<Candidate> {
-        match self.of.l0.get(place) {
+    pub(crate) fn at(&self, rank: usize) -> Option<Candidate> {
+        match self.of.l0.get(rank) {
             Some(covered) => {
                 let covers = covered.contains(&(self.number as u32));
-                Some(Candidate { number: place, covers })
+                Some(Candidate { number: rank, covers })
             }
             None => {
                 let row = self.number * self.of.width;
-                self.of.rows.get(row + (place - self.of.l0.len()))?.candidate()
+                self.of.rows.get(row + (rank - self.of.l0.len()))?.candidate()
             }
         }
     }
 
-    /// The number of the table at this place, if it covers the key.
+    /// The number of the table at this rank, if it covers the key.
     #[inline]
-    pub(crate) fn covering(&self, place: usize) -> Option<usize> {
-        self.at(place).filter(|candidate| candidate.covers).map(|candidate| candidate.number)
+    pub(crate) fn covering(&self, rank: usize) -> Option<usize> {
+        self.at(rank).filter(|candidate| candidate.covers).map(|candidate| candidate.number)
     }
 
     /// The candidates, newest first.
     pub(crate) fn candidates(self) -> impl Iterator<Item = Candidate> {
-        (0..self.places()).filter_map(move |place| self.at(place))
+        (0..self.ranks()).filter_map(move |rank| self.at(rank))
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
     let version = Arc::clone(&view.version);
     drop(view);
     db.health.check_poison()?; // as for a flush
-    let _running = db.scheduler.begin_table_task(&mut state, compaction.ids());
+    let _running = db.scheduler.begin_compaction(&mut state, compaction.ids());
     drop(state);
     let l0 = |version: &Version| version.sound_l0();
     let limit = l0(&version) + db.options.l0_compaction_trigger;
@@ -68,7 +68,7 @@ pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
 pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     let compact = OneCompact::begin(db)?;
     let mut state = db.scheduler.state.lock();
-    while state.table_tasks > 0 {
+    while state.compactions > 0 {
         db.check_writable()?;
         // Other threads begin no merge while this one waits, so L0 could fill up.
         let version = Arc::clone(&db.views.load().version);
@@ -77,7 +77,7 @@ pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
             state = db.scheduler.changed.wait(state);
             continue;
         };
-        let running = db.scheduler.begin_table_task(&mut state, compaction.ids());
+        let running = db.scheduler.begin_compaction(&mut state, compaction.ids());
         drop(state);
         run_compaction(db, compaction, version, &|| false)?;
         drop(running);
@@ -86,7 +86,7 @@ pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     db.check_writable()?;
     let version = Arc::clone(&db.views.load().version);
     let Some(compaction) = everything(&version) else { return Ok(()) };
-    let _running = db.scheduler.begin_table_task(&mut state, compaction.ids());
+    let _running = db.scheduler.begin_compaction(&mut state, compaction.ids());
     drop(state);
     compact.has_begun();
     match run_compaction(db, compaction, version, &|| false)? {
@@ -118,7 +118,7 @@ pub(super) fn rewrite(db: &DbInner, before: u64) -> Result<u64> {
         };
         let inputs = vec![(level, live)];
         let compaction = Compaction { inputs, output_level: level, is_trivial_move: false };
-        let _running = db.scheduler.begin_table_task(&mut state, [id]);
+        let _running = db.scheduler.begin_compaction(&mut state, [id]);
         drop(state);
         match run_compaction(db, compaction, version, &|| false)? {
             Ended::Damaged(error) => drop(damage.get_or_insert(error)),

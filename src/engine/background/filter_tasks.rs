@@ -95,7 +95,7 @@ fn try_change(db: &DbInner, change: &ResidencyChange, wait_budget: &mut Duration
     let next = change.apply(&live)?;
     let degraded = match &next.state {
         FilterState::Degraded(reason) => {
-            let (path, offset) = live.open().filter_place();
+            let (path, offset) = live.open().filter_location();
             let (table, reason) = (change.table, reason.clone());
             Some(Event::FilterDegraded { table, path, offset, reason })
         }

@@ -53,7 +53,7 @@ enum ManualCompaction {
 struct State {
     busy: HashSet<u64>,
     /// The number of running compactions, which have busy tables.
-    table_tasks: usize,
+    compactions: usize,
     /// The number of running flushes and filter tasks. A settled store has none: they might hold a replaced
     /// filter.
     other_tasks: usize,
@@ -135,7 +135,7 @@ impl Scheduler {
         }
         // Tasks on the threads of callers see `stop` too, and end soon.
         let mut state = self.state.lock();
-        while state.table_tasks > 0 || state.other_tasks > 0 || state.rebuilding {
+        while state.compactions > 0 || state.other_tasks > 0 || state.rebuilding {
             state = self.changed.wait(state);
         }
     }
@@ -187,15 +187,15 @@ impl Scheduler {
     }
 
     /// Begins a compaction of these tables.
-    fn begin_table_task(
+    fn begin_compaction(
         &self,
         state: &mut State,
         tables: impl IntoIterator<Item = u64>,
     ) -> Running<'_> {
         let tables: Vec<u64> = tables.into_iter().collect();
         state.busy.extend(&tables);
-        state.table_tasks += 1;
-        Running { scheduler: self, what: What::TableTask(tables) }
+        state.compactions += 1;
+        Running { scheduler: self, what: What::Compaction(tables) }
     }
 }
 
@@ -219,7 +219,7 @@ enum What {
     Flush,
     FilterTask,
     Rebuilding,
-    TableTask(Vec<u64>),
+    Compaction(Vec<u64>),
 }
 
 impl Drop for Running<'_> {
@@ -232,8 +232,8 @@ impl Drop for Running<'_> {
             }
             What::FilterTask => state.other_tasks -= 1,
             What::Rebuilding => state.rebuilding = false,
-            What::TableTask(tables) => {
-                state.table_tasks -= 1;
+            What::Compaction(tables) => {
+                state.compactions -= 1;
                 for id in tables {
                     state.busy.remove(id);
                 }

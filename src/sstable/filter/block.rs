@@ -15,7 +15,7 @@ use criba_filter::store::{HashKey, Prober, Recipe};
 
 /// The table and the generation of a filter: generation 0 is in the table, later ones have their own files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FilterPlace {
+pub(crate) struct FilterId {
     pub(crate) table: u64,
     pub(crate) generation: u64,
 }
@@ -30,13 +30,13 @@ pub(crate) fn block_bits(recipe: &Recipe, keys: u64) -> u64 {
 pub(crate) fn build(
     recipe: &Recipe,
     hash_key: &HashKey,
-    place: FilterPlace,
+    id: FilterId,
     hashes: &KeyHashes,
 ) -> Vec<u8> {
     let hash = hashes.hash();
     let keyed = hash == HashFunction::SipHash13;
     let salt_of = |attempt| {
-        if keyed { hash_key.salt(place.table, place.generation, attempt) } else { 0 }
+        if keyed { hash_key.salt(id.table, id.generation, attempt) } else { 0 }
     };
     let (attempt, geometry, built) = recipe.build(hashes.keys() + hashes.prefixes(), |attempt| {
         let salt = salt_of(attempt);
@@ -152,7 +152,7 @@ mod tests {
     use criba_filter::store::mix;
 
     const EXTRACTOR: PrefixExtractor = PrefixExtractor::fixed(3);
-    const PLACE: FilterPlace = FilterPlace { table: 7, generation: 0 };
+    const PLACE: FilterId = FilterId { table: 7, generation: 0 };
 
     fn hash_key() -> HashKey {
         HashKey::new([5; 16])
@@ -302,7 +302,7 @@ mod tests {
         for table in 0..200 {
             let hashes = (0..50).map(|i| mix(mix(table) ^ i)).collect();
             let hashes = KeyHashes::of_hashes(recipe.hash, &hash_key(), hashes);
-            let bytes = build(&recipe, &hash_key(), FilterPlace { table, generation: 0 }, &hashes);
+            let bytes = build(&recipe, &hash_key(), FilterId { table, generation: 0 }, &hashes);
             let header = decode(&bytes, 50).expect("sound").header;
             let attempt = (0..24).find(|&n| hash_key().salt(table, 0, n) == header.salt);
             let attempt = attempt.expect("a salt of this table");

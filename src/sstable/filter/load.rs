@@ -88,7 +88,7 @@ impl Table {
         };
         let block = FilterBlock {
             env,
-            checksum: ChecksumAt::new(source.salt, source.place),
+            checksum: ChecksumAt::new(source.salt, source.bound_to),
             source,
             expected: filter.meta.checksum,
         };

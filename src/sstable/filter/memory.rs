@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::filter::{FilterPolicy, KeyHashes};
     use crate::sealed::SealedBytes;
-    use crate::sstable::filter::{FilterPlace, build};
+    use crate::sstable::filter::{FilterId, build};
     use crate::sstable::samples::recipe;
     use criba_filter::FilterKind;
     use criba_filter::store::HashKey;
@@ -107,8 +107,8 @@ mod tests {
         let keys = 3174; // come to 496 words
         let mut hashes = KeyHashes::new(recipe.hash, &hash_key, None);
         (0..keys).for_each(|i: u64| hashes.add(&i.to_be_bytes()));
-        let place = FilterPlace { table: 1, generation: 0 };
-        let bytes = build(&recipe, &hash_key, place, &hashes);
+        let id = FilterId { table: 1, generation: 0 };
+        let bytes = build(&recipe, &hash_key, id, &hashes);
         assert_eq!(bytes.len(), 4096);
         let stored = FilterHeader::decode(&bytes, bytes.len(), keys, &hash_key).expect("sound");
         let memory = FilterMemory::new(None, Seal::default());

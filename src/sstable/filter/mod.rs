@@ -14,7 +14,7 @@ use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub(crate) use self::block::{Filter, FilterPlace, block_bits, build};
+pub(crate) use self::block::{Filter, FilterId, block_bits, build};
 pub(crate) use self::header::{BLOCKED, FilterHeader};
 pub(crate) use self::memory::{FilterMemory, resident_bytes};
 pub(crate) use self::portion::Portion;
@@ -170,7 +170,7 @@ impl OpenTable {
     }
 
     /// The file of the filter, and the offset in it.
-    pub(crate) fn filter_place(&self) -> (PathBuf, u64) {
+    pub(crate) fn filter_location(&self) -> (PathBuf, u64) {
         match self.filter.meta.file_of(self.table.id()) {
             Some(name) => (self.table.env().dir.path_of(name), 0),
             None => (self.table.path(), self.table.filter_block().offset),
@@ -180,7 +180,7 @@ impl OpenTable {
     /// Probes the filter with every key of the table. Fails if it is degraded or denies a key. The hashes are
     /// those of the filter's recipe.
     pub(crate) fn verify_filter(&self, hashes: &KeyHashes) -> Result<()> {
-        let (path, offset) = self.filter_place();
+        let (path, offset) = self.filter_location();
         match &self.filter.state {
             FilterState::None | FilterState::NotResident(_) => Ok(()),
             FilterState::Active(filter) => {
@@ -206,7 +206,7 @@ pub(super) struct FilterSource {
     pub(super) block: BlockHandle,
     /// Inputs of the checksum: the salt and the offset in the table; or the table and the generation of a file.
     pub(super) salt: u64,
-    pub(super) place: u64,
+    pub(super) bound_to: u64,
 }
 
 impl Table {
@@ -261,7 +261,7 @@ impl Table {
                 return Ok(None);
             }
             let file = env.files.get(self.id(), &env.dir).map_err(unreadable)?;
-            let source = FilterSource { file, block, salt: self.salt(), place: block.offset };
+            let source = FilterSource { file, block, salt: self.salt(), bound_to: block.offset };
             self.check_if_long(&source)?;
             return Ok(Some(source));
         }
@@ -273,7 +273,7 @@ impl Table {
             return Err(format!("its file has {length} bytes"));
         }
         let block = BlockHandle { offset: 0, length: meta.bytes };
-        let source = FilterSource { file, block, salt: self.id(), place: meta.generation };
+        let source = FilterSource { file, block, salt: self.id(), bound_to: meta.generation };
         self.check_if_long(&source)?;
         Ok(Some(source))
     }
@@ -299,7 +299,7 @@ impl Table {
         meta: FilterMeta,
     ) -> std::result::Result<Filter, String> {
         let env = self.env();
-        let FilterSource { file, block, salt, place } = source;
+        let FilterSource { file, block, salt, bound_to } = source;
         let resident = env.filter_memory.meter().bytes();
         if block.length > LARGE_BYTES && resident.saturating_add(block.length) > machine_memory() {
             let (length, memory) = (block.length, machine_memory());
@@ -308,7 +308,7 @@ impl Table {
             ));
         }
         let of = BlockType::Filter;
-        let checked = BlockCheck { block: *block, of, salt: *salt, bound_to: *place };
+        let checked = BlockCheck { block: *block, of, salt: *salt, bound_to: *bound_to };
         check_if_large(env, &**file, checked)
             .map_err(unreadable)?
             .map_err(|found| format!("its block has {found}"))?;
@@ -317,7 +317,7 @@ impl Table {
         let memory = SealedBytes::metered(length, env.filter_memory.meter(), read);
         env.ledger.open_reads.count(length as u64);
         let memory = memory.map_err(unreadable)?;
-        let length = check_block(&memory, BlockType::Filter, *salt, *place)
+        let length = check_block(&memory, BlockType::Filter, *salt, *bound_to)
             .map_err(|found| format!("its block has {found}"))?
             .len();
         if u32_at(&memory, length + 1) != Some(meta.checksum) {
@@ -371,8 +371,8 @@ impl Table {
                 new => break new?,
             }
         };
-        let place = FilterPlace { table, generation };
-        let mut bytes = build(recipe, &env.hash_key, place, hashes);
+        let id = FilterId { table, generation };
+        let mut bytes = build(recipe, &env.hash_key, id, hashes);
         let length = bytes.len() as u64;
         seal_block(&mut bytes, BlockType::Filter, table, generation);
         let written = new.file().append(&bytes);

@@ -111,7 +111,7 @@ impl Filter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::block::{FilterPlace, build};
+    use super::super::block::{FilterId, build};
     use super::*;
     use crate::filter::FilterPolicy;
     use crate::filter::KeyHashes;
@@ -123,9 +123,9 @@ mod tests {
         let hash_key = HashKey::new([9; 16]);
         let recipe = Recipe { kind, hash: HashFunction::SipHash13, size: Size::BitsPerKey(bits) };
         let hashes: Vec<u64> = (0..keys).map(|i| mix(i ^ 0xC81B_A000)).collect();
-        let place = FilterPlace { table: 3, generation: 0 };
+        let id = FilterId { table: 3, generation: 0 };
         let keyed = KeyHashes::of_hashes(recipe.hash, &hash_key, hashes.clone());
-        let bytes = build(&recipe, &hash_key, place, &keyed);
+        let bytes = build(&recipe, &hash_key, id, &keyed);
         let memory = SealedBytes::metered(bytes.len(), &Arc::default(), |buffer| {
             buffer.copy_from_slice(&bytes);
             Ok(())
