@@ -187,7 +187,7 @@ impl StoreDir {
         let create = || self.handle.create(OsStr::new(&text), name.kind(), self.mode);
         let path = self.path_of(name);
         let file = with_descriptor(create).context("create", &path)?;
-        Ok(NewFile { dir: self.clone(), name, path, file, is_kept: false })
+        Ok(NewFile { dir: self.clone(), name, path, file, is_kept: AtomicBool::new(false) })
     }
 
     /// Renames a file. Call [`check`](Self::check) first.
@@ -409,7 +409,7 @@ pub(crate) struct NewFile {
     name: FileName,
     path: PathBuf,
     file: Arc<dyn VfsFile>,
-    is_kept: bool,
+    is_kept: AtomicBool,
 }
 
 impl NewFile {
@@ -422,8 +422,8 @@ impl NewFile {
         &self.path
     }
 
-    pub(crate) fn keep(&mut self) {
-        self.is_kept = true;
+    pub(crate) fn keep(&self) {
+        self.is_kept.store(true, Ordering::Relaxed);
     }
 
     /// Makes this the log in use, which must keep its name.
@@ -447,7 +447,7 @@ impl NewFile {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        if self.is_kept {
+        if self.is_kept.load(Ordering::Relaxed) {
             return;
         }
         // What cannot be removed now, the next opening removes.
@@ -481,7 +481,7 @@ mod tests {
         let dir = StoreDir::of(vfs.clone(), "/store");
         let lock = dir.lock().expect("a free directory");
         let dir = dir.watched(&*lock, poison.clone())?;
-        let mut log = dir.create(LOG)?;
+        let log = dir.create(LOG)?;
         log.keep();
         log.watch();
         Ok((vfs, poison, dir, log))
@@ -555,7 +555,7 @@ mod tests {
             next: &mut dyn FnMut() -> io::Result<()>,
         ) -> io::Result<()> {
             if (call.kind, call.operation) == (FileKind::Wal, Operation::Identity)
-                && let Some(mut log) = self.next.lock().take()
+                && let Some(log) = self.next.lock().take()
             {
                 log.watch();
                 log.keep();
@@ -573,7 +573,7 @@ mod tests {
         let dir = StoreDir::of(LayeredVfs::new(Arc::new(vfs.clone()), layer), "/store");
         let lock = dir.lock().expect("a free directory");
         let dir = dir.watched(&*lock, poison.clone())?;
-        let mut log = dir.create(LOG)?;
+        let log = dir.create(LOG)?;
         log.keep();
         log.watch();
         let newer = dir.create(FileName::Log(8))?;

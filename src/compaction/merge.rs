@@ -194,7 +194,7 @@ impl Outputs<'_> {
     /// Finishes a table, opens it as a reader does, and probes its filter with every key.
     fn finish(&mut self, writer: TableWriter) -> Result<()> {
         let recipe = (self.context.filter_for)(writer.properties().keys);
-        let FinishedTable { mut file, meta, hashes, io } = writer.finish(recipe)?;
+        let FinishedTable { file, meta, hashes, io } = writer.finish(recipe)?;
         let with_filter = meta.filter.bytes > 0;
         let (env, id) = (self.context.env, meta.id);
         // A file without a name takes room on the disk for as long as it is open.

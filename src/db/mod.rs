@@ -160,8 +160,8 @@ impl Db {
 
     /// Makes all changes of a batch, or none, with this durability.
     ///
-    /// Cost: no disk read. Waits for the group of writes that another thread commits, which may sync; with
-    /// [`Synced`](Durability::Synced), also for its own sync. If the memtable is full, waits for a flush while
+    /// Cost: no disk read. Waits for the group of writes that another thread appends; with
+    /// [`Synced`](Durability::Synced), also for the sync before its own, and for its own. If the memtable is full, waits for a flush while
     /// two others are full, and for a compaction while L0 has
     /// [`l0_stop_trigger`](Options::l0_stop_trigger) tables. From
     /// [`l0_slowdown_trigger`](Options::l0_slowdown_trigger) on it sleeps. Without

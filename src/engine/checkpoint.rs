@@ -195,7 +195,7 @@ pub(crate) fn copy(from: &StoreDir, name: FileName, to: &StoreDir) -> Result<()>
     let path = from.path_of(name);
     let file = from.open_file(name).context("open", &path)?;
     let length = file.length().context("find the length", &path)?;
-    let mut copy = to.create(name)?;
+    let copy = to.create(name)?;
     let mut buffer = vec![0; COPY_BYTES.min(length) as usize];
     for offset in (0..length).step_by(COPY_BYTES as usize) {
         buffer.truncate((length - offset) as usize);

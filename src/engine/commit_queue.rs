@@ -1,6 +1,7 @@
 //! The queue of writes. One thread commits its own write and those of threads that wait.
 
 use std::collections::VecDeque;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ pub enum Durability {
     /// A crash of the process: the operating system has the data.
     #[default]
     Buffered,
-    /// A power failure: this write and all before it are synced.
+    /// A power failure: this write and all before it are synced. Readers may see the write before that; if the sync
+    /// fails, they see it until the store is closed, and the store refuses writes.
     Synced,
 }
 
@@ -43,6 +45,19 @@ pub(crate) struct Writer {
     pub(crate) throttle_debt: Duration,
 }
 
+/// What the queue does with requests.
+pub(crate) trait Commit {
+    /// Runs before a group with synced requests is appended. An error changes nothing.
+    fn before_sync(&self) -> Result<()>;
+
+    /// Appends the requests of a group, inserts and publishes their entries.
+    fn commit(&self, writer: &mut Writer, group: &[&Request]) -> Result<()>;
+
+    /// Makes durable what was appended before the call, without the writer's lock: other threads write
+    /// meanwhile.
+    fn sync(&self) -> Result<()>;
+}
+
 impl CommitQueue {
     pub(crate) fn new(log: LogWriter, next_seq: Seq) -> Self {
         let writer = Mutex::new(Writer { log, next_seq, throttle_debt: Duration::ZERO });
@@ -57,33 +72,26 @@ impl CommitQueue {
         self.writer.try_lock()
     }
 
-    /// Passes a request to `commit`, alone or in a group with requests of other threads. A group is written
+    /// Passes a request to `store`, alone or in a group with requests of other threads. A group is written
     /// by one append and at most one sync.
-    pub(crate) fn submit(
-        &self,
-        request: Request,
-        commit: impl Fn(&mut Writer, &[&Request]) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn submit(&self, request: Request, store: &impl Commit) -> Result<()> {
         match request.durability {
-            Durability::Buffered => self.submit_buffered(request, commit),
-            Durability::Synced => self.submit_synced(request, commit),
+            Durability::Buffered => self.submit_buffered(request, store),
+            Durability::Synced => self.submit_synced(request, store),
         }
     }
 
     /// Flat combining (Hendler, Incze, Shavit, Tzafrir: "Flat Combining and the Synchronization-Parallelism
     /// Tradeoff", 2010). The thread that has the writer also commits the requests of the threads that wait
     /// for the writer. These threads yield: a commit takes less time than to sleep and wake up.
-    fn submit_buffered(
-        &self,
-        request: Request,
-        commit: impl Fn(&mut Writer, &[&Request]) -> Result<()>,
-    ) -> Result<()> {
+    fn submit_buffered(&self, request: Request, store: &impl Commit) -> Result<()> {
         if let Some(mut writer) = self.writer.try_lock() {
             let others = self.take_buffered();
             if others.0.is_empty() {
-                return commit(&mut writer, &[&request]);
+                return store.commit(&mut writer, &[&request]);
             }
-            commit_group(&mut writer, Some(&request), &others, &commit);
+            let group: Vec<&Request> = iter::once(&request).chain(others.requests()).collect();
+            commit_buffered(&mut writer, &group, store);
             return request.result();
         }
         let request = Arc::new(request);
@@ -93,7 +101,11 @@ impl CommitQueue {
             let writer =
                 if yields < YIELDS { self.writer.try_lock() } else { Some(self.writer.lock()) };
             match writer {
-                Some(mut writer) => commit_group(&mut writer, None, &self.take_buffered(), &commit),
+                Some(mut writer) => {
+                    let others = self.take_buffered();
+                    let group: Vec<&Request> = others.requests().collect();
+                    commit_buffered(&mut writer, &group, store);
+                }
                 None => yield_now(),
             }
             yields += 1;
@@ -112,37 +124,42 @@ impl CommitQueue {
 
     /// The thread of the first waiting request commits it together with the requests behind it. The other
     /// threads sleep: a sync takes long.
-    fn submit_synced(
-        &self,
-        request: Request,
-        commit: impl Fn(&mut Writer, &[&Request]) -> Result<()>,
-    ) -> Result<()> {
+    fn submit_synced(&self, request: Request, store: &impl Commit) -> Result<()> {
         let group = match self.synced.wait_for_turn(request) {
             Turn::Written(result) => return result,
             Turn::Write(group) => group,
         };
-        commit_group(&mut self.writer.lock(), None, &group.members, &commit);
-        group.members.0[0].result()
+        let requests: Vec<&Request> = group.members.requests().collect();
+        let results = store.before_sync().map_or_else(
+            |error| vec![Err(error); requests.len()],
+            |()| commit_each(&mut self.writer.lock(), &requests, store),
+        );
+        let synced = if results.iter().any(Result::is_ok) { store.sync() } else { Ok(()) };
+        for (request, result) in requests.iter().zip(results) {
+            request.finish(result.and_then(|()| synced.clone()));
+        }
+        requests[0].result()
     }
 }
 
-fn commit_group(
-    writer: &mut Writer,
-    own: Option<&Request>,
-    others: &Members,
-    commit: &impl Fn(&mut Writer, &[&Request]) -> Result<()>,
-) {
-    let group: Vec<_> = own.into_iter().chain(others.0.iter().map(Arc::as_ref)).collect();
-    if group.is_empty() {
-        return;
+fn commit_buffered(writer: &mut Writer, group: &[&Request], store: &impl Commit) {
+    for (request, result) in group.iter().zip(commit_each(writer, group, store)) {
+        request.finish(result);
     }
-    let result = commit(writer, &group);
+}
+
+/// Commits a group. Returns the result of each request.
+fn commit_each(writer: &mut Writer, group: &[&Request], store: &impl Commit) -> Vec<Result<()>> {
+    if group.is_empty() {
+        return Vec::new();
+    }
+    let result = store.commit(writer, group);
     // On a full disk a group may be too much where a small request still finds room. A failed append leaves
     // the log as it was.
-    let one_by_one = group.len() > 1 && matches!(result, Err(Error::Io { .. }));
-    for request in group {
-        request.finish(if one_by_one { commit(writer, &[request]) } else { result.clone() });
+    if group.len() > 1 && matches!(result, Err(Error::Io { .. })) {
+        return group.iter().map(|request| store.commit(writer, &[request])).collect();
     }
+    vec![result; group.len()]
 }
 
 #[derive(Debug)]
@@ -177,6 +194,12 @@ type Waiting = VecDeque<Arc<Request>>;
 /// The requests of a group.
 #[derive(Debug)]
 struct Members(Vec<Arc<Request>>);
+
+impl Members {
+    fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.0.iter().map(Arc::as_ref)
+    }
+}
 
 impl Drop for Members {
     fn drop(&mut self) {
@@ -337,18 +360,33 @@ mod tests {
         CommitQueue::new(log.expect("a sound disk"), 1)
     }
 
+    struct Sizes<F> {
+        commit: F,
+        sizes: Mutex<Vec<usize>>,
+    }
+
+    impl<F: Fn(usize) -> Result<()>> Commit for Sizes<F> {
+        fn before_sync(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn commit(&self, _: &mut Writer, group: &[&Request]) -> Result<()> {
+            self.sizes.lock().push(group.len());
+            (self.commit)(group.len())
+        }
+
+        fn sync(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
     /// Submits three buffered requests while the writer is locked. Returns the sizes of the committed groups
     /// and the results, `None` for a panic.
     fn three_wait(
         commit: impl Fn(usize) -> Result<()> + Sync,
     ) -> (Vec<usize>, Vec<Option<Result<()>>>) {
-        let (queue, sizes) = (queue(), Mutex::new(Vec::new()));
-        let submit = || {
-            queue.submit(Request::new(vec![0; 1], 1, Durability::Buffered), |_, group| {
-                sizes.lock().push(group.len());
-                commit(group.len())
-            })
-        };
+        let (queue, store) = (queue(), Sizes { commit, sizes: Mutex::default() });
+        let submit = || queue.submit(Request::new(vec![0; 1], 1, Durability::Buffered), &store);
         let results = scope(|scope| {
             let writer = queue.writer();
             let threads = [(); 3].map(|()| scope.spawn(submit));
@@ -358,7 +396,7 @@ mod tests {
             drop(writer);
             threads.map(|thread| thread.join().ok()).into()
         });
-        let sizes = sizes.lock().clone();
+        let sizes = store.sizes.lock().clone();
         (sizes, results)
     }
 

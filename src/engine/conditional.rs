@@ -60,7 +60,7 @@ impl DbInner {
                 decision: Mutex::new(Decision::LookUpAgain),
             });
             let request = Request::new(ops, count, durability).only_if(Arc::clone(&condition));
-            self.commits.submit(request, |writer, group| self.commit(writer, group))?;
+            self.commits.submit(request, self)?;
             let decision = condition.decision.lock();
             if let Decision::Written(written) = &*decision {
                 let mut written = written.iter();

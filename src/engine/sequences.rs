@@ -36,7 +36,7 @@ impl Sequences {
     }
 
     pub(crate) fn note_synced(&self, seq: Seq) {
-        self.synced.store(seq, Ordering::Release);
+        self.synced.fetch_max(seq, Ordering::Release);
     }
 
     /// The sequence number of a new snapshot. Compactions keep the entries that it sees until its release.

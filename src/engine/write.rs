@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::background::{Task, compact_while_due, flush_all_sealed, wait_while};
-use super::commit_queue::{Durability, Request, Writer};
+use super::commit_queue::{Commit, Durability, Request, Writer};
 use super::conditional::GroupWrites;
 use super::inner::DbInner;
 use crate::batch::{Batch, for_each_entry};
@@ -29,22 +29,17 @@ impl DbInner {
             return Ok(());
         }
         let request = Request::new(ops, entries, durability);
-        self.commits.submit(request, |writer, group| self.commit(writer, group))?;
+        self.commits.submit(request, self)?;
         if durability == Durability::Synced {
             self.report_move();
         }
         Ok(())
     }
 
-    pub(crate) fn commit(&self, writer: &mut Writer, group: &[&Request]) -> Result<()> {
+    fn commit_group(&self, writer: &mut Writer, group: &[&Request]) -> Result<()> {
         self.check_writable()?;
         let bytes = group.iter().map(|request| request.ops.len() as u64).sum();
         self.make_room(writer, bytes)?;
-        let synced = group.iter().any(|request| request.durability == Durability::Synced);
-        if synced {
-            // Before the append: an error here must not change the log.
-            self.close_earlier_logs()?;
-        }
         if self.earlier_logs.are_closed() {
             writer.log.earlier_logs_are_synced();
         }
@@ -58,9 +53,6 @@ impl DbInner {
         });
         let bytes = writer.log.append(records).map_err(|error| self.poison_if_broken(error))?;
         self.env.ledger.wal_writes.count(bytes);
-        if synced {
-            writer.log.sync().map_err(|error| self.poison_if_broken(error))?;
-        }
         let mut seq = writer.next_seq;
         for (ops, entries) in writes.iter() {
             // `None` is impossible: `Batch` encoded these bytes.
@@ -69,10 +61,26 @@ impl DbInner {
         }
         writer.next_seq = seq;
         self.sequences.publish(seq - 1);
-        if synced {
-            self.sequences.note_synced(seq - 1);
-        }
         Ok(())
+    }
+
+    /// Makes all entries that were appended before the call durable. The writer's lock is held only to begin.
+    fn sync_log(&self) -> Result<()> {
+        loop {
+            // A log that was sealed since has entries that this call must sync.
+            self.close_earlier_logs().map_err(|error| self.poison(error))?;
+            let writer = self.commits.writer();
+            self.health.check_poison()?;
+            if !self.earlier_logs.are_closed() {
+                continue;
+            }
+            writer.log.earlier_logs_are_synced();
+            let (sync, newest) = (writer.log.begin_sync(), writer.next_seq - 1);
+            drop(writer);
+            sync.run().map_err(|error| self.poison_if_broken(error))?;
+            self.sequences.note_synced(newest);
+            return Ok(());
+        }
     }
 
     /// Seals a full memtable. Waits first if there are too many sealed memtables or L0 tables.
@@ -175,6 +183,21 @@ impl DbInner {
         let Some(mut writer) = self.commits.try_writer() else { return Ok(()) };
         self.check_writable()?; // as in `seal_memtable`
         self.seal_on_demand(&mut writer, log).map(|_| ())
+    }
+}
+
+impl Commit for DbInner {
+    fn before_sync(&self) -> Result<()> {
+        self.check_writable()?;
+        self.close_earlier_logs()
+    }
+
+    fn commit(&self, writer: &mut Writer, group: &[&Request]) -> Result<()> {
+        self.commit_group(writer, group)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.sync_log()
     }
 }
 

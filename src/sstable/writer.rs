@@ -70,7 +70,7 @@ pub(crate) struct FinishedTable {
 
 #[cfg(any(test, feature = "testing"))]
 impl FinishedTable {
-    pub(crate) fn keep(mut self) -> Self {
+    pub(crate) fn keep(self) -> Self {
         self.file.keep();
         self
     }

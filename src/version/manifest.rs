@@ -55,7 +55,7 @@ impl Manifest {
 
     /// Keeps the file without making it current, for tests of damage.
     #[cfg(feature = "testing")]
-    pub(crate) fn keep(mut self) {
+    pub(crate) fn keep(self) {
         self.log.keep_file();
     }
 
@@ -204,7 +204,7 @@ fn set_current(dir: &StoreDir, number: u64) -> std::result::Result<(), LogError>
         dir.check()?; // before the rename: after that, `CURRENT` is in doubt
         Ok(temp)
     };
-    let mut temp = prepare().map_err(LogError::Refused)?;
+    let temp = prepare().map_err(LogError::Refused)?;
     // From here on a crash, or an error, may find either manifest in force.
     temp.keep();
     dir.rename(FileName::CurrentTemp, FileName::Current)

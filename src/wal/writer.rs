@@ -10,6 +10,7 @@ use crate::codec::PutFields;
 use crate::error::{Error, IoContext};
 use crate::key::Seq;
 use crate::store_dir::{NewFile, StoreDir};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
 /// Long records are written in pieces of this size.
 const WRITE_BYTES: usize = 1 << 20;
@@ -31,10 +32,71 @@ impl LogError {
     }
 }
 
+/// The file of a log. One thread syncs it, while another appends.
+#[derive(Debug)]
+struct LogFile {
+    file: NewFile,
+    /// See [`Frame::synced`].
+    synced: AtomicU64,
+    /// Locked during a sync, which a second one waits for: the kernel reports a failed sync once.
+    state: Mutex<SyncState>,
+}
+
+#[derive(Debug)]
+enum SyncState {
+    Open,
+    /// The end frame is durable, and with it all before.
+    Closed,
+    Failed(Error),
+}
+
+impl LogFile {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn synced(&self) -> u64 {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    /// Makes everything up to `end` durable, in a file that still has its name.
+    fn sync_to(&self, end: u64, state: &mut SyncState) -> Result<(), LogError> {
+        let synced = if self.synced() < end {
+            self.file.file().sync_data().context("sync", self.path())
+        } else {
+            Ok(())
+        };
+        if let Err(error) = synced.and_then(|()| self.file.check_named()) {
+            *state = SyncState::Failed(error.clone());
+            return Err(LogError::Broken(error));
+        }
+        self.synced.fetch_max(end, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// A sync that began: it makes durable what was appended before, and needs no lock of the writer.
+#[derive(Debug)]
+pub(crate) struct LogSync {
+    file: Arc<LogFile>,
+    end: u64,
+}
+
+impl LogSync {
+    pub(crate) fn run(self) -> Result<(), LogError> {
+        let mut state = self.file.state.lock();
+        match &*state {
+            SyncState::Open => self.file.sync_to(self.end, &mut state),
+            SyncState::Closed => Ok(()),
+            SyncState::Failed(error) => Err(LogError::Broken(error.clone())),
+        }
+    }
+}
+
 /// An open log. One thread appends at a time.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
-    file: NewFile,
+    file: Arc<LogFile>,
     id: LogId,
     /// The offset of the first frame.
     begin: u64,
@@ -44,8 +106,6 @@ pub(crate) struct LogWriter {
     filled: u64,
     /// `filled` is a multiple of this, see [`Self::fill_ahead`].
     fill: u64,
-    /// See [`Frame::synced`].
-    synced: u64,
     buffer: Vec<u8>,
 }
 
@@ -66,16 +126,18 @@ impl LogWriter {
         dir.sync()?;
         let (begin, id) = (kind.header_bytes(), LogId { number, salt: header.salt });
         let (synced, end) = (if follows_synced { begin } else { 0 }, begin);
-        Ok(Self { file, id, begin, end, filled: end, fill: 1, synced, buffer: Vec::new() })
+        let (synced, state) = (AtomicU64::new(synced), Mutex::new(SyncState::Open));
+        let file = Arc::new(LogFile { file, synced, state });
+        Ok(Self { file, id, begin, end, filled: end, fill: 1, buffer: Vec::new() })
     }
 
-    pub(crate) fn keep(mut self) -> Self {
+    pub(crate) fn keep(self) -> Self {
         self.keep_file();
         self
     }
 
-    pub(crate) fn keep_file(&mut self) {
-        self.file.keep();
+    pub(crate) fn keep_file(&self) {
+        self.file.file.keep();
     }
 
     /// Lets an append after a sync write zeros up to a multiple of `bytes`. Later appends then do not change
@@ -95,7 +157,7 @@ impl LogWriter {
 
     /// Makes this the log in use, which must keep its name.
     pub(crate) fn watch(&self) {
-        self.file.watch();
+        self.file.file.watch();
     }
 
     /// The log's length in bytes.
@@ -104,8 +166,8 @@ impl LogWriter {
     }
 
     /// Notes that every earlier log is synced.
-    pub(crate) fn earlier_logs_are_synced(&mut self) {
-        self.synced = self.synced.max(self.begin);
+    pub(crate) fn earlier_logs_are_synced(&self) {
+        self.file.synced.fetch_max(self.begin, Ordering::Release);
     }
 
     /// Appends all records, or none after an error. Returns the number of bytes written.
@@ -120,7 +182,7 @@ impl LogWriter {
                 return Err(self.cut_back(error));
             }
         }
-        let fills = self.end == self.synced && self.end > self.begin && at > self.filled;
+        let fills = self.end == self.file.synced() && self.end > self.begin && at > self.filled;
         let to = if fills { at.next_multiple_of(self.fill) } else { at };
         self.buffer.resize(self.buffer.len() + (to - at) as usize, 0);
         if let Err(error) = self.write_buffer(to) {
@@ -134,6 +196,11 @@ impl LogWriter {
     /// Closes the log: appends an end frame that names the next log (0 for none), cuts off the zeros, and
     /// syncs.
     pub(crate) fn finish(&mut self, next: u64, seq: Seq) -> Result<(), LogError> {
+        let file = Arc::clone(&self.file);
+        let mut state = file.state.lock();
+        if let SyncState::Failed(error) = &*state {
+            return Err(LogError::Broken(error.clone()));
+        }
         let mut at = self.end;
         let mut payload = Vec::new();
         payload.put_u64(next);
@@ -144,18 +211,19 @@ impl LogWriter {
             return Err(self.cut_back(error));
         }
         self.end = at;
-        self.sync()
+        file.sync_to(at, &mut state)?;
+        *state = SyncState::Closed;
+        Ok(())
     }
 
-    /// Makes everything appended so far durable, in a file that still has its name.
-    pub(crate) fn sync(&mut self) -> Result<(), LogError> {
-        if self.synced < self.end {
-            let synced = self.file.file().sync_data().context("sync", self.path());
-            synced.map_err(LogError::Broken)?;
-        }
-        self.file.check_named().map_err(LogError::Broken)?;
-        self.synced = self.end;
-        Ok(())
+    /// Begins a sync of everything appended so far.
+    pub(crate) fn begin_sync(&self) -> LogSync {
+        LogSync { file: Arc::clone(&self.file), end: self.end }
+    }
+
+    /// Makes everything appended so far durable.
+    pub(crate) fn sync(&self) -> Result<(), LogError> {
+        self.begin_sync().run()
     }
 
     /// Undoes a failed append.
@@ -171,7 +239,7 @@ impl LogWriter {
 
     fn cut(&mut self, length: u64) -> Result<(), Error> {
         if self.filled > length {
-            self.file.file().set_length(length).context("set the length", self.path())?;
+            self.file.file.file().set_length(length).context("set the length", self.path())?;
             self.filled = length;
         }
         Ok(())
@@ -211,7 +279,7 @@ impl LogWriter {
     }
 
     fn push_frame(&mut self, kind: FrameKind, seq: Seq, payload: &[u8], at: &mut u64) {
-        let frame = Frame { kind, seq, synced: self.synced, payload };
+        let frame = Frame { kind, seq, synced: self.file.synced(), payload };
         frame.encode(self.id, *at, &mut self.buffer);
         *at += FRAME_HEADER_BYTES + payload.len() as u64;
     }
@@ -222,9 +290,9 @@ impl LogWriter {
         if length > 0 {
             let at = to - length;
             let written = if at == self.filled {
-                self.file.file().append(&self.buffer)
+                self.file.file.file().append(&self.buffer)
             } else {
-                self.file.file().write_at(&self.buffer, at)
+                self.file.file.file().write_at(&self.buffer, at)
             };
             written.context(format_args!("write {length} bytes at offset {at}"), self.path())?;
             self.filled = self.filled.max(to);

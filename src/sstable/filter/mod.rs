@@ -363,7 +363,7 @@ impl Table {
         mut generation: u64,
     ) -> Result<FilterMeta> {
         let (env, table) = (self.env(), self.id());
-        let mut new = loop {
+        let new = loop {
             generation += 1;
             match env.dir.create(FileName::Filter { table, generation }) {
                 // Left by a failure, and not yet removed. It is never written over.
