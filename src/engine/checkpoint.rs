@@ -1,4 +1,4 @@
-//! Checkpoints: a copy of the store as of one state, made while writers go on.
+//! Checkpoints: a copy of the store as of one moment, made while writers go on.
 //!
 //! The moment is a read view taken under the writer's lock. The view's version and memtables agree, whatever
 //! a flush records at that moment; and no log grows, so the end of the last record is known. Files are linked

@@ -40,7 +40,7 @@ impl FilterPolicy {
         }
         let total = self.total_bits(tables);
         let weighed =
-            |alike: &TableGroup| TableGroup { share: self.weighed(&alike.share), ..*alike };
+            |group: &TableGroup| TableGroup { share: self.weighed(&group.share), ..*group };
         let tables: Vec<TableGroup> = tables.iter().map(weighed).collect();
         let balance = Balance::new(self.kind, &tables, total);
         Plan::Balanced { policy: *self, balance }
