@@ -43,6 +43,8 @@ pub(crate) struct Writer {
     pub(crate) next_seq: Seq,
     /// How long the next write must wait because L0 has too many tables.
     pub(crate) throttle_debt: Duration,
+    /// Whether the log after this one was demanded.
+    pub(crate) has_demanded_log: bool,
 }
 
 /// What the queue does with requests.
@@ -60,8 +62,9 @@ pub(crate) trait Commit {
 
 impl CommitQueue {
     pub(crate) fn new(log: LogWriter, next_seq: Seq) -> Self {
-        let writer = Mutex::new(Writer { log, next_seq, throttle_debt: Duration::ZERO });
-        Self { writer, buffered: Mutex::default(), synced: Requests::default() }
+        let throttle_debt = Duration::ZERO;
+        let writer = Writer { log, next_seq, throttle_debt, has_demanded_log: false };
+        Self { writer: Mutex::new(writer), buffered: Mutex::default(), synced: Requests::default() }
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {

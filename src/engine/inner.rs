@@ -7,6 +7,7 @@ use super::background::Scheduler;
 use super::commit_queue::{CommitQueue, Writer};
 use super::earlier_logs::EarlierLogs;
 use super::health::Health;
+use super::next_log::NextLog;
 use super::sequences::Sequences;
 use crate::error::{Error, Result};
 use crate::event::{Event, in_callback};
@@ -30,6 +31,7 @@ pub(crate) struct DbInner {
     pub(crate) sequences: Sequences,
     pub(crate) commits: CommitQueue,
     pub(crate) earlier_logs: EarlierLogs,
+    pub(crate) next_log: NextLog,
     pub(crate) manifest: Mutex<Manifest>,
     /// Held while a version is made and installed: no lookup and no writer waits until it is made.
     pub(crate) installing: Mutex<()>,
@@ -242,6 +244,7 @@ impl DbInner {
             let Writer { log, next_seq, .. } = &mut *writer;
             log.finish(0, *next_seq).map_err(|error| self.poison_if_broken(error))
         });
+        self.next_log.remove();
         self.health.unlock();
         ended
     }

@@ -12,6 +12,7 @@ mod conditional;
 pub(crate) mod earlier_logs;
 pub(crate) mod health;
 pub(crate) mod inner;
+pub(crate) mod next_log;
 mod read;
 pub(crate) mod rebuild_filters;
 pub(crate) mod scan;

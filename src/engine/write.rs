@@ -12,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::sync::sleep;
 use crate::view::ReadView;
-use crate::wal::{FileHeader, LogKind, LogWriter};
 
 /// With this many sealed memtables, a writer with a full memtable waits for a flush.
 pub(crate) const MAX_SEALED: usize = 2;
@@ -86,7 +85,8 @@ impl DbInner {
     /// Seals a full memtable. Waits first if there are too many sealed memtables or L0 tables.
     fn make_room(&self, writer: &mut Writer, bytes: u64) -> Result<()> {
         let limits = &self.options;
-        let full = self.views.load().memtable.bytes() >= limits.memtable_bytes;
+        let memtable_bytes = self.views.load().memtable.bytes();
+        let full = memtable_bytes >= limits.memtable_bytes;
         if self.is_inline() {
             if full {
                 // First the memtables whose flush failed before.
@@ -112,6 +112,10 @@ impl DbInner {
             wait_while(self, Task::Compaction, |view| l0_has(view, limits.l0_stop_trigger))?;
             self.seal(writer)?;
         }
+        // A memtable that fills fast is likely to be followed by another: its log may be made during the flush.
+        if memtable_bytes >= limits.memtable_bytes / 2 {
+            self.demand_next_log(writer);
+        }
         if l0_has(&self.views.load(), limits.l0_slowdown_trigger) {
             writer.throttle_debt +=
                 Duration::from_nanos(bytes * 1_000_000_000 / SLOW_BYTES_PER_SECOND);
@@ -135,22 +139,14 @@ impl DbInner {
         if self.views.load().memtable.is_empty() {
             return Ok(());
         }
-        let env = &self.env;
-        let number = env.new_file_number();
-        let log = LogWriter::create(
-            &env.dir,
-            LogKind::Wal,
-            number,
-            FileHeader::of_log(env.store, &env.hash_key, number),
-            false,
-        )?
-        .keep();
-        let log = log.fill_ahead(self.options.log_fill());
+        let log = self.take_next_log()?.keep().fill_ahead(self.options.log_fill());
         log.watch();
+        writer.has_demanded_log = false;
+        let number = log.id().number;
         let old = std::mem::replace(&mut writer.log, log);
         self.views.load().memtable.set_log_end(old.length());
         self.earlier_logs.push(old, number, writer.next_seq);
-        let filter = MemtableFilter::new(self.filters.policy().hash_function(), env.hash_key);
+        let filter = MemtableFilter::new(self.filters.policy().hash_function(), self.env.hash_key);
         let fresh = Arc::new(Memtable::new(number, Some(filter)));
         self.views.change(|view| {
             let full = std::mem::replace(&mut view.memtable, fresh);

@@ -12,6 +12,7 @@ use crate::engine::commit_queue::CommitQueue;
 use crate::engine::earlier_logs::EarlierLogs;
 use crate::engine::health::Health;
 use crate::engine::inner::DbInner;
+use crate::engine::next_log::NextLog;
 use crate::engine::sequences::Sequences;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -188,6 +189,7 @@ pub(crate) fn open_in(
         sequences: Sequences::new(next_seq - 1),
         commits: CommitQueue::new(log.fill_ahead(options.log_fill()), next_seq),
         earlier_logs: EarlierLogs::default(),
+        next_log: NextLog::default(),
         manifest: Mutex::new(manifest),
         installing: Mutex::default(),
         scheduler: Arc::default(),

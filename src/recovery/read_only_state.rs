@@ -161,12 +161,16 @@ impl ReadOnlyState {
     }
 }
 
-/// What a changing store could have caused: an error, or degraded filters.
+/// What a changing store could have caused: an error, degraded filters, or whole records behind a gap: the writer
+/// began the next log after the last one was read.
 fn damage(loaded: &Result<ReadOnlyState>) -> Option<String> {
     let loaded = match loaded {
         Ok(loaded) => loaded,
         Err(error) => return Some(error.to_string()),
     };
+    if let Some(lost) = loaded.report.lost_tail.as_ref().filter(|lost| lost.records > 0) {
+        return Some(lost.to_string());
+    }
     let degraded = loaded.view.version.tables().filter_map(|(_, live)| match &live.filter.state {
         FilterState::Degraded(reason) => Some(format!("{}: {reason}\n", live.table.id())),
         _ => None,

@@ -140,7 +140,7 @@ impl LogWriter {
         self.file.file.keep();
     }
 
-    /// Lets an append after a sync write zeros up to a multiple of `bytes`. Later appends then do not change
+    /// Lets an append soon after a sync write zeros up to a multiple of `bytes`. Later appends then do not change
     /// the file's length, and their syncs take two thirds of the time.
     pub(crate) fn fill_ahead(mut self, bytes: u64) -> Self {
         self.fill = bytes;
@@ -153,6 +153,10 @@ impl LogWriter {
 
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    pub(crate) fn check_named(&self) -> Result<(), Error> {
+        self.file.file.check_named()
     }
 
     /// Makes this the log in use, which must keep its name.
@@ -182,7 +186,10 @@ impl LogWriter {
                 return Err(self.cut_back(error));
             }
         }
-        let fills = self.end == self.file.synced() && self.end > self.begin && at > self.filled;
+        // Also beside a sync. Not for appends that none syncs: they would write each byte twice.
+        let synced = self.file.synced();
+        let is_synced_often = synced > self.begin && self.end - synced <= self.fill;
+        let fills = is_synced_often && at > self.filled;
         let to = if fills { at.next_multiple_of(self.fill) } else { at };
         self.buffer.resize(self.buffer.len() + (to - at) as usize, 0);
         if let Err(error) = self.write_buffer(to) {
@@ -370,6 +377,25 @@ mod tests {
             log.append([(seq, &[7; 100][..])]).expect("a sound disk");
             assert_eq!(length(&vfs), log.length());
         }
+    }
+
+    #[test]
+    fn an_append_beside_a_sync_fills_and_many_without_a_sync_do_not() {
+        let vfs = SimVfs::new();
+        let mut log = log(vfs.clone());
+        let append = |log: &mut LogWriter, seq| {
+            log.append([(seq, &[7; 100][..])]).expect("a sound disk");
+            length(&vfs) - log.length()
+        };
+        append(&mut log, 0);
+        log.sync().expect("a sound disk");
+        assert!(append(&mut log, 1) > 0);
+        let sync = log.begin_sync();
+        let zeros: Vec<u64> = (2..40).map(|seq| append(&mut log, seq)).collect();
+        sync.run().expect("a sound disk");
+        assert!(zeros.contains(&0) && zeros.last() == Some(&0), "{zeros:?}");
+        let fills = zeros.windows(2).filter(|pair| pair[1] > pair[0]).count();
+        assert_eq!(fills, 1, "{zeros:?}");
     }
 
     #[test]

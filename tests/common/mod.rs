@@ -100,6 +100,18 @@ pub(crate) fn files_with(dir: &Path, extension: &str) -> Vec<PathBuf> {
     paths
 }
 
+/// The bytes before the first frame of a log.
+pub(crate) const LOG_HEADER_BYTES: usize = 52;
+
+/// The logs that have a record or an end. The log of the next memtable has none.
+pub(crate) fn written_logs(dir: &Path) -> Vec<PathBuf> {
+    let mut logs = files_with(dir, "log");
+    // A log may be removed meanwhile.
+    let length = |log: &PathBuf| std::fs::metadata(log).map_or(0, |meta| meta.len() as usize);
+    logs.retain(|log| length(log) > LOG_HEADER_BYTES);
+    logs
+}
+
 /// The only file of a directory whose name has this prefix.
 pub(crate) fn the_file(dir: &Path, start: &str) -> PathBuf {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(dir)

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use criba::vfs::{SimDisk, SimVfs, Unit};
 use criba::{Batch, Db, Durability, Event};
 
+use crate::common::LOG_HEADER_BYTES;
 use crate::failures::{each_alone, ends};
 use crate::history::{DIR, options};
 
@@ -20,12 +21,13 @@ fn two_logs(vfs: &SimVfs, then: impl FnOnce(&Db)) -> usize {
     };
     let options = options().vfs(Arc::new(vfs.clone())).background_threads(1);
     let db = options.on_event(listener).open(DIR).unwrap();
-    let logs = || {
+    let written_logs = || {
         let disk = vfs.disk();
-        disk.files().filter(|(path, _)| path.extension().is_some_and(|e| e == "log")).count()
+        let logs = disk.files().filter(|(path, _)| path.extension().is_some_and(|e| e == "log"));
+        logs.filter(|(_, bytes)| bytes.len() > LOG_HEADER_BYTES).count()
     };
     let mut written = 0;
-    while logs() < 2 {
+    while written_logs() < 2 {
         db.put(format!("key{written}"), [0; 100]).unwrap();
         written += 1;
     }

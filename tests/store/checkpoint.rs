@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs, SimVfs, Vfs};
 use criba::{Db, Error, FilterPolicy, Options, Snapshot, verify, verify_with};
 
-use crate::common::{self, contents, files_with, tempdir};
+use crate::common::{self, contents, files_with, tempdir, written_logs};
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -368,9 +368,8 @@ fn the_logs_of_sealed_memtables_are_in_the_checkpoint() {
     });
     let options = small().background_threads(1).on_event(move |event| listener(event));
     let db = options.open(dir.path().join("store")).unwrap();
-    let logs = || files_with(&dir.path().join("store"), "log").len();
     let mut written = 0;
-    while logs() < 3 {
+    while written_logs(&dir.path().join("store")).len() < 3 {
         put(&db, written..written + 1);
         written += 1;
         if written % 10 == 0 {
@@ -400,14 +399,14 @@ fn a_log_that_is_gone_before_it_is_opened_is_in_a_table() {
     let vfs = common::HookVfs::new(move |kind, operation| {
         let opening = (kind, operation) == (FileKind::Wal, Operation::Open);
         if opening && opens.swap(false, Ordering::SeqCst) {
-            common::wait_until("the flush", || files_with(&of, "log").len() == 1);
+            common::wait_until("the flush", || written_logs(&of).len() == 1);
         }
         Ok(())
     });
     let options = small().vfs(vfs).background_threads(1).on_event(move |event| listener(event));
     let db = options.open(&store).unwrap();
     let mut written = 0;
-    while files_with(&store, "log").len() < 2 {
+    while written_logs(&store).len() < 2 {
         put(&db, written..written + 1);
         written += 1;
     }

@@ -30,6 +30,7 @@ mod long_versions;
 mod may_contain;
 mod memory;
 mod model;
+mod next_log;
 mod open_files;
 mod policies;
 mod prefix_model;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::common::LOG_HEADER_BYTES as HEADER_BYTES;
 use crate::common::{self, HookVfs, contents, copy_dir, files_with, restore, the_file, written};
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimVfs};
 use criba::{Batch, Db, Durability, Error, Options};
@@ -84,9 +85,6 @@ fn corrupt_path(error: &Error) -> (&Path, u64) {
         other => panic!("expected Corrupt, found {other:?}"),
     }
 }
-
-/// The length of a log's header.
-const HEADER_BYTES: usize = 52;
 
 /// An unclosed store of 25 batches in one log, and the end of each record.
 struct OneLog {

@@ -134,13 +134,14 @@ fn pause(db: &DbInner, time: Duration) {
     }
 }
 
-/// Flushes sealed memtables, seals on demand, and drops replaced memtables that no reader holds.
+/// Flushes sealed memtables, makes logs and seals on demand, and drops replaced memtables that no reader holds.
 fn flush_in_background(db: &DbInner) {
     let mut retry_delay = RETRY.0;
     loop {
         let done = attempt(db, || {
             // No flush failed if this does. A writer that seals gets the error.
             let _ = db.try_seal_on_demand();
+            db.make_demanded_log();
             flush_oldest(db)
         });
         let held = db.views.drop_memtables();
@@ -152,7 +153,8 @@ fn flush_in_background(db: &DbInner) {
         if db.views.has_kept() {
             db.scheduler.changed.notify_all();
         }
-        if did || !db.views.load().sealed.is_empty() || db.scheduler.is_seal_demanded() {
+        let is_due = db.scheduler.is_seal_demanded() || db.next_log.is_demanded();
+        if did || is_due || !db.views.load().sealed.is_empty() {
             continue;
         }
         if held {
