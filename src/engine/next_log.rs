@@ -51,7 +51,8 @@ impl DbInner {
         let made = self.next_log.log.lock().take();
         // Another program may have removed the file, which no sync has checked so far.
         match made.filter(|log| log.check_named().is_ok()) {
-            Some(log) => Ok(log),
+            // As the creation of a log does.
+            Some(log) => self.env.dir.check().map(|()| log),
             None => self.make_log(),
         }
     }

@@ -1,8 +1,9 @@
 //! The events: what each does to the directory of an open store, and what must hold after it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::common::{copy_dir, files_with};
+use crate::common::{copy_dir, files_with, written_logs};
 use crate::other::Other;
 
 /// What happens to the directory of an open store.
@@ -101,26 +102,25 @@ impl Event {
                 Some(other.open(&store, false))
             }
             Self::RemoveLog => {
-                // Another thread may have removed it.
-                while std::fs::remove_file(newest_log(&store)).is_err() {}
+                change_logs(&store, |log| std::fs::remove_file(log));
                 None
             }
             Self::ReplaceLog => {
                 let new = world.root.join("out").join("new");
-                std::fs::copy(newest_log(&world.templates.foreign), &new).unwrap();
-                std::fs::rename(new, newest_log(&store)).unwrap();
+                let foreign = files_with(&world.templates.foreign, "log").pop().unwrap();
+                change_logs(&store, |log| {
+                    std::fs::copy(&foreign, &new)?;
+                    std::fs::rename(&new, log)
+                });
                 None
             }
             Self::CopyLog => {
                 let old = world.root.join("out").join("old");
-                loop {
-                    let log = newest_log(&store);
-                    // Another thread may have removed it.
-                    if std::fs::rename(&log, &old).is_ok() {
-                        std::fs::copy(&old, log).unwrap();
-                        return None;
-                    }
-                }
+                change_logs(&store, |log| {
+                    std::fs::rename(log, &old)?;
+                    std::fs::copy(&old, log).map(drop)
+                });
+                None
             }
         }
     }
@@ -199,12 +199,22 @@ impl World {
 /// `rm -r`, again while another thread makes files.
 fn remove(dir: &Path) {
     while let Err(error) = std::fs::remove_dir_all(dir) {
-        if error.kind() == std::io::ErrorKind::NotFound && !dir.exists() {
+        if error.kind() == io::ErrorKind::NotFound && !dir.exists() {
             return;
         }
     }
 }
 
-fn newest_log(dir: &Path) -> PathBuf {
-    files_with(dir, "log").pop().expect("an open store has a log")
+/// Changes the log in use and, if there is one, the log of the next memtable. Which log is in use shows only when it
+/// has a record.
+fn change_logs(dir: &Path, change: impl Fn(&Path) -> io::Result<()>) {
+    loop {
+        let last = written_logs(dir).pop();
+        let mut logs = files_with(dir, "log");
+        logs.retain(|log| last.as_ref().is_none_or(|last| log >= last));
+        // Another thread may remove one meanwhile.
+        if logs.iter().all(|log| change(log).is_ok()) {
+            return;
+        }
+    }
 }

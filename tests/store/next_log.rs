@@ -16,7 +16,7 @@ fn options() -> Options {
 
 /// Fills more than half of the memtable.
 fn put_half(db: &Db, key: &str) {
-    db.put(key, [7; MEMTABLE_BYTES / 8 * 5]).unwrap();
+    db.put(key, vec![7; MEMTABLE_BYTES / 8 * 5]).unwrap();
 }
 
 /// The log that is made ahead when half of the memtable is full.
