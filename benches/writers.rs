@@ -1,20 +1,24 @@
 //! `cargo bench -p criba-benches --bench writers`: puts of 1, 2, 4 and 8 threads as a multiple of those of
 //! one thread; the same with a mutex of the program around each put; the floor, which is a mutex around a write
-//! of as many bytes as the log gets for a put; and synced puts of one and 8 threads.
+//! of as many bytes as the log gets for a put; synced puts of 1, 8 and 64 threads; and how long single puts take
+//! where a sync takes 10 ms.
 //!
 //! The configurations take turns in each round, so that other load affects all. A ratio divides by one thread
-//! in the same round. The argument `buffered` leaves out the mutex of the program and the synced puts.
+//! in the same round. An argument selects a part: `buffered` (without the mutex of the program), `synced` or `beside`.
 
 use std::error::Error;
 use std::fs::File;
 use std::hint::black_box;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Barrier, Mutex, PoisonError};
-use std::thread::{available_parallelism, scope};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::thread::{available_parallelism, scope, sleep};
+use std::time::{Duration, Instant};
 
-use criba::{Batch, Db, Durability};
+use criba::vfs::{Call, Layer, LayeredVfs, Operation, RealVfs};
+use criba::{Batch, Db, Durability, Options};
 
 const ROUNDS: usize = 9;
 /// Puts per measurement, of all threads together.
@@ -141,6 +145,84 @@ fn compare(dir: &Path, configurations: &[Configuration]) -> Result<(), Box<dyn E
     Ok(())
 }
 
+/// The time of a sync in [`beside`].
+const SYNC: Duration = Duration::from_millis(10);
+/// One put begins so long after the last, and later if that took longer.
+const INTERVAL: Duration = Duration::from_micros(20);
+const PACED_PUTS: usize = 100_000;
+/// Filled some 18 times.
+const MEMTABLE_BYTES: usize = 1 << 20;
+
+#[derive(Debug)]
+struct SlowSyncs;
+
+impl Layer for SlowSyncs {
+    fn call(&self, call: &Call<'_>, next: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        if call.operation == Operation::Sync {
+            sleep(SYNC);
+        }
+        next()
+    }
+}
+
+/// Prints how long single buffered puts take where a sync takes 10 ms: alone, and beside a thread that syncs in a loop.
+fn beside(dir: &Path) -> Result<(), Box<dyn Error>> {
+    println!("{:32}{:>8} {:>8} {:>8} {:>8}  above 1 ms", "µs", "p50", "p99", "p99.9", "most");
+    for round in 1..=3 {
+        for syncs in [false, true] {
+            let dir = tempfile::tempdir_in(dir)?;
+            let vfs = LayeredVfs::new(Arc::new(RealVfs), SlowSyncs);
+            let options = Options::new().vfs(Arc::new(vfs)).memtable_bytes(MEMTABLE_BYTES);
+            let db = options.open(dir.path().join("store"))?;
+            let done = AtomicBool::new(false);
+            let mut times = scope(|scope| {
+                if syncs {
+                    scope.spawn(|| {
+                        while !done.load(Ordering::Relaxed) {
+                            let mut batch = Batch::new();
+                            batch.put("synced", VALUE);
+                            db.write_with(batch, Durability::Synced).expect("a sound disk");
+                        }
+                    });
+                }
+                let times = paced_puts(&db);
+                done.store(true, Ordering::Relaxed);
+                times
+            })?;
+            let stats = db.stats();
+            times.sort();
+            let micros = |of: usize| times[times.len() * of / 1000].as_secs_f64() * 1e6;
+            let slow = times.iter().filter(|time| **time > Duration::from_millis(1)).count();
+            let name = if syncs { "beside syncs" } else { "alone" };
+            println!(
+                "{:32}{:>8.1} {:>8.1} {:>8.1} {:>8.0}  {slow} of {PACED_PUTS}; {} flushes",
+                format!("round {round}, {name}"),
+                micros(500),
+                micros(990),
+                micros(999),
+                times[times.len() - 1].as_secs_f64() * 1e6,
+                stats.activity.flushes,
+            );
+        }
+    }
+    Ok(())
+}
+
+fn paced_puts(db: &Db) -> Result<Vec<Duration>, criba::Error> {
+    let mut times = Vec::with_capacity(PACED_PUTS);
+    let mut next = Instant::now();
+    for put in 0..PACED_PUTS as u64 {
+        while Instant::now() < next {
+            std::hint::spin_loop();
+        }
+        let start = Instant::now();
+        db.put(put.to_be_bytes(), VALUE)?;
+        times.push(start.elapsed());
+        next = start + INTERVAL;
+    }
+    Ok(times)
+}
+
 fn sorted(numbers: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut numbers: Vec<_> = numbers.collect();
     numbers.sort_by(f64::total_cmp);
@@ -155,11 +237,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     let plain = [1, 2, 4, 8].map(Configuration::new);
     let own_mutex = plain.map(Configuration::with_own_mutex);
     let floors = plain.map(Configuration::floor);
-    if std::env::args().any(|argument| argument == "buffered") {
-        return compare(memory, &[plain, floors].concat());
+    let parts = ["buffered", "synced", "beside"];
+    let part = std::env::args().find(|argument| parts.contains(&argument.as_str()));
+    let is_selected = |name| part.as_ref().is_none_or(|part| part == name);
+    if part.is_none() {
+        compare(memory, &[plain, own_mutex, floors].concat())?;
+    } else if is_selected("buffered") {
+        compare(memory, &[plain, floors].concat())?;
     }
-    compare(memory, &[plain, own_mutex, floors].concat())?;
-    // On a disk, whose syncs take time.
-    let synced = [1, 8].map(|threads| Configuration::new(threads).synced());
-    compare(Path::new(env!("CARGO_TARGET_TMPDIR")), &synced)
+    if is_selected("synced") {
+        // On a disk, whose syncs take time.
+        let synced = [1, 8, 64].map(|threads| Configuration::new(threads).synced());
+        compare(Path::new(env!("CARGO_TARGET_TMPDIR")), &synced)?;
+    }
+    if is_selected("beside") {
+        beside(memory)?;
+    }
+    Ok(())
 }
