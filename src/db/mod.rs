@@ -42,7 +42,7 @@ use crate::value::Value;
 ///
 /// - A read waits for its own disk reads only: not for writes, syncs, flushes or compactions. Without
 ///   [background threads](Options::background_threads), the last read of a replaced table removes its file.
-/// - A write waits for the writes before it, with their syncs, and for room: see
+/// - A buffered write waits for no sync, a synced one for its own and the one before. Both wait for room: see
 ///   [`write_with`](Self::write_with).
 /// - A call without I/O waits for nothing.
 /// - Other calls say it, and stop no read. [`flush`](Self::flush) and [`compact`](Self::compact) stop no write
@@ -161,8 +161,8 @@ impl Db {
     /// Makes all changes of a batch, or none, with this durability.
     ///
     /// Cost: no disk read. Waits for the group of writes that another thread appends; with
-    /// [`Synced`](Durability::Synced), also for the sync before its own, and for its own. If the memtable is full, waits for a flush while
-    /// two others are full, and for a compaction while L0 has
+    /// [`Synced`](Durability::Synced), also for the sync before its own, and for its own. If the memtable is full,
+    /// waits for a flush while two others are full, and for a compaction while L0 has
     /// [`l0_stop_trigger`](Options::l0_stop_trigger) tables. From
     /// [`l0_slowdown_trigger`](Options::l0_slowdown_trigger) on it sleeps. Without
     /// [background threads](Options::background_threads), a write to a full memtable first flushes and compacts.

@@ -35,14 +35,22 @@ impl DbInner {
         }
     }
 
-    /// Makes the next log if it is demanded. After a failure, as on a full disk, the writer that needs it tries again.
+    /// Makes the next log if it is demanded.
     pub(crate) fn make_demanded_log(&self) {
-        if self.next_log.is_demanded.swap(false, Ordering::Relaxed) && self.check_writable().is_ok()
-        {
-            let mut log = self.next_log.log.lock();
-            if log.is_none() {
-                *log = self.make_log().ok();
-            }
+        if self.next_log.is_demanded.swap(false, Ordering::Relaxed) {
+            self.make_next_log();
+        }
+    }
+
+    /// Makes the next log, without the writer's lock. After a failure, as on a full disk, the writer that needs it
+    /// tries again. A store without background threads makes no log ahead: then its files depend on its calls alone.
+    pub(crate) fn make_next_log(&self) {
+        if self.is_inline() || self.check_writable().is_err() {
+            return;
+        }
+        let mut log = self.next_log.log.lock();
+        if log.is_none() {
+            *log = self.make_log().ok();
         }
     }
 

@@ -128,6 +128,9 @@ impl DbInner {
 
     pub(crate) fn seal_memtable(&self) -> Result<()> {
         self.check_writable()?;
+        if !self.views.load().memtable.is_empty() {
+            self.make_next_log();
+        }
         let mut writer = self.commits.writer();
         self.check_writable()?; // again: `close` may have ended the log before this thread had the lock
         self.seal(&mut writer)
@@ -176,6 +179,7 @@ impl DbInner {
     /// Meets the demand of a scan, unless a thread writes: then a later scan demands it again.
     pub(crate) fn try_seal_on_demand(&self) -> Result<()> {
         let Some(log) = self.scheduler.take_demand() else { return Ok(()) };
+        self.make_next_log();
         let Some(mut writer) = self.commits.try_writer() else { return Ok(()) };
         self.check_writable()?; // as in `seal_memtable`
         self.seal_on_demand(&mut writer, log).map(|_| ())
