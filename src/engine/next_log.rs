@@ -10,8 +10,8 @@ use crate::wal::{FileHeader, LogKind, LogWriter};
 #[derive(Debug, Default)]
 pub(crate) struct NextLog {
     is_demanded: AtomicBool,
-    /// Locked while the log is made: a writer that needs it waits, and makes no other. A crash leaves it empty,
-    /// and the next opening removes it.
+    /// Locked while a log is made, by a writer, too: logs are used in the order of their numbers. A crash leaves it
+    /// empty, and the next opening removes it.
     log: Mutex<Option<LogWriter>>,
 }
 
@@ -56,9 +56,10 @@ impl DbInner {
 
     /// The log for a new memtable.
     pub(crate) fn take_next_log(&self) -> Result<LogWriter> {
-        let made = self.next_log.log.lock().take();
+        // Held while this makes one: otherwise a log made ahead meanwhile would get a smaller number, and be used later.
+        let mut made = self.next_log.log.lock();
         // Another program may have removed the file, which no sync has checked so far.
-        match made.filter(|log| log.check_named().is_ok()) {
+        match made.take().filter(|log| log.check_named().is_ok()) {
             // As the creation of a log does.
             Some(log) => self.env.dir.check().map(|()| log),
             None => self.make_log(),
