@@ -1,5 +1,6 @@
 //! One run of a script with one fault, and the law that it must obey.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
@@ -109,6 +110,8 @@ pub(crate) struct Run<'a> {
     synced: usize,
     /// Includes the write that left the log in doubt.
     in_doubt: Option<Contents>,
+    /// Whether readers see it, from the first read on. They do if its sync failed, not if its append did.
+    shows_doubted: Cell<Option<bool>>,
     /// The faults before the opening.
     opened_at: usize,
     /// The syncs of logs and manifests before the store was poisoned.
@@ -136,6 +139,7 @@ pub(crate) fn run(script: &Script, rule: FaultRule, rot: bool, at: String) -> Op
         history: vec![Contents::new()],
         synced: 0,
         in_doubt: None,
+        shows_doubted: Cell::new(None),
         opened_at: 0,
         poisoned: None,
         bad_filters: Arc::default(),
@@ -273,11 +277,17 @@ impl Run<'_> {
             }
             Step::Scan => {
                 let found = contents(self.db())?;
-                assert!(self.is_visible(&found), "{at}: the scan is not what was written");
+                assert!(
+                    self.is_visible(|state| *state == found),
+                    "{at}: the scan is not what was written"
+                );
             }
             Step::ScanBackwards => {
                 let found = collect(self.db().iter()?.rev())?;
-                assert!(self.is_visible(&found), "{at}: the scan is not what was written");
+                assert!(
+                    self.is_visible(|state| *state == found),
+                    "{at}: the scan is not what was written"
+                );
             }
             Step::Gets => return self.gets(at),
             Step::Verify => {
@@ -382,9 +392,17 @@ impl Run<'_> {
         }
     }
 
-    /// Whether readers may see these contents: those that were acknowledged, or with the write whose sync failed.
-    fn is_visible(&self, found: &Contents) -> bool {
-        found == self.acked() || self.in_doubt.as_ref() == Some(found)
+    /// Whether readers may see this: what was acknowledged, or that with the write that is in doubt, but always the
+    /// same of both.
+    fn is_visible(&self, is_in: impl Fn(&Contents) -> bool) -> bool {
+        let acked = is_in(self.acked());
+        let Some(doubted) = self.in_doubt.as_ref().map(is_in).filter(|doubted| *doubted != acked)
+        else {
+            return acked;
+        };
+        let shown = self.shows_doubted.get().unwrap_or(doubted);
+        self.shows_doubted.set(Some(shown));
+        shown == doubted
     }
 
     /// Looks up every key: each answer is right, or an error.
@@ -396,8 +414,7 @@ impl Run<'_> {
                 Ok(value) => {
                     let is_in =
                         |state: &Contents| value.as_deref() == state.get(key).map(Vec::as_slice);
-                    let expected = is_in(self.acked()) || self.in_doubt.as_ref().is_some_and(is_in);
-                    assert!(expected, "{at}: {key:?}");
+                    assert!(self.is_visible(is_in), "{at}: {key:?}");
                 }
                 Err(error) => failed = Err(error.into()),
             }
@@ -416,6 +433,7 @@ impl Run<'_> {
             self.history.push(found);
         }
         (self.in_doubt, self.poisoned) = (None, None);
+        self.shows_doubted.set(None);
         // What was recovered is in tables, synced.
         self.synced = self.history.len() - 1;
     }

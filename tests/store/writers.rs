@@ -746,3 +746,39 @@ fn a_write_during_a_sync_is_not_synced_by_it() {
     println!("{items} unsynced items, {lost} times the last write during a sync was lost");
     assert!(lost > 0);
 }
+
+/// The flush of a sealed memtable waits for the end of its log, which waits for the sync of the log that runs.
+#[test]
+fn a_log_that_is_sealed_during_its_sync_ends_after_it() {
+    const LOG: &str = "/store/000001.log";
+    let (sim, handle) = (SimVfs::new(), Arc::new(OnceLock::<WeakDb>::new()));
+    let flushes = Arc::new(AtomicBool::new(false));
+    let (db_of, disk_of, begun) = (Arc::clone(&handle), sim.clone(), Arc::clone(&flushes));
+    let sealed = AtomicBool::new(false);
+    let sim = sim.during_sync(move |kind| {
+        let Some(db) = db_of.get().and_then(WeakDb::upgrade) else { return };
+        if kind != FileKind::Wal || sealed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        db.put("second", [2; 5000]).unwrap();
+        db.put("third", [3; 10]).unwrap();
+        let log = || disk_of.disk().read(LOG).unwrap().to_vec();
+        let before = log();
+        wait_until("the flush", || begun.load(Ordering::SeqCst));
+        std::thread::sleep(std::time::Duration::from_millis(50)); // long enough for an end frame
+        assert!(log() == before, "the log changed during its sync");
+    });
+    let options = Options::new().background_threads(1).memtable_bytes(4096);
+    let listener = move |event: &Event| {
+        flushes.fetch_or(matches!(event, Event::FlushStarted { .. }), Ordering::SeqCst);
+    };
+    let db = options.clone().vfs(Arc::new(sim.clone())).on_event(listener).open("/store").unwrap();
+    db.put("first", [1; 10]).unwrap();
+    assert!(sim.disk().read(LOG).is_some());
+    handle.set(db.downgrade()).unwrap();
+    db.sync().unwrap();
+    wait_until("the removal of the log", || sim.disk().read(LOG).is_none());
+    let left = sim.disk().power_failure(Unit::Sector, |_| Keep::OLD);
+    let db = options.vfs(Arc::new(SimVfs::on(left))).open("/store").unwrap();
+    assert!(db.contains("first").unwrap() && db.contains("second").unwrap());
+}
