@@ -20,7 +20,7 @@ impl NextLog {
         self.is_demanded.load(Ordering::Relaxed)
     }
 
-    /// Removes the log, which no memtable has. Its number is not used again.
+    /// Removes the log, which no memtable has. Its number is lost.
     pub(crate) fn remove(&self) {
         self.log.lock().take();
     }
