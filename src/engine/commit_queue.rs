@@ -24,8 +24,8 @@ pub enum Durability {
 
 /// A group with this many bytes takes no more batches.
 const GROUP_BYTES: usize = 4 << 20;
-/// The longest wait for more requests before a sync: about half the time of a sync.
-const GATHERING: Duration = Duration::from_micros(50);
+/// The longest wait for more requests before a sync: less than the time of a sync.
+const GATHERING: Duration = Duration::from_micros(120);
 
 /// How often a thread yields while another thread has the writer. Then it sleeps.
 const YIELDS: u32 = 32;
