@@ -433,6 +433,12 @@ impl NewFile {
         }
     }
 
+    /// [`StoreDir::check`], and [`check_named`](Self::check_named).
+    pub(crate) fn check(&self) -> Result<()> {
+        self.dir.check()?;
+        self.check_named()
+    }
+
     /// Checks, after a sync and before its acknowledgement, that the next opening finds the file: a directory
     /// that was removed has no names.
     pub(crate) fn check_named(&self) -> Result<()> {

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::sync::sleep;
 use crate::view::ReadView;
+use crate::wal::{FileHeader, LogKind, LogWriter};
 
 /// With this many sealed memtables, a writer with a full memtable waits for a flush.
 pub(crate) const MAX_SEALED: usize = 2;
@@ -142,7 +143,8 @@ impl DbInner {
         if self.views.load().memtable.is_empty() {
             return Ok(());
         }
-        let log = self.take_next_log()?.keep().fill_ahead(self.options.log_fill());
+        let log =
+            self.next_log.take(|| self.make_log())?.keep().fill_ahead(self.options.log_fill());
         log.watch();
         writer.has_demanded_log = false;
         let number = log.id().number;
@@ -157,6 +159,34 @@ impl DbInner {
         });
         self.scheduler.note_seal();
         Ok(())
+    }
+
+    /// Demands the next log, once for each memtable.
+    fn demand_next_log(&self, writer: &mut Writer) {
+        if !std::mem::replace(&mut writer.has_demanded_log, true) {
+            self.next_log.demand();
+            self.scheduler.wake_waiters();
+        }
+    }
+
+    pub(crate) fn make_demanded_log(&self) {
+        if self.next_log.take_demand() {
+            self.make_next_log();
+        }
+    }
+
+    /// Makes the next log, without the writer's lock. A store without background threads makes none ahead: then its
+    /// files depend on its calls alone.
+    fn make_next_log(&self) {
+        if !self.is_inline() && self.check_writable().is_ok() {
+            self.next_log.make_ahead(|| self.make_log());
+        }
+    }
+
+    fn make_log(&self) -> Result<LogWriter> {
+        let (env, number) = (&self.env, self.env.new_file_number());
+        let header = FileHeader::of_log(env.store, &env.hash_key, number);
+        LogWriter::create(&env.dir, LogKind::Wal, number, header, false)
     }
 
     /// Seals the memtable of this log, which a scan demanded, if the flush will drop the entries that the scan passed:

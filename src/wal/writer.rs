@@ -155,8 +155,9 @@ impl LogWriter {
         self.file.path()
     }
 
-    pub(crate) fn check_named(&self) -> Result<(), Error> {
-        self.file.file.check_named()
+    /// Checks that the directory is that of this opening, as a new file does, and that the log has its name in it.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.file.file.check()
     }
 
     /// Makes this the log in use, which must keep its name.
