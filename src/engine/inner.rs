@@ -26,12 +26,13 @@ use crate::wal::LogError;
 pub(crate) struct DbInner {
     pub(crate) options: Options,
     pub(crate) env: Arc<TableEnv>,
+    /// Dropped before the lock of the directory.
+    pub(crate) next_log: NextLog,
     pub(crate) health: Health,
     pub(crate) views: Views,
     pub(crate) sequences: Sequences,
     pub(crate) commits: CommitQueue,
     pub(crate) earlier_logs: EarlierLogs,
-    pub(crate) next_log: NextLog,
     pub(crate) manifest: Mutex<Manifest>,
     /// Held while a version is made and installed: no lookup and no writer waits until it is made.
     pub(crate) installing: Mutex<()>,

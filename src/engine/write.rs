@@ -178,8 +178,9 @@ impl DbInner {
     /// Makes the next log, without the writer's lock. A store without background threads makes none ahead: then its
     /// files depend on its calls alone.
     fn make_next_log(&self) {
-        if !self.is_inline() && self.check_writable().is_ok() {
-            self.next_log.make_ahead(|| self.make_log());
+        if !self.is_inline() {
+            // Checked under the lock of the log: `close` removes the log after it refused writes.
+            self.next_log.make_ahead(|| self.check_writable().and_then(|()| self.make_log()));
         }
     }
 
