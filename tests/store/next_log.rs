@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::common::{self, HookVfs, copy_dir, files_with, wait_until, written_logs};
+use crate::common::{
+    self, HookVfs, LOG_HEADER_BYTES, copy_dir, files_with, wait_until, written_logs,
+};
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
 use criba::{CheckpointFiles, Db, Error, Event, Options, Uncertain, repair, verify};
 
@@ -21,11 +23,13 @@ fn put_half(db: &Db, key: &str) {
 
 /// The log that is made ahead when half of the memtable is full.
 fn next_log(db: &Db, dir: &Path) -> PathBuf {
-    let before = files_with(dir, "log").len();
+    let newest = || files_with(dir, "log").pop().unwrap();
+    let before = newest();
     put_half(db, "a");
     db.put("b", "").unwrap();
-    wait_until("the next log", || files_with(dir, "log").len() > before);
-    files_with(dir, "log").pop().unwrap()
+    let length = |log: PathBuf| std::fs::metadata(log).map_or(0, |file| file.len() as usize);
+    wait_until("the next log", || newest() > before && length(newest()) >= LOG_HEADER_BYTES);
+    newest()
 }
 
 fn keys(db: &Db) -> String {
