@@ -15,7 +15,7 @@ use crate::recovery::read_only_state::ReadOnlyState;
 use crate::sstable::{FilterMeta, TableEnv, TableMeta};
 use crate::store_dir::{StoreDir, absolute};
 use crate::version::{Manifest, TableSet, read_current};
-use crate::wal::{FileHeader, LogError, LogKind, LogWriter};
+use crate::wal::{LogError, LogWriter};
 
 /// Where [`ReadOnlyDb::checkpoint`](crate::ReadOnlyDb::checkpoint) takes the files of tables and filters from.
 #[derive(Debug, Clone, Copy, Default)]
@@ -94,8 +94,7 @@ fn fill(
     flush(loaded, options, &env, &mut set)?;
 
     set.log = env.new_file_number();
-    let header = FileHeader::of_log(env.store, &env.hash_key, set.log);
-    let mut log = LogWriter::create(dir, LogKind::Wal, set.log, header, true)?.keep();
+    let mut log = LogWriter::create_wal(dir, (env.store, &env.hash_key), set.log, true)?.keep();
     log.finish(0, loaded.seq + 1).map_err(LogError::into_error)?;
     let manifest = env.new_file_number();
     set.next_file = env.next_file();

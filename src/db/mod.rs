@@ -42,8 +42,8 @@ use crate::value::Value;
 ///
 /// - A read waits for its own disk reads only: not for writes, syncs, flushes or compactions. Without
 ///   [background threads](Options::background_threads), the last read of a replaced table removes its file.
-/// - A buffered write waits for no sync, a synced one for its own and the one before. Both wait for room: see
-///   [`write_with`](Self::write_with).
+/// - A buffered write waits for no sync, unless memtables fill faster than the next log is made (two syncs); a
+///   synced one waits for its own and the one before. Both wait for room: see [`write_with`](Self::write_with).
 /// - A call without I/O waits for nothing.
 /// - Other calls say it, and stop no read. [`flush`](Self::flush) and [`compact`](Self::compact) stop no write
 ///   except for the moment in which a memtable is sealed.

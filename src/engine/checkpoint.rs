@@ -15,7 +15,7 @@ use crate::names::FileName;
 use crate::store_dir::StoreDir;
 use crate::version::{Manifest, TableSet, Version};
 use crate::vfs::VfsFile;
-use crate::wal::{FileHeader, Item, LogError, LogId, LogKind, LogReader, LogWriter, Record};
+use crate::wal::{Item, LogError, LogId, LogReader, LogWriter, Record};
 
 const COPY_BYTES: u64 = 1 << 20;
 /// How often a checkpoint begins again because a file was removed meanwhile.
@@ -125,14 +125,7 @@ impl DbInner {
     /// Writes the acknowledged records of all logs to one new log, synced. Returns its number.
     fn write_log(&self, state: CheckpointState, dir: &StoreDir) -> Result<u64> {
         let (env, number) = (&self.env, self.env.new_file_number());
-        let mut copy = LogWriter::create(
-            dir,
-            LogKind::Wal,
-            number,
-            FileHeader::of_log(env.store, &env.hash_key, number),
-            true,
-        )?
-        .keep();
+        let mut copy = LogWriter::create_wal(dir, (env.store, &env.hash_key), number, true)?.keep();
         let mut seq = state.first_seq;
         for log in state.logs {
             self.copy_records(log, &mut seq, &mut copy)?;

@@ -66,10 +66,11 @@ impl DbInner {
         self.options.background_threads == 0
     }
 
-    pub(crate) fn close_earlier_logs(&self) -> Result<()> {
+    /// Closes the earlier logs, each if `check` holds. A sync that failed is not tried again, so it fails in a poisoned
+    /// store. A call that `close` does not wait for fails in a closed one, whose directory is no longer locked.
+    pub(crate) fn close_earlier_logs(&self, check: impl Fn() -> Result<()>) -> Result<()> {
         self.earlier_logs.close_all(|log, next, next_seq| {
-            // A sync that failed is not tried again.
-            self.health.check_poison()?;
+            check()?;
             log.finish(next, next_seq).map_err(|error| self.poison_if_broken(error))
         })
     }
@@ -240,8 +241,8 @@ impl DbInner {
         self.views.drop_replaced();
         self.views.close();
         let mut writer = self.commits.writer();
-        let ended = self.health.check_poison().and_then(|()| self.close_earlier_logs());
-        let ended = ended.and_then(|()| {
+        let check = || self.health.check_poison();
+        let ended = check().and_then(|()| self.close_earlier_logs(check)).and_then(|()| {
             let Writer { log, next_seq, .. } = &mut *writer;
             log.finish(0, *next_seq).map_err(|error| self.poison_if_broken(error))
         });

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::sync::sleep;
 use crate::view::ReadView;
-use crate::wal::{FileHeader, LogKind, LogWriter};
+use crate::wal::LogWriter;
 
 /// With this many sealed memtables, a writer with a full memtable waits for a flush.
 pub(crate) const MAX_SEALED: usize = 2;
@@ -68,7 +68,11 @@ impl DbInner {
     fn sync_log(&self) -> Result<()> {
         loop {
             // A log that was sealed since has entries that this call must sync.
-            self.close_earlier_logs().map_err(|error| self.poison(error))?;
+            self.close_earlier_logs(|| self.check_writable()).map_err(|error| match error {
+                Error::Closed | Error::Forked => error,
+                // Readers see the entries already.
+                error => self.poison(error),
+            })?;
             let writer = self.commits.writer();
             self.health.check_poison()?;
             if !self.earlier_logs.are_closed() {
@@ -186,8 +190,7 @@ impl DbInner {
 
     fn make_log(&self) -> Result<LogWriter> {
         let (env, number) = (&self.env, self.env.new_file_number());
-        let header = FileHeader::of_log(env.store, &env.hash_key, number);
-        LogWriter::create(&env.dir, LogKind::Wal, number, header, false)
+        LogWriter::create_wal(&env.dir, (env.store, &env.hash_key), number, false)
     }
 
     /// Seals the memtable of this log, which a scan demanded, if the flush will drop the entries that the scan passed:
@@ -220,7 +223,7 @@ impl DbInner {
 impl Commit for DbInner {
     fn before_sync(&self) -> Result<()> {
         self.check_writable()?;
-        self.close_earlier_logs()
+        self.close_earlier_logs(|| self.check_writable())
     }
 
     fn commit(&self, writer: &mut Writer, group: &[&Request]) -> Result<()> {
@@ -237,5 +240,41 @@ fn as_background(error: Error) -> Error {
     match error {
         Error::Poisoned { .. } | Error::Background { .. } | Error::Closed | Error::Forked => error,
         cause => Error::Background { cause: Arc::new(cause) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::Options;
+    use crate::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimVfs};
+
+    /// The directory is no longer locked then, and another process may have opened the store.
+    #[test]
+    fn a_write_that_is_still_to_be_synced_changes_no_file_after_close() -> Result<()> {
+        let sim = SimVfs::new();
+        let faults = FaultVfs::new(Arc::new(sim.clone()));
+        let options = Options::new().background_threads(0).vfs(Arc::new(faults.clone()));
+        let db = options.open("/store")?;
+        db.put("key", "value")?;
+        let inner = Arc::clone(db.inner()?);
+        inner.seal_memtable()?;
+        let full = FaultRule::new(Fault::NoSpace).kinds([FileKind::Wal]).from_then_on();
+        faults.add(full.operations([Operation::Append, Operation::Write]));
+        assert!(matches!(db.clone().close(), Err(Error::Io { .. })));
+        faults.clear();
+        let files = || {
+            let disk = sim.disk();
+            let files = disk.files().map(|(path, bytes)| (path.to_owned(), bytes.to_vec()));
+            files.collect::<BTreeMap<PathBuf, Vec<u8>>>()
+        };
+        let before = files();
+        assert!(matches!(inner.sync(), Err(Error::Closed)));
+        assert!(matches!(inner.before_sync(), Err(Error::Closed)));
+        assert!(files() == before);
+        Ok(())
     }
 }

@@ -34,7 +34,7 @@ use crate::version::{
 use crate::vfs::FileLock;
 use crate::view::hole::LastHole;
 use crate::view::{ReadView, Views};
-use crate::wal::{FileHeader, LogError, LogKind, LogReader, LogWriter, LostTail, replay};
+use crate::wal::{LogError, LogKind, LogReader, LogWriter, LostTail, replay};
 use criba_filter::store::{HashKey, shown};
 
 /// What opening a store found and repaired.
@@ -143,15 +143,11 @@ pub(crate) fn open_in(
     set.log = number;
     set.next_file = env.next_file();
     set.settings = filters;
-    let made = LogWriter::create(
-        &dir,
-        LogKind::Wal,
-        number,
-        FileHeader::of_log(env.store, &env.hash_key, number),
-        true,
-    )
-    .and_then(|log| Ok((log, Manifest::create(&dir, manifest_number, env.store, env.random, set)?)))
-    .inspect_err(|_| discard(tables[opened..].iter().map(|(_, open)| open)));
+    let made = LogWriter::create_wal(&dir, (env.store, &env.hash_key), number, true)
+        .and_then(|log| {
+            Ok((log, Manifest::create(&dir, manifest_number, env.store, env.random, set)?))
+        })
+        .inspect_err(|_| discard(tables[opened..].iter().map(|(_, open)| open)));
     let (log, mut manifest) = made?;
     match manifest.make_current(&dir) {
         Ok(()) => {}

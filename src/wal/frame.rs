@@ -9,7 +9,6 @@ use crate::codec::{
 };
 use crate::key::Seq;
 use crate::names::{FileName, Origin};
-use criba_filter::store::HashKey;
 
 /// Frames do not cross multiples of this, so a reader finds the next frame after damage.
 pub(crate) const BLOCK_BYTES: u64 = 32 * 1024;
@@ -124,13 +123,6 @@ pub(crate) struct FileHeader {
     pub(crate) store: u64,
     /// The salt of the checksums of frames.
     pub(crate) salt: u64,
-}
-
-impl FileHeader {
-    /// The header of a log of a store.
-    pub(crate) fn of_log(store: u64, hash_key: &HashKey, number: u64) -> Self {
-        Self { store, salt: hash_key.salt_of_log(number) }
-    }
 }
 
 /// The origin of a file with a sound header of any version.

@@ -11,6 +11,7 @@ use crate::error::{Error, IoContext};
 use crate::key::Seq;
 use crate::store_dir::{NewFile, StoreDir};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+use criba_filter::store::HashKey;
 
 /// Long records are written in pieces of this size.
 const WRITE_BYTES: usize = 1 << 20;
@@ -129,6 +130,17 @@ impl LogWriter {
         let (synced, state) = (AtomicU64::new(synced), Mutex::new(SyncState::Open));
         let file = Arc::new(LogFile { file, synced, state });
         Ok(Self { file, id, begin, end, filled: end, fill: 1, buffer: Vec::new() })
+    }
+
+    /// [`create`](Self::create)s a log of a store.
+    pub(crate) fn create_wal(
+        dir: &StoreDir,
+        (store, hash_key): (u64, &HashKey),
+        number: u64,
+        follows_synced: bool,
+    ) -> Result<Self, Error> {
+        let header = FileHeader { store, salt: hash_key.salt_of_log(number) };
+        Self::create(dir, LogKind::Wal, number, header, follows_synced)
     }
 
     pub(crate) fn keep(self) -> Self {

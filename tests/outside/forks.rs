@@ -264,6 +264,16 @@ fn drop_a_copy(dir: &Path, threads: usize) {
     // One log holds all puts.
     let db = options(threads).memtable_bytes(1 << 20).open(dir).unwrap();
     put_synced(&db, 0..1);
+    if threads > 0 {
+        // Half of the memtable is full, so the next log is made.
+        db.put(key(0), vec![0; 600 << 10]).unwrap();
+        put_synced(&db, 0..1);
+        common::wait_until("the next log", || {
+            let logs = common::files_with(dir, "log");
+            let length = |log: &PathBuf| std::fs::metadata(log).unwrap().len() as usize;
+            logs.len() == 2 && logs.iter().all(|log| length(log) >= common::LOG_HEADER_BYTES)
+        });
+    }
     let (mut may_go, go) = std::io::pipe().unwrap();
     let (mut go, copy) = (Some(go), Some(db.clone()));
     let child = child_of(fork, || {

@@ -68,6 +68,22 @@ fn a_log_that_was_not_used_is_removed_when_the_store_is_closed() {
     assert_eq!((keys(&db).as_str(), db.recovery().logs), ("ab", 1));
 }
 
+#[test]
+fn a_log_ahead_moves_with_its_directory() {
+    let parent = common::tempdir();
+    let (dir, moved) = (parent.path().join("store"), parent.path().join("moved"));
+    let db = options().open(&dir).unwrap();
+    let next = next_log(&db, &dir);
+    std::fs::rename(&dir, &moved).unwrap();
+    put_half(&db, "c");
+    db.put("d", "").unwrap();
+    let used = moved.join(next.file_name().unwrap());
+    wait_until("the flush", || written_logs(&moved) == [used.clone()]);
+    db.close().unwrap();
+    assert!(!dir.exists());
+    assert_eq!(keys(&options().open(&moved).unwrap()), "abcd");
+}
+
 /// Checks all that reads logs on copies of a directory in which a process ended.
 fn check_crash(dir: &Path, expected: &str) {
     let copy = |name: &str| {

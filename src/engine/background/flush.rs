@@ -44,7 +44,7 @@ pub(super) fn flush_oldest(db: &DbInner) -> Result<bool> {
 fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Result<Vec<u64>> {
     // Logs before the current one are complete. Once they are synced, a sync of a later log makes all
     // earlier entries durable, and the log of this memtable can go when its table is installed.
-    db.close_earlier_logs()?;
+    db.close_earlier_logs(|| db.health.check_poison())?;
     // Loads the view when it is called: a version held until the end could be the last with some table.
     let filter_for = |keys| db.filters.recipe_for_flush(&db.views.load().version, keys);
     let stops = || db.scheduler.stops();
