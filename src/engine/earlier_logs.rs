@@ -17,9 +17,10 @@ struct EarlierLog {
 
 #[derive(Debug, Default)]
 pub(crate) struct EarlierLogs {
-    /// Locked by `close_all`: a second call waits for the first.
-    closing: Mutex<()>,
-    /// Oldest first. Not locked during a sync, so that a writer can seal its memtable without waiting.
+    /// The log that `close_all` closes, or could not close. A second call waits for the first.
+    closing: Mutex<Option<EarlierLog>>,
+    /// The logs after it, oldest first. Not locked during a sync, so that a writer can seal its memtable without
+    /// waiting.
     logs: Mutex<VecDeque<EarlierLog>>,
     count: AtomicUsize,
 }
@@ -40,16 +41,47 @@ impl EarlierLogs {
         &self,
         close: impl Fn(&mut LogWriter, u64, Seq) -> Result<()>,
     ) -> Result<()> {
-        let _closing = self.closing.lock();
-        let oldest = || self.logs.lock().pop_front();
-        while let Some(mut earlier) = oldest() {
-            let EarlierLog { log, next, next_seq } = &mut earlier;
-            if let Err(error) = close(log, *next, *next_seq) {
-                self.logs.lock().push_front(earlier);
-                return Err(error);
+        let mut closing = self.closing.lock();
+        loop {
+            if closing.is_none() {
+                *closing = self.logs.lock().pop_front();
             }
+            let Some(EarlierLog { log, next, next_seq }) = &mut *closing else { return Ok(()) };
+            close(log, *next, *next_seq)?;
+            *closing = None;
             self.count.fetch_sub(1, Ordering::Release);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::store_dir::StoreDir;
+    use crate::vfs::SimVfs;
+    use criba_filter::store::HashKey;
+
+    /// Otherwise a synced write would wait for ever for a log that no call closes.
+    #[test]
+    fn a_log_that_a_panic_left_open_is_closed_by_the_next_call() -> Result<()> {
+        let (dir, hash_key) = (StoreDir::of(SimVfs::new(), "/"), HashKey::new([3; HashKey::BYTES]));
+        let logs = EarlierLogs::default();
+        for number in [4, 5] {
+            let log = LogWriter::create_wal(&dir, (77, &hash_key), number, true)?;
+            logs.push(log, number + 1, 1);
+        }
+        let panics = AssertUnwindSafe(|| logs.close_all(|_, _, _| panic!("a file layer")));
+        assert!(catch_unwind(panics).is_err());
+        assert!(!logs.are_closed());
+        let closed = Mutex::new(Vec::new());
+        logs.close_all(|_, next, _| {
+            closed.lock().push(next);
+            Ok(())
+        })?;
+        assert_eq!(*closed.lock(), [5, 6]);
+        assert!(logs.are_closed());
         Ok(())
     }
 }
