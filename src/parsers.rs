@@ -106,7 +106,7 @@ pub struct LogWriter(crate::wal::LogWriter);
 impl LogWriter {
     pub fn create(vfs: &Arc<dyn Vfs>, dir: &Path, number: u64, store: u64) -> Result<Self> {
         let dir = opened(vfs, dir)?;
-        let header = FileHeader { store, salt: HASH_KEY.salt_of_log(number) };
+        let header = FileHeader { features: 0, store, salt: HASH_KEY.salt_of_log(number) };
         let log = crate::wal::LogWriter::create(&dir, LogKind::Wal, number, header, true)?;
         Ok(Self(log.keep()))
     }

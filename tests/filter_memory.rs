@@ -32,9 +32,9 @@ fn options() -> Options {
         .vfs(HookVfs::without_syncs())
 }
 
-/// Ribbons of `r` columns in every table: 1.045 + r/128 rows per key.
+/// Ribbons of `r` columns in every table, and some segments with one more: up to 1.02 rows per key.
 fn ribbon(columns: f64) -> FilterPolicy {
-    let bits = columns * (1.045 + columns / 128.0) + 1e-9;
+    let bits = 1.006 * columns + 0.3;
     FilterPolicy::ribbon().with_bits_per_key(bits).with_allocation(Allocation::Uniform)
 }
 
@@ -149,7 +149,7 @@ fn half_the_budget_halves_the_memory_and_growing_restores_the_rate() {
     assert_eq!(stored, db.memory().filters.stored);
     assert!(db.tables().len() > 5);
     println!("{keys} keys in {} tables, {stored} bytes of filters", db.tables().len());
-    assert!(stored > 6_500_000);
+    assert!(stored > 6_000_000);
 
     let before = resident();
     // Down by half, by half again, and up by a third of that.

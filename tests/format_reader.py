@@ -151,7 +151,8 @@ class Log:
         need(len(header) >= 40 and header[:8] == self.magic, "the magic of a log")
         version, _, features, number, store, _, stored = struct.unpack("<HHIQQII", header[8:40])
         need(checksum(self.number, 0, header[:36]) == stored, "the header's checksum")
-        supported(version == 2 and features == 0, "a known version and features")
+        known = 1 if self.magic == b"cribaMAN" else 0
+        supported(version == 2 and features & ~known == 0, "a known version and features")
         need(number == self.number and len(header) == 52, "the number of the file's name, and a salt")
         salt, stored = struct.unpack("<QI", header[40:])
         need(checksum(self.number, 40, header[40:48]) == stored, "the salt's checksum")
@@ -244,10 +245,10 @@ def check_settings(fields):
     kind, hash_number, allocation, amount = (fields.number(1) for _ in range(4))
     a, b, extractor = (fields.number(8) for _ in range(3))
     (real,) = struct.unpack("<d", struct.pack("<Q", a))
-    need(kind in (1, 2, 3) and hash_number in (2, 3) and allocation <= 1, "settings that are known")
+    need(kind in (1, 2, 3, 4) and hash_number in (2, 3) and allocation <= 1, "settings that are known")
     sound = {
         0: a == 0,
-        1: (1e-12 if kind == 3 else 1e-6) <= real < 1,
+        1: (1e-12 if kind in (3, 4) else 1e-6) <= real < 1,
         2: 0 < real <= 64,
         3: a <= 2**50,
         4: kind == 1 and 1 <= a <= 2**43 and 1 <= b <= 64,
@@ -463,10 +464,7 @@ class Table:
             block, *place = self.filter_block(files)
             if block is not None:
                 need(block[-4:] == record.filter.checksum.to_bytes(4, "little"), "the manifest's filter")
-                contents = open_block(block, *place, FILTER)
-                found = Filter(contents, record.keys, manifest.key)
-                # Blocked filters of tables are in no use any more.
-                self.filter = found if found.kind != 2 else None
+                self.filter = filter_in(open_block(block, *place, FILTER), record.keys, manifest.key)
         except ValueError:
             self.degraded = True
 
@@ -594,7 +592,8 @@ class Table:
         """The entries, of which the properties and each filter must be true."""
         filters = [self.filter] if self.filter else []
         if self.within[1]:
-            filters.append(Filter(self.contents(self.within, FILTER), self.record.keys, key_of_hash))
+            within = filter_in(self.contents(self.within, FILTER), self.record.keys, key_of_hash)
+            filters += [within] if within else []
         prefixes, totals, seqs, last = [set() for _ in filters], [0] * 6, [], None
         for key, seq, kind, value in self.entries():
             seqs.append(seq)
@@ -623,6 +622,14 @@ class Table:
 def knows_prefixes(extractor):
     rule, parameter = extractor % 256, extractor >> 8
     return (rule == 1 and parameter > 0) or (rule == 2 and parameter < 256)
+
+
+def filter_in(contents, keys, key):
+    """The filter of a block; None for a kind of filters of tables that is in no use any more."""
+    if contents[:11] == b"cribaFLT\x01\x00\x03":
+        return None
+    found = Filter(contents, keys, key)
+    return found if found.kind != 2 else None
 
 
 class Filter:
@@ -658,11 +665,13 @@ class Filter:
             need(1 <= m <= 2**43 and m % 512 == 0 and (k, wide) == (8, 0), "a sound geometry")
             self.holds = self.blocked
             return m // 8
-        need(self.kind == 3, "a kind that is known")
+        need(self.kind == 4, "a kind that is known")
         need(128 <= m <= 2**40 and m % 64 == 0 and 1 <= k <= 48, "a sound geometry")
         need(wide < m // 64, "narrow segments")
         self.holds = self.ribbon
-        return 8 * (m // 64 * k + wide)
+        self.matrix = m // 64 * k + wide
+        self.layers = ribbon_layers(m // 64)
+        return 8 * (self.matrix + (sum(self.layers[:-1]) + 31) // 32)
 
     def may_contain(self, key):
         if self.hash == 2:
@@ -701,17 +710,37 @@ class Filter:
         return all(self.bit(512 * block + 64 * j + (g >> (16 + 6 * j) & 63)) for j in range(8))
 
     def ribbon(self, h):
-        row = h * (self.m - 63) >> 64
+        base = 0
+        for segments in self.layers:
+            row = 64 * base + (h * (64 * segments - 63) >> 64)
+            base += segments
+            is_last = base == self.m // 64
+            if is_last or self.word(self.matrix + row // 2048) >> (row // 32 % 64) & 1 == 0:
+                break
+            h = mix64(h)
         coefficients = h * GOLDEN % 2**64 | 1
+        right = 0 if is_last else h * GOLDEN >> 64
         segment, offset = divmod(row, 64)
         here = segment * self.k + min(segment, self.wide)
         there = (segment + 1) * self.k + min(segment + 1, self.wide)
         for j in range(self.k + (segment + 1 < self.wide)):
             # 128 rows of the column. The last segment has no next one, and then offset is 0.
             rows = self.word(here + j) | (self.word(there + j) << 64 if offset else 0)
-            if bin(rows >> offset & coefficients).count("1") % 2 == 1:
+            if bin(rows >> offset & coefficients).count("1") % 2 != right >> j & 1:
                 return False
         return True
+
+
+def ribbon_layers(segments):
+    """The segments of each layer."""
+    if segments < 12:
+        return [segments]
+    if segments < 300:
+        last = 2 + segments * 45 // 1000
+        return [segments - last, last]
+    last = 2 + segments // 600
+    second = (segments - last) * 40 // 1000
+    return [segments - last - second, second, last]
 
 
 GOLDEN = 0x9E3779B97F4A7C15
@@ -777,6 +806,7 @@ class Part(Filter):
     def __init__(self, fields):
         self.m, self.wide, self.salt = (fields.number(8) for _ in range(3))
         self.k, self.kind = fields.number(4), fields.number(1)
+        supported(self.kind != 3, "ribbons with layers")
         need(fields.number(3) == 0, "zeros behind a part")
 
 

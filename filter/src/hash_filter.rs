@@ -147,12 +147,17 @@ mod tests {
             for (keys, bits) in [(100, 7.75), (5000, 7.75), (5000, 16.0)] {
                 let filter = HashFilter::build(kind, bits, (0..keys).map(mix).collect());
                 let (geometry, array) = (filter.geometry(), filter.prober.array());
+                // The bits of the buckets of a ribbon are so few that they are not prefetched.
+                let matrix = geometry.m / 64 * u64::from(geometry.k) + geometry.wide;
+                let kept =
+                    if kind == FilterKind::Ribbon { 8 * matrix as usize } else { array.len() };
                 let probe = |array: Vec<u8>, hash| {
                     Prober::new(kind, geometry, array.into()).may_contain(hash)
                 };
                 let mut undecided = 0;
                 for &hash in &absent {
                     let (mut with, mut without) = (vec![0; array.len()], array.to_vec());
+                    with[kept..].copy_from_slice(&array[kept..]);
                     for byte in filter.prober.prefetch_offsets(hash) {
                         // The last segment has no next one.
                         let line = (byte - byte % CACHE_LINE).min(array.len());
@@ -186,7 +191,10 @@ mod tests {
                         hashes.iter().all(|&hash| short.may_contain(hash)),
                         "{instructions:?} {kind}"
                     );
-                    assert!(short.may_contain(u64::MAX) || kind == FilterKind::Bloom);
+                    let cuts_a_block = length + 8 <= array.len();
+                    assert!(
+                        !cuts_a_block || short.may_contain(u64::MAX) || kind == FilterKind::Bloom
+                    );
                 }
             }
         });

@@ -16,10 +16,10 @@ pub fn rate_at(kind: FilterKind, bits_per_key: f64) -> f64 {
             let rates = probes.map(|k| theory::rate_at_ratio(bits_per_key, k as u32));
             rates[0].min(rates[1])
         }
-        // A ribbon of r columns has about 1.045 + r/128 rows a key; where columns are not whole, the
-        // one that is left is in a part of the rows.
+        // A ribbon has about 1.003 rows a key, and two bits for each 64 rows; where columns are not whole,
+        // the one that is left is in a part of the rows.
         _ => {
-            let columns = 64.0 * ((1.045_f64.powi(2) + bits_per_key / 32.0).sqrt() - 1.045);
+            let columns = (bits_per_key - 0.031) / 1.003;
             if columns < 1.0 { 1.0 } else { ribbon_rate(columns.floor(), columns.fract()) }
         }
     }

@@ -359,7 +359,13 @@ mod tests {
 
     fn queue() -> CommitQueue {
         let dir = StoreDir::of(SimVfs::new(), "/");
-        let log = LogWriter::create(&dir, LogKind::Wal, 4, FileHeader { store: 77, salt: 5 }, true);
+        let log = LogWriter::create(
+            &dir,
+            LogKind::Wal,
+            4,
+            FileHeader { features: 0, store: 77, salt: 5 },
+            true,
+        );
         CommitQueue::new(log.expect("a sound disk"), 1)
     }
 

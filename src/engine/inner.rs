@@ -145,6 +145,12 @@ impl DbInner {
         let mut manifest = self.manifest.lock();
         let settings = StoreSettings { policy, ..self.filters.settings() };
         if manifest.set().settings != settings {
+            let features = settings.required_features();
+            if !manifest.has_features(features) {
+                self.health.check_poison()?;
+                let rewritten = self.rewrite_manifest(&mut manifest, features);
+                rewritten.map_err(|error| self.poison_if_broken(error))?;
+            }
             let edit = Edit { settings: Some(settings), ..Edit::default() };
             self.record(&mut manifest, edit, |_| ())?;
         }
@@ -173,15 +179,22 @@ impl DbInner {
         }
         self.scheduler.wake_waiters();
         if manifest.wants_rewriting() {
-            let env = &self.env;
-            match manifest.rewrite(&env.dir, self.env.new_file_number()) {
-                Ok(old) => self.remove(FileName::Manifest(old)),
-                Err(LogError::Refused(_)) => {} // the old manifest stays in use; the next edit tries again
-                Err(LogError::Broken(error)) => {
-                    self.poison(error);
-                }
+            // If it is refused, the old manifest stays in use, and the next edit tries again.
+            if let Err(LogError::Broken(error)) = self.rewrite_manifest(manifest, 0) {
+                self.poison(error);
             }
         }
+        Ok(())
+    }
+
+    /// Continues in a new manifest, in which edits may need these features.
+    fn rewrite_manifest(
+        &self,
+        manifest: &mut Manifest,
+        features: u32,
+    ) -> std::result::Result<(), LogError> {
+        let old = manifest.rewrite(&self.env.dir, self.env.new_file_number(), features)?;
+        self.remove(FileName::Manifest(old));
         Ok(())
     }
 

@@ -165,7 +165,10 @@ impl FilterPolicy {
 
     /// `None` if the bytes are too few, or a value is one that no options could ever give.
     pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<Self> {
-        let kind = FilterKind::with_id(fields.u8()?)?;
+        let kind = match fields.u8()? {
+            FilterKind::OLD_RIBBON => FilterKind::Ribbon,
+            id => FilterKind::with_id(id)?,
+        };
         let hash = HashFunction::with_id(fields.u8()?)?;
         let allocation = match fields.u8()? {
             0 => Allocation::Uniform,

@@ -4,7 +4,7 @@
 
 use super::block::{BlockDamage, DecodedBlock};
 use super::env::TableEnv;
-use super::filter::{BLOCKED, FilterState, OpenTable};
+use super::filter::{BLOCKED, FilterState, OLD_RIBBON, OpenTable};
 use super::format::{BlockType, FilterMeta, Properties};
 use super::large_block::{self, BlockCheck};
 use super::reader::Table;
@@ -71,7 +71,7 @@ impl OpenTable {
             FilterState::Active(filter) => Some(filter),
             FilterState::Degraded(reason) => {
                 let error = Error::corrupt(&path, offset, "a sound filter", reason);
-                if reason == BLOCKED {
+                if reason == BLOCKED || reason == OLD_RIBBON {
                     checked.old_filter = Some(error);
                 } else {
                     find(error);

@@ -28,6 +28,8 @@ pub(crate) struct Manifest {
     edits: u64,
     /// The length right after the last rewriting.
     rewritten_bytes: u64,
+    /// The required features in the header.
+    features: u32,
     store: u64,
     random: RandomSource,
 }
@@ -42,15 +44,29 @@ impl Manifest {
         random: RandomSource,
         set: TableSet,
     ) -> Result<Self> {
+        Self::create_with(dir, number, store, random, set, 0)
+    }
+
+    /// As `create`; later edits may need these features, too.
+    fn create_with(
+        dir: &StoreDir,
+        number: u64,
+        store: u64,
+        random: RandomSource,
+        set: TableSet,
+        features: u32,
+    ) -> Result<Self> {
+        let features = features | set.settings.required_features();
         let edit = set.as_edit().encode();
         let refused = |found| Error::corrupt(dir.path(), 0, "tables that a reader accepts", found);
         TableSet::read(&edit).map_err(refused)?;
-        let header = FileHeader { store, salt: random.number(Purpose::SaltOfManifest { number })? };
+        let salt = random.number(Purpose::SaltOfManifest { number })?;
+        let header = FileHeader { features, store, salt };
         let mut log = LogWriter::create(dir, LogKind::Manifest, number, header, true)?;
         let written = log.append([(0, edit.as_slice())]);
         written.and_then(|_| log.sync()).map_err(LogError::into_error)?;
         let rewritten_bytes = log.length();
-        Ok(Self { log, set, edits: 1, rewritten_bytes, store, random })
+        Ok(Self { log, set, edits: 1, rewritten_bytes, features, store, random })
     }
 
     /// Keeps the file without making it current, for tests of damage.
@@ -87,6 +103,11 @@ impl Manifest {
         Ok(())
     }
 
+    /// Whether an edit may need these features.
+    pub(crate) fn has_features(&self, features: u32) -> bool {
+        features & !self.features == 0
+    }
+
     pub(crate) fn wants_rewriting(&self) -> bool {
         self.log.length() > (REWRITE_FACTOR * self.rewritten_bytes).max(REWRITE_FROM_BYTES)
     }
@@ -101,14 +122,16 @@ impl Manifest {
         made
     }
 
-    /// Continues in a new manifest. After the first kind of error this one is current; after the second kind
-    /// either may be.
+    /// Continues in a new manifest, in which edits may need these features. After the first kind of error this one is
+    /// current; after the second kind either may be.
     pub(crate) fn rewrite(
         &mut self,
         dir: &StoreDir,
         number: u64,
+        features: u32,
     ) -> std::result::Result<u64, LogError> {
-        let next = Self::create(dir, number, self.store, self.random, self.set.clone());
+        let (store, random, set) = (self.store, self.random, self.set.clone());
+        let next = Self::create_with(dir, number, store, random, set, features);
         let mut next = next.map_err(LogError::Refused)?;
         next.make_current(dir)?;
         let old = self.number();
@@ -303,7 +326,7 @@ mod tests {
         let length = grow_to(&mut manifest, 64 * 1024)?;
         assert!((64 * 1024..64 * 1024 + edit_bytes).contains(&length), "{length}");
         let next_file = manifest.set.next_file;
-        let old = manifest.rewrite(&dir, 9).map_err(LogError::into_error)?;
+        let old = manifest.rewrite(&dir, 9, 0).map_err(LogError::into_error)?;
         assert_eq!((old, manifest.number()), (1, 9));
         assert_eq!(read_current(&dir)?, Some(9));
         let (set, store, lost) = Manifest::read(&dir, 9)?;

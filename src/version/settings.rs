@@ -5,6 +5,8 @@
 use crate::codec::{Fields, PutFields};
 use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::key::MAX_KEY_BYTES;
+use crate::wal::LAYERED_RIBBONS;
+use criba_filter::FilterKind;
 
 /// The options that belong to a store, not to one opening of it. Code that copies a store copies this as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -14,6 +16,11 @@ pub(crate) struct StoreSettings {
 }
 
 impl StoreSettings {
+    /// The features that a reader of these settings must know; see format.md, "Manifest".
+    pub(crate) fn required_features(&self) -> u32 {
+        if self.policy.kind == FilterKind::Ribbon { LAYERED_RIBBONS } else { 0 }
+    }
+
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
         let Self { policy, extractor } = self;
         policy.encode(bytes);
@@ -39,7 +46,6 @@ impl StoreSettings {
 mod tests {
     use super::*;
     use crate::filter::Allocation;
-    use criba_filter::FilterKind;
 
     fn encoded(settings: &StoreSettings) -> Vec<u8> {
         let mut bytes = Vec::new();

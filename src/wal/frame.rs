@@ -51,6 +51,13 @@ impl LogKind {
         }
     }
 
+    fn known_features(self) -> u32 {
+        match self {
+            Self::Wal => 0,
+            Self::Manifest => LAYERED_RIBBONS,
+        }
+    }
+
     pub(crate) fn file_name(self, number: u64) -> FileName {
         match self {
             Self::Wal => FileName::Log(number),
@@ -65,7 +72,7 @@ pub(crate) fn encode_file_header(kind: LogKind, number: u64, header: FileHeader)
     bytes.extend_from_slice(kind.magic());
     bytes.put_u16(FORMAT_VERSION);
     bytes.put_u16(0); // reserved
-    bytes.put_u32(0); // required features: none
+    bytes.put_u32(header.features);
     bytes.put_u64(number);
     bytes.put_u64(header.store);
     bytes.put_u32(0); // reserved
@@ -105,7 +112,8 @@ pub(crate) fn stored_salt(bytes: &[u8], kind: LogKind, number: u64) -> Option<u6
 /// The offset in a sound header at which its rest is wrong: a manifest has a second salt, and else zeros. Only a
 /// repair needs that salt.
 pub(crate) fn wrong_rest_of_header(bytes: &[u8], kind: LogKind, number: u64) -> Option<usize> {
-    let header = FileHeader { store: 0, salt: salt_at(bytes, number, FIELDS_BYTES)? };
+    let salt = salt_at(bytes, number, FIELDS_BYTES)?;
+    let header = FileHeader { features: 0, store: 0, salt };
     let expected = encode_file_header(kind, number, header);
     let mut rest = FIELDS_BYTES + SALT_BYTES..expected.len();
     rest.find(|&at| expected.get(at) != bytes.get(at))
@@ -118,8 +126,13 @@ pub(crate) enum HeaderError {
     Unsupported(String),
 }
 
+/// The required feature of a manifest: the recorded policy may be for ribbons with layers.
+pub(crate) const LAYERED_RIBBONS: u32 = 1;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileHeader {
+    /// The required features, as bits.
+    pub(crate) features: u32,
     pub(crate) store: u64,
     /// The salt of the checksums of frames.
     pub(crate) salt: u64,
@@ -164,15 +177,16 @@ pub(crate) fn decode_file_header(
     if version != FORMAT_VERSION {
         return Err(HeaderError::Unsupported(other_version(version)));
     }
-    if features != 0 {
-        return Err(HeaderError::Unsupported(unknown_features(features)));
+    let unknown = features & !kind.known_features();
+    if unknown != 0 {
+        return Err(HeaderError::Unsupported(unknown_features(unknown)));
     }
     if found_number != number {
         return Err(damaged(&format!("log number {found_number}")));
     }
     let salt = salt_at(bytes, number, FIELDS_BYTES);
     let salt = salt.ok_or_else(|| damaged("a salt with a wrong checksum"))?;
-    Ok(FileHeader { store, salt })
+    Ok(FileHeader { features, store, salt })
 }
 
 /// The part of a record in a frame.
@@ -303,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_header_of_another_version_is_no_damage() {
-        let header = FileHeader { store: 77, salt: 5 };
+        let header = FileHeader { features: 0, store: 77, salt: 5 };
         let bytes = encode_file_header(LogKind::Wal, 5, header);
         assert_eq!(bytes.len() as u64, WAL_HEADER_BYTES);
         assert_eq!(decode_file_header(&bytes, LogKind::Wal, 5), Ok(header));
@@ -330,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_damaged_header_hides_no_salt_of_a_manifest() {
-        let header = FileHeader { store: 77, salt: 5 };
+        let header = FileHeader { features: 0, store: 77, salt: 5 };
         let sound = encode_file_header(LogKind::Manifest, 9, header);
         assert_eq!(sound.len() as u64, MANIFEST_HEADER_BYTES);
         for sector in [0..512, 2048..2560] {

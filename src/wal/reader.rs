@@ -147,7 +147,7 @@ impl LogReader {
     /// is cut short.
     pub(crate) fn header_differs_by(&mut self, store: u64) -> Result<usize> {
         self.load_block(0)?;
-        let header = FileHeader { store, salt: self.salt.unwrap_or_default() };
+        let header = FileHeader { features: 0, store, salt: self.salt.unwrap_or_default() };
         let expected = encode_file_header(self.kind, self.number, header);
         let found = self.block.get(..expected.len()).unwrap_or_default();
         let same = found.iter().zip(&expected).filter(|(found, expected)| found == expected);
@@ -429,7 +429,7 @@ mod tests {
     use crate::vfs::{CountingVfs, FileKind, Operation, RealVfs, SimVfs};
     use std::path::Path;
 
-    const HEADER: FileHeader = FileHeader { store: 77, salt: 5 };
+    const HEADER: FileHeader = FileHeader { features: 0, store: 77, salt: 5 };
     const ID: LogId = LogId { number: 4, salt: 5 };
 
     /// The directory of a log.

@@ -216,7 +216,8 @@ mod tests {
             let store = StoreDir::of(RealVfs, dir.path());
             let path = |number| store.path_of(FileName::Log(number));
             let key = HashKey::new([3; HashKey::BYTES]);
-            let header = |number| FileHeader { store: 77, salt: key.salt_of_log(number) };
+            let header =
+                |number| FileHeader { features: 0, store: 77, salt: key.salt_of_log(number) };
             let create =
                 |number| LogWriter::create(&store, LogKind::Wal, number, header(number), true);
             let mut log = create(4)?.keep();

@@ -139,7 +139,7 @@ impl LogWriter {
         number: u64,
         follows_synced: bool,
     ) -> Result<Self, Error> {
-        let header = FileHeader { store, salt: hash_key.salt_of_log(number) };
+        let header = FileHeader { features: 0, store, salt: hash_key.salt_of_log(number) };
         Self::create(dir, LogKind::Wal, number, header, follows_synced)
     }
 
@@ -330,7 +330,7 @@ mod tests {
     use crate::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimVfs, Vfs};
 
     const FILL: u64 = 1000;
-    const HEADER: FileHeader = FileHeader { store: 77, salt: 5 };
+    const HEADER: FileHeader = FileHeader { features: 0, store: 77, salt: 5 };
     const PATH: &str = "/000004.log";
 
     fn root(vfs: impl Vfs + 'static) -> StoreDir {

@@ -21,7 +21,7 @@ fn store(dir: &Path, flushes: usize) {
         db.flush().unwrap();
     }
     db.compact().unwrap();
-    db.rebuild_filters(&common::named("ribbon")).unwrap();
+    db.rebuild_filters(&criba::FilterPolicy::rate(0.001)).unwrap();
     db.close().unwrap();
     // For a manifest with another number than that of each new store.
     let db = options().open(dir).unwrap();

@@ -104,6 +104,10 @@ impl Fixture {
             db.close().unwrap();
         }
         let db = open(policy(FilterKind::Bloom));
+        // Now, so that later this needs no other manifest.
+        for kind in [FilterKind::Ribbon, FilterKind::Bloom] {
+            db.set_policy(policy(kind)).unwrap();
+        }
         older.push(vfs.disk());
         fill(&db, &mut map, 3, 4);
         older.push(vfs.disk());

@@ -1,5 +1,7 @@
 //! The filter policy and the prefix extractor belong to the store.
 
+use std::path::Path;
+
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, RealVfs};
 use criba::{
     Db, Error, FilterInfo, FilterKind, FilterPolicy, HashFunction, Options, PrefixExtractor,
@@ -127,10 +129,37 @@ fn a_feature_that_is_not_known_is_unsupported_and_no_damage() {
         std::fs::write(&path, bytes).unwrap();
         options().open(dir.path()).err()
     };
-    for features in [1, 2, 128] {
+    for features in [2, 3, 128] {
         let error = with_features(features);
         let Some(Error::Unsupported { path: found, .. }) = &error else { panic!("{error:?}") };
         assert_eq!(found, &path);
     }
     assert!(with_features(0).is_none());
+}
+
+/// The bit is in force before the setting: an older criba refuses the manifest, and does not take it for damaged.
+#[test]
+fn a_manifest_whose_policy_is_of_ribbons_requires_the_feature() {
+    let features = |dir: &Path| {
+        let manifest = std::fs::read(the_file(dir, "MANIFEST")).unwrap();
+        u32::from_le_bytes(manifest[12..16].try_into().unwrap())
+    };
+    let dir = tempdir();
+    let db = options().open(dir.path()).unwrap();
+    db.put("key", "value").unwrap();
+    db.set_policy(FilterPolicy::bits_per_key(9.0)).unwrap();
+    assert_eq!(features(dir.path()), 0);
+    db.set_policy(FilterPolicy::ribbon()).unwrap();
+    assert_eq!(features(dir.path()), 1);
+    db.close().unwrap();
+    let db = options().open(dir.path()).unwrap();
+    assert_eq!((db.policy(), features(dir.path())), (FilterPolicy::ribbon(), 1));
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    let aside = tempdir();
+    db.checkpoint(aside.path().join("copy")).unwrap();
+    assert_eq!(features(&aside.path().join("copy")), 1);
+    db.set_policy(FilterPolicy::bloom()).unwrap();
+    db.close().unwrap();
+    options().open(dir.path()).unwrap().close().unwrap();
+    assert_eq!(features(dir.path()), 0);
 }

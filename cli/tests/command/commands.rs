@@ -269,8 +269,8 @@ fn stats_prints_the_filter_bytes_in_memory() {
     let part = stats("--filter-memory 16384");
     let (_, line) = part.split_once(&format!("{title}1\n")).expect("one filter");
     let line = line.lines().take(2).map(str::trim).collect::<Vec<_>>().join(" ");
-    assert!(line.contains(".sst on L6: 5 of 8.97 columns, "), "{part}");
-    assert!(line.contains("an FPR of 3.") && line.contains(" % instead of 0."), "{part}");
+    assert!(line.contains(".sst on L6: 6 of 9.87 columns, "), "{part}");
+    assert!(line.contains("an FPR of 1.5") && line.contains(" % instead of 0."), "{part}");
 
     let none = stats("--filter-memory 0");
     assert!(none.contains(&format!("{title}1\n")), "{none}");

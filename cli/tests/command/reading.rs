@@ -269,7 +269,7 @@ fn a_healthy_store_has_no_word_of_removed_files() {
     assert!(shown.ends_with(logs) && !shown.contains("unreferenced"), "{shown}");
 }
 
-/// The first segments of this filter have 9 columns: 8 of them are less than the filter, and not "8 of 8".
+/// The first segments of this filter have 10 columns: 9 of them are less than the filter, and not "9 of 9".
 #[test]
 fn stats_prints_the_true_number_of_columns() {
     let (_parent, dir) = store();
@@ -279,7 +279,7 @@ fn stats_prints_the_true_number_of_columns() {
     db.compact().expect("room");
     db.close().expect("a sound end");
     let shown = run(&format!("stats {dir} --filter-memory 24576")).well();
-    assert!(shown.contains(" on L6: 8 of 8.97 columns, 22,464 of 25,168 bytes, an "), "{shown}");
+    assert!(shown.contains(" on L6: 9 of 9.86 columns, 22,960 of 25,128 bytes, an "), "{shown}");
     let shown = run(&format!("stats {dir} --filter-memory 28672")).well();
     assert!(shown.contains("\nfilters in memory in part or not at all: 0\n"), "{shown}");
 }

@@ -1,13 +1,21 @@
 //! Where the words of a ribbon lie, computed once for each filter.
 
-use super::array::{check, segment_start, words};
+use super::array::{Equation, check, equation, equation_from, matrix_words, segment_start, words};
+use super::layers::{HALF, Layers, is_bumped};
 use crate::geometry::Geometry;
+use crate::hash::mix;
 
 /// The layout of a sound ribbon, for probes without checks.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
-    pub(super) start_rows: u64,
-    /// Below this start row, eight words of both segments lie within the array.
+    layers: Layers,
+    /// Whether the first layer is not the last one.
+    is_layered: bool,
+    /// Of the first layer.
+    start_rows: u64,
+    /// The bits of the buckets begin at this byte.
+    bits: usize,
+    /// Below this start row, eight words of both segments lie within the array: for all rows of layers that bump.
     whole: u64,
     columns: u32,
     /// Below this start row, both segments have one column more.
@@ -29,9 +37,17 @@ impl Layout {
             |&segment: &u64| segment_start(geometry, segment + 1) + 8 <= words(geometry);
         // A segment has at least one word, so the last one within is near the end.
         let last = (0..m / 64).rev().find(is_within)?;
+        let layers = Layers::of(m);
+        if last + 1 < layers.last.base {
+            return None;
+        }
+        let first = layers.bumping().next();
         let bytes = 8 * k as usize;
         Some(Self {
-            start_rows: m - 63,
+            is_layered: first.is_some(),
+            start_rows: first.unwrap_or(layers.last).start_rows(),
+            bits: 8 * matrix_words(geometry),
+            layers,
             whole: 64 * (last + 1),
             columns: k,
             wide_rows: 64 * wide.saturating_sub(1),
@@ -40,17 +56,45 @@ impl Layout {
         })
     }
 
-    /// `None` for a row from `whole` on.
+    /// The equation in the first layer. `None` if the hash is bumped, or starts behind the whole rows of a filter
+    /// with one layer. `read` reads a byte of the array, which lies within it.
     #[inline]
-    pub(super) fn words(&self, s: usize) -> Option<FirstWords> {
-        let row = s as u64;
-        if row >= self.whole {
+    pub(super) fn first_equation(
+        &self,
+        hash: u64,
+        read: impl FnOnce(usize) -> u8,
+    ) -> Option<Equation> {
+        let mut equation = equation_from(self.start_rows, hash);
+        let is_here = if self.is_layered {
+            let byte = read(self.bits + equation.start / (8 * HALF));
+            byte >> (equation.start / HALF % 8) & 1 == 0
+        } else {
+            equation.right = 0;
+            (equation.start as u64) < self.whole
+        };
+        is_here.then_some(equation)
+    }
+
+    /// The equation in the second of three layers, of a hash that the first layer bumped.
+    #[inline]
+    pub(super) fn second_equation(&self, array: &[u8], hash: u64) -> Option<Equation> {
+        let second = self.layers.second;
+        if second.segments == 0 {
             return None;
         }
+        let equation = equation(&second, mix(hash));
+        let is_bumped = is_bumped(array.get(self.bits..)?, equation.start)?;
+        (!is_bumped).then_some(equation)
+    }
+
+    /// For a start row below `whole`.
+    #[inline]
+    pub(super) fn words(&self, start: usize) -> FirstWords {
+        let row = start as u64;
         let segment = row / 64;
-        let (start, bytes) = self.runs[usize::from(segment < self.wide_segments)];
+        let (first, bytes) = self.runs[usize::from(segment < self.wide_segments)];
         let columns = self.columns + u32::from(row < self.wide_rows);
-        Some(FirstWords { first: start + segment as usize * bytes, bytes, columns })
+        FirstWords { first: first + segment as usize * bytes, bytes, columns }
     }
 }
 
@@ -64,7 +108,7 @@ pub(super) struct FirstWords {
 
 #[cfg(test)]
 mod tests {
-    use super::super::array::probe_words;
+    use super::super::array::{Equation, words_of};
     use super::*;
 
     #[test]
@@ -78,16 +122,17 @@ mod tests {
                 let start = |segment| 8 * segment_start(&geometry, segment);
                 let is_within = |segment: u64| start(segment + 1) + 64 <= end;
                 let Some(layout) = Layout::of(&geometry, end) else {
-                    assert!(!is_within(0), "{geometry:?}");
+                    let last = Layers::of(geometry.m).last.base;
+                    assert!(!is_within(last.saturating_sub(1)), "{geometry:?}");
                     continue;
                 };
                 for segment in 0..segments {
                     for row in [64 * segment, 64 * segment + 63] {
-                        let first_words = layout.words(row as usize);
-                        assert_eq!(is_within(segment), first_words.is_some(), "{geometry:?}");
-                        let Some(FirstWords { first, bytes, columns }) = first_words else {
+                        assert_eq!(is_within(segment), row < layout.whole, "{geometry:?}");
+                        if row >= layout.whole {
                             continue;
-                        };
+                        }
+                        let FirstWords { first, bytes, columns } = layout.words(row as usize);
                         assert_eq!((first, first + bytes), (start(segment), start(segment + 1)));
                         let expected = columns_at(&geometry, segment);
                         assert_eq!(columns as usize, expected, "{geometry:?}");
@@ -100,10 +145,8 @@ mod tests {
     }
 
     fn columns_at(geometry: &Geometry, segment: u64) -> usize {
-        let start_rows = u128::from(geometry.m - 63);
-        // The first hash that falls into the segment's first row.
-        let hash = ((u128::from(64 * segment) << 64).div_ceil(start_rows)) as u64;
-        let probe = probe_words(geometry, hash);
+        let equation = Equation { start: 64 * segment as usize, coefficients: 1, right: 0 };
+        let probe = words_of(geometry, equation);
         assert_eq!(probe.first, segment_start(geometry, segment));
         probe.columns
     }

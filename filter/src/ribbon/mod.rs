@@ -1,18 +1,26 @@
-//! A homogeneous ribbon filter (Dillinger, Hübschle-Schneider, Sanders and Walzer, *Fast Succinct Retrieval
+//! A bumped ribbon filter (Dillinger, Hübschle-Schneider, Sanders and Walzer, *Fast Succinct Retrieval
 //! and Approximate Membership using Ribbon*, 2022) of width 64, stored by columns.
 //!
-//! A hash gives a start row s and 64 coefficients c; the first coefficient is 1. The matrix Z of m rows and r
-//! columns is a random solution of c · Z[s … s+63] = 0 for every key; a solution always exists. For an absent
-//! key a column gives 0 with probability 1/2, so all columns give 0 with probability 2^−r.
+//! A hash gives a start row s, 64 coefficients c, the first of which is 1, and a right-hand side b with a bit for
+//! each column. The matrix Z of m rows and r columns is a solution of c · Z[s … s+63] = b for every key. For an
+//! absent key a column gives its bit of b with probability 1/2, so all columns do with probability 2^−r.
+//!
+//! # Layers
+//! Not every system of equations has a solution. So the first of two or three [layers] bumps four keys in a hundred to
+//! the next one, where another hash of the key gives the equation. In the last layer the ribbon is homogeneous:
+//! b is 0, so a solution always exists. Small filters have only this layer.
 //!
 //! # Rate and rows
-//! Let f be the fraction of absent hashes whose equations depend linearly on those of the keys. They pass any
-//! number of columns, so the rate is f + (1 − f) · 2^−r. f halves with each 0.015 more rows per key.
-//! [`rows_per_key`] grows with r, so that f stays at a few per cent of 2^−r. The predicted rate contains the
-//! exact f.
+//! In the last layer, let f be the fraction of absent hashes whose equations depend linearly on those of its keys.
+//! They pass any number of columns, so the rate there is f + (1 − f) · 2^−r. f halves with each 0.015 more rows per
+//! key. A filter with one layer has [`rows_per_key`], so that f stays at a few per cent of 2^−r; with more layers, the
+//! last one has few hashes, and there are fewer [rows](layered_rows). The predicted rate contains the exact f, and the
+//! exact fraction of hashes that each layer has.
 
 mod array;
+mod bumping;
 mod columns;
+mod layers;
 #[cfg(target_arch = "x86_64")]
 mod layout;
 mod prober;
@@ -25,7 +33,8 @@ pub(crate) use columns::first_columns;
 pub use columns::{FirstColumns, narrowed, narrowed_rate};
 pub(crate) use prober::{RibbonProber, may_contain};
 
-use self::array::{MAX_COLUMNS, MAX_ROWS, SEGMENT, segment_start, words};
+use self::array::{MAX_COLUMNS, MAX_ROWS, SEGMENT, matrix_words, segment_start, words};
+use self::layers::{HALF, LAYERED_FROM, Layer, Layers};
 use self::solver::{COLUMNS_AT_ONCE, RibbonSolver};
 use crate::built::{Built, rate_aim};
 use crate::geometry::Geometry;
@@ -50,9 +59,19 @@ pub(crate) fn array_bytes(geometry: &Geometry) -> usize {
     8 * words(geometry)
 }
 
+/// The rows that a filter with two or three layers needs so that its last layer is not crowded, as measured.
+fn layered_rows(keys: u64, columns: f64) -> f64 {
+    let keys = keys as f64;
+    keys + (keys / 130.0).min(110.0 + keys / 340.0) + 44.0 + columns
+}
+
 fn rows(keys: u64, columns: f64) -> u64 {
-    let segments = (keys as f64 * rows_per_key(columns) / SEGMENT as f64).ceil() as u64;
-    (segments * SEGMENT).clamp(2 * SEGMENT, MAX_ROWS)
+    let segments = |rows: f64| (rows / SEGMENT as f64).ceil() as u64;
+    let mut all = segments(keys as f64 * rows_per_key(columns));
+    if all >= LAYERED_FROM {
+        all = segments(layered_rows(keys, columns)).max(LAYERED_FROM);
+    }
+    (all * SEGMENT).clamp(2 * SEGMENT, MAX_ROWS)
 }
 
 fn with_wide(m: u64, k: u32, wide: u64) -> Geometry {
@@ -63,23 +82,36 @@ fn with_wide(m: u64, k: u32, wide: u64) -> Geometry {
     }
 }
 
-/// Solves bits per key = rows per key · columns; at least one column.
+/// The columns for these bits; at least one. A filter with one layer is a little larger: its rows are rounded up.
 pub(crate) fn for_bits(keys: u64, bits_per_key: f64) -> Geometry {
     let base = rows_per_key(0.0);
-    let columns = 64.0 * ((base * base + bits_per_key / 32.0).sqrt() - base);
-    let columns = columns.clamp(1.0, f64::from(MAX_COLUMNS));
-    let m = rows(keys, columns);
+    let alone = 64.0 * ((base * base + bits_per_key / 32.0).sqrt() - base);
+    let mut columns = alone.clamp(1.0, f64::from(MAX_COLUMNS));
+    let mut m = rows(keys, columns);
+    if m >= SEGMENT * LAYERED_FROM {
+        m = rows(keys, bits_per_key.min(f64::from(MAX_COLUMNS)));
+        let bits = keys as f64 * bits_per_key - 64.0 * Layers::of(m).bump_words() as f64;
+        columns = (bits / m as f64).clamp(1.0, f64::from(MAX_COLUMNS));
+    }
     with_wide(m, columns as u32, (columns.fract() * (m / SEGMENT) as f64) as u64)
 }
 
-/// Chooses the columns so that the mean of 2^−r over the start rows is the rate, less a margin for f.
+/// Chooses the columns so that the rate of the columns alone is the requested one, less a margin.
 pub(crate) fn for_rate(keys: u64, rate: f64) -> Geometry {
-    let aim = rate_aim(rate, keys) / 1.03;
+    let is_layered = rows(keys, 1.0) >= SEGMENT * LAYERED_FROM;
+    let aim = rate_aim(rate, keys) / if is_layered { 1.01 } else { 1.03 };
     let k = (-aim.log2()).floor().clamp(1.0, f64::from(MAX_COLUMNS));
-    let wide_part = (2.0 * (1.0 - aim * k.exp2())).clamp(0.0, 1.0);
-    let m = rows(keys, k + wide_part);
-    let wide = (wide_part * (m - 63) as f64 / SEGMENT as f64).ceil() as u64;
-    with_wide(m, k as u32, if wide == 0 { 0 } else { wide + 1 })
+    let m = rows(keys, k + (2.0 * (1.0 - aim * k.exp2())).clamp(0.0, 1.0));
+    let (mut wide, mut enough) = (0, m / SEGMENT);
+    while wide < enough {
+        let middle = u64::midpoint(wide, enough);
+        if columns_alone(&Geometry { m, k: k as u32, wide: middle }) > aim {
+            wide = middle + 1;
+        } else {
+            enough = middle;
+        }
+    }
+    with_wide(m, k as u32, wide)
 }
 
 pub(crate) fn grow(geometry: &Geometry) -> Geometry {
@@ -90,23 +122,83 @@ pub(crate) fn grow(geometry: &Geometry) -> Geometry {
     with_wide(m.min(MAX_ROWS), geometry.k, wide)
 }
 
-/// The start row from which on probes test k columns. Probes of earlier rows test k + 1.
-fn narrow_from(geometry: &Geometry) -> u64 {
-    SEGMENT * geometry.wide.saturating_sub(1)
+/// The start rows of a layer whose probes test k + 1 columns, the first ones. Those of later rows test k.
+fn wide_rows(geometry: &Geometry, layer: &Layer) -> u64 {
+    let segments = geometry.wide.saturating_sub(1 + layer.base);
+    (SEGMENT * segments).min(layer.start_rows())
 }
 
-pub(crate) fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
+pub(crate) fn build(geometry: &Geometry, mut hashes: Vec<u64>) -> Built {
     let seed = hashes.iter().fold(hashes.len() as u64, |sum, &hash| sum.wrapping_add(mix(hash)));
-    let solver = RibbonSolver::eliminate(geometry, hashes);
-    let narrow = (-f64::from(geometry.k)).exp2();
-    let [in_wide, in_narrow] = solver.dependent(geometry, narrow_from(geometry));
-    let starts = (geometry.m - 63) as f64;
-    let by_columns = columns_alone(geometry);
-    let predicted_rate =
-        by_columns + (in_wide * (1.0 - narrow / 2.0) + in_narrow * (1.0 - narrow)) / starts;
     let mut array = vec![0; array_bytes(geometry)];
+    let columns = geometry.k + u32::from(geometry.wide > 0);
+    let mask = !(u64::MAX << columns);
+    let layers = Layers::of(geometry.m);
+    let mut rates = Rates { geometry, reached: 1.0, rate: 0.0 };
+    for layer in layers.bumping() {
+        let (solver, bumped) = bumping::eliminate(&layer, mask, hashes);
+        solve_layer(geometry, &layer, &solver, seed, &mut array);
+        let bits = &mut array[8 * matrix_words(geometry)..];
+        for (bucket, two) in (layer.base as usize..).zip(&bumped.bits) {
+            bits[bucket / 4] |= two << (2 * (bucket % 4));
+        }
+        rates.add_bumping(&layer, &bumped.bits);
+        hashes = bumped.hashes;
+    }
+    let solver = RibbonSolver::eliminate(&layers.last, hashes);
+    solve_layer(geometry, &layers.last, &solver, seed, &mut array);
+    let predicted_rate = rates.with_last(&layers.last, &solver);
+    let is_rejected = predicted_rate > REJECTED_FROM * columns_alone(geometry);
+    Built { array, predicted_rate, is_rejected }
+}
+
+/// The rate of a filter, layer by layer.
+struct Rates<'a> {
+    geometry: &'a Geometry,
+    /// The fraction of hashes that the layers so far bumped.
+    reached: f64,
+    rate: f64,
+}
+
+impl Rates<'_> {
+    /// A hash that is not bumped passes with probability 2^−r: its right-hand side is random.
+    fn add_bumping(&mut self, layer: &Layer, bits: &[u8]) {
+        let each = self.reached / layer.start_rows() as f64;
+        let mut bumped = 0.0;
+        for (segment, bits) in (layer.base..).zip(bits) {
+            // The last segment has one start row.
+            let starts = if segment + 1 == layer.base + layer.segments { 1 } else { 64 };
+            let below = (HALF * bits.count_ones() as usize).min(starts);
+            let columns = self.geometry.k + u32::from(segment + 1 < self.geometry.wide);
+            self.rate += each * (starts - below) as f64 * (-f64::from(columns)).exp2();
+            bumped += each * below as f64;
+        }
+        self.reached = bumped;
+    }
+
+    /// In the last layer a hash with a dependent equation passes any number of columns.
+    fn with_last(self, layer: &Layer, solver: &RibbonSolver) -> f64 {
+        let starts = layer.start_rows() as f64;
+        let wide_rows = wide_rows(self.geometry, layer);
+        let [in_wide, in_narrow] = solver.dependent(self.geometry.k, wide_rows);
+        let narrow = (-f64::from(self.geometry.k)).exp2();
+        let by_columns = narrow * (1.0 - wide_rows as f64 / starts / 2.0);
+        let dependent = in_wide * (1.0 - narrow / 2.0) + in_narrow * (1.0 - narrow);
+        self.rate + self.reached * (by_columns + dependent / starts)
+    }
+}
+
+/// Solves a layer, and writes its segments.
+fn solve_layer(
+    geometry: &Geometry,
+    layer: &Layer,
+    solver: &RibbonSolver,
+    seed: u64,
+    array: &mut [u8],
+) {
     for first in (0..=geometry.k as usize).step_by(COLUMNS_AT_ONCE) {
-        solve(&solver, seed, first, |segment, columns| {
+        solve(solver, seed ^ mix(layer.base), first, |segment, columns| {
+            let segment = layer.base + segment;
             let width = geometry.k as usize + usize::from(segment < geometry.wide);
             let here = width.saturating_sub(first).min(COLUMNS_AT_ONCE);
             let start = segment_start(geometry, segment) + first;
@@ -116,7 +208,6 @@ pub(crate) fn build(geometry: &Geometry, hashes: Vec<u64>) -> Built {
             }
         });
     }
-    Built { array, predicted_rate, is_rejected: predicted_rate > REJECTED_FROM * by_columns }
 }
 
 fn solve(
@@ -133,9 +224,14 @@ fn solve(
     solver.solve_all(seed, first, take);
 }
 
-/// The mean of 2^−r over the start rows: the rate without f.
+/// The mean of 2^−r over layers and start rows, by the shares that the layers are made for: the rate without f.
 fn columns_alone(geometry: &Geometry) -> f64 {
-    let wide_part = narrow_from(geometry) as f64 / (geometry.m - 63) as f64;
+    let layers = Layers::of(geometry.m);
+    let mut wide_part = 0.0;
+    for layer in layers.bumping().chain([layers.last]) {
+        let part = wide_rows(geometry, &layer) as f64 / layer.start_rows() as f64;
+        wide_part += layer.share * part;
+    }
     (-f64::from(geometry.k)).exp2() * (1.0 - wide_part / 2.0)
 }
 
@@ -143,6 +239,9 @@ fn columns_alone(geometry: &Geometry) -> f64 {
 /// limits f.
 pub(crate) fn expected_rate(keys: u64, geometry: &Geometry) -> f64 {
     let by_columns = columns_alone(geometry);
+    if geometry.m >= SEGMENT * LAYERED_FROM {
+        return by_columns;
+    }
     let rows_per_key = geometry.m as f64 / keys as f64;
     let dependent = (-4.9 - 137.0 * (rows_per_key - 1.04)).exp2();
     by_columns + dependent.min((REJECTED_FROM - 1.0) * by_columns) * (1.0 - by_columns)
@@ -205,8 +304,9 @@ mod tests {
 
     #[test]
     fn rows_grow_with_keys_and_columns() {
-        // 64,000 × (1.045 + 7/128) / 64 is 1099.7 segments, with 14 columns it is 1154.4.
-        assert_eq!((rows(64_000, 7.0), rows(64_000, 14.0)), (64 * 1100, 64 * 1155));
+        // 300 × (1.045 + 7/128) is 329.9, with 30 columns 383.8. 64,000 + 110 + 64,000/340 + 44 + 7 is 64,349.2.
+        assert_eq!((rows(300, 7.0), rows(300, 30.0)), (384, 384));
+        assert_eq!((rows(64_000, 7.0), rows(64_000, 40.0)), (64 * 1006, 64 * 1006));
         assert_eq!((rows(1, 7.0), rows(1 << 60, 7.0)), (128, MAX_ROWS));
         let geometry = |m, k, wide| Geometry { m, k, wide };
         assert_eq!(with_wide(640, 5, 3), geometry(640, 5, 3));
@@ -230,7 +330,8 @@ mod tests {
     fn the_geometry_for_a_rate_has_the_fewest_columns() {
         for keys in [1, 100, 3000, 1_000_000] {
             for rate in [0.4, 0.3, 0.1, 0.01, 0.003, 1e-5, 1e-9] {
-                let (geometry, aim) = (for_rate(keys, rate), rate_aim(rate, keys) / 1.03);
+                let margin = if keys > 1000 { 1.01 } else { 1.03 };
+                let (geometry, aim) = (for_rate(keys, rate), rate_aim(rate, keys) / margin);
                 assert!(columns_alone(&geometry) <= aim * 1.000_000_1, "{keys} at {rate}");
                 let fewer = match geometry {
                     Geometry { m, k, wide: 0 } => Geometry { m, k: k - 1, wide: m / SEGMENT - 1 },
@@ -238,13 +339,9 @@ mod tests {
                 };
                 assert!(columns_alone(&fewer) > aim, "{keys} at {rate}: {geometry:?}");
                 if keys > 1000 {
-                    let segments = (geometry.m / SEGMENT) as f64;
-                    let columns = f64::from(geometry.k) + geometry.wide as f64 / segments;
-                    let off = geometry.m as f64 / keys as f64 - rows_per_key(columns);
-                    assert!(
-                        (0.0..2.0 * 64.0 / keys as f64).contains(&off),
-                        "{keys} at {rate}: {off}"
-                    );
+                    let columns = f64::from(geometry.k) + f64::from(geometry.wide > 0);
+                    let off = geometry.m as f64 - layered_rows(keys, columns);
+                    assert!((-1.0..64.0).contains(&off), "{keys} at {rate}: {off}");
                 }
             }
         }
@@ -258,6 +355,8 @@ mod tests {
             (2000, 2048, 2, 20),
             (2000, 2048, 5, 31),
             (300, 320, 4, 3),
+            (300, 320, 4, 0),
+            (21_000, 21_056, 5, 320),
         ] {
             let geometry = Geometry { m, k, wide };
             let (mut found, mut expected, probes) = (0, 0.0, 5000);
@@ -273,17 +372,34 @@ mod tests {
         }
         let is_rejected =
             |keys, m| build(&Geometry { m, k: 8, wide: 0 }, hashes(keys, 1)).is_rejected;
-        assert!(is_rejected(1000, 1024) && !is_rejected(1000, 1280));
+        assert!(is_rejected(630, 640) && !is_rejected(600, 704));
+        assert!(is_rejected(3000, 3008) && !is_rejected(3000, 3136));
     }
 
-    /// f is 2^−13.12 at 1.1 rows per key; at low rates [`REJECTED_FROM`] limits it.
+    /// In a filter with one layer f is 2^−13.12 at 1.1 rows per key; at low rates [`REJECTED_FROM`] limits it.
     #[test]
     fn the_expected_rate_is_that_of_the_columns_and_f() {
-        let expected = |k| expected_rate(64_000, &Geometry { m: 70_400, k, wide: 0 });
+        let expected = |k| expected_rate(640, &Geometry { m: 704, k, wide: 0 });
         for (k, f) in [(10, (-13.12_f64).exp2()), (20, 0.125 * (-20.0_f64).exp2())] {
             let by_columns = (-f64::from(k)).exp2();
             let sum = by_columns + f * (1.0 - by_columns);
             assert!((expected(k) / sum - 1.0).abs() < 1e-9, "{k} columns");
+        }
+        let layered = expected_rate(64_000, &Geometry { m: 64_384, k: 10, wide: 0 });
+        assert_eq!(layered.to_bits(), (-10_f64).exp2().to_bits());
+    }
+
+    #[test]
+    fn equal_hashes_and_hashes_of_one_bucket_are_all_found() {
+        for (keys, spread) in [(1, 64), (5000, 1), (5000, 64), (40_000, 1), (40_000, 1 << 20)] {
+            let geometry = for_bits(keys, 8.0);
+            // All hashes from `spread` values, beginning with an arbitrary one: one bucket of the first layer.
+            let mut hashes: Vec<u64> = (0..keys).map(|i| (1 << 63) + i % spread).collect();
+            hashes.extend([u64::MAX, u64::MAX, 0]);
+            let built = build(&geometry, hashes.clone());
+            let is_found = |&hash: &u64| array::may_contain(&geometry, &built.array, hash);
+            assert!(hashes.iter().all(is_found), "{keys} keys of {spread}");
+            assert!(built.predicted_rate <= 1.0, "{keys} keys of {spread}");
         }
     }
 }

@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 
-use super::array::{self, equation, segment_start};
+use super::array::{self, probe_words};
 #[cfg(target_arch = "x86_64")]
 use super::layout::Layout;
 #[cfg(target_arch = "x86_64")]
@@ -106,10 +106,8 @@ impl RibbonProber {
 
     /// Eight columns of both segments of a probe. One in 256 absent keys passes these columns.
     pub(crate) fn prefetch_offsets(&self, hash: u64) -> [usize; 4] {
-        let (start, _) = equation(&self.geometry, hash);
-        let segment = (start / 64) as u64;
-        let [first, second] =
-            [segment, segment + 1].map(|segment| 8 * segment_start(&self.geometry, segment));
+        let Some(words) = probe_words(&self.geometry, &self.array, hash) else { return [0; 4] };
+        let [first, second] = [8 * words.first, 8 * words.second];
         [first, first + 63, second, second + 63]
     }
 }

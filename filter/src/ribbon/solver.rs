@@ -1,12 +1,12 @@
-//! Solves the equations of a ribbon: one elimination for all columns, then back substitution for
+//! Solves the equations of a layer: one elimination for all columns, then back substitution for
 //! [`COLUMNS_AT_ONCE`] columns at a time.
 //!
-//! Memory: 8 bytes per key for the hashes, which are sorted in place and overwritten by the pivots, and a
-//! byte per row. As the equations are sorted by start row, elimination holds only 64 rows at a time, in a
-//! ring.
+//! Memory: 16 bytes per key for the hashes, which are sorted in place and overwritten by the pivots, and for the
+//! right-hand sides; and a byte per row. As the equations are sorted by start row, elimination holds only 64 rows at
+//! a time, in a ring.
 
-use super::array::equation;
-use crate::geometry::Geometry;
+use super::array::{Equation, equation};
+use super::layers::Layer;
 use crate::hash::mix;
 
 pub(crate) const COLUMNS_AT_ONCE: usize = 8;
@@ -17,21 +17,28 @@ const WAITING: u8 = 0x7f;
 pub(crate) struct RibbonSolver {
     /// For each row with a pivot: the coefficients of its equation, from this row on.
     pub(crate) pivots: Vec<u64>,
-    /// For each row: [`HAS_PIVOT`]; and in [`WAITING`] the number of equations that start at or before this
-    /// row and have their pivots at or after it.
+    /// For each row with a pivot: the right-hand side.
+    pub(crate) rights: Vec<u64>,
+    /// For each row: [`HAS_PIVOT`]; and in [`WAITING`], in the last layer, the number of equations that start at or
+    /// before this row and have their pivots at or after it.
     pub(crate) rows: Vec<u8>,
 }
 
 impl RibbonSolver {
-    /// Gaussian elimination. Dependent equations are dropped.
-    pub(crate) fn eliminate(geometry: &Geometry, mut hashes: Vec<u64>) -> Self {
+    /// Gaussian elimination in the last layer. The right-hand sides are 0, so that dependent equations always fit;
+    /// they are dropped.
+    pub(crate) fn eliminate(layer: &Layer, mut hashes: Vec<u64>) -> Self {
         hashes.sort_unstable(); // in the order of their start rows
-        let mut rows = vec![0; geometry.m as usize];
+        let base = 64 * layer.base as usize;
+        let mut rows = vec![0; 64 * layer.segments as usize];
         let mut ring = [0_u64; 64]; // the pivots of rows done … done + 63
         let (mut done, mut pivots, mut waiting) = (0, 0, 0);
         for next in 0..=hashes.len() {
             let (start, mut c) = match hashes.get(next) {
-                Some(&hash) => equation(geometry, hash),
+                Some(&hash) => {
+                    let Equation { start, coefficients, .. } = equation(layer, hash);
+                    (start - base, coefficients)
+                }
                 None => (rows.len(), 0),
             };
             while done < start {
@@ -61,7 +68,12 @@ impl RibbonSolver {
             }
         }
         hashes.truncate(pivots);
-        Self { pivots: hashes, rows }
+        let rights = vec![0; pivots];
+        Self { pivots: hashes, rights, rows }
+    }
+
+    pub(crate) fn push_row(&mut self, has_pivot: bool) {
+        self.rows.push(if has_pivot { HAS_PIVOT } else { 0 });
     }
 
     /// Sums of the fractions of hashes with dependent equations, which pass any number of columns: over the
@@ -70,16 +82,16 @@ impl RibbonSolver {
     /// The equations are reduced further, so that no two end at the same row. Then the d equations within
     /// rows s … s+63 span all dependent equations within these rows: 2^d of 2^64. Half of them start at row
     /// s, if one of the d does. Only d near 64 is significant, so only crowded rows are reduced.
-    pub(crate) fn dependent(&self, geometry: &Geometry, split: u64) -> [f64; 2] {
+    pub(crate) fn dependent(&self, columns: u32, split: u64) -> [f64; 2] {
         // One 8: the omitted rows add at most 2^−8 of the columns' rate. The other 8 is a margin, because d
         // is estimated.
-        let crowded = 64 - (i32::from(geometry.k as u8) + 1 + 8 + 8);
-        self.dependent_where(geometry, split, crowded)
+        let crowded = 64 - (i32::from(columns as u8) + 1 + 8 + 8);
+        self.dependent_where(split, crowded)
     }
 
-    fn dependent_where(&self, geometry: &Geometry, split: u64, crowded: i32) -> [f64; 2] {
+    fn dependent_where(&self, split: u64, crowded: i32) -> [f64; 2] {
         let mut sums = [0.0; 2];
-        let last_start = geometry.m as usize - 64;
+        let last_start = self.rows.len() - 64;
         let mut at = self.pivots.len();
         // A reduction can begin at a row where no equation is displaced. `quiet` is such a row, with the end
         // of its pivots; `quieter` is another one, at least 128 rows after it.
@@ -142,8 +154,8 @@ impl RibbonSolver {
         }
     }
 
-    /// Solves [`COLUMNS_AT_ONCE`] columns from column `first` on. Calls `take` for each segment, the last one
-    /// first, with the rows of these columns.
+    /// Solves [`COLUMNS_AT_ONCE`] columns from column `first` on. Calls `take` for each segment of the layer, the last
+    /// one first, with the rows of these columns.
     ///
     /// `next[j]` has the next 64 rows of column j. A row without a pivot gets pseudorandom bits: with zeros,
     /// the solution would be zero, and every key would pass.
@@ -159,17 +171,16 @@ impl RibbonSolver {
         let mut at = self.pivots.len();
         for (segment, rows) in self.rows.chunks_exact(64).enumerate().rev() {
             for (i, row) in rows.iter().enumerate().rev() {
-                let (mut c, mut free) = (0, 0);
+                let (mut c, mut right) = (0, mix(seed ^ (64 * segment + i) as u64));
                 if row & HAS_PIVOT != 0 {
                     at -= 1;
-                    c = self.pivots[at];
-                } else {
-                    free = mix(seed ^ (64 * segment + i) as u64) >> first;
+                    (c, right) = (self.pivots[at], self.rights[at]);
                 }
+                right >>= first;
                 for (j, column) in next.iter_mut().enumerate() {
                     let shifted = *column << 1;
-                    let parity = u64::from((shifted & c).count_ones()) & 1;
-                    *column = shifted | parity | (free >> j & 1);
+                    let parity = u64::from((shifted & c).count_ones()) ^ right >> j;
+                    *column = shifted | (parity & 1);
                 }
             }
             take(segment as u64, &next);
@@ -222,7 +233,12 @@ mod tests {
         (0..keys).map(|i| mix(mix(salt) ^ i)).collect()
     }
 
-    fn is_dependent(rows: &[u64], (mut row, mut c): (usize, u64)) -> bool {
+    fn alone(m: u64) -> Layer {
+        Layer { base: 0, segments: m / 64, share: 1.0 }
+    }
+
+    fn is_dependent(rows: &[u64], layer: &Layer, hash: u64) -> bool {
+        let Equation { start: mut row, coefficients: mut c, .. } = equation(layer, hash);
         while c != 0 && rows[row] != 0 {
             c ^= rows[row];
             let skip = c.trailing_zeros();
@@ -236,21 +252,17 @@ mod tests {
     fn the_dependent_fraction_is_that_of_equations_that_reduce_to_zero() {
         let mut seen = 0;
         for (keys, m) in [(1000, 1024), (2000, 2048), (10_000, 10_240), (300, 320), (120, 128)] {
-            let geometry = Geometry { m, k: 1, wide: 0 };
-            let solver = RibbonSolver::eliminate(&geometry, hashes(keys, 1));
+            let layer = alone(m);
+            let solver = RibbonSolver::eliminate(&layer, hashes(keys, 1));
             let mut pivots = solver.pivots.iter();
             let pivot = |row: &u8| if row & HAS_PIVOT == 0 { 0 } else { *pivots.next().unwrap() };
             let rows: Vec<u64> = solver.rows.iter().map(pivot).collect();
-            assert!(
-                hashes(keys, 1).iter().all(|&key| is_dependent(&rows, equation(&geometry, key)))
-            );
-            let [before, after] = solver.dependent_where(&geometry, m / 2, i32::MIN);
-            let rate = (before + after) / (m - 63) as f64;
+            assert!(hashes(keys, 1).iter().all(|&key| is_dependent(&rows, &layer, key)));
+            let [before, after] = solver.dependent_where(m / 2, i32::MIN);
+            let rate = (before + after) / layer.start_rows() as f64;
             let absent = 400_000;
-            let found = hashes(absent, 2)
-                .iter()
-                .filter(|&&h| is_dependent(&rows, equation(&geometry, h)))
-                .count();
+            let found =
+                hashes(absent, 2).iter().filter(|&&h| is_dependent(&rows, &layer, h)).count();
             let (expected, deviation) = (rate * absent as f64, (rate * absent as f64).sqrt());
             println!("{keys} keys in {m} rows: {found} of {absent}, {expected:.1} expected");
             assert!((found as f64 - expected).abs() < 4.0 * deviation + 1.0);
@@ -261,13 +273,12 @@ mod tests {
 
     #[test]
     fn equations_are_counted_at_their_start_rows() {
-        let geometry = Geometry { m: 2048, k: 1, wide: 0 };
         let keys = hashes(1000, 1);
         let mut starts = vec![0; 2048];
         for &key in &keys {
-            starts[equation(&geometry, key).0] += 1;
+            starts[equation(&alone(2048), key).start] += 1;
         }
-        let solver = RibbonSolver::eliminate(&geometry, keys);
+        let solver = RibbonSolver::eliminate(&alone(2048), keys);
         assert_eq!(solver.pivots.len(), 1000);
         assert!((0..2048).all(|row| solver.starting(row) == starts[row]));
     }
@@ -275,9 +286,9 @@ mod tests {
     #[test]
     fn with_a_pivot_in_each_row_all_equations_are_dependent() {
         for (keys, m, split) in [(2000, 128, 64), (4000, 192, 0), (4000, 192, 1000)] {
-            let solver = RibbonSolver::eliminate(&Geometry { m, k: 1, wide: 0 }, hashes(keys, 1));
+            let solver = RibbonSolver::eliminate(&alone(m), hashes(keys, 1));
             assert_eq!(solver.pivots.len() as u64, m);
-            let [before, after] = solver.dependent(&Geometry { m, k: 1, wide: 0 }, split);
+            let [before, after] = solver.dependent(1, split);
             let (starts, below) = (m - 63, split.min(m - 63));
             assert!((before - below as f64).abs() < 1e-9, "{before} of {below}");
             assert!((after - (starts - below) as f64).abs() < 1e-9, "{after} of {starts}");
@@ -294,13 +305,12 @@ mod tests {
             (30_000, 1.17, 16),
         ] {
             let m = (keys as f64 * rows_per_key / 64.0).ceil() as u64 * 64;
-            let geometry = Geometry { m, k, wide: 0 };
             let mut worst: f64 = 0.0;
             for salt in 0..20 {
-                let solver = RibbonSolver::eliminate(&geometry, hashes(keys, salt));
+                let solver = RibbonSolver::eliminate(&alone(m), hashes(keys, salt));
                 let sum = |[a, b]: [f64; 2]| (a + b) / (m - 63) as f64;
-                let all = sum(solver.dependent_where(&geometry, 0, i32::MIN));
-                let found = sum(solver.dependent(&geometry, 0));
+                let all = sum(solver.dependent_where(0, i32::MIN));
+                let found = sum(solver.dependent(k, 0));
                 assert!(found <= all * 1.000_001);
                 worst = worst.max((all - found) * f64::from(k).exp2());
             }

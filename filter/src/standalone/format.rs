@@ -22,6 +22,7 @@ const VERSION: u16 = 1;
 const CHECKSUM: Range<usize> = 12..16;
 const HEAD_BYTES: usize = 64;
 const ROW_BYTES: usize = 32;
+const ROW_KIND_AT: usize = 28;
 const ALIGNMENT: usize = 64;
 
 /// A filter that consists of a head and parts, as in the format.
@@ -78,17 +79,23 @@ impl Head {
     }
 }
 
-/// The fault of bytes that are no filter.
+/// The fault of bytes that are no filter, or none that is supported.
 #[derive(Debug)]
 pub(super) struct Flaw {
     offset: usize,
     expected: String,
     found: String,
+    is_unsupported: bool,
 }
 
 impl Flaw {
     fn new(offset: usize, expected: impl Into<String>, found: impl Into<String>) -> Self {
-        Self { offset, expected: expected.into(), found: found.into() }
+        let (expected, found) = (expected.into(), found.into());
+        Self { offset, expected, found, is_unsupported: false }
+    }
+
+    fn unsupported(expected: &str, found: &str) -> Self {
+        Self { is_unsupported: true, ..Self::new(0, expected, found) }
     }
 
     pub(super) fn parts(expected: &str) -> Self {
@@ -100,6 +107,10 @@ impl Flaw {
     }
 
     fn into_error(self, name: &Path) -> Error {
+        if self.is_unsupported {
+            let path = name.to_owned();
+            return Error::Unsupported { path, supported: self.expected, found: self.found };
+        }
         Error::corrupt(name, self.offset as u64, self.expected, self.found)
     }
 }
@@ -238,6 +249,10 @@ fn read_rows(bytes: &[u8], parts: usize) -> Result<Vec<Row>, Flaw> {
         .enumerate()
         .map(|(i, row)| {
             let offset = HEAD_BYTES + i * ROW_BYTES;
+            if row.get(ROW_KIND_AT) == Some(&FilterKind::OLD_RIBBON) {
+                let found = "a ribbon of one layer: build the filter again";
+                return Err(Flaw::unsupported("ribbons with layers", found));
+            }
             let row = read_row(row, end).map_err(|why| Flaw::new(offset, "a part", why))?;
             let too_long = || format!("{} bytes in all", bytes.len());
             let array = bytes

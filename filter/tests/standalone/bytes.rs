@@ -187,7 +187,8 @@ fn forged_fields_are_refused_or_harmless() {
             ("k 0", 88, &[0; 4]),
             ("k enormous", 88, &[0xff; 4]),
             ("kind 0", 92, &[0]),
-            ("kind 4", 92, &[4]),
+            ("kind 3", 92, &[FilterKind::OLD_RIBBON]),
+            ("kind 5", 92, &[5]),
             ("reserved in a row", 95, &[1]),
         ] {
             assert_eq!(forge(offset, field), Some(false), "{name}: {what}");

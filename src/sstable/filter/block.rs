@@ -333,7 +333,8 @@ mod tests {
             forge(0, b"X"); // magic
             forge(8, &[2, 0]); // version
             forge(10, &[0]); // kind
-            forge(10, &[4]);
+            forge(10, &[3]); // a ribbon of one layer
+            forge(10, &[5]);
             forge(11, &[1]); // hash
             forge(24, &7_u64.to_le_bytes()); // fingerprint
             forge(32, &99_u64.to_le_bytes()); // keys

@@ -12,6 +12,8 @@ const VERSION: u16 = 1;
 
 /// What is wrong with a filter whose kind stores no longer have, and nothing else.
 pub(crate) const BLOCKED: &str = "a blocked filter, which stores no longer have; a rebuild of the filters or a compaction replaces it";
+/// As [`BLOCKED`].
+pub(crate) const OLD_RIBBON: &str = "a ribbon of one layer, which stores no longer have; a rebuild of the filters or a compaction replaces it";
 
 /// The header of a filter block. The checksum of the block covers header and array together, so a header
 /// alone cannot be verified.
@@ -64,6 +66,9 @@ impl FilterHeader {
             return Err(format!("filter version {version}, this criba reads {VERSION}"));
         }
         let (kind, hash) = (fields.u8().ok_or_else(short)?, fields.u8().ok_or_else(short)?);
+        if kind == FilterKind::OLD_RIBBON {
+            return Err(OLD_RIBBON.into());
+        }
         let unknown = |what, id| format!("filter {what} {id}, unknown to this criba");
         let kind = FilterKind::with_id(kind).ok_or_else(|| unknown("kind", kind))?;
         let hash = HashFunction::with_id(hash).ok_or_else(|| unknown("hash", hash))?;
@@ -98,10 +103,18 @@ impl FilterHeader {
         })
     }
 
-    /// The fingerprint of the hash key of a filter with a keyed hash.
+    /// The fingerprint of the hash key of a filter of any kind with a keyed hash.
     pub(crate) fn fingerprint_of(bytes: &[u8]) -> Option<u64> {
-        let header = Self::decode_any(bytes).ok()?;
-        (header.hash == HashFunction::SipHash13).then_some(header.fingerprint)
+        let mut fields = Fields::new(bytes.strip_prefix(MAGIC)?);
+        if fields.u16()? != VERSION {
+            return None;
+        }
+        fields.u8()?; // the kind
+        let hash = HashFunction::with_id(fields.u8()?)?;
+        fields.u32()?;
+        fields.u64()?; // the salt
+        let fingerprint = fields.u64()?;
+        (hash == HashFunction::SipHash13).then_some(fingerprint)
     }
 
     /// Reads the header of a filter of `length` bytes for a table with `keys` distinct keys. Fails with the

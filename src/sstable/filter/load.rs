@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_filter_of_more_than_one_piece_is_read_whole() {
         let dir = crate::tempdir::tempdir();
-        let (env, open, hashes) = sample(dir.path(), 80_000);
+        let (env, open, hashes) = sample(dir.path(), 100_000);
         let FilterState::Active(whole) = &open.filter.state else { panic!("{:?}", open.filter) };
         let stored = *whole.stored();
         assert!(stored.bytes() > 2 * PIECE_BYTES, "{}", stored.bytes());

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub(crate) use self::block::{Filter, FilterId, block_bits, build};
-pub(crate) use self::header::{BLOCKED, FilterHeader};
+pub(crate) use self::header::{BLOCKED, FilterHeader, OLD_RIBBON};
 pub(crate) use self::memory::{FilterMemory, resident_bytes};
 pub(crate) use self::portion::Portion;
 use crate::codec::{ChecksumAt, u32_at};

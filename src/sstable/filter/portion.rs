@@ -144,7 +144,7 @@ mod tests {
         let mut cells = 0;
         // Bits per key; the number of columns; whether some segments are wide.
         for (bits, columns, fraction) in
-            [(6.6, 6, true), (7.7, 7, false), (8.0, 7, true), (9.35, 8, true), (13.2, 11, true)]
+            [(6.6, 6, true), (7.361, 7, false), (8.0, 7, true), (9.35, 8, true), (12.2, 11, true)]
         {
             let (hashes, whole) = filter_of(FilterKind::Ribbon, bits, keys);
             let stored = *whole.stored();
