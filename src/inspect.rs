@@ -42,6 +42,9 @@ pub enum FilterInfo {
         bytes: usize,
         /// The false-positive rate of the resident part, computed from its bits.
         predicted_rate: f64,
+        /// The fraction of keys and probes that the first layer of a ribbon bumps to the next one; `None` for a
+        /// filter without layers.
+        bumped: Option<f64>,
         /// Distinct prefixes in the filter.
         prefixes: u64,
         /// The rule of the prefixes; `None` without prefixes, or for an unknown rule.
@@ -139,6 +142,7 @@ impl From<&TableFilter> for FilterInfo {
                     geometry: header.geometry,
                     bytes: header.bytes(),
                     predicted_rate: header.predicted_rate,
+                    bumped: filter.bumped(),
                     prefixes: header.prefixes,
                     extractor: header.extractor(),
                     stored: filter.stored().into(),

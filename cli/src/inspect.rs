@@ -158,6 +158,7 @@ fn print_filter(table: &TableFile, out: &mut dyn Write) -> Result<()> {
             geometry,
             bytes,
             predicted_rate,
+            bumped,
             prefixes,
             extractor,
             ..
@@ -173,7 +174,9 @@ fn print_filter(table: &TableFile, out: &mut dyn Write) -> Result<()> {
             };
             let m_per_key = text::ratio(geometry.m as f64, keys).unwrap_or(0.0);
             let per_key = text::ratio(bytes as f64 * 8.0, keys).unwrap_or(0.0);
-            for (name, value) in [
+            let bumped =
+                bumped.map(|share| ("bumped", format!("{} of probes", percent(Some(share)))));
+            let rows = [
                 ("kind", format!("{kind}, over {hash}")),
                 ("prefixes", text::prefixes(prefixes, extractor)),
                 ("place", place),
@@ -187,7 +190,8 @@ fn print_filter(table: &TableFile, out: &mut dyn Write) -> Result<()> {
                     ),
                 ),
                 ("predicted FPR", percent(Some(predicted_rate))),
-            ] {
+            ];
+            for (name, value) in rows.into_iter().chain(bumped) {
                 writeln!(out, "  {name:<17} {value}")?;
             }
         }

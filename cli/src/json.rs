@@ -35,6 +35,7 @@ pub(crate) fn filter(filter: &FilterInfo) -> Value {
             geometry,
             bytes,
             predicted_rate,
+            bumped,
             prefixes,
             stored,
             ..
@@ -47,6 +48,7 @@ pub(crate) fn filter(filter: &FilterInfo) -> Value {
             "k": geometry.k,
             "bytes": bytes,
             "fpr_predicted": predicted_rate,
+            "bumped": bumped,
             "prefixes": prefixes,
             "stored_bytes": stored.bytes,
             "stored_fpr_predicted": stored.predicted_rate,

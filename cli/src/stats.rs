@@ -71,6 +71,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         writeln!(out, "{}", wrapped(&text, 4))?;
     }
     print_prefixes(&tables, out)?;
+    print_bumped(&tables, out)?;
     print_resident(&tables, out)?;
     print_memory(memory, out)?;
     print_degraded(&tables, &args.dir, out)?;
@@ -168,6 +169,21 @@ fn print_prefixes(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
     for (name, (filters, sum)) in of_extractor {
         let (filters, sum) = (counted(filters, "filter"), thousands(sum));
         writeln!(out, "prefixes: {sum} in {filters}, {name}")?;
+    }
+    Ok(())
+}
+
+/// Of the probes of all ribbons with layers.
+fn print_bumped(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
+    let (mut bumped, mut keys) = (0.0, 0);
+    for table in tables {
+        if let FilterInfo::Active { bumped: Some(share), .. } = table.filter {
+            bumped += share * table.keys as f64;
+            keys += table.keys;
+        }
+    }
+    if let Some(share) = ratio(bumped, keys) {
+        writeln!(out, "ribbons: {} of probes read a second layer", percent(Some(share)))?;
     }
     Ok(())
 }

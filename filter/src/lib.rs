@@ -29,7 +29,7 @@
 //!
 //! # Size and fullness
 //! A Bloom filter takes 1.44 · log2(1/rate) bits per key: 9.6 for 1 %, 14.4 for 0.1 %. A ribbon filter takes
-//! 1.10 · log2(1/rate); the lower bound is log2(1/rate).
+//! 1.01 · log2(1/rate) for 100,000 keys, 1.03 for 10,000; the lower bound is log2(1/rate).
 //!
 //! The rate of a Bloom filter rises when it has more keys than its capacity:
 //! ```

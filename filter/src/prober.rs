@@ -50,6 +50,15 @@ impl Prober {
         }
     }
 
+    /// The fraction of hashes whose probes read a second layer; `None` for filters without layers. Takes
+    /// microseconds.
+    pub fn bumped(&self) -> Option<f64> {
+        match self {
+            Self::Bloom(_) | Self::Blocked(_) => None,
+            Self::Ribbon(prober) => prober.bumped(),
+        }
+    }
+
     /// Whether the filter may have the hash. `false` is certain.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {

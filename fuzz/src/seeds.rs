@@ -146,7 +146,7 @@ fn tables_and_their_filters() {
     };
     for (name, policy) in [
         ("bloom", FilterPolicy::classic()),
-        ("ribbon", FilterPolicy::bits_per_key(6.4)),
+        ("ribbon", FilterPolicy::ribbon().with_bits_per_key(6.4)),
         ("unfiltered", FilterPolicy::none()),
     ] {
         let (table, filter) = table_of(policy, some);
@@ -210,6 +210,9 @@ fn filters_alone() {
         let filter = StaticFilter::build(kind, FilterSize::BitsPerKey(7.5), hashing, keys());
         keep("filter", name, filter.expect("small").to_bytes());
     }
+    let (many, size) = ((0..800_u32).map(u32::to_le_bytes), FilterSize::BitsPerKey(3.3));
+    let layered = StaticFilter::build(FilterKind::Ribbon, size, hashing, many);
+    keep("filter", "alone-static-layers", layered.expect("small").to_bytes());
 }
 
 /// Changes to the small store; the first byte says whether checksums are corrected.

@@ -78,7 +78,7 @@ impl FilterPolicy {
         }
     }
 
-    /// The default policy with ribbon filters: a quarter of the false positives, slower to build.
+    /// The default policy with ribbon filters: a sixth of the false positives, slower to build.
     pub fn ribbon() -> Self {
         Self::default().with_kind(FilterKind::Ribbon)
     }

@@ -4,11 +4,10 @@
 //! j. The first `wide` segments have one more column. The bits of the buckets follow, two each, from the lowest of a
 //! byte. A probe reads such a bit and two neighbouring segments, and tests the columns that both have.
 
-use super::layers::{Layer, Layers, is_bumped};
+use super::layers::{Layer, Layers, SEGMENT, is_bumped};
 use crate::geometry::Geometry;
 use crate::hash::{GOLDEN, fast_range, mix};
 
-pub(crate) const SEGMENT: u64 = 64;
 pub(crate) const MAX_ROWS: u64 = 1 << 40;
 pub(crate) const MAX_COLUMNS: u32 = 48;
 

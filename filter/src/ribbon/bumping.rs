@@ -180,3 +180,38 @@ impl Window {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ribbon::layers::is_bumped;
+
+    /// The reference: an equation is held if its layer does not bump it.
+    #[test]
+    fn a_layer_holds_what_it_does_not_bump() {
+        let mut most = 0;
+        for (keys, segments) in [(0, 4), (200, 4), (1000, 16), (3000, 45), (30, 1), (500, 1)] {
+            let layer = Layer { base: 3, segments, share: 1.0 };
+            let hashes: Vec<u64> = (0..keys).map(|i| mix(mix(keys) ^ i)).collect();
+            let (solver, bumped) = eliminate(&layer, 0xff, hashes.clone());
+            assert_eq!(bumped.bits.len() as u64, segments);
+            let mut bits = vec![0; (3 + segments as usize).div_ceil(4)];
+            for (bucket, two) in (3..).zip(&bumped.bits) {
+                bits[bucket / 4] |= two << (2 * (bucket % 4));
+            }
+            let is_bumped =
+                |&hash: &u64| is_bumped(&bits, equation(&layer, hash).start) == Some(true);
+            let mut expected: Vec<_> = hashes.iter().copied().filter(is_bumped).map(mix).collect();
+            let mut found = bumped.hashes.clone();
+            expected.sort_unstable();
+            found.sort_unstable();
+            assert_eq!(found, expected, "{keys} keys in {segments} segments");
+            let held = solver.pivots.len();
+            assert!(held + found.len() <= keys as usize && solver.rights.len() == held);
+            // Nearly each key that is not bumped has a row; some follow from others.
+            assert!(held + found.len() + 12 >= keys as usize, "{held} of {keys} held");
+            most = most.max(100 * held / (64 * segments as usize));
+        }
+        assert!(most > 95, "{most} %");
+    }
+}

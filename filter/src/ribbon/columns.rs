@@ -2,8 +2,9 @@
 //!
 //! The columns are independent: each gives 0 for every key, and for an absent key with probability 1/2.
 
-use super::array::{SEGMENT, words};
+use super::array::words;
 use super::columns_alone;
+use super::layers::SEGMENT;
 use crate::geometry::Geometry;
 
 /// The geometry of the first columns of a filter. `columns` is clamped to 1 … `k`.
@@ -46,14 +47,13 @@ impl<'a> FirstColumns<'a> {
     /// Takes the next piece of the array.
     pub fn push(&mut self, piece: &[u8]) {
         for word in piece.chunks_exact(8) {
-            let is_behind_matrix = self.segment == self.from.m / SEGMENT;
-            if (is_behind_matrix || self.column < self.columns)
+            if self.column < self.columns
                 && let Some(place) = self.into.next()
             {
                 place.copy_from_slice(word);
             }
-            if is_behind_matrix {
-                continue;
+            if self.segment == self.from.m / SEGMENT {
+                continue; // the bits of the buckets: all are kept
             }
             self.column += 1;
             if self.column == self.from.k + u32::from(self.segment < self.from.wide) {

@@ -5,7 +5,7 @@
 //! that start in a half whose bit is 1 are *bumped* to the next layer. The lengths of the layers follow from the
 //! number of rows alone.
 
-use super::array::SEGMENT;
+pub(crate) const SEGMENT: u64 = 64;
 
 /// Filters with fewer segments have only the last layer, in which no key is bumped.
 pub(crate) const LAYERED_FROM: u64 = 12;

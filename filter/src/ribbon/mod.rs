@@ -33,8 +33,8 @@ pub(crate) use columns::first_columns;
 pub use columns::{FirstColumns, narrowed, narrowed_rate};
 pub(crate) use prober::{RibbonProber, may_contain};
 
-use self::array::{MAX_COLUMNS, MAX_ROWS, SEGMENT, matrix_words, segment_start, words};
-use self::layers::{HALF, LAYERED_FROM, Layer, Layers};
+use self::array::{MAX_COLUMNS, MAX_ROWS, matrix_words, segment_start, words};
+use self::layers::{HALF, LAYERED_FROM, Layer, Layers, SEGMENT};
 use self::solver::{COLUMNS_AT_ONCE, RibbonSolver};
 use crate::built::{Built, rate_aim};
 use crate::geometry::Geometry;
@@ -366,6 +366,14 @@ mod tests {
                 let is_passing = |hash: &&u64| array::may_contain(&geometry, &built.array, **hash);
                 found += absent.iter().filter(is_passing).count();
                 expected += built.predicted_rate * probes as f64;
+                if let Some(layer) = Layers::of(m).bumping().next() {
+                    let bits = &built.array[8 * matrix_words(&geometry)..];
+                    let starts = 0..layer.start_rows() as usize;
+                    let is_bumped = |start| layers::is_bumped(bits, start) == Some(true);
+                    let bumped = starts.filter(|&start| is_bumped(start)).count() as f64;
+                    let prober = RibbonProber::new(geometry, built.array.into());
+                    assert_eq!(prober.bumped(), Some(bumped / layer.start_rows() as f64));
+                }
             }
             println!("{geometry:?}: {found} found, {expected:.0} expected");
             assert!((found as f64 / expected - 1.0).abs() < 0.03, "{geometry:?}");

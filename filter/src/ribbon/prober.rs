@@ -8,7 +8,8 @@
 
 use bytes::Bytes;
 
-use super::array::{self, probe_words};
+use super::array::{self, matrix_words, probe_words};
+use super::layers::{HALF, Layers, is_bumped};
 #[cfg(target_arch = "x86_64")]
 use super::layout::Layout;
 #[cfg(target_arch = "x86_64")]
@@ -102,6 +103,19 @@ impl RibbonProber {
     #[inline(never)]
     fn may_contain_checked(&self, hash: u64) -> bool {
         may_contain(self.instructions, &self.geometry, &self.array, hash)
+    }
+
+    /// The fraction of hashes that the first layer bumps; `None` with one layer.
+    pub(crate) fn bumped(&self) -> Option<f64> {
+        let layer = Layers::of(self.geometry.m).bumping().next()?;
+        let bits = self.array.get(8 * matrix_words(&self.geometry)..)?;
+        // All buckets but the last, which has one start row.
+        let halves = 2 * (layer.segments as usize - 1);
+        let (whole, rest) = bits.split_at_checked(halves / 8)?;
+        let ones: u32 = whole.iter().map(|byte| byte.count_ones()).sum();
+        let ones = ones + (rest.first()? & !(u8::MAX << (halves % 8))).count_ones();
+        let in_last = u32::from(is_bumped(bits, HALF * halves)?);
+        Some(f64::from(HALF as u32 * ones + in_last) / layer.start_rows() as f64)
     }
 
     /// Eight columns of both segments of a probe. One in 256 absent keys passes these columns.

@@ -133,6 +133,11 @@ impl Filter {
         let _ = self.damage.set(reason);
     }
 
+    /// The fraction of hashes that the first layer bumps; `None` without layers.
+    pub(crate) fn bumped(&self) -> Option<f64> {
+        self.prober.bumped()
+    }
+
     pub(crate) fn damage(&self) -> Option<&str> {
         self.damage.get().map(String::as_str)
     }
