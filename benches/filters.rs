@@ -251,7 +251,7 @@ fn run(keys: usize, rivals: bool) {
         said("bloom: FPR % at 9.585 bits", rate("bloom"), scatter(1.004));
     }
     said("blocked: FPR % at 10 bits", rate("blocked"), 1.1);
-    said("ribbon: FPR % at 7.75 bits", rate("ribbon"), 0.8);
+    said("ribbon: FPR % at 7.75 bits", rate("ribbon"), 0.52);
     let pairs: [(&str, &str, f64); 2] =
         [("blocked", "sbbf-rs-safe", 1.5), ("ribbon", "BinaryFuse8", 2.0)];
     for (ours, theirs, most) in pairs {

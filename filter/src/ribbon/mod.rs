@@ -410,4 +410,37 @@ mod tests {
             assert!(built.predicted_rate <= 1.0, "{keys} keys of {spread}");
         }
     }
+
+    /// Any header and any bytes: the lengths of the layers follow from the rows, and each bit of a bucket is valid.
+    #[test]
+    fn a_forged_ribbon_is_refused_or_answers_as_the_scalar_code_does() {
+        let noise: bytes::Bytes = (0..300_000).map(|i| mix(i) as u8).collect();
+        let mut drawn = 0;
+        let mut below = |most: u64| {
+            drawn += 1;
+            mix(drawn) % most
+        };
+        let (mut refused, mut layered, mut passed) = (0, 0, 0);
+        for case in 0..100_000 {
+            let m = if case % 8 == 0 { below(u64::MAX) } else { SEGMENT * below(700) };
+            let (k, wide) = (below(52) as u32, below(m / SEGMENT + 3));
+            let geometry = Geometry { m, k, wide };
+            if check(&geometry).is_err() || array_bytes(&geometry) > noise.len() {
+                refused += 1;
+                continue;
+            }
+            let bytes = array_bytes(&geometry);
+            let start = below((noise.len() - bytes + 1) as u64) as usize;
+            let array = noise.slice(start..start + bytes);
+            let prober = RibbonProber::new(geometry, array.clone());
+            for hash in [0, u64::MAX, mix(case), mix(case ^ 1 << 40)] {
+                let expected = array::may_contain(&geometry, &array, hash);
+                assert_eq!(prober.may_contain(hash), expected, "{geometry:?} {hash:x}");
+                passed += u32::from(expected);
+            }
+            layered += u32::from(prober.bumped().is_some_and(|share| share > 0.1 && share < 0.9));
+        }
+        println!("{refused} refused or too long, {layered} with layers, {passed} hashes passed");
+        assert!(refused > 10_000 && layered > 10_000 && passed > 100);
+    }
 }

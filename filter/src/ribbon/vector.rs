@@ -25,11 +25,6 @@ fn is_within(array: &[u8], words: &ProbeWords) -> bool {
     8 * (words.second + words.columns) <= array.len()
 }
 
-#[cold]
-fn at_the_end(array: &[u8], words: &ProbeWords) -> bool {
-    all_columns(array, words)
-}
-
 #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq,bmi2")]
 pub(super) fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
     match probe_words(geometry, array, hash) {
@@ -55,7 +50,7 @@ fn all_by_eights(
 #[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq,bmi2")]
 fn all_columns_avx512(array: &[u8], words: &ProbeWords) -> bool {
     if !is_within(array, words) {
-        return at_the_end(array, words);
+        return all_columns(array, words);
     }
     let low = _mm512_set1_epi64(words.low as i64);
     let high = _mm512_set1_epi64(words.high as i64);
@@ -249,7 +244,7 @@ fn all_by_fours(
 #[target_feature(enable = "avx2,bmi2")]
 fn all_columns_avx2(array: &[u8], words: &ProbeWords) -> bool {
     if !is_within(array, words) {
-        return at_the_end(array, words);
+        return all_columns(array, words);
     }
     let low = _mm256_set1_epi64x(words.low as i64);
     let high = _mm256_set1_epi64x(words.high as i64);
