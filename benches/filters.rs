@@ -11,13 +11,13 @@
 //! Two targets are not met: a single absent probe no slower than `sbbf-rs-safe` (blocked) and `BinaryFuse8`
 //! (ribbon). On two shared cores with AVX-512 the ratios were (2026-11-28), with 10⁵, 10⁶ and 10⁷ keys, for
 //! blocked 1.14, 1.15 and 1.8–2.0; the time of the other changes by a sixth with the place of its code in the
-//! program. For ribbon they were 1.33, 1.17–1.27 and 1.36–1.40. In batches, as in a lookup of several tables:
-//! blocked 0.71, 0.73–0.79 and 0.88–0.90; ribbon 1.14, 1.03–1.13 and 0.85.
+//! program. For ribbon they were 1.77–1.87, 1.57–1.81 and 2.11. In batches, as in a lookup of several tables:
+//! blocked 0.71, 0.73–0.79 and 0.88–0.90; ribbon 1.31–1.46, 1.26–1.28 and 0.93.
 //!
 //! Blocked reads a whole cache line where the other reads half of one, and has fewer false positives. Its probe
 //! has 15 instructions. One with vectors of 128 bits need not clear the upper halves at its end, but took 1.3
-//! to 1.4 times as long. A ribbon reads two lines and computes seven parities for a quarter fewer bits, in about
-//! 42 instructions.
+//! to 1.4 times as long. A ribbon reads two lines and a bit, and computes seven parities, in about 50 instructions;
+//! one probe in thirty reads a second layer.
 
 use std::collections::HashSet;
 use std::hint::black_box;

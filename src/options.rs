@@ -129,8 +129,8 @@ impl Options {
         self
     }
 
-    /// If a filter is degraded, opening fails with [`Error::Corrupt`], and changes nothing. Otherwise the
-    /// filter answers "maybe". Default: false.
+    /// If a filter is degraded, opening fails with [`Error::Corrupt`], and changes nothing; also if a filter is of
+    /// a kind that stores no longer have. Otherwise the filter answers "maybe". Default: false.
     pub fn strict_filters(mut self, strict: bool) -> Self {
         self.strict_filters = strict;
         self

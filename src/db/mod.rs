@@ -445,7 +445,8 @@ impl Db {
     /// Sets the policy for the filters of tables written from now on; the store keeps it. Existing filters
     /// stay: [`rebuild_filters`](Self::rebuild_filters) replaces them too.
     ///
-    /// Cost: one synced write to the manifest. Waits for another edit of the manifest that is under way.
+    /// Cost: one synced write to the manifest; for the first policy of ribbons, a new manifest. Waits for another
+    /// edit of the manifest that is under way.
     pub fn set_policy(&self, policy: FilterPolicy) -> Result<()> {
         self.inner()?.set_policy(policy)
     }

@@ -142,6 +142,8 @@ impl DbInner {
             return Err(Error::InvalidOption { option: "filter", reason });
         }
         self.check_writable()?;
+        // Held meanwhile: a close does not wait for this call, and another opening would write its own manifest.
+        let _store = self.health.directory_lock()?;
         let mut manifest = self.manifest.lock();
         let settings = StoreSettings { policy, ..self.filters.settings() };
         if manifest.set().settings != settings {
@@ -193,6 +195,7 @@ impl DbInner {
         manifest: &mut Manifest,
         features: u32,
     ) -> std::result::Result<(), LogError> {
+        let _store = self.health.directory_lock().map_err(LogError::Refused)?;
         let old = manifest.rewrite(&self.env.dir, self.env.new_file_number(), features)?;
         self.remove(FileName::Manifest(old));
         Ok(())

@@ -196,3 +196,36 @@ fn work_on_a_callers_thread_keeps_the_lock_until_it_ends() {
         options().open(&dir).unwrap();
     }
 }
+
+/// The policy needs a new manifest. A close does not wait for the call; another opening would have a manifest of its
+/// own, and remove this one.
+#[test]
+fn a_policy_that_is_being_set_keeps_the_directory_locked_after_a_close() {
+    let dir = common::tempdir();
+    let (hold, held) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (hook_hold, hook_held) = (Arc::clone(&hold), Arc::clone(&held));
+    let vfs = HookVfs::new(move |kind, operation| {
+        let is_new_manifest = (kind, operation) == (FileKind::Manifest, Operation::Create);
+        if is_new_manifest && hook_hold.load(Ordering::SeqCst) {
+            hook_held.store(true, Ordering::SeqCst);
+            wait_until("the test to go on", || !hook_hold.load(Ordering::SeqCst));
+        }
+        Ok(())
+    });
+    let options = || criba::Options::new().background_threads(0);
+    let db = options().vfs(vfs).open(dir.path()).unwrap();
+    db.put("key", "value").unwrap();
+    hold.store(true, Ordering::SeqCst);
+    let setter = std::thread::spawn({
+        let db = db.clone();
+        move || db.set_policy(criba::FilterPolicy::ribbon())
+    });
+    wait_until("the new manifest to be made", || held.load(Ordering::SeqCst));
+    db.close().unwrap();
+    assert!(is_locked(options().open(dir.path())));
+    hold.store(false, Ordering::SeqCst);
+    setter.join().unwrap().unwrap();
+    let db = options().open(dir.path()).unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    assert_eq!(db.policy(), criba::FilterPolicy::ribbon());
+}

@@ -453,3 +453,23 @@ fn a_damaged_filter_block_that_was_replaced_is_a_note() {
     let [note] = notes[..] else { panic!("{found:#?}") };
     assert!(note.what.contains("no lookup uses it"), "{note}");
 }
+
+/// Its header is read before the whole filter, as is done with more than 16 MiB.
+#[test]
+fn damage_of_a_large_filter_is_no_old_kind() {
+    let dir = common::tempdir();
+    let filter = FilterPolicy::classic().with_geometry(1 << 28, 7);
+    let db = options().filter(filter).open(dir.path()).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    assert!(verify(dir.path()).unwrap().is_sound());
+    let path = files_with(dir.path(), "sst").pop().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let filter = bytes.windows(8).position(|eight| eight == b"cribaFLT").unwrap();
+    bytes[filter + 10] = 3; // a ribbon of one layer
+    bytes[filter + 2000] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+    let verified = verify(dir.path()).unwrap();
+    assert!(!verified.is_sound() && verified.notes.is_empty(), "{verified}");
+}

@@ -18,7 +18,7 @@ pub fn narrowed_rate(geometry: &Geometry, predicted_rate: f64, columns: u32) -> 
     let all = columns_alone(geometry);
     let dependent = ((predicted_rate - all) / (1.0 - all)).max(0.0);
     let kept = columns_alone(&narrowed(geometry, columns));
-    dependent + (1.0 - dependent) * kept
+    (dependent + (1.0 - dependent) * kept).min(1.0)
 }
 
 pub(crate) fn first_columns(from: &Geometry, array: &[u8], columns: u32) -> Vec<u8> {

@@ -184,7 +184,7 @@ impl Rates<'_> {
         let narrow = (-f64::from(self.geometry.k)).exp2();
         let by_columns = narrow * (1.0 - wide_rows as f64 / starts / 2.0);
         let dependent = in_wide * (1.0 - narrow / 2.0) + in_narrow * (1.0 - narrow);
-        self.rate + self.reached * (by_columns + dependent / starts)
+        (self.rate + self.reached * (by_columns + dependent / starts)).min(1.0)
     }
 }
 

@@ -12,7 +12,7 @@ const VERSION: u16 = 1;
 
 /// What is wrong with a filter whose kind stores no longer have, and nothing else.
 pub(crate) const BLOCKED: &str = "a blocked filter, which stores no longer have; a rebuild of the filters or a compaction replaces it";
-/// As [`BLOCKED`].
+/// As [`BLOCKED`]; the rest of the header is not read.
 pub(crate) const OLD_RIBBON: &str = "a ribbon of one layer, which stores no longer have; a rebuild of the filters or a compaction replaces it";
 
 /// The header of a filter block. The checksum of the block covers header and array together, so a header

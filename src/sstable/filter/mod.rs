@@ -288,8 +288,11 @@ impl Table {
         env.ledger.check_reads.count(FilterHeader::BYTES as u64);
         let header = file.read_new(FilterHeader::BYTES, block.offset).map_err(unreadable)?;
         let length = block.length as usize;
-        FilterHeader::decode(&header, length, self.meta().keys, &env.hash_key)?;
-        Ok(())
+        match FilterHeader::decode(&header, length, self.meta().keys, &env.hash_key) {
+            // The checksum decides first whether it is damaged.
+            Err(reason) if reason != BLOCKED && reason != OLD_RIBBON => Err(reason),
+            _ => Ok(()),
+        }
     }
 
     /// Reads a whole filter with one disk read. Fails with what is wrong with it.
