@@ -4,7 +4,6 @@ use std::fmt;
 
 use crate::built::Built;
 use crate::geometry::Geometry;
-use crate::instructions::Instructions;
 use crate::{blocked, bloom, ribbon};
 
 /// A kind of filter.
@@ -116,23 +115,6 @@ impl FilterKind {
             Self::Bloom => bloom::build(geometry, &hashes),
             Self::Blocked => blocked::build(geometry, &hashes),
             Self::Ribbon => ribbon::build(geometry, hashes),
-        }
-    }
-
-    /// Whether a filter of this geometry and array may have the hash, with instructions that this processor has.
-    /// An array that is too short answers "maybe".
-    #[inline]
-    pub(crate) fn may_contain(
-        self,
-        instructions: Instructions,
-        geometry: &Geometry,
-        array: &[u8],
-        hash: u64,
-    ) -> bool {
-        match self {
-            Self::Bloom => bloom::may_contain(geometry, array, hash),
-            Self::Blocked => blocked::may_contain(instructions, geometry, array, hash),
-            Self::Ribbon => ribbon::may_contain(instructions, geometry, array, hash),
         }
     }
 }

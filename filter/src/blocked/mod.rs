@@ -8,7 +8,7 @@ mod prober;
 mod vector;
 
 pub(crate) use array::{array_bytes, check};
-pub(crate) use prober::{BlockedProber, may_contain};
+pub(crate) use prober::BlockedProber;
 
 use self::array::{BLOCK_BITS, BLOCK_BYTES, MAX_BITS, WORDS};
 use crate::built::{Built, rate_aim};
@@ -84,6 +84,7 @@ fn predicted_rate(array: &[u8]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::prober::may_contain;
     use super::*;
     use crate::hash::mix;
     use crate::instructions::forced::on_each;

@@ -90,7 +90,7 @@ impl BlockedProber {
 }
 
 /// Whether a filter of this geometry and array may have the hash, with instructions that this processor has.
-pub(crate) fn may_contain(
+pub(super) fn may_contain(
     instructions: Instructions,
     geometry: &Geometry,
     array: &[u8],

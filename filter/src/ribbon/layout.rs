@@ -1,6 +1,8 @@
 //! Where the words of a ribbon lie, computed once for each filter.
 
-use super::array::{Equation, check, equation, equation_from, matrix_words, segment_start, words};
+use super::array::{
+    Equation, check, equation, equation_among, equation_from, matrix_words, segment_start, words,
+};
 use super::layers::{HALF, Layers, is_bumped};
 use crate::geometry::Geometry;
 use crate::hash::mix;
@@ -75,16 +77,19 @@ impl Layout {
         is_here.then_some(equation)
     }
 
-    /// The equation in the second of three layers, of a hash that the first layer bumped.
+    /// The equation of a hash for which [`first_equation`](Self::first_equation) has none, and whether it starts at
+    /// a whole row.
     #[inline]
-    pub(super) fn second_equation(&self, array: &[u8], hash: u64) -> Option<Equation> {
-        let second = self.layers.second;
-        if second.segments == 0 {
-            return None;
+    pub(super) fn equation_elsewhere(&self, array: &[u8], hash: u64) -> Option<(Equation, bool)> {
+        let bits = array.get(self.bits..)?;
+        if self.layers.second.segments > 0 {
+            let equation = equation(&self.layers.second, mix(hash));
+            if !is_bumped(bits, equation.start)? {
+                return Some((equation, true));
+            }
         }
-        let equation = equation(&second, mix(hash));
-        let is_bumped = is_bumped(array.get(self.bits..)?, equation.start)?;
-        (!is_bumped).then_some(equation)
+        let equation = equation_among(&self.layers, bits, hash)?;
+        Some((equation, (equation.start as u64) < self.whole))
     }
 
     /// For a start row below `whole`.

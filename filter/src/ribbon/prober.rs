@@ -22,7 +22,6 @@ use crate::instructions::Instructions;
 pub struct RibbonProber {
     pub(crate) array: Bytes,
     pub(crate) geometry: Geometry,
-    instructions: Instructions,
     code: Code,
 }
 
@@ -57,9 +56,8 @@ impl Code {
 
 impl RibbonProber {
     pub(crate) fn new(geometry: Geometry, array: Bytes) -> Self {
-        let instructions = Instructions::best();
-        let code = Code::of(instructions, &geometry, array.len());
-        Self { array, geometry, instructions, code }
+        let code = Code::of(Instructions::best(), &geometry, array.len());
+        Self { array, geometry, code }
     }
 
     #[inline]
@@ -102,7 +100,7 @@ impl RibbonProber {
 
     #[inline(never)]
     fn may_contain_checked(&self, hash: u64) -> bool {
-        may_contain(self.instructions, &self.geometry, &self.array, hash)
+        array::may_contain(&self.geometry, &self.array, hash)
     }
 
     /// The fraction of hashes that the first layer bumps; `None` with one layer.
@@ -123,23 +121,5 @@ impl RibbonProber {
         let Some(words) = probe_words(&self.geometry, &self.array, hash) else { return [0; 4] };
         let [first, second] = [8 * words.first, 8 * words.second];
         [first, first + 63, second, second + 63]
-    }
-}
-
-/// Whether a filter of this geometry and array may have the hash, with instructions that this processor has.
-pub(crate) fn may_contain(
-    instructions: Instructions,
-    geometry: &Geometry,
-    array: &[u8],
-    hash: u64,
-) -> bool {
-    match instructions {
-        Instructions::Scalar => array::may_contain(geometry, array, hash),
-        // SAFETY: `Instructions::best` found that the processor has them.
-        #[cfg(target_arch = "x86_64")]
-        Instructions::Avx2 => unsafe { vector::avx2(geometry, array, hash) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        Instructions::Avx512 => unsafe { vector::avx512(geometry, array, hash) },
     }
 }

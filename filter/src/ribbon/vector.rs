@@ -13,7 +13,7 @@ use std::arch::x86_64::{
     _mm512_xor_si512,
 };
 
-use super::array::{Equation, ProbeWords, all_columns, halves, probe_words, words_of};
+use super::array::{Equation, ProbeWords, all_columns, halves, words_of};
 use super::layout::{FirstWords, Layout};
 use super::solver::{COLUMNS_AT_ONCE, RibbonSolver};
 use crate::geometry::Geometry;
@@ -23,14 +23,6 @@ use crate::instructions::Instructions;
 #[inline]
 fn is_within(array: &[u8], words: &ProbeWords) -> bool {
     8 * (words.second + words.columns) <= array.len()
-}
-
-#[target_feature(enable = "avx512f,avx512dq,avx512vpopcntdq,bmi2")]
-pub(super) fn avx512(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
-    match probe_words(geometry, array, hash) {
-        Some(words) => all_columns_avx512(array, &words),
-        None => true,
-    }
 }
 
 /// Not inlined into code without checks, which would then need more registers.
@@ -110,10 +102,12 @@ pub(super) fn by_eights(layout: &Layout, geometry: &Geometry, array: &[u8], hash
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512dq,avx512vbmi2,avx512vpopcntdq,bmi2")]
 fn elsewhere_by_eights(layout: &Layout, geometry: &Geometry, array: &[u8], hash: u64) -> bool {
-    match layout.second_equation(array, hash) {
-        // SAFETY: all rows of the second layer are whole.
-        Some(equation) => unsafe { eights_of(layout, geometry, array, equation) },
-        None => avx512(geometry, array, hash),
+    let Some((equation, is_whole)) = layout.equation_elsewhere(array, hash) else { return true };
+    if is_whole {
+        // SAFETY: the layout is that of the array.
+        unsafe { eights_of(layout, geometry, array, equation) }
+    } else {
+        all_columns_avx512(array, &words_of(geometry, equation))
     }
 }
 
@@ -175,10 +169,12 @@ pub(super) fn by_fours(layout: &Layout, geometry: &Geometry, array: &[u8], hash:
 #[inline(never)]
 #[target_feature(enable = "avx2,bmi2")]
 fn elsewhere_by_fours(layout: &Layout, geometry: &Geometry, array: &[u8], hash: u64) -> bool {
-    match layout.second_equation(array, hash) {
-        // SAFETY: all rows of the second layer are whole.
-        Some(equation) => unsafe { fours_of(layout, geometry, array, equation) },
-        None => avx2(geometry, array, hash),
+    let Some((equation, is_whole)) = layout.equation_elsewhere(array, hash) else { return true };
+    if is_whole {
+        // SAFETY: the layout is that of the array.
+        unsafe { fours_of(layout, geometry, array, equation) }
+    } else {
+        all_columns_avx2(array, &words_of(geometry, equation))
     }
 }
 
@@ -216,14 +212,6 @@ pub(super) fn many_by_fours(
 ) {
     for (&hash, answer) in hashes.iter().zip(answers) {
         *answer = by_fours(layout, geometry, array, hash);
-    }
-}
-
-#[target_feature(enable = "avx2,bmi2")]
-pub(super) fn avx2(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
-    match probe_words(geometry, array, hash) {
-        Some(words) => all_columns_avx2(array, &words),
-        None => true,
     }
 }
 

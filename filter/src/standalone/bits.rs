@@ -3,9 +3,7 @@
 use super::fullness::Fullness;
 use super::part::{Array, Part};
 use super::sizing::{self, estimated_len, rate_at};
-use crate::bloom::Modulus;
-use crate::bloom::set_bits;
-use crate::bloom::{expected_fill, words};
+use crate::bloom::{self, Modulus, expected_fill, set_bits, words};
 use crate::error::Result;
 use crate::geometry::Geometry;
 use crate::kind::FilterKind;
@@ -42,7 +40,7 @@ impl Bits {
 
     #[inline]
     pub(super) fn may_contain(&self, hash: u64) -> bool {
-        self.part.may_contain(hash)
+        bloom::may_contain(&self.part.geometry, &self.part.array, hash)
     }
 
     /// Sets the bits that are set in `other`, which must have the same geometry.

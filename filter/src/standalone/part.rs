@@ -9,8 +9,8 @@ use memmap2::MmapMut;
 use super::sizing::invalid;
 use crate::error::{IoContext, Result};
 use crate::geometry::Geometry;
-use crate::instructions::Instructions;
 use crate::kind::FilterKind;
+use crate::prober::Prober;
 
 pub(super) enum Array {
     Owned(Vec<u8>),
@@ -68,18 +68,20 @@ pub(super) struct Part {
     /// Mixed into each hash; 0 for no salt.
     pub(super) salt: u64,
     pub(super) array: Array,
-    instructions: Instructions,
 }
 
 impl Part {
     pub(super) fn new(kind: FilterKind, geometry: Geometry, salt: u64, array: Array) -> Self {
-        Self { kind, geometry, salt, array, instructions: Instructions::best() }
+        Self { kind, geometry, salt, array }
     }
 
-    /// Whether the key of this salted hash may be in the part.
-    #[inline]
-    pub(super) fn may_contain(&self, salted: u64) -> bool {
-        self.kind.may_contain(self.instructions, &self.geometry, &self.array, salted)
+    /// The part for probes. Bytes that can still be written to are copied.
+    pub(super) fn prober(&self) -> Prober {
+        let array = match &self.array {
+            Array::Owned(bytes) => Bytes::copy_from_slice(bytes),
+            Array::Shared(bytes) => bytes.clone(),
+        };
+        Prober::new(self.kind, self.geometry, array)
     }
 }
 

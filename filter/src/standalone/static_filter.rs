@@ -1,5 +1,7 @@
 //! A filter of any kind, built from all its keys at once.
 
+use std::fmt;
+
 use super::format::{Flaw, Form, Head, Saved, encode};
 use super::hashing::Hashing;
 use super::methods::{mapped, saved};
@@ -9,6 +11,7 @@ use crate::geometry::Geometry;
 use crate::hash::HashFunction;
 use crate::hash::mix;
 use crate::kind::FilterKind;
+use crate::prober::Prober;
 use crate::recipe::{Recipe, Size};
 
 /// The size of a [`StaticFilter`].
@@ -36,10 +39,10 @@ pub enum FilterSize {
 /// assert!(words.iter().all(|word| filter.contains(word)));
 /// # Ok::<(), criba_filter::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct StaticFilter {
     head: Head,
     part: Part,
+    prober: Prober,
 }
 
 impl StaticFilter {
@@ -72,14 +75,19 @@ impl StaticFilter {
         });
         let salt = salt_of(attempt);
         let head = Head { form: Form::Static, hashing, capacity: keys, rate: built.predicted_rate };
-        Ok(Self { head, part: Part::new(kind, geometry, salt, Array::sealed(&built.array)?) })
+        Ok(Self::of(head, Part::new(kind, geometry, salt, Array::sealed(&built.array)?)))
+    }
+
+    fn of(head: Head, part: Part) -> Self {
+        let prober = part.prober();
+        Self { head, part, prober }
     }
 
     /// Whether the key may be in the filter. `false` is certain.
     #[inline]
     pub fn contains(&self, key: impl AsRef<[u8]>) -> bool {
         let hash = self.head.hashing.of(key.as_ref());
-        self.part.may_contain(salted(hash, self.part.salt))
+        self.prober.may_contain(salted(hash, self.part.salt))
     }
 
     /// The false-positive rate, computed from the finished bits.
@@ -112,6 +120,13 @@ fn salted(hash: u64, salt: u64) -> u64 {
     if salt == 0 { hash } else { mix(hash ^ salt) }
 }
 
+impl fmt::Debug for StaticFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { head, part, prober: _ } = self;
+        f.debug_struct("StaticFilter").field("head", head).field("part", part).finish()
+    }
+}
+
 impl Saved for StaticFilter {
     const FORM: Form = Form::Static;
 
@@ -121,7 +136,7 @@ impl Saved for StaticFilter {
 
     fn assemble(head: Head, mut parts: Vec<Part>) -> Result<Self, Flaw> {
         let one = parts.pop().filter(|_| parts.is_empty());
-        Ok(Self { head, part: one.ok_or_else(|| Flaw::parts("one part"))? })
+        Ok(Self::of(head, one.ok_or_else(|| Flaw::parts("one part"))?))
     }
 
     fn array(bytes: &[u8]) -> crate::Result<Array> {
@@ -148,10 +163,10 @@ mod tests {
                 let size = FilterSize::Rate(0.0001);
                 let filter =
                     StaticFilter::build(FilterKind::Ribbon, size, make([seed; 16]), keys());
-                let StaticFilter { head, part } = filter.expect("sensible");
+                let StaticFilter { head, part, prober } = filter.expect("sensible");
                 again += u32::from(part.salt != 0);
                 let under = |hash| if part.salt == 0 { hash } else { mix(hash ^ part.salt) };
-                let passes = |key: [u8; 4]| part.may_contain(under(head.hashing.of(&key)));
+                let passes = |key: [u8; 4]| prober.may_contain(under(head.hashing.of(&key)));
                 assert!(keys().all(passes), "seed {seed}, salt {}", part.salt);
             }
             assert!(many.contains(&again), "{again} of 100");
