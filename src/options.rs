@@ -113,10 +113,14 @@ impl Options {
     }
 
     /// Adds the prefixes of keys to filters, so that [`Db::prefix`](crate::Db::prefix), and
-    /// [`Db::range`](crate::Db::range) within one prefix, skip tables. A distinct prefix takes as many bits
-    /// as a key. In filters made with another extractor, prefixes are ignored. The extractor belongs to the
-    /// store, as the [policy](Self::filter) does; `None` removes it. Default: the store's; none in a new
-    /// store.
+    /// [`Db::range`](crate::Db::range) within one prefix, skip tables: a table whose filter denies the prefix costs
+    /// no read. A distinct prefix takes as many bits as a key: the false-positive rate stays, the bytes grow.
+    ///
+    /// Of filters made with another extractor, a scan uses the prefixes that both have, those up to a
+    /// delimiter. The extractor belongs to the store, as the [policy](Self::filter) does; `None` removes it.
+    /// Default: the store's; none in a new store. After a change, [`Db::rebuild_filters`](crate::Db::rebuild_filters)
+    /// gives present tables the new prefixes. A store with [`PrefixExtractor::every`] cannot be opened by
+    /// earlier versions.
     pub fn prefix(mut self, extractor: impl Into<Option<PrefixExtractor>>) -> Self {
         self.prefix = Some(extractor.into());
         self

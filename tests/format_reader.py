@@ -151,7 +151,7 @@ class Log:
         need(len(header) >= 40 and header[:8] == self.magic, "the magic of a log")
         version, _, features, number, store, _, stored = struct.unpack("<HHIQQII", header[8:40])
         need(checksum(self.number, 0, header[:36]) == stored, "the header's checksum")
-        known = 1 if self.magic == b"cribaMAN" else 0
+        known = 3 if self.magic == b"cribaMAN" else 0
         supported(version == 2 and features & ~known == 0, "a known version and features")
         need(number == self.number and len(header) == 52, "the number of the file's name, and a salt")
         salt, stored = struct.unpack("<QI", header[40:])
@@ -228,17 +228,18 @@ class TableRecord:
         self.entries, self.tombstones, self.keys = (fields.number(8) for _ in range(3))
         self.oldest, self.newest = fields.number(8), fields.number(8)
         self.smallest, self.largest = fields.prefixed(), fields.prefixed()
-        self.hidden = hidden_bytes(Fields(fields.prefixed()))
+        self.hidden, self.prefixes = tagged_numbers(Fields(fields.prefixed()), (1, 2))
 
 
-def hidden_bytes(tagged):
-    found = 0
+def tagged_numbers(tagged, tags):
+    """The numbers behind these tags; 0 for one that is not there."""
+    found = dict.fromkeys(tags, 0)
     while tagged.more():
         tag, value = tagged.number(1), tagged.prefixed()
-        if tag == 1:
-            need(len(value) == 8 and any(value) and not found, "one number of hidden bytes")
-            found = int.from_bytes(value, "little")
-    return found
+        if tag in found:
+            need(len(value) == 8 and any(value) and not found[tag], "one number that is not 0")
+            found[tag] = int.from_bytes(value, "little")
+    return tuple(found.values())
 
 
 def check_settings(fields):
@@ -327,6 +328,7 @@ class Manifest:
         for _, r in self.tables.values():
             need(r.smallest <= r.largest and r.oldest <= r.newest <= self.flushed, "ranges in order")
             need(1 <= r.keys <= r.entries <= r.file_length > r.index_offset, "a table of sound size")
+            need(r.prefixes <= 16 * r.keys, "a sound number of prefixes")
             need(r.filter.generation <= MAX_NUMBER and r.id < self.next_file, "numbers in use")
 
 
@@ -508,7 +510,7 @@ class Table:
             fields.number(8) for _ in range(8)
         )
         smallest, largest = fields.prefixed(), fields.prefixed()
-        hidden = hidden_bytes(fields)
+        (hidden,) = tagged_numbers(fields, (1,))
         need(hidden == 0 or (keys < entries and hidden <= key_bytes + value_bytes), "sound hidden bytes")
         need(1 <= keys <= entries >= tombstones and oldest <= newest, "sound numbers")
         need(smallest <= largest and len(smallest) <= MAX_KEY >= len(largest), "a sound range of keys")
@@ -602,8 +604,7 @@ class Table:
                 totals[i] += more
             for known, held in zip(filters, prefixes):
                 need(key == last or known.may_contain(key), "a filter that knows its keys")
-                prefix = known.prefix_of(key)
-                if prefix is not None and prefix not in held:
+                for prefix in set(known.prefixes_of(key)) - held:
                     need(known.may_contain_prefix(prefix), "a filter that knows its prefixes")
                     held.add(prefix)
             last = key
@@ -621,7 +622,8 @@ class Table:
 
 def knows_prefixes(extractor):
     rule, parameter = extractor % 256, extractor >> 8
-    return (rule == 1 and parameter > 0) or (rule == 2 and parameter < 256)
+    many = rule == 3 and 2 <= parameter >> 8 <= 16
+    return many or (rule == 1 and parameter > 0) or (rule == 2 and parameter < 256)
 
 
 def filter_in(contents, keys, key):
@@ -644,7 +646,7 @@ class Filter:
         need(version == 1, "a filter of version 1")
         need(count == keys, "a filter of as many keys as the table")
         need(0 <= rate <= 1, "a sound rate")
-        need(self.prefixes <= (keys if self.extractor else 0), "a sound number of prefixes")
+        need(self.prefixes <= (16 * keys if self.extractor else 0), "a sound number of prefixes")
         self.key, self.array = key, contents[128:]
         if self.hash == 2:
             need((self.salt, fingerprint) == (0, 0), "no salt and no key for MurmurHash2")
@@ -678,14 +680,16 @@ class Filter:
             return self.holds(murmur_hash_64a(key, 0))
         return self.holds(mix64(sip_hash_1_3(self.key, key) ^ self.salt))
 
-    def prefix_of(self, key):
-        """The prefix of a key under the filter's extractor; None if it has none, or that is unknown."""
-        parameter = self.extractor >> 8
+    def prefixes_of(self, key):
+        """The prefixes of a key under the filter's extractor; none if that is unknown."""
+        rule, parameter = self.extractor % 256, self.extractor >> 8
         if not knows_prefixes(self.extractor):
-            return None
-        if self.extractor % 256 == 1:
-            return key[:parameter] if len(key) >= parameter else None
-        return key[: key.index(parameter) + 1] if parameter in key else None
+            return []
+        if rule == 1:
+            return [key[:parameter]] if len(key) >= parameter else []
+        delimiter, most = parameter % 256, parameter >> 8 if rule == 3 else 1
+        ends = [end + 1 for end, byte in enumerate(key) if byte == delimiter]
+        return [key[:end] for end in ends[:most]]
 
     def may_contain_prefix(self, prefix):
         if self.hash == 2:

@@ -91,6 +91,8 @@ struct Row {
     file_bytes: u64,
     filter_bytes: u64,
     bits_per_key: Option<f64>,
+    prefixes: u64,
+    bits_per_key_or_prefix: Option<f64>,
     fpr_predicted: Option<f64>,
 }
 
@@ -99,6 +101,7 @@ impl Row {
         let sum = |of: fn(&TableInfo) -> u64| tables.iter().map(of).sum::<u64>();
         let keys = sum(|table| table.keys);
         let filter_bytes = sum(|table| table.filter.bytes() as u64);
+        let prefixes = sum(prefixes);
         let passing: f64 = tables.iter().map(|table| table.keys as f64 * rate(table)).sum();
         Self {
             level,
@@ -108,6 +111,8 @@ impl Row {
             file_bytes: sum(|table| table.file_bytes),
             filter_bytes,
             bits_per_key: ratio(filter_bytes as f64 * 8.0, keys),
+            prefixes,
+            bits_per_key_or_prefix: ratio(filter_bytes as f64 * 8.0, keys + prefixes),
             fpr_predicted: ratio(passing, keys),
         }
     }
@@ -127,6 +132,11 @@ impl Row {
         )?;
         Ok(())
     }
+}
+
+/// The distinct prefixes in the filter in memory.
+fn prefixes(table: &TableInfo) -> u64 {
+    if let FilterInfo::Active { prefixes, .. } = table.filter { prefixes } else { 0 }
 }
 
 fn rate(table: &TableInfo) -> f64 {
@@ -156,19 +166,24 @@ fn table(table: &TableInfo) -> Value {
 fn print_prefixes(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
     let mut of_extractor = BTreeMap::new();
     for table in tables {
-        if let FilterInfo::Active { prefixes: prefixes @ 1.., extractor, .. } = table.filter {
+        if let FilterInfo::Active { prefixes: prefixes @ 1.., extractor, bytes, .. } = table.filter
+        {
             let name = extractor.map_or("of an unknown rule".into(), |rule| rule.to_string());
-            let (filters, sum) = of_extractor.entry(name).or_insert((0, 0));
+            let (filters, sum, hashed, all) = of_extractor.entry(name).or_insert((0, 0, 0, 0));
             *filters += 1;
             *sum += prefixes;
+            *hashed += table.keys + prefixes;
+            *all += bytes as u64;
         }
     }
     if of_extractor.is_empty() {
         writeln!(out, "prefixes: none")?;
     }
-    for (name, (filters, sum)) in of_extractor {
+    for (name, (filters, sum, hashed, bytes)) in of_extractor {
         let (filters, sum) = (counted(filters, "filter"), thousands(sum));
-        writeln!(out, "prefixes: {sum} in {filters}, {name}")?;
+        let bits = 8.0 * bytes as f64 / hashed as f64;
+        let text = format!("prefixes: {sum} in {filters}, {name}; {bits:.2} bits a key or prefix");
+        writeln!(out, "{}", wrapped(&text, 4))?;
     }
     Ok(())
 }

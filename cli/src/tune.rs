@@ -137,13 +137,19 @@ fn print(advice: &Advice, out: &mut dyn Write) -> Result<()> {
         advice.reads_without_filters,
     )?;
     writeln!(out, "today    {} reads per absent lookup", reads(advice.reads_per_absent_lookup))?;
-    writeln!(
-        out,
-        "filters  {} in memory, {:.2} bits a key, {:.2} with headers",
-        counted(advice.filter_bytes, "byte"),
-        advice.bits_per_key,
-        advice.bits_per_key_with_headers,
-    )?;
+    let (bytes, bits) = (counted(advice.filter_bytes, "byte"), advice.bits_per_key);
+    let with_all = advice.bits_per_key_with_headers;
+    match advice.prefixes {
+        0 => writeln!(
+            out,
+            "filters  {bytes} in memory, {bits:.2} bits a key, {with_all:.2} with headers"
+        )?,
+        prefixes => {
+            let prefixes = counted(prefixes, "prefix");
+            writeln!(out, "filters  {bytes} in memory, {bits:.2} bits a key or prefix")?;
+            writeln!(out, "prefixes {prefixes}; with them and headers {with_all:.2} bits a key")?;
+        }
+    }
     if advice.degraded > 0 {
         writeln!(out, "degraded {}", counted(advice.degraded, "filter"))?;
     }
@@ -221,6 +227,7 @@ fn reads(reads: f64) -> String {
 struct Json<'a> {
     tables: u64,
     keys: u64,
+    prefixes: u64,
     degraded: u64,
     absent_probes: u64,
     filter_bytes: u64,
@@ -247,6 +254,7 @@ impl<'a> Json<'a> {
         Self {
             tables: advice.tables,
             keys: advice.keys,
+            prefixes: advice.prefixes,
             degraded: advice.degraded,
             absent_probes: advice.absent_probes,
             filter_bytes: advice.filter_bytes,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Compaction, Survivors};
 use crate::error::{Error, Result};
-use crate::filter::LookupKey;
+use crate::filter::{KeyCounts, LookupKey};
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key::Seq;
 use crate::ledger::{Activity, LEVELS, Verdict};
@@ -20,8 +20,8 @@ use criba_filter::store::Recipe;
 pub(crate) struct MergeContext<'a> {
     pub(crate) env: &'a Arc<TableEnv>,
     pub(crate) settings: &'a TableSettings,
-    /// The recipe for a table with these properties; `None` for no filter.
-    pub(crate) filter_for: &'a dyn Fn(u64) -> Option<Recipe>,
+    /// The recipe for a table with these keys; `None` for no filter.
+    pub(crate) filter_for: &'a dyn Fn(KeyCounts) -> Option<Recipe>,
     /// The data bytes at which an output ends, at the next new user key.
     pub(crate) table_bytes: u64,
     /// Whether filters are ignored, as if each answered "maybe".
@@ -37,7 +37,7 @@ impl<'a> MergeContext<'a> {
     pub(crate) fn of_flush(
         env: &'a Arc<TableEnv>,
         settings: &'a TableSettings,
-        filter_for: &'a dyn Fn(u64) -> Option<Recipe>,
+        filter_for: &'a dyn Fn(KeyCounts) -> Option<Recipe>,
         ignore_filters: bool,
     ) -> Self {
         Self {
@@ -193,7 +193,7 @@ impl Outputs<'_> {
 
     /// Finishes a table, opens it as a reader does, and probes its filter with every key.
     fn finish(&mut self, writer: TableWriter) -> Result<()> {
-        let recipe = (self.context.filter_for)(writer.properties().keys);
+        let recipe = (self.context.filter_for)(writer.key_counts());
         let FinishedTable { file, meta, hashes, io } = writer.finish(recipe)?;
         let with_filter = meta.filter.bytes > 0;
         let (env, id) = (self.context.env, meta.id);

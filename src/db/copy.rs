@@ -132,7 +132,7 @@ fn flush(
     }
     let filters = FilterManager::new(loaded.settings);
     let settings = options.table_settings(&loaded.settings);
-    let filter_for = |keys| filters.recipe_for_flush(&loaded.view.version, keys);
+    let filter_for = |table| filters.recipe_for_flush(&loaded.view.version, table);
     let context = MergeContext::of_flush(env, &settings, &filter_for, options.ignore_filters);
     for open in write_memtable(memtable, |_| false, &context)? {
         set.tables.insert(open.table.id(), (0, open.record()));

@@ -5,6 +5,7 @@ use super::background::{Rebuilt, rebuild_filter};
 use super::inner::DbInner;
 use crate::error::{Error, Result};
 use crate::filter::FilterPolicy;
+use crate::version::Version;
 
 /// The result of [`Db::rebuild_filters`](crate::Db::rebuild_filters): numbers of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,7 +30,7 @@ impl DbInner {
         self.scheduler.wait_for_busy();
         self.scheduler.wait_for_flush()?;
         self.check_writable()?;
-        let mut recipes = HashMap::new();
+        let (mut recipes, mut counted) = (HashMap::new(), HashMap::new());
         // Tables flushed from now on follow the policy. If the loop included them, fast writes could keep it
         // running for ever.
         let newest = self.manifest.lock().set().flushed_seq;
@@ -46,7 +47,8 @@ impl DbInner {
             let id = live.table.id();
             seen.insert(id);
             if !recipes.contains_key(&id) {
-                recipes = self.filters.recipes(&version);
+                self.count_prefixes(&version, policy, &mut counted)?;
+                recipes = self.filters.recipes(&version, &counted);
             }
             let recipe = recipes.get(&id).copied().flatten();
             match rebuild_filter(self, live, recipe.as_ref()) {
@@ -61,6 +63,36 @@ impl DbInner {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+impl DbInner {
+    /// Counts the prefixes of tables that do not know their number, as after a change of the extractor, if the plan
+    /// depends on it. Reads their data blocks.
+    fn count_prefixes(
+        &self,
+        version: &Version,
+        policy: &FilterPolicy,
+        counted: &mut HashMap<u64, u64>,
+    ) -> Result<()> {
+        let extractor = self.filters.extractor();
+        let Some(recipe) = policy.recipe().filter(|_| policy.is_shared_out()) else {
+            return Ok(());
+        };
+        for (_, live) in version.tables() {
+            let id = live.table.id();
+            if live.prefixes(extractor).is_none() && !counted.contains_key(&id) {
+                let hashes = live.table.key_hashes(&recipe, extractor, &|| self.scheduler.stops());
+                let prefixes = match hashes {
+                    Ok(hashes) => hashes.counts().prefixes,
+                    // A damaged table keeps its filter.
+                    Err(Error::Corrupt { .. }) => 0,
+                    Err(error) => return Err(error),
+                };
+                counted.insert(id, prefixes);
+            }
+        }
+        Ok(())
     }
 }
 

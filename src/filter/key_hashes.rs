@@ -5,6 +5,20 @@ use crate::fences::reserve_quarter;
 use criba_filter::HashFunction;
 use criba_filter::store::{HashKey, PrefixKey};
 
+/// The distinct keys of a table and their distinct prefixes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct KeyCounts {
+    pub(crate) keys: u64,
+    pub(crate) prefixes: u64,
+}
+
+impl KeyCounts {
+    /// The entries of a filter, which determine its size.
+    pub(crate) fn hashed(self) -> u64 {
+        self.keys.saturating_add(self.prefixes)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct KeyHashes {
     hash: HashFunction,
@@ -41,12 +55,10 @@ impl KeyHashes {
         }
         reserve_quarter(&mut self.keys, 1, 1 << 10);
         self.keys.push(self.hash.of(key, &self.hash_key));
-        if let Some(extractor) = self.extractor
-            && let Some(prefix) = extractor.prefix_of(key)
-            // Keys with the same prefix follow each other.
-            && last.and_then(|last| extractor.prefix_of(last)) != Some(prefix)
-        {
-            self.prefixes.push(self.hash.of_prefix(prefix, &self.prefix_hash_key));
+        if let Some(extractor) = self.extractor {
+            for prefix in extractor.new_prefixes(last, key) {
+                self.prefixes.push(self.hash.of_prefix(prefix, &self.prefix_hash_key));
+            }
         }
         let last = self.last.get_or_insert_default();
         last.clear();
@@ -65,12 +77,8 @@ impl KeyHashes {
         std::mem::replace(hashes.nth(number).expect("so many"), hash)
     }
 
-    pub(crate) fn keys(&self) -> u64 {
-        self.keys.len() as u64
-    }
-
-    pub(crate) fn prefixes(&self) -> u64 {
-        self.prefixes.len() as u64
+    pub(crate) fn counts(&self) -> KeyCounts {
+        KeyCounts { keys: self.keys.len() as u64, prefixes: self.prefixes.len() as u64 }
     }
 
     pub(crate) fn hash(&self) -> HashFunction {
@@ -94,17 +102,21 @@ mod tests {
     #[test]
     fn keys_and_prefixes_are_counted_once() {
         let hash_key = HashKey::new([8; 16]);
-        for hash in [HashFunction::SipHash13, HashFunction::MurmurHash2] {
-            let mut hashes = KeyHashes::new(hash, &hash_key, Some(PrefixExtractor::until(b'/')));
+        for (hash, extractor, prefixes) in [
+            (HashFunction::SipHash13, PrefixExtractor::until(b'/'), 2),
+            (HashFunction::MurmurHash2, PrefixExtractor::until(b'/'), 2),
+            (HashFunction::SipHash13, PrefixExtractor::every(b'/'), 3),
+        ] {
+            let mut hashes = KeyHashes::new(hash, &hash_key, Some(extractor));
             for key in ["", "a", "a/", "a/", "a/b", "a/b/c", "a0", "b/", "b/a", "b/a"] {
                 hashes.add(key.as_bytes());
             }
-            assert_eq!((hashes.keys(), hashes.prefixes()), (8, 2));
+            assert_eq!(hashes.counts(), KeyCounts { keys: 8, prefixes });
             // A key and a prefix with the same bytes have different hashes.
             let mut all: Vec<u64> = hashes.iter().collect();
             all.sort_unstable();
             all.dedup();
-            assert_eq!(all.len(), 10);
+            assert_eq!(all.len(), 8 + prefixes as usize);
             assert_eq!(KeyHashes::new(hash, &hash_key, None).extractor(), 0);
         }
     }

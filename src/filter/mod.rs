@@ -7,8 +7,9 @@ mod policy;
 mod prefix;
 
 pub use policy::{Allocation, FilterPolicy};
+pub(crate) use prefix::MOST_PREFIXES;
 pub use prefix::PrefixExtractor;
 
-pub(crate) use key_hashes::KeyHashes;
+pub(crate) use key_hashes::{KeyCounts, KeyHashes};
 pub(crate) use lookup_key::{LookupKey, PrefixHash};
 pub(crate) use policy::{Amount, machine_memory};

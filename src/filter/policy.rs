@@ -7,7 +7,8 @@ use criba_filter::store::{Recipe, Size};
 use criba_filter::{FilterKind, Geometry, HashFunction};
 
 /// The policy for a store's filters: kind, hash, size and allocation. Sizes are for the exact number of
-/// distinct user keys in a table, tombstones included.
+/// distinct user keys in a table, tombstones included, and of their distinct
+/// [prefixes](crate::Options::prefix).
 ///
 /// ```
 /// use criba::{Allocation, FilterKind, FilterPolicy};
@@ -104,7 +105,8 @@ impl FilterPolicy {
         Self { amount: Amount::Rate(rate), ..self }
     }
 
-    /// Sets the average of bits per key in the store: from 0 (no filters) to 64, also a fraction.
+    /// Sets the average of bits per key in the store: from 0 (no filters) to 64, also a fraction. A prefix takes
+    /// as many.
     #[must_use]
     pub fn with_bits_per_key(self, bits: f64) -> Self {
         let amount = if bits == 0.0 { Amount::None } else { Amount::BitsPerKey(bits) };

@@ -32,15 +32,19 @@ pub struct Advice {
     pub tables: u64,
     /// The sum of the distinct keys of each table.
     pub keys: u64,
+    /// The sum of the distinct prefixes of each table, as far as they are known: see
+    /// [`Options::prefix`](crate::Options::prefix).
+    pub prefixes: u64,
     /// Tables whose filter is degraded.
     pub degraded: u64,
     /// Absent probes counted so far. If 0, the loads come from key ranges alone.
     pub absent_probes: u64,
     /// Resident bytes of filters, headers included.
     pub filter_bytes: u64,
-    /// Resident bits per key, without headers and degraded filters, to two decimals.
+    /// Resident bits for each key and prefix in a filter, without headers and degraded filters, to two
+    /// decimals. This is what a [policy](FilterPolicy::with_bits_per_key) sets.
     pub bits_per_key: f64,
-    /// Resident bits per key, with headers.
+    /// Resident bits of prefixes and headers, too, for each key.
     pub bits_per_key_with_headers: f64,
     /// Expected disk reads per absent lookup, with the present filters.
     pub reads_per_absent_lookup: f64,
@@ -63,7 +67,7 @@ pub struct Estimate {
     pub kind: FilterKind,
     /// The allocation of the filters.
     pub allocation: Allocation,
-    /// The average bits per key, without headers.
+    /// The average bits for each key and prefix, without headers.
     pub bits_per_key: f64,
     /// Bytes of all filters, headers included.
     pub filter_bytes: u64,
@@ -87,7 +91,9 @@ const SAME_SIZE: f64 = 0.02;
 struct TableLoad {
     share: Share,
     load: f64,
-    hashes: u64,
+    keys: u64,
+    /// Keys and prefixes in the present filter.
+    in_filter: u64,
     /// Resident bytes of the filter.
     bytes: u64,
     rate: f64,
@@ -104,18 +110,19 @@ pub(crate) fn advise(version: &Version, ledger: &Ledger, settings: StoreSettings
     let loads = Loads::of(ledger);
     let expected_load = expected_load(version);
     let table_load = |(level, live): (usize, &LiveTable)| {
-        let keys = live.table.meta().keys;
-        let (bytes, rate, prefixes) = match &live.filter.state {
+        let counts = live.key_counts(settings.extractor);
+        let (bytes, rate, in_filter) = match &live.filter.state {
             FilterState::Active(filter) => {
                 let header = filter.header();
-                (header.bytes() as u64, header.predicted_rate, header.prefixes)
+                (header.bytes() as u64, header.predicted_rate, header.counts())
             }
-            _ => (0, 1.0, 0),
+            _ => (0, 1.0, counts),
         };
         TableLoad {
-            share: Share { keys, load: expected_load(level, live) },
+            share: Share { hashed: counts.hashed(), load: expected_load(level, live) },
             load: loads.load(level, live, part_of_range(version, live)),
-            hashes: keys + if settings.extractor.is_some() { prefixes } else { 0 },
+            keys: counts.keys,
+            in_filter: in_filter.hashed(),
             bytes,
             rate,
             degraded: matches!(live.filter.state, FilterState::Degraded(_)),
@@ -124,20 +131,23 @@ pub(crate) fn advise(version: &Version, ledger: &Ledger, settings: StoreSettings
     let tables: Vec<_> = version.tables().map(table_load).collect();
 
     let sound = || tables.iter().filter(|table| !table.degraded);
-    let sound_keys = sound().map(|table| table.share.keys).sum::<u64>().max(1) as f64;
-    let bits = sound().map(|table| 8 * table.bytes.saturating_sub(FilterHeader::BYTES as u64));
-    let bits_per_key = to_hundredths(bits.sum::<u64>() as f64 / sound_keys);
+    let of_sound = |number: fn(&TableLoad) -> u64| sound().map(number).sum::<u64>();
+    let bits = of_sound(|table| 8 * table.bytes.saturating_sub(FilterHeader::BYTES as u64));
+    let in_filters = of_sound(|table| table.in_filter).max(1);
+    let bits_per_key = to_hundredths(bits as f64 / in_filters as f64);
     let filter_bytes = tables.iter().map(|table| table.bytes).sum();
     // From 0: the sum of no floats is -0.
     let sum = |of: &dyn Fn(&TableLoad) -> f64| tables.iter().map(of).fold(0.0, Add::add);
     let mut advice = Advice {
         tables: tables.len() as u64,
-        keys: tables.iter().map(|table| table.share.keys).sum(),
+        keys: tables.iter().map(|table| table.keys).sum(),
+        prefixes: tables.iter().map(|table| table.share.hashed - table.keys).sum(),
         degraded: (tables.len() - sound().count()) as u64,
         absent_probes: loads.absent_probes(),
         filter_bytes,
         bits_per_key,
-        bits_per_key_with_headers: 8.0 * filter_bytes as f64 / sound_keys,
+        bits_per_key_with_headers: 8.0 * filter_bytes as f64
+            / of_sound(|table| table.keys).max(1) as f64,
         reads_per_absent_lookup: sum(&|table| table.load * table.rate),
         reads_without_filters: sum(&|table| table.load),
         estimates: Vec::new(),
@@ -183,8 +193,9 @@ fn cost(policy: &FilterPolicy, tables: &[TableLoad]) -> (u64, f64) {
     let shares: Vec<Share> = tables.iter().map(|table| table.share).collect();
     let (mut bytes, mut reads) = (0, 0.0);
     for (table, recipe) in tables.iter().zip(policy.recipes(&shares)) {
-        bytes += recipe.map_or(0, |recipe| block_bits(&recipe, table.hashes) / 8);
-        reads += table.load * recipe.map_or(1.0, |recipe| recipe.expected_rate(table.hashes));
+        let hashed = table.share.hashed;
+        bytes += recipe.map_or(0, |recipe| block_bits(&recipe, hashed) / 8);
+        reads += table.load * recipe.map_or(1.0, |recipe| recipe.expected_rate(hashed));
     }
     (bytes, reads)
 }

@@ -1,6 +1,6 @@
 //! Distributes bits over the filters of a store so that they avoid the most disk reads.
 //!
-//! Let a table have n keys and get *a* absent probes, and let a false positive cost c reads. At the
+//! Let a filter have n keys and prefixes, and its table get *a* absent probes, and let a false positive cost c reads. At the
 //! false-positive rate p the table wastes a·c·p reads, and its filter takes about n·ρ·log2(1/p) bits. For a
 //! given number of bits, the sum of a·c·p is least if one more bit saves as much in every table (Lagrange):
 //!
@@ -27,7 +27,8 @@ const RARE: (f64, f64) = (10.0, 1024.0);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Share {
-    pub(crate) keys: u64,
+    /// The keys and prefixes in the filter.
+    pub(crate) hashed: u64,
     /// Absent probes × reads per false positive, in a unit that all tables share.
     pub(crate) load: f64,
 }
@@ -48,7 +49,7 @@ impl Share {
     /// log2(n / (a·c)), so that log2 p is this plus log2 λ. Infinite without load.
     fn position(&self) -> f64 {
         let load = if self.load.is_nan() { 0.0 } else { self.load.clamp(0.0, f64::MAX) };
-        (self.keys as f64).log2() - load.log2()
+        (self.hashed as f64).log2() - load.log2()
     }
 }
 
@@ -66,7 +67,7 @@ impl Balance {
     }
 
     pub(crate) fn bits_per_key(&self, share: &Share) -> f64 {
-        self.bits_per_key_at(share.position(), share.keys)
+        self.bits_per_key_at(share.position(), share.hashed)
     }
 
     fn bits_per_key_at(&self, position: f64, keys: u64) -> f64 {
@@ -84,7 +85,7 @@ pub(crate) fn balance(kind: FilterKind, shares: &[Share], total_bits: u64) -> Ve
         let of_rest: Vec<TableGroup> = rest.iter().map(|&i| shares[i].into()).collect();
         let (low, high) = bisect(kind, &of_rest, total_bits);
         let at = |log2_lambda, i: usize| Balance { kind, log2_lambda }.bits_per_key(&shares[i]);
-        let taken = |i: usize, bits| filter_bits(kind, shares[i].keys, bits);
+        let taken = |i: usize, bits| filter_bits(kind, shares[i].hashed, bits);
         let mut left = total_bits as f64;
         for &i in &rest {
             bits[i] = at(high, i);
@@ -123,7 +124,7 @@ fn bisect(kind: FilterKind, tables: &[TableGroup], total_bits: u64) -> (f64, f64
     let fits = |log2_lambda| {
         let balance = Balance { kind, log2_lambda };
         let bits = |(alike, position): (&TableGroup, &f64)| {
-            let keys = alike.share.keys;
+            let keys = alike.share.hashed;
             let bits_per_key = balance.bits_per_key_at(*position, keys);
             alike.tables as f64 * filter_bits(kind, keys, bits_per_key)
         };
@@ -232,11 +233,11 @@ mod tests {
     }
 
     fn taken(kind: FilterKind, shares: &[Share], bits: &[f64]) -> f64 {
-        shares.iter().zip(bits).map(|(share, &bits)| filter_bits(kind, share.keys, bits)).sum()
+        shares.iter().zip(bits).map(|(share, &bits)| filter_bits(kind, share.hashed, bits)).sum()
     }
 
     fn levels(last: u64) -> Vec<Share> {
-        (0..5).map(|i| Share { keys: last / 10_u64.pow(i), load: 1.0 }).collect()
+        (0..5).map(|i| Share { hashed: last / 10_u64.pow(i), load: 1.0 }).collect()
     }
 
     fn each(shares: &[Share]) -> Vec<TableGroup> {
@@ -266,7 +267,7 @@ mod tests {
         // A hundred tables per level instead of one: each gets a hundredth of the lookups.
         let tables: Vec<Share> = shares
             .iter()
-            .flat_map(|s| vec![Share { keys: s.keys / 100, load: s.load / 100.0 }; 100])
+            .flat_map(|s| vec![Share { hashed: s.hashed / 100, load: s.load / 100.0 }; 100])
             .collect();
         let bits = balance(FilterKind::Bloom, &tables, uniform(FilterKind::Bloom, &tables, 10.0));
         let by_table = wasted(FilterKind::Bloom, &tables, &bits);
@@ -282,7 +283,7 @@ mod tests {
                 let tables = rng.random_range(1..60);
                 let shares: Vec<Share> = (0..tables)
                     .map(|_| Share {
-                        keys: rng.random_range(1000..2_000_000),
+                        hashed: rng.random_range(1000..2_000_000),
                         load: (rng.random_range(-12.0..2.0_f64)).exp2(),
                     })
                     .collect();
@@ -293,11 +294,11 @@ mod tests {
                 assert!(bits.iter().all(|bits| (0.0..=MOST_BITS_PER_KEY).contains(bits)));
                 // Fewer bits are left than one table's step to its smallest filter, unless all filters
                 // have their largest size.
-                let largest = shares.iter().map(|share| share.keys).max().unwrap_or(0);
+                let largest = shares.iter().map(|share| share.hashed).max().unwrap_or(0);
                 let least = curve(kind).least;
                 let step = filter_bits(kind, largest, curve(kind).bits[least as usize]);
                 let all = Balance { kind, log2_lambda: f64::NEG_INFINITY };
-                let most = |s: &Share| filter_bits(kind, s.keys, all.bits_per_key(s));
+                let most = |s: &Share| filter_bits(kind, s.hashed, all.bits_per_key(s));
                 let most: f64 = shares.iter().map(most).sum();
                 let left = (total as f64).min(most) - taken;
                 assert!(left <= step.max(0.002 * total as f64), "{kind}: {left} of {total} left");
@@ -318,12 +319,12 @@ mod tests {
             let balance = Balance::new(kind, &each(&shares), uniform(kind, &shares, 8.0));
             let mut before = 0.0;
             for load in (-40..10).map(|i| f64::from(i).exp2()) {
-                let bits = balance.bits_per_key(&Share { keys: 10_000, load });
+                let bits = balance.bits_per_key(&Share { hashed: 10_000, load });
                 assert!(bits >= before, "{kind} at a load of {load}");
                 before = bits;
             }
             for keys in (0..24).map(|i| 1 << i) {
-                let bits = balance.bits_per_key(&Share { keys, load: 1.0 });
+                let bits = balance.bits_per_key(&Share { hashed: keys, load: 1.0 });
                 assert!(bits <= before || keys == 1, "{kind} for {keys} keys");
                 before = bits;
             }
@@ -336,14 +337,14 @@ mod tests {
     fn extremes_do_no_harm() {
         let keys = [1, 50, 1000, 1_000_000, 1 << 40];
         let loads = [0.0, 1e-300, 1.0, 1e300, f64::INFINITY, f64::NAN, -1.0];
-        let all = || keys.iter().flat_map(|&keys| loads.map(|load| Share { keys, load }));
+        let all = || keys.iter().flat_map(|&keys| loads.map(|load| Share { hashed: keys, load }));
         for kind in KINDS {
             for total in [0, 1, 1000, 10_000_000, 1 << 45, u64::MAX] {
                 let shares: Vec<Share> = all().collect();
                 let bits = balance(kind, &shares, total);
                 assert!(taken(kind, &shares, &bits) <= total as f64, "{kind} {total}");
                 for (share, bits) in shares.iter().zip(bits) {
-                    let most = MOST_BITS_PER_KEY.max(RARE.1 / share.keys as f64);
+                    let most = MOST_BITS_PER_KEY.max(RARE.1 / share.hashed as f64);
                     assert!((0.0..=most).contains(&bits), "{kind} {share:?} {bits}");
                     let has_load = share.load > 0.0;
                     assert!(has_load || bits == 0.0, "{kind}: bits for a table without load");
@@ -374,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_block_more_goes_to_some_of_many_tables_alike() {
-        let shares = vec![Share { keys: 1000, load: 1.0 }; 100];
+        let shares = vec![Share { hashed: 1000, load: 1.0 }; 100];
         let total = 100 * (20 * 512 + 1024) + 50 * 512;
         let bits = balance(FilterKind::Blocked, &shares, total);
         let taken = taken(FilterKind::Blocked, &shares, &bits);
@@ -383,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_few_bits_go_to_some_of_many_tables_alike() {
-        let shares = vec![Share { keys: 10_000, load: 1.0 }; 100];
+        let shares = vec![Share { hashed: 10_000, load: 1.0 }; 100];
         let total = 100 * (5500 + 1024);
         let bits = balance(FilterKind::Ribbon, &shares, total);
         let with_filter = bits.iter().filter(|&&bits| bits > 0.0).count();

@@ -2,53 +2,72 @@
 //!
 //! A lookup of an absent key probes every table of L0. On each level below it probes one table, with a
 //! probability proportional to the keys of the table (the assumption of Monkey, see `filter/allocation.rs`).
-//! So a plan needs only the keys of each L0 table and of each level.
+//! So a plan needs only the keys and prefixes of each L0 table and of each level.
 
 use super::allocation::{Share, TableGroup};
+use crate::filter::{KeyCounts, PrefixExtractor};
 use crate::ledger::LEVELS;
 use crate::version::{LiveTable, Version};
 
-/// The keys of a version, or of the version after a task.
+/// The keys and prefixes of a version, or of the version after a task.
 #[derive(Debug, Clone)]
 pub(super) struct LevelKeys {
-    l0: Vec<u64>,
-    /// Numbers of keys and of tables, for each level except L0.
-    below: [(u64, u64); LEVELS],
+    l0: Vec<KeyCounts>,
+    /// For each level except L0.
+    below: [Level; LEVELS],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Level {
+    keys: u64,
+    hashed: u64,
+    tables: u64,
 }
 
 impl LevelKeys {
-    pub(super) fn of(version: &Version) -> Self {
-        let mut keys = Self { l0: Vec::new(), below: [(0, 0); LEVELS] };
+    pub(super) fn of(version: &Version, extractor: Option<PrefixExtractor>) -> Self {
+        let mut keys = Self { l0: Vec::new(), below: [Level::default(); LEVELS] };
         for (level, live) in version.tables() {
-            keys.add(level, live.table.meta().keys);
+            keys.add(level, live.key_counts(extractor));
         }
         keys
     }
 
-    pub(super) fn add(&mut self, level: usize, keys: u64) {
+    pub(super) fn add(&mut self, level: usize, of_table: KeyCounts) {
         if level == 0 {
-            self.l0.push(keys);
+            self.l0.push(of_table);
         } else {
-            self.below[level].0 += keys;
-            self.below[level].1 += 1;
+            self.below[level].keys += of_table.keys;
+            self.below[level].hashed += of_table.hashed();
+            self.below[level].tables += 1;
         }
     }
 
-    pub(super) fn after(mut self, inputs: &[(usize, LiveTable)], output_level: usize) -> Self {
-        let mut all = 0;
+    /// The state after a compaction. Its outputs have at most the keys and prefixes of its inputs.
+    pub(super) fn after(
+        mut self,
+        inputs: &[(usize, LiveTable)],
+        output_level: usize,
+        extractor: Option<PrefixExtractor>,
+    ) -> Self {
+        let mut all = KeyCounts::default();
         for (level, live) in inputs {
-            let keys = live.table.meta().keys;
+            let of_table = live.key_counts(extractor);
             if *level == 0 {
-                let at = self.l0.iter().position(|other| *other == keys);
+                let at = self.l0.iter().position(|other| other.keys == of_table.keys);
                 at.map(|at| self.l0.swap_remove(at));
             } else {
-                self.below[*level].0 -= keys;
-                self.below[*level].1 -= 1;
+                self.below[*level].keys -= of_table.keys;
+                // Damage of a filter may have been found meanwhile, and its number of prefixes forgotten.
+                let hashed = &mut self.below[*level].hashed;
+                *hashed = hashed.saturating_sub(of_table.hashed());
+                self.below[*level].tables -= 1;
             }
             if output_level > 0 {
-                self.add(output_level, keys);
+                self.add(output_level, of_table);
             }
-            all += keys;
+            all.keys += of_table.keys;
+            all.prefixes += of_table.prefixes;
         }
         if output_level == 0 {
             self.l0.push(all);
@@ -58,7 +77,7 @@ impl LevelKeys {
 
     /// The share of lookups of absent keys that probe a table with these `keys`.
     pub(super) fn load(&self, level: usize, keys: u64) -> f64 {
-        match self.below[level].0 {
+        match self.below[level].keys {
             all if level > 0 && all > 0 => keys as f64 / all as f64,
             _ => 1.0,
         }
@@ -67,12 +86,12 @@ impl LevelKeys {
     /// All tables; the tables of a level below L0 count as equal.
     pub(super) fn tables(&self) -> Vec<TableGroup> {
         let mut all = Vec::new();
-        for &keys in &self.l0 {
-            all.push(Share { keys, load: 1.0 }.into());
+        for of_table in &self.l0 {
+            all.push(Share { hashed: of_table.hashed(), load: 1.0 }.into());
         }
-        for (keys, tables) in self.below {
-            let Some(keys) = keys.checked_div(tables) else { continue };
-            all.push(TableGroup { share: Share { keys, load: 1.0 / tables as f64 }, tables });
+        for Level { hashed, tables, .. } in self.below {
+            let Some(hashed) = hashed.checked_div(tables) else { continue };
+            all.push(TableGroup { share: Share { hashed, load: 1.0 / tables as f64 }, tables });
         }
         all
     }
@@ -80,6 +99,6 @@ impl LevelKeys {
 
 /// The expected share of lookups of absent keys that probe a table of a version.
 pub(super) fn expected_load(version: &Version) -> impl Fn(usize, &LiveTable) -> f64 + use<> {
-    let levels = LevelKeys::of(version);
+    let levels = LevelKeys::of(version, None);
     move |level, live| levels.load(level, live.table.meta().keys)
 }

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use self::allocation::Share;
 use self::levels::LevelKeys;
 pub(crate) use self::residency::{ResidencyChange, residency_changes};
-use crate::filter::{FilterPolicy, PrefixExtractor};
+use crate::filter::{FilterPolicy, KeyCounts, PrefixExtractor};
 use crate::sync::Mutex;
 use crate::version::{LiveTable, StoreSettings, Version};
 use criba_filter::store::Recipe;
@@ -58,10 +58,10 @@ impl FilterManager {
     }
 
     /// The recipe for the L0 table of a flush.
-    pub(crate) fn recipe_for_flush(&self, version: &Version, table_keys: u64) -> Option<Recipe> {
-        let mut keys = LevelKeys::of(version);
-        keys.add(0, table_keys);
-        self.policy().plan(&keys.tables()).recipe(&Share { keys: table_keys, load: 1.0 })
+    pub(crate) fn recipe_for_flush(&self, version: &Version, table: KeyCounts) -> Option<Recipe> {
+        let mut keys = LevelKeys::of(version, self.extractor);
+        keys.add(0, table);
+        self.policy().plan(&keys.tables()).recipe(&Share { hashed: table.hashed(), load: 1.0 })
     }
 
     /// The recipes for the outputs of a compaction: one plan for all, fixed before it begins.
@@ -70,19 +70,31 @@ impl FilterManager {
         version: &Version,
         inputs: &[(usize, LiveTable)],
         output_level: usize,
-    ) -> impl Fn(u64) -> Option<Recipe> + use<> {
-        let keys = LevelKeys::of(version).after(inputs, output_level);
+    ) -> impl Fn(KeyCounts) -> Option<Recipe> + use<> {
+        let keys =
+            LevelKeys::of(version, self.extractor).after(inputs, output_level, self.extractor);
         let plan = self.policy().plan(&keys.tables());
-        move |table_keys| {
-            plan.recipe(&Share { keys: table_keys, load: keys.load(output_level, table_keys) })
+        move |table| {
+            let load = keys.load(output_level, table.keys);
+            plan.recipe(&Share { hashed: table.hashed(), load })
         }
     }
 
-    pub(crate) fn recipes(&self, version: &Version) -> HashMap<u64, Option<Recipe>> {
-        let tables = shares(version);
-        let only: Vec<Share> = tables.iter().map(|(_, share)| *share).collect();
-        let ids = tables.iter().map(|(live, _)| live.table.id());
-        ids.zip(self.policy().recipes(&only)).collect()
+    /// The recipes of all tables by id. `counted` has the numbers of prefixes that the tables do not know.
+    pub(crate) fn recipes(
+        &self,
+        version: &Version,
+        counted: &HashMap<u64, u64>,
+    ) -> HashMap<u64, Option<Recipe>> {
+        let levels = LevelKeys::of(version, None);
+        let (mut ids, mut shares) = (Vec::new(), Vec::new());
+        for (level, live) in version.tables() {
+            let (id, table) = (live.table.id(), live.key_counts(self.extractor));
+            let hashed = table.hashed() + counted.get(&id).copied().unwrap_or(0);
+            ids.push(id);
+            shares.push(Share { hashed, load: levels.load(level, table.keys) });
+        }
+        ids.into_iter().zip(self.policy().recipes(&shares)).collect()
     }
 
     /// Notes that the memory budget or the set of filters changed.
@@ -98,14 +110,4 @@ impl FilterManager {
     pub(crate) fn take_budget_due(&self) -> bool {
         std::mem::take(&mut self.state.lock().budget_is_due)
     }
-}
-
-fn shares(version: &Version) -> Vec<(&LiveTable, Share)> {
-    let levels = LevelKeys::of(version);
-    let share = |(level, live): (usize, _)| {
-        let live: &LiveTable = live;
-        let keys = live.table.meta().keys;
-        (live, Share { keys, load: levels.load(level, keys) })
-    };
-    version.tables().map(share).collect()
 }

@@ -63,19 +63,19 @@ impl FilterPolicy {
         match self.amount {
             Amount::TotalBytes(bytes) => bytes.saturating_mul(8),
             Amount::BitsPerKey(bits) => {
-                let of_one = |share: &Share| filter_bits(self.kind, share.keys, bits);
+                let of_one = |share: &Share| filter_bits(self.kind, share.hashed, bits);
                 tables.iter().map(|t| t.tables as f64 * of_one(&t.share)).sum::<f64>() as u64
             }
             Amount::None | Amount::Rate(_) | Amount::Geometry(_) => 0,
         }
     }
 
-    /// The share with the load that the allocation assumes. For uniform bits it is proportional to the keys;
+    /// The share with the load that the allocation assumes. For uniform bits it is proportional to the hashes;
     /// λ then gives every table the same rate.
     fn weighed(&self, share: &Share) -> Share {
         match self.allocation {
             Allocation::Balanced => *share,
-            Allocation::Uniform => Share { load: share.keys as f64, ..*share },
+            Allocation::Uniform => Share { load: share.hashed as f64, ..*share },
         }
     }
 
@@ -92,7 +92,7 @@ mod tests {
     use crate::sstable::block_bits;
 
     fn shares() -> Vec<Share> {
-        let of = |keys, load| Share { keys, load };
+        let of = |hashed, load| Share { hashed, load };
         vec![of(1000, 1.0), of(10_000, 1.0), of(100_000, 1.0), of(5000, 0.0)]
     }
 
@@ -102,7 +102,7 @@ mod tests {
 
     fn bits(recipes: &[Option<Recipe>], shares: &[Share]) -> f64 {
         let one = |(recipe, share): (&Option<Recipe>, &Share)| {
-            recipe.map_or(0, |recipe| block_bits(&recipe, share.keys))
+            recipe.map_or(0, |recipe| block_bits(&recipe, share.hashed))
         };
         recipes.iter().zip(shares).map(one).sum::<u64>() as f64
     }
@@ -138,7 +138,7 @@ mod tests {
                 assert!((0.98..=1.0).contains(&part), "{policy}: {part}");
                 assert_eq!(recipes[3], None, "{policy}: it has no load");
                 let per_key =
-                    |i: usize| bits(&recipes[i..=i], &shares[i..]) / shares[i].keys as f64;
+                    |i: usize| bits(&recipes[i..=i], &shares[i..]) / shares[i].hashed as f64;
                 assert!(per_key(0) > per_key(1) && per_key(1) > per_key(2), "{policy}");
                 let plan = policy.plan(&each(&shares));
                 let planned: Vec<_> = shares.iter().map(|share| plan.recipe(share)).collect();
@@ -152,7 +152,7 @@ mod tests {
             let part = bits(&recipes, &shares) / even;
             assert!((0.98..=1.0).contains(&part), "{uniform}: {part}");
             for (recipe, share) in recipes.iter().zip(&shares) {
-                let per_key = bits(&[*recipe], &[*share]) / share.keys as f64;
+                let per_key = bits(&[*recipe], &[*share]) / share.hashed as f64;
                 assert!((9.0..11.5).contains(&per_key), "{uniform}: {per_key}");
             }
         }

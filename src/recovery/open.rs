@@ -142,7 +142,6 @@ pub(crate) fn open_in(
     let manifest_number = env.new_file_number();
     set.log = number;
     set.next_file = env.next_file();
-    set.settings = filters;
     let made = LogWriter::create_wal(&dir, (env.store, &env.hash_key), number, true)
         .and_then(|log| {
             Ok((log, Manifest::create(&dir, manifest_number, env.store, env.random, set)?))
@@ -204,7 +203,7 @@ pub(crate) fn open_in(
 fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recovered> {
     let random = RandomSource::new(options.seed);
     let current = read_current(dir)?;
-    let (set, store, lost_edit) = match current {
+    let (mut set, store, lost_edit) = match current {
         Some(number) => Manifest::read(dir, number)?,
         None => {
             let (store, hash_key) = new_identity(random)?;
@@ -221,12 +220,13 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
         next_file: AtomicU64::new(set.next_file.max(highest + 1)),
         ..TableEnv::new(dir, store, set.hash_key)
     });
+    let filters = options.store_settings(set.settings);
+    let replaced_policy = options.replaced_policy(set.settings);
+    set.replace_settings(filters);
     let entries: Vec<_> = set.tables.values().cloned().collect();
     let tables = open_tables(&env, &entries, options)?;
     check_filters(&tables, options)?;
     let opened = tables.len();
-    let filters = options.store_settings(set.settings);
-    let replaced_policy = options.replaced_policy(set.settings);
     if let Some(stored) = replaced_policy {
         options.listener.notify(&Event::PolicyReplaced { stored, policy: filters.policy });
     }
@@ -312,7 +312,7 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
     let mut version = Version::default().with(&[], tables, &env.ledger);
     let filters = FilterManager::new(*filters);
     let mut flush = |memtable: &Arc<Memtable>| {
-        let filter_for = |keys| filters.recipe_for_flush(&version, keys);
+        let filter_for = |table| filters.recipe_for_flush(&version, table);
         let context = MergeContext::of_flush(env, &settings, &filter_for, options.ignore_filters);
         let new = write_memtable(memtable, |_| false, &context)?;
         let added: Vec<_> = new.iter().map(|open| (0, open.clone())).collect();

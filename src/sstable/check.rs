@@ -105,20 +105,18 @@ impl OpenTable {
                     seen.smallest = entry.key.to_vec();
                     seen.min_seq = entry.seq;
                 }
-                if seen.entries == 0 || seen.largest != entry.key {
+                let before = (seen.entries > 0).then_some(seen.largest.as_slice());
+                if before != Some(entry.key) {
                     if let Some(filter) = filter {
                         let key = LookupKey::new(entry.key, hash_key, filter.header().hash);
                         keys.count(entry.key, filter.may_contain(&key));
                     }
-                    if let (Some(filter), Some(extractor)) = (filter, extractor)
-                        && let Some(prefix) = extractor.prefix_of(entry.key)
-                        // Keys with one prefix are neighbours.
-                        && (prefixes.counts.probed == 0
-                            || extractor.prefix_of(&seen.largest) != Some(prefix))
-                    {
-                        let hash = PrefixHash::new(prefix, prefix_hash_key);
-                        let passes = filter.may_contain_prefix(extractor, &hash) != Some(false);
-                        prefixes.count(prefix, passes);
+                    if let (Some(filter), Some(extractor)) = (filter, extractor) {
+                        for prefix in extractor.new_prefixes(before, entry.key) {
+                            let hash = PrefixHash::new(prefix, prefix_hash_key);
+                            let passes = filter.may_contain_hash(hash.get(filter.header().hash));
+                            prefixes.count(prefix, passes);
+                        }
                     }
                     seen.keys += 1;
                     seen.largest.clear();

@@ -247,7 +247,7 @@ impl Properties {
         }
         bytes.put_prefixed(&self.smallest);
         bytes.put_prefixed(&self.largest);
-        bytes.extend_from_slice(&tagged(self.hidden_bytes));
+        bytes.extend_from_slice(&tagged(&[(HIDDEN_BYTES, self.hidden_bytes)]));
         bytes
     }
 
@@ -270,7 +270,7 @@ impl Properties {
             smallest: fields.prefixed()?.to_vec(),
             largest: fields.prefixed()?.to_vec(),
         };
-        properties.hidden_bytes = read_tagged(fields)?;
+        [properties.hidden_bytes] = read_tagged(fields, [HIDDEN_BYTES])?;
         let all_bytes = properties.key_bytes.saturating_add(properties.value_bytes);
         let sound = properties.keys > 0
             && properties.keys <= properties.entries
@@ -285,34 +285,36 @@ impl Properties {
     }
 }
 
-/// The tag of [`Properties::hidden_bytes`].
+/// The tag of [`Properties::hidden_bytes`] and [`TableMeta::hidden_bytes`].
 const HIDDEN_BYTES: u8 = 1;
+/// The tag of [`TableMeta::prefixes`].
+const PREFIXES: u8 = 2;
 
 /// The tagged fields of properties and records of tables. A field of 0 is not written.
-fn tagged(hidden_bytes: u64) -> Vec<u8> {
+fn tagged(fields: &[(u8, u64)]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if hidden_bytes > 0 {
-        bytes.put_u8(HIDDEN_BYTES);
-        bytes.put_prefixed(&hidden_bytes.to_le_bytes());
+    for &(tag, value) in fields.iter().filter(|(_, value)| *value > 0) {
+        bytes.put_u8(tag);
+        bytes.put_prefixed(&value.to_le_bytes());
     }
     bytes
 }
 
-/// The hidden bytes; `None` for fields that no writer makes. Other tags are those of a newer criba: what must not
-/// be ignored has a feature bit.
-fn read_tagged(mut fields: Fields<'_>) -> Option<u64> {
-    let mut hidden_bytes = 0;
+/// The values of these tags, 0 for those that are not there; `None` for fields that no writer makes. Other tags
+/// are those of a newer criba: what must not be ignored has a feature bit.
+fn read_tagged<const N: usize>(mut fields: Fields<'_>, tags: [u8; N]) -> Option<[u64; N]> {
+    let mut values = [0; N];
     while !fields.is_empty() {
-        let (tag, value) = (fields.u8()?, fields.prefixed()?);
-        if tag == HIDDEN_BYTES {
-            let found = u64::from_le_bytes(value.try_into().ok()?);
-            if found == 0 || hidden_bytes != 0 {
+        let (tag, bytes) = (fields.u8()?, fields.prefixed()?);
+        for (_, value) in tags.iter().zip(&mut values).filter(|(known, _)| **known == tag) {
+            let found = u64::from_le_bytes(bytes.try_into().ok()?);
+            if found == 0 || *value != 0 {
                 return None;
             }
-            hidden_bytes = found;
+            *value = found;
         }
     }
-    Some(hidden_bytes)
+    Some(values)
 }
 
 /// The manifest's record of a filter.
@@ -363,6 +365,8 @@ pub(crate) struct TableMeta {
     pub(crate) keys: u64,
     /// The bytes of keys and values of entries that are not the newest of their key.
     pub(crate) hidden_bytes: u64,
+    /// The distinct prefixes of keys by the store's extractor; 0 also if their number is not known.
+    pub(crate) prefixes: u64,
     pub(crate) min_seq: Seq,
     pub(crate) max_seq: Seq,
     pub(crate) smallest: Vec<u8>,
@@ -382,7 +386,8 @@ impl TableMeta {
         }
         bytes.put_prefixed(&self.smallest);
         bytes.put_prefixed(&self.largest);
-        bytes.put_prefixed(&tagged(self.hidden_bytes));
+        let fields = [(HIDDEN_BYTES, self.hidden_bytes), (PREFIXES, self.prefixes)];
+        bytes.put_prefixed(&tagged(&fields));
     }
 
     pub(crate) fn decode(fields: &mut Fields<'_>) -> Option<Self> {
@@ -397,12 +402,14 @@ impl TableMeta {
             tombstones: fields.u64()?,
             keys: fields.u64()?,
             hidden_bytes: 0,
+            prefixes: 0,
             min_seq: fields.u64()?,
             max_seq: fields.u64()?,
             smallest: fields.prefixed()?.to_vec(),
             largest: fields.prefixed()?.to_vec(),
         };
-        meta.hidden_bytes = read_tagged(Fields::new(fields.prefixed()?))?;
+        let tagged = Fields::new(fields.prefixed()?);
+        [meta.hidden_bytes, meta.prefixes] = read_tagged(tagged, [HIDDEN_BYTES, PREFIXES])?;
         Some(meta)
     }
 
@@ -435,6 +442,7 @@ impl TableMeta {
             tombstones: properties.tombstones,
             keys: properties.keys,
             hidden_bytes: properties.hidden_bytes,
+            prefixes: 0,
             min_seq: properties.min_seq,
             max_seq: properties.max_seq,
             smallest: properties.smallest.clone(),
@@ -550,10 +558,11 @@ mod tests {
         let field = [&[HIDDEN_BYTES, 8][..], &7_u64.to_le_bytes()].concat();
         assert_eq!(of(0).encode().len(), without.len());
         assert_eq!(of(7).encode(), [of(0).encode(), field.clone()].concat());
-        let read = |fields: &[&[u8]]| read_tagged(Fields::new(&fields.concat()));
+        let read = |fields: &[&[u8]]| read_tagged(Fields::new(&fields.concat()), [HIDDEN_BYTES, 3]);
         let other = [9, 2, 1, 1];
-        assert_eq!(read(&[]), Some(0));
-        assert_eq!(read(&[&other, &field, &other]), Some(7));
+        assert_eq!(read(&[]), Some([0, 0]));
+        assert_eq!(read(&[&other, &field, &other]), Some([7, 0]));
+        assert_eq!(read(&[&[3, 8, 5], &[0; 7], &field]), Some([7, 5]));
         assert_eq!(read(&[&field, &field]), None);
         assert_eq!(read(&[&field[..9]]), None);
         assert_eq!(read(&[&[HIDDEN_BYTES, 2, 1, 1]]), None);
@@ -573,6 +582,7 @@ mod tests {
             tombstones: 1,
             keys: 9,
             hidden_bytes: 0,
+            prefixes: 0,
             min_seq: 1,
             max_seq: 10,
             smallest: b"d".to_vec(),

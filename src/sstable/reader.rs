@@ -114,7 +114,9 @@ impl Table {
         let properties =
             block_in_tail(footer.properties, BlockType::Properties, "a properties block")?;
         let is_named = |properties: &Properties| {
-            TableMeta::of(&footer, footer_bytes, length, meta.filter, properties) == meta
+            let found = TableMeta::of(&footer, footer_bytes, length, meta.filter, properties);
+            // The number of prefixes is in the manifest alone.
+            TableMeta { prefixes: meta.prefixes, ..found } == meta
         };
         let properties = Properties::decode(properties).filter(is_named);
         let properties = properties.ok_or_else(|| {
@@ -457,6 +459,7 @@ mod tests {
             tombstones: 3,
             keys: 8,
             hidden_bytes: 5,
+            prefixes: 0,
             min_seq: 5,
             max_seq: 20,
             smallest: b"a".to_vec(),

@@ -9,7 +9,7 @@ use super::format::{
 };
 use super::index::{IndexBuilder, separator};
 use crate::error::{Error, IoContext, Result};
-use crate::filter::{KeyHashes, PrefixExtractor};
+use crate::filter::{KeyCounts, KeyHashes, PrefixExtractor};
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::ledger::Io;
 use crate::names::FileName;
@@ -51,6 +51,8 @@ pub(crate) struct TableWriter {
     offset: u64,
     /// `None` if no filter is wanted.
     hashes: Option<KeyHashes>,
+    /// The distinct prefixes, if no filter counts them.
+    prefixes: u64,
     properties: Properties,
     /// The sequence number of the last entry.
     last_seq: Seq,
@@ -94,6 +96,7 @@ impl TableWriter {
             hashes: settings
                 .filter_hash
                 .map(|hash| KeyHashes::new(hash, &env.hash_key, settings.prefix)),
+            prefixes: 0,
             properties: Properties::default(),
             last_seq: 0,
             io: Io::default(),
@@ -127,11 +130,14 @@ impl TableWriter {
                 self.properties.smallest = entry.key.to_vec();
                 self.properties.min_seq = entry.seq;
             }
-            self.properties.largest.clear();
-            self.properties.largest.extend_from_slice(entry.key);
             if let Some(hashes) = &mut self.hashes {
                 hashes.add(entry.key);
+            } else if let Some(extractor) = self.settings.prefix {
+                let before = (!self.is_empty()).then(|| self.last_key());
+                self.prefixes += extractor.new_prefixes(before, entry.key).count() as u64;
             }
+            self.properties.largest.clear();
+            self.properties.largest.extend_from_slice(entry.key);
         } else if size > MAX_BLOCK_OF_ENTRIES {
             // Within a key only a block that would be too long is cut, and the index says at which entry: one read
             // finds any version of a key.
@@ -195,8 +201,9 @@ impl TableWriter {
         Ok(())
     }
 
-    pub(crate) fn properties(&self) -> &Properties {
-        &self.properties
+    pub(crate) fn key_counts(&self) -> KeyCounts {
+        let counted = KeyCounts { keys: self.properties.keys, prefixes: self.prefixes };
+        self.hashes.as_ref().map_or(counted, KeyHashes::counts)
     }
 
     /// Writes filter, index, properties and footer, and syncs the file. The table has at least one entry. The
@@ -243,7 +250,9 @@ impl TableWriter {
         self.file.file().sync_all().context("sync", self.file.path())?;
 
         let filter = FilterMeta { generation: 0, bytes: filter.length, checksum: filter_checksum };
+        let prefixes = self.key_counts().prefixes;
         let meta = TableMeta::of(&footer, &footer_bytes, self.offset, filter, &self.properties);
+        let meta = TableMeta { prefixes, ..meta };
         Ok(FinishedTable { file: self.file, meta, hashes: self.hashes, io: self.io })
     }
 }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::filter::{KeyCounts, PrefixExtractor};
 use crate::ledger::ProbeCounters;
 use crate::sstable::{OpenTable, Table, TableFilter};
 
@@ -23,6 +24,25 @@ impl LiveTable {
 
     pub(crate) fn open(&self) -> OpenTable {
         OpenTable { table: Arc::clone(&self.table), filter: Arc::clone(&self.filter) }
+    }
+
+    /// The number of distinct prefixes by this extractor, if the filter or the manifest has it.
+    pub(crate) fn prefixes(&self, extractor: Option<PrefixExtractor>) -> Option<u64> {
+        let recorded = self.table.meta().prefixes;
+        if extractor.is_none() {
+            return Some(0);
+        }
+        if recorded > 0 {
+            return Some(recorded);
+        }
+        let in_filter = self.filter.sound().filter(|header| header.has_prefixes_of(extractor));
+        in_filter.map(|header| header.prefixes)
+    }
+
+    /// The keys and prefixes by this extractor. A number of prefixes that is not known counts as 0.
+    pub(crate) fn key_counts(&self, extractor: Option<PrefixExtractor>) -> KeyCounts {
+        let prefixes = self.prefixes(extractor).unwrap_or(0);
+        KeyCounts { keys: self.table.meta().keys, prefixes }
     }
 
     pub(crate) fn without_filter(&self) -> Self {

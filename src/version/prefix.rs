@@ -1,4 +1,4 @@
-//! Scans within a prefix probe the filter of each table before they open it.
+//! Scans within a prefix probe the filter of each table before they read a block of it.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -10,18 +10,19 @@ use crate::ledger::{Ledger, PrefixCounts, Verdict};
 use crate::sstable::TableFilter;
 use criba_filter::store::PrefixKey;
 
-/// The prefix of a scan, for probes of tables.
+/// The prefixes that all keys of a scan have, for probes of tables.
 #[derive(Debug)]
 pub(crate) struct PrefixProbe {
     extractor: PrefixExtractor,
-    hash: PrefixHash,
+    /// The shortest prefix first.
+    prefixes: Vec<PrefixHash>,
     bounds: KeyBounds,
     ignore_filters: bool,
     ledger: Arc<Ledger>,
 }
 
 impl PrefixProbe {
-    /// `None` if keys within these bounds may have different prefixes, or none.
+    /// `None` if keys within these bounds have no prefix in common.
     pub(crate) fn new(
         extractor: PrefixExtractor,
         bounds: &KeyBounds,
@@ -29,17 +30,20 @@ impl PrefixProbe {
         ignore_filters: bool,
         ledger: &Arc<Ledger>,
     ) -> Option<Self> {
-        let prefix = extractor.common(borrowed(bounds))?;
-        let hash = PrefixHash::new(prefix, hash_key);
+        let common = extractor.common(borrowed(bounds));
+        let prefixes: Vec<_> = common.map(|prefix| PrefixHash::new(prefix, hash_key)).collect();
+        if prefixes.is_empty() {
+            return None;
+        }
         let (bounds, ledger) = (bounds.clone(), Arc::clone(ledger));
-        Some(Self { extractor, hash, bounds, ignore_filters, ledger })
+        Some(Self { extractor, prefixes, bounds, ignore_filters, ledger })
     }
 
     pub(super) fn probe(&self, filter: &TableFilter) -> Verdict {
         let verdict = if self.ignore_filters {
             Verdict::Unfiltered
         } else {
-            filter.prefix_verdict(self.extractor, &self.hash)
+            filter.prefix_verdict(self.extractor, &self.prefixes)
         };
         let none = PrefixCounts::default();
         self.ledger.count_prefix(match verdict {

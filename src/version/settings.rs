@@ -5,7 +5,7 @@
 use crate::codec::{Fields, PutFields};
 use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::key::MAX_KEY_BYTES;
-use crate::wal::LAYERED_RIBBONS;
+use crate::wal::{LAYERED_RIBBONS, MANY_PREFIXES};
 use criba_filter::FilterKind;
 
 /// The options that belong to a store, not to one opening of it. Code that copies a store copies this as a whole.
@@ -18,7 +18,9 @@ pub(crate) struct StoreSettings {
 impl StoreSettings {
     /// The features that a reader of these settings must know; see format.md, "Manifest".
     pub(crate) fn required_features(&self) -> u32 {
-        if self.policy.kind == FilterKind::Ribbon { LAYERED_RIBBONS } else { 0 }
+        let layered = self.policy.kind == FilterKind::Ribbon;
+        let many = self.extractor.is_some_and(PrefixExtractor::has_many);
+        (if layered { LAYERED_RIBBONS } else { 0 }) | (if many { MANY_PREFIXES } else { 0 })
     }
 
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
@@ -70,7 +72,12 @@ mod tests {
             default.with_geometry(1000, 7),
             default.with_allocation(Allocation::Uniform).with_bits_per_key(0.1),
         ];
-        let extractors = [None, Some(PrefixExtractor::fixed(3)), Some(PrefixExtractor::until(255))];
+        let extractors = [
+            None,
+            Some(PrefixExtractor::fixed(3)),
+            Some(PrefixExtractor::until(255)),
+            Some(PrefixExtractor::every(b'/')),
+        ];
         for policy in policies {
             for extractor in extractors {
                 let settings = StoreSettings { policy, extractor };
@@ -101,7 +108,9 @@ mod tests {
             ("bits per key", 4, &65_f64.to_le_bytes()),
             ("a second number", 12, &[1]),
             ("no amount with a number", 3, &[0]),
-            ("an extractor", 20, &[3, 1]),
+            ("an extractor", 20, &[4, 1]),
+            ("a key without prefixes", 20, &[3, 1, 0]),
+            ("a key of 17 prefixes", 20, &[3, 1, 17]),
             ("a prefix of no bytes", 20, &[1, 0]),
             ("a prefix longer than a key", 20, &[1, 0, 0, 1]),
         ] {

@@ -54,7 +54,7 @@ impl LogKind {
     fn known_features(self) -> u32 {
         match self {
             Self::Wal => 0,
-            Self::Manifest => LAYERED_RIBBONS,
+            Self::Manifest => LAYERED_RIBBONS | MANY_PREFIXES,
         }
     }
 
@@ -128,6 +128,8 @@ pub(crate) enum HeaderError {
 
 /// The required feature of a manifest: the recorded policy may be for ribbons with layers.
 pub(crate) const LAYERED_RIBBONS: u32 = 1;
+/// The required feature of a manifest: the recorded extractor may give a key several prefixes.
+pub(crate) const MANY_PREFIXES: u32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileHeader {

@@ -431,8 +431,10 @@ fn the_reader_and_the_library_agree_on_filters_with_prefixes() {
         PrefixExtractor::until(b'/'),
         PrefixExtractor::fixed(3),
         PrefixExtractor::fixed(300), // longer than any key
+        PrefixExtractor::every(b'1'),
+        PrefixExtractor::every(b' '),
     ];
-    for (policy, extractor) in policies().into_iter().zip(extractors) {
+    for (policy, extractor) in policies().into_iter().cycle().zip(extractors) {
         let dir = common::tempdir();
         let db = options(9).filter(policy).prefix(extractor).open(dir.path()).unwrap();
         fill(&db, &mut Numbers(9), 2000);
@@ -1039,7 +1041,10 @@ fn the_reader_and_the_library_agree_on_one_more_edit() {
         (false, "a second number", settings(&[1, 2, 0, 3], 67, 7, 0)),
         (false, "a prefix of no bytes", settings(&[1, 2, 0, 4], 67, 7, 1)),
         (false, "a prefix longer than a key", settings(&[1, 2, 0, 4], 67, 7, 0x100_0001)),
-        (false, "an unknown extractor", settings(&[1, 2, 0, 4], 67, 7, 3)),
+        (true, "sixteen prefixes", settings(&[1, 2, 0, 4], 67, 7, 0x10_0003)),
+        (false, "seventeen prefixes", settings(&[1, 2, 0, 4], 67, 7, 0x11_0003)),
+        (false, "one prefix by another rule", settings(&[1, 2, 0, 4], 67, 7, 0x1_0003)),
+        (false, "an unknown extractor", settings(&[1, 2, 0, 4], 67, 7, 4)),
         (false, "settings twice", settings(&[1, 2, 0, 4], 67, 7, 0).repeat(2)),
     ];
     let faults = cases.iter().map(|(_, _, edit)| with_edit(name, manifest, edit));

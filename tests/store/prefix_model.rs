@@ -30,12 +30,13 @@ fn open(seed: u64, rng: &mut ChaCha8Rng, dir: &Path) -> Db {
         .level_base_bytes(50)
         .block_bytes(128)
         .vfs(common::HookVfs::without_syncs());
-    let extractor = match rng.random_range(0..8) {
+    let extractor = match rng.random_range(0..11) {
         0 => return options.open(dir).unwrap(),
         1 => PrefixExtractor::fixed(1),
         2 => PrefixExtractor::fixed(2),
         3 => PrefixExtractor::fixed(3),
         4 => PrefixExtractor::until(0xff),
+        5..=7 => PrefixExtractor::every(b'/'),
         _ => PrefixExtractor::until(b'/'),
     };
     options.prefix(extractor).open(dir).unwrap()

@@ -129,7 +129,7 @@ fn a_feature_that_is_not_known_is_unsupported_and_no_damage() {
         std::fs::write(&path, bytes).unwrap();
         options().open(dir.path()).err()
     };
-    for features in [2, 3, 128] {
+    for features in [4, 7, 128] {
         let error = with_features(features);
         let Some(Error::Unsupported { path: found, .. }) = &error else { panic!("{error:?}") };
         assert_eq!(found, &path);
@@ -137,13 +137,37 @@ fn a_feature_that_is_not_known_is_unsupported_and_no_damage() {
     assert!(with_features(0).is_none());
 }
 
+/// The required features of the manifest.
+fn features(dir: &Path) -> u32 {
+    let manifest = std::fs::read(the_file(dir, "MANIFEST")).unwrap();
+    u32::from_le_bytes(manifest[12..16].try_into().unwrap())
+}
+
+#[test]
+fn a_manifest_whose_extractor_gives_several_prefixes_requires_the_feature() {
+    let dir = tempdir();
+    let features_with = |options: Options| {
+        options.open(dir.path()).unwrap().close().unwrap();
+        features(dir.path())
+    };
+    let options = options();
+    assert_eq!(features_with(options.clone().prefix(PrefixExtractor::until(b'/'))), 0);
+    assert_eq!(features_with(options.clone().prefix(PrefixExtractor::every(b'/'))), 2);
+    assert_eq!(features_with(options.clone()), 2);
+    assert_eq!(features_with(options.clone().filter(FilterPolicy::ribbon())), 3);
+    let db = options.clone().open(dir.path()).unwrap();
+    db.set_policy(FilterPolicy::bloom()).unwrap();
+    db.set_policy(FilterPolicy::ribbon()).unwrap();
+    let aside = tempdir();
+    db.checkpoint(aside.path().join("copy")).unwrap();
+    assert_eq!(features(&aside.path().join("copy")), 3);
+    db.close().unwrap();
+    assert_eq!(features_with(options.prefix(None)), 1);
+}
+
 /// The bit is in force before the setting: an older criba refuses the manifest, and does not take it for damaged.
 #[test]
 fn a_manifest_whose_policy_is_of_ribbons_requires_the_feature() {
-    let features = |dir: &Path| {
-        let manifest = std::fs::read(the_file(dir, "MANIFEST")).unwrap();
-        u32::from_le_bytes(manifest[12..16].try_into().unwrap())
-    };
     let dir = tempdir();
     let db = options().open(dir.path()).unwrap();
     db.put("key", "value").unwrap();

@@ -247,8 +247,8 @@ fn fit_filters(db: &DbInner, moved: &Compaction, version: &Version) {
     let recipe_for = db.filters.recipes_for_outputs(version, &moved.inputs, moved.output_level);
     for (_, live) in &moved.inputs {
         let Some(stored) = live.filter.sound() else { continue };
-        let Some(recipe) = recipe_for(live.table.meta().keys) else { continue };
-        let planned = block_bits(&recipe, stored.hashes()) as f64;
+        let Some(recipe) = recipe_for(live.key_counts(db.filters.extractor())) else { continue };
+        let planned = block_bits(&recipe, stored.counts().hashed()) as f64;
         let is_of_policy = (stored.kind, stored.hash) == (recipe.kind, recipe.hash);
         if is_of_policy && 8.0 * live.filter.meta.bytes as f64 > TOO_LARGE * planned {
             // After an error the table keeps its filter, which is right, and the move has succeeded. Damage was

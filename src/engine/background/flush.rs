@@ -46,7 +46,7 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
     // earlier entries durable, and the log of this memtable can go when its table is installed.
     db.close_earlier_logs(|| db.health.check_poison())?;
     // Loads the view when it is called: a version held until the end could be the last with some table.
-    let filter_for = |keys| db.filters.recipe_for_flush(&db.views.load().version, keys);
+    let filter_for = |table| db.filters.recipe_for_flush(&db.views.load().version, table);
     let stops = || db.scheduler.stops();
     let context = MergeContext {
         env: &db.env,

@@ -38,7 +38,8 @@ pub(crate) fn build(
     let salt_of = |attempt| {
         if keyed { hash_key.salt(id.table, id.generation, attempt) } else { 0 }
     };
-    let (attempt, geometry, built) = recipe.build(hashes.keys() + hashes.prefixes(), |attempt| {
+    let counts = hashes.counts();
+    let (attempt, geometry, built) = recipe.build(counts.hashed(), |attempt| {
         let salt = salt_of(attempt);
         hashes.iter().map(|h| hash.salted(h, salt)).collect()
     });
@@ -47,11 +48,11 @@ pub(crate) fn build(
         hash,
         salt: salt_of(attempt),
         fingerprint: if keyed { hash_key.fingerprint() } else { 0 },
-        keys: hashes.keys(),
+        keys: counts.keys,
         geometry,
         predicted_rate: built.predicted_rate,
         extractor: hashes.extractor(),
-        prefixes: hashes.prefixes(),
+        prefixes: counts.prefixes,
     };
     let mut bytes = header.encode();
     bytes.extend_from_slice(&built.array);
@@ -97,16 +98,19 @@ impl Filter {
         self.may_contain_hash(key.hash(self.header.hash))
     }
 
-    /// Whether a key with this prefix may be in the table. `None` if the filter does not have the prefixes
-    /// of this extractor.
-    pub(crate) fn may_contain_prefix(
+    /// Whether a key with all these prefixes, the shortest first, may be in the table. `None` if the filter has
+    /// none of them by this extractor.
+    pub(crate) fn may_contain_prefixes(
         &self,
         extractor: PrefixExtractor,
-        prefix: &PrefixHash,
+        prefixes: &[PrefixHash],
     ) -> Option<bool> {
-        self.header
-            .has_prefixes_of(Some(extractor))
-            .then(|| self.may_contain_hash(prefix.get(self.header.hash)))
+        // A longer prefix is in no filter with fewer delimiters: its "no" would hide keys.
+        let shared = self.header.extractor()?.shared_with(extractor).min(prefixes.len());
+        let asked = prefixes.get(..shared).filter(|asked| !asked.is_empty())?;
+        // The longest is the prefix of the fewest keys, and mostly decides.
+        let hash = self.header.hash;
+        Some(asked.iter().rev().all(|prefix| self.may_contain_hash(prefix.get(hash))))
     }
 
     /// Whether a key with this hash, by the function of the header, may be in the table.
@@ -222,10 +226,8 @@ mod tests {
             assert_eq!(filter.header().prefixes, 1); // of big-endian numbers up to 99
             assert_eq!(filter.header().extractor(), Some(EXTRACTOR));
             let probe = |extractor, prefix: &[u8]| {
-                filter.may_contain_prefix(
-                    extractor,
-                    &PrefixHash::new(prefix, &hash_key().for_prefixes()),
-                )
+                let prefix = PrefixHash::new(prefix, &hash_key().for_prefixes());
+                filter.may_contain_prefixes(extractor, &[prefix])
             };
             assert_eq!(probe(EXTRACTOR, &[0; 3]), Some(true));
             let passed = (1..10_000_u16).map(|i| [i.to_be_bytes().as_slice(), &[1]].concat());
@@ -356,9 +358,9 @@ mod tests {
                 forge(64, &wide.to_le_bytes());
             }
             for extractor in [0, u64::MAX] {
-                // Invalid headers: 101 prefixes of 100 keys; prefixes without an extractor.
+                // Invalid headers: 1,601 prefixes of 100 keys; prefixes without an extractor.
                 let mut fields = extractor.to_le_bytes().to_vec();
-                fields.extend((1 + 100 * u64::from(extractor > 0)).to_le_bytes());
+                fields.extend((1 + 1600 * u64::from(extractor > 0)).to_le_bytes());
                 forge(72, &fields);
             }
             for length in [1, 8, 127, 128, bytes.len() - 1] {

@@ -3,7 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 use crate::codec::{Fields, PutFields};
-use crate::filter::PrefixExtractor;
+use crate::filter::{KeyCounts, MOST_PREFIXES, PrefixExtractor};
 use criba_filter::store::{HashKey, Recipe, Size};
 use criba_filter::{FilterKind, Geometry, HashFunction};
 
@@ -86,7 +86,7 @@ impl FilterHeader {
         kind.check(&geometry)?;
         let (extractor, prefixes) =
             (fields.u64().ok_or_else(short)?, fields.u64().ok_or_else(short)?);
-        let most = if extractor == 0 { 0 } else { keys };
+        let most = if extractor == 0 { 0 } else { keys.saturating_mul(MOST_PREFIXES.into()) };
         if prefixes > most {
             return Err(format!("{prefixes} prefixes of {keys} keys, extractor {extractor:#x}"));
         }
@@ -152,7 +152,7 @@ impl FilterHeader {
     /// Whether this recipe and extractor can have made this filter. Later attempts to build it may have
     /// enlarged it by up to half.
     pub(crate) fn follows(&self, recipe: &Recipe, extractor: Option<PrefixExtractor>) -> bool {
-        let first = recipe.geometry(self.hashes());
+        let first = recipe.geometry(self.counts().hashed());
         let grows = matches!(recipe.size, Size::Rate(_)) || self.kind == FilterKind::Ribbon;
         let most = if grows { first.m + (first.m / 2).max(1024) } else { first.m };
         let mut geometries = std::iter::successors(Some(first), |last| {
@@ -174,9 +174,8 @@ impl FilterHeader {
         PrefixExtractor::with_id(self.extractor)
     }
 
-    /// The keys and prefixes in the filter.
-    pub(crate) fn hashes(&self) -> u64 {
-        self.keys + self.prefixes
+    pub(crate) fn counts(&self) -> KeyCounts {
+        KeyCounts { keys: self.keys, prefixes: self.prefixes }
     }
 
     pub(crate) fn bytes(&self) -> usize {

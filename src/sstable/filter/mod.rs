@@ -85,17 +85,17 @@ impl TableFilter {
         }
     }
 
-    /// The filter's answer for all keys with a prefix. No I/O.
+    /// The filter's answer for all keys with these prefixes, the shortest first. No I/O.
     pub(crate) fn prefix_verdict(
         &self,
         extractor: PrefixExtractor,
-        prefix: &PrefixHash,
+        prefixes: &[PrefixHash],
     ) -> Verdict {
         match &self.state {
             FilterState::None => Verdict::Unfiltered,
             FilterState::NotResident(_) => Verdict::NotResident,
             FilterState::Degraded(_) => Verdict::Degraded,
-            FilterState::Active(filter) => match filter.may_contain_prefix(extractor, prefix) {
+            FilterState::Active(filter) => match filter.may_contain_prefixes(extractor, prefixes) {
                 Some(true) => Verdict::Maybe,
                 Some(false) => Verdict::No,
                 None => Verdict::Unfiltered,
@@ -349,7 +349,7 @@ impl Table {
             hashes.add(entry.key);
             cursor.advance()?;
         }
-        let (found, meta) = (hashes.keys(), self.meta());
+        let (found, meta) = (hashes.counts().keys, self.meta());
         if (found, entries) != (meta.keys, meta.entries) {
             let expected = format!("{} distinct keys in {} entries", meta.keys, meta.entries);
             return Err(Error::corrupt(&self.path(), 0, expected, format!("{found} in {entries}")));
