@@ -145,8 +145,8 @@ fn print(advice: &Advice, out: &mut dyn Write) -> Result<()> {
             "filters  {bytes} in memory, {bits:.2} bits a key, {with_all:.2} with headers"
         )?,
         prefixes => {
-            let prefixes = counted(prefixes, "prefix");
             writeln!(out, "filters  {bytes} in memory, {bits:.2} bits a key or prefix")?;
+            let prefixes = thousands(prefixes);
             writeln!(out, "prefixes {prefixes}; with them and headers {with_all:.2} bits a key")?;
         }
     }

@@ -15,7 +15,11 @@ pub fn thousands(number: u64) -> String {
 
 /// "1 table", "2 tables".
 pub fn counted(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
+    let plural = match noun {
+        _ if number == 1 => "",
+        _ if noun.ends_with('x') => "es",
+        _ => "s",
+    };
     format!("{} {noun}{plural}", thousands(number))
 }
 

@@ -114,7 +114,7 @@ impl FilterPolicy {
     }
 
     /// Sets the bytes of all filters together, headers included; 0 for no filters. A store that changes keeps to
-    /// them within a tenth.
+    /// them within a tenth; with prefixes it may take fewer, until they are rebuilt.
     #[must_use]
     pub fn with_total_bytes(self, bytes: u64) -> Self {
         let amount = if bytes == 0 { Amount::None } else { Amount::TotalBytes(bytes) };

@@ -106,7 +106,9 @@ impl OpenTable {
                     seen.min_seq = entry.seq;
                 }
                 let before = (seen.entries > 0).then_some(seen.largest.as_slice());
-                if before != Some(entry.key) {
+                if before == Some(entry.key) {
+                    seen.hidden_bytes += (entry.key.len() + entry.value.len()) as u64;
+                } else {
                     if let Some(filter) = filter {
                         let key = LookupKey::new(entry.key, hash_key, filter.header().hash);
                         keys.count(entry.key, filter.may_contain(&key));
@@ -121,8 +123,6 @@ impl OpenTable {
                     seen.keys += 1;
                     seen.largest.clear();
                     seen.largest.extend_from_slice(entry.key);
-                } else {
-                    seen.hidden_bytes += (entry.key.len() + entry.value.len()) as u64;
                 }
                 seen.entries += 1;
                 seen.tombstones += u64::from(entry.kind == EntryKind::Delete);

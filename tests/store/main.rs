@@ -16,6 +16,7 @@ mod compaction_laws;
 mod copies;
 mod crafted_keys;
 mod damaged_tables;
+mod directories;
 mod events;
 mod filters_never_deny;
 mod fixture_store;

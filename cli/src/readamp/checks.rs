@@ -71,11 +71,6 @@ impl Checks {
         others.map(|(name, check)| ((*name).to_owned(), check.said.clone().into())).collect()
     }
 
-    /// Whether none fails and none was left out.
-    pub(super) fn all_hold(&self) -> bool {
-        self.0.iter().all(|(_, check)| check.holds == Some(true))
-    }
-
     /// Those that fail.
     pub fn failed(&self) -> impl Iterator<Item = &(&'static str, Check)> {
         self.0.iter().filter(|(_, check)| check.holds == Some(false))

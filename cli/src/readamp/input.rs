@@ -39,6 +39,7 @@ pub(super) enum Stream {
     History,
     Ranks,
     Changes,
+    Scans,
 }
 
 pub(super) fn random(seed: u64, stream: Stream) -> ChaCha8Rng {

@@ -14,6 +14,7 @@ use super::compaction::compact;
 use super::input::{Input, Stream, random};
 use super::other_filters::{rebuild, rebuild_in_copy};
 use super::report::Report;
+use super::scans::scan_in_copy;
 use super::settings::Settings;
 use super::work::Work;
 use crate::failure::Result;
@@ -44,6 +45,7 @@ pub fn measure(
     let mut report = Report::new(input, settings, loading, &bench.passes(settings.filter, &work)?);
     if !settings.only_lookups {
         report.other_filters_loaded = rebuild_in_copy(&bench, report.filter_bytes, &work)?;
+        report.scans = scan_in_copy(&bench, input, report.filter_bytes)?;
         let changes = Changes::new(input, settings.seed);
         let work = changes.work(input, settings)?;
         let compaction = compact(&bench, &changes, &work)?;

@@ -20,6 +20,7 @@ mod print;
 mod provenance;
 pub mod report;
 pub mod sample_table;
+pub mod scans;
 pub mod settings;
 pub mod state;
 mod table_files;
@@ -55,8 +56,8 @@ const MOST_KEYS: u64 = 1_000_000_000;
 ///
 /// Loads keys into a new store and looks up present and absent ones: with filters, then with every filter
 /// answering "maybe". Does so again before and after a compaction, with a tenth of the keys overwritten and
-/// a twentieth deleted, and with filters of another kind beside the same tables. Exit code 1 if a check does
-/// not hold.
+/// a twentieth deleted, and with filters of another kind beside the same tables. Scans absent and present
+/// prefixes, too, with filters that have them. Exit code 1 if a check does not hold.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub struct Args {
@@ -109,9 +110,13 @@ pub struct Args {
     /// Compact everything into one run after loading
     #[arg(long, conflicts_with = "unsettled")]
     one_run: bool,
-    /// Only the first act: no compaction, and no other filters
+    /// Only the first act: no scans, no compaction, and no other filters
     #[arg(long)]
     only_lookups: bool,
+    /// What ends each prefix that is scanned, such as a directory of a path [default: / for keys from a file, . for
+    /// made-up ones]
+    #[arg(long, value_name = "CHARACTER", value_parser = one_byte)]
+    delimiter: Option<u8>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -146,6 +151,7 @@ impl Args {
             only_lookups: self.only_lookups || self.compare,
             rebuilt_filters: self.compare,
             filter_memory: self.filter_memory,
+            delimiter: self.delimiter.unwrap_or(if self.present.is_some() { b'/' } else { b'.' }),
         }
     }
 
@@ -158,6 +164,13 @@ impl Args {
             }
         };
         input.with_history(self.history, self.seed)
+    }
+}
+
+fn one_byte(text: &str) -> std::result::Result<u8, String> {
+    match text.as_bytes() {
+        [byte] => Ok(*byte),
+        _ => Err("it takes one ASCII character".into()),
     }
 }
 

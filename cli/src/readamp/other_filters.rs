@@ -14,6 +14,7 @@ use super::table_files;
 use super::temporary_dir;
 use super::work::Work;
 use crate::failure::{Failure, Result};
+use crate::interrupt::TemporaryDir;
 use crate::text::counted;
 
 /// What other filters on the same tables did.
@@ -79,14 +80,20 @@ pub(super) fn rebuild_in_copy(
     if filter_bytes == 0 {
         return Ok(None);
     }
+    let copy = copy(bench)?;
+    let bench = Bench { dir: copy.path(), ..*bench };
+    rebuild(&bench, &Changes::none(), filter_bytes, work)
+}
+
+/// A temporary copy of the closed store.
+pub(super) fn copy(bench: &Bench) -> Result<TemporaryDir> {
     let copy = temporary_dir()?;
     for entry in fs::read_dir(bench.dir).map_err(|e| Failure::file("list", bench.dir, e))? {
         let entry = entry.map_err(|e| Failure::file("list", bench.dir, e))?;
         let (from, to) = (entry.path(), copy.path().join(entry.file_name()));
         fs::copy(&from, to).map_err(|e| Failure::file("copy", &from, e))?;
     }
-    let bench = Bench { dir: copy.path(), ..*bench };
-    rebuild(&bench, &Changes::none(), filter_bytes, work)
+    Ok(copy)
 }
 
 /// Table files by number: their lengths and digests.

@@ -25,10 +25,9 @@ pub(super) fn files(report: &Report, sample: &SampleTable) -> Vec<(String, Vec<u
 }
 
 fn checks_csv(report: &Report) -> Vec<u8> {
-    let rows = report.states().into_iter().flat_map(|(state, _, checks)| {
-        checks.0.iter().map(move |(name, check)| {
-            [*name, state, check.verdict(), &check.said].map(str::to_owned)
-        })
+    let rows = report.all_checks();
+    let rows = rows.map(|(state, (name, check))| {
+        [*name, state, check.verdict(), &check.said].map(str::to_owned)
     });
     output::csv(["check", "state", "verdict", "what was compared"], rows)
 }
@@ -71,6 +70,7 @@ fn page(report: &Report, figures: &[Figure], sample: &SampleTable) -> String {
                 @for figure in shown(&["absent-by-level", "present-by-level", "rates-by-level"]) { (figure) }
                 (levels(report)) (level_reads(report))
             }
+            (scans(report))
             (acts(report, &shown(&["states"])))
             section { h2 { "Checks" } (checks(report)) (passes(report)) }
             section { h2 { "Times" } (times(report)) }
@@ -327,6 +327,25 @@ fn level_reads(report: &Report) -> Markup {
         &head[1..],
         rows,
     )
+}
+
+fn scans(report: &Report) -> Markup {
+    let (Some(scans), Some(line)) = (&report.scans, report.scans_line()) else { return html! {} };
+    let head =
+        ["scans", "number", "keys found", "tables denied", "by engine", "by files", "by kernel"];
+    let rows = scans.passes.iter().map(|pass| cells(pass.title(), pass.as_text()));
+    html! {
+        section {
+            h2 { "Scans of prefixes" }
+            p { "A copy of the store, " (line) "." }
+            (criba_report::table("Disk reads of scans, counted three times", &head, &head[1..], rows))
+            ul {
+                @for (name, check) in &scans.checks.0 {
+                    li { code { (name) } " " (check.verdict()) ": " (check.said) }
+                }
+            }
+        }
+    }
 }
 
 /// The second and the third act.

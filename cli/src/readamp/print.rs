@@ -3,9 +3,11 @@
 use std::fmt::Display;
 use std::io::Write;
 
+use super::checks::Check;
 use super::report::Report;
 use super::words::avoided;
 use crate::failure::Result;
+use crate::layout::wrapped;
 use crate::text::{counted, ratio, thousands};
 
 const WIDTH: usize = 80;
@@ -18,6 +20,7 @@ pub(super) fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     print_reads(report, out)?;
     print_states(report, out)?;
     print_passes(report, out)?;
+    print_scans(report, out)?;
     print_checks(report, out)?;
     print_times(report, out)
 }
@@ -134,6 +137,27 @@ fn print_passes(report: &Report, out: &mut dyn Write) -> Result<()> {
             pass.title(),
         )?;
     }
+    Ok(())
+}
+
+fn print_scans(report: &Report, out: &mut dyn Write) -> Result<()> {
+    let (Some(scans), Some(line)) = (&report.scans, report.scans_line()) else { return Ok(()) };
+    writeln!(
+        out,
+        "\n{:<33} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7}",
+        "reads of scans", "scans", "found", "denied", "engine", "files", "kernel"
+    )?;
+    for pass in &scans.passes {
+        let [number, items, denied, engine, files, kernel] = pass.as_text();
+        writeln!(
+            out,
+            "{:<33} {number:>6} {items:>7} {denied:>7} {engine:>7} {files:>7} {kernel:>7}",
+            pass.title(),
+        )?;
+    }
+    let verdict = |(name, check): &(&str, Check)| format!("{name} {}", check.verdict());
+    let verdicts: Vec<_> = scans.checks.0.iter().map(verdict).collect();
+    writeln!(out, "{}", wrapped(&format!("{line}: {}", verdicts.join(", ")), 2))?;
     Ok(())
 }
 

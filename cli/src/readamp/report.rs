@@ -10,6 +10,7 @@ use super::compaction::Compaction;
 use super::input::Input;
 use super::other_filters::OtherFilters;
 use super::pass::{Pass, PassReport, predicted, probes};
+use super::scans::Scans;
 use super::settings::Settings;
 use super::state::State;
 use crate::text::ratio;
@@ -79,6 +80,9 @@ pub struct Report {
     /// Other filters beside the tables of the loaded store, in a copy of it; `None` with the first act alone,
     /// or without filters.
     pub other_filters_loaded: Option<OtherFilters>,
+    /// Scans of prefixes in a copy of the loaded store; `None` with the first act alone, without filters, or
+    /// without absent prefixes.
+    pub scans: Option<Scans>,
     /// The second act; `None` without it.
     pub compaction: Option<Compaction>,
     /// The third act; `None` without it, or without filters.
@@ -234,6 +238,7 @@ impl Report {
             setup: Setup::new(input, settings),
             load_ns: loading.as_nanos() as u64,
             other_filters_loaded: None,
+            scans: None,
             compaction: None,
             other_filters: None,
         }
@@ -253,10 +258,16 @@ impl Report {
         states
     }
 
-    /// The checks that fail, in any state, with the state's name.
+    /// The checks of all states, with the state's name, and of the scans.
+    pub(super) fn all_checks(&self) -> impl Iterator<Item = (&str, &(&'static str, Check))> {
+        let states = self.states().into_iter().map(|(state, _, checks)| (state, checks));
+        let all = states.chain(self.scans.iter().map(|scans| ("scans", &scans.checks)));
+        all.flat_map(|(state, checks)| checks.0.iter().map(move |check| (state, check)))
+    }
+
+    /// The checks that fail, with the state's name.
     pub(super) fn failed(&self) -> impl Iterator<Item = (&str, &(&'static str, Check))> {
-        let states = self.states().into_iter();
-        states.flat_map(|(state, _, checks)| checks.failed().map(move |check| (state, check)))
+        self.all_checks().filter(|(_, (_, check))| check.holds == Some(false))
     }
 
     /// All levels together.

@@ -27,13 +27,15 @@ pub struct Settings {
     pub one_run: bool,
     /// The exponent of the Zipf distribution of absent lookups; each key once if `None`.
     pub zipf: Option<f64>,
-    /// Whether there is only the first act: no compaction and no other filters.
+    /// Whether there is only the first act: no scans, no compaction and no other filters.
     pub only_lookups: bool,
     /// Whether a rebuild gives the loaded store the bytes of its policy. Otherwise each filter has the size that was
     /// planned when its table was written.
     pub rebuilt_filters: bool,
     /// The memory budget for filters in the passes; `None` for no limit.
     pub filter_memory: Option<u64>,
+    /// What ends each prefix that is scanned.
+    pub delimiter: u8,
 }
 
 impl Default for Settings {
@@ -54,6 +56,7 @@ impl Default for Settings {
             only_lookups: true,
             rebuilt_filters: false,
             filter_memory: None,
+            delimiter: b'.',
         }
     }
 }

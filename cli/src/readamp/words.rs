@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use super::checks::{Check, Checks, FalsePositives};
 use super::pass::PassReport;
 use super::report::{Level, Report};
+use super::scans::ScanPass;
 use super::state::State;
 use crate::text::{counted, percent, ratio, thousands};
 
@@ -83,6 +84,15 @@ impl Report {
                 format!("in as many bytes ({size}), {other} reads per absent key, not {own}");
             lines.push((capitalised(&act.kind), line));
         }
+        if let Some(scans) = &self.scans {
+            let [with, _, without, _] = &scans.passes[..] else { return lines };
+            let each = |reads| or_none(ratio(reads as f64, with.scans), 4);
+            let avoided =
+                avoided(without.disk_reads as i64 - with.disk_reads as i64, without.disk_reads);
+            let (with, without) = (each(with.disk_reads), each(without.disk_reads));
+            let reads = format!("{without} disk reads without filters, {with} with");
+            lines.push(("Absent scan".to_owned(), format!("{reads}: {avoided} avoided")));
+        }
         if let Some(act) = &self.compaction {
             let (before, after) = (act.before.filter_keys, act.after.filter_keys);
             let line = format!(
@@ -100,12 +110,9 @@ impl Report {
 
     /// How many checks hold, fail, and were not made.
     fn verdicts(&self) -> String {
-        let states = self.states();
-        let count = |holds| {
-            let checks = states.iter().flat_map(|(.., checks)| &checks.0);
-            checks.filter(|(_, check)| check.holds == holds).count()
-        };
-        let all = if states.iter().all(|(.., checks)| checks.all_hold()) { "all " } else { "" };
+        let count =
+            |holds| self.all_checks().filter(|(_, (_, check))| check.holds == holds).count();
+        let all = if count(Some(true)) == self.all_checks().count() { "all " } else { "" };
         let others = [(count(Some(false)), "FAIL"), (count(None), "NOT CHECKED")];
         let others = others.into_iter().filter(|(count, _)| *count > 0);
         let others = others.map(|(count, what)| format!("{count} {what}"));
@@ -200,10 +207,22 @@ impl Report {
         rows
     }
 
+    /// What the filters of the scans hold, in a line.
+    pub(super) fn scans_line(&self) -> Option<String> {
+        self.scans.as_ref().map(|scans| {
+            format!(
+                "with {} up to each {:?} in the filters, which have {} of the bytes",
+                counted(scans.prefixes, "prefix"),
+                scans.delimiter,
+                percent(ratio(scans.filter_bytes as f64, scans.filter_bytes_before)),
+            )
+        })
+    }
+
     /// What the checks of the acts compared, and why others fail or were not made: name and text, each once.
     pub(super) fn check_notes(&self) -> Vec<(&'static str, &str)> {
         let mut notes = Vec::new();
-        for (name, check) in self.states().into_iter().flat_map(|(.., checks)| &checks.0) {
+        for (_, (name, check)) in self.all_checks() {
             let of_act = ["filters_rebuilt", "tables_untouched"].contains(name);
             let note = (*name, &*check.said);
             if (of_act || check.holds != Some(true)) && !notes.contains(&note) {
@@ -306,10 +325,33 @@ impl PassReport {
     }
 
     pub(super) fn title(&self) -> String {
-        match self.name.strip_suffix("_unfiltered") {
-            Some(keys) => format!("{keys} keys, without filters"),
-            None => format!("{} keys, with filters", self.name),
-        }
+        title(self.name, "keys")
+    }
+}
+
+impl ScanPass {
+    /// Its scans, the keys they found, the tables that filters denied, and disk reads as engine, file layer and
+    /// kernel count them.
+    pub(super) fn as_text(&self) -> [String; 6] {
+        [
+            thousands(self.scans),
+            thousands(self.items),
+            thousands(self.tables_denied),
+            thousands(self.disk_reads),
+            thousands(self.file_reads),
+            self.kernel_reads.map_or(NONE.to_owned(), thousands),
+        ]
+    }
+
+    pub(super) fn title(&self) -> String {
+        title(self.name, "prefixes")
+    }
+}
+
+fn title(pass: &str, what: &str) -> String {
+    match pass.strip_suffix("_unfiltered") {
+        Some(kind) => format!("{kind} {what}, without filters"),
+        None => format!("{pass} {what}, with filters"),
     }
 }
 

@@ -20,6 +20,10 @@ fn store() -> (TempDir, String) {
     (dir, store)
 }
 
+fn json(line: &str) -> serde_json::Value {
+    serde_json::from_str(&run(line).well()).expect("an object")
+}
+
 fn tables(store: &str) -> Vec<PathBuf> {
     let names = fs::read_dir(store).expect("a store").map(|entry| entry.expect("a name").path());
     let mut tables: Vec<_> =
@@ -217,8 +221,19 @@ fn prefixes_are_reported_and_kept() {
     let newest = || tables(&store).pop().expect("a table").display().to_string();
     let told = |prefixes: u64, filters: &str, keys: u64| {
         let stats = run(&format!("stats {store}")).well();
-        let line = format!("\nprefixes: {prefixes} in {filters}, up to '/'\n");
-        assert!(stats.contains(&line), "{stats}");
+        let line = format!("\nprefixes: {prefixes} in {filters}, up to '/'; ");
+        assert!(stats.contains(&line) && stats.contains(" bits a key or prefix\n"), "{stats}");
+        let total = &json(&format!("stats --json {store}"))["total"];
+        assert_eq!((&total["prefixes"], &total["keys"]), (&prefixes.into(), &keys.into()));
+        let bits = |name: &str| total[name].as_f64().expect("a number");
+        let bytes = total["filter_bytes"].as_f64().expect("a number");
+        assert!((bits("bits_per_key") * keys as f64 - bytes * 8.0).abs() < 0.01);
+        let hashed = (keys + prefixes) as f64;
+        assert!((bits("bits_per_key_or_prefix") * hashed - bytes * 8.0).abs() < 0.01);
+        let tuned = json(&format!("tune --json {store}"));
+        assert_eq!((&tuned["prefixes"], &tuned["keys"]), (&prefixes.into(), &keys.into()));
+        let tuned = run(&format!("tune {store}")).well();
+        assert!(tuned.contains(&format!("\nprefixes {prefixes}; with them")), "{tuned}");
         let verified = run(&format!("verify {store}")).well();
         let probed = format!("probed with {keys} keys and {prefixes} prefixes, 0 denied");
         assert!(verified.contains(&probed), "{verified}");

@@ -281,11 +281,15 @@ fn the_output_fits_in_80_columns_and_begins_with_the_answer() {
         assert!(line.chars().count() <= 80 && line.trim_end() == line, "{line}");
     }
     let names: Vec<_> =
-        told.lines().take(5).map(|line| line.split_once(':').expect("a name").0).collect();
-    assert_eq!(names, ["Absent key", "Present key", "Ribbon", "Compaction", "Checks"]);
+        told.lines().take(6).map(|line| line.split_once(':').expect("a name").0).collect();
+    let expected = ["Absent key", "Present key", "Ribbon", "Absent scan", "Compaction", "Checks"];
+    assert_eq!(names, expected);
     assert!(told.contains("\ntotal "), "{told}");
     let made = |verdict: &str| told.matches(&format!("  {verdict}")).count();
     assert_eq!(made("holds") + made("NOT CHECKED"), 33, "{told}");
+    let of_scans = told.split_once(" bytes: ").or(told.split_once("\n  bytes: "));
+    let of_scans = of_scans.expect("the checks of scans").1.split("\n\n").next().expect("text");
+    assert_eq!(of_scans.matches("holds").count() + of_scans.matches("NOT").count(), 4, "{told}");
 }
 
 fn said(line: &str) -> String {
@@ -354,7 +358,7 @@ fn the_page_has_what_was_printed_and_its_figures() {
             assert!(dir.join(link).exists(), "{link}");
         }
         let checks = fs::read_to_string(dir.join("checks.csv")).expect("a table");
-        let all = if filters.is_empty() { 33 } else { 19 }; // there are no other filters without filters
+        let all = if filters.is_empty() { 37 } else { 19 }; // there are no other filters without filters
         assert_eq!(checks.lines().count(), 1 + all, "{checks}");
     }
     // What an earlier run left, and this one has no points for, is gone.
