@@ -250,7 +250,7 @@ impl Table {
         if !self.open.table.meta().overlaps(key, key) {
             return Ok(None);
         }
-        let found = self.open.table.search(key, seq).1?;
+        let found = self.open.table.search(key, seq, false).1?;
         Ok(found.entry.map(|(kind, value)| (kind, value.to_vec())))
     }
 

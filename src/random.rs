@@ -29,6 +29,11 @@ impl RandomSource {
         Self { seed }
     }
 
+    /// Whether the store must do the same in each run.
+    pub(crate) fn is_seeded(self) -> bool {
+        self.seed.is_some()
+    }
+
     /// # Errors
     /// [`Io`](crate::Error::Io): the operating system has none.
     pub(crate) fn number(self, purpose: Purpose) -> Result<u64> {

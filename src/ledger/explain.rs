@@ -63,6 +63,8 @@ pub struct BlockFetch {
     pub bytes: u64,
     /// Whether the cache held it; otherwise it took one disk read.
     pub from_cache: bool,
+    /// Whether the disk read took longer than one from the page cache, if it was timed.
+    pub(crate) slow: bool,
 }
 
 /// What a lookup did with one table.

@@ -209,6 +209,13 @@ counts! {
         /// Entries that scans passed before their items and their ends: deleted, overwritten, or newer than a
         /// snapshot. Versions of a key that a seek skips do not count.
         hidden_passed,
+        /// Blocks that batches of lookups announced to the operating system before they read them: see
+        /// [`Db::get_many`](crate::Db::get_many).
+        blocks_announced,
+        /// Their bytes.
+        bytes_announced,
+        /// Announced blocks that the batch did not read.
+        announced_unread,
     }
 }
 

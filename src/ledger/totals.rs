@@ -159,7 +159,12 @@ mod tests {
     use crate::sync::Ordering;
 
     fn probed(verdict: Verdict, outcome: Outcome, from_cache: Option<bool>) -> TableStep {
-        let block = from_cache.map(|from_cache| BlockFetch { offset: 0, bytes: 100, from_cache });
+        let block = from_cache.map(|from_cache| BlockFetch {
+            offset: 0,
+            bytes: 100,
+            from_cache,
+            slow: false,
+        });
         TableStep::Probed { verdict, block, outcome, found: None }
     }
 

@@ -1,8 +1,10 @@
 //! Lookups: memtables, then tables from newest to oldest, each filter before its table.
 
+mod ahead;
 mod search;
 
-use search::{Passed, Search};
+use self::ahead::ReadAhead;
+use self::search::{Passed, Search};
 
 use crate::error::Result;
 use crate::key::{EntryKind, Seq};
@@ -15,6 +17,8 @@ use criba_filter::store::IN_FLIGHT;
 pub(crate) trait Trace {
     /// Whether it needs every step of a lookup.
     const STEPS: bool;
+    /// Whether it needs to know which reads are slow.
+    const TIMED: bool = false;
 
     fn step(&mut self, step: Step);
 }
@@ -62,7 +66,8 @@ impl Lookups<'_> {
         Search::new(self, view, seq, key).value(trace)
     }
 
-    /// The values of many keys. Prefetches the filters of several keys, then looks these keys up.
+    /// The values of many keys. Prefetches the filters of several keys, then looks these keys up. Announces the
+    /// blocks of the next keys while reads are slow.
     pub(crate) fn get_many<K: AsRef<[u8]>>(
         self,
         view: &ReadView,
@@ -73,14 +78,16 @@ impl Lookups<'_> {
         let at_once = if view.version.level(0).len() < IN_FLIGHT / 2 { IN_FLIGHT } else { 1 };
         let mut values = Vec::with_capacity(keys.len());
         let mut searches = Vec::with_capacity(keys.len().min(at_once));
-        for keys in keys.chunks(at_once) {
+        let mut ahead = ReadAhead::new(self);
+        for chunk in keys.chunks(at_once) {
             searches.clear();
-            searches.extend(keys.iter().map(|key| Search::new(self, view, seq, key.as_ref())));
+            searches.extend(chunk.iter().map(|key| Search::new(self, view, seq, key.as_ref())));
             if at_once > 1 {
                 searches.iter().for_each(Search::prefetch);
             }
             for search in &searches {
-                values.push(search.value(&mut ())?);
+                ahead.announce(self, view, seq, keys, values.len());
+                values.push(search.value(&mut ahead)?);
             }
         }
         Ok(values)

@@ -6,7 +6,7 @@ use crate::filter::LookupKey;
 use crate::key::{EntryKind, Seq};
 use crate::ledger::{Activity, Outcome, Step, TableStep, Verdict};
 use crate::memtable::Memtable;
-use crate::sstable::Table;
+use crate::sstable::{BlockHandle, Table};
 use crate::value::Value;
 use crate::version::{Interval, LiveTable, Version};
 use crate::view::ReadView;
@@ -45,6 +45,16 @@ impl<'a> Search<'a> {
                 self.view.version.slots().begin(number, &self.key);
             }
         }
+    }
+
+    /// The block that the search reads first, if it must read one from the disk. Counts nothing.
+    pub(super) fn first_read(&self) -> Option<(&'a Table, BlockHandle)> {
+        if self.in_memtables(&mut Passed::default(), &mut ()).is_some() {
+            return None;
+        }
+        let number = self.interval.covering(self.next_maybe(0)?)?;
+        let (live, _) = self.table(number)?;
+        live.table.block_to_read(self.key.bytes(), self.seq).map(|block| (&*live.table, block))
     }
 
     /// The value of the key. Counts the lookup: once for the interval if every memtable and every filter denies
@@ -196,7 +206,7 @@ impl<'a> Search<'a> {
     }
 
     /// Searches the block of the table at this rank that may hold the key.
-    fn read(&self, rank: usize, trace: &mut impl Trace) -> Result<Found> {
+    fn read<T: Trace>(&self, rank: usize, trace: &mut T) -> Result<Found> {
         let Some(number) = self.interval.covering(rank) else { return Ok(None) };
         let Some((live, level)) = self.table(number) else { return Ok(None) };
         let verdict = if self.lookups.ignore_filters {
@@ -206,7 +216,8 @@ impl<'a> Search<'a> {
         } else {
             live.filter.verdict(&self.key)
         };
-        let (step, found) = search_block(&live.table, verdict, self.seq, &self.key);
+        let timed = T::TIMED;
+        let (step, found) = search_block(&live.table, verdict, self.seq, &self.key, timed);
         live.counters.count(step);
         trace.step(Step::Table { id: live.table.id(), level, step });
         found
@@ -260,8 +271,9 @@ fn search_block(
     verdict: Verdict,
     seq: Seq,
     key: &LookupKey<'_>,
+    timed: bool,
 ) -> (TableStep, Result<Found>) {
-    let (block, found) = table.search(key.bytes(), seq);
+    let (block, found) = table.search(key.bytes(), seq, timed);
     let outcome = match &found {
         Ok(found) => Outcome::of_read(verdict, found.holds_key),
         Err(_) => Outcome::Failed,

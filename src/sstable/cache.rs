@@ -56,6 +56,11 @@ impl BlockCache {
         self.0.get(&place)
     }
 
+    /// Whether it has the block. Does not count as a use.
+    pub(crate) fn contains(&self, place: BlockPlace) -> bool {
+        self.0.peek(&place).is_some()
+    }
+
     pub(crate) fn insert(&self, place: BlockPlace, block: Block) {
         self.0.insert(place, block);
     }

@@ -5,6 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::block::Found;
 use super::data_file::DataFile;
@@ -21,8 +22,12 @@ use crate::key::Seq;
 use crate::ledger::BlockFetch;
 use crate::names::{FileName, Origin};
 use crate::sealed::{Metered, Seal, SealedBytes, mapped_bytes};
-use crate::sync::{AtomicBool, OnceLock, Ordering};
+use crate::sync::{AtomicBool, Instant, OnceLock, Ordering};
 use crate::vfs::{AccessHint, VfsFile};
+
+/// A read that takes longer than this, and than a nanosecond a byte, is of the disk. Reads from the page cache take
+/// a few microseconds, those of a fast disk 35.
+const SLOW_READ: Duration = Duration::from_micros(20);
 
 /// An open table. Dropping an obsolete one removes its file.
 #[derive(Debug)]
@@ -247,8 +252,13 @@ impl Table {
     }
 
     /// Finds the newest entry of `key` up to `seq` in the one block that may hold it: at most one disk read.
-    /// Names the block also on failure.
-    pub(crate) fn search(&self, key: &[u8], seq: Seq) -> (Option<BlockFetch>, Result<Found>) {
+    /// Names the block also on failure. Measures the time of the read if `timed`.
+    pub(crate) fn search(
+        &self,
+        key: &[u8],
+        seq: Seq,
+        timed: bool,
+    ) -> (Option<BlockFetch>, Result<Found>) {
         let number = self.blocks.number_up_to(key, seq, &self.index());
         let handle = match self.handle(number) {
             Ok(handle) => handle,
@@ -257,19 +267,42 @@ impl Table {
         let place = (self.meta.id, number);
         let cached = self.env.cache.as_ref().and_then(|cache| cache.get(place));
         let bytes = handle.length + TRAILER_BYTES as u64;
-        let fetch = BlockFetch { offset: handle.offset, bytes, from_cache: cached.is_some() };
+        let from_cache = cached.is_some();
+        let mut fetch = BlockFetch { offset: handle.offset, bytes, from_cache, slow: false };
         let found = match cached {
             Some(block) => Ok(block),
-            None => self.file().block(handle).inspect(|block| {
-                if let Some(cache) = &self.env.cache {
-                    cache.insert(place, block.clone());
-                }
-            }),
+            None => {
+                let began = timed.then(Instant::now);
+                let block = self.file().block(handle);
+                let slow = SLOW_READ.max(Duration::from_nanos(bytes));
+                fetch.slow = began.is_some_and(|began| began.elapsed() > slow);
+                block.inspect(|block| {
+                    if let Some(cache) = &self.env.cache {
+                        cache.insert(place, block.clone());
+                    }
+                })
+            }
         }
         .and_then(|block| {
             block.search(key, seq).map_err(|damage| self.file().damaged(handle, damage))
         });
         (Some(fetch), found)
+    }
+
+    /// The block that [`search`](Self::search) would read from the disk: the cache does not have it.
+    pub(crate) fn block_to_read(&self, key: &[u8], seq: Seq) -> Option<BlockHandle> {
+        let number = self.blocks.number_up_to(key, seq, &self.index());
+        let place = (self.meta.id, number);
+        let cached = self.env.cache.as_ref().is_some_and(|cache| cache.contains(place));
+        if cached { None } else { self.handle(number).ok() }
+    }
+
+    /// Announces a block to the operating system. Returns its bytes.
+    pub(crate) fn announce_block(&self, block: BlockHandle) -> io::Result<u64> {
+        let (offset, length) = (block.offset, block.length + TRAILER_BYTES as u64);
+        let file = self.env.files.get(self.meta.id, &self.env.dir)?;
+        file.hint(AccessHint::WillNeed { offset, length })?;
+        Ok(length)
     }
 
     pub(crate) fn env(&self) -> &Arc<TableEnv> {

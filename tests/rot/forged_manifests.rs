@@ -113,14 +113,27 @@ fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
             frame.length = frame.payload.len() as u16;
             case(format!("tagged fields {fields:?}"), &log)
         };
-        for fields in [&[2, 2, 0][..], &[2, 255, 0], &[7, 3, 2, 3, 4, 9, 1, 8]] {
+        // The third has a number of prefixes.
+        for fields in [
+            &[2, 3, 0][..],
+            &[2, 255, 0],
+            &[10, 2, 8, 1, 0, 0, 0, 0, 0, 0, 0],
+            &[7, 3, 2, 3, 4, 9, 1, 8],
+        ] {
             known.push(forge(fields));
         }
         for fields in [&[1, 1][..], &[3, 1, 2, 0], &[0xff; 9], &[0x7f, 1, 0]] {
             others.push(forge(fields));
         }
-        // Hidden bytes: none, and too short.
-        for fields in [&[10, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0][..], &[3, 1, 1, 7]] {
+        // Hidden bytes and prefixes: none, too short, and more than 16 prefixes of a key.
+        for fields in [
+            &[10, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0][..],
+            &[3, 1, 1, 7],
+            &[10, 2, 8, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[3, 2, 1, 7],
+            &[10, 2, 8, 0, 0, 0, 0, 0, 0, 0, 255],
+            &[10, 2, 8, 255, 255, 255, 255, 255, 255, 255, 255],
+        ] {
             others.push(forge(fields));
         }
         // The table contradicts these.
@@ -347,7 +360,7 @@ fn forged_headers_are_refused() {
     let tally = sweep_all("manifest headers forged", &cases, |_, outcome| {
         matches!(outcome, Outcome::Refused | Outcome::Right)
     });
-    assert_eq!(tally[&Outcome::Right], 6 * 8 + 1, "the reserved bits, and a feature without need");
+    assert_eq!(tally[&Outcome::Right], 6 * 8 + 2, "the reserved bits, and features without need");
 
     // Under another salt no frame is whole. The second one serves a repair alone.
     let salts = |at: usize| (0..64).map(move |bit| (at + bit / 8, bit % 8));

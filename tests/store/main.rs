@@ -36,6 +36,7 @@ mod open_files;
 mod policies;
 mod prefix_model;
 mod prefixes;
+mod read_ahead;
 mod read_only;
 mod reads_avoided;
 mod rebuild_filters;

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 
 use crate::sync::{Arc, Mutex, MutexGuard};
 use crate::vfs::{
-    EntryType, FileKind, FileLock, Identity, Operation, Vfs, VfsDir, VfsFile, check_name,
+    AccessHint, EntryType, FileKind, FileLock, Identity, Operation, Vfs, VfsDir, VfsFile,
+    check_name,
 };
 use disk::ROOT;
 use file::{Change, File};
@@ -437,6 +438,11 @@ impl SimFile {
 }
 
 impl VfsFile for SimFile {
+    /// A simulated disk takes no hint: equal runs have equal counts.
+    fn hint(&self, _: AccessHint) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let (bytes, start) = (self.bytes(), offset as usize);
         let from = start.checked_add(buffer.len()).and_then(|end| bytes.get(start..end));

@@ -1,0 +1,118 @@
+//! Announces the blocks of a batch of lookups, so that the operating system reads them from the disk at once.
+
+use std::collections::HashSet;
+
+use super::search::Search;
+use super::{Lookups, Trace};
+use crate::key::Seq;
+use crate::ledger::{Activity, Ledger, Step, TableStep};
+use crate::view::ReadView;
+
+/// The most blocks and bytes that are announced before they are read.
+const MOST_BLOCKS: usize = 256;
+const MOST_BYTES: u64 = 16 << 20;
+
+/// The blocks that a batch has announced and not read yet. Begins to announce after a slow read of the batch.
+pub(super) struct ReadAhead<'e> {
+    ledger: &'e Ledger,
+    may_announce: bool,
+    slow: bool,
+    /// The keys up to this number were looked at.
+    until: usize,
+    /// Table and offset.
+    announced: HashSet<(u64, u64)>,
+}
+
+impl<'e> ReadAhead<'e> {
+    pub(super) fn new(lookups: Lookups<'e>) -> Self {
+        let env = lookups.env;
+        Self {
+            ledger: &env.ledger,
+            may_announce: !env.random.is_seeded(),
+            slow: false,
+            until: 0,
+            announced: HashSet::new(),
+        }
+    }
+
+    /// Announces the blocks of the next keys, from number `done` on, if no announced one is left. Of each key this is
+    /// the block of the first table whose filter says "maybe".
+    #[inline]
+    pub(super) fn announce<K: AsRef<[u8]>>(
+        &mut self,
+        lookups: Lookups<'_>,
+        view: &ReadView,
+        seq: Seq,
+        keys: &[K],
+        done: usize,
+    ) {
+        if self.slow && self.may_announce && done >= self.until {
+            self.next_wave(lookups, view, seq, keys, done);
+        }
+    }
+
+    #[inline(never)]
+    fn next_wave<K: AsRef<[u8]>>(
+        &mut self,
+        lookups: Lookups<'_>,
+        view: &ReadView,
+        seq: Seq,
+        keys: &[K],
+        done: usize,
+    ) {
+        self.end_wave();
+        let mut bytes_announced = 0;
+        self.until = done;
+        for key in keys.get(done..).unwrap_or_default() {
+            if self.announced.len() == MOST_BLOCKS || bytes_announced >= MOST_BYTES {
+                break;
+            }
+            self.until += 1;
+            let search = Search::new(lookups, view, seq, key.as_ref());
+            let Some((table, block)) = search.first_read() else { continue };
+            let place = (table.id(), block.offset);
+            if self.announced.contains(&place) {
+                continue;
+            }
+            match table.announce_block(block) {
+                Ok(bytes) => bytes_announced += bytes,
+                Err(_) => {
+                    self.may_announce = false;
+                    break;
+                }
+            }
+            self.announced.insert(place);
+        }
+        let blocks_announced = self.announced.len() as u64;
+        self.ledger.count(Activity { blocks_announced, bytes_announced, ..Activity::default() });
+    }
+
+    /// Counts what was announced and not read: another thread has put the block into the cache, or the batch failed.
+    fn end_wave(&mut self) {
+        let announced_unread = self.announced.drain().count() as u64;
+        if announced_unread > 0 {
+            self.ledger.count(Activity { announced_unread, ..Activity::default() });
+        }
+    }
+}
+
+impl Trace for ReadAhead<'_> {
+    const STEPS: bool = false;
+    const TIMED: bool = true;
+
+    #[inline]
+    fn step(&mut self, step: Step) {
+        if let Step::Table { id, step: TableStep::Probed { block: Some(block), .. }, .. } = step
+            && !block.from_cache
+        {
+            self.slow |= block.slow;
+            self.announced.remove(&(id, block.offset));
+        }
+    }
+}
+
+impl Drop for ReadAhead<'_> {
+    fn drop(&mut self) {
+        self.end_wave();
+    }
+}
