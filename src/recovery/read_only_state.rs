@@ -85,7 +85,7 @@ impl ReadOnlyState {
                 return Err(Error::corrupt(&path, 0, expected, format!("store {store:016x}")));
             }
             None => Arc::new(TableEnv {
-                files: FilePool::unlimited(),
+                files: FilePool::unlimited(options.read_ahead),
                 cache: BlockCache::new(options.cache_bytes, options.block_bytes),
                 filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(dir)),
                 next_file: AtomicU64::new(u64::MAX), // no file is made

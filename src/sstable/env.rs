@@ -56,7 +56,7 @@ impl TableEnv {
             hash_key,
             prefix_hash_key: hash_key.for_prefixes(),
             random: RandomSource::default(),
-            files: FilePool::new(64),
+            files: FilePool::new(64, true),
             cache: None,
             ledger: Arc::default(),
             filter_memory: FilterMemory::new(None, Seal::for_files_of(dir)),

@@ -15,7 +15,10 @@ use crate::sync::Mutex;
 use crate::vfs::{AccessHint, VfsFile};
 
 #[derive(Debug)]
-pub(crate) struct FilePool(Arc<Files>);
+pub(crate) struct FilePool {
+    files: Arc<Files>,
+    read_ahead: bool,
+}
 
 #[derive(Debug)]
 enum Files {
@@ -36,8 +39,9 @@ impl Closable for Files {
 }
 
 impl FilePool {
-    /// A pool of at most `limit` open files; 0 keeps none open.
-    pub(crate) fn new(limit: usize) -> Self {
+    /// A pool of at most `limit` open files; 0 keeps none open. Without `read_ahead`, the operating system reads
+    /// nothing but what is asked for.
+    pub(crate) fn new(limit: usize, read_ahead: bool) -> Self {
         let options = OptionsBuilder::new()
             .shards(1) // the limit holds for all of them together
             .estimated_items_capacity(limit)
@@ -49,21 +53,21 @@ impl FilePool {
         });
         let files = Arc::new(files.map_or(Files::None, Files::MostRead));
         descriptors::add(&files);
-        Self(files)
+        Self { files, read_ahead }
     }
 
     /// A pool that keeps all files open.
-    pub(crate) fn unlimited() -> Self {
-        Self(Arc::new(Files::All(Mutex::default())))
+    pub(crate) fn unlimited(read_ahead: bool) -> Self {
+        Self { files: Arc::new(Files::All(Mutex::default())), read_ahead }
     }
 
     /// The open files, if all are kept.
     pub(crate) fn pinned(&self) -> usize {
-        if let Files::All(files) = &*self.0 { files.lock().len() } else { 0 }
+        if let Files::All(files) = &*self.files { files.lock().len() } else { 0 }
     }
 
     pub(crate) fn get(&self, id: u64, dir: &StoreDir) -> io::Result<Arc<dyn VfsFile>> {
-        let known = match &*self.0 {
+        let known = match &*self.files {
             Files::None => None,
             Files::MostRead(files) => files.get(&id),
             Files::All(files) => files.lock().get(&id).cloned(),
@@ -72,9 +76,11 @@ impl FilePool {
             return Ok(file);
         }
         let file = dir.open_file(FileName::Table(id))?;
-        // Only a hint: a file system that cannot take it reads just as well.
-        let _ = file.hint(AccessHint::Random);
-        match &*self.0 {
+        if !self.read_ahead {
+            // Only a hint: a file system that cannot take it reads just as well.
+            let _ = file.hint(AccessHint::Random);
+        }
+        match &*self.files {
             Files::None => {}
             Files::MostRead(files) => files.insert(id, Arc::clone(&file)),
             Files::All(files) => _ = files.lock().insert(id, Arc::clone(&file)),
@@ -84,7 +90,7 @@ impl FilePool {
 
     /// Closes the file of a table that is no longer read.
     pub(crate) fn forget(&self, id: u64) {
-        match &*self.0 {
+        match &*self.files {
             Files::None => {}
             Files::MostRead(files) => _ = files.remove(&id),
             Files::All(files) => _ = files.lock().remove(&id),
@@ -102,9 +108,11 @@ mod tests {
         let dir = crate::tempdir::tempdir();
         let store = StoreDir::of(RealVfs, dir.path());
         let path = store.path_of(FileName::Table(1));
-        for (pool, keeps) in
-            [(FilePool::new(0), false), (FilePool::new(10), true), (FilePool::unlimited(), true)]
-        {
+        for (pool, keeps) in [
+            (FilePool::new(0, true), false),
+            (FilePool::new(10, true), true),
+            (FilePool::unlimited(true), true),
+        ] {
             std::fs::write(&path, "table").expect("writable");
             pool.get(1, &store).expect("opened");
             std::fs::remove_file(&path).expect("removed");

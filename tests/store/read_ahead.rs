@@ -10,18 +10,18 @@ use criba::vfs::{
     AccessHint, Call, CountingVfs, Fault, FaultRule, FaultVfs, FileKind, Layer, LayeredVfs,
     Operation, SimVfs,
 };
-use criba::{Db, FilterPolicy, Options};
+use criba::{Db, FilterPolicy, HashFunction, Options};
 
 use crate::common;
 
 /// A store of two runs in blocks of about three keys, on a disk whose reads of tables take a millisecond while
 /// `slow` is not 0.
-struct Slow {
+struct SlowStore {
     db: Db,
     hooks: Arc<common::HookVfs>,
     vfs: CountingVfs,
     faults: FaultVfs,
-    slow: Arc<AtomicU64>,
+    millis: Arc<AtomicU64>,
 }
 
 const KEYS: u32 = 3000;
@@ -38,13 +38,13 @@ fn fill(db: &Db) {
 }
 
 fn options() -> Options {
-    // Without false positives: each key reads one block.
-    let filter = FilterPolicy::bits_per_key(30.0);
+    // Each key reads one block: without a key of the hash, these filters have no false positive.
+    let filter = FilterPolicy::bits_per_key(30.0).with_hash(HashFunction::MurmurHash2);
     let options = common::options().background_threads(0).auto_compaction(false).filter(filter);
     options.cache_bytes(0).block_bytes(1024).table_bytes(64 << 10)
 }
 
-impl Slow {
+impl SlowStore {
     fn open(dir: &Path, options: Options) -> Self {
         let slow = Arc::new(AtomicU64::new(0));
         let millis = Arc::clone(&slow);
@@ -59,7 +59,7 @@ impl Slow {
         let db = options.vfs(vfs.clone()).open(dir).unwrap();
         fill(&db);
         slow.store(1, Ordering::Relaxed);
-        Self { db, hooks, vfs, faults, slow }
+        Self { db, hooks, vfs, faults, millis: slow }
     }
 
     fn reads(&self) -> u64 {
@@ -80,7 +80,7 @@ impl Slow {
 #[test]
 fn a_batch_announces_what_it_reads_after_its_first_slow_read() {
     let dir = common::tempdir();
-    let store = Slow::open(dir.path(), options());
+    let store = SlowStore::open(dir.path(), options());
     let keys: Vec<_> = (0..600).map(key).collect();
     let one_by_one: Vec<_> = keys.iter().take(100).map(|key| store.db.get(key).unwrap()).collect();
     let (before, reads, hints) = (store.db.stats(), store.reads(), store.hooks.hints().len());
@@ -104,7 +104,7 @@ fn a_batch_announces_what_it_reads_after_its_first_slow_read() {
 #[test]
 fn a_block_is_announced_once_and_not_if_the_cache_has_it() {
     let dir = common::tempdir();
-    let store = Slow::open(dir.path(), options().cache_bytes(16 << 20));
+    let store = SlowStore::open(dir.path(), options().cache_bytes(16 << 20));
     let cached: Vec<_> = (0..50).map(key).collect();
     assert!(cached.iter().all(|key| store.db.contains(key).unwrap()));
     // A slow read, absent keys, keys in the memtable, cached keys, and one block for all others.
@@ -126,7 +126,7 @@ fn a_block_is_announced_once_and_not_if_the_cache_has_it() {
 #[test]
 fn announced_blocks_that_are_not_read_are_counted() {
     let dir = common::tempdir();
-    let store = Slow::open(dir.path(), options());
+    let store = SlowStore::open(dir.path(), options());
     let keys: Vec<_> = (0..200).map(key).collect();
     let rule = FaultRule::new(Fault::Io).operations([Operation::Read]).kinds([FileKind::Table]);
     store.faults.add(rule.skip(99));
@@ -137,14 +137,14 @@ fn announced_blocks_that_are_not_read_are_counted() {
     println!("{read} reads, {activity:?}");
     assert!(activity.announced_unread > 50, "{activity:?}");
     assert!(activity.blocks_announced - activity.announced_unread <= read);
-    assert!(store.slow.load(Ordering::Relaxed) > 0);
+    assert!(store.millis.load(Ordering::Relaxed) > 0);
 }
 
 /// No more blocks are under way than a bound, whatever the batch.
 #[test]
 fn at_most_256_blocks_are_announced_at_once() {
     let dir = common::tempdir();
-    let store = Slow::open(dir.path(), options());
+    let store = SlowStore::open(dir.path(), options());
     let keys: Vec<_> = (0..KEYS).map(key).collect();
     let rule = FaultRule::new(Fault::Io).operations([Operation::Read]).kinds([FileKind::Table]);
     store.faults.add(rule.skip(1));
@@ -152,6 +152,26 @@ fn at_most_256_blocks_are_announced_at_once() {
     store.db.get_many(&keys).unwrap_err();
     let announced = store.announced(hints);
     assert_eq!(announced.len(), 256);
+}
+
+/// A hint that turns off reading ahead is for each table, and only if the option says so.
+#[test]
+fn the_operating_system_reads_ahead_unless_an_option_forbids_it() {
+    let dir = common::tempdir();
+    fill(&options().open(dir.path()).unwrap());
+    for read_ahead in [true, false] {
+        for read_only in [true, false] {
+            let vfs = common::HookVfs::without_syncs();
+            let options = options().vfs(vfs.clone()).read_ahead(read_ahead);
+            let tables = if read_only {
+                options.open_read_only(dir.path()).unwrap().tables().len()
+            } else {
+                options.open(dir.path()).unwrap().tables().len()
+            };
+            let random = vfs.hints().iter().filter(|hint| **hint == AccessHint::Random).count();
+            assert_eq!(random, if read_ahead { 0 } else { tables }, "read-only: {read_only}");
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -169,7 +189,7 @@ impl Layer for SlowReads {
 #[test]
 fn a_seeded_store_and_a_simulated_disk_announce_nothing() {
     let dir = common::tempdir();
-    let store = Slow::open(dir.path(), options().seed(1));
+    let store = SlowStore::open(dir.path(), options().seed(1));
     let keys: Vec<_> = (0..40).map(key).collect();
     let hints = store.hooks.hints().len();
     store.db.get_many(&keys).unwrap();

@@ -59,6 +59,8 @@ pub enum Workload {
     W5,
     /// Page cache cold.
     W6,
+    /// Page cache cold: present keys in batches of 64.
+    W6m,
     /// Synced writes; one thread, eight threads.
     W7,
     /// Scans.

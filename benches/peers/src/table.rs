@@ -61,6 +61,7 @@ const ROWS: &[Row] = &[
     row(Workload::W6, "open_ms", "cold: open and 1,000 absent keys, ms", Less, 1.0),
     row(Workload::W6, "absent_ns", "cold: absent keys, ns", Less, 4.0),
     row(Workload::W6, "present_ns", "cold: present keys, ns", Less, 1.0),
+    row(Workload::W6m, "batch_ns", "cold: present keys, batches of 64, ns", Less, 1.0),
     row(Workload::W7, "one_us", "synced put, one thread, µs", Less, 1.15),
     row(Workload::W7, "eight_us", "synced put, eight threads, µs", Less, 0.0),
     row(Workload::W7, "threads_gain", "eight threads, times one", More, 0.0),

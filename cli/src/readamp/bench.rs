@@ -57,6 +57,21 @@ impl Bench<'_> {
         Ok(change(options).open(self.dir)?)
     }
 
+    /// The store in another directory, with options that have no seed: it may announce what it will read.
+    pub(super) fn open_unseeded(&self, dir: &Path) -> Result<Db> {
+        let options = Options::new().filter(self.settings.filter).vfs(Arc::clone(&self.engine.vfs));
+        let options = options.cache_bytes(self.settings.cache_bytes).background_threads(0);
+        let options = self.within_budget(options);
+        Ok(options.auto_compaction(false).create_if_missing(false).open(dir)?)
+    }
+
+    fn within_budget(&self, options: Options) -> Options {
+        match self.settings.filter_memory {
+            Some(bytes) => options.filter_memory(bytes),
+            None => options,
+        }
+    }
+
     /// Looks up absent and present keys, with filters and without, in a store opened anew for each pass.
     pub(super) fn passes(
         &self,
@@ -65,11 +80,7 @@ impl Bench<'_> {
     ) -> Result<[Pass; 4]> {
         let pass = |name, work: &Work, ignore_filters| {
             let db = self.open(|options| {
-                let options = options.filter(filter).ignore_filters(ignore_filters);
-                match self.settings.filter_memory {
-                    Some(bytes) => options.filter_memory(bytes),
-                    None => options,
-                }
+                self.within_budget(options.filter(filter).ignore_filters(ignore_filters))
             })?;
             let pass = run_pass(name, &db, work, self)?;
             db.close()?;
@@ -154,6 +165,6 @@ fn outcome(step: &Step) -> Option<(u64, Outcome)> {
     }
 }
 
-fn since_1970() -> Duration {
+pub(super) fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -7,6 +7,7 @@ use criba::Batch;
 use indicatif::ProgressBar;
 use rand::seq::SliceRandom;
 
+use super::batches;
 use super::bench::Bench;
 pub use super::bench::Engine;
 use super::changes::Changes;
@@ -44,6 +45,7 @@ pub fn measure(
     let loading = loading.elapsed();
     let mut report = Report::new(input, settings, loading, &bench.passes(settings.filter, &work)?);
     if !settings.only_lookups {
+        report.batches = Some(batches::look_up(&bench, &work[1], &report.passes[1])?);
         report.other_filters_loaded = rebuild_in_copy(&bench, report.filter_bytes, &work)?;
         report.scans = scan_in_copy(&bench, input, report.filter_bytes)?;
         let changes = Changes::new(input, settings.seed);

@@ -5,6 +5,7 @@
 //! counts, [`report`] combines them, `print` and `page` show them, the page with a [`sample_table`].
 //! [`mod@compare`] compares policies.
 
+pub mod batches;
 mod bench;
 mod changes;
 pub mod checks;
@@ -110,7 +111,7 @@ pub struct Args {
     /// Compact everything into one run after loading
     #[arg(long, conflicts_with = "unsettled")]
     one_run: bool,
-    /// Only the first act: no scans, no compaction, and no other filters
+    /// Only the first act: no batches, no scans, no compaction, and no other filters
     #[arg(long)]
     only_lookups: bool,
     /// What ends each prefix that is scanned, such as a directory of a path [default: / for keys from a file, . for

@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::checks::Checks;
 use super::pass::PassReport;
 use super::provenance;
 use super::report::{Level, Report};
@@ -70,6 +71,7 @@ fn page(report: &Report, figures: &[Figure], sample: &SampleTable) -> String {
                 @for figure in shown(&["absent-by-level", "present-by-level", "rates-by-level"]) { (figure) }
                 (levels(report)) (level_reads(report))
             }
+            (batches(report))
             (scans(report))
             (acts(report, &shown(&["states"])))
             section { h2 { "Checks" } (checks(report)) (passes(report)) }
@@ -329,6 +331,27 @@ fn level_reads(report: &Report) -> Markup {
     )
 }
 
+fn batches(report: &Report) -> Markup {
+    let Some(batches) = &report.batches else { return html! {} };
+    html! {
+        section {
+            h2 { "Batches" }
+            p { (capitalised(&report.batches_line().unwrap_or_default())) "." }
+            (verdicts(&batches.checks))
+        }
+    }
+}
+
+fn verdicts(checks: &Checks) -> Markup {
+    html! {
+        ul {
+            @for (name, check) in &checks.0 {
+                li { code { (name) } " " (check.verdict()) ": " (check.said) }
+            }
+        }
+    }
+}
+
 fn scans(report: &Report) -> Markup {
     let (Some(scans), Some(line)) = (&report.scans, report.scans_line()) else { return html! {} };
     let head =
@@ -339,11 +362,7 @@ fn scans(report: &Report) -> Markup {
             h2 { "Scans of prefixes" }
             p { "A copy of the store, " (line) "." }
             (criba_report::table("Disk reads of scans, counted three times", &head, &head[1..], rows))
-            ul {
-                @for (name, check) in &scans.checks.0 {
-                    li { code { (name) } " " (check.verdict()) ": " (check.said) }
-                }
-            }
+            (verdicts(&scans.checks))
         }
     }
 }
@@ -388,12 +407,12 @@ fn checks(report: &Report) -> Markup {
 
 fn passes(report: &Report) -> Markup {
     let head = ["pass", "lookups", "cache hits", "by engine", "by files", "by kernel"];
-    let rows = report.passes.iter().map(|pass| cells(pass.title(), pass.as_text()));
+    let rows = report.all_passes().map(|pass| cells(pass.title(), pass.as_text()));
     criba_report::table("Disk reads, counted three times", &head, &head[1..], rows)
 }
 
 fn times(report: &Report) -> Markup {
-    let rows = report.passes.iter().map(|pass| {
+    let rows = report.all_passes().map(|pass| {
         let ns = (pass.end_ns - pass.start_ns) as f64;
         let each = ratio(ns / 1e3, pass.lookups);
         let each = each.map_or(NONE.to_owned(), |each| format!("{each:.2}"));

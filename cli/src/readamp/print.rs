@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::Write;
 
-use super::checks::Check;
+use super::checks::{Check, Checks};
 use super::report::Report;
 use super::words::avoided;
 use crate::failure::Result;
@@ -20,6 +20,7 @@ pub(super) fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     print_reads(report, out)?;
     print_states(report, out)?;
     print_passes(report, out)?;
+    print_batches(report, out)?;
     print_scans(report, out)?;
     print_checks(report, out)?;
     print_times(report, out)
@@ -129,7 +130,7 @@ fn print_passes(report: &Report, out: &mut dyn Write) -> Result<()> {
         "\n{:<29} {:>9} {:>10} {:>9} {:>9} {:>9}",
         "reads counted in each pass", "lookups", "cache hits", "by engine", "by files", "by kernel"
     )?;
-    for pass in &report.passes {
+    for pass in report.all_passes() {
         let [lookups, hits, engine, files, kernel] = pass.as_text();
         writeln!(
             out,
@@ -137,6 +138,21 @@ fn print_passes(report: &Report, out: &mut dyn Write) -> Result<()> {
             pass.title(),
         )?;
     }
+    Ok(())
+}
+
+fn print_batches(report: &Report, out: &mut dyn Write) -> Result<()> {
+    let (Some(batches), Some(line)) = (&report.batches, report.batches_line()) else {
+        return Ok(());
+    };
+    print_verdicts(&line, &batches.checks, out)
+}
+
+/// A line and the verdicts of checks.
+fn print_verdicts(line: &str, checks: &Checks, out: &mut dyn Write) -> Result<()> {
+    let verdict = |(name, check): &(&str, Check)| format!("{name} {}", check.verdict());
+    let verdicts: Vec<_> = checks.0.iter().map(verdict).collect();
+    writeln!(out, "{}", wrapped(&format!("{line}: {}", verdicts.join(", ")), 2))?;
     Ok(())
 }
 
@@ -155,10 +171,7 @@ fn print_scans(report: &Report, out: &mut dyn Write) -> Result<()> {
             pass.title(),
         )?;
     }
-    let verdict = |(name, check): &(&str, Check)| format!("{name} {}", check.verdict());
-    let verdicts: Vec<_> = scans.checks.0.iter().map(verdict).collect();
-    writeln!(out, "{}", wrapped(&format!("{line}: {}", verdicts.join(", ")), 2))?;
-    Ok(())
+    print_verdicts(&line, &scans.checks, out)
 }
 
 fn print_checks(report: &Report, out: &mut dyn Write) -> Result<()> {
@@ -187,7 +200,7 @@ fn print_times(report: &Report, out: &mut dyn Write) -> Result<()> {
     let loading =
         if report.setup.synced { "loading and settling" } else { "loading and settling, unsynced" };
     writeln!(out, "  {loading:<30}  {:>7.2} s", report.load_ns as f64 / 1e9)?;
-    for pass in &report.passes {
+    for pass in report.all_passes() {
         let ns = (pass.end_ns - pass.start_ns) as f64;
         let each = ratio(ns / 1e3, pass.lookups)
             .map_or(String::new(), |each| format!("  {each:>7.2} µs a lookup"));

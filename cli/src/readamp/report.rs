@@ -5,6 +5,7 @@ use std::time::Duration;
 use criba::{Counts, LEVELS, TableInfo};
 use serde::Serialize;
 
+use super::batches::Batches;
 use super::checks::{Check, Checks, FalsePositives};
 use super::compaction::Compaction;
 use super::input::Input;
@@ -77,6 +78,8 @@ pub struct Report {
     pub setup: Setup,
     /// How long loading took, in nanoseconds.
     pub load_ns: u64,
+    /// The present keys again, in batches; `None` with the first act alone.
+    pub batches: Option<Batches>,
     /// Other filters beside the tables of the loaded store, in a copy of it; `None` with the first act alone,
     /// or without filters.
     pub other_filters_loaded: Option<OtherFilters>,
@@ -237,6 +240,7 @@ impl Report {
             checks,
             setup: Setup::new(input, settings),
             load_ns: loading.as_nanos() as u64,
+            batches: None,
             other_filters_loaded: None,
             scans: None,
             compaction: None,
@@ -258,10 +262,17 @@ impl Report {
         states
     }
 
-    /// The checks of all states, with the state's name, and of the scans.
+    /// The passes of the first act, and the batches.
+    pub(super) fn all_passes(&self) -> impl Iterator<Item = &PassReport> {
+        self.passes.iter().chain(self.batches.iter().map(|batches| &batches.pass))
+    }
+
+    /// The checks of all states, with the state's name, of the batches and of the scans.
     pub(super) fn all_checks(&self) -> impl Iterator<Item = (&str, &(&'static str, Check))> {
         let states = self.states().into_iter().map(|(state, _, checks)| (state, checks));
-        let all = states.chain(self.scans.iter().map(|scans| ("scans", &scans.checks)));
+        let batches = self.batches.iter().map(|batches| ("batches", &batches.checks));
+        let all =
+            states.chain(batches).chain(self.scans.iter().map(|scans| ("scans", &scans.checks)));
         all.flat_map(|(state, checks)| checks.0.iter().map(move |check| (state, check)))
     }
 

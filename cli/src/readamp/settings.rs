@@ -27,7 +27,7 @@ pub struct Settings {
     pub one_run: bool,
     /// The exponent of the Zipf distribution of absent lookups; each key once if `None`.
     pub zipf: Option<f64>,
-    /// Whether there is only the first act: no scans, no compaction and no other filters.
+    /// Whether there is only the first act: no batches, no scans, no compaction and no other filters.
     pub only_lookups: bool,
     /// Whether a rebuild gives the loaded store the bytes of its policy. Otherwise each filter has the size that was
     /// planned when its table was written.

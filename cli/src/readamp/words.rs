@@ -207,6 +207,18 @@ impl Report {
         rows
     }
 
+    /// What batches announced, in a line.
+    pub(super) fn batches_line(&self) -> Option<String> {
+        self.batches.as_ref().map(|batches| {
+            let [blocks, unread] = [batches.blocks_announced, batches.announced_unread];
+            let (blocks, unread) = (counted(blocks, "block"), thousands(unread));
+            format!(
+                "batches of {} announced {blocks} to the operating system, {unread} in vain",
+                batches.batch
+            )
+        })
+    }
+
     /// What the filters of the scans hold, in a line.
     pub(super) fn scans_line(&self) -> Option<String> {
         self.scans.as_ref().map(|scans| {
@@ -349,6 +361,9 @@ impl ScanPass {
 }
 
 fn title(pass: &str, what: &str) -> String {
+    if pass == "present_batches" {
+        return "present keys, in batches".into();
+    }
     match pass.strip_suffix("_unfiltered") {
         Some(kind) => format!("{kind} {what}, without filters"),
         None => format!("{pass} {what}, with filters"),

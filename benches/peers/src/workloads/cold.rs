@@ -1,4 +1,4 @@
-//! W6: a store that was not read for long. Its files are dropped from the page cache with `posix_fadvise`;
+//! W6 and W6m: a store that was not read for long. Its files are dropped from the page cache with `posix_fadvise`;
 //! lower caches, such as a disk's, stay warm.
 
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::Bench;
 use crate::Result;
 use crate::loaded::chill;
-use crate::measure::{check, lookups, timed_slow};
+use crate::measure::{check, lookups, timed, timed_slow};
 use crate::stores::{Reader, Store};
 
 /// So many lookups belong to opening.
@@ -45,6 +45,34 @@ pub fn cold<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
         check(key, expected, reader.get(key)?)
     })?;
     bench.figure("present_ns", timing.nanoseconds());
+    drop(reader);
+    store.close()
+}
+
+/// W6m: present keys in batches.
+pub fn batches<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
+    const BATCH: usize = 64;
+    let present = bench.keys.present(bench.job.lookups, &mut bench.random);
+    let (dir, config) = bench.loaded::<S>()?;
+    chill(&dir)?;
+    let store: S = bench.open(&dir, &config)?;
+    bench.describe(&store)?;
+    let reader = store.reader()?;
+    let mut found = Vec::with_capacity(BATCH);
+    let mut first = 0;
+    let timing = timed(bench.budget().part(2), |_| {
+        let lookup = |at| present.get((first + at) % present.keys.len());
+        let batch: [&[u8]; BATCH] = std::array::from_fn(|at| lookup(at).0);
+        found.clear();
+        reader.get_many(&batch, &mut found)?;
+        for (at, found) in found.iter().enumerate() {
+            let (key, expected) = lookup(at);
+            check(key, expected, *found)?;
+        }
+        first += BATCH;
+        Ok(BATCH as u64)
+    })?;
+    bench.figure("batch_ns", timing.nanoseconds());
     drop(reader);
     store.close()
 }

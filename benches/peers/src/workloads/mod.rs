@@ -115,6 +115,7 @@ impl<'a> Bench<'a> {
             Workload::W4 => lookups::zipfian::<S>(self),
             Workload::W5 => lookups::half::<S>(self),
             Workload::W6 => cold::cold::<S>(self),
+            Workload::W6m => cold::batches::<S>(self),
             Workload::W7 => synced::synced::<S>(self),
             Workload::W8 => scans::scans::<S>(self),
             Workload::W9 => load::overwrite::<S>(self),
