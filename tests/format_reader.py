@@ -233,13 +233,14 @@ class TableRecord:
 
 def tagged_numbers(tagged, tags):
     """The numbers behind these tags; 0 for one that is not there."""
-    found = dict.fromkeys(tags, 0)
+    found = dict.fromkeys(tags)
     while tagged.more():
         tag, value = tagged.number(1), tagged.prefixed()
         if tag in found:
-            need(len(value) == 8 and any(value) and not found[tag], "one number that is not 0")
+            need(len(value) == 8 and found[tag] is None, "one number")
             found[tag] = int.from_bytes(value, "little")
-    return tuple(found.values())
+    need(found[1] != 0, "hidden bytes that are not 0")
+    return tuple(number or 0 for number in found.values())
 
 
 def check_settings(fields):

@@ -182,7 +182,9 @@ fn print_prefixes(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
     for (name, (filters, sum, hashed, bytes)) in of_extractor {
         let (filters, sum) = (counted(filters, "filter"), thousands(sum));
         let bits = 8.0 * bytes as f64 / hashed as f64;
-        let text = format!("prefixes: {sum} in {filters}, {name}; {bits:.2} bits a key or prefix");
+        let text = format!(
+            "prefixes: {sum} in {filters}, {name}; {bits:.2} bits a key or prefix, with headers"
+        );
         writeln!(out, "{}", wrapped(&text, 4))?;
     }
     Ok(())

@@ -163,22 +163,28 @@ fn print(advice: &Advice, out: &mut dyn Write) -> Result<()> {
     let of = |allocation| -> Vec<_> {
         advice.estimates.iter().filter(|e| e.allocation == allocation).collect()
     };
+    let each = if advice.prefixes > 0 { "bits for each" } else { "bits per key" };
     let (uniform, balanced) = (of(Allocation::Uniform), of(Allocation::Balanced));
     let alike = |(a, b): (&&Estimate, &&Estimate)| {
         (a.reads_per_absent_lookup - b.reads_per_absent_lookup).abs()
             <= 0.02 * a.reads_per_absent_lookup
     };
     if uniform.iter().zip(&balanced).all(alike) {
-        print_table("uniform or balanced, which are alike here", &balanced, out)?;
+        print_table("uniform or balanced, which are alike here", each, &balanced, out)?;
     } else {
-        print_table("balanced", &balanced, out)?;
-        print_table("uniform", &uniform, out)?;
+        print_table("balanced", each, &balanced, out)?;
+        print_table("uniform", each, &uniform, out)?;
     }
     Ok(())
 }
 
 /// A row for each number of bits: the expected disk reads and the bytes of each kind.
-fn print_table(title: &str, estimates: &[&Estimate], out: &mut dyn Write) -> Result<()> {
+fn print_table(
+    title: &str,
+    each: &str,
+    estimates: &[&Estimate],
+    out: &mut dyn Write,
+) -> Result<()> {
     if estimates.is_empty() {
         return Ok(());
     }
@@ -191,7 +197,7 @@ fn print_table(title: &str, estimates: &[&Estimate], out: &mut dyn Write) -> Res
     for (first, row) in estimates.chunk_by(|a, b| a.change == b.change).enumerate() {
         if first == 0 {
             let kinds = row.iter().chain(row).map(|estimate| estimate.kind.to_string());
-            print_row("bits per key", kinds, out)?;
+            print_row(each, kinds, out)?;
         }
         let change = match row[0].change {
             0 => "today".to_owned(),

@@ -12,7 +12,7 @@ use crate::filter_manager::FilterManager;
 use crate::names::FileName;
 use crate::options::Options;
 use crate::recovery::read_only_state::ReadOnlyState;
-use crate::sstable::{FilterMeta, TableEnv, TableMeta};
+use crate::sstable::{TableEnv, TableMeta};
 use crate::store_dir::{StoreDir, absolute};
 use crate::version::{Manifest, TableSet, read_current};
 use crate::wal::{LogError, LogWriter};
@@ -110,12 +110,8 @@ impl Earlier {
     /// Whether a file of this table is here: the record has the table's random bytes and checksums, also of its filter.
     fn has(&self, record: &TableMeta, name: FileName) -> bool {
         let Some((_, found)) = self.tables.tables.get(&record.id) else { return false };
-        let without_filter =
-            |meta: &TableMeta| TableMeta { filter: FilterMeta::default(), ..meta.clone() };
-        match name {
-            FileName::Filter { .. } => found == record,
-            _ => without_filter(found) == without_filter(record),
-        }
+        let is_of_filter = matches!(name, FileName::Filter { .. });
+        found.is_of_same_table(record) && (!is_of_filter || found.filter == record.filter)
     }
 }
 

@@ -34,7 +34,7 @@ pub struct TableInfo {
 }
 
 /// The memory that an open store keeps, in bytes, by kind. Not counted: memtables that only a running scan
-/// holds; what flushes and compactions take while they run, 8 bytes for each key of a table and twice its
+/// holds; what flushes and compactions take while they run, 8 bytes for each key and prefix of a table and twice its
 /// filter; blocks that scans and values hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]

@@ -291,6 +291,12 @@ impl Db {
     /// Cost: the disk reads of [`get`](Self::get) for each key. The filters of several keys are fetched from
     /// memory at once.
     ///
+    /// After a read that took more than 20 µs, the blocks of the next keys, up to 256, are announced to the
+    /// operating system, which then reads several from the disk at once (Linux: `posix_fadvise`). Of each key it is the
+    /// block of the first table whose filter says "maybe", unless the cache has it. An announcement is no
+    /// disk read. [`Activity::blocks_announced`](crate::Activity::blocks_announced) counts them; in a store
+    /// whose files are in memory there are few. A store with a [seed](Options::seed) announces nothing.
+    ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = criba::Db::open(dir.path().join("store"))?;
@@ -379,8 +385,9 @@ impl Db {
     }
 
     /// The keys that start with `prefix`, with their values. With [`Options::prefix`], this scan, and a
-    /// [`range`](Self::range) within one prefix, skip tables whose filters exclude the prefix. Costs at most
-    /// as much as `range`, hidden entries included.
+    /// [`range`](Self::range) within one prefix, skip tables whose filters exclude the prefix. End a directory with
+    /// the delimiter: for `usr/sha` only the prefix `usr/` is probed. Costs at most as much as `range`, hidden
+    /// entries included.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
         self.range(prefix_bounds(prefix.as_ref()))
     }
@@ -416,7 +423,8 @@ impl Db {
 
     /// Flushes, then merges all tables into one run on the last level. The run has new filters, and no
     /// entries that readers cannot see. If the store is such a run already and its filters are sound, nothing
-    /// is merged: [`compact_rewriting`](Self::compact_rewriting) writes it anew all the same.
+    /// is merged: [`compact_rewriting`](Self::compact_rewriting) writes it anew all the same. Filters of another
+    /// policy, or with other prefixes, are sound: [`rebuild_filters`](Self::rebuild_filters) replaces them.
     ///
     /// Cost: reads and writes all data once; needs disk space for a second copy. Waits for compactions under
     /// way, then merges on this thread.
@@ -459,7 +467,8 @@ impl Db {
     /// probed with every key, and recorded. After an error the finished filters stay, and another call
     /// continues.
     ///
-    /// Cost: reads each table that needs another filter once, writes the filter, and reads the filter back.
+    /// Cost: reads each table that needs another filter once, writes the filter, and reads the filter back. After
+    /// a change of [`Options::prefix`], a policy that divides bits among tables reads the tables once more.
     /// Memory: 8 bytes for each key of one table, and twice the bytes of its filter.
     pub fn rebuild_filters(&self, policy: &FilterPolicy) -> Result<RebuildReport> {
         self.inner()?.rebuild_filters(policy)

@@ -57,6 +57,7 @@ impl KeyHashes {
         self.keys.push(self.hash.of(key, &self.hash_key));
         if let Some(extractor) = self.extractor {
             for prefix in extractor.new_prefixes(last, key) {
+                reserve_quarter(&mut self.prefixes, 1, 1 << 10);
                 self.prefixes.push(self.hash.of_prefix(prefix, &self.prefix_hash_key));
             }
         }

@@ -81,20 +81,11 @@ impl PrefixExtractor {
     /// How many prefixes of a key, from the shortest on, are also prefixes by another extractor.
     pub(crate) fn shared_with(self, other: Self) -> usize {
         match (self.0, other.0) {
-            (Rule::Delimited { most: a, .. }, Rule::Delimited { most: b, .. })
-                if self.with_most(1) == other.with_most(1) =>
-            {
-                usize::from(a.min(b))
-            }
+            (
+                Rule::Delimited { delimiter: a, most: most_a },
+                Rule::Delimited { delimiter: b, most: most_b },
+            ) if a == b => usize::from(most_a.min(most_b)),
             _ => usize::from(self == other),
-        }
-    }
-
-    /// The extractor with another number of delimiters.
-    fn with_most(self, most: u8) -> Self {
-        match self.0 {
-            Rule::Fixed(_) => self,
-            Rule::Delimited { delimiter, .. } => Self(Rule::Delimited { delimiter, most }),
         }
     }
 
@@ -185,7 +176,7 @@ mod tests {
             PrefixExtractor::until(255),
             PrefixExtractor::every(0),
             PrefixExtractor::every(255),
-            PrefixExtractor::every(255).with_most(2),
+            first(2),
         ];
         for (i, extractor) in all.iter().enumerate() {
             assert_ne!(extractor.id(), 0);
@@ -204,6 +195,10 @@ mod tests {
         assert!(PrefixExtractor::fixed(0).check(100).is_err());
         assert!(PrefixExtractor::fixed(101).check(100).is_err());
         assert!(PrefixExtractor::fixed(100).check(100).is_ok());
+    }
+
+    const fn first(most: u8) -> PrefixExtractor {
+        PrefixExtractor(Rule::Delimited { delimiter: b'/', most })
     }
 
     fn prefixes(extractor: PrefixExtractor, key: &[u8]) -> Vec<&[u8]> {
@@ -226,7 +221,7 @@ mod tests {
     #[test]
     fn extractors_of_one_delimiter_share_the_prefixes_of_both() {
         let every = PrefixExtractor::every(b'/');
-        let four = every.with_most(4);
+        let four = first(4);
         for (a, b, shared) in [
             (every, every, 16),
             (every, four, 4),
@@ -266,7 +261,7 @@ mod tests {
             PrefixExtractor::fixed(2),
             PrefixExtractor::until(b'/'),
             PrefixExtractor::every(b'/'),
-            PrefixExtractor::every(b'/').with_most(2),
+            first(2),
         ] {
             for &start in &bounds {
                 for &end in &bounds {

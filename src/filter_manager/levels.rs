@@ -54,11 +54,14 @@ impl LevelKeys {
         for (level, live) in inputs {
             let of_table = live.key_counts(extractor);
             if *level == 0 {
-                let at = self.l0.iter().position(|other| other.keys == of_table.keys);
+                // Damage of a filter may have been found meanwhile, and its number of prefixes forgotten.
+                let at = |alike: fn(&KeyCounts, &KeyCounts) -> bool| {
+                    self.l0.iter().position(|other| alike(other, &of_table))
+                };
+                let at = at(|a, b| a == b).or_else(|| at(|a, b| a.keys == b.keys));
                 at.map(|at| self.l0.swap_remove(at));
             } else {
                 self.below[*level].keys -= of_table.keys;
-                // Damage of a filter may have been found meanwhile, and its number of prefixes forgotten.
                 let hashed = &mut self.below[*level].hashed;
                 *hashed = hashed.saturating_sub(of_table.hashed());
                 self.below[*level].tables -= 1;

@@ -74,9 +74,14 @@ impl FilterManager {
         let keys =
             LevelKeys::of(version, self.extractor).after(inputs, output_level, self.extractor);
         let plan = self.policy().plan(&keys.tables());
+        let all_counted = inputs.iter().all(|(_, live)| live.prefixes(self.extractor).is_some());
         move |table| {
             let load = keys.load(output_level, table.keys);
-            plan.recipe(&Share { hashed: table.hashed(), load })
+            if all_counted {
+                plan.recipe(&Share { hashed: table.hashed(), load })
+            } else {
+                plan.recipe_of_more(table, load)
+            }
         }
     }
 
@@ -90,9 +95,11 @@ impl FilterManager {
         let (mut ids, mut shares) = (Vec::new(), Vec::new());
         for (level, live) in version.tables() {
             let (id, table) = (live.table.id(), live.key_counts(self.extractor));
-            let hashed = table.hashed() + counted.get(&id).copied().unwrap_or(0);
+            let known = live.prefixes(self.extractor);
+            let prefixes = known.or_else(|| counted.get(&id).copied()).unwrap_or(0);
+            let table = KeyCounts { prefixes, ..table };
             ids.push(id);
-            shares.push(Share { hashed, load: levels.load(level, table.keys) });
+            shares.push(Share { hashed: table.hashed(), load: levels.load(level, table.keys) });
         }
         ids.into_iter().zip(self.policy().recipes(&shares)).collect()
     }

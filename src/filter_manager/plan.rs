@@ -1,7 +1,7 @@
 //! Recipes for the tables of one store, by its policy.
 
 use super::allocation::{Balance, Share, TableGroup, balance, filter_bits};
-use crate::filter::{Allocation, Amount, FilterPolicy};
+use crate::filter::{Allocation, Amount, FilterPolicy, KeyCounts};
 use criba_filter::store::{Recipe, Size};
 
 /// How a policy distributes bits while a task writes tables.
@@ -20,6 +20,22 @@ impl Plan {
             Self::Balanced { policy, balance } => {
                 policy.recipe_of(balance.bits_per_key(&policy.weighed(share)))
             }
+        }
+    }
+}
+
+impl Plan {
+    /// The recipe for a table whose prefixes were not in the numbers of the plan. For bits per key, the rate is as
+    /// planned and the bytes grow; for bytes, the bits per key fall.
+    pub(crate) fn recipe_of_more(&self, table: KeyCounts, load: f64) -> Option<Recipe> {
+        let recipe = self.recipe(&Share { hashed: table.keys, load })?;
+        match (self, recipe.size) {
+            (Self::Balanced { policy, .. }, Size::BitsPerKey(bits))
+                if matches!(policy.amount, Amount::TotalBytes(_)) =>
+            {
+                policy.recipe_of(bits * table.keys as f64 / table.hashed() as f64)
+            }
+            _ => Some(recipe),
         }
     }
 }

@@ -164,8 +164,7 @@ counts! {
         /// Passed probes of tables that held nothing within the bounds. If the bounds contain all keys of the
         /// prefix, these are false positives, at a rate of wasted / (skipped + wasted).
         wasted,
-        /// Tables read without a probe: the filter has no prefixes of this extractor, or is none, degraded or
-        /// ignored.
+        /// Tables read without a probe: the filter has no prefix of the scan, or is none, degraded or ignored.
         unfiltered,
     }
 }
@@ -214,7 +213,7 @@ counts! {
         blocks_announced,
         /// Their bytes.
         bytes_announced,
-        /// Announced blocks that the batch did not read.
+        /// Announced blocks that the batch then did not read: wasted work of the disk.
         announced_unread,
     }
 }
@@ -227,7 +226,7 @@ pub struct Stats {
     pub activity: Activity,
     /// What lookups met, by level; L0 first.
     pub levels: [Counts; LEVELS],
-    /// What scans within one prefix counts.
+    /// What scans within one prefix met; nothing without [`Options::prefix`](crate::Options::prefix).
     pub prefix: PrefixCounts,
     /// Reads of data blocks by scans.
     pub scan_reads: Io,

@@ -1,16 +1,21 @@
 //! Announces the blocks of a batch of lookups, so that the operating system reads them from the disk at once.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use super::search::Search;
 use super::{Lookups, Trace};
 use crate::key::Seq;
 use crate::ledger::{Activity, Ledger, Step, TableStep};
+use crate::sync::Instant;
 use crate::view::ReadView;
 
 /// The most blocks and bytes that are announced before they are read.
 const MOST_BLOCKS: usize = 256;
 const MOST_BYTES: u64 = 16 << 20;
+/// The announcement of a block that the page cache has takes a third of this, of another block three times as
+/// long.
+const CACHED: Duration = Duration::from_micros(1);
 
 /// The blocks that a batch has announced and not read yet. Begins to announce after a slow read of the batch.
 pub(super) struct ReadAhead<'e> {
@@ -61,10 +66,10 @@ impl<'e> ReadAhead<'e> {
         done: usize,
     ) {
         self.end_wave();
-        let mut bytes_announced = 0;
+        let (mut bytes_announced, mut spent) = (0, Duration::ZERO);
         self.until = done;
         for key in keys.get(done..).unwrap_or_default() {
-            if self.announced.len() == MOST_BLOCKS || bytes_announced >= MOST_BYTES {
+            if self.announced.len() == MOST_BLOCKS {
                 break;
             }
             self.until += 1;
@@ -74,22 +79,28 @@ impl<'e> ReadAhead<'e> {
             if self.announced.contains(&place) {
                 continue;
             }
-            match table.announce_block(block) {
-                Ok(bytes) => bytes_announced += bytes,
-                Err(_) => {
-                    self.may_announce = false;
-                    break;
-                }
+            if bytes_announced + block.length > MOST_BYTES {
+                break;
             }
+            let began = Instant::now();
+            let Ok(bytes) = table.announce_block(block) else {
+                self.may_announce = false;
+                break;
+            };
+            spent += began.elapsed();
+            bytes_announced += bytes;
             self.announced.insert(place);
         }
         let blocks_announced = self.announced.len() as u64;
+        // Something else made the slow read slow: a busy processor, or a block that was an exception.
+        self.slow = spent > CACHED * blocks_announced as u32;
         self.ledger.count(Activity { blocks_announced, bytes_announced, ..Activity::default() });
     }
 
     /// Counts what was announced and not read: another thread has put the block into the cache, or the batch failed.
     fn end_wave(&mut self) {
-        let announced_unread = self.announced.drain().count() as u64;
+        let announced_unread = self.announced.len() as u64;
+        self.announced.clear();
         if announced_unread > 0 {
             self.ledger.count(Activity { announced_unread, ..Activity::default() });
         }

@@ -121,7 +121,7 @@ impl ReadOnlyState {
         self.view.version.tables().all(|(_, live)| {
             let ours = live.table.meta();
             let found = set.tables.get(&ours.id);
-            found.is_none_or(|(_, meta)| TableMeta { filter: ours.filter, ..meta.clone() } == *ours)
+            found.is_none_or(|(_, meta)| ours.is_of_same_table(meta))
         })
     }
 

@@ -4,7 +4,7 @@
 
 use super::block::{BlockDamage, DecodedBlock};
 use super::env::TableEnv;
-use super::filter::{BLOCKED, FilterState, OLD_RIBBON, OpenTable};
+use super::filter::{FilterState, OpenTable, is_of_old_kind};
 use super::format::{BlockType, FilterMeta, Properties};
 use super::large_block::{self, BlockCheck};
 use super::reader::Table;
@@ -71,7 +71,7 @@ impl OpenTable {
             FilterState::Active(filter) => Some(filter),
             FilterState::Degraded(reason) => {
                 let error = Error::corrupt(&path, offset, "a sound filter", reason);
-                if reason == BLOCKED || reason == OLD_RIBBON {
+                if is_of_old_kind(reason) {
                     checked.old_filter = Some(error);
                 } else {
                     find(error);

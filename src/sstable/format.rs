@@ -247,7 +247,7 @@ impl Properties {
         }
         bytes.put_prefixed(&self.smallest);
         bytes.put_prefixed(&self.largest);
-        bytes.extend_from_slice(&tagged(&[(HIDDEN_BYTES, self.hidden_bytes)]));
+        bytes.extend_from_slice(&tagged(&[(HIDDEN_BYTES, not_0(self.hidden_bytes))]));
         bytes
     }
 
@@ -270,7 +270,8 @@ impl Properties {
             smallest: fields.prefixed()?.to_vec(),
             largest: fields.prefixed()?.to_vec(),
         };
-        [properties.hidden_bytes] = read_tagged(fields, [HIDDEN_BYTES])?;
+        let [hidden_bytes] = read_tagged(fields, [HIDDEN_BYTES])?;
+        properties.hidden_bytes = read_hidden_bytes(hidden_bytes)?;
         let all_bytes = properties.key_bytes.saturating_add(properties.value_bytes);
         let sound = properties.keys > 0
             && properties.keys <= properties.entries
@@ -290,31 +291,41 @@ const HIDDEN_BYTES: u8 = 1;
 /// The tag of [`TableMeta::prefixes`].
 const PREFIXES: u8 = 2;
 
-/// The tagged fields of properties and records of tables. A field of 0 is not written.
-fn tagged(fields: &[(u8, u64)]) -> Vec<u8> {
+/// The tagged fields of properties and records of tables.
+fn tagged(fields: &[(u8, Option<u64>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for &(tag, value) in fields.iter().filter(|(_, value)| *value > 0) {
-        bytes.put_u8(tag);
-        bytes.put_prefixed(&value.to_le_bytes());
+    for (tag, value) in fields {
+        if let Some(value) = value {
+            bytes.put_u8(*tag);
+            bytes.put_prefixed(&value.to_le_bytes());
+        }
     }
     bytes
 }
 
-/// The values of these tags, 0 for those that are not there; `None` for fields that no writer makes. Other tags
-/// are those of a newer criba: what must not be ignored has a feature bit.
-fn read_tagged<const N: usize>(mut fields: Fields<'_>, tags: [u8; N]) -> Option<[u64; N]> {
-    let mut values = [0; N];
+/// The values of these tags; `None` for fields that no writer makes. Other tags are those of a newer criba: what
+/// must not be ignored has a feature bit.
+fn read_tagged<const N: usize>(mut fields: Fields<'_>, tags: [u8; N]) -> Option<[Option<u64>; N]> {
+    let mut values = [None; N];
     while !fields.is_empty() {
         let (tag, bytes) = (fields.u8()?, fields.prefixed()?);
-        for (_, value) in tags.iter().zip(&mut values).filter(|(known, _)| **known == tag) {
+        if let Some((_, value)) = tags.iter().zip(&mut values).find(|(known, _)| **known == tag) {
             let found = u64::from_le_bytes(bytes.try_into().ok()?);
-            if found == 0 || *value != 0 {
+            if value.replace(found).is_some() {
                 return None;
             }
-            *value = found;
         }
     }
     Some(values)
+}
+
+/// Hidden bytes of 0 are not written.
+fn not_0(hidden_bytes: u64) -> Option<u64> {
+    Some(hidden_bytes).filter(|&bytes| bytes > 0)
+}
+
+fn read_hidden_bytes(tagged: Option<u64>) -> Option<u64> {
+    if tagged == Some(0) { None } else { Some(tagged.unwrap_or(0)) }
 }
 
 /// The manifest's record of a filter.
@@ -365,8 +376,8 @@ pub(crate) struct TableMeta {
     pub(crate) keys: u64,
     /// The bytes of keys and values of entries that are not the newest of their key.
     pub(crate) hidden_bytes: u64,
-    /// The distinct prefixes of keys by the store's extractor; 0 also if their number is not known.
-    pub(crate) prefixes: u64,
+    /// The distinct prefixes of keys by the store's extractor; `None` without one, or if it changed since.
+    pub(crate) prefixes: Option<u64>,
     pub(crate) min_seq: Seq,
     pub(crate) max_seq: Seq,
     pub(crate) smallest: Vec<u8>,
@@ -386,7 +397,7 @@ impl TableMeta {
         }
         bytes.put_prefixed(&self.smallest);
         bytes.put_prefixed(&self.largest);
-        let fields = [(HIDDEN_BYTES, self.hidden_bytes), (PREFIXES, self.prefixes)];
+        let fields = [(HIDDEN_BYTES, not_0(self.hidden_bytes)), (PREFIXES, self.prefixes)];
         bytes.put_prefixed(&tagged(&fields));
     }
 
@@ -402,15 +413,22 @@ impl TableMeta {
             tombstones: fields.u64()?,
             keys: fields.u64()?,
             hidden_bytes: 0,
-            prefixes: 0,
+            prefixes: None,
             min_seq: fields.u64()?,
             max_seq: fields.u64()?,
             smallest: fields.prefixed()?.to_vec(),
             largest: fields.prefixed()?.to_vec(),
         };
         let tagged = Fields::new(fields.prefixed()?);
-        [meta.hidden_bytes, meta.prefixes] = read_tagged(tagged, [HIDDEN_BYTES, PREFIXES])?;
+        let [hidden_bytes, prefixes] = read_tagged(tagged, [HIDDEN_BYTES, PREFIXES])?;
+        (meta.hidden_bytes, meta.prefixes) = (read_hidden_bytes(hidden_bytes)?, prefixes);
         Some(meta)
+    }
+
+    /// Whether both are of one table, whatever filter it has, and whatever prefixes are counted.
+    pub(crate) fn is_of_same_table(&self, other: &Self) -> bool {
+        let Self { filter, prefixes, .. } = *self;
+        *self == Self { filter, prefixes, ..other.clone() }
     }
 
     pub(crate) fn overlaps_table(&self, other: &Self) -> bool {
@@ -442,7 +460,7 @@ impl TableMeta {
             tombstones: properties.tombstones,
             keys: properties.keys,
             hidden_bytes: properties.hidden_bytes,
-            prefixes: 0,
+            prefixes: None,
             min_seq: properties.min_seq,
             max_seq: properties.max_seq,
             smallest: properties.smallest.clone(),
@@ -560,13 +578,14 @@ mod tests {
         assert_eq!(of(7).encode(), [of(0).encode(), field.clone()].concat());
         let read = |fields: &[&[u8]]| read_tagged(Fields::new(&fields.concat()), [HIDDEN_BYTES, 3]);
         let other = [9, 2, 1, 1];
-        assert_eq!(read(&[]), Some([0, 0]));
-        assert_eq!(read(&[&other, &field, &other]), Some([7, 0]));
-        assert_eq!(read(&[&[3, 8, 5], &[0; 7], &field]), Some([7, 5]));
+        assert_eq!(read(&[]), Some([None, None]));
+        assert_eq!(read(&[&other, &field, &other]), Some([Some(7), None]));
+        assert_eq!(read(&[&[3, 8, 5], &[0; 7], &field]), Some([Some(7), Some(5)]));
         assert_eq!(read(&[&field, &field]), None);
         assert_eq!(read(&[&field[..9]]), None);
         assert_eq!(read(&[&[HIDDEN_BYTES, 2, 1, 1]]), None);
-        assert_eq!(read(&[&[HIDDEN_BYTES, 8], &[0; 8]]), None);
+        let none = [without, vec![HIDDEN_BYTES, 8], vec![0; 8]].concat();
+        assert_eq!(Properties::decode(&none), None);
     }
 
     #[test]
@@ -582,7 +601,7 @@ mod tests {
             tombstones: 1,
             keys: 9,
             hidden_bytes: 0,
-            prefixes: 0,
+            prefixes: None,
             min_seq: 1,
             max_seq: 10,
             smallest: b"d".to_vec(),

@@ -121,7 +121,7 @@ impl Table {
         let is_named = |properties: &Properties| {
             let found = TableMeta::of(&footer, footer_bytes, length, meta.filter, properties);
             // The number of prefixes is in the manifest alone.
-            TableMeta { prefixes: meta.prefixes, ..found } == meta
+            found.filter == meta.filter && found.is_of_same_table(&meta)
         };
         let properties = Properties::decode(properties).filter(is_named);
         let properties = properties.ok_or_else(|| {
@@ -492,7 +492,7 @@ mod tests {
             tombstones: 3,
             keys: 8,
             hidden_bytes: 5,
-            prefixes: 0,
+            prefixes: None,
             min_seq: 5,
             max_seq: 20,
             smallest: b"a".to_vec(),

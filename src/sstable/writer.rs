@@ -250,7 +250,7 @@ impl TableWriter {
         self.file.file().sync_all().context("sync", self.file.path())?;
 
         let filter = FilterMeta { generation: 0, bytes: filter.length, checksum: filter_checksum };
-        let prefixes = self.key_counts().prefixes;
+        let prefixes = self.settings.prefix.map(|_| self.key_counts().prefixes);
         let meta = TableMeta::of(&footer, &footer_bytes, self.offset, filter, &self.properties);
         let meta = TableMeta { prefixes, ..meta };
         Ok(FinishedTable { file: self.file, meta, hashes: self.hashes, io: self.io })

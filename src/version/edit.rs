@@ -186,7 +186,7 @@ impl TableSet {
     pub(crate) fn replace_settings(&mut self, settings: StoreSettings) {
         if settings.extractor != self.settings.extractor {
             for (_, meta) in self.tables.values_mut() {
-                meta.prefixes = 0;
+                meta.prefixes = None;
             }
         }
         self.settings = settings;
@@ -272,7 +272,7 @@ impl TableSet {
                 && meta.max_seq <= self.flushed_seq
                 && 0 < meta.keys
                 && meta.keys <= meta.entries
-                && meta.prefixes <= meta.keys.saturating_mul(MOST_PREFIXES.into())
+                && meta.prefixes <= Some(meta.keys.saturating_mul(MOST_PREFIXES.into()))
                 && meta.entries <= meta.size
                 && meta.index_offset < meta.size
                 && meta.filter.generation <= MAX_FOUND_NUMBER
@@ -302,7 +302,7 @@ mod tests {
             entries: 10,
             tombstones: 1,
             hidden_bytes: 7,
-            prefixes: 8,
+            prefixes: Some(8),
             keys: 9,
             min_seq: 1,
             max_seq: 10,
@@ -408,14 +408,14 @@ mod tests {
         assert!(set.clone().apply(&back).is_err(), "a counter going back");
         let endless = FilterMeta { generation: MAX_FOUND_NUMBER + 1, ..FilterMeta::default() };
         for (level, bad) in [
-            (6, meta(6, b"b", b"c")),                                // overlaps table 4
-            (1, TableMeta { keys: 0, ..meta(6, b"x", b"y") }),       // no keys
-            (1, TableMeta { prefixes: 145, ..meta(6, b"x", b"y") }), // more than 16 of a key
-            (1, TableMeta { max_seq: 11, ..meta(6, b"x", b"y") }),   // newer than flushed
+            (6, meta(6, b"b", b"c")),                          // overlaps table 4
+            (1, TableMeta { keys: 0, ..meta(6, b"x", b"y") }), // no keys
+            (1, TableMeta { prefixes: Some(145), ..meta(6, b"x", b"y") }), // more than 16 of a key
+            (1, TableMeta { max_seq: 11, ..meta(6, b"x", b"y") }), // newer than flushed
             (1, TableMeta { index_offset: 1000, ..meta(6, b"x", b"y") }), // no room for an index
             (1, TableMeta { entries: 1001, ..meta(6, b"x", b"y") }), // more than its bytes can hold
-            (1, meta(8, b"x", b"y")),                                // a number not yet given
-            (1, meta(6, b"y", b"x")),                                // range upside down
+            (1, meta(8, b"x", b"y")),                          // a number not yet given
+            (1, meta(6, b"y", b"x")),                          // range upside down
             (1, TableMeta { filter: endless, ..meta(6, b"x", b"y") }), // no room above it
         ] {
             let mut set = set.clone();

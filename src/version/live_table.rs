@@ -28,15 +28,11 @@ impl LiveTable {
 
     /// The number of distinct prefixes by this extractor, if the filter or the manifest has it.
     pub(crate) fn prefixes(&self, extractor: Option<PrefixExtractor>) -> Option<u64> {
-        let recorded = self.table.meta().prefixes;
         if extractor.is_none() {
             return Some(0);
         }
-        if recorded > 0 {
-            return Some(recorded);
-        }
         let in_filter = self.filter.sound().filter(|header| header.has_prefixes_of(extractor));
-        in_filter.map(|header| header.prefixes)
+        in_filter.map(|header| header.prefixes).or(self.table.meta().prefixes)
     }
 
     /// The keys and prefixes by this extractor. A number of prefixes that is not known counts as 0.

@@ -412,7 +412,7 @@ mod tests {
             entries: 10,
             tombstones: 1,
             hidden_bytes: 0,
-            prefixes: 0,
+            prefixes: None,
             keys: 9,
             min_seq: 1,
             max_seq: 10,

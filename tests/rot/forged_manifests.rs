@@ -113,11 +113,12 @@ fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
             frame.length = frame.payload.len() as u16;
             case(format!("tagged fields {fields:?}"), &log)
         };
-        // The third has a number of prefixes.
+        // The third and the fourth have a number of prefixes.
         for fields in [
             &[2, 3, 0][..],
             &[2, 255, 0],
             &[10, 2, 8, 1, 0, 0, 0, 0, 0, 0, 0],
+            &[10, 2, 8, 0, 0, 0, 0, 0, 0, 0, 0],
             &[7, 3, 2, 3, 4, 9, 1, 8],
         ] {
             known.push(forge(fields));
@@ -125,11 +126,10 @@ fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
         for fields in [&[1, 1][..], &[3, 1, 2, 0], &[0xff; 9], &[0x7f, 1, 0]] {
             others.push(forge(fields));
         }
-        // Hidden bytes and prefixes: none, too short, and more than 16 prefixes of a key.
+        // Hidden bytes and prefixes: hidden bytes of 0, too short, and more than 16 prefixes of a key.
         for fields in [
             &[10, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0][..],
             &[3, 1, 1, 7],
-            &[10, 2, 8, 0, 0, 0, 0, 0, 0, 0, 0],
             &[3, 2, 1, 7],
             &[10, 2, 8, 0, 0, 0, 0, 0, 0, 0, 255],
             &[10, 2, 8, 255, 255, 255, 255, 255, 255, 255, 255],

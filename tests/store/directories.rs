@@ -2,10 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use criba::vfs::{CountingVfs, FileKind, Operation};
-use criba::{Db, FilterInfo, FilterPolicy, Options, PrefixExtractor};
+use criba::{
+    CheckpointFiles, Db, Event, FilterInfo, FilterPolicy, Options, PrefixExtractor, WeakDb,
+};
 use flate2::read::MultiGzDecoder;
 use rand::SeedableRng;
 use rand::seq::{IndexedRandom, SliceRandom};
@@ -206,4 +211,95 @@ fn a_budget_of_bytes_counts_prefixes() {
     write(&db);
     drop(db);
     rebuild(&open(other.path(), DIRECTORIES), "after a change, the numbers are counted");
+}
+
+/// A key of nine directories of its own, so that most entries of a filter are prefixes.
+fn deep(number: u32) -> String {
+    let part = |at: u32| number.wrapping_add(at << 24).wrapping_mul(0x9E37_79B1) >> 8;
+    let parts: Vec<String> = (0..9).map(|at| format!("{:x}", part(at))).collect();
+    parts.join("/") + "/"
+}
+
+/// The first merge of tables that do not know their numbers of prefixes keeps the rate, or the bytes.
+#[test]
+fn the_first_compaction_after_a_change_is_as_planned() {
+    for total in [None, Some(12_000)] {
+        let dir = common::tempdir();
+        let policy = FilterPolicy::default();
+        let policy = total.map_or(policy, |bytes| policy.with_total_bytes(bytes));
+        let open = |extractor| options().filter(policy).prefix(extractor).open(dir.path()).unwrap();
+        let db = open(None);
+        (0..5000).for_each(|number| db.put(deep(number), "value").unwrap());
+        db.compact().unwrap();
+        let before = db.advise();
+        drop(db);
+        let db = open(Some(DIRECTORIES));
+        db.put(deep(77), "another").unwrap();
+        db.compact().unwrap();
+        let after = db.advise();
+        println!("{policy}: {before:?}\n{after:?}");
+        assert!(after.prefixes > 8 * after.keys);
+        match total {
+            None => assert!((after.bits_per_key / before.bits_per_key - 1.0).abs() < 0.01),
+            Some(bytes) => assert!((bytes * 9 / 10..=bytes).contains(&after.filter_bytes)),
+        }
+    }
+}
+
+/// A table that a compaction adds meanwhile makes a rebuild plan again.
+#[test]
+fn a_rebuild_that_plans_again_counts_prefixes_once() {
+    let dir = common::tempdir();
+    let total = 40_000;
+    let policy = FilterPolicy::default().with_total_bytes(total);
+    let small = |extractor| options().filter(policy).prefix(extractor).table_bytes(8 << 10);
+    let db = small(None).open(dir.path()).unwrap();
+    (0..3000).for_each(|number| db.put(deep(number), "value").unwrap());
+    db.compact().unwrap();
+    drop(db);
+    let rebuilding: Arc<Mutex<Option<WeakDb>>> = Arc::default();
+    let (listening, rebuilt) = (Arc::clone(&rebuilding), AtomicU64::new(0));
+    let listener = move |event: &Event| {
+        let is_rebuilt = matches!(event, Event::FilterRebuilt { .. });
+        if is_rebuilt && rebuilt.fetch_add(1, Ordering::Relaxed) == 5 {
+            let db = listening.lock().unwrap().as_ref().and_then(WeakDb::upgrade).unwrap();
+            let oldest = db.tables().iter().map(|table| table.id).min().unwrap();
+            // Only the oldest table is written anew. A listener must not wait for work on its own thread.
+            let rewrite = std::thread::spawn(move || db.compact_rewriting(oldest + 1).unwrap());
+            rewrite.join().unwrap();
+        }
+    };
+    let db = small(Some(DIRECTORIES)).on_event(listener).open(dir.path()).unwrap();
+    *rebuilding.lock().unwrap() = Some(db.downgrade());
+    let first = db.rebuild_filters(&policy).unwrap();
+    let bytes: u64 = db.tables().iter().map(|table| table.filter.bytes() as u64).sum();
+    let again = db.rebuild_filters(&policy).unwrap();
+    println!("{first:?}: {bytes} bytes; again: {again:?}");
+    assert!((total * 99 / 100..=total).contains(&bytes), "{bytes}");
+    assert!(again.rebuilt <= 2, "{again:?}");
+}
+
+/// Another extractor makes no other table: a reader keeps what it counted, and a copy links its files.
+#[test]
+fn tables_stay_the_same_under_another_extractor() {
+    let (dir, aside) = (common::tempdir(), common::tempdir());
+    let db = options().prefix(DIRECTORIES).open(dir.path()).unwrap();
+    (0..1000).for_each(|number| db.put(deep(number), "value").unwrap());
+    db.compact().unwrap();
+    let earlier = aside.path().join("earlier");
+    db.checkpoint(&earlier).unwrap();
+    drop(db);
+    let reader = options().open_read_only(dir.path()).unwrap();
+    (0..100).for_each(|number| assert!(reader.contains(deep(number)).unwrap()));
+    let counted = reader.stats();
+    drop(options().prefix(PrefixExtractor::until(b'/')).open(dir.path()).unwrap());
+    reader.refresh().unwrap();
+    assert_eq!(reader.stats().activity.lookups, counted.activity.lookups);
+    assert_eq!(reader.stats().total(), counted.total());
+    assert_eq!(reader.prefix(deep(5)).unwrap().count(), 1);
+    let files = CheckpointFiles { links: false, earlier: Some(&earlier) };
+    let later = aside.path().join("later");
+    reader.checkpoint(&later, files).unwrap();
+    let inode = |dir: &Path| common::files_with(dir, "sst")[0].metadata().unwrap().ino();
+    assert_eq!(inode(&later), inode(&earlier));
 }

@@ -68,7 +68,7 @@ pub struct Args {
     /// How many present keys to look up, and again how many absent ones [default: each key once]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MOST_KEYS))]
     lookups: Option<u64>,
-    /// The seed of all random choices; the same seed gives the same counts
+    /// The seed of all random choices; the same seed gives the same counts, but of announced blocks
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]

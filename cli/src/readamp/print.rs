@@ -145,6 +145,7 @@ fn print_batches(report: &Report, out: &mut dyn Write) -> Result<()> {
     let (Some(batches), Some(line)) = (&report.batches, report.batches_line()) else {
         return Ok(());
     };
+    writeln!(out)?;
     print_verdicts(&line, &batches.checks, out)
 }
 

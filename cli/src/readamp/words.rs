@@ -210,11 +210,13 @@ impl Report {
     /// What batches announced, in a line.
     pub(super) fn batches_line(&self) -> Option<String> {
         self.batches.as_ref().map(|batches| {
-            let [blocks, unread] = [batches.blocks_announced, batches.announced_unread];
-            let (blocks, unread) = (counted(blocks, "block"), thousands(unread));
+            let [blocks, unread] =
+                [batches.blocks_announced, batches.announced_unread].map(thousands);
             format!(
-                "batches of {} announced {blocks} to the operating system, {unread} in vain",
-                batches.batch
+                "batches of {}: of {}, {blocks} were announced in advance after slow reads, and {unread} of \
+                 them not read",
+                batches.batch,
+                counted(batches.pass.disk_reads, "block"),
             )
         })
     }
@@ -223,7 +225,7 @@ impl Report {
     pub(super) fn scans_line(&self) -> Option<String> {
         self.scans.as_ref().map(|scans| {
             format!(
-                "with {} up to each {:?} in the filters, which have {} of the bytes",
+                "with {} up to each {:?}, filters have {} of the bytes of filters without them",
                 counted(scans.prefixes, "prefix"),
                 scans.delimiter,
                 percent(ratio(scans.filter_bytes as f64, scans.filter_bytes_before)),

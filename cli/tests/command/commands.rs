@@ -222,7 +222,11 @@ fn prefixes_are_reported_and_kept() {
     let told = |prefixes: u64, filters: &str, keys: u64| {
         let stats = run(&format!("stats {store}")).well();
         let line = format!("\nprefixes: {prefixes} in {filters}, up to '/'; ");
-        assert!(stats.contains(&line) && stats.contains(" bits a key or prefix\n"), "{stats}");
+        assert!(
+            stats.contains(&line)
+                && stats.replace("\n    ", " ").contains(" bits a key or prefix, with headers\n"),
+            "{stats}"
+        );
         let total = &json(&format!("stats --json {store}"))["total"];
         assert_eq!((&total["prefixes"], &total["keys"]), (&prefixes.into(), &keys.into()));
         let bits = |name: &str| total[name].as_f64().expect("a number");

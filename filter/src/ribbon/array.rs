@@ -97,10 +97,14 @@ pub(crate) struct ProbeWords {
 
 /// `None` if the array ends before a bit of the bucket.
 #[inline]
-pub(crate) fn probe_words(geometry: &Geometry, array: &[u8], hash: u64) -> Option<ProbeWords> {
-    let layers = Layers::of(geometry.m);
+pub(crate) fn probe_words(
+    geometry: &Geometry,
+    layers: &Layers,
+    array: &[u8],
+    hash: u64,
+) -> Option<ProbeWords> {
     let bits = array.get(8 * matrix_words(geometry)..).unwrap_or_default();
-    equation_among(&layers, bits, hash).map(|equation| words_of(geometry, equation))
+    equation_among(layers, bits, hash).map(|equation| words_of(geometry, equation))
 }
 
 #[inline]
@@ -120,7 +124,8 @@ pub(crate) fn words_of(geometry: &Geometry, equation: Equation) -> ProbeWords {
 
 /// Whether the filter may have the hash. An array that is too short to say answers "maybe".
 pub(crate) fn may_contain(geometry: &Geometry, array: &[u8], hash: u64) -> bool {
-    probe_words(geometry, array, hash).is_none_or(|words| all_columns(array, &words))
+    let words = probe_words(geometry, &Layers::of(geometry.m), array, hash);
+    words.is_none_or(|words| all_columns(array, &words))
 }
 
 /// Whether all columns give the right-hand side. The last start row has no second segment, and no coefficients for

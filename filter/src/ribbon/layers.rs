@@ -80,7 +80,18 @@ impl Layers {
 /// Whether a key that starts at a row is bumped. `bits` are those of all buckets; `None` if they end before.
 #[inline]
 pub(crate) fn is_bumped(bits: &[u8], start: usize) -> Option<bool> {
-    bits.get(start / (8 * HALF)).map(|byte| byte >> (start / HALF % 8) & 1 != 0)
+    bits.get(bump_byte(start)).map(|&byte| is_bumped_by(byte, start))
+}
+
+/// The number of the byte that has the bump bit of a start row.
+#[inline]
+pub(crate) fn bump_byte(start: usize) -> usize {
+    start / (8 * HALF)
+}
+
+#[inline]
+pub(crate) fn is_bumped_by(byte: u8, start: usize) -> bool {
+    byte >> (start / HALF % 8) & 1 != 0
 }
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 use super::array::{
     Equation, check, equation, equation_among, equation_from, matrix_words, segment_start, words,
 };
-use super::layers::{HALF, Layers, is_bumped};
+use super::layers::{Layers, bump_byte, is_bumped, is_bumped_by};
 use crate::geometry::Geometry;
 use crate::hash::mix;
 
 /// The layout of a sound ribbon, for probes without checks.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
-    layers: Layers,
+    pub(super) layers: Layers,
     /// Whether the first layer is not the last one.
     is_layered: bool,
     /// Of the first layer.
@@ -68,8 +68,7 @@ impl Layout {
     ) -> Option<Equation> {
         let mut equation = equation_from(self.start_rows, hash);
         let is_here = if self.is_layered {
-            let byte = read(self.bits + equation.start / (8 * HALF));
-            byte >> (equation.start / HALF % 8) & 1 == 0
+            !is_bumped_by(read(self.bits + bump_byte(equation.start)), equation.start)
         } else {
             equation.right = 0;
             (equation.start as u64) < self.whole

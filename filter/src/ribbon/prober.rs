@@ -116,9 +116,18 @@ impl RibbonProber {
         Some(f64::from(HALF as u32 * ones + in_last) / layer.start_rows() as f64)
     }
 
+    fn layers(&self) -> Layers {
+        match &self.code {
+            #[cfg(target_arch = "x86_64")]
+            Code::Fours(layout) | Code::Eights(layout) => layout.layers,
+            Code::Checked => Layers::of(self.geometry.m),
+        }
+    }
+
     /// Eight columns of both segments of a probe. One in 256 absent keys passes these columns.
     pub(crate) fn prefetch_offsets(&self, hash: u64) -> [usize; 4] {
-        let Some(words) = probe_words(&self.geometry, &self.array, hash) else { return [0; 4] };
+        let words = probe_words(&self.geometry, &self.layers(), &self.array, hash);
+        let Some(words) = words else { return [0; 4] };
         let [first, second] = [8 * words.first, 8 * words.second];
         [first, first + 63, second, second + 63]
     }

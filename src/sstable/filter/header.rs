@@ -11,9 +11,14 @@ const MAGIC: &[u8; 8] = b"cribaFLT";
 const VERSION: u16 = 1;
 
 /// What is wrong with a filter whose kind stores no longer have, and nothing else.
-pub(crate) const BLOCKED: &str = "a blocked filter, which stores no longer have; a rebuild of the filters or a compaction replaces it";
+const BLOCKED: &str = "a blocked filter, which stores no longer have; a rebuild of the filters or a compaction replaces it";
 /// As [`BLOCKED`]; the rest of the header is not read.
-pub(crate) const OLD_RIBBON: &str = "a ribbon of one layer, which stores no longer have; a rebuild of the filters or a compaction replaces it";
+const OLD_RIBBON: &str = "a ribbon of one layer, which stores no longer have; a rebuild of the filters or a compaction replaces it";
+
+/// Whether this is all that is wrong with a filter: its kind is one that stores no longer have.
+pub(crate) fn is_of_old_kind(reason: &str) -> bool {
+    reason == BLOCKED || reason == OLD_RIBBON
+}
 
 /// The header of a filter block. The checksum of the block covers header and array together, so a header
 /// alone cannot be verified.

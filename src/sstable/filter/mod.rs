@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub(crate) use self::block::{Filter, FilterId, block_bits, build};
-pub(crate) use self::header::{BLOCKED, FilterHeader, OLD_RIBBON};
+pub(crate) use self::header::{FilterHeader, is_of_old_kind};
 pub(crate) use self::memory::{FilterMemory, resident_bytes};
 pub(crate) use self::portion::Portion;
 use crate::codec::{ChecksumAt, u32_at};
@@ -290,7 +290,7 @@ impl Table {
         let length = block.length as usize;
         match FilterHeader::decode(&header, length, self.meta().keys, &env.hash_key) {
             // The checksum decides first whether it is damaged.
-            Err(reason) if reason != BLOCKED && reason != OLD_RIBBON => Err(reason),
+            Err(reason) if !is_of_old_kind(&reason) => Err(reason),
             _ => Ok(()),
         }
     }
