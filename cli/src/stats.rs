@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use criba::{FilterInfo, FilterShape, MemoryUse, Options, RecoveryReport, TableInfo};
+use criba::{
+    FilterInfo, FilterShape, MemoryUse, Options, PrefixExtractor, RecoveryReport, TableInfo,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -41,6 +43,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     if args.json {
         let object = json!({
             "policy": policy,
+            "prefix_extractor": db.prefix_extractor().map(|rule| rule.to_string()),
             "replaced_policy": replaced,
             "levels": levels,
             "total": total,
@@ -70,7 +73,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         let text = format!("replaced policy: {replaced}; stores no longer have this kind");
         writeln!(out, "{}", wrapped(&text, 4))?;
     }
-    print_prefixes(&tables, out)?;
+    print_prefixes(&tables, db.prefix_extractor(), &args.dir, out)?;
     print_bumped(&tables, out)?;
     print_resident(&tables, out)?;
     print_memory(memory, out)?;
@@ -163,29 +166,45 @@ fn table(table: &TableInfo) -> Value {
     object
 }
 
-fn print_prefixes(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
-    let mut of_extractor = BTreeMap::new();
+fn print_prefixes(
+    tables: &[TableInfo],
+    extractor: Option<PrefixExtractor>,
+    dir: &Path,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let mut of_rule = BTreeMap::new();
+    let mut without = 0;
     for table in tables {
-        if let FilterInfo::Active { prefixes: prefixes @ 1.., extractor, bytes, .. } = table.filter
-        {
-            let name = extractor.map_or("of an unknown rule".into(), |rule| rule.to_string());
-            let (filters, sum, hashed, all) = of_extractor.entry(name).or_insert((0, 0, 0, 0));
+        let FilterInfo::Active { prefixes, extractor: rule, bytes, .. } = table.filter else {
+            continue;
+        };
+        without += u64::from(rule != extractor);
+        if prefixes > 0 {
+            let name = rule.map_or("of an unknown rule".into(), |rule| rule.to_string());
+            let (filters, sum, hashed, all) = of_rule.entry(name).or_insert((0, 0, 0, 0));
             *filters += 1;
             *sum += prefixes;
             *hashed += table.keys + prefixes;
             *all += bytes as u64;
         }
     }
-    if of_extractor.is_empty() {
+    if of_rule.is_empty() {
         writeln!(out, "prefixes: none")?;
     }
-    for (name, (filters, sum, hashed, bytes)) in of_extractor {
+    for (name, (filters, sum, hashed, bytes)) in of_rule {
         let (filters, sum) = (counted(filters, "filter"), thousands(sum));
         let bits = 8.0 * bytes as f64 / hashed as f64;
         let text = format!(
             "prefixes: {sum} in {filters}, {name}; {bits:.2} bits a key or prefix, with headers"
         );
         writeln!(out, "{}", wrapped(&text, 4))?;
+    }
+    if let (Some(rule), 1..) = (extractor, without) {
+        let filters = counted(without, "filter");
+        let text =
+            format!("{filters} without the prefixes of new ones, {rule}; this makes them anew:");
+        writeln!(out, "{}", wrapped(&text, 4))?;
+        writeln!(out, "  criba rebuild-filters {}", quoted(dir))?;
     }
     Ok(())
 }

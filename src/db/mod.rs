@@ -24,7 +24,7 @@ use crate::engine::inner::DbInner;
 use crate::engine::rebuild_filters::RebuildReport;
 use crate::engine::scan::{Range, prefix_bounds};
 use crate::error::{Error, Result};
-use crate::filter::FilterPolicy;
+use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::filter_manager::advise::{Advice, advise};
 use crate::key_range::KeyRange;
 use crate::ledger::{Explanation, Stats};
@@ -448,6 +448,11 @@ impl Db {
     /// The policy for the filters of new tables. No I/O.
     pub fn policy(&self) -> FilterPolicy {
         if self.is_here() { self.0.inner.filters.policy() } else { FilterPolicy::default() }
+    }
+
+    /// The rule of the prefixes that new filters have, from [`Options::prefix`]. No I/O.
+    pub fn prefix_extractor(&self) -> Option<PrefixExtractor> {
+        if self.is_here() { self.0.inner.filters.extractor() } else { None }
     }
 
     /// Sets the policy for the filters of tables written from now on; the store keeps it. Existing filters

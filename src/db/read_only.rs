@@ -13,7 +13,7 @@ use super::snapshot::Snapshot;
 use crate::directory::not_a_store;
 use crate::engine::scan::Range;
 use crate::error::Result;
-use crate::filter::FilterPolicy;
+use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::filter_manager::advise::{Advice, advise};
 use crate::fork;
 use crate::key_range::KeyRange;
@@ -222,6 +222,11 @@ impl ReadOnlyDb {
     /// The store's policy for the filters of new tables. No I/O.
     pub fn policy(&self) -> FilterPolicy {
         self.loaded().map(|loaded| loaded.settings.policy).unwrap_or_default()
+    }
+
+    /// As [`Db::prefix_extractor`](crate::Db::prefix_extractor).
+    pub fn prefix_extractor(&self) -> Option<PrefixExtractor> {
+        self.loaded().ok().and_then(|loaded| loaded.settings.extractor)
     }
 
     /// What the last reading of the logs found. An incomplete end can be a write that is under way.

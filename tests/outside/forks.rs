@@ -218,7 +218,9 @@ fn refuses(db: &Db, aside: &Path) -> Vec<&'static str> {
     assert_eq!(db.policy(), FilterPolicy::default());
     let _ = (format!("{db:?}"), db.recovery().to_string());
     assert_forked("upgrade", db.downgrade().upgrade().unwrap().get("k"));
+    assert_eq!(db.prefix_extractor(), None);
     called.extend(["stats", "tables", "memory", "advise", "policy", "recovery", "downgrade"]);
+    called.extend(["prefix_extractor"]);
     called.push("upgrade");
     called
 }
@@ -237,7 +239,9 @@ fn refuses_read_only(db: &ReadOnlyDb, aside: &Path) -> Vec<&'static str> {
     assert_eq!(db.advise().tables, 0);
     assert_eq!(db.policy(), FilterPolicy::default());
     let _ = (format!("{db:?}"), db.recovery().to_string());
+    assert_eq!(db.prefix_extractor(), None);
     called.extend(["snapshot", "may_contain", "stats", "tables", "memory", "advise", "policy"]);
+    called.extend(["prefix_extractor"]);
     called.extend(["recovery", "open_read_only"]);
     called
 }

@@ -158,7 +158,11 @@ fn print_verdicts(line: &str, checks: &Checks, out: &mut dyn Write) -> Result<()
 }
 
 fn print_scans(report: &Report, out: &mut dyn Write) -> Result<()> {
-    let (Some(scans), Some(line)) = (&report.scans, report.scans_line()) else { return Ok(()) };
+    let Some(line) = report.scans_line() else { return Ok(()) };
+    let Some(scans) = &report.scans else {
+        writeln!(out, "\n{}", wrapped(&line, 2))?;
+        return Ok(());
+    };
     writeln!(
         out,
         "\n{:<33} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7}",

@@ -221,16 +221,19 @@ impl Report {
         })
     }
 
-    /// What the filters of the scans hold, in a line.
+    /// What the filters of the scans hold, or why there are none, in a line; `None` with the first act alone.
     pub(super) fn scans_line(&self) -> Option<String> {
-        self.scans.as_ref().map(|scans| {
-            format!(
-                "with {} up to each {:?}, filters have {} of the bytes of filters without them",
-                counted(scans.prefixes, "prefix"),
-                scans.delimiter,
-                percent(ratio(scans.filter_bytes as f64, scans.filter_bytes_before)),
-            )
-        })
+        let Some(scans) = &self.scans else {
+            let none =
+                "no scans: no filters, or no absent key has a prefix that no present key has";
+            return self.batches.as_ref().map(|_| none.to_owned());
+        };
+        Some(format!(
+            "with {} up to each {:?}, filters have {} of the bytes of filters without them",
+            counted(scans.prefixes, "prefix"),
+            scans.delimiter,
+            percent(ratio(scans.filter_bytes as f64, scans.filter_bytes_before)),
+        ))
     }
 
     /// What the checks of the acts compared, and why others fail or were not made: name and text, each once.

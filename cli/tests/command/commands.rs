@@ -254,9 +254,21 @@ fn prefixes_are_reported_and_kept() {
     run(&format!("compact {store}")).well();
     told(10, "1 filter", 31);
 
+    let every = criba::Options::new().prefix(criba::PrefixExtractor::every(b'/'));
+    every.open(&store).expect("the store").close().expect("a sound end");
+    let stats = run(&format!("stats {store}")).well();
+    let advised = format!("this makes them anew:\n  criba rebuild-filters {store}\n");
+    assert!(stats.replace("\n    ", " ").contains(&advised), "{stats}");
+    let rule = "up to each '/', of which the first 16 count";
+    assert_eq!(json(&format!("stats --json {store}"))["prefix_extractor"], rule);
+    run(&format!("rebuild-filters {store}")).well();
+    let stats = run(&format!("stats {store}")).well();
+    assert!(stats.contains(rule) && !stats.contains("anew"), "{stats}");
+
     let (_dir, plain) = self::store();
     let stats = run(&format!("stats {plain}")).well();
     assert!(stats.contains("\nprefixes: none\n"), "{stats}");
+    assert!(json(&format!("stats --json {plain}"))["prefix_extractor"].is_null());
     let table = tables(&plain).pop().expect("a table");
     let inspected = run(&format!("inspect {}", table.display())).well();
     assert!(inspected.contains("\n  prefixes          none\n"), "{inspected}");
