@@ -17,11 +17,19 @@ const MOST_BYTES: u64 = 16 << 20;
 /// long.
 const CACHED: Duration = Duration::from_micros(1);
 
-/// The blocks that a batch has announced and not read yet. Begins to announce after a slow read of the batch.
+/// Announces blocks of a batch after a slow read of its own.
 pub(super) struct ReadAhead<'e> {
     ledger: &'e Ledger,
     may_announce: bool,
+    /// Whether a read was slow, and the next blocks may be announced.
     slow: bool,
+    /// Not made for a batch that announces nothing.
+    wave: Option<Box<Wave>>,
+}
+
+/// The blocks that were announced and not read yet.
+#[derive(Default)]
+struct Wave {
     /// The keys up to this number were looked at.
     until: usize,
     /// Table and offset.
@@ -29,15 +37,11 @@ pub(super) struct ReadAhead<'e> {
 }
 
 impl<'e> ReadAhead<'e> {
+    #[inline]
     pub(super) fn new(lookups: Lookups<'e>) -> Self {
         let env = lookups.env;
-        Self {
-            ledger: &env.ledger,
-            may_announce: !env.random.is_seeded(),
-            slow: false,
-            until: 0,
-            announced: HashSet::new(),
-        }
+        let may_announce = !env.random.is_seeded();
+        Self { ledger: &env.ledger, may_announce, slow: false, wave: None }
     }
 
     /// Announces the blocks of the next keys, from number `done` on, if no announced one is left. Of each key this is
@@ -51,7 +55,7 @@ impl<'e> ReadAhead<'e> {
         keys: &[K],
         done: usize,
     ) {
-        if self.slow && self.may_announce && done >= self.until {
+        if self.slow {
             self.next_wave(lookups, view, seq, keys, done);
         }
     }
@@ -65,18 +69,22 @@ impl<'e> ReadAhead<'e> {
         keys: &[K],
         done: usize,
     ) {
+        if self.wave.as_ref().is_some_and(|wave| done < wave.until) {
+            return;
+        }
         self.end_wave();
         let (mut bytes_announced, mut spent) = (0, Duration::ZERO);
-        self.until = done;
+        let wave = self.wave.get_or_insert_default();
+        wave.until = done;
         for key in keys.get(done..).unwrap_or_default() {
-            if self.announced.len() == MOST_BLOCKS {
+            if wave.announced.len() == MOST_BLOCKS {
                 break;
             }
-            self.until += 1;
+            wave.until += 1;
             let search = Search::new(lookups, view, seq, key.as_ref());
             let Some((table, block)) = search.first_read() else { continue };
             let place = (table.id(), block.offset);
-            if self.announced.contains(&place) {
+            if wave.announced.contains(&place) {
                 continue;
             }
             if bytes_announced + block.length > MOST_BYTES {
@@ -89,18 +97,19 @@ impl<'e> ReadAhead<'e> {
             };
             spent += began.elapsed();
             bytes_announced += bytes;
-            self.announced.insert(place);
+            wave.announced.insert(place);
         }
-        let blocks_announced = self.announced.len() as u64;
+        let blocks_announced = wave.announced.len() as u64;
         // Something else made the slow read slow: a busy processor, or a block that was an exception.
-        self.slow = spent > CACHED * blocks_announced as u32;
+        self.slow = self.may_announce && spent > CACHED * blocks_announced as u32;
         self.ledger.count(Activity { blocks_announced, bytes_announced, ..Activity::default() });
     }
 
     /// Counts what was announced and not read: another thread has put the block into the cache, or the batch failed.
     fn end_wave(&mut self) {
-        let announced_unread = self.announced.len() as u64;
-        self.announced.clear();
+        let Some(wave) = &mut self.wave else { return };
+        let announced_unread = wave.announced.len() as u64;
+        wave.announced.clear();
         if announced_unread > 0 {
             self.ledger.count(Activity { announced_unread, ..Activity::default() });
         }
@@ -116,14 +125,19 @@ impl Trace for ReadAhead<'_> {
         if let Step::Table { id, step: TableStep::Probed { block: Some(block), .. }, .. } = step
             && !block.from_cache
         {
-            self.slow |= block.slow;
-            self.announced.remove(&(id, block.offset));
+            self.slow |= block.slow && self.may_announce;
+            if let Some(wave) = &mut self.wave {
+                wave.announced.remove(&(id, block.offset));
+            }
         }
     }
 }
 
 impl Drop for ReadAhead<'_> {
+    #[inline]
     fn drop(&mut self) {
-        self.end_wave();
+        if self.wave.is_some() {
+            self.end_wave();
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::view::ReadView;
 use criba_filter::store::IN_FLIGHT;
 
 pub(crate) trait Trace {
-    /// Whether it needs every step of a lookup.
+    /// Whether it needs every step of a lookup. Otherwise it gets searches of memtables and reads of tables.
     const STEPS: bool;
     /// Whether it needs to know which reads are slow.
     const TIMED: bool = false;

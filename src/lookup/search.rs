@@ -95,19 +95,21 @@ impl<'a> Search<'a> {
 
     #[expect(clippy::inline_always, reason = "mostly, the filter denies the key")]
     #[inline(always)]
-    fn in_memtable(
+    fn in_memtable<T: Trace>(
         &self,
         age: usize,
         memtable: &Memtable,
         passed: &mut Passed,
-        trace: &mut impl Trace,
+        trace: &mut T,
     ) -> Found {
         if self.lookups.ignore_filters || memtable.may_contain(&self.key) {
             passed.searched += 1;
             return self.search_memtable(age, memtable, trace);
         }
         passed.denied += 1;
-        trace.step(Step::Memtable { age, filter: Verdict::No, found: None });
+        if T::STEPS {
+            trace.step(Step::Memtable { age, filter: Verdict::No, found: None });
+        }
         None
     }
 
@@ -183,7 +185,7 @@ impl<'a> Search<'a> {
     }
 
     /// Traces, and counts if `count`, candidates that do not cover the key, or whose filters deny it.
-    fn pass(&self, ranks: std::ops::Range<usize>, count: bool, trace: &mut impl Trace) {
+    fn pass<T: Trace>(&self, ranks: std::ops::Range<usize>, count: bool, trace: &mut T) {
         for rank in ranks {
             let Some(candidate) = self.interval.at(rank) else { continue };
             let Some((live, level)) = self.table(candidate.number) else { continue };
@@ -196,7 +198,9 @@ impl<'a> Search<'a> {
             if count {
                 live.counters.count(step);
             }
-            trace.step(Step::Table { id: live.table.id(), level, step });
+            if T::STEPS {
+                trace.step(Step::Table { id: live.table.id(), level, step });
+            }
         }
     }
 
