@@ -132,12 +132,12 @@ fn impossible_headers_cost_reads_and_no_more() {
             for wide in other_wides.chain(HUGE) {
                 forge(64, &wide.to_le_bytes());
             }
-            // Prefixes without an extractor; and more prefixes than keys.
-            for prefixes in [1, keys, keys + 1].into_iter().chain(HUGE) {
+            // Prefixes without an extractor; and more prefixes than 16 of each key.
+            for prefixes in [1, keys, 16 * keys + 1].into_iter().chain(HUGE) {
                 forge(80, &prefixes.to_le_bytes());
             }
             for extractor in [1_u64, 7, u64::MAX] {
-                for prefixes in [keys + 1].into_iter().chain(HUGE) {
+                for prefixes in [16 * keys + 1].into_iter().chain(HUGE) {
                     forge(72, &[extractor.to_le_bytes(), prefixes.to_le_bytes()].concat());
                 }
             }
