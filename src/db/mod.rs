@@ -474,7 +474,7 @@ impl Db {
     ///
     /// Cost: reads each table that needs another filter once, writes the filter, and reads the filter back. After
     /// a change of [`Options::prefix`], a policy that divides bits among tables reads the tables once more.
-    /// Memory: 8 bytes for each key of one table, and twice the bytes of its filter.
+    /// Memory: 8 bytes for each key and prefix of one table, and twice the bytes of its filter.
     pub fn rebuild_filters(&self, policy: &FilterPolicy) -> Result<RebuildReport> {
         self.inner()?.rebuild_filters(policy)
     }

@@ -22,9 +22,7 @@ impl Plan {
             }
         }
     }
-}
 
-impl Plan {
     /// The recipe for a table whose prefixes were not in the numbers of the plan. For bits per key, the rate is as
     /// planned and the bytes grow; for bytes, the bits per key fall.
     pub(crate) fn recipe_of_more(&self, table: KeyCounts, load: f64) -> Option<Recipe> {

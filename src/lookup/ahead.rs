@@ -22,7 +22,7 @@ pub(super) struct ReadAhead<'e> {
     ledger: &'e Ledger,
     may_announce: bool,
     /// Whether a read was slow, and the next blocks may be announced.
-    slow: bool,
+    pub(super) slow: bool,
     /// Not made for a batch that announces nothing.
     wave: Option<Box<Wave>>,
 }
@@ -46,22 +46,8 @@ impl<'e> ReadAhead<'e> {
 
     /// Announces the blocks of the next keys, from number `done` on, if no announced one is left. Of each key this is
     /// the block of the first table whose filter says "maybe".
-    #[inline]
-    pub(super) fn announce<K: AsRef<[u8]>>(
-        &mut self,
-        lookups: Lookups<'_>,
-        view: &ReadView,
-        seq: Seq,
-        keys: &[K],
-        done: usize,
-    ) {
-        if self.slow {
-            self.next_wave(lookups, view, seq, keys, done);
-        }
-    }
-
     #[inline(never)]
-    fn next_wave<K: AsRef<[u8]>>(
+    pub(super) fn announce<K: AsRef<[u8]>>(
         &mut self,
         lookups: Lookups<'_>,
         view: &ReadView,

@@ -86,7 +86,9 @@ impl Lookups<'_> {
                 searches.iter().for_each(Search::prefetch);
             }
             for search in &searches {
-                ahead.announce(self, view, seq, keys, values.len());
+                if ahead.slow {
+                    ahead.announce(self, view, seq, keys, values.len());
+                }
                 values.push(search.value(&mut ahead)?);
             }
         }

@@ -26,7 +26,7 @@ pub struct Batches {
     pub batch: usize,
     /// The pass.
     pub pass: PassReport,
-    /// Blocks that were announced to the operating system: while reads are slow, so none of files in memory.
+    /// Blocks that were announced to the operating system after slow reads: few of files in memory.
     pub blocks_announced: u64,
     /// Their bytes.
     pub bytes_announced: u64,
