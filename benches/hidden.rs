@@ -32,12 +32,12 @@ fn key(number: u32) -> String {
 }
 
 /// The median time of a scan's first item, forward and backward.
-fn both(what: &str, scan: impl Fn() -> criba::Result<criba::Range>) -> Outcome<()> {
+fn both(what: &str, scan: impl Fn() -> criba::Range) -> Outcome<()> {
     let mut times = [const { Vec::new() }; 2];
     for _ in 0..ROUNDS {
         for (times, backward) in times.iter_mut().zip([false, true]) {
             let start = Instant::now();
-            let mut range = scan()?;
+            let mut range = scan();
             let item = if backward { range.next_back() } else { range.next() };
             times.push(start.elapsed());
             drop(item.transpose()?);
@@ -60,7 +60,7 @@ fn prefix() -> Outcome<()> {
     println!("\n{:58} {:>10} {:>10}   ratio", "", "forward", "backward");
     let dir = tempfile::tempdir()?;
     let db = open(dir.path())?;
-    let early = db.snapshot()?;
+    let early = db.snapshot();
     for number in 0..PAIRS {
         db.put(key(number), "a transaction")?;
         db.delete(key(number))?;
@@ -79,7 +79,7 @@ fn empty_ranges() -> Outcome<()> {
     const KEYS: u32 = 1_000_000;
     let dir = tempfile::tempdir()?;
     let db = open(dir.path())?;
-    let early = db.snapshot()?;
+    let early = db.snapshot();
     for number in 0..KEYS {
         db.delete(key(number))?;
     }
@@ -88,7 +88,7 @@ fn empty_ranges() -> Outcome<()> {
     let dir = tempfile::tempdir()?;
     let db = open(dir.path())?;
     db.put("active/00500000!", "old")?;
-    let old = db.snapshot()?;
+    let old = db.snapshot();
     for number in 0..KEYS {
         db.put(key(number), "new")?;
     }
@@ -109,7 +109,7 @@ fn hot_key() -> Outcome<()> {
         for number in 0..puts {
             db.put("b", number.to_le_bytes())?;
         }
-        let snapshot = db.snapshot()?;
+        let snapshot = db.snapshot();
         Ok((dir, db, snapshot))
     };
     let (_once_dir, once, _) = store(1)?;
@@ -134,8 +134,8 @@ fn hot_key() -> Outcome<()> {
                 range.map(|item| item.map(|_| 1)).sum()
             }
         };
-        let one = time(&|| count(once.iter()?))?;
-        let many = time(&|| count(often.iter()?))?;
+        let one = time(&|| count(once.iter()))?;
+        let many = time(&|| count(often.iter()))?;
         println!(
             "{what:58} {one:>10.1?} {many:>10.1?}   {:.2}",
             many.as_secs_f64() / one.as_secs_f64()
@@ -175,7 +175,7 @@ fn flush_beside_snapshots() -> Outcome<()> {
         for number in 0..20_000 {
             db.put(format!("other/{number}"), "value")?;
             if taken.len() < snapshots {
-                taken.push(db.snapshot()?);
+                taken.push(db.snapshot());
             }
         }
         db.flush()?;
@@ -208,7 +208,7 @@ fn space() -> Outcome<()> {
     write(1)?;
     db.compact()?;
     let live = bytes();
-    let snapshot = db.snapshot()?;
+    let snapshot = db.snapshot();
     write(2)?;
     db.compact()?;
     db.wait_until_settled()?;

@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("ada is {}", if free { "yours" } else { "taken" });
 
     // A batch is written whole or not at all; a snapshot does not see it.
-    let before = db.snapshot()?;
+    let before = db.snapshot();
     let mut batch = Batch::new();
     batch.put("name/bea", "account 2").delete("name/ada");
     db.write(batch)?;

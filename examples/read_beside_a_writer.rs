@@ -61,7 +61,7 @@ fn read() -> Result<()> {
 
 fn show(store: &ReadOnlyDb) -> Result<usize> {
     store.refresh()?;
-    let (count, newest) = (store.iter()?.count(), store.last()?.map(|(key, _)| key));
+    let (count, newest) = (store.iter().count(), store.last()?.map(|(key, _)| key));
     println!(
         "{count} entries in {} tables and the log; the newest is {newest:?}",
         store.tables().len()

@@ -4,6 +4,8 @@ use std::ops::{
     Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
 };
 
+use crate::key::successor;
+
 /// Owned bounds of a range of keys.
 pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
@@ -12,7 +14,7 @@ pub(crate) fn borrowed(bounds: &KeyBounds) -> (Bound<&[u8]>, Bound<&[u8]>) {
 }
 
 /// A range of keys, for [`Db::range`](crate::Db::range): `..`, `from..`, `..to`, `from..to`, the last two
-/// with `=`, or a pair of [`Bound`]s. The ends are bytes, strings, or references to them.
+/// with `=`, a pair of [`Bound`]s, or a [`KeyPrefix`]. The ends are bytes, strings, or references to them.
 ///
 /// With [`RangeBounds`], the compiler could not infer the type of the keys of `..`.
 pub trait KeyRange {
@@ -51,3 +53,77 @@ key_ranges!(
     RangeToInclusive<K>,
     (Bound<K>, Bound<K>)
 );
+
+/// A prefix of keys. As a [`KeyRange`] it has all keys that start with the prefix.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = criba::Db::open(dir.path().join("store"))?;
+/// use criba::KeyPrefix;
+///
+/// let mut row = KeyPrefix::new("row/1/");
+/// db.put(row.key("name"), "Ada")?;
+/// db.put(row.key("year"), "1815")?;
+/// assert_eq!(db.get(row.key("name"))?.unwrap(), "Ada");
+/// assert_eq!(db.range(&row).count(), 2);
+/// assert_eq!(row.end(), Some(&b"row/10"[..])); // `0` follows `/`
+/// # Ok::<(), criba::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct KeyPrefix {
+    length: usize,
+    /// The prefix, with the last suffix.
+    key: Vec<u8>,
+    end: Option<Vec<u8>>,
+}
+
+impl KeyPrefix {
+    /// The keys that start with these bytes.
+    pub fn new(prefix: impl AsRef<[u8]>) -> Self {
+        let key = prefix.as_ref().to_vec();
+        Self { length: key.len(), end: successor(&key), key }
+    }
+
+    /// The least key greater than all keys with the prefix. `None` if there is no such key, because each byte of
+    /// the prefix is `0xff`, or the prefix is empty.
+    pub fn end(&self) -> Option<&[u8]> {
+        self.end.as_deref()
+    }
+
+    /// The prefix, followed by `suffix`. All keys are made in one buffer: a call allocates only for a longer key
+    /// than before.
+    pub fn key(&mut self, suffix: impl AsRef<[u8]>) -> &[u8] {
+        self.key.truncate(self.length);
+        self.key.extend_from_slice(suffix.as_ref());
+        &self.key
+    }
+}
+
+impl KeyRange for KeyPrefix {
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        let end = self.end().map_or(Bound::Unbounded, Bound::Excluded);
+        (Bound::Included(&self.key[..self.length]), end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_the_next_key_that_lacks_it() {
+        for (prefix, end) in [
+            (&b"ab"[..], Some(&b"ac"[..])),
+            (b"a\xff\xff", Some(b"b")),
+            (b"\xff", None),
+            (b"", None),
+        ] {
+            let mut keys = KeyPrefix::new(prefix);
+            assert_eq!(keys.key("a long suffix"), [prefix, b"a long suffix"].concat());
+            assert_eq!(keys.key(""), prefix);
+            keys.key([0xff]);
+            let bound = end.map_or(Bound::Unbounded, Bound::Excluded);
+            assert_eq!((keys.end(), keys.bounds()), (end, (Bound::Included(prefix), bound)));
+        }
+    }
+}

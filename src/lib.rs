@@ -135,7 +135,7 @@ pub use filter::{Allocation, FilterPolicy, PrefixExtractor};
 pub use filter_manager::advise::{Advice, Estimate};
 pub use inspect::{FilterInfo, FilterShape, IndexEntry, TableEntry, TableFile, TableProperties};
 pub use key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use key_range::KeyRange;
+pub use key_range::{KeyPrefix, KeyRange};
 pub use ledger::{
     Activity, BlockFetch, Counts, Explanation, Io, LEVELS, Outcome, PrefixCounts, Stats, Step,
     TableStep, Verdict,

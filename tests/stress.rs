@@ -178,7 +178,7 @@ impl Stress<'_> {
     fn snapshots(&self, mut rng: ChaCha8Rng) {
         while self.goes_on() {
             let known = self.history.known();
-            let snapshot = self.db.snapshot().unwrap();
+            let snapshot = self.db.snapshot();
             let begun = self.history.begun();
             let allowed = |number: usize| Allowed { known: known[number], begun: begun[number] };
             for writer in 0..WRITERS {
@@ -204,7 +204,7 @@ impl Stress<'_> {
         let mut missing: std::collections::HashMap<_, _> =
             (0..WRITERS * KEYS).map(|number| (key(number), number)).collect();
         let mut last = None;
-        for item in snapshot.iter().unwrap() {
+        for item in snapshot {
             let (found, value) = item.unwrap();
             assert!(last < Some(found.to_vec()), "out of order");
             last = Some(found.to_vec());

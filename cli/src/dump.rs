@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         writeln!(out, "{}", framing::first_line())?;
     }
     let mut lines: u64 = 0;
-    for item in db.range(range)? {
+    for item in db.range(range) {
         let (key, value) = item?;
         writeln!(out, "{}\t{}", escaped(&key), escaped(&value))?;
         lines += 1;

@@ -53,7 +53,7 @@ fn count(text: &str) -> std::result::Result<usize, String> {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let range = bounds(args.prefix.as_deref(), args.from.as_deref(), args.to.as_deref())?;
     let db = store::to_read(&args.dir)?;
-    let range = db.range(range)?;
+    let range = db.range(range);
     let limit = args.limit.unwrap_or(usize::MAX);
     let mut printed: u64 = 0;
     let mut print = |item: criba::Result<(Value, Value)>| {

@@ -202,8 +202,8 @@ fn read(db: &Db, unforged: bool) {
             }
         })
         .collect();
-    let forward: criba::Result<Vec<_>> = db.iter().and_then(Iterator::collect);
-    let backward: criba::Result<Vec<_>> = db.iter().and_then(|range| range.rev().collect());
+    let forward: criba::Result<Vec<_>> = db.iter().collect();
+    let backward: criba::Result<Vec<_>> = db.iter().rev().collect();
     for error in [&forward, &backward].into_iter().filter_map(|read| read.as_ref().err()) {
         assert_names_a_file(error);
     }

@@ -88,7 +88,7 @@ fn remove(db: &Db, epoch: u64, ending: &AtomicBool) -> Result<()> {
     let end = Bound::Excluded(end_of_epoch(epoch));
     while !ending.load(Ordering::Relaxed) {
         let mut batch = Batch::new();
-        for item in db.range((from.clone(), end.clone()))?.take(BATCH_CHANGES) {
+        for item in db.range((from.clone(), end.clone())).take(BATCH_CHANGES) {
             let (key, _) = item?;
             batch.delete(&key);
             from = Bound::Excluded(key.to_vec());

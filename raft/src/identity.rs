@@ -145,7 +145,7 @@ fn begin(db: &Db, id: u64) -> Result<Identity> {
 fn discard(db: &Db) -> Result<()> {
     let mut batch = Batch::new();
     for keys in all_numbered() {
-        for item in db.range(keys)? {
+        for item in db.range(keys) {
             batch.delete(item?.0);
             if batch.len() >= BATCH_CHANGES {
                 db.write(std::mem::take(&mut batch))?;

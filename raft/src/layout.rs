@@ -63,7 +63,7 @@ pub(crate) fn end_of_epoch(epoch: u64) -> Vec<u8> {
 
 /// The epoch of the first pair whose epoch is at least this one.
 pub(crate) fn first_epoch(db: &criba::Db, from: u64) -> criba::Result<Option<u64>> {
-    let mut pairs = db.range(pair_key(from, b"")..vec![PAIRS + 1])?;
+    let mut pairs = db.range(pair_key(from, b"")..vec![PAIRS + 1]);
     let number =
         |key: &[u8]| Some(u64::from_be_bytes(key.get(1..NUMBERED_BYTES)?.try_into().ok()?));
     Ok(pairs.next().transpose()?.and_then(|(key, _)| number(&key)))

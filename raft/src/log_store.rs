@@ -34,7 +34,7 @@ type Stored<T> = std::result::Result<T, StorageError<u64>>;
 impl LogStore {
     /// Finishes a purge that a crash interrupted.
     pub(crate) fn open(db: Db, syncs: Syncs, identity: Identity) -> Result<Self> {
-        let first = db.range(log_keys(&..))?.next().transpose()?;
+        let first = db.range(log_keys(&..)).next().transpose()?;
         let first = first.map(|(key, value)| entry(&key, &value)).transpose()?;
         let first = first.map_or(0, |entry| entry.log_id.index);
         let mut log = Self { db, syncs, identity, first };
@@ -66,7 +66,7 @@ impl LogStore {
     }
 
     fn last(&self) -> Result<Option<LogId<u64>>> {
-        let last = self.db.range(log_keys(&..))?.next_back().transpose()?;
+        let last = self.db.range(log_keys(&..)).next_back().transpose()?;
         Ok(last.map(|(key, value)| entry(&key, &value)).transpose()?.map(|entry| entry.log_id))
     }
 
@@ -78,7 +78,7 @@ impl LogStore {
     ) -> Result<Vec<Entry<TypeConfig>>> {
         let mut entries = Vec::new();
         let mut bytes = 0;
-        for item in self.db.range(log_keys(indexes))? {
+        for item in self.db.range(log_keys(indexes)) {
             let (key, value) = item?;
             entries.push(entry(&key, &value)?);
             bytes += value.len();

@@ -62,7 +62,7 @@ impl Node {
         }
         let last = entries.last().copied().or(state.last_purged_log_id);
         assert_eq!(state.last_log_id, last);
-        let pairs = self.reader.prefix("").unwrap().map(Result::unwrap);
+        let pairs = self.reader.prefix("").map(Result::unwrap);
         State {
             vote: self.log.read_vote().await.unwrap(),
             committed: self.log.read_committed().await.unwrap().map(|id| id.index),

@@ -27,7 +27,7 @@ impl Reader {
     /// # Errors
     /// As [`Db::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.in_current_epoch(|epoch| self.db.get(pair_key(epoch, key.as_ref())))
+        Ok(self.in_current_epoch(|epoch| self.db.get(pair_key(epoch, key.as_ref())))?)
     }
 
     /// Whether a key has a value. Costs what [`Db::contains`] costs.
@@ -35,15 +35,12 @@ impl Reader {
     /// # Errors
     /// As [`Db::contains`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.in_current_epoch(|epoch| self.db.contains(pair_key(epoch, key.as_ref())))
+        Ok(self.in_current_epoch(|epoch| self.db.contains(pair_key(epoch, key.as_ref())))?)
     }
 
     /// All pairs whose keys begin with a prefix, in order, as of one moment.
-    ///
-    /// # Errors
-    /// As [`Db::prefix`].
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Pairs> {
-        self.in_current_epoch(|epoch| self.db.prefix(pair_key(epoch, prefix.as_ref()))).map(Pairs)
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Pairs {
+        Pairs(self.in_current_epoch(|epoch| self.db.prefix(pair_key(epoch, prefix.as_ref()))))
     }
 
     /// The store, for its statistics. Its keys are those of this package.
@@ -52,12 +49,12 @@ impl Reader {
     }
 
     /// Reads again if an installed snapshot has replaced the epoch meanwhile: the old one may have lost keys.
-    fn in_current_epoch<T>(&self, read: impl Fn(u64) -> criba::Result<T>) -> Result<T> {
+    fn in_current_epoch<T>(&self, read: impl Fn(u64) -> T) -> T {
         loop {
             let epoch = self.epochs.current();
-            let found = read(epoch)?;
+            let found = read(epoch);
             if self.epochs.current() == epoch {
-                return Ok(found);
+                return found;
             }
         }
     }

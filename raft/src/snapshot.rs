@@ -103,7 +103,7 @@ fn wrong_side(expected: &'static str, found: &str) -> Error {
 
 impl Taken {
     pub(crate) fn of(db: &Db) -> Result<(Self, StateRecord)> {
-        let snapshot = Arc::new(db.snapshot()?);
+        let snapshot = Arc::new(db.snapshot());
         let record = StateRecord::read(&*snapshot)?;
         let from = Bound::Included(pair_key(record.epoch, b""));
         Ok((Self { snapshot, epoch: record.epoch, from, next: 0, ended: false }, record))
@@ -116,7 +116,7 @@ impl Taken {
         let mut chunk = Chunk { number: self.next, pairs: Vec::new(), last: true };
         let mut bytes = 0;
         let end = Bound::Excluded(end_of_epoch(self.epoch));
-        for item in self.snapshot.range((self.from.clone(), end))? {
+        for item in self.snapshot.range((self.from.clone(), end)) {
             let (key, value) = item?;
             bytes += key.len() + value.len();
             let pair = (ByteBuf::from(&key[NUMBERED_BYTES..]), ByteBuf::from(&value[..]));

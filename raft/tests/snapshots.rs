@@ -64,7 +64,7 @@ impl Node {
     /// The number of pairs in the store by epoch, of all epochs.
     fn pairs(&self) -> BTreeMap<[u8; 8], usize> {
         let mut pairs = BTreeMap::new();
-        for item in self.db.prefix("s").unwrap() {
+        for item in self.db.prefix("s") {
             let (key, _) = item.unwrap();
             *pairs.entry(key[1..9].try_into().unwrap()).or_default() += 1;
         }
@@ -89,7 +89,7 @@ fn entry(index: u64, value: u8) -> Entry<TypeConfig> {
 
 /// All values of one moment, without repetitions.
 fn values(reader: &Reader) -> Vec<u8> {
-    let pairs = reader.prefix("key").unwrap().collect::<Result<Vec<_>>>().unwrap();
+    let pairs = reader.prefix("key").collect::<Result<Vec<_>>>().unwrap();
     assert_eq!(pairs.len() as u64, KEYS);
     let mut values: Vec<_> = pairs.iter().map(|(_, value)| value[0]).collect();
     values.dedup();
@@ -146,7 +146,7 @@ async fn a_reader_never_goes_back() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
-                let first = reader.prefix(key(0)).unwrap().next().unwrap().unwrap().1[0];
+                let first = reader.prefix(key(0)).next().unwrap().unwrap().1[0];
                 let then = reader.get(key(0)).unwrap().unwrap()[0];
                 assert!(first <= then, "{then} after {first}");
             }
@@ -197,7 +197,7 @@ async fn an_old_epoch_is_removed_after_a_write_failed() {
         .await
         .unwrap();
     drop(machine.begin_receiving_snapshot().await.unwrap());
-    wait_until(|| db.prefix("s").unwrap().count() as u64 == KEYS);
+    wait_until(|| db.prefix("s").count() as u64 == KEYS);
 }
 
 fn wait_until(done: impl Fn() -> bool) {

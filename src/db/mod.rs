@@ -8,6 +8,7 @@ mod reader;
 mod snapshot;
 
 use std::fmt;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -22,16 +23,18 @@ use crate::engine::background;
 use crate::engine::commit_queue::Durability;
 use crate::engine::inner::DbInner;
 use crate::engine::rebuild_filters::RebuildReport;
-use crate::engine::scan::{Range, prefix_bounds};
+use crate::engine::scan::{Range, Scan};
 use crate::error::{Error, Result};
 use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::filter_manager::advise::{Advice, advise};
+use crate::key::Seq;
 use crate::key_range::KeyRange;
 use crate::ledger::{Explanation, Stats};
-use crate::lookup::Membership;
+use crate::lookup::{Lookups, Membership};
 use crate::options::Options;
 use crate::recovery::open::{self, RecoveryReport};
 use crate::value::Value;
+use crate::view::ReadView;
 
 /// A handle of an open store. All clones, also in other threads, are handles of the same store. A read sees
 /// the store as it was when the read began. [`close`](Self::close), or the drop of the last handle, closes
@@ -49,7 +52,8 @@ use crate::value::Value;
 ///   except for the moment in which a memtable is sealed.
 ///
 /// # Errors
-/// Each call fails with [`Closed`](crate::Error::Closed) once the store is closed. Beside that:
+/// Each call fails with [`Closed`](crate::Error::Closed) once the store is closed; of a scan that begins then, the
+/// first item fails, and of a [`Snapshot`], each call. Beside that:
 ///
 /// calls | errors
 /// ---|---
@@ -117,6 +121,16 @@ impl Db {
     pub(crate) fn inner(&self) -> Result<&Arc<DbInner>> {
         self.0.inner.health.check_open()?;
         Ok(&self.0.inner)
+    }
+
+    #[inline]
+    fn at<T>(&self, read: impl FnOnce(Lookups<'_>, &ReadView, Seq) -> Result<T>) -> Result<T> {
+        self.inner()?.at_one_moment(None, read)
+    }
+
+    fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Scan> {
+        let inner = self.inner()?;
+        Ok(inner.scan(None, bounds, inner.health.directory_lock()?))
     }
 
     fn is_here(&self) -> bool {
@@ -281,15 +295,16 @@ impl Db {
     /// The value of a key; `None` if it is absent.
     ///
     /// Cost: at most one disk read in each table whose range covers the key and whose filter says "maybe".
-    /// The lookup ends at the newest table that holds the key. A cached block costs no disk read.
+    /// The lookup ends at the newest table that holds the key. A cached block costs no disk read. A [`Value`] that is
+    /// kept may keep its whole block in memory: `to_vec` copies its bytes.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.inner()?.lookup(key.as_ref(), None, &mut ())
+        Reader::get(self, key.as_ref())
     }
 
     /// The values of many keys as of one moment, in their order; `None` for absent keys.
     ///
     /// Cost: the disk reads of [`get`](Self::get) for each key. The filters of several keys are fetched from
-    /// memory at once.
+    /// memory at once. A [`Value`] that is kept may keep its whole block in memory: `to_vec` copies its bytes.
     ///
     /// After a read that took more than 20 µs, the blocks of the next keys, up to 256, are announced to the
     /// operating system, which then reads several from the disk at once (Linux: `posix_fadvise`). Of each key it is the
@@ -307,17 +322,17 @@ impl Db {
     /// # Ok::<(), criba::Error>(())
     /// ```
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.inner()?.lookup_many(keys, None)
+        self.at(|lookups, view, seq| lookups.get_many(view, seq, keys))
     }
 
     /// Whether a key has a value. Costs as much as [`get`](Self::get).
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get(key)?.is_some())
+        Reader::contains(self, key.as_ref())
     }
 
     /// The value of a key, and every step of the lookup. Reads and counts the same as [`get`](Self::get).
     pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
-        self.inner()?.explain(key.as_ref(), None)
+        Reader::explain(self, key.as_ref())
     }
 
     /// Whether a key may have a value: [`Membership::No`] is certain. **Never reads the disk**: searches the
@@ -335,7 +350,7 @@ impl Db {
     /// # Ok::<(), criba::Error>(())
     /// ```
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> Result<Membership> {
-        Ok(self.inner()?.may_contain(key.as_ref()))
+        Reader::may_contain(self, key.as_ref())
     }
 
     /// The keys within bounds, with their values, in order from either end.
@@ -349,26 +364,24 @@ impl Db {
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = criba::Db::open(dir.path().join("store"))?;
-    /// for item in db.range("a".."f")? {
+    /// for item in db.range("a".."f") {
     ///     let (key, value) = item?;
     ///     println!("{key:?} = {value:?}");
     /// }
-    /// let last_below_f = db.range(.."f")?.next_back();
+    /// let last_below_f = db.range(.."f").next_back().transpose()?;
     /// # Ok::<(), criba::Error>(())
     /// ```
-    pub fn range(&self, bounds: impl KeyRange) -> Result<Range> {
-        let inner = self.inner()?;
-        Ok(inner.scan(None, bounds.bounds(), inner.health.directory_lock()?))
+    pub fn range(&self, bounds: impl KeyRange) -> Range {
+        Reader::range(self, &bounds)
     }
 
     /// All keys, with their values, in order from either end. Costs as much as [`range`](Self::range).
-    #[expect(clippy::iter_not_returning_iterator, reason = "fails on a closed store")]
-    pub fn iter(&self) -> Result<Range> {
-        self.range(..)
+    pub fn iter(&self) -> Range {
+        Reader::iter(self)
     }
 
     /// All keys, in order from either end. Reads as much as [`iter`](Self::iter): values lie beside their keys.
-    pub fn keys(&self) -> Result<Keys> {
+    pub fn keys(&self) -> Keys {
         Reader::keys(self)
     }
 
@@ -388,8 +401,8 @@ impl Db {
     /// [`range`](Self::range) within one prefix, skip tables whose filters exclude the prefix. End a directory with
     /// the delimiter: for `usr/sha` only the prefix `usr/` is probed. Costs at most as much as `range`, hidden
     /// entries included.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
-        self.range(prefix_bounds(prefix.as_ref()))
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        Reader::prefix(self, prefix.as_ref())
     }
 
     /// The estimated number of keys within bounds. No I/O.
@@ -397,15 +410,16 @@ impl Db {
     /// Counts entries of memtables, and keys of tables by the indexes. A key counts once in each table that has
     /// it, and each of its entries in memtables: overwritten and deleted keys count until a compaction drops
     /// them. At each bound the estimate is off by up to one block of each table; between the bounds, all blocks
-    /// of a table count as equally full. A range within one block may count 0. After
-    /// [`compact`](Self::compact), without snapshots, the estimate of `..` is exact.
+    /// of a table count as equally full. A range within one block may count 0. Of a [`Snapshot`], entries that are
+    /// newer than it count, too. After [`compact`](Self::compact), without snapshots, the estimate of `..` is exact.
     pub fn approximate_len(&self, bounds: impl KeyRange) -> Result<u64> {
-        Ok(self.inner()?.approximate_len(bounds.bounds()))
+        Reader::approximate_len(self, &bounds)
     }
 
-    /// A view of the store as it is now. No I/O.
-    pub fn snapshot(&self) -> Result<Snapshot> {
-        Snapshot::new(Arc::clone(self.inner()?))
+    /// A view of the store as it is now. No I/O. It stays usable after the store is closed. Of a store that is
+    /// closed already, its calls fail.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of_open(self.inner())
     }
 
     /// Writes all memtables to tables, and syncs the tables. Waits for the write under way, then until the
@@ -659,9 +673,9 @@ mod tests {
         db.set_filter_memory(Some(0))?;
         printed.push(db.tables()[0].filter.to_string());
         db.compact()?;
-        let mut range = db.range("row/1".."row/2")?;
+        let mut range = db.range("row/1".."row/2");
         assert!(range.next().is_some());
-        printed.extend([format!("{db:?}"), format!("{:?}", db.snapshot()?), format!("{range:?}")]);
+        printed.extend([format!("{db:?}"), format!("{:?}", db.snapshot()), format!("{range:?}")]);
         printed.append(&mut events.lock().expect("a log"));
         println!("{}", printed.join("\n"));
         assert!(printed.len() > 10, "{printed:#?}");

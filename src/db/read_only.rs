@@ -1,7 +1,7 @@
 //! The public handle of a store that is only read.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Bound, Deref};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use super::copy::{self, CheckpointFiles};
 use super::info::{self, MemoryUse, TableInfo};
 use super::snapshot::Snapshot;
 use crate::directory::not_a_store;
-use crate::engine::scan::Range;
+use crate::engine::scan::Scan;
 use crate::error::Result;
 use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::filter_manager::advise::{Advice, advise};
 use crate::fork;
-use crate::key_range::KeyRange;
-use crate::ledger::{Explanation, Stats};
-use crate::lookup::Membership;
+use crate::key::Seq;
+use crate::ledger::Stats;
+use crate::lookup::Lookups;
 use crate::options::Options;
 use crate::recovery::open::RecoveryReport;
 use crate::recovery::open_tables::check_filters;
 use crate::recovery::read_only_state::ReadOnlyState;
 use crate::store_dir::{StoreDir, absolute};
 use crate::sync::Mutex;
-use crate::value::Value;
+use crate::view::ReadView;
 
 /// How often a checkpoint begins again because the writer removed a file meanwhile.
 const ATTEMPTS: usize = 20;
@@ -153,42 +153,15 @@ impl ReadOnlyDb {
         copy::checkpoint(&*self.loaded()?, &self.0.options, path.as_ref(), files)
     }
 
-    /// As [`Db::get`](crate::Db::get).
-    ///
-    /// # Errors
-    /// As [`Db::get`](crate::Db::get).
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.loaded()?.lookup(key.as_ref(), &mut ())
+    pub(super) fn at<T>(
+        &self,
+        read: impl FnOnce(Lookups<'_>, &ReadView, Seq) -> Result<T>,
+    ) -> Result<T> {
+        self.0.loaded.load().at_its_moment(read)
     }
 
-    /// As [`Db::get_many`](crate::Db::get_many).
-    ///
-    /// # Errors
-    /// As [`Db::get`](crate::Db::get).
-    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.loaded()?.lookup_many(keys)
-    }
-
-    /// As [`Db::explain`](crate::Db::explain).
-    ///
-    /// # Errors
-    /// As [`Db::get`](crate::Db::get).
-    pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
-        self.loaded()?.explain(key.as_ref())
-    }
-
-    /// As [`Db::may_contain`](crate::Db::may_contain).
-    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> Membership {
-        let Ok(loaded) = self.loaded() else { return Membership::Maybe };
-        loaded.lookups().may_contain(&loaded.view, loaded.seq, key.as_ref())
-    }
-
-    /// As [`Db::range`](crate::Db::range).
-    ///
-    /// # Errors
-    /// As [`Db::range`](crate::Db::range).
-    pub fn range(&self, bounds: impl KeyRange) -> Result<Range> {
-        Ok(self.loaded()?.scan(bounds.bounds()))
+    pub(super) fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Scan> {
+        self.0.loaded.load().scan(bounds)
     }
 
     /// The counts since the opening. No I/O.

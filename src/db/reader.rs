@@ -1,26 +1,32 @@
 use super::keys::Keys;
-use crate::engine::scan::{Range, prefix_bounds};
+use super::snapshot::Snapshot;
+use crate::engine::scan::Range;
 use crate::error::Result;
-use crate::key_range::KeyRange;
+use crate::key_range::{KeyPrefix, KeyRange};
 use crate::ledger::Explanation;
+use crate::lookup::Membership;
 use crate::value::Value;
 
 /// The reads that [`Db`](crate::Db), [`Snapshot`](crate::Snapshot) and [`ReadOnlyDb`](crate::ReadOnlyDb) have
-/// in common. Each has these methods of its own; the trait is for code that takes any of them.
+/// in common. Each has these methods of its own, which take any bytes as a key. The trait is for code that takes
+/// any of the three, also as `&dyn Reader`.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let db = criba::Db::open(dir.path().join("store"))?;
 /// use criba::{Reader, Result};
 ///
-/// fn count(store: &impl Reader, prefix: &str) -> Result<usize> {
-///     store.prefix(prefix)?.try_fold(0, |sum, item| item.map(|_| sum + 1))
+/// fn count(store: &dyn Reader, prefix: &str) -> Result<usize> {
+///     store.prefix(prefix.as_bytes()).try_fold(0, |sum, item| item.map(|_| sum + 1))
 /// }
 ///
 /// db.put("user/1", "")?;
-/// let before = db.snapshot()?;
+/// let before = db.snapshot();
 /// db.put("user/2", "")?;
 /// assert_eq!((count(&before, "user/")?, count(&db, "user/")?), (1, 2));
+///
+/// let reader: &dyn Reader = &db;
+/// assert_eq!(reader.range(&("user/2"..)).count(), 1);
 /// # Ok::<(), criba::Error>(())
 /// ```
 ///
@@ -29,122 +35,164 @@ use crate::value::Value;
 #[expect(clippy::missing_errors_doc, reason = "said once, for the whole trait")]
 pub trait Reader {
     /// As [`Db::get`](crate::Db::get).
-    fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>>;
+    fn get(&self, key: &[u8]) -> Result<Option<Value>>;
 
     /// As [`Db::get_many`](crate::Db::get_many).
-    fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>>;
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>>;
 
     /// As [`Db::explain`](crate::Db::explain).
-    fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation>;
+    fn explain(&self, key: &[u8]) -> Result<Explanation>;
+
+    /// As [`Db::may_contain`](crate::Db::may_contain).
+    fn may_contain(&self, key: &[u8]) -> Result<Membership>;
+
+    /// As [`Db::approximate_len`](crate::Db::approximate_len).
+    fn approximate_len(&self, bounds: &dyn KeyRange) -> Result<u64>;
 
     /// As [`Db::range`](crate::Db::range).
-    fn range(&self, bounds: impl KeyRange) -> Result<Range>;
+    fn range(&self, bounds: &dyn KeyRange) -> Range;
+
+    /// As [`Db::snapshot`](crate::Db::snapshot).
+    fn snapshot(&self) -> Snapshot;
 
     /// As [`Db::contains`](crate::Db::contains).
-    fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+    fn contains(&self, key: &[u8]) -> Result<bool> {
         Ok(self.get(key)?.is_some())
     }
 
     /// As [`Db::prefix`](crate::Db::prefix).
-    fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
-        self.range(prefix_bounds(prefix.as_ref()))
+    fn prefix(&self, prefix: &[u8]) -> Range {
+        self.range(&KeyPrefix::new(prefix))
     }
 
     /// As [`Db::iter`](crate::Db::iter).
-    #[expect(clippy::iter_not_returning_iterator, reason = "fails on a closed store")]
-    fn iter(&self) -> Result<Range> {
-        self.range(..)
+    fn iter(&self) -> Range {
+        self.range(&..)
     }
 
     /// As [`Db::keys`](crate::Db::keys).
-    fn keys(&self) -> Result<Keys> {
-        Ok(Keys(self.range(..)?))
+    fn keys(&self) -> Keys {
+        Keys(self.iter())
     }
 
     /// As [`Db::first`](crate::Db::first).
     fn first(&self) -> Result<Option<(Value, Value)>> {
-        self.range(..)?.next().transpose()
+        self.iter().next().transpose()
     }
 
     /// As [`Db::last`](crate::Db::last).
     fn last(&self) -> Result<Option<(Value, Value)>> {
-        self.range(..)?.next_back().transpose()
+        self.iter().next_back().transpose()
     }
 }
 
-/// Implements [`Reader`] by the methods that the types have: those come before the trait's. Used above this
-/// module, which must not import its users.
+/// Implements [`Reader`] for types that have `at`, which reads as of one moment, and `scan`. Used above this module,
+/// which must not import its users.
 macro_rules! implement_reader {
     ($($store:ty),*) => {$(
         impl Reader for $store {
-            fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-                <$store>::get(self, key)
+            #[inline]
+            fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+                self.at(|lookups, view, seq| lookups.get(view, seq, key, &mut ()))
             }
 
-            fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+            fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
                 <$store>::get_many(self, keys)
             }
 
-            fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
-                <$store>::explain(self, key)
+            fn explain(&self, key: &[u8]) -> Result<Explanation> {
+                self.at(|lookups, view, seq| lookups.explain(view, seq, key))
             }
 
-            fn range(&self, bounds: impl KeyRange) -> Result<Range> {
-                <$store>::range(self, bounds)
+            fn may_contain(&self, key: &[u8]) -> Result<Membership> {
+                self.at(|lookups, view, seq| Ok(lookups.may_contain(view, seq, key)))
+            }
+
+            fn approximate_len(&self, bounds: &dyn KeyRange) -> Result<u64> {
+                self.at(|_, view, _| Ok(view.approximate_len(bounds.bounds())))
+            }
+
+            fn range(&self, bounds: &dyn KeyRange) -> Range {
+                Range::new(self.scan(bounds.bounds()))
+            }
+
+            fn snapshot(&self) -> Snapshot {
+                <$store>::snapshot(self)
+            }
+        }
+
+        impl IntoIterator for &$store {
+            type Item = Result<(Value, Value)>;
+            type IntoIter = Range;
+
+            fn into_iter(self) -> Range {
+                self.iter()
             }
         }
     )*};
 }
 
-/// Gives types the methods that [`Reader`] provides, so that a call needs no import of the trait.
+/// Gives types the methods of [`Reader`], so that a call needs no import of the trait.
 macro_rules! inherit_reads {
     ($($store:ty),*) => {$(
+        #[expect(clippy::missing_errors_doc, reason = "each method is as that of `Db`")]
         impl $store {
-            /// As [`Db::contains`](crate::Db::contains).
-            ///
-            /// # Errors
             /// As [`Db::get`](crate::Db::get).
+            pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+                Reader::get(self, key.as_ref())
+            }
+
+            /// As [`Db::get_many`](crate::Db::get_many).
+            pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+                self.at(|lookups, view, seq| lookups.get_many(view, seq, keys))
+            }
+
+            /// As [`Db::contains`](crate::Db::contains).
             pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-                Reader::contains(self, key)
+                Reader::contains(self, key.as_ref())
+            }
+
+            /// As [`Db::explain`](crate::Db::explain).
+            pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+                Reader::explain(self, key.as_ref())
+            }
+
+            /// As [`Db::may_contain`](crate::Db::may_contain).
+            pub fn may_contain(&self, key: impl AsRef<[u8]>) -> Result<Membership> {
+                Reader::may_contain(self, key.as_ref())
+            }
+
+            /// As [`Db::approximate_len`](crate::Db::approximate_len).
+            pub fn approximate_len(&self, bounds: impl KeyRange) -> Result<u64> {
+                Reader::approximate_len(self, &bounds)
+            }
+
+            /// As [`Db::range`](crate::Db::range).
+            pub fn range(&self, bounds: impl KeyRange) -> Range {
+                Reader::range(self, &bounds)
             }
 
             /// As [`Db::prefix`](crate::Db::prefix).
-            ///
-            /// # Errors
-            /// As [`Db::range`](crate::Db::range).
-            pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
-                Reader::prefix(self, prefix)
+            pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+                Reader::prefix(self, prefix.as_ref())
             }
 
             /// As [`Db::iter`](crate::Db::iter).
-            ///
-            /// # Errors
-            /// As [`Db::range`](crate::Db::range).
-            #[expect(clippy::iter_not_returning_iterator, reason = "as `Db::iter`")]
-            pub fn iter(&self) -> Result<Range> {
+            pub fn iter(&self) -> Range {
                 Reader::iter(self)
             }
 
             /// As [`Db::keys`](crate::Db::keys).
-            ///
-            /// # Errors
-            /// As [`Db::range`](crate::Db::range).
-            pub fn keys(&self) -> Result<Keys> {
+            pub fn keys(&self) -> Keys {
                 Reader::keys(self)
             }
 
             /// As [`Db::first`](crate::Db::first).
-            ///
-            /// # Errors
-            /// As [`Db::get`](crate::Db::get).
             pub fn first(&self) -> Result<Option<(Value, Value)>> {
                 Reader::first(self)
             }
 
             /// As [`Db::last`](crate::Db::last).
-            ///
-            /// # Errors
-            /// As [`Db::get`](crate::Db::get).
             pub fn last(&self) -> Result<Option<(Value, Value)>> {
                 Reader::last(self)
             }

@@ -1,117 +1,106 @@
 //! Reads as of one moment.
 
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::engine::inner::DbInner;
-use crate::engine::scan::Range;
-use crate::error::Result;
+use crate::engine::scan::Scan;
+use crate::error::{Error, Result};
 use crate::key::Seq;
-use crate::key_range::KeyRange;
-use crate::ledger::Explanation;
+use crate::lookup::Lookups;
 use crate::recovery::read_only_state::ReadOnlyState;
-use crate::sstable::TableEnv;
-use crate::value::Value;
 use crate::vfs::FileLock;
+use crate::view::ReadView;
 
-/// A view of the store at one moment. While it lives, compactions keep the entries that it sees, and the
+/// A view of the store at one moment. While it or a clone lives, compactions keep the entries that it sees, and the
 /// directory stays locked; or, of a [`ReadOnlyDb`](crate::ReadOnlyDb), its tables' files stay open. Its calls
 /// wait for their own disk reads only, its drop for nothing.
+#[derive(Clone)]
 pub struct Snapshot(Source);
 
+#[derive(Clone)]
 enum Source {
-    Open { inner: Arc<DbInner>, seq: Seq, lock: Arc<dyn FileLock> },
+    Open(Arc<Registered>),
     ReadOnly(Arc<ReadOnlyState>),
+    /// The store was closed, or this process is a fork.
+    Failed(Error),
+}
+
+/// A sequence number that is registered until the last clone of the snapshot is dropped.
+struct Registered {
+    inner: Arc<DbInner>,
+    seq: Seq,
+    lock: Arc<dyn FileLock>,
 }
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (env, seq) = match &self.0 {
-            Source::Open { inner, seq, .. } => (&inner.env, seq),
-            Source::ReadOnly(loaded) => (&loaded.env, &loaded.seq),
+            Source::Open(open) => (&open.inner.env, open.seq),
+            Source::ReadOnly(loaded) => (&loaded.env, loaded.seq),
+            Source::Failed(error) => return f.debug_tuple("Snapshot").field(error).finish(),
         };
         let mut fields = f.debug_struct("Snapshot");
-        fields.field("of", &env.dir.path()).field("seq", seq).finish_non_exhaustive()
+        fields.field("of", &env.dir.path()).field("seq", &seq).finish_non_exhaustive()
     }
 }
 
 impl Snapshot {
-    pub(crate) fn new(inner: Arc<DbInner>) -> Result<Self> {
-        let lock = inner.health.directory_lock()?;
-        let seq = inner.sequences.take_snapshot();
-        Ok(Self(Source::Open { inner, seq, lock }))
+    pub(super) fn of_open(inner: Result<&Arc<DbInner>>) -> Self {
+        Self(inner.and_then(Registered::new).map_or_else(Source::Failed, Source::Open))
     }
 
     pub(super) fn of_loaded(loaded: Arc<ReadOnlyState>) -> Self {
         Self(Source::ReadOnly(loaded))
     }
 
-    fn env(&self) -> &TableEnv {
-        match &self.0 {
-            Source::Open { inner, .. } => &inner.env,
-            Source::ReadOnly(loaded) => &loaded.env,
-        }
+    /// A clone.
+    #[must_use]
+    pub fn snapshot(&self) -> Self {
+        self.clone()
     }
 
-    /// As [`Db::get`](crate::Db::get).
-    ///
-    /// # Errors
-    /// As [`Db::get`](crate::Db::get).
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.env().birth.check()?;
+    pub(super) fn at<T>(
+        &self,
+        read: impl FnOnce(Lookups<'_>, &ReadView, Seq) -> Result<T>,
+    ) -> Result<T> {
         match &self.0 {
-            Source::Open { inner, seq, .. } => inner.lookup(key.as_ref(), Some(*seq), &mut ()),
-            Source::ReadOnly(loaded) => loaded.lookup(key.as_ref(), &mut ()),
-        }
-    }
-
-    /// As [`Db::get_many`](crate::Db::get_many).
-    ///
-    /// # Errors
-    /// As [`Db::get_many`](crate::Db::get_many).
-    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.env().birth.check()?;
-        match &self.0 {
-            Source::Open { inner, seq, .. } => inner.lookup_many(keys, Some(*seq)),
-            Source::ReadOnly(loaded) => loaded.lookup_many(keys),
-        }
-    }
-
-    /// As [`Db::explain`](crate::Db::explain).
-    ///
-    /// # Errors
-    /// As [`Db::get`](crate::Db::get).
-    pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
-        self.env().birth.check()?;
-        match &self.0 {
-            Source::Open { inner, seq, .. } => inner.explain(key.as_ref(), Some(*seq)),
-            Source::ReadOnly(loaded) => loaded.explain(key.as_ref()),
-        }
-    }
-
-    /// As [`Db::range`](crate::Db::range).
-    ///
-    /// # Errors
-    /// As [`Db::range`](crate::Db::range).
-    pub fn range(&self, bounds: impl KeyRange) -> Result<Range> {
-        self.env().birth.check()?;
-        Ok(match &self.0 {
-            Source::Open { inner, seq, lock } => {
-                inner.scan(Some(*seq), bounds.bounds(), Arc::clone(lock))
+            Source::Open(open) => {
+                open.inner.env.birth.check()?;
+                open.inner.at_one_moment(Some(open.seq), read)
             }
-            Source::ReadOnly(loaded) => loaded.scan(bounds.bounds()),
-        })
+            Source::ReadOnly(loaded) => loaded.at_its_moment(read),
+            Source::Failed(error) => Err(error.clone()),
+        }
+    }
+
+    pub(super) fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Scan> {
+        match &self.0 {
+            Source::Open(open) => {
+                open.inner.env.birth.check()?;
+                Ok(open.inner.scan(Some(open.seq), bounds, Arc::clone(&open.lock)))
+            }
+            Source::ReadOnly(loaded) => loaded.scan(bounds),
+            Source::Failed(error) => Err(error.clone()),
+        }
     }
 }
 
-impl Drop for Snapshot {
+impl Registered {
+    fn new(inner: &Arc<DbInner>) -> Result<Arc<Self>> {
+        let lock = inner.health.directory_lock()?;
+        let seq = inner.sequences.take_snapshot();
+        Ok(Arc::new(Self { inner: Arc::clone(inner), seq, lock }))
+    }
+}
+
+impl Drop for Registered {
     fn drop(&mut self) {
-        if let Source::Open { inner, seq, .. } = &self.0
-            && inner.env.birth.is_this_process()
-        {
-            inner.sequences.release_snapshot(*seq);
+        if self.inner.env.birth.is_this_process() {
+            self.inner.sequences.release_snapshot(self.seq);
             // A compaction that drops tombstones may be due now.
-            inner.scheduler.wake_waiters();
+            self.inner.scheduler.wake_waiters();
         }
     }
 }

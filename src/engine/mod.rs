@@ -3,7 +3,6 @@
 //! [`inner::DbInner`] owns the state. Writes go through one queue, whose first thread writes for all; reads use the
 //! view; [`background`] flushes and compacts.
 
-mod approximate_len;
 pub(crate) mod background;
 mod checkpoint;
 pub(crate) mod commit_queue;

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::filter::PrefixExtractor;
 use crate::fork::Birth;
 use crate::iter::{Cursor, Direction, MergeCursor};
-use crate::key::{EntryKind, Seq, successor};
+use crate::key::{EntryKind, Seq};
 use crate::key_range::{KeyBounds, borrowed};
 use crate::ledger::Activity;
 use crate::lookup::Lookups;
@@ -32,8 +32,15 @@ const SEALED_HIDDEN: usize = if cfg!(criba_shuttle) { 4 } else { 16_384 };
 
 /// A double-ended iterator over keys and values, from [`Db::range`](crate::Db::range). It sees the store as
 /// of its creation, and keeps the directory locked. It reads nothing before the first item, and ends after an
-/// error.
+/// error. If the store was closed, or this process is a fork, the first item is the error.
+#[derive(Debug)]
 pub struct Range {
+    scan: Result<Scan>,
+    ended: bool,
+}
+
+/// A scan of a store that is open.
+pub(crate) struct Scan {
     view: Arc<ReadView>,
     seq: Seq,
     birth: Birth,
@@ -48,16 +55,15 @@ pub struct Range {
     /// `front` is still at the entry of the last item.
     passed: bool,
     back: Option<MergeCursor>,
-    ended: bool,
     #[expect(dead_code, reason = "keeps the directory locked")]
     lock: Option<Arc<dyn FileLock>>,
 }
 
-impl fmt::Debug for Range {
+impl fmt::Debug for Scan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (from, to) = borrowed(&self.bounds);
         let written = |bound: Bound<&[u8]>| bound.map(|key| key.escape_ascii().to_string());
-        f.debug_struct("Range")
+        f.debug_struct("Scan")
             .field("from", &written(from))
             .field("to", &written(to))
             .finish_non_exhaustive()
@@ -70,18 +76,18 @@ impl DbInner {
         snapshot: Option<Seq>,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
         lock: Arc<dyn FileLock>,
-    ) -> Range {
+    ) -> Scan {
         // The view before the sequence number, as in lookups.
         let view = self.views.load_full();
         let seq = snapshot.unwrap_or_else(|| self.sequences.newest());
         let extractor = self.filters.extractor();
-        let range = Range::new(&self.env, self.lookups(), extractor, view, seq, bounds);
+        let scan = Scan::new(&self.env, self.lookups(), extractor, view, seq, bounds);
         let sealer = snapshot.is_none().then(|| Arc::clone(&self.scheduler));
-        Range { is_newest: snapshot.is_none(), sealer, lock: Some(lock), ..range }
+        Scan { is_newest: snapshot.is_none(), sealer, lock: Some(lock), ..scan }
     }
 }
 
-impl Range {
+impl Scan {
     /// A scan of a store that is open for reading only.
     pub(crate) fn new(
         env: &Arc<TableEnv>,
@@ -109,12 +115,12 @@ impl Range {
             front: None,
             passed: false,
             back: None,
-            ended: false,
             lock: None,
         }
     }
 
     fn step(&mut self, direction: Direction) -> Result<Option<(Value, Value)>> {
+        self.birth.check()?;
         let cursor = match direction.pick(&mut self.front, &mut self.back) {
             Some(cursor) => cursor,
             none => {
@@ -158,12 +164,21 @@ impl Range {
         let far = if found { moved.clone() } else { other.clone() };
         self.view.hole.note(direction.pick((near.clone(), far.clone()), (far, near)), self.seq);
     }
+}
+
+impl Range {
+    pub(crate) fn new(scan: Result<Scan>) -> Self {
+        Self { scan, ended: false }
+    }
 
     fn item(&mut self, direction: Direction) -> Option<Result<(Value, Value)>> {
         if self.ended {
             return None;
         }
-        let item = self.birth.check().and_then(|()| self.step(direction));
+        let item = match &mut self.scan {
+            Ok(scan) => scan.step(direction),
+            Err(error) => Err(error.clone()),
+        };
         // If one direction has no more items, the other has none either.
         self.ended = !matches!(item, Ok(Some(_)));
         item.transpose()
@@ -185,10 +200,6 @@ impl DoubleEndedIterator for Range {
 }
 
 impl std::iter::FusedIterator for Range {}
-pub(crate) fn prefix_bounds(prefix: &[u8]) -> KeyBounds {
-    let end = successor(prefix).map_or(Bound::Unbounded, Bound::Excluded);
-    (Bound::Included(prefix.to_vec()), end)
-}
 
 fn merge(
     view: &ReadView,
@@ -367,19 +378,5 @@ fn exclude(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
             last.extend_from_slice(key);
         }
         other => *other = Bound::Excluded(key.to_vec()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_ends_before_the_next_key_that_lacks_it() {
-        let ends = |prefix: &[u8]| prefix_bounds(prefix).1;
-        assert_eq!(ends(b"ab"), Bound::Excluded(b"ac".to_vec()));
-        assert_eq!(ends(b"a\xff\xff"), Bound::Excluded(b"b".to_vec()));
-        assert_eq!(ends(b"\xff"), Bound::Unbounded);
-        assert_eq!(ends(b""), Bound::Unbounded);
     }
 }

@@ -8,7 +8,7 @@ use self::search::{Passed, Search};
 
 use crate::error::Result;
 use crate::key::{EntryKind, Seq};
-use crate::ledger::Step;
+use crate::ledger::{Explanation, Step};
 use crate::sstable::TableEnv;
 use crate::value::Value;
 use crate::view::ReadView;
@@ -64,6 +64,13 @@ impl Lookups<'_> {
         trace: &mut impl Trace,
     ) -> Result<Option<Value>> {
         Search::new(self, view, seq, key).value(trace)
+    }
+
+    /// See [`Db::explain`](crate::Db::explain).
+    pub(crate) fn explain(self, view: &ReadView, seq: Seq, key: &[u8]) -> Result<Explanation> {
+        let mut steps = Vec::new();
+        let value = self.get(view, seq, key, &mut steps)?;
+        Ok(Explanation { value, steps })
     }
 
     /// The values of many keys. Prefetches the filters of several keys, then looks these keys up. Announces the

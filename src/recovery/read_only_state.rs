@@ -13,12 +13,11 @@ use super::open::{RecoveryReport, check_directory};
 use super::open_tables::{check_memory, open_tables};
 use crate::descriptors;
 use crate::directory::{Listing, not_a_store};
-use crate::engine::scan::Range;
+use crate::engine::scan::Scan;
 use crate::error::{Error, Result};
 use crate::filter_manager::residency_changes;
 use crate::key::Seq;
-use crate::ledger::Explanation;
-use crate::lookup::{Lookups, Trace};
+use crate::lookup::Lookups;
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::FileName;
 use crate::options::Options;
@@ -26,7 +25,6 @@ use crate::sealed::Seal;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, FilterState, TableEnv, TableMeta};
 use crate::store_dir::StoreDir;
 use crate::sync::AtomicU64;
-use crate::value::Value;
 use crate::version::{Manifest, StoreSettings, TableSet, Version, read_current};
 use crate::view::ReadView;
 use crate::view::hole::LastHole;
@@ -141,23 +139,18 @@ impl ReadOnlyState {
         Lookups { env: &self.env, ignore_filters: self.ignore_filters }
     }
 
-    pub(crate) fn lookup(&self, key: &[u8], trace: &mut impl Trace) -> Result<Option<Value>> {
-        self.lookups().get(&self.view, self.seq, key, trace)
+    pub(crate) fn at_its_moment<T>(
+        &self,
+        read: impl FnOnce(Lookups<'_>, &ReadView, Seq) -> Result<T>,
+    ) -> Result<T> {
+        self.env.birth.check()?;
+        read(self.lookups(), &self.view, self.seq)
     }
 
-    pub(crate) fn explain(&self, key: &[u8]) -> Result<Explanation> {
-        let mut steps = Vec::new();
-        let value = self.lookup(key, &mut steps)?;
-        Ok(Explanation { value, steps })
-    }
-
-    pub(crate) fn lookup_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.lookups().get_many(&self.view, self.seq, keys)
-    }
-
-    pub(crate) fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Range {
-        let view = Arc::clone(&self.view);
-        Range::new(&self.env, self.lookups(), self.settings.extractor, view, self.seq, bounds)
+    pub(crate) fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Scan> {
+        self.env.birth.check()?;
+        let (extractor, view) = (self.settings.extractor, Arc::clone(&self.view));
+        Ok(Scan::new(&self.env, self.lookups(), extractor, view, self.seq, bounds))
     }
 }
 

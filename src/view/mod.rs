@@ -4,6 +4,7 @@
 //! background threads drop replaced views, when no reader holds them. The flush thread removes no files of
 //! tables and filters: that takes long, and writers wait for flushes.
 
+mod approximate_len;
 pub(crate) mod hole;
 
 use std::sync::Arc;

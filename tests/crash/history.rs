@@ -210,7 +210,7 @@ impl Runner {
                         assert_eq!(snapshot.get(key).unwrap().as_deref(), Some(value.as_slice()));
                     }
                 }
-                None => self.snapshot = Some((db.snapshot().unwrap(), self.now().clone())),
+                None => self.snapshot = Some((db.snapshot(), self.now().clone())),
             },
             Step::Rebuild(policy) => {
                 db.rebuild_filters(policy).unwrap();

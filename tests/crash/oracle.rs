@@ -43,7 +43,7 @@ fn open(vfs: &SimVfs, options: Options, at: &str) -> Db {
 }
 
 pub(crate) fn contents(db: &Db) -> Contents {
-    let items = db.iter().unwrap().map(|item| item.unwrap());
+    let items = db.iter().map(|item| item.unwrap());
     items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 

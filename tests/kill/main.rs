@@ -59,13 +59,13 @@ fn apply(model: &mut BTreeMap<Vec<u8>, Vec<u8>>, number: u64) {
     }
 }
 
-fn contents(db: &impl Reader) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let items = db.iter().unwrap().map(|item| item.unwrap());
+fn contents(db: &dyn Reader) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let items = db.iter().map(|item| item.unwrap());
     items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
-fn count(db: &impl Reader) -> u64 {
-    db.get("count").unwrap().map_or(0, |value| u64::from_be_bytes(value[..].try_into().unwrap()))
+fn count(db: &dyn Reader) -> u64 {
+    db.get(b"count").unwrap().map_or(0, |value| u64::from_be_bytes(value[..].try_into().unwrap()))
 }
 
 /// Writes a line into the pipe at once.

@@ -63,7 +63,7 @@ fn stores_in_a_process_with_few_files() {
             }
         }
         for db in &dbs {
-            assert_eq!(db.iter().unwrap().map(Result::unwrap).count(), TABLES + round);
+            assert_eq!(db.iter().map(Result::unwrap).count(), TABLES + round);
             db.put("more", round.to_string()).unwrap();
             db.flush().unwrap();
         }

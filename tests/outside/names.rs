@@ -181,7 +181,7 @@ fn a_file_that_is_a_pipe_is_refused_at_once() {
 }
 
 fn count(db: &ReadOnlyDb) -> usize {
-    db.iter().unwrap().map(Result::unwrap).count()
+    db.iter().map(Result::unwrap).count()
 }
 
 /// A reader shows the store that it opened, never another one that lies under its path.

@@ -242,7 +242,7 @@ pub(crate) fn make(
 }
 
 pub(crate) fn contents(db: &Db) -> criba::Result<Contents> {
-    db.iter()?.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
+    db.iter().map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
 }
 
 pub(crate) fn other_key(number: u64) -> String {

@@ -78,7 +78,7 @@ fn options() -> Options {
 
 fn contents(vfs: &Arc<dyn Vfs>, dir: &Path) -> Map {
     let db = Options::new().vfs(Arc::clone(vfs)).open_read_only(dir).unwrap();
-    let entries = db.iter().unwrap().map(Result::unwrap);
+    let entries = db.iter().map(Result::unwrap);
     entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
@@ -204,7 +204,7 @@ impl Past {
                 db.compact().unwrap();
                 self.mark(true);
             }
-            86..89 => self.snapshots.push(db.snapshot().unwrap()),
+            86..89 => self.snapshots.push(db.snapshot()),
             89..91 => self.snapshots.clear(),
             91..94 => {
                 let policies = [FilterPolicy::bloom(), FilterPolicy::ribbon()];
@@ -407,7 +407,7 @@ fn a_store_with_a_past_brings_back_nothing() {
             let mut disk = whole.clone();
             let mut what = format!("seed {seed}, damage {damaged}:");
             let opened = Options::new().vfs(SimVfs::on(disk.clone())).open(DIR).unwrap();
-            let entries = opened.iter().unwrap().map(Result::unwrap);
+            let entries = opened.iter().map(Result::unwrap);
             let before: Map = entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
             let held = states.iter().position(|state| *state == before);
             assert!(held.is_some(), "{what} before damage");

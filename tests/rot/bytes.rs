@@ -184,7 +184,7 @@ fn a_flipped_bit_in_what_fills_a_log_drops_that_and_no_record() {
         let db = options().vfs(Arc::new(vfs)).open(DIR).unwrap();
         let lost = db.recovery().lost_tail.clone().unwrap();
         assert_eq!((lost.offset, lost.bytes), (written.len() as u64, at as u64 + 1));
-        let entries = db.iter().unwrap().map(Result::unwrap);
+        let entries = db.iter().map(Result::unwrap);
         let found: Map = entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
         assert_eq!(&found, FIXTURE.last());
     }

@@ -294,13 +294,7 @@ impl Answers {
         }
         let mut walk = |back: bool| {
             let mut items = Vec::new();
-            let mut range = match db.iter() {
-                Ok(range) => range,
-                Err(error) => {
-                    note(&error);
-                    return (items, false);
-                }
-            };
+            let mut range = db.iter();
             while let Some(item) = if back { range.next_back() } else { range.next() } {
                 match item {
                     Ok((key, value)) => items.push((key.to_vec(), value.to_vec())),

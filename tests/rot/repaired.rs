@@ -30,7 +30,7 @@ struct Salvaged {
 fn contents(vfs: &Arc<dyn Vfs>, dir: &Path) -> Map {
     assert!(verify_with(dir, vfs, |_, _| {}).unwrap().is_sound());
     let db = Options::new().vfs(Arc::clone(vfs)).open_read_only(dir).unwrap();
-    let entries = db.iter().unwrap().map(Result::unwrap);
+    let entries = db.iter().map(Result::unwrap);
     entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 

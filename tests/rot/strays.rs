@@ -56,7 +56,7 @@ fn repair(sim: &SimVfs, store: Option<u64>) -> Repaired {
 
 fn keys(sim: &SimVfs) -> Vec<String> {
     let db = options(sim, 9).open(NEW).unwrap();
-    let keys = db.iter().unwrap().map(|item| String::from_utf8(item.unwrap().0.to_vec()).unwrap());
+    let keys = db.iter().map(|item| String::from_utf8(item.unwrap().0.to_vec()).unwrap());
     keys.collect()
 }
 
@@ -156,7 +156,7 @@ fn files_of_another_store_number_or_version_stay() {
                 assert!(noted || may_be_in_use, "{what}: {found}");
                 let db = options(&sim, 1).open(DIR).unwrap();
                 assert_eq!(db.recovery().kept_files, std::slice::from_ref(&path), "{what}");
-                assert_eq!(db.iter().unwrap().count(), 121, "{what}");
+                assert_eq!(db.iter().count(), 121, "{what}");
                 db.put("key", "value").unwrap();
                 db.close().unwrap();
                 assert_eq!(sim.disk().read(&path), Some(&stray[..]), "{what}");

@@ -7,12 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use criba::vfs::{CountingVfs, FileKind, Operation, SimVfs, Vfs};
 use criba::{
-    Batch, Db, Durability, Error, Event, FilterPolicy, Io, KeyRange, MAX_KEY_BYTES, Options,
-    Reader, Result, Value, verify_with,
+    Batch, Db, Durability, Error, Event, FilterPolicy, Io, KeyPrefix, KeyRange, MAX_KEY_BYTES,
+    Membership, Options, Reader, Result, Value, verify_with,
 };
 
 fn store() -> Db {
-    let db = Options::new().vfs(SimVfs::new()).open("/store").unwrap();
+    store_on(SimVfs::new())
+}
+
+fn store_on(disk: SimVfs) -> Db {
+    let db = Options::new().vfs(disk).open("/store").unwrap();
     db.write(Batch::from_iter(["a", "b", "c", "d"].map(|key| (key, key.to_uppercase())))).unwrap();
     db
 }
@@ -27,8 +31,8 @@ impl KeyRange for Letter {
 }
 
 /// The keys, run together.
-fn joined(range: Result<criba::Range>) -> String {
-    range.unwrap().map(|item| String::from_utf8(item.unwrap().0.into()).unwrap()).collect()
+fn joined(range: criba::Range) -> String {
+    range.map(|item| String::from_utf8(item.unwrap().0.into()).unwrap()).collect()
 }
 
 #[test]
@@ -62,48 +66,92 @@ fn ranges_need_no_type() {
     assert_eq!(joined(db.range("d".."b")), "");
     // Own types.
     assert_eq!(joined(db.range(Letter(b'c'))), "c");
-    assert_eq!(joined(db.snapshot().unwrap().range("b"..)), "bcd");
+    assert_eq!(joined(db.snapshot().range("b"..)), "bcd");
 }
 
-fn check_reads(reader: &impl Reader) -> Result<()> {
-    assert_eq!(reader.get("a")?.unwrap(), "A");
-    assert_eq!(reader.get_many(&["a", "x"])?, [Some(Value::from("A")), None]);
-    assert_eq!((reader.contains("a")?, reader.contains("x")?), (true, false));
-    assert_eq!(reader.explain("a")?.value.unwrap(), "A");
-    assert_eq!(joined(reader.range("b"..="c")), "bc");
-    assert_eq!(joined(reader.prefix("d")), "d");
+/// Reads the keys a to d, whose values are capital letters.
+fn check_reads(reader: &dyn Reader) -> Result<()> {
+    assert_eq!(reader.get(b"a")?.unwrap(), "A");
+    assert_eq!(reader.get_many(&[b"a", b"x"])?, [Some(Value::from("A")), None]);
+    assert_eq!((reader.contains(b"a")?, reader.contains(b"x")?), (true, false));
+    assert_eq!(reader.explain(b"a")?.value.unwrap(), "A");
+    let may = |key: &str| reader.may_contain(key.as_bytes());
+    assert_eq!((may("a")?, may("x")?), (Membership::Maybe, Membership::No));
+    assert!(reader.approximate_len(&..)? >= 4);
+    assert_eq!(joined(reader.range(&("b"..="c"))), "bc");
+    assert_eq!(joined(reader.range(&Letter(b'c'))), "c");
+    assert_eq!(joined(reader.range(&KeyPrefix::new("d"))), "d");
+    assert_eq!(joined(reader.prefix(b"d")), "d");
     assert_eq!(joined(reader.iter()), "abcd");
     let keys = |keys: &mut dyn Iterator<Item = Result<Value>>| keys.collect::<Result<Vec<_>>>();
-    assert_eq!(keys(&mut reader.keys()?)?, ["a", "b", "c", "d"]);
-    assert_eq!(keys(&mut reader.keys()?.rev())?, ["d", "c", "b", "a"]);
+    assert_eq!(keys(&mut reader.keys())?, ["a", "b", "c", "d"]);
+    assert_eq!(keys(&mut reader.keys().rev())?, ["d", "c", "b", "a"]);
     assert_eq!(reader.first()?.unwrap(), (Value::from("a"), Value::from("A")));
     assert_eq!(reader.last()?.unwrap(), (Value::from("d"), Value::from("D")));
+    assert_eq!(joined(reader.snapshot().iter()), "abcd");
     Ok(())
 }
 
 #[test]
-fn code_for_any_reader_reads_a_store_and_a_snapshot() -> Result<()> {
-    let db = store();
-    let snapshot = db.snapshot()?;
+fn code_for_any_reader_reads_each_kind_of_store() -> Result<()> {
+    let disk = SimVfs::new();
+    let db = store_on(disk.clone());
+    let read_only = Options::new().vfs(disk).open_read_only("/store")?;
+    let snapshot = db.snapshot();
     check_reads(&db)?;
     db.put_with("0", "new first", Durability::Synced)?;
     db.put_with("z", "new last", Durability::Buffered)?;
     db.delete_with("b", Durability::Synced)?;
-    check_reads(&snapshot)?;
+    let readers: [&dyn Reader; 4] =
+        [&snapshot, &snapshot.clone(), &read_only, &read_only.snapshot()];
+    for reader in readers {
+        check_reads(reader)?;
+    }
     // The same without the trait.
     assert_eq!((db.first()?.unwrap().0, db.last()?.unwrap().0), ("0".into(), "z".into()));
     assert_eq!(
         (snapshot.first()?.unwrap().1, snapshot.last()?.unwrap().1),
         ("A".into(), "D".into())
     );
+    assert_eq!(
+        (db.may_contain("b")?, snapshot.may_contain("b")?),
+        (Membership::No, Membership::Maybe)
+    );
+    assert_eq!(
+        (read_only.may_contain("x")?, read_only.approximate_len("b".."d")?),
+        (Membership::No, 2)
+    );
     assert_eq!((joined(db.iter()), joined(snapshot.iter())), ("0acdz".into(), "abcd".into()));
-    assert_eq!((db.keys()?.count(), snapshot.keys()?.count()), (5, 4));
-    db.write(db.keys()?.fold(&mut Batch::new(), |batch, key| batch.delete(key.unwrap())))?;
-    assert_eq!((db.first()?, db.last()?, db.keys()?.next().is_none()), (None, None, true));
+    assert_eq!((db.keys().count(), snapshot.keys().count()), (5, 4));
+    for item in &snapshot {
+        assert!(item.is_ok());
+    }
+    db.write(db.keys().fold(&mut Batch::new(), |batch, key| batch.delete(key.unwrap())))?;
+    assert_eq!((db.first()?, db.last()?, db.keys().next().is_none()), (None, None, true));
     let other = db.clone();
     db.close()?;
     assert!(matches!(other.first(), Err(Error::Closed)));
-    assert!(matches!(other.keys().map(drop), Err(Error::Closed)));
+    assert!(matches!(other.keys().next(), Some(Err(Error::Closed))));
+    check_reads(&snapshot)
+}
+
+/// While one clone of a snapshot lives, compactions keep what it sees.
+#[test]
+fn the_last_clone_of_a_snapshot_releases_its_entries() -> Result<()> {
+    let db = store();
+    let entries = || db.tables().iter().map(|table| table.entries).sum::<u64>();
+    let snapshot = db.snapshot();
+    db.put("a", "new")?;
+    let clone = snapshot.clone();
+    drop(snapshot);
+    db.compact()?;
+    assert_eq!((clone.get("a")?.unwrap(), entries()), ("A".into(), 5));
+    let clones = [clone.snapshot(), clone];
+    db.compact()?;
+    assert!(clones.iter().all(|clone| clone.get("a").unwrap().unwrap() == "A"));
+    drop(clones);
+    db.compact()?;
+    assert_eq!(entries(), 4);
     Ok(())
 }
 
@@ -128,7 +176,7 @@ fn batches_are_chained_collected_and_extended() -> Result<()> {
     assert_eq!(batch.bytes(), 3 * (2 + 100 + 3) + 3 * (1 + 1 + 3) + 2 * (1 + 2));
     db.write(&mut batch)?; // leaves it empty, to be filled again
     assert_eq!((batch.len(), batch.bytes(), batch.is_empty()), (0, 0, true));
-    let keys = db.keys()?.collect::<Result<Vec<_>>>()?;
+    let keys = db.keys().collect::<Result<Vec<_>>>()?;
     assert_eq!(keys, [&b"a"[..], b"k\0", b"k\x01", b"k\x02", b"m", b"n", b"o", b"\xff"]);
     assert_eq!(db.get("o")?.unwrap(), "3");
 
@@ -295,7 +343,7 @@ fn reports_are_printed_in_a_few_lines() -> Result<()> {
     for key in ["x", "\x07", "absent"] {
         db.get(key)?;
     }
-    assert_eq!(db.iter()?.count(), 101);
+    assert_eq!(db.iter().count(), 101);
     let shown = db.stats().to_string();
     let io = |Io { calls, bytes, .. }: Io| format!("{calls} ({bytes} bytes)");
     let stats = db.stats();

@@ -182,7 +182,7 @@ fn a_snapshot_sees_all_pairs_of_an_insertion_or_none() {
         }
         let mut seen = [0, 0];
         while seen.iter().any(|&seen| seen < 1000) && Instant::now() < end {
-            let snapshot = db.snapshot().unwrap();
+            let snapshot = db.snapshot();
             let (left, right) = (snapshot.get("left").unwrap(), snapshot.get("right").unwrap());
             assert_eq!(left, right);
             seen[usize::from(left.is_some())] += 1;

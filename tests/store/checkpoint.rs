@@ -24,12 +24,12 @@ fn small() -> Options {
 }
 
 fn all(db: &Db) -> Contents {
-    let items = db.iter().unwrap().map(|item| item.unwrap());
+    let items = db.iter().map(|item| item.unwrap());
     items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
 fn all_of(snapshot: &Snapshot) -> Contents {
-    let items = snapshot.iter().unwrap().map(|item| item.unwrap());
+    let items = snapshot.iter().map(|item| item.unwrap());
     items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
@@ -69,7 +69,7 @@ fn a_checkpoint_is_the_store_at_that_moment_and_a_sound_store() {
         db.delete(key(77)).unwrap();
         db.rebuild_filters(&common::another_policy()).unwrap();
         put(&db, 1500..1537);
-        let snapshot = db.snapshot().unwrap();
+        let snapshot = db.snapshot();
         db.checkpoint(path("full")).unwrap();
         let (first, policy) = (all_of(&snapshot), db.policy());
         assert_eq!(first.len(), 1536);
@@ -170,7 +170,7 @@ fn a_checkpoint_and_its_store_do_not_see_each_others_changes() {
     assert_eq!((copy.get("only there").unwrap(), db.get("only here").unwrap()), (None, None));
     drop(db);
     let db = small().open(path("store")).unwrap();
-    assert_eq!(db.iter().unwrap().count(), 1001);
+    assert_eq!(db.iter().count(), 1001);
     assert!(verify(path("copy")).is_err(), "it is open");
     drop((copy, db));
     for name in ["store", "copy"] {

@@ -28,7 +28,7 @@ fn collect(range: criba::Range) -> Map {
 }
 
 fn all(db: &Db) -> Map {
-    collect(db.iter().unwrap())
+    collect(db.iter())
 }
 
 /// The tables of a level below L0 are disjoint.
@@ -68,7 +68,7 @@ fn snapshots_go_on_seeing_what_they_saw() {
                 map.insert(key, value);
             }
             if rng.random_range(0..100) == 0 {
-                snapshots.push((db.snapshot().unwrap(), map.clone()));
+                snapshots.push((db.snapshot(), map.clone()));
             }
         }
         if round % 3 == 2 {
@@ -76,7 +76,7 @@ fn snapshots_go_on_seeing_what_they_saw() {
         }
         check_levels(&db);
         for (snapshot, map) in &snapshots {
-            assert_eq!(collect(snapshot.iter().unwrap()), *map);
+            assert_eq!(collect(snapshot.iter()), *map);
             for number in 0..400 {
                 let key = format!("key {number:04}").into_bytes();
                 let value = snapshot.get(&key).unwrap();
@@ -110,7 +110,7 @@ fn tombstones_and_old_values_go_at_the_bottom() {
             db.put(number.to_be_bytes(), [round; 20]).unwrap();
         }
     }
-    let snapshot = db.snapshot().unwrap();
+    let snapshot = db.snapshot();
     for number in 0..1000_u32 {
         if number % 4 != 0 {
             db.delete(number.to_be_bytes()).unwrap();
@@ -336,7 +336,7 @@ fn repeatable(dir: &Path, seed: u64) -> (Map, criba::Stats) {
         for _ in 0..300 {
             db.get(format!("key {:06}", rng.random_range(0..1800))).unwrap();
         }
-        snapshots.push(db.snapshot().unwrap());
+        snapshots.push(db.snapshot());
         if round == 3 {
             snapshots.remove(1);
             db.compact().unwrap();

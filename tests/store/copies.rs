@@ -39,11 +39,11 @@ fn check(copy: &Path, expected: &Map) {
     let dir = parent.path().join("written");
     common::copy_dir(copy, &dir);
     let db = options().background_threads(0).open(&dir).unwrap();
-    assert!(items(db.iter().unwrap()) == *expected);
+    assert!(items(db.iter()) == *expected);
     let later = fill(&db, 900_000..900_500);
     db.compact().unwrap();
     let all: Map = expected.clone().into_iter().chain(later).collect();
-    assert!(items(db.iter().unwrap()) == all);
+    assert!(items(db.iter()) == all);
 }
 
 fn inodes(dir: &Path, extension: &str) -> Vec<u64> {
@@ -122,7 +122,7 @@ fn an_earlier_copy_gives_the_files_that_are_the_same() {
     common::copy_dir(&first, &restored);
     let written = [(&first, 40_000..40_500), (&restored, 50_000..50_500)].map(|(dir, keys)| {
         let db = options().auto_compaction(false).background_threads(0).open(dir).unwrap();
-        let mut map = items(db.iter().unwrap());
+        let mut map = items(db.iter());
         map.extend(fill(&db, keys));
         db.flush().unwrap();
         let ids: Vec<_> = db.tables().iter().map(|table| table.id).collect();
@@ -159,7 +159,7 @@ fn copies_are_made_beside_a_writer_that_flushes_and_compacts() {
             assert!(verify(&copy).unwrap().is_sound());
             assert!(reader.verify(|_, _| {}).unwrap().is_sound());
             let copy = options().open_read_only(&copy).unwrap();
-            let keys = items(copy.iter().unwrap());
+            let keys = items(copy.iter());
             assert!(keys.len() >= 1000);
             for (number, key) in keys.keys().enumerate() {
                 assert_eq!(*key, format!("key {number:06}").into_bytes());
@@ -186,6 +186,6 @@ fn damage_is_copied_and_found_in_both() {
     reader.checkpoint(&copy, COPIES).unwrap();
     let found = verify(&copy).unwrap();
     assert_eq!(found.findings.len(), 1, "{found}");
-    let is_whole = |reader: &ReadOnlyDb| reader.iter().unwrap().all(|item| item.is_ok());
+    let is_whole = |reader: &ReadOnlyDb| reader.iter().all(|item| item.is_ok());
     assert!(!is_whole(&reader) && !is_whole(&options().open_read_only(&copy).unwrap()));
 }

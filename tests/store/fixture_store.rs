@@ -126,7 +126,6 @@ fn a_store_of_version_2_is_read_whole() {
         }
         let all: Vec<_> = db
             .iter()
-            .unwrap()
             .map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
             .collect();
         assert!(all.into_iter().eq(expected.clone()));

@@ -93,7 +93,7 @@ fn example(dir: &Path) -> (Db, Snapshot) {
     let filter = FilterPolicy::classic().with_bits_per_key(4.0).with_kind(FilterKind::Ribbon);
     let options = Options::new().seed(1).background_threads(0).filter(filter);
     let db = options.prefix(PrefixExtractor::fixed(2)).open(dir).unwrap();
-    let empty = db.snapshot().unwrap();
+    let empty = db.snapshot();
     let mut batch = Batch::new();
     batch.put("apple", "red").put("apricot", "orange");
     db.write(batch).unwrap();
@@ -103,7 +103,7 @@ fn example(dir: &Path) -> (Db, Snapshot) {
 }
 
 fn contents(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let items = db.iter().unwrap().map(Result::unwrap);
+    let items = db.iter().map(Result::unwrap);
     items.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 

@@ -142,7 +142,7 @@ impl Compared {
         }
         expect("tables".to_owned(), rows.join("\n"));
 
-        let items: Vec<_> = db.iter().unwrap().map(Result::unwrap).collect();
+        let items: Vec<_> = db.iter().map(Result::unwrap).collect();
         let lines: Vec<_> = items.iter().map(|(k, v)| format!("{} {}", hex(k), hex(v))).collect();
         expect("scan".to_owned(), lines.join("\n"));
         let held: BTreeSet<&[u8]> = items.iter().map(|(key, _)| &**key).collect();
@@ -262,7 +262,7 @@ fn the_reader_and_the_library_agree_on_flushed_tables() {
         let mut numbers = Numbers(1);
         for _ in 0..2 {
             fill(&db, &mut numbers, 3000);
-            let snapshot = db.snapshot().unwrap();
+            let snapshot = db.snapshot();
             fill(&db, &mut numbers, 1500);
             db.put("deleted after the snapshot", "").unwrap();
             db.flush().unwrap();
@@ -288,9 +288,9 @@ fn the_reader_and_the_library_agree_on_compacted_tables_with_old_versions() {
         let db = options(2).filter(policy).table_bytes(20 << 10).open(dir.path()).unwrap();
         let mut numbers = Numbers(2);
         fill(&db, &mut numbers, 3000);
-        let early = db.snapshot().unwrap();
+        let early = db.snapshot();
         let mut rewritten = Vec::new();
-        for item in db.iter().unwrap().step_by(2) {
+        for item in db.iter().step_by(2) {
             rewritten.push(item.unwrap().0);
         }
         for (number, key) in rewritten.iter().enumerate() {
@@ -300,7 +300,7 @@ fn the_reader_and_the_library_agree_on_compacted_tables_with_old_versions() {
                 db.put(key, "rewritten").unwrap();
             }
         }
-        let late = db.snapshot().unwrap();
+        let late = db.snapshot();
         for key in rewritten.iter().step_by(5) {
             db.put(key, "again").unwrap();
         }
@@ -370,7 +370,7 @@ fn the_reader_and_the_library_agree_on_a_key_in_several_blocks() {
             4 => db.delete("key").unwrap(),
             _ => db.put("key", vec![number; 400_000]).unwrap(),
         }
-        snapshots.push(db.snapshot().unwrap());
+        snapshots.push(db.snapshot());
     }
     db.put("z", "behind").unwrap();
     db.flush().unwrap();
@@ -510,7 +510,7 @@ fn a_process_to_kill() {
     let line = format!("{WRITTEN}{:1000}", "");
     change(&db, 600..u64::MAX, |number| {
         if number.is_multiple_of(50) {
-            snapshots.push(db.snapshot().unwrap());
+            snapshots.push(db.snapshot());
         }
         if number == 700 || number == 800 {
             db.flush().unwrap();
@@ -615,7 +615,7 @@ fn outcome(disk: SimDisk) -> String {
         Err(error) => return refused(error),
     };
     let (mut keys, mut digest) = (0, crc32fast::Hasher::new());
-    for item in db.iter().unwrap() {
+    for item in &db {
         let (key, value) = match item {
             Ok(item) => item,
             Err(error) => return refused(error),
@@ -665,7 +665,7 @@ pub(crate) fn assert_same_outcome(dir: &Path) {
 /// a part is synced. `None` without python3.
 fn files_of_open_store(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let db = layered(dir, 150, 0);
-    let snapshot = db.snapshot().unwrap();
+    let snapshot = db.snapshot();
     change(&db, 150..180, |_| {});
     db.flush().unwrap();
     change(&db, 180..200, |_| {});

@@ -76,7 +76,7 @@ fn many_lookups_answer_and_count_as_the_same_one_by_one() {
             let mut rng = ChaCha8Rng::seed_from_u64(7);
             let (db, vfs) = opened(&dir.path().join("store"), options);
             fill(&db, on_l0, &mut rng);
-            let snapshot = db.snapshot().unwrap();
+            let snapshot = db.snapshot();
             db.put(key(0), "after the snapshot").unwrap();
             for count in (0..=40).chain([100]) {
                 // Twice as many as were ever put, some of them more than once.

@@ -31,11 +31,11 @@ fn key(number: u32) -> String {
 fn a_scan_ends_at_its_bounds_also_among_hidden_entries() {
     let dir = common::tempdir();
     let db = inline().open(dir.path()).unwrap();
-    let early = db.snapshot().unwrap();
+    let early = db.snapshot();
     for number in 0..5000 {
         db.put(key(number), "value").unwrap();
     }
-    let all = db.snapshot().unwrap();
+    let all = db.snapshot();
     for number in 0..5000 {
         db.delete(key(number)).unwrap();
     }
@@ -46,17 +46,17 @@ fn a_scan_ends_at_its_bounds_also_among_hidden_entries() {
         }
         let count = passed(&db, || {
             for (from, to) in [("a", "b"), ("key 002000!", "key 002000~"), ("x", "y")] {
-                assert!(db.range(from..to).unwrap().next().is_none());
-                assert!(db.range(from..to).unwrap().next_back().is_none());
-                assert!(early.range(from..to).unwrap().next().is_none());
-                assert!(early.range(from..to).unwrap().next_back().is_none());
+                assert!(db.range(from..to).next().is_none());
+                assert!(db.range(from..to).next_back().is_none());
+                assert!(early.range(from..to).next().is_none());
+                assert!(early.range(from..to).next_back().is_none());
             }
         });
         assert_eq!(count, 0, "flushed: {flushed}");
-        assert_eq!(all.range("key".."z").unwrap().count(), 5000);
-        assert_eq!(all.range("key".."z").unwrap().rev().count(), 5000);
-        assert_eq!(early.iter().unwrap().count() + early.iter().unwrap().rev().count(), 0);
-        assert_eq!(db.iter().unwrap().count(), 1);
+        assert_eq!(all.range("key".."z").count(), 5000);
+        assert_eq!(all.range("key".."z").rev().count(), 5000);
+        assert_eq!(early.iter().count() + early.iter().rev().count(), 0);
+        assert_eq!(db.iter().count(), 1);
     }
 }
 
@@ -70,7 +70,7 @@ fn versions_of_a_key_are_left_by_a_seek() {
     for number in 0..3000_u32 {
         db.put("b", number.to_le_bytes()).unwrap();
         if number % 10 == 0 {
-            snapshots.push((number, db.snapshot().unwrap()));
+            snapshots.push((number, db.snapshot()));
         }
     }
     for flushed in [false, true] {
@@ -79,9 +79,8 @@ fn versions_of_a_key_are_left_by_a_seek() {
         }
         for (number, snapshot) in snapshots.iter().step_by(37) {
             let count = passed(&db, || {
-                let forward: Vec<_> = snapshot.iter().unwrap().map(Result::unwrap).collect();
-                let mut backward: Vec<_> =
-                    snapshot.iter().unwrap().rev().map(Result::unwrap).collect();
+                let forward: Vec<_> = snapshot.iter().map(Result::unwrap).collect();
+                let mut backward: Vec<_> = snapshot.iter().rev().map(Result::unwrap).collect();
                 backward.reverse();
                 assert_eq!(forward, backward);
                 assert_eq!(forward.len(), 3);
@@ -129,32 +128,32 @@ fn a_hole_is_no_hole_for_an_older_reader_or_a_later_put() {
         db.put(key(number), "old").unwrap();
     }
     db.flush().unwrap();
-    let snapshot = db.snapshot().unwrap();
+    let snapshot = db.snapshot();
     for number in 0..200 {
         db.delete(key(number)).unwrap();
     }
     // This scan leaves a hole.
     assert_eq!(db.first().unwrap().unwrap().0, key(200).as_bytes());
-    assert_eq!(snapshot.iter().unwrap().count(), 300);
-    assert_eq!(snapshot.iter().unwrap().rev().count(), 300);
-    assert_eq!(db.range(key(100)..).unwrap().count(), 100);
-    assert_eq!(db.range(..key(150)).unwrap().rev().count(), 0);
+    assert_eq!(snapshot.iter().count(), 300);
+    assert_eq!(snapshot.iter().rev().count(), 300);
+    assert_eq!(db.range(key(100)..).count(), 100);
+    assert_eq!(db.range(..key(150)).rev().count(), 0);
     db.put(key(70), "new").unwrap();
     assert_eq!(db.first().unwrap().unwrap().0, key(70).as_bytes());
-    assert_eq!(db.range(key(71)..).unwrap().next().unwrap().unwrap().0, key(200).as_bytes());
-    assert_eq!(db.range(..key(200)).unwrap().next_back().unwrap().unwrap().0, key(70).as_bytes());
+    assert_eq!(db.range(key(71)..).next().unwrap().unwrap().0, key(200).as_bytes());
+    assert_eq!(db.range(..key(200)).next_back().unwrap().unwrap().0, key(70).as_bytes());
     // One of a snapshot is none for later readers: they see what is newer.
     db.flush().unwrap();
-    let snapshot = db.snapshot().unwrap();
+    let snapshot = db.snapshot();
     for number in 0..150 {
         db.put(key(number), "newest").unwrap();
     }
     db.flush().unwrap();
-    assert_eq!(snapshot.iter().unwrap().next().unwrap().unwrap().0, key(70).as_bytes());
-    assert_eq!(snapshot.range(key(71)..).unwrap().next().unwrap().unwrap().0, key(200).as_bytes());
-    assert_eq!(db.range(key(71)..).unwrap().count(), 179);
-    assert_eq!(db.iter().unwrap().count(), 250);
-    assert_eq!(db.iter().unwrap().rev().count(), 250);
+    assert_eq!(snapshot.iter().next().unwrap().unwrap().0, key(70).as_bytes());
+    assert_eq!(snapshot.range(key(71)..).next().unwrap().unwrap().0, key(200).as_bytes());
+    assert_eq!(db.range(key(71)..).count(), 179);
+    assert_eq!(db.iter().count(), 250);
+    assert_eq!(db.iter().rev().count(), 250);
 }
 
 #[test]
@@ -173,7 +172,7 @@ fn a_flush_drops_what_nothing_needs() {
     db.close().unwrap();
     let db = inline().open(dir.path()).unwrap();
     assert_eq!(db.recovery().changes, 1);
-    assert_eq!(db.iter().unwrap().count(), 1);
+    assert_eq!(db.iter().count(), 1);
     drop(db);
     let db = inline().open(dir.path()).unwrap();
     db.delete("b").unwrap();
@@ -203,7 +202,7 @@ fn a_flush_keeps_each_tombstone_that_hides_an_entry() {
         assert_eq!(newest.map(|table| table.tombstones), Some(1), "level {level}");
         let check = |db: &Db| {
             assert_eq!(db.get("hidden").unwrap(), None);
-            let keys: Vec<_> = db.iter().unwrap().map(|item| item.unwrap().0).collect();
+            let keys: Vec<_> = db.iter().map(|item| item.unwrap().0).collect();
             assert_eq!(keys, [&b"a"[..], b"z"]);
         };
         check(&db);
@@ -221,10 +220,10 @@ fn a_flush_keeps_what_a_snapshot_sees() {
     let dir = common::tempdir();
     let db = inline().open(dir.path()).unwrap();
     db.put("k", "one").unwrap();
-    let one = db.snapshot().unwrap();
+    let one = db.snapshot();
     db.put("k", "two").unwrap();
     db.put("k", "three").unwrap();
-    let three = db.snapshot().unwrap();
+    let three = db.snapshot();
     db.delete("k").unwrap();
     db.flush().unwrap();
     assert_eq!(db.tables()[0].entries, 3, "the tombstone, three, one");
@@ -261,7 +260,7 @@ fn a_scan_over_many_hidden_entries_has_the_memtable_sealed() {
                 return db.first().unwrap().unwrap().0;
             }
             db.put("a", "first").unwrap();
-            db.range(.."z").unwrap().next_back().unwrap().unwrap().0
+            db.range(.."z").next_back().unwrap().unwrap().0
         };
         assert_eq!(scan(), [&b"z"[..], b"a"][usize::from(backward)]);
         assert_eq!(flushes_within(&db, Duration::from_secs(20)), 1);
@@ -291,7 +290,7 @@ fn an_inline_store_seals_on_demand_at_the_next_write() {
 fn a_memtable_is_not_sealed_for_what_a_snapshot_keeps() {
     let dir = common::tempdir();
     let db = inline().open(dir.path()).unwrap();
-    let snapshot = db.snapshot().unwrap();
+    let snapshot = db.snapshot();
     fill_with_pairs(&db);
     db.first().unwrap();
     db.put("y", "value").unwrap();
@@ -448,7 +447,7 @@ fn scans_equal_those_of_a_map() {
             match rng.random_range(0..12) {
                 0 | 1 => db.flush().unwrap(),
                 2 => db.compact().unwrap(),
-                3 | 4 => snapshots.push((db.snapshot().unwrap(), map.clone())),
+                3 | 4 => snapshots.push((db.snapshot(), map.clone())),
                 5 if !snapshots.is_empty() => {
                     let number = rng.next_u32() as usize % snapshots.len();
                     snapshots.swap_remove(number);
@@ -456,11 +455,10 @@ fn scans_equal_those_of_a_map() {
                 _ => {}
             }
             for _ in 0..12 {
-                items += compare(&mut rng, keys, &map, |bounds| db.range(bounds).unwrap());
+                items += compare(&mut rng, keys, &map, |bounds| db.range(bounds));
                 scans += 1;
                 if let Some((snapshot, then)) = snapshots.choose(&mut rng) {
-                    items +=
-                        compare(&mut rng, keys, then, |bounds| snapshot.range(bounds).unwrap());
+                    items += compare(&mut rng, keys, then, |bounds| snapshot.range(bounds));
                     scans += 1;
                 }
             }

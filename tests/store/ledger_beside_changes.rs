@@ -45,7 +45,7 @@ fn lookups_count_at_each_table_what_their_explanations_say() {
     let explained = spent(&|| keys.iter().for_each(|key| drop(db.explain(key).unwrap())));
     let one_by_one = spent(&|| keys.iter().for_each(|key| drop(db.get(key).unwrap())));
     let in_batches = spent(&|| keys.chunks(16).for_each(|keys| drop(db.get_many(keys).unwrap())));
-    let snapshot = db.snapshot().unwrap();
+    let snapshot = db.snapshot();
     let of_snapshot = spent(&|| keys.iter().for_each(|key| drop(snapshot.get(key).unwrap())));
     assert!(explained.0.len() > 10 && explained.1.total().true_negatives > 2000);
     assert!(explained.1.total().range_pruned > 100);

@@ -98,9 +98,19 @@ fn closing_lets_go_though_other_handles_exist_and_they_say_closed() {
     assert!(closed(other.flush()));
     assert!(closed(other.compact()));
     assert!(closed(other.wait_until_settled()));
-    assert!(closed(other.iter().map(drop)));
-    assert!(closed(other.prefix("k").map(drop)));
-    assert!(closed(other.snapshot().map(drop)));
+    assert!(closed(other.first().map(drop)));
+    assert!(closed(other.may_contain("key").map(drop)));
+    for mut range in [other.range("k"..), other.prefix("k"), other.iter(), other.snapshot().iter()]
+    {
+        assert!(closed(range.next_back().unwrap().map(drop)));
+        assert!(range.next().is_none());
+    }
+    assert!(closed(other.keys().next().unwrap().map(drop)));
+    let snapshot = other.snapshot().clone();
+    assert!(closed(snapshot.get("key").map(drop)));
+    assert!(closed(snapshot.approximate_len(..).map(drop)));
+    assert!(closed(snapshot.snapshot().get_many(&["key"]).map(drop)));
+    assert_eq!(format!("{snapshot:?}"), "Snapshot(Closed)");
     assert!(closed(other.clone().close()));
     drop(other); // which must not close the store that is open now
     again.put("key", "new").unwrap();
@@ -118,8 +128,8 @@ fn a_snapshot_or_scan_keeps_the_lock_and_reads_on_after_closing() {
             db.put(number.to_be_bytes(), "value").unwrap();
         }
         db.flush().unwrap();
-        let snapshot = db.snapshot().unwrap();
-        let mut range = db.iter().unwrap();
+        let snapshot = db.snapshot();
+        let mut range = db.iter();
         range.next().unwrap().unwrap();
         if by_drop {
             drop(db);
@@ -132,7 +142,7 @@ fn a_snapshot_or_scan_keeps_the_lock_and_reads_on_after_closing() {
         }
         assert!(error.to_string().contains("open the store read-only"), "{error}");
         assert_eq!(snapshot.get(7_u32.to_be_bytes()).unwrap().unwrap(), "value");
-        assert_eq!(snapshot.iter().unwrap().map(Result::unwrap).count(), 100);
+        assert_eq!(snapshot.iter().map(Result::unwrap).count(), 100);
         drop(snapshot);
         assert!(is_locked(Db::open(&dir)));
         assert_eq!(range.by_ref().map(Result::unwrap).count(), 99);

@@ -214,7 +214,7 @@ fn memtables_and_indexes_count_for_as_long_as_they_are_held() {
     fill(&db, 4000, false);
     let two = db.memory();
     assert_eq!((two.memtables, db.tables().len()), (0, 2));
-    let scan = db.prefix("").unwrap();
+    let scan = db.prefix("");
     db.compact().unwrap();
     let held = db.memory();
     assert_eq!(

@@ -494,7 +494,7 @@ impl Run {
             (None, true) => self.db().prefix(&prefix),
             (None, false) => self.db().range(bounds),
         };
-        Scan { range: range.unwrap(), expected }
+        Scan { range, expected }
     }
 
     /// Takes up to `items` items of a scan, from the ends that `both` selects; returns whether it ended.
@@ -539,8 +539,8 @@ impl Run {
             };
             assert_eq!(pair(reader.first().unwrap()), expected(map.first_key_value()));
             assert_eq!(pair(reader.last().unwrap()), expected(map.last_key_value()));
-            assert!(reader.keys().unwrap().map(Result::unwrap).eq(map.keys()));
-            assert!(reader.keys().unwrap().rev().map(Result::unwrap).eq(map.keys().rev()));
+            assert!(reader.keys().map(Result::unwrap).eq(map.keys()));
+            assert!(reader.keys().rev().map(Result::unwrap).eq(map.keys().rev()));
         }
         match self.snapshots.get(self.rng.random_range(0..8)) {
             Some(held) => check(&held.snapshot, &held.map),
@@ -653,7 +653,6 @@ impl Run {
         let found: Vec<(Vec<u8>, Vec<u8>)> = self
             .db()
             .iter()
-            .unwrap()
             .map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
             .collect();
         let expected: Vec<_> =
@@ -674,7 +673,7 @@ impl Run {
             810..890 => self.scan_some(),
             890..930 => self.go_on_scanning(),
             930..945 if self.snapshots.len() < 4 => {
-                let snapshot = self.db().snapshot().unwrap();
+                let snapshot = self.db().snapshot();
                 self.snapshots.push(Held { snapshot, map: self.map.clone() });
             }
             930..955 if !self.snapshots.is_empty() => {

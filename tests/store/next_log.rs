@@ -33,7 +33,7 @@ fn next_log(db: &Db, dir: &Path) -> PathBuf {
 }
 
 fn keys(db: &Db) -> String {
-    db.iter().unwrap().map(|item| String::from_utf8(item.unwrap().0.to_vec()).unwrap()).collect()
+    db.iter().map(|item| String::from_utf8(item.unwrap().0.to_vec()).unwrap()).collect()
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_reader_beside_the_writer_misses_nothing_before_the_next_log() {
     let reader = options().vfs(vfs).open_read_only(&dir).unwrap();
     assert_eq!(written_logs(&dir).len(), 2);
     assert_eq!(reader.recovery().lost_tail, None);
-    let found = reader.iter().unwrap().count();
+    let found = reader.iter().count();
     assert_eq!(found, 4);
     drop(closed);
 }

@@ -124,7 +124,7 @@ fn check(
         (Some((snapshot, _)), None) => snapshot.prefix(prefix),
         (Some((snapshot, _)), Some(bounds)) => snapshot.range(bounds),
     };
-    let found = items(scan.unwrap(), rng);
+    let found = items(scan, rng);
     let expected: Vec<_> = held
         .map_or(map, |(_, map)| map)
         .iter()
@@ -153,7 +153,7 @@ fn scans_give_what_a_map_gives() {
         for round in 0..8 {
             let gone = write(&db, &mut map, round, &mut rng);
             match rng.random_range(0..6) {
-                0 => held = Some((db.snapshot().unwrap(), map.clone())),
+                0 => held = Some((db.snapshot(), map.clone())),
                 1 => db.flush().unwrap(),
                 2 => db.compact().unwrap(),
                 3 => {

@@ -89,7 +89,7 @@ fn empty_prefix_scans_read_what_the_rates_predict() {
         let levels: Vec<_> = with.db.tables().iter().map(|table| table.level).collect();
         let scan = |db: &Db| {
             for number in 0..10_000 {
-                assert!(db.prefix(row(2 * number + 1)).unwrap().next().is_none());
+                assert!(db.prefix(row(2 * number + 1)).next().is_none());
             }
         };
         let ((), reads, met) = with.measure(scan);
@@ -156,8 +156,7 @@ fn row_and_rowcol_are_in_one_filter() {
     // ROW: a scan of a row reads from the one table that has it, of an absent row from none.
     let (items, reads, met) = store.measure(|db| {
         let rows = (10..1990).filter(present);
-        rows.map(|number| db.prefix(row(number)).unwrap().map(Result::unwrap).count())
-            .sum::<usize>()
+        rows.map(|number| db.prefix(row(number)).map(Result::unwrap).count()).sum::<usize>()
     });
     let rows = (10..1990).filter(present).count() as u64;
     println!("{rows} rows: {reads} reads, {met:?}");
@@ -168,7 +167,7 @@ fn row_and_rowcol_are_in_one_filter() {
     assert!(reads >= rows && reads < rows + rows / 5, "{reads}");
     let ((), reads, met) = store.measure(|db| {
         for number in (10..1990).filter(|number| !present(number)) {
-            assert!(db.prefix(row(number)).unwrap().next_back().is_none());
+            assert!(db.prefix(row(number)).next_back().is_none());
         }
     });
     println!("absent rows: {reads} reads, {met:?}");
@@ -225,17 +224,17 @@ fn a_scan_reads_nothing_before_its_first_item_and_nothing_beyond_its_bounds() {
         }
         store.db.flush().unwrap(); // five tables that do not overlap
     }
-    let (_, reads, _) = store.measure(|db| db.range(row(0)..row(400)).unwrap());
+    let (_, reads, _) = store.measure(|db| db.range(row(0)..row(400)));
     assert_eq!(reads, 0);
-    let (found, reads, _) = store.measure(|db| db.prefix("row0002").unwrap().count());
+    let (found, reads, _) = store.measure(|db| db.prefix("row0002").count());
     println!("100 keys of one table: {reads} reads");
     assert_eq!(found, 100);
     let blocks = store.db.tables()[2].file_bytes / 1024;
     assert!(reads <= blocks + 1, "{reads} reads, {blocks} blocks");
-    let (found, reads, _) = store.measure(|db| db.prefix("row0002").unwrap().rev().count());
+    let (found, reads, _) = store.measure(|db| db.prefix("row0002").rev().count());
     assert_eq!(found, 100);
     assert!(reads <= blocks + 1);
-    let (none, reads, _) = store.measure(|db| db.range(row(99) + "x"..row(100)).unwrap().count());
+    let (none, reads, _) = store.measure(|db| db.range(row(99) + "x"..row(100)).count());
     assert_eq!((none, reads), (0, 0), "between two tables there is nothing to read");
 }
 
@@ -248,7 +247,7 @@ fn a_forward_scan_reads_only_the_blocks_of_its_items() {
     }
     store.db.flush().unwrap();
     for items in 1..=10 {
-        let (found, reads, _) = store.measure(|db| db.iter().unwrap().take(items).count());
+        let (found, reads, _) = store.measure(|db| db.iter().take(items).count());
         assert_eq!((found, reads), (items, items as u64));
     }
 }

@@ -34,13 +34,13 @@ fn write(db: &Db, number: u64, durability: Durability) {
 
 /// The number of the last write that is shown. All of it and of the writes before must be there, and nothing
 /// of later ones.
-fn shown(store: &impl Reader) -> u64 {
+fn shown(store: &dyn Reader) -> u64 {
     let last = |end: &str| {
-        let value = store.get(end).unwrap();
+        let value = store.get(end.as_bytes()).unwrap();
         value.map_or(0, |value| u64::from_le_bytes(value[..].try_into().unwrap()))
     };
     let number = last(ENDS[0]);
-    let keys: Vec<_> = store.prefix("key ").unwrap().map(|item| item.unwrap().0).collect();
+    let keys: Vec<_> = store.prefix(b"key ").map(|item| item.unwrap().0).collect();
     let first = number.saturating_sub(40) + 1;
     let expected: Vec<_> = (first..=number).map(key).collect();
     assert_eq!(keys.len(), expected.len(), "{number}: {keys:?}");
@@ -235,7 +235,7 @@ fn tables_that_the_writer_removed_stay_readable() {
     let dir = parent.path().join("store");
     let db = fill(&dir, 5);
     let store = small().open_read_only(&dir).unwrap();
-    let (snapshot, scan) = (store.snapshot(), store.iter().unwrap());
+    let (snapshot, scan) = (store.snapshot(), store.iter());
     for number in 0..50 {
         db.delete(key(number)).unwrap();
     }
@@ -405,7 +405,7 @@ fn opened_while_files_of(kind: FileKind) {
     });
     let store = small().vfs(vfs).open_read_only(&dir).unwrap();
     assert!(!waits.load(Ordering::SeqCst), "{kind:?}: none was opened");
-    assert_eq!(store.iter().unwrap().flatten().count(), 31);
+    assert_eq!(store.iter().flatten().count(), 31);
     let degraded = |filter: &FilterInfo| matches!(filter, FilterInfo::Degraded { .. });
     assert!(!store.tables().iter().any(|table| degraded(&table.filter)), "{:?}", store.tables());
 }
@@ -480,7 +480,7 @@ fn a_log_that_is_made_and_removed_between_two_listings_is_not_missing() {
     });
     let store = common::options().vfs(reader).open_read_only(&dir).unwrap();
     assert_eq!(done.lock().unwrap().len(), 4);
-    assert_eq!(store.iter().unwrap().flatten().count(), 11);
+    assert_eq!(store.iter().flatten().count(), 11);
 }
 
 /// Only half of an append is written: the record, and not the zeros after it. A reader sees it before it is

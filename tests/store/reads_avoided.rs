@@ -245,8 +245,8 @@ fn opening_flushing_compacting_and_scanning_are_counted_too() {
     assert_eq!((opening.calls, opening.bytes), (stats.open_reads.calls, stats.open_reads.bytes));
     assert_eq!(opening.calls, 2 * tables);
 
-    let items = store.db.iter().unwrap().map(Result::unwrap).count();
-    let back = store.db.iter().unwrap().rev().map(Result::unwrap).count();
+    let items = store.db.iter().map(Result::unwrap).count();
+    let back = store.db.iter().rev().map(Result::unwrap).count();
     assert_eq!(items, back);
     store.db.put("new", "value").unwrap();
     store.db.flush().unwrap();

@@ -30,7 +30,7 @@ fn small() -> Options {
 }
 
 fn all(db: &Db) -> Map {
-    let items = db.iter().unwrap();
+    let items = db.iter();
     items.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
 }
 

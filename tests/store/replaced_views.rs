@@ -40,7 +40,7 @@ fn the_last_reader_of_replaced_tables_removes_no_file() {
     put("two");
     // Neither is the policy of any run of this test, which would rebuild nothing.
     db.rebuild_filters(&FilterPolicy::bits_per_key(6.0)).unwrap();
-    let mut scan = db.iter().unwrap();
+    let mut scan = db.iter();
     assert!(scan.next().is_some());
     db.rebuild_filters(&FilterPolicy::bits_per_key(4.0)).unwrap();
     put("three");
@@ -108,7 +108,7 @@ fn a_scan_that_outlives_the_store_removes_what_it_kept() {
     let db = common::options().background_threads(1).open(dir.path()).unwrap();
     db.put("key", "one").unwrap();
     db.flush().unwrap();
-    let scan = db.iter().unwrap();
+    let scan = db.iter();
     db.put("key", "two").unwrap();
     db.compact().unwrap();
     db.close().unwrap();

@@ -52,7 +52,7 @@ fn each_table_is_written_anew_on_its_level_and_every_answer_stays() {
         // So that tables stay on L0.
         let options = || options().auto_compaction(false).background_threads(threads);
         let db = options().open(dir.path()).unwrap();
-        let snapshot = db.snapshot().unwrap();
+        let snapshot = db.snapshot();
         for value in ["new", "newer"] {
             db.put("key 00000", value).unwrap();
             db.flush().unwrap();
@@ -71,17 +71,17 @@ fn each_table_is_written_anew_on_its_level_and_every_answer_stays() {
         let has_ribbon =
             |filter| matches!(filter, FilterInfo::Active { kind: FilterKind::Ribbon, .. });
         assert!(db.tables().into_iter().all(|table| has_ribbon(table.filter)));
-        assert_eq!(items(snapshot.iter().unwrap()), map);
+        assert_eq!(items(snapshot.iter()), map);
         // It goes on where it was, and there is nothing left.
         assert_eq!(db.compact_rewriting(limit).unwrap(), 0);
         assert_eq!(ids(&db), new);
         drop(snapshot);
-        let now = items(db.iter().unwrap());
+        let now = items(db.iter());
         assert_eq!((now.len(), now[&b"key 00000"[..]].as_slice()), (map.len(), &b"newer"[..]));
         db.close().unwrap();
         assert!(verify(dir.path()).unwrap().is_sound());
         let db = options().open(dir.path()).unwrap();
-        assert_eq!(items(db.iter().unwrap()), now);
+        assert_eq!(items(db.iter()), now);
     }
 }
 
@@ -108,5 +108,5 @@ fn a_damaged_table_stays_and_the_others_are_rewritten() {
     let kept: Vec<_> = ids(&db).into_iter().filter(|id| old.contains(id)).collect();
     assert_eq!(kept, [damaged]);
     file.write_all_at(&byte, 100).unwrap();
-    assert_eq!(items(db.iter().unwrap()), map);
+    assert_eq!(items(db.iter()), map);
 }

@@ -32,7 +32,7 @@ fn live_bytes() -> u64 {
 }
 
 fn sees(snapshot: &Snapshot, value: u8) {
-    let items = snapshot.iter().unwrap().map(Result::unwrap);
+    let items = snapshot.iter().map(Result::unwrap);
     assert_eq!(items.filter(|(_, found)| **found == [value; 60]).count(), KEYS as usize);
 }
 
@@ -58,7 +58,7 @@ fn a_released_snapshot_gives_its_space_back() {
         let db = options.open(dir.path()).unwrap();
         write_all(&db, 1);
         db.compact().unwrap();
-        let snapshot = db.snapshot().unwrap();
+        let snapshot = db.snapshot();
         write_all(&db, 2);
         db.compact().unwrap();
         db.wait_until_settled().unwrap();
@@ -76,7 +76,7 @@ fn a_released_snapshot_gives_its_space_back() {
         let after = table_bytes(&db) as f64 / live as f64;
         println!("{threads} threads: {under:.2} times the live data, then {after:.2} times");
         assert!(after < 1.1, "{after} times the live data after the release");
-        sees(&db.snapshot().unwrap(), 2);
+        sees(&db.snapshot(), 2);
         assert_eq!(db.tables().iter().map(|t| t.entries - t.keys).sum::<u64>(), 0);
         db.close().unwrap();
         assert!(criba::verify(dir.path()).unwrap().is_sound());
@@ -90,7 +90,7 @@ fn the_release_of_a_snapshot_wakes_the_scheduler() {
     let db = options().background_threads(1).open(dir.path()).unwrap();
     write_all(&db, 1);
     db.compact().unwrap();
-    let snapshot = db.snapshot().unwrap();
+    let snapshot = db.snapshot();
     write_all(&db, 2);
     db.compact().unwrap();
     db.wait_until_settled().unwrap();
@@ -113,7 +113,7 @@ fn a_snapshot_that_is_renewed_costs_few_rewrites() {
             for number in 0..KEYS {
                 if renewed && number % (KEYS / 4) == 0 {
                     drop(snapshot.take());
-                    snapshot = Some(db.snapshot().unwrap());
+                    snapshot = Some(db.snapshot());
                 }
                 let key = number.wrapping_mul(0x9E37_79B1) % KEYS;
                 db.put(key.to_be_bytes(), [round; 60]).unwrap();

@@ -97,7 +97,7 @@ fn check_answers(db: &Db) {
         let there = number % 2 == 0 && number % 20 != 0;
         assert_eq!(db.contains(key(number)).unwrap(), there, "{number}");
     }
-    assert_eq!(db.iter().unwrap().count(), (KEYS - KEYS / 10) as usize);
+    assert_eq!(db.iter().count(), (KEYS - KEYS / 10) as usize);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_dropped_tombstone_brings_no_key_back() {
                 }
             }
             match rng.random_range(0..8) {
-                0 => snapshots.push((db.snapshot().unwrap(), map.clone())),
+                0 => snapshots.push((db.snapshot(), map.clone())),
                 1 => drop(snapshots.pop()),
                 2 => db.compact().unwrap(),
                 3 => db.flush().unwrap(),
@@ -260,7 +260,7 @@ fn tombstones_at_an_end_of_the_keys_are_gone_once_the_store_has_settled() {
         }
         db.wait_until_settled().unwrap();
         assert_eq!(tombstones(&db), 0, "{:?}", db.tables());
-        let mut all = db.iter().unwrap();
+        let mut all = db.iter();
         assert_eq!(all.next().unwrap().unwrap().0, key(first));
         assert_eq!(all.next_back().unwrap().unwrap().0, key(last));
     }
@@ -283,13 +283,13 @@ fn tombstones_that_are_spread_over_all_keys_make_no_compaction_due() {
 fn tombstones_kept_for_a_snapshot_go_after_it() {
     let dir = common::tempdir();
     let db = long_queue(dir.path());
-    let snapshot = db.snapshot().unwrap();
+    let snapshot = db.snapshot();
     for number in 0..6000 {
         db.delete(key(number)).unwrap();
     }
     db.wait_until_settled().unwrap();
     assert_eq!(tombstones(&db), 6000);
-    assert_eq!(snapshot.iter().unwrap().next().unwrap().unwrap().0, key(0));
+    assert_eq!(snapshot.iter().next().unwrap().unwrap().0, key(0));
     drop(snapshot);
     db.wait_until_settled().unwrap();
     assert_eq!(tombstones(&db), 0);
@@ -315,7 +315,7 @@ fn no_other_compaction_takes_a_table_that_compact_has() {
     };
     let db = common::options().background_threads(1).vfs(vfs).open(dir.path()).unwrap();
     (0..6000).for_each(|number| db.put(key(number), "value").unwrap());
-    let snapshot = db.snapshot().unwrap();
+    let snapshot = db.snapshot();
     (0..6000).for_each(|number| db.delete(key(number)).unwrap());
     db.compact().unwrap();
     assert_eq!((db.tables().len(), tombstones(&db)), (1, 6000));

@@ -133,7 +133,7 @@ fn what_the_engine_writes_is_sound() {
             }
             db.write(batch).unwrap();
             match rng.random_range(0..40) {
-                0 => snapshots.push(db.snapshot().unwrap()),
+                0 => snapshots.push(db.snapshot()),
                 1 => snapshots.clear(),
                 2 => drop(db.rebuild_filters(&policies[rng.random_range(0..3)]).unwrap()),
                 3 => db.compact().unwrap(),

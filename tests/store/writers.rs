@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 fn all(db: &Db) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let items = db.iter().unwrap();
+    let items = db.iter();
     items.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
 }
 
@@ -28,7 +28,7 @@ fn watch(db: &Db, done: &AtomicBool) -> u64 {
     let mut last = [0; WRITERS as usize];
     let mut checks = 0;
     while !done.load(Ordering::Acquire) {
-        let snapshot = db.snapshot().unwrap();
+        let snapshot = db.snapshot();
         for (writer, last) in last.iter_mut().enumerate() {
             let read = |side: &str| {
                 let value = snapshot.get(format!("{side} {writer}")).unwrap();
@@ -421,7 +421,7 @@ fn a_failed_sync_poisons_and_is_never_tried_again() {
         }
         assert_eq!(db.get("last").unwrap().unwrap(), "value");
         assert_eq!(all(&db).len(), 41);
-        db.snapshot().unwrap().get("last").unwrap().unwrap();
+        db.snapshot().get("last").unwrap().unwrap();
         assert!(matches!(db.close(), Err(Error::Poisoned { .. })));
         assert_eq!(syncs(), before + 1, "a failed sync was tried again");
         // This crash lost no data: the file system kept everything.

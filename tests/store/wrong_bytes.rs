@@ -27,7 +27,7 @@ fn options() -> Options {
 }
 
 fn contents(db: &Db) -> criba::Result<Contents> {
-    let items = db.iter()?;
+    let items = db.iter();
     items.map(|item| item.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
 }
 

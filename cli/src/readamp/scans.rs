@@ -132,7 +132,7 @@ impl ScanPass {
         let mut reads_before = 0;
         for prefix in prefixes {
             let mut items = 0;
-            for item in db.prefix(prefix)? {
+            for item in db.prefix(prefix) {
                 item?;
                 items += 1;
             }

@@ -35,7 +35,7 @@ fn until(mut holds: impl FnMut() -> bool) {
 fn stored(dir: &Path) -> usize {
     let db = criba::Options::new().open_read_only(dir).expect("a sound store");
     let mut count = 0;
-    for item in db.iter().expect("a scan") {
+    for item in &db {
         let (key, value) = item.expect("sound data");
         assert_eq!(key, format!("{count:07}").as_bytes());
         assert_eq!(value, format!("value {count}").as_bytes());

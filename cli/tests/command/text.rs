@@ -46,7 +46,7 @@ impl Place {
 
 fn pairs_of(store: &str) -> Pairs {
     let db = criba::Options::new().open_read_only(store).expect("a store");
-    let pairs = db.iter().expect("a scan").map(|item| item.expect("sound data"));
+    let pairs = db.iter().map(|item| item.expect("sound data"));
     pairs.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 

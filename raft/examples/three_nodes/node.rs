@@ -203,7 +203,7 @@ async fn status(State(served): State<Served>) -> Result<Json<Status>, Failed> {
     let metrics = served.node.raft().metrics().borrow().clone();
     let mut hasher = DefaultHasher::new();
     let mut keys = 0;
-    for pair in served.reader.prefix("")? {
+    for pair in served.reader.prefix("") {
         let (key, value) = pair?;
         (key, &value[..]).hash(&mut hasher);
         keys += 1;

@@ -119,23 +119,31 @@ impl Db {
     }
 
     /// The keys in a range with their values, in order.
-    pub fn range(&self, bounds: impl RangeBounds<Vec<u8>>) -> Result<Range> {
-        Ok(Range::new(self.0, &bounds, ReadOptions::default()))
+    pub fn range(&self, bounds: impl RangeBounds<Vec<u8>>) -> Range {
+        Range::new(self.0, &bounds, ReadOptions::default())
     }
 
     /// The keys that begin with a prefix, with their values, in order.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
-        Reader::prefix(self, prefix)
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        let start = prefix.as_ref().to_vec();
+        let mut end = start.clone();
+        while let Some(last) = end.pop() {
+            if last < u8::MAX {
+                end.push(last + 1);
+                return self.range(start..end);
+            }
+        }
+        self.range(start..)
     }
 
     /// The first key with its value.
     pub fn first(&self) -> Result<Option<(Value, Value)>> {
-        self.range(..)?.next().transpose()
+        self.range(..).next().transpose()
     }
 
     /// The store as it is now.
-    pub fn snapshot(&self) -> Result<Snapshot> {
-        Ok(Snapshot { db: self.0, snapshot: self.0.snapshot() })
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { db: self.0, snapshot: self.0.snapshot() }
     }
 
     /// Writes the memtable to an SSTable.
@@ -260,51 +268,27 @@ impl Snapshot {
     }
 
     /// The keys in a range with their values, in order.
-    pub fn range(&self, bounds: impl RangeBounds<Vec<u8>>) -> Result<Range> {
+    pub fn range(&self, bounds: impl RangeBounds<Vec<u8>>) -> Range {
         let mut options = ReadOptions::default();
         options.set_snapshot(&self.snapshot);
-        Ok(Range::new(self.db, &bounds, options))
+        Range::new(self.db, &bounds, options)
     }
 }
 
 /// What can be read.
 pub trait Reader {
     /// The value of a key.
-    fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>>;
-
-    /// The keys in a range with their values, in order.
-    fn range(&self, bounds: impl RangeBounds<Vec<u8>>) -> Result<Range>;
-
-    /// The keys that begin with a prefix, with their values, in order.
-    fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Range> {
-        let start = prefix.as_ref().to_vec();
-        let mut end = start.clone();
-        while let Some(last) = end.pop() {
-            if last < u8::MAX {
-                end.push(last + 1);
-                return self.range(start..end);
-            }
-        }
-        self.range(start..)
-    }
+    fn get(&self, key: &[u8]) -> Result<Option<Value>>;
 }
 
 impl Reader for Db {
-    fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         Self::get(self, key)
-    }
-
-    fn range(&self, bounds: impl RangeBounds<Vec<u8>>) -> Result<Range> {
-        Self::range(self, bounds)
     }
 }
 
 impl Reader for Snapshot {
-    fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         Self::get(self, key)
-    }
-
-    fn range(&self, bounds: impl RangeBounds<Vec<u8>>) -> Result<Range> {
-        Self::range(self, bounds)
     }
 }

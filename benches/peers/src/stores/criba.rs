@@ -127,10 +127,10 @@ impl Reader for &Db {
     }
 
     fn scan(&self, from: &[u8], limit: usize) -> Result<(usize, usize)> {
-        walk(self.range(from..)?, limit)
+        walk(self.range(from..), limit)
     }
 
     fn prefix(&self, prefix: &[u8]) -> Result<usize> {
-        Ok(walk(Db::prefix(self, prefix)?, usize::MAX)?.0)
+        Ok(walk(Db::prefix(self, prefix), usize::MAX)?.0)
     }
 }

@@ -14,8 +14,8 @@ const WRITES: u64 = 24;
 
 /// Write number `i` gives key `i % KEYS` the version `i`. Returns the number of the newest write that is
 /// shown: all before it must be, too, and none after it.
-fn shown(store: &impl Reader) -> u64 {
-    let found = |number| store.get(key(number as usize)).unwrap().as_ref().map_or(0, version);
+fn shown(store: &dyn Reader) -> u64 {
+    let found = |number| store.get(&key(number as usize)).unwrap().as_ref().map_or(0, version);
     let versions: Vec<u64> = (0..KEYS).map(found).collect();
     let newest = versions.iter().copied().max().unwrap_or(0);
     for (number, &found) in versions.iter().enumerate() {

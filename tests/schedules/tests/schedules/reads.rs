@@ -77,7 +77,7 @@ fn a_lookup_that_waits_in_its_middle_still_finds_what_was_there() {
             scope.spawn(|| {
                 for _ in 0..3 {
                     history.check(0, || {
-                        let first = db.iter().unwrap().next();
+                        let first = db.iter().next();
                         first.map(|item| item.unwrap().1)
                     });
                 }
@@ -118,7 +118,7 @@ fn a_key_in_a_memtable_is_never_seen_before_its_filter_knows_it() {
                     for number in (first..4).chain(0..first) {
                         // A scan probes no filter of a memtable. The filter may not deny what the scan sees.
                         history.check(number, || {
-                            let item = db.range(key(number)..=key(number)).unwrap().next();
+                            let item = db.range(key(number)..=key(number)).next();
                             item.map(|item| item.unwrap().1)
                         });
                         history.check(number, || db.get(key(number)).unwrap());

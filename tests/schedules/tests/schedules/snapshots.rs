@@ -17,8 +17,8 @@ fn all(range: Range) -> Vec<(u8, u64)> {
 
 /// Reads a snapshot in every way; returns its contents.
 fn look(snapshot: &Snapshot) -> Vec<(u8, u64)> {
-    let seen = all(snapshot.iter().unwrap());
-    let mut backward: Vec<_> = snapshot.iter().unwrap().rev().collect();
+    let seen = all(snapshot.iter());
+    let mut backward: Vec<_> = snapshot.iter().rev().collect();
     backward.reverse();
     let backward = backward.into_iter().map(|item| item.unwrap());
     let backward: Vec<_> = backward.map(|(key, value)| (key[0], version(&value))).collect();
@@ -63,7 +63,7 @@ fn what_a_snapshot_sees_stays_while_all_is_flushed_and_merged() {
                     for _ in 0..2 {
                         let mut snapshot = None;
                         history.check(0, || {
-                            let taken = snapshot.insert(db.snapshot().unwrap());
+                            let taken = snapshot.insert(db.snapshot());
                             taken.get(key(0)).unwrap()
                         });
                         let snapshot = snapshot.unwrap();
@@ -96,7 +96,7 @@ fn a_scan_sees_one_moment_from_its_first_item_to_its_last() {
             });
             scope.spawn(|| {
                 for _ in 0..3 {
-                    let mut scan = db.iter().unwrap();
+                    let mut scan = db.iter();
                     let mut found = Vec::new();
                     while let Some(item) = scan.next() {
                         found.push(item.unwrap());
@@ -107,7 +107,7 @@ fn a_scan_sees_one_moment_from_its_first_item_to_its_last() {
                 }
             });
         });
-        let last = db.iter().unwrap();
+        let last = db.iter();
         db.wait_until_settled().unwrap();
         seen.add_activity(&db);
         db.close().unwrap();

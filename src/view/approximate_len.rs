@@ -2,14 +2,13 @@
 
 use std::ops::Bound;
 
-use super::inner::DbInner;
+use super::ReadView;
 use crate::version::keys_within;
 
-impl DbInner {
+impl ReadView {
     pub(crate) fn approximate_len(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> u64 {
-        let view = self.views.load_full();
-        let of_memtables = view.memtables().map(|memtable| memtable.len_within(bounds));
-        let of_tables = view.version.tables().map(|(_, live)| {
+        let of_memtables = self.memtables().map(|memtable| memtable.len_within(bounds));
+        let of_tables = self.version.tables().map(|(_, live)| {
             let (table, meta) = (&live.table, live.table.meta());
             keys_within(table, key(bounds.0, &meta.smallest), key(bounds.1, &meta.largest))
         });
