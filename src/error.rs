@@ -214,6 +214,26 @@ impl Error {
     }
 }
 
+/// The store's error is the payload: [`io::Error::get_ref`] returns it. The kind of [`Error::Io`] is that of the
+/// operating system's error.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::Io { source, .. } => source.kind(),
+            Error::Corrupt { .. } | Error::Unsupported { .. } | Error::NotAStore { .. } => {
+                io::ErrorKind::InvalidData
+            }
+            Error::Missing { .. } => io::ErrorKind::NotFound,
+            Error::Locked { .. } => io::ErrorKind::WouldBlock,
+            Error::TooLong { .. } | Error::InvalidOption { .. } | Error::InvalidPath { .. } => {
+                io::ErrorKind::InvalidInput
+            }
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}
+
 /// Adds the attempted action and the file to an `io::Error`.
 pub(crate) trait IoContext<T> {
     fn context(self, action: impl Display, path: &Path) -> Result<T>;

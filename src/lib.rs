@@ -45,8 +45,8 @@
 //!   [allocation](Allocation).
 //! * [`Db::may_contain`] reads no disk; [`Db::set_filter_memory`] limits the memory of filters.
 //! * [`Db::advise`] estimates what other filters would cost and avoid.
-//! * [`Db::stats`] counts lookups and reads, [`Db::tables`] lists tables, [`Db::explain`] shows the steps of a
-//!   lookup.
+//! * [`Db::stats`] counts lookups and reads, [`Db::tables`] lists tables, [`Db::disk_bytes`] adds up all files,
+//!   [`Db::explain`] shows the steps of a lookup.
 //! * [`vfs`] is the file layer, [`TableFile`] opens one SSTable. Filters without a store are the crate [`criba_filter`].
 //!
 //! # What a lookup costs

@@ -241,8 +241,8 @@ impl Options {
         self
     }
 
-    /// Whether compactions run by themselves. If not, L0 grows, and its size does not slow writes. Default:
-    /// true.
+    /// Whether compactions run by themselves. If not, L0 grows, and its size does not slow writes. In an open store
+    /// [`Db::set_auto_compaction`](crate::Db::set_auto_compaction) changes it. Default: true.
     pub fn auto_compaction(mut self, on: bool) -> Self {
         self.auto_compaction = on;
         self

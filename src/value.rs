@@ -79,9 +79,9 @@ impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
 
 impl Eq for Value {}
 
-impl PartialOrd for Value {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
+impl<T: AsRef<[u8]> + ?Sized> PartialOrd<T> for Value {
+    fn partial_cmp(&self, other: &T) -> Option<Ordering> {
+        Some((**self).cmp(other.as_ref()))
     }
 }
 
@@ -91,17 +91,23 @@ impl Ord for Value {
     }
 }
 
-macro_rules! equal_to_values {
+macro_rules! comparable_with_values {
     ($([$($generic:tt)*] $bytes:ty),*) => {$(
         impl<$($generic)*> PartialEq<Value> for $bytes {
             fn eq(&self, other: &Value) -> bool {
                 other == self
             }
         }
+
+        impl<$($generic)*> PartialOrd<Value> for $bytes {
+            fn partial_cmp(&self, other: &Value) -> Option<Ordering> {
+                other.partial_cmp(self).map(Ordering::reverse)
+            }
+        }
     )*};
 }
 
-equal_to_values!(
+comparable_with_values!(
     [] [u8], [] &[u8], [] str, [] &str, [] Vec<u8>, [] String, [] Bytes,
     [const N: usize] [u8; N], [const N: usize] &[u8; N]
 );

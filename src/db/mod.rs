@@ -19,6 +19,7 @@ pub use self::read_only::ReadOnlyDb;
 pub use self::reader::Reader;
 pub use self::snapshot::Snapshot;
 use crate::batch::Batch;
+use crate::directory::disk_bytes;
 use crate::engine::background;
 use crate::engine::commit_queue::Durability;
 use crate::engine::inner::DbInner;
@@ -513,6 +514,15 @@ impl Db {
         Ok(())
     }
 
+    /// Sets whether compactions run by themselves, until the store is closed: see [`Options::auto_compaction`]. A
+    /// compaction under way goes on.
+    ///
+    /// Waits for nothing. Without [background threads](Options::background_threads), due compactions run in the call
+    /// that turns them on.
+    pub fn set_auto_compaction(&self, on: bool) -> Result<()> {
+        background::set_auto_compaction(self.inner()?, on)
+    }
+
     /// The memory of memtables, filters, indexes and cache. No I/O.
     pub fn memory(&self) -> MemoryUse {
         if !self.is_here() {
@@ -520,6 +530,15 @@ impl Db {
         }
         let DbInner { views, env, options, .. } = &*self.0.inner;
         info::memory(&views.load(), env, options.memory_limit)
+    }
+
+    /// The bytes of all files of the store in its directory: tables, filters, logs, the manifest, `CURRENT` and `LOCK`.
+    /// A log is filled with zeros ahead of synced writes, and they count. A file that is removed meanwhile does not
+    /// count.
+    ///
+    /// Cost: one listing of the directory; opens each file to find its length.
+    pub fn disk_bytes(&self) -> Result<u64> {
+        disk_bytes(&self.inner()?.env.dir)
     }
 
     /// Makes a checkpoint: a copy of the store, synced, in the new directory `path`. It holds a prefix of all
@@ -628,8 +647,9 @@ reader::implement_reader!(Db, Snapshot, ReadOnlyDb);
 reader::inherit_reads!(Snapshot, ReadOnlyDb);
 
 impl Options {
-    /// Opens the store in a directory, or makes one there, and recovers it after a crash. Afterwards the store
-    /// does not use the path: it stays in this directory, whatever the path leads to
+    /// Opens the store in a directory, or makes one there, and recovers it after a crash. With
+    /// [`create_if_missing`](Self::create_if_missing) also makes the directory and its missing parents, durably, with
+    /// the mode of [`file_mode`](Self::file_mode). Afterwards the store does not use the path: it stays in this directory, whatever the path leads to
     /// ([`DirectoryMoved`](crate::Event::DirectoryMoved)).
     ///
     /// Cost: two reads for each table, one of them for its filter. Each log is read once, and what it adds is

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use super::copy::{self, CheckpointFiles};
 use super::info::{self, MemoryUse, TableInfo};
 use super::snapshot::Snapshot;
-use crate::directory::not_a_store;
+use crate::directory::{disk_bytes, not_a_store};
 use crate::engine::scan::Scan;
 use crate::error::Result;
 use crate::filter::{FilterPolicy, PrefixExtractor};
@@ -179,6 +179,15 @@ impl ReadOnlyDb {
     pub fn memory(&self) -> MemoryUse {
         let Ok(loaded) = self.loaded() else { return MemoryUse::default() };
         info::memory(&loaded.view, &loaded.env, self.0.options.memory_limit)
+    }
+
+    /// As [`Db::disk_bytes`](crate::Db::disk_bytes). A writing process may change them meanwhile.
+    ///
+    /// # Errors
+    /// [`Io`](crate::Error::Io).
+    pub fn disk_bytes(&self) -> Result<u64> {
+        drop(self.loaded()?);
+        disk_bytes(&self.0.dir)
     }
 
     /// As [`Db::advise`](crate::Db::advise), with the counts since the opening.

@@ -80,6 +80,18 @@ impl Listing {
     }
 }
 
+/// The bytes of all files of a store. A file that is removed meanwhile has none.
+pub(crate) fn disk_bytes(dir: &StoreDir) -> Result<u64> {
+    let mut bytes = 0;
+    for name in Listing::read(dir)?.ours {
+        match dir.open_file(name).and_then(|file| file.length()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            length => bytes += length.context("find the length", &dir.path_of(name))?,
+        }
+    }
+    Ok(bytes)
+}
+
 pub(crate) fn not_a_store(dir: &Path, found: impl Into<String>) -> Error {
     Error::NotAStore { path: dir.to_owned(), found: found.into() }
 }

@@ -17,7 +17,7 @@ use crate::ledger::Activity;
 use crate::names::FileName;
 use crate::options::Options;
 use crate::sstable::{OpenTable, Table, TableEnv, TableFilter, TableSettings};
-use crate::sync::{Mutex, spawn};
+use crate::sync::{AtomicBool, Mutex, Ordering, spawn};
 use crate::version::{Edit, LiveTable, Manifest, StoreSettings};
 use crate::view::{ReadView, Views};
 use crate::wal::LogError;
@@ -37,6 +37,8 @@ pub(crate) struct DbInner {
     /// Held while a version is made and installed: no lookup and no writer waits until it is made.
     pub(crate) installing: Mutex<()>,
     pub(crate) scheduler: Arc<Scheduler>,
+    /// See [`Options::auto_compaction`].
+    pub(crate) auto_compaction: AtomicBool,
     pub(crate) filters: FilterManager,
 }
 
@@ -60,6 +62,10 @@ impl DbInner {
 
     pub(crate) fn table_settings(&self) -> TableSettings {
         self.options.table_settings(&self.filters.settings())
+    }
+
+    pub(crate) fn compacts_by_itself(&self) -> bool {
+        self.auto_compaction.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_inline(&self) -> bool {

@@ -108,7 +108,7 @@ impl DbInner {
         }
         // Damaged tables are counted out last: mostly there are few tables.
         let l0_has = |view: &ReadView, tables: usize| {
-            limits.auto_compaction
+            self.compacts_by_itself()
                 && view.version.level(0).len() >= tables
                 && view.version.sound_l0() >= tables
         };

@@ -27,7 +27,7 @@ use crate::random::{Purpose, RandomSource};
 use crate::sealed::Seal;
 use crate::sstable::{BlockCache, FilePool, FilterMemory, OpenTable, TableEnv};
 use crate::store_dir::{StoreDir, absolute};
-use crate::sync::{AtomicU64, Mutex};
+use crate::sync::{AtomicBool, AtomicU64, Mutex};
 use crate::version::{
     Manifest, StoreSettings, TableSet, Version, is_temporary_current, read_current,
 };
@@ -188,6 +188,7 @@ pub(crate) fn open_in(
         manifest: Mutex::new(manifest),
         installing: Mutex::default(),
         scheduler: Arc::default(),
+        auto_compaction: AtomicBool::new(options.auto_compaction),
         options,
     });
     load_filters_within_budget(&inner);

@@ -194,6 +194,7 @@ fn refuses_writes(db: &Db, aside: &Path) -> Vec<&'static str> {
         compare_and_swap("k", none, none) compare_and_swap_with("k", none, none, synced)
         flush() compact() compact_rewriting(9) wait_until_settled() set_policy(FilterPolicy::default())
         rebuild_filters(&FilterPolicy::ribbon()) set_filter_memory(Some(0)) checkpoint(aside)
+        disk_bytes() set_auto_compaction(false)
     )
     .into()
 }
@@ -233,7 +234,7 @@ fn refuses(db: &Db, aside: &Path) -> Vec<&'static str> {
 fn refuses_read_only(db: &ReadOnlyDb, aside: &Path) -> Vec<&'static str> {
     let mut called = refuses_reads(db);
     let files = CheckpointFiles::default();
-    called.extend(refused!(db, refresh() checkpoint(aside, files) verify(|_, _| {})));
+    called.extend(refused!(db, refresh() checkpoint(aside, files) verify(|_, _| {}) disk_bytes()));
     assert_ne!(db.store_id(), 0);
     called.push("store_id");
     called.extend(refuses_reads(&db.snapshot()));

@@ -1,8 +1,10 @@
 //! A line for each form in which a program may call the library; each must compile, and give these values.
 
+use std::cmp::Ordering;
+use std::io::ErrorKind;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use criba::vfs::{CountingVfs, FileKind, Operation, SimVfs, Vfs};
@@ -201,6 +203,15 @@ fn a_refused_change_is_an_error_of_the_write() -> Result<()> {
     db.put("fine", "")
 }
 
+fn are_ordered<A, B>(less: &A, more: &B)
+where
+    A: PartialOrd<B> + ?Sized,
+    B: PartialOrd<A> + ?Sized,
+{
+    let orders = (less.partial_cmp(more), more.partial_cmp(less));
+    assert_eq!(orders, (Some(Ordering::Less), Some(Ordering::Greater)));
+}
+
 #[test]
 fn values_convert_and_compare_both_ways() {
     let value = Value::from("ab");
@@ -225,6 +236,17 @@ fn values_convert_and_compare_both_ways() {
     assert_eq!(value, value.clone());
     assert_ne!(value, "a");
     assert_ne!(*b"abc", value);
+    are_ordered(&value, "b");
+    are_ordered(&value, &"b");
+    are_ordered(&value, &b"b"[..]);
+    are_ordered(&value, &&b"b"[..]);
+    are_ordered(&value, b"b");
+    are_ordered(&value, &b"ab\0");
+    are_ordered(&value, &b"b".to_vec());
+    are_ordered(&value, &String::from("b"));
+    are_ordered(&value, &Bytes::from("b"));
+    are_ordered("a", &value);
+    assert_eq!(value.clone().max(Value::from("b")), "b");
 
     assert_eq!(Value::from(b"ab".to_vec()), value);
     assert_eq!(Value::from(&b"ab"[..]), value);
@@ -236,19 +258,54 @@ fn values_convert_and_compare_both_ways() {
 }
 
 #[test]
+fn errors_are_errors_of_the_standard_library() -> std::io::Result<()> {
+    let disk = SimVfs::new();
+    let open = || Options::new().vfs(disk.clone());
+    let kind = |error: Error| {
+        let text = error.to_string();
+        let error = std::io::Error::from(error);
+        assert_eq!(error.get_ref().unwrap().downcast_ref::<Error>().unwrap().to_string(), text);
+        error.kind()
+    };
+    let not_a_store = open().create_if_missing(false).open("/store").unwrap_err();
+    assert_eq!(kind(not_a_store), ErrorKind::InvalidData);
+    assert_eq!(kind(open().open("").unwrap_err()), ErrorKind::InvalidInput);
+    assert_eq!(kind(open().block_bytes(1).open("/store").unwrap_err()), ErrorKind::InvalidInput);
+    let db = open().open("/store")?;
+    assert_eq!(kind(open().open("/store").unwrap_err()), ErrorKind::WouldBlock);
+    let too_long = db.put(vec![7; MAX_KEY_BYTES + 1], "").unwrap_err();
+    assert_eq!(kind(too_long), ErrorKind::InvalidInput);
+    assert_eq!(kind(db.checkpoint("/store").unwrap_err()), ErrorKind::InvalidInput);
+    db.checkpoint("/copy")?;
+    assert_eq!(kind(db.checkpoint("/copy").unwrap_err()), ErrorKind::AlreadyExists);
+    db.flush()?;
+    db.put("a", "1")?;
+    db.flush()?;
+    let other = db.clone();
+    db.close()?;
+    assert_eq!(kind(other.flush().unwrap_err()), ErrorKind::Other);
+    let dir = disk.open_dir("/store".as_ref())?;
+    for name in dir.list()?.iter().filter(|name| name.to_string_lossy().ends_with(".sst")) {
+        dir.remove(name, FileKind::Table)?;
+    }
+    assert_eq!(kind(open().open("/store").unwrap_err()), ErrorKind::NotFound);
+    Ok(())
+}
+
+#[test]
 fn callbacks_are_closures_and_file_layers_are_values() -> Result<()> {
     let flushes = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&flushes);
     let disk = SimVfs::new();
     let options = Options::new().background_threads(0).on_event(move |event| {
         if matches!(event, Event::FlushEnded { .. }) {
-            counter.fetch_add(1, Ordering::Relaxed);
+            counter.fetch_add(1, Relaxed);
         }
     });
     let db = options.vfs(disk.clone()).open("/store")?;
     db.put("a", "1")?;
     db.flush()?;
-    assert_eq!(flushes.load(Ordering::Relaxed), 1);
+    assert_eq!(flushes.load(Relaxed), 1);
     db.close()?;
 
     // The same layer behind pointers.

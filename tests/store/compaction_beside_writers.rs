@@ -7,7 +7,7 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use criba::vfs::{FileKind, Operation};
-use criba::{Db, Event, Options};
+use criba::{Db, Error, Event, Options};
 
 use crate::common::{self, HookVfs, wait_until};
 
@@ -283,4 +283,64 @@ fn fill_level_0_beside_an_idle_merge(options: Options) {
         };
         assert_eq!(db.get(key(number)).unwrap().unwrap(), [written; 100]);
     }
+}
+
+#[test]
+fn compactions_are_turned_off_and_on_in_an_open_store() {
+    for threads in [0, 1] {
+        let dir = common::tempdir();
+        let options = small().l0_slowdown_trigger(5).l0_stop_trigger(6);
+        let db = options.background_threads(threads).open(dir.path()).unwrap();
+        let l0 = || db.tables().iter().filter(|table| table.level == 0).count();
+        db.set_auto_compaction(false).unwrap();
+        for number in 0..20 {
+            db.put(key(number), [7; 100]).unwrap();
+            db.flush().unwrap();
+        }
+        db.wait_until_settled().unwrap();
+        assert_eq!(l0(), 20, "{threads} threads");
+        db.set_auto_compaction(true).unwrap();
+        // Without threads, the call has merged them.
+        if threads > 0 {
+            db.wait_until_settled().unwrap();
+        }
+        assert!(l0() < 4, "{threads} threads: {} tables", l0());
+        let other = db.clone();
+        db.close().unwrap();
+        assert!(matches!(other.set_auto_compaction(true), Err(Error::Closed)));
+    }
+}
+
+#[test]
+fn a_writer_that_waits_for_level_0_goes_on_when_compactions_are_turned_off() {
+    let dir = common::tempdir();
+    let (held, waits) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+    let vfs = {
+        let (held, waits) = (Arc::clone(&held), Arc::clone(&waits));
+        HookVfs::new(move |kind, operation| {
+            if (kind, operation) == (FileKind::Table, Operation::Create) && on_compaction_thread() {
+                waits.store(true, Ordering::SeqCst);
+                wait_until("the end of the test", || !held.load(Ordering::SeqCst));
+            }
+            Ok(())
+        })
+    };
+    let options = small().l0_compaction_trigger(2).l0_slowdown_trigger(3).l0_stop_trigger(4);
+    let db = options.vfs(vfs).open(dir.path()).unwrap();
+    let written = AtomicUsize::new(0);
+    scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..40 {
+                db.put(key(number), [7; 1024]).unwrap();
+                written.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let l0 = || db.tables().iter().filter(|table| table.level == 0).count();
+        wait_until("a full level 0", || waits.load(Ordering::SeqCst) && l0() >= 4);
+        sleep(Duration::from_millis(50));
+        assert!(written.load(Ordering::SeqCst) < 40);
+        db.set_auto_compaction(false).unwrap();
+        wait_until("all writes", || written.load(Ordering::SeqCst) == 40);
+        held.store(false, Ordering::SeqCst);
+    });
 }

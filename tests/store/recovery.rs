@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::LOG_HEADER_BYTES as HEADER_BYTES;
 use crate::common::{self, HookVfs, contents, copy_dir, files_with, restore, the_file, written};
-use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimVfs};
+use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Keep, Operation, SimVfs, Unit, Vfs};
 use criba::{Batch, Db, Durability, Error, Options};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -648,4 +648,24 @@ fn the_hole_of_a_sparse_log_is_passed_over() {
     std::fs::remove_dir_all(repaired).unwrap();
     assert_eq!(options().open(dir.path()).unwrap().get("key").unwrap().unwrap(), "value");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_new_store_has_missing_parents_that_a_power_failure_keeps() {
+    let disk = SimVfs::new();
+    let options = || Options::new().background_threads(0).vfs(disk.clone());
+    let path = "/made/with/the/store";
+    assert!(matches!(options().block_bytes(1).open(path), Err(Error::InvalidOption { .. })));
+    assert!(matches!(options().memory_limit(1).open(path), Err(Error::MemoryLimit { .. })));
+    let refused = options().create_if_missing(false).open(path);
+    assert!(matches!(refused, Err(Error::NotAStore { .. })));
+    assert!(matches!(options().open_read_only(path), Err(Error::NotAStore { .. })));
+    assert!(disk.open_dir("/made".as_ref()).is_err(), "a refused opening makes nothing");
+
+    let db = options().open(path).unwrap();
+    db.put_with("key", "value", Durability::Synced).unwrap();
+    let disk = disk.disk().power_failure(Unit::Sector, |_| Keep::OLD);
+    let vfs = SimVfs::on(disk);
+    let db = Options::new().vfs(vfs).create_if_missing(false).open(path).unwrap();
+    assert_eq!(db.get("key").unwrap().unwrap(), "value");
 }

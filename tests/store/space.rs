@@ -1,8 +1,10 @@
 //! Space that hidden entries take: what a snapshot kept is dropped after its release.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use criba::{Db, Event, Options, Snapshot};
+use criba::vfs::{FileKind, Operation};
+use criba::{Db, Durability, Error, Event, Options, Snapshot};
 
 use crate::common;
 
@@ -129,4 +131,44 @@ fn a_snapshot_that_is_renewed_costs_few_rewrites() {
     // Without rewrites of hidden entries it was 1.16, and they may cost 1.3 times that.
     assert!(ratio < 1.5, "{ratio}");
     assert!((size as f64) < 1.1 * live_bytes() as f64);
+}
+
+#[test]
+fn the_bytes_on_disk_are_those_of_all_files_of_the_store() {
+    let dir = common::tempdir();
+    let removed = Arc::new(AtomicBool::new(false));
+    let vfs = {
+        let removed = Arc::clone(&removed);
+        common::HookVfs::new(move |kind, operation| {
+            let gone = (kind, operation) == (FileKind::Table, Operation::Open);
+            if gone && removed.load(Ordering::Relaxed) {
+                return Err(std::io::ErrorKind::NotFound.into());
+            }
+            Ok(())
+        })
+    };
+    let db = options().background_threads(0).vfs(vfs).open(dir.path()).unwrap();
+    write_all(&db, 1);
+    db.flush().unwrap();
+    db.rebuild_filters(&common::another_policy()).unwrap();
+    // The second one fills the log ahead.
+    for _ in 0..2 {
+        db.put_with("last", "value", Durability::Synced).unwrap();
+    }
+    let lengths = common::contents(dir.path());
+    let of = |extension: &str| -> u64 {
+        let some = lengths.iter().filter(|(name, _)| name.ends_with(extension));
+        some.map(|(_, bytes)| bytes.len() as u64).sum()
+    };
+    let [tables, filters, logs] = [".sst", ".flt", ".log"].map(of);
+    assert!(tables > 0 && filters > 0 && logs > 10_000, "{tables} {filters} {logs}");
+    std::fs::write(dir.path().join("notes.txt"), "of no store").unwrap();
+    assert_eq!(db.disk_bytes().unwrap(), of(""));
+    let read_only = Options::new().open_read_only(dir.path()).unwrap();
+    assert_eq!(read_only.disk_bytes().unwrap(), of(""));
+    removed.store(true, Ordering::Relaxed);
+    assert_eq!(db.disk_bytes().unwrap(), of("") - of(".sst"), "tables are removed meanwhile");
+    let other = db.clone();
+    db.close().unwrap();
+    assert!(matches!(other.disk_bytes(), Err(Error::Closed)));
 }

@@ -13,6 +13,7 @@ use crate::event::Event;
 use crate::ledger::Activity;
 use crate::sstable::OpenTable;
 use crate::sstable::block_bits;
+use crate::sync::Ordering;
 use crate::version::{Edit, Version};
 use crate::view::ReadView;
 
@@ -29,7 +30,7 @@ pub(super) enum Due {
 /// The next compaction of the current version. Callers keep the view: dropping the last reference to a
 /// version removes files, for which writers would wait under the scheduler's lock.
 pub(super) fn picked(db: &DbInner, view: &ReadView, state: &State, due: Due) -> Option<Compaction> {
-    if !db.options.auto_compaction || state.manual == Some(ManualCompaction::Waits) || state.stop {
+    if !db.compacts_by_itself() || state.manual == Some(ManualCompaction::Waits) || state.stop {
         return None;
     }
     let settings = db.options.pick_settings(db.sequences.oldest_snapshot());
@@ -37,6 +38,13 @@ pub(super) fn picked(db: &DbInner, view: &ReadView, state: &State, due: Due) -> 
         Due::Now => pick(&view.version, &settings, &state.busy),
         Due::Idle => pick_idle(&view.version, &settings, &state.busy),
     }
+}
+
+pub(crate) fn set_auto_compaction(db: &DbInner, on: bool) -> Result<()> {
+    db.auto_compaction.store(on, Ordering::Relaxed);
+    // Threads find what is due, and writers that wait for L0 go on.
+    db.scheduler.wake_waiters();
+    if db.is_inline() { compact_while_due(db) } else { Ok(()) }
 }
 
 /// Runs due compactions and filter tasks on this thread until none is left.
