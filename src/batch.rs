@@ -14,6 +14,8 @@ const MAX_OVERHEAD: usize = 1 + 3 + 5;
 /// Changes that are written together. Readers see all of them or none, also after a crash. If a batch changes
 /// a key twice, the second change counts. A batch is in memory: its calls wait for nothing.
 ///
+/// A batch can have conditions: see [`require`](Self::require).
+///
 /// If a key or value is too long, the write of the whole batch fails with [`Error::TooLong`]; so does a batch
 /// of 4 GiB.
 ///
@@ -33,8 +35,38 @@ pub struct Batch {
     /// The encoded entries; see format.md, "Write-ahead log".
     ops: Vec<u8>,
     count: u64,
-    /// The error of the first change that is too long.
+    /// Encoded entries: a put for a key that must have this value, a tombstone for one that must be absent.
+    requirements: Vec<u8>,
+    /// The error of the first change or condition that is too long.
     refused: Option<Error>,
+}
+
+/// A change of a [`Batch`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change<'a> {
+    /// Sets the value of a key.
+    #[non_exhaustive]
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// Its new value.
+        value: &'a [u8],
+    },
+    /// Deletes a key.
+    #[non_exhaustive]
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+}
+
+/// A batch, encoded.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    pub(crate) ops: Vec<u8>,
+    pub(crate) entries: u64,
+    pub(crate) requirements: Vec<u8>,
 }
 
 impl fmt::Debug for Batch {
@@ -42,6 +74,7 @@ impl fmt::Debug for Batch {
         f.debug_struct("Batch")
             .field("changes", &self.count)
             .field("bytes", &self.ops.len())
+            .field("conditions", &for_each_entry(&self.requirements, 0, |_| ()).unwrap_or(0))
             .field("refused", &self.refused)
             .finish()
     }
@@ -63,17 +96,57 @@ impl Batch {
         self.push(EntryKind::Delete, key.as_ref(), &[])
     }
 
+    /// Requires that a key has this value. If a condition does not hold when the batch is written, nothing is
+    /// written, and the error is [`Error::ConditionFailed`] with the key. Conditions are about the store
+    /// before the changes of the batch. Of a batch without changes, they are only checked.
+    ///
+    /// Cost: one lookup for each condition, as by [`get_many`](crate::Db::get_many), and as many again as
+    /// memtables are flushed meanwhile. No writer waits for it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = criba::Db::open(dir.path().join("store"))?;
+    /// use criba::{Batch, Error};
+    ///
+    /// db.put("owner/cart", "ada")?;
+    /// let mut give = Batch::new();
+    /// give.require("owner/cart", "ada").require_absent("locked/cart").put("owner/cart", "bea");
+    /// db.write(give.clone())?;
+    /// assert!(matches!(db.write(give), Err(Error::ConditionFailed { key }) if key == "owner/cart"));
+    /// # Ok::<(), criba::Error>(())
+    /// ```
+    pub fn require(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        self.encode(true, EntryKind::Put, key.as_ref(), value.as_ref())
+    }
+
+    /// Requires that a key is absent: see [`require`](Self::require).
+    pub fn require_absent(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.encode(true, EntryKind::Delete, key.as_ref(), &[])
+    }
+
     fn push(&mut self, kind: EntryKind, key: &[u8], value: &[u8]) -> &mut Self {
         self.count += 1;
-        if let Err(error) = key::check_lengths(key, value) {
-            self.refused.get_or_insert(error);
-            return self;
+        self.encode(false, kind, key, value)
+    }
+
+    fn encode(&mut self, required: bool, kind: EntryKind, key: &[u8], value: &[u8]) -> &mut Self {
+        match key::check_lengths(key, value) {
+            Err(error) => _ = self.refused.get_or_insert(error),
+            Ok(()) if required => encode_entry(&mut self.requirements, kind, key, value),
+            Ok(()) => encode_entry(&mut self.ops, kind, key, value),
         }
-        encode_entry(&mut self.ops, kind, key, value);
         self
     }
 
-    /// The number of changes. Includes changes that are too long.
+    /// The changes, in their order. Changes that are too long are left out.
+    pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
+        entries(&self.ops).map(|EntryRef { kind, key, value, .. }| match kind {
+            EntryKind::Put => Change::Put { key, value },
+            EntryKind::Delete => Change::Delete { key },
+        })
+    }
+
+    /// The number of changes, without conditions. Includes changes that are too long.
     pub fn len(&self) -> usize {
         self.count as usize
     }
@@ -88,14 +161,16 @@ impl Batch {
         self.ops.len()
     }
 
-    pub(crate) fn into_parts(self) -> Result<(Vec<u8>, u64)> {
-        let length = self.ops.len() as u64;
+    pub(crate) fn into_encoded(self) -> Result<Encoded> {
+        let length = (self.ops.len() + self.requirements.len()) as u64;
         match self.refused {
             Some(error) => Err(error),
             None if length > MAX_BATCH_BYTES => {
                 Err(Error::TooLong { what: "batch", length, limit: MAX_BATCH_BYTES })
             }
-            None => Ok((self.ops, self.count)),
+            None => {
+                Ok(Encoded { ops: self.ops, entries: self.count, requirements: self.requirements })
+            }
         }
     }
 }
@@ -109,7 +184,16 @@ pub(crate) fn encode_entry(ops: &mut Vec<u8>, kind: EntryKind, key: &[u8], value
     }
 }
 
-/// Takes the changes, and leaves an empty batch: what [`put`](Batch::put) returns can be written.
+/// The encoded entries, and their number.
+pub(crate) fn encode(entries: &[EntryRef<'_>]) -> (Vec<u8>, u64) {
+    let mut ops = Vec::new();
+    for EntryRef { kind, key, value, .. } in entries {
+        encode_entry(&mut ops, *kind, key, value);
+    }
+    (ops, entries.len() as u64)
+}
+
+/// Takes the changes and conditions, and leaves an empty batch: what [`put`](Batch::put) returns can be written.
 impl From<&mut Batch> for Batch {
     fn from(batch: &mut Batch) -> Self {
         std::mem::take(batch)
@@ -143,14 +227,25 @@ pub(crate) fn for_each_entry<'a>(
     let mut fields = Fields::new(ops);
     let mut count = 0;
     while !fields.is_empty() {
-        let kind = EntryKind::from_byte(fields.u8()?)?;
-        let key = fields.prefixed()?;
-        let value = if kind == EntryKind::Put { fields.prefixed()? } else { &[] };
-        key::check_lengths(key, value).ok()?;
-        apply(EntryRef { key, seq: seq.checked_add(count)?, kind, value });
+        apply(next_entry(&mut fields, seq.checked_add(count)?)?);
         count += 1;
     }
     Some(count)
+}
+
+/// The entries of an encoded batch, without sequence numbers, up to the first bytes that are none.
+pub(crate) fn entries(ops: &[u8]) -> impl Iterator<Item = EntryRef<'_>> {
+    let mut fields = Fields::new(ops);
+    std::iter::from_fn(move || next_entry(&mut fields, 0))
+}
+
+#[inline]
+fn next_entry<'a>(fields: &mut Fields<'a>, seq: Seq) -> Option<EntryRef<'a>> {
+    let kind = EntryKind::from_byte(fields.u8()?)?;
+    let key = fields.prefixed()?;
+    let value = if kind == EntryKind::Put { fields.prefixed()? } else { &[] };
+    key::check_lengths(key, value).ok()?;
+    Some(EntryRef { key, seq, kind, value })
 }
 
 #[cfg(test)]
@@ -163,12 +258,12 @@ mod tests {
         let mut batch = Batch::new();
         batch.put("a", "1").delete("b").put("", vec![7; 300]);
         assert_eq!(batch.len(), 3);
-        let (ops, count) = batch.into_parts().expect("nothing too long");
+        let Encoded { ops, entries, .. } = batch.into_encoded().expect("nothing too long");
         let mut seen = Vec::new();
         let applied = for_each_entry(&ops, 10, |e| {
             seen.push((e.seq, e.kind, e.key.to_vec(), e.value.len()));
         });
-        assert_eq!(applied, Some(count));
+        assert_eq!(applied, Some(entries));
         assert_eq!(
             seen,
             [
@@ -188,15 +283,15 @@ mod tests {
     fn a_key_or_value_that_is_too_long_refuses_the_batch() {
         let mut batch = Batch::new();
         batch.put(vec![0; MAX_KEY_BYTES], "longest key");
-        assert!(batch.clone().into_parts().is_ok());
+        assert!(batch.clone().into_encoded().is_ok());
         batch.put(vec![0; MAX_KEY_BYTES + 1], "").put("fine", "fine");
         assert!(matches!(
-            batch.into_parts(),
+            batch.into_encoded(),
             Err(Error::TooLong { what: "key", length: 65_536, limit: 65_535 })
         ));
         let mut batch = Batch::new();
         batch.put("k", vec![0; MAX_VALUE_BYTES + 1]);
-        assert!(matches!(batch.into_parts(), Err(Error::TooLong { what: "value", .. })));
+        assert!(matches!(batch.into_encoded(), Err(Error::TooLong { what: "value", .. })));
     }
 
     #[test]
@@ -206,7 +301,7 @@ mod tests {
         assert_eq!((batch.len(), batch.is_empty()), (1, false));
         batch.put("fine", "").delete(vec![0; MAX_KEY_BYTES + 1]);
         assert_eq!((batch.len(), batch.is_empty()), (3, false));
-        assert!(matches!(batch.into_parts(), Err(Error::TooLong { what: "key", .. })));
+        assert!(matches!(batch.into_encoded(), Err(Error::TooLong { what: "key", .. })));
         assert!(Batch::new().is_empty());
     }
 }

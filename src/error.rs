@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::value::Value;
 use criba_filter::store::shown;
 
 /// The result of every fallible call of this crate.
@@ -111,6 +112,27 @@ pub enum Error {
         /// The greatest allowed length, in bytes.
         limit: u64,
     },
+    /// A condition of a batch does not hold: see [`Batch::require`](crate::Batch::require). Nothing was written.
+    #[error("the key \"{}\" has not the required value", shown_key(key))]
+    ConditionFailed {
+        /// The key of the first such condition.
+        key: Value,
+    },
+    /// Something that a transaction read was written after its snapshot. Nothing was written. A new transaction can
+    /// succeed: see [`Db::transact`](crate::Db::transact).
+    #[error("what the transaction read was written meanwhile: begin a new one")]
+    Conflict,
+    /// The keys and ranges that a transaction read take more memory than
+    /// [`Options::transaction_bytes`](crate::Options::transaction_bytes). Nothing was written.
+    #[error(
+        "the transaction has read keys and ranges of {bytes} bytes: the limit is {limit} (transaction_bytes)"
+    )]
+    TransactionTooLarge {
+        /// The memory of the keys and ranges, in bytes.
+        bytes: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// The value of an option is invalid. Nothing was changed.
     #[error("option {option}: {reason}")]
     InvalidOption {
@@ -164,6 +186,16 @@ pub enum Error {
         /// [`cache_bytes`](crate::Options::cache_bytes).
         cache: u64,
     },
+}
+
+/// The greatest number of bytes of a key in a message.
+const SHOWN_KEY_BYTES: usize = 64;
+
+fn shown_key(key: &[u8]) -> String {
+    match key.get(..SHOWN_KEY_BYTES) {
+        Some(start) if start.len() < key.len() => format!("{}…", start.escape_ascii()),
+        _ => key.escape_ascii().to_string(),
+    }
 }
 
 fn named(path: &Path) -> String {

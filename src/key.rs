@@ -41,6 +41,13 @@ pub(crate) struct EntryRef<'a> {
     pub(crate) value: &'a [u8],
 }
 
+impl<'a> EntryRef<'a> {
+    /// The value that the entry gives its key.
+    pub(crate) fn new_value(&self) -> Option<&'a [u8]> {
+        (self.kind == EntryKind::Put).then_some(self.value)
+    }
+}
+
 pub(crate) fn compare(a: (&[u8], Seq), b: (&[u8], Seq)) -> Ordering {
     a.0.cmp(b.0).then_with(|| b.1.cmp(&a.1))
 }

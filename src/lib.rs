@@ -38,7 +38,9 @@
 //! * [`Db::open`] opens or makes a store, with [`Options`].
 //! * [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::range`], [`Db::prefix`]. A [`Batch`] makes several changes at
 //!   once; a [`Db::snapshot`] reads the store as it was at one moment.
-//! * [`Db::insert_if_absent`], [`Db::insert_many_if_absent`], [`Db::compare_and_swap`]: one of many threads wins.
+//! * [`Db::insert_if_absent`], [`Db::insert_many_if_absent`], [`Db::compare_and_swap`], [`Batch::require`]: one of many
+//!   threads wins.
+//! * [`Db::transact`] runs a [`Transaction`]: reads and changes of several keys and ranges take effect at one moment.
 //! * [`Db::checkpoint`] makes a backup, [`verify`] checks a store, [`repair`] salvages a damaged one.
 //! * [`Options::open_read_only`] reads without a change, also beside a writing process.
 //! * [`FilterPolicy`] sets the filters of tables: [kind](FilterKind), [hash](HashFunction), size and
@@ -117,13 +119,13 @@ pub mod vfs;
 mod view;
 mod wal;
 
-pub use batch::Batch;
+pub use batch::{Batch, Change};
 pub use codec::FORMAT_VERSION;
 #[doc(inline)] // else the front page lists names without their text
 pub use criba_filter::{FilterKind, Geometry, HashFunction};
 pub use db::{
     CheckpointFiles, Db, FilterMemory, Keys, MemoryUse, ReadOnlyDb, Reader, Snapshot, TableInfo,
-    WeakDb,
+    Transaction, TransactionRange, WeakDb,
 };
 pub use engine::commit_queue::Durability;
 pub use engine::rebuild_filters::RebuildReport;

@@ -46,6 +46,7 @@ pub struct Options {
     pub(crate) max_open_files: usize,
     pub(crate) read_ahead: bool,
     pub(crate) auto_compaction: bool,
+    pub(crate) transaction_bytes: usize,
     pub(crate) background_threads: usize,
     pub(crate) l0_compaction_trigger: usize,
     pub(crate) l0_slowdown_trigger: usize,
@@ -74,6 +75,7 @@ impl Default for Options {
             max_open_files: default_max_open_files(),
             read_ahead: true,
             auto_compaction: true,
+            transaction_bytes: 64 << 20,
             background_threads: 1,
             l0_compaction_trigger: 4,
             l0_slowdown_trigger: 12,
@@ -245,6 +247,13 @@ impl Options {
     /// [`Db::set_auto_compaction`](crate::Db::set_auto_compaction) changes it. Default: true.
     pub fn auto_compaction(mut self, on: bool) -> Self {
         self.auto_compaction = on;
+        self
+    }
+
+    /// The most memory that the keys and ranges take that one [`Transaction`](crate::Transaction) read: about 130 bytes
+    /// a key, as much for a range. Default: 64 MiB.
+    pub fn transaction_bytes(mut self, bytes: usize) -> Self {
+        self.transaction_bytes = bytes;
         self
     }
 

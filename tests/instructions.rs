@@ -7,6 +7,8 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use criba::{Db, Options};
 
@@ -14,11 +16,13 @@ mod common;
 
 /// Instructions of one operation under the default policy, on 2026-11-28 with rustc 1.95: of an incremental
 /// build, which inlines less, and of one with `CARGO_INCREMENTAL=0`.
-const COSTS: [(&str, [f64; 2]); 4] = [
+const COSTS: [(&str, [f64; 2]); 6] = [
     ("absent", [557.0, 544.0]),
     ("absent in batches", [632.0, 609.0]),
     ("present", [4642.0, 4482.0]),
     ("put", [4483.0, 4361.0]),
+    ("insert if absent", [10444.0, 10154.0]),
+    ("compare and swap", [11786.0, 11547.0]),
 ];
 const INCREMENTAL: Option<&str> = option_env!("CARGO_INCREMENTAL");
 const TOLERANCE: f64 = 1.05;
@@ -27,6 +31,8 @@ const TOLERANCE: f64 = 1.05;
 const WORK: &str = "CRIBA_TEST_INSTRUCTIONS";
 const KEYS: u64 = 20_000;
 const BATCH: usize = 16;
+/// The number of a key that no work has inserted.
+static NEXT: AtomicU64 = AtomicU64::new(KEYS);
 
 fn options() -> Options {
     // The default filter under every test policy, and no background thread.
@@ -55,6 +61,13 @@ fn work(work: &str, keys: &[String], db: &Db) {
         }),
         "present" => keys.iter().for_each(|key| assert!(db.contains(key).unwrap())),
         "put" => keys.iter().for_each(|key| db.put(key, [8; 100]).unwrap()),
+        "insert if absent" => keys.iter().for_each(|_| {
+            assert!(db.insert_if_absent(key(NEXT.fetch_add(1, Relaxed)), [8; 100]).unwrap());
+        }),
+        "compare and swap" => keys.iter().for_each(|key| {
+            let same = Some(&[7; 100][..]);
+            assert!(db.compare_and_swap(key, same, same).unwrap());
+        }),
         other => panic!("{WORK}: {other}?"),
     }
 }

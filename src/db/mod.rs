@@ -6,6 +6,7 @@ mod keys;
 mod read_only;
 mod reader;
 mod snapshot;
+mod transaction;
 
 use std::fmt;
 use std::ops::Bound;
@@ -18,6 +19,7 @@ pub use self::keys::Keys;
 pub use self::read_only::ReadOnlyDb;
 pub use self::reader::Reader;
 pub use self::snapshot::Snapshot;
+pub use self::transaction::{Transaction, TransactionRange};
 use crate::batch::Batch;
 use crate::directory::disk_bytes;
 use crate::engine::background;
@@ -217,7 +219,9 @@ impl Db {
         value: impl AsRef<[u8]>,
         durability: Durability,
     ) -> Result<bool> {
-        self.compare_and_swap_with(key, None, Some(value.as_ref()), durability)
+        let mut pair = Batch::new();
+        pair.put(key, value);
+        Ok(self.inner()?.insert_each_absent(pair, durability)?.contains(&true))
     }
 
     /// Inserts each pair whose key is absent, [buffered](Durability::Buffered). Returns for each pair, in
@@ -249,7 +253,7 @@ impl Db {
         for (key, value) in pairs {
             batch.put(key, value);
         }
-        self.inner()?.write_if(batch, None, durability)
+        self.inner()?.insert_each_absent(batch, durability)
     }
 
     /// Sets or deletes a key if it has the expected value; `None` is an absent key. The change is
@@ -286,11 +290,16 @@ impl Db {
         durability: Durability,
     ) -> Result<bool> {
         let mut batch = Batch::new();
+        match expected {
+            Some(value) => batch.require(&key, value),
+            None => batch.require_absent(&key),
+        };
         match new {
             Some(value) => batch.put(key, value),
             None => batch.delete(key),
         };
-        Ok(self.inner()?.write_if(batch, expected, durability)?.contains(&true))
+        let failed = self.inner()?.write_if(batch.into_encoded()?, durability)?;
+        Ok(failed.is_none())
     }
 
     /// The value of a key; `None` if it is absent.

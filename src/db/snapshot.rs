@@ -55,6 +55,15 @@ impl Snapshot {
         Self(Source::ReadOnly(loaded))
     }
 
+    /// The open store, and the number up to which the snapshot sees its entries.
+    pub(super) fn source(&self) -> Result<(&Arc<DbInner>, Seq)> {
+        match &self.0 {
+            Source::Open(open) => Ok((&open.inner, open.seq)),
+            Source::Failed(error) => Err(error.clone()),
+            Source::ReadOnly(_) => Err(Error::Closed),
+        }
+    }
+
     /// A clone.
     #[must_use]
     pub fn snapshot(&self) -> Self {

@@ -5,10 +5,13 @@ use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::condition::Condition;
+use super::condition::{Condition, Terms};
+use super::recent_writes::RecentWrites;
 use crate::error::{Error, Result};
 use crate::key::Seq;
-use crate::sync::{Condvar, Instant, Mutex, MutexGuard, OnceLock, yield_now};
+use crate::sync::{
+    AtomicUsize, Condvar, Instant, Mutex, MutexGuard, OnceLock, Ordering, yield_now,
+};
 use crate::wal::LogWriter;
 
 /// What an acknowledged write survives.
@@ -35,6 +38,7 @@ pub(crate) struct CommitQueue {
     writer: Mutex<Writer>,
     buffered: Mutex<Waiting>,
     synced: Requests,
+    validations: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -45,6 +49,17 @@ pub(crate) struct Writer {
     pub(crate) throttle_debt: Duration,
     /// Whether the log after this one was demanded.
     pub(crate) has_demanded_log: bool,
+    /// What was written since a validation began; empty without one.
+    pub(crate) recent: RecentWrites,
+}
+
+/// A validation that goes on.
+pub(crate) struct Validation<'a>(&'a AtomicUsize);
+
+impl Drop for Validation<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What the queue does with requests.
@@ -63,8 +78,31 @@ pub(crate) trait Commit {
 impl CommitQueue {
     pub(crate) fn new(log: LogWriter, next_seq: Seq) -> Self {
         let throttle_debt = Duration::ZERO;
-        let writer = Writer { log, next_seq, throttle_debt, has_demanded_log: false };
-        Self { writer: Mutex::new(writer), buffered: Mutex::default(), synced: Requests::default() }
+        let recent = RecentWrites::default();
+        let writer = Writer { log, next_seq, throttle_debt, has_demanded_log: false, recent };
+        Self {
+            writer: Mutex::new(writer),
+            buffered: Mutex::default(),
+            synced: Requests::default(),
+            validations: AtomicUsize::new(0),
+        }
+    }
+
+    /// Lets commits keep the keys that they write, until the result is dropped.
+    pub(crate) fn begin_validation(&self) -> Validation<'_> {
+        // A commit that does not see this leaves a gap, which a later one notices.
+        self.validations.fetch_add(1, Ordering::Relaxed);
+        Validation(&self.validations)
+    }
+
+    /// The number of validations that go on beside those of a group.
+    pub(crate) fn other_validations(&self, group: &[&Request]) -> usize {
+        let validations = self.validations.load(Ordering::Relaxed);
+        if validations == 0 {
+            return 0;
+        }
+        let own = group.iter().filter(|request| request.is_validated()).count();
+        validations.saturating_sub(own)
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
@@ -181,6 +219,11 @@ impl Request {
 
     pub(crate) fn only_if(self, condition: Arc<Condition>) -> Self {
         Self { condition: Some(condition), ..self }
+    }
+
+    fn is_validated(&self) -> bool {
+        let terms = self.condition.as_ref().map(|condition| &condition.terms);
+        matches!(terms, Some(Terms::AllIfUnchanged { .. }))
     }
 
     fn finish(&self, result: Result<()>) {

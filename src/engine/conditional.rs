@@ -1,169 +1,115 @@
-//! Conditional writes: a change is made only if its key has the expected value.
+//! Conditional writes: changes are made only if keys have the expected values.
 //!
 //! The calling thread looks the keys up, without a lock. The thread that commits the group then searches for
 //! newer entries: in the earlier requests of the group, and in the memtables. Newer entries are nowhere else,
 //! unless the memtable that was in use at the lookup is flushed; the calling thread then looks up again. So
 //! the commit reads no disk, and the log has outcomes, no conditions.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-
 use super::commit_queue::{Durability, Request};
-use super::condition::{Condition, Decision};
+use super::condition::{Condition, Decision, Terms};
 use super::inner::DbInner;
-use crate::batch::{Batch, encode_entry, for_each_entry};
-use crate::error::Result;
-use crate::filter::LookupKey;
-use crate::key::{EntryKind, EntryRef, Seq};
-use crate::sync::{Mutex, sync_point};
-use crate::view::ReadView;
-use criba_filter::store::HashKey;
+use crate::batch::{Batch, Encoded, encode, entries};
+use crate::error::{Error, Result};
+use crate::key::{EntryRef, Seq};
+use crate::sync::sync_point;
+use crate::value::Value;
 
 impl DbInner {
-    /// Makes each change whose key has the expected value. The first of two changes of one key counts.
-    /// Returns for each change whether it was made.
-    pub(crate) fn write_if(
+    /// Inserts each pair of a batch whose key is absent. The first of two pairs with one key counts. Returns for
+    /// each pair whether it was inserted.
+    pub(crate) fn insert_each_absent(
         &self,
-        changes: Batch,
-        expected: Option<&[u8]>,
+        pairs: Batch,
         durability: Durability,
     ) -> Result<Vec<bool>> {
         self.check_writable()?;
-        let (ops, count) = changes.into_parts()?;
-        let mut entries: Vec<EntryRef<'_>> = Vec::with_capacity(count as usize);
-        for_each_entry(&ops, 0, |entry| entries.push(entry));
-        let keys: Vec<&[u8]> = entries.iter().map(|entry| entry.key).collect();
+        let pairs = pairs.into_encoded()?;
+        let pairs: Vec<EntryRef<'_>> = entries(&pairs.ops).collect();
+        let keys: Vec<&[u8]> = pairs.iter().map(|entry| entry.key).collect();
         loop {
             let found = self.lookup_latest(&keys)?;
             sync_point("between the lookup of a conditional write and its commit");
-            let mut made = Vec::with_capacity(entries.len());
-            let mut open = Vec::new();
-            for (entry, value) in entries.iter().zip(&found.values) {
-                let holds = value.as_deref() == expected;
-                made.push(holds);
-                if holds {
-                    open.push(*entry);
-                }
-            }
-            let (ops, count) = encode(&open);
+            let mut inserted: Vec<bool> = found.values.iter().map(Option::is_none).collect();
+            let absent = pairs.iter().zip(&inserted).filter(|(_, absent)| **absent);
+            let (ops, count) = encode(&absent.map(|(pair, _)| *pair).collect::<Vec<_>>());
             if count == 0 {
-                if durability == Durability::Synced && self.sequences.synced() < found.seq {
-                    self.write(Batch::new(), Durability::Synced)?;
-                }
-                return Ok(made);
+                self.sync_seen(found.seq, durability)?;
+                return Ok(inserted);
             }
-            let condition = Arc::new(Condition {
-                expected: expected.map(<[u8]>::to_vec),
-                since: found.since,
-                decision: Mutex::new(Decision::LookUpAgain),
-            });
-            let request = Request::new(ops, count, durability).only_if(Arc::clone(&condition));
-            self.commits.submit(request, self)?;
-            let decision = condition.decision.lock();
-            if let Decision::Written(written) = &*decision {
-                let mut written = written.iter();
-                for made in made.iter_mut().filter(|made| **made) {
-                    *made = written.next().is_some_and(|written| *written);
+            let terms = Terms::EachIfAbsent { since: found.since };
+            match self.submit_if(terms, ops, count, durability)? {
+                Decision::Each(written) => {
+                    let mut written = written.into_iter();
+                    for inserted in inserted.iter_mut().filter(|inserted| **inserted) {
+                        *inserted = written.next().is_some_and(|written| written);
+                    }
+                    return Ok(inserted);
                 }
-                return Ok(made);
+                Decision::All => return Ok(inserted),
+                _ => {}
             }
         }
     }
-}
 
-fn encode(entries: &[EntryRef<'_>]) -> (Vec<u8>, u64) {
-    let mut ops = Vec::new();
-    for EntryRef { kind, key, value, .. } in entries {
-        encode_entry(&mut ops, *kind, key, value);
-    }
-    (ops, entries.len() as u64)
-}
-
-/// What the requests of a group write, once the conditions are decided.
-pub(crate) struct GroupWrites<'a> {
-    group: &'a [&'a Request],
-    /// The entries of each conditional request that are written, and their number. Empty if there is no such
-    /// request.
-    decided: Vec<Option<(Vec<u8>, u64)>>,
-}
-
-impl<'a> GroupWrites<'a> {
-    /// Decides the conditions. No other thread may write meanwhile.
-    pub(crate) fn decide(group: &'a [&'a Request], view: &ReadView, hash_key: &HashKey) -> Self {
-        if group.iter().all(|request| request.condition.is_none()) {
-            return Self { group, decided: Vec::new() };
-        }
-        // The changes of the requests so far, which are not in the memtable yet.
-        let mut changes: HashMap<&[u8], Option<&[u8]>, RandomState> = HashMap::default();
-        let mut decide = |request: &&'a Request| {
-            let Some(condition) = &request.condition else {
-                for_each_entry(&request.ops, 0, |entry| {
-                    changes.insert(entry.key, value_of(&entry));
-                });
-                return None;
-            };
-            if view.memtables().all(|memtable| memtable.log() > condition.since) {
-                *condition.decision.lock() = Decision::LookUpAgain;
-                return Some((Vec::new(), 0));
+    /// Makes all changes of a batch if its requirements hold. Returns the key of the first one that does not.
+    pub(crate) fn write_if(&self, batch: Encoded, durability: Durability) -> Result<Option<Value>> {
+        self.check_writable()?;
+        let requirements: Arc<[u8]> = batch.requirements.into();
+        let required: Vec<EntryRef<'_>> = entries(&requirements).collect();
+        let keys: Vec<&[u8]> = required.iter().map(|entry| entry.key).collect();
+        loop {
+            let found = self.lookup_latest(&keys)?;
+            sync_point("between the lookup of a conditional write and its commit");
+            let mut pairs = required.iter().zip(&found.values);
+            let failed = pairs.find(|(required, value)| value.as_deref() != required.new_value());
+            if failed.is_some() || batch.entries == 0 {
+                self.sync_seen(found.seq, durability)?;
+                return Ok(failed.map(|(required, _)| Value::copied(required.key)));
             }
-            let expected = condition.expected.as_deref();
-            let mut written = Vec::new();
-            let mut winners = Vec::new();
-            for_each_entry(&request.ops, 0, |entry| {
-                let holds = match changes.get(entry.key) {
-                    Some(value) => *value == expected,
-                    None => holds_in_memtables(view, entry.key, expected, hash_key),
-                };
-                if holds {
-                    changes.insert(entry.key, value_of(&entry));
-                    winners.push(entry);
-                }
-                written.push(holds);
-            });
-            let all = winners.len() == written.len();
-            *condition.decision.lock() = Decision::Written(written);
-            (!all).then(|| encode(&winners))
-        };
-        Self { group, decided: group.iter().map(&mut decide).collect() }
+            let requirements = Arc::clone(&requirements);
+            let terms = Terms::AllIf { requirements, since: found.since };
+            match self.submit_if(terms, batch.ops.clone(), batch.entries, durability)? {
+                Decision::All => return Ok(None),
+                Decision::Failed(key) => return Ok(Some(key)),
+                _ => {}
+            }
+        }
     }
 
-    /// The encoded entries of each request, and their number.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        self.group.iter().enumerate().map(|(index, request)| match self.decided.get(index) {
-            Some(Some((ops, entries))) => (ops.as_slice(), *entries),
-            _ => (request.ops.as_slice(), request.entries),
-        })
+    pub(crate) fn write_batch_if(&self, batch: Encoded, durability: Durability) -> Result<()> {
+        match self.write_if(batch, durability)? {
+            None => Ok(()),
+            Some(key) => Err(Error::ConditionFailed { key }),
+        }
     }
-}
 
-fn value_of<'a>(entry: &EntryRef<'a>) -> Option<&'a [u8]> {
-    (entry.kind == EntryKind::Put).then_some(entry.value)
-}
+    /// Submits entries with a condition. Returns the decision.
+    pub(super) fn submit_if(
+        &self,
+        terms: Terms,
+        ops: Vec<u8>,
+        entries: u64,
+        durability: Durability,
+    ) -> Result<Decision> {
+        let condition = Condition::new(terms);
+        let request = Request::new(ops, entries, durability).only_if(Arc::clone(&condition));
+        self.commits.submit(request, self)?;
+        Ok(condition.take_decision())
+    }
 
-/// Whether the condition, which held at the lookup, still holds.
-fn holds_in_memtables(
-    view: &ReadView,
-    key: &[u8],
-    expected: Option<&[u8]>,
-    hash_key: &HashKey,
-) -> bool {
-    let key = LookupKey::new(key, hash_key, view.memtable.hash_function());
-    let mut newest = view
-        .memtables()
-        .filter(|memtable| memtable.may_contain(&key))
-        .filter_map(|memtable| memtable.get(key.bytes(), Seq::MAX));
-    match newest.next() {
-        Some((EntryKind::Put, value)) => expected == Some(&value),
-        Some((EntryKind::Delete, _)) => expected.is_none(),
-        None => true,
+    /// Makes what a call has seen synced if its durability demands it.
+    pub(crate) fn sync_seen(&self, seq: Seq, durability: Durability) -> Result<()> {
+        if durability == Durability::Synced && self.sequences.synced() < seq {
+            self.write(Batch::new(), Durability::Synced)?;
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::thread::scope;
 
     use super::*;

@@ -9,13 +9,17 @@ pub(crate) mod commit_queue;
 mod condition;
 mod conditional;
 pub(crate) mod earlier_logs;
+mod group_writes;
 pub(crate) mod health;
 pub(crate) mod inner;
 pub(crate) mod next_log;
 mod read;
+pub(crate) mod read_set;
 pub(crate) mod rebuild_filters;
+mod recent_writes;
 pub(crate) mod scan;
 pub(crate) mod sequences;
+mod validate;
 pub(crate) mod write;
 
 pub(crate) use checkpoint::copy;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::background::{Task, compact_while_due, flush_all_sealed, wait_while};
 use super::commit_queue::{Commit, Durability, Request, Writer};
-use super::conditional::GroupWrites;
+use super::group_writes::{GroupWrites, State};
 use super::inner::DbInner;
-use crate::batch::{Batch, for_each_entry};
+use crate::batch::{Batch, Encoded, for_each_entry};
 use crate::error::{Error, Result};
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::sync::sleep;
@@ -24,7 +24,11 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 impl DbInner {
     pub(crate) fn write(&self, batch: Batch, durability: Durability) -> Result<()> {
         self.check_writable()?;
-        let (ops, entries) = batch.into_parts()?;
+        let batch = batch.into_encoded()?;
+        if !batch.requirements.is_empty() {
+            return self.write_batch_if(batch, durability);
+        }
+        let Encoded { ops, entries, .. } = batch;
         if entries == 0 && durability == Durability::Buffered {
             return Ok(());
         }
@@ -44,8 +48,10 @@ impl DbInner {
             writer.log.earlier_logs_are_synced();
         }
         let view = self.views.load();
-        let writes = GroupWrites::decide(group, &view, &self.env.hash_key);
         let mut seq = writer.next_seq;
+        let (hash_key, recent) = (&self.env.hash_key, &writer.recent);
+        let state = State { view: &view, hash_key, recent, newest: seq - 1 };
+        let writes = GroupWrites::decide(group, state);
         let records = writes.iter().filter(|(_, entries)| *entries > 0).map(|(ops, entries)| {
             let first = seq;
             seq += entries;
@@ -53,7 +59,8 @@ impl DbInner {
         });
         let bytes = writer.log.append(records).map_err(|error| self.poison_if_broken(error))?;
         self.env.ledger.wal_writes.count(bytes);
-        let mut seq = writer.next_seq;
+        let first = writer.next_seq;
+        let mut seq = first;
         for (ops, entries) in writes.iter() {
             // `None` is impossible: `Batch` encoded these bytes.
             for_each_entry(ops, seq, |entry| view.memtable.insert(entry));
@@ -61,6 +68,11 @@ impl DbInner {
         }
         writer.next_seq = seq;
         self.sequences.publish(seq - 1);
+        if self.commits.other_validations(group) > 0 {
+            writer.recent.push(first, writes.iter().map(|(ops, _)| ops));
+        } else if !writer.recent.is_empty() {
+            writer.recent.clear();
+        }
         Ok(())
     }
 

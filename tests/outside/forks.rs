@@ -195,6 +195,7 @@ fn refuses_writes(db: &Db, aside: &Path) -> Vec<&'static str> {
         flush() compact() compact_rewriting(9) wait_until_settled() set_policy(FilterPolicy::default())
         rebuild_filters(&FilterPolicy::ribbon()) set_filter_memory(Some(0)) checkpoint(aside)
         disk_bytes() set_auto_compaction(false)
+        transact(1, |tx| tx.get("k")) transact_with(1, synced, |_| Ok::<_, Error>(()))
     )
     .into()
 }
@@ -217,6 +218,7 @@ fn refuses_reads(store: &dyn criba::Reader) -> Vec<&'static str> {
 fn refuses(db: &Db, aside: &Path) -> Vec<&'static str> {
     let mut called = refuses_writes(db, aside);
     called.extend(refuses_reads(db));
+    called.extend(refuses_transactions(db));
     assert_eq!(db.stats(), Stats::default());
     assert_eq!(db.tables(), []);
     assert_eq!(db.memory().total(), 0);
@@ -226,8 +228,24 @@ fn refuses(db: &Db, aside: &Path) -> Vec<&'static str> {
     assert_forked("upgrade", db.downgrade().upgrade().unwrap().get("k"));
     assert_eq!(db.prefix_extractor(), None);
     called.extend(["stats", "tables", "memory", "advise", "policy", "recovery", "downgrade"]);
-    called.extend(["prefix_extractor"]);
-    called.push("upgrade");
+    called.extend(["prefix_extractor", "upgrade"]);
+    called
+}
+
+fn refuses_transactions(db: &Db) -> Vec<&'static str> {
+    let mut transaction = db.transaction();
+    transaction.put("k", "v").delete("l");
+    assert_eq!(transaction.get("k").unwrap().unwrap(), "v");
+    let mut called = refused!(transaction,
+        get("a") contains("a") get_many(&["a"]) delete_range(..)
+    )
+    .to_vec();
+    for mut range in [transaction.range(..), transaction.prefix("a")] {
+        assert_forked("next", range.next().unwrap());
+    }
+    assert_forked("commit", transaction.commit(Durability::Buffered));
+    assert_eq!(db.transaction().into_batch().len(), 0);
+    called.extend(["transaction", "put", "delete", "range", "prefix", "commit", "into_batch"]);
     called
 }
 
@@ -330,6 +348,7 @@ fn call_everything(dir: &Path, threads: usize) {
             }
             called.extend(["close", "open"]);
             assert_all_called("mod.rs", &called);
+            assert_all_called("transaction.rs", &called);
         });
         assert!(!aside.exists());
         assert!(contents(dir) == before, "{ends}, {threads} threads: a call changed the files");
