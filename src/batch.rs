@@ -46,7 +46,6 @@ pub struct Batch {
 #[non_exhaustive]
 pub enum Change<'a> {
     /// Sets the value of a key.
-    #[non_exhaustive]
     Put {
         /// The key.
         key: &'a [u8],
@@ -54,7 +53,6 @@ pub enum Change<'a> {
         value: &'a [u8],
     },
     /// Deletes a key.
-    #[non_exhaustive]
     Delete {
         /// The key.
         key: &'a [u8],
@@ -138,7 +136,19 @@ impl Batch {
         self
     }
 
-    /// The changes, in their order. Changes that are too long are left out.
+    /// The changes, in their order, without conditions, and without changes that are too long.
+    ///
+    /// ```
+    /// use criba::{Batch, Change};
+    ///
+    /// for change in Batch::from_iter([("a", "1")]).iter() {
+    ///     match change {
+    ///         Change::Put { key, value } => println!("{key:?} = {value:?}"),
+    ///         Change::Delete { key } => println!("no {key:?}"),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
         entries(&self.ops).map(|EntryRef { kind, key, value, .. }| match kind {
             EntryKind::Put => Change::Put { key, value },
@@ -151,7 +161,7 @@ impl Batch {
         self.count as usize
     }
 
-    /// Whether there are no changes, as counted by [`len`](Self::len).
+    /// Whether there are no changes, as counted by [`len`](Self::len). There may be conditions.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

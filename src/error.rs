@@ -113,7 +113,7 @@ pub enum Error {
         limit: u64,
     },
     /// A condition of a batch does not hold: see [`Batch::require`](crate::Batch::require). Nothing was written.
-    #[error("the key \"{}\" has not the required value", shown_key(key))]
+    #[error("the condition on the key \"{}\" does not hold: nothing was written", shown_key(key))]
     ConditionFailed {
         /// The key of the first such condition.
         key: Value,
@@ -206,7 +206,7 @@ fn named(path: &Path) -> String {
 fn holder(pid: Option<u32>, name: &str) -> String {
     match pid {
         Some(pid) if pid == std::process::id() => {
-            "this process: a Db, a Snapshot or a scan of the store \
+            "this process: a Db, a Snapshot, a Transaction or a scan of the store \
             is alive; clone the Db, or open the store read-only"
                 .into()
         }

@@ -14,9 +14,11 @@ pub(crate) fn borrowed(bounds: &KeyBounds) -> (Bound<&[u8]>, Bound<&[u8]>) {
 }
 
 /// A range of keys, for [`Db::range`](crate::Db::range): `..`, `from..`, `..to`, `from..to`, the last two
-/// with `=`, a pair of [`Bound`]s, or a [`KeyPrefix`]. The ends are bytes, strings, or references to them.
+/// with `=`, a [`KeyPrefix`], or a pair of [`Bound`]s. The ends are bytes, strings, or references to them. A range
+/// whose first bound is behind the last one has no keys.
 ///
-/// With [`RangeBounds`], the compiler could not infer the type of the keys of `..`.
+/// With [`RangeBounds`], the compiler could not infer the type of the keys of `..`. Of your own `r` that implements it,
+/// pass `(r.start_bound(), r.end_bound())`.
 pub trait KeyRange {
     /// The bound at the first key, and the bound at the last key.
     fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>);
@@ -54,7 +56,7 @@ key_ranges!(
     (Bound<K>, Bound<K>)
 );
 
-/// A prefix of keys. As a [`KeyRange`] it has all keys that start with the prefix.
+/// A prefix of keys, such as those of a table. As a [`KeyRange`] it has all keys that start with the prefix.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -90,7 +92,31 @@ impl KeyPrefix {
         self.end.as_deref()
     }
 
-    /// The prefix, followed by `suffix`. All keys are made in one buffer: a call allocates only for a longer key
+    /// The range of the keys whose suffixes, after the prefix, lie within these bounds.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = criba::Db::open(dir.path().join("store"))?;
+    /// # let row = criba::KeyPrefix::new("row/1/");
+    /// let next_page = db.range(row.range("name"..)).take(20);
+    /// # Ok::<(), criba::Error>(())
+    /// ```
+    pub fn range(&self, suffixes: impl KeyRange) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        let (from, to) = suffixes.bounds();
+        let whole = |suffix: &[u8]| [self.as_ref(), suffix].concat();
+        let (first, behind) = self.bounds();
+        let from = match from {
+            Bound::Unbounded => first.map(<[u8]>::to_vec),
+            bound => bound.map(whole),
+        };
+        let to = match to {
+            Bound::Unbounded => behind.map(<[u8]>::to_vec),
+            bound => bound.map(whole),
+        };
+        (from, to)
+    }
+
+    /// The prefix, followed by `suffix`. The next call overwrites it: all keys are made in one buffer: a call allocates only for a longer key
     /// than before.
     pub fn key(&mut self, suffix: impl AsRef<[u8]>) -> &[u8] {
         self.key.truncate(self.length);
@@ -102,7 +128,14 @@ impl KeyPrefix {
 impl KeyRange for KeyPrefix {
     fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         let end = self.end().map_or(Bound::Unbounded, Bound::Excluded);
-        (Bound::Included(&self.key[..self.length]), end)
+        (Bound::Included(self.as_ref()), end)
+    }
+}
+
+/// The prefix.
+impl AsRef<[u8]> for KeyPrefix {
+    fn as_ref(&self) -> &[u8] {
+        &self.key[..self.length]
     }
 }
 
@@ -124,6 +157,12 @@ mod tests {
             keys.key([0xff]);
             let bound = end.map_or(Bound::Unbounded, Bound::Excluded);
             assert_eq!((keys.end(), keys.bounds()), (end, (Bound::Included(prefix), bound)));
+            assert_eq!(keys.as_ref(), prefix);
+            let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
+            assert_eq!(keys.range(..), (owned(Bound::Included(prefix)), owned(bound)));
+            let with = |suffix: &[u8]| [prefix, suffix].concat();
+            let part = (Bound::Included(with(b"a")), Bound::Excluded(with(b"c")));
+            assert_eq!(keys.range("a".."c"), part);
         }
     }
 }

@@ -36,8 +36,8 @@
 //!
 //! # Where to begin
 //! * [`Db::open`] opens or makes a store, with [`Options`].
-//! * [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::range`], [`Db::prefix`]. A [`Batch`] makes several changes at
-//!   once; a [`Db::snapshot`] reads the store as it was at one moment.
+//! * [`Db::put`], [`Db::get`], [`Db::delete`], [`Db::range`], [`Db::prefix`]; [`KeyPrefix`] makes the keys of a table. A
+//!   [`Batch`] makes several changes at once; a [`Db::snapshot`] reads the store as it was at one moment.
 //! * [`Db::insert_if_absent`], [`Db::insert_many_if_absent`], [`Db::compare_and_swap`], [`Batch::require`]: one of many
 //!   threads wins.
 //! * [`Db::transact`] runs a [`Transaction`]: reads and changes of several keys and ranges take effect at one moment.

@@ -250,8 +250,8 @@ impl Options {
         self
     }
 
-    /// The most memory that the keys and ranges take that one [`Transaction`](crate::Transaction) read: about 130 bytes
-    /// a key, as much for a range. Default: 64 MiB.
+    /// The most memory of what one [`Transaction`](crate::Transaction) read: about 130 bytes for each key that was looked
+    /// up, and for each range, whatever it returned. Changes do not count. Default: 64 MiB.
     pub fn transaction_bytes(mut self, bytes: usize) -> Self {
         self.transaction_bytes = bytes;
         self

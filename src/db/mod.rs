@@ -55,13 +55,14 @@ use crate::view::ReadView;
 ///   except for the moment in which a memtable is sealed.
 ///
 /// # Errors
-/// Each call fails with [`Closed`](crate::Error::Closed) once the store is closed; of a scan that begins then, the
-/// first item fails, and of a [`Snapshot`], each call. Beside that:
+/// Once the store is closed, each call of a handle fails with [`Closed`](crate::Error::Closed). Scans, snapshots and
+/// transactions that began before still read; a commit fails. Those that begin later fail with the first item or call.
+/// Beside that:
 ///
 /// calls | errors
 /// ---|---
 /// reads, items of scans | [`Corrupt`](crate::Error::Corrupt), [`Io`](crate::Error::Io)
-/// writes | [`TooLong`](crate::Error::TooLong); [`Io`](crate::Error::Io): later writes may succeed; [`Poisoned`](crate::Error::Poisoned): later writes fail, too; [`Background`](crate::Error::Background): a flush or compaction that the write needs fails. Conditional writes fail as reads, too. A batch that failed is written whole or not at all
+/// writes | [`ConditionFailed`](crate::Error::ConditionFailed) of a batch with conditions; [`TooLong`](crate::Error::TooLong); [`Io`](crate::Error::Io): later writes may succeed; [`Poisoned`](crate::Error::Poisoned): later writes fail, too; [`Background`](crate::Error::Background): a flush or compaction that the write needs fails. Conditional writes fail as reads, too. A batch that failed is written whole or not at all
 /// flushes, compactions, `set_policy`, `rebuild_filters` | [`Io`](crate::Error::Io), [`Poisoned`](crate::Error::Poisoned), [`Background`](crate::Error::Background); [`Corrupt`](crate::Error::Corrupt): a table is damaged, the others are done; [`InvalidOption`](crate::Error::InvalidOption): a policy is impossible; [`FilterLies`](crate::Error::FilterLies)
 ///
 /// # After a fork
@@ -369,7 +370,7 @@ impl Db {
     /// bounds. A later item reads a block only where the block in use ends. Hidden entries (deleted, overwritten,
     /// newer than a snapshot) are passed one by one, in memory or as blocks, until a compaction drops them: tens of
     /// nanoseconds each. [`hidden_passed`](crate::Activity::hidden_passed) counts them. A memtable in which one item
-    /// passed 16,384 of them is flushed, at most once a second.
+    /// passed 16,384 of them is flushed, at most once a second. A loop over the range may write.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -9,7 +9,8 @@ use crate::value::Value;
 
 /// The reads that [`Db`](crate::Db), [`Snapshot`](crate::Snapshot) and [`ReadOnlyDb`](crate::ReadOnlyDb) have
 /// in common. Each has these methods of its own, which take any bytes as a key. The trait is for code that takes
-/// any of the three, also as `&dyn Reader`.
+/// any of the three, also as `&dyn Reader`; its keys are `&[u8]`, and its ranges references. A
+/// [`Transaction`](crate::Transaction) is none, because its scans borrow it.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

@@ -30,13 +30,14 @@ const FREE_CONFLICTS: u32 = 2;
 /// It reads the store as of its beginning, and its own changes. [`commit`](Self::commit) writes the changes if
 /// no key and no range that the transaction read was written since; else it fails with [`Error::Conflict`], and
 /// nothing is written. So committed transactions are serializable: the store is as if they had run one after the
-/// other, in the order of their commits. Dropped, it leaves nothing.
+/// other, in the order of their commits. To roll it back, drop it.
 ///
-/// It holds no lock: others write meanwhile. Like a [`Snapshot`], it keeps the entries that it sees from
-/// compactions, and the directory locked. Its changes are in memory, and so is what it read: each key, and
-/// each range with its gaps up to the last key returned, from both ends. Adjacent ranges are one; a key that is read
-/// twice counts once. Beyond [`Options::transaction_bytes`](crate::Options::transaction_bytes), reads and the
-/// commit fail with [`Error::TransactionTooLarge`].
+/// It holds no lock: others write meanwhile, and threads can share it to read. Like a [`Snapshot`], it keeps the entries
+/// that it sees from compactions, and the directory locked; it does not keep the store open. Its changes are in memory,
+/// and so is what it read: each key, and each range with its gaps up to the last key returned, from both ends. Adjacent
+/// ranges are one; a key that is read twice counts once. Beyond
+/// [`Options::transaction_bytes`](crate::Options::transaction_bytes), reads and the commit fail with
+/// [`Error::TransactionTooLarge`].
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -93,11 +94,17 @@ impl Db {
     }
 
     /// Runs `body` in a [`Transaction`] and commits it, [buffered](Durability::Buffered). After a conflict it
-    /// begins again with a new transaction, at most `tries` times in all, then fails with
+    /// begins again with a new transaction, at most `tries` times in all, at least once, then fails with
     /// [`Error::Conflict`]. An error of `body` ends it, and nothing is written.
     ///
     /// **`body` can run many times**, and all but its last changes are discarded: it must do nothing else that counts.
     /// After the third conflict each pause is random, up to 50 µs, then up to twice as long each time, at most 10 ms.
+    ///
+    /// Give many tries: 100 is a good number for short transactions, and with [`u32::MAX`] only they end. A conflict does
+    /// not slow the writers that win, so a transaction that reads many keys beside steady writers may never commit: read
+    /// a [`snapshot`](Self::snapshot) if nothing depends on the result, or let the writers share a lock of your own.
+    ///
+    /// Name the result of the closure, as below: otherwise the compiler may not know `E`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -170,7 +177,7 @@ impl Transaction {
     }
 
     /// Deletes the keys that it sees within bounds, and returns their number. A key that another write adds there
-    /// before the commit is a conflict. Costs as much as [`range`](Self::range), and memory for each key.
+    /// before the commit is a conflict. Costs as much as [`range`](Self::range), and memory for each key: about 170 bytes.
     pub fn delete_range(&mut self, bounds: impl KeyRange) -> Result<u64> {
         let keys = self.range(bounds).map(|pair| pair.map(|(key, _)| key));
         let keys = keys.collect::<Result<Vec<_>>>()?;
@@ -207,7 +214,8 @@ impl Transaction {
         Ok(self.get(key)?.is_some())
     }
 
-    /// The keys within bounds, with their values, in order from either end. Costs as much as [`Db::range`].
+    /// The keys within bounds, with their values, in order from either end. Costs as much as [`Db::range`]. It borrows the
+    /// transaction: to change what it returns, collect it first, or use [`delete_range`](Self::delete_range).
     pub fn range(&self, bounds: impl KeyRange) -> TransactionRange<'_> {
         let (from, to) = bounds.bounds();
         let is_empty = match (from, to) {
@@ -265,7 +273,7 @@ impl Transaction {
         )
     }
 
-    /// The changes as a batch, sorted by key. Nothing is compared when it is written: for a program with one writer.
+    /// The changes as a batch, sorted by key. Its write never conflicts: for a program with one writer.
     pub fn into_batch(self) -> Batch {
         batch_of(&self.changes)
     }

@@ -119,9 +119,24 @@ mod tests {
 
     const PLACE: &str = "between the lookup of a conditional write and its commit";
 
+    /// Inserts the key "key", with its own condition or as a batch with one.
+    fn insert(db: &Db, as_batch: bool) -> bool {
+        if !as_batch {
+            return db.insert_if_absent("key", "own").expect("a sound disk");
+        }
+        match db.write(Batch::new().require_absent("key").put("key", "own")) {
+            Ok(()) => true,
+            Err(Error::ConditionFailed { key }) if key == "key" => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     /// Makes `meanwhile` happen between the lookup and the commit of an insertion. Returns the store, and
     /// whether the insertion was made.
-    fn insert_beside(meanwhile: impl Fn(&Db) -> Result<()> + 'static) -> (Db, bool) {
+    fn insert_beside(
+        as_batch: bool,
+        meanwhile: impl Fn(&Db) -> Result<()> + 'static,
+    ) -> (Db, bool) {
         let dir = crate::tempdir::tempdir();
         let db = Options::new().background_threads(0).open(dir.path()).expect("a store");
         db.put("deleted before", "").expect("a sound disk");
@@ -134,7 +149,7 @@ mod tests {
         };
         let made = std::rc::Rc::new(std::cell::Cell::new(None));
         with_hook(hook, || {
-            made.set(Some(db.insert_if_absent("key", "own").expect("a sound disk")));
+            made.set(Some(insert(&db, as_batch)));
         });
         (db, made.get().expect("set above"))
     }
@@ -142,8 +157,10 @@ mod tests {
     #[test]
     fn a_change_between_lookup_and_commit_counts_wherever_it_is() -> Result<()> {
         let flushed = |db: &Db| db.put("key", "other").and_then(|()| db.flush());
-        for (number, expected) in [true, false, false, false, true, true, true].iter().enumerate() {
-            let (db, made) = insert_beside(move |db| match number {
+        let expected = [true, false, false, false, true, true, true];
+        let cases = [false, true].map(|as_batch| expected.map(|expected| (as_batch, expected)));
+        for (number, (as_batch, expected)) in cases.as_flattened().iter().enumerate() {
+            let (db, made) = insert_beside(*as_batch, move |db| match number % 7 {
                 0 => Ok(()),
                 1 => db.put("key", "other"),
                 2 => flushed(db),
@@ -160,14 +177,14 @@ mod tests {
     }
 
     /// Requests in one group, whose common append fails if `full`.
-    fn insert_in_a_group(full: bool) -> Vec<bool> {
+    fn insert_in_a_group(full: bool, as_batch: bool) -> Vec<bool> {
         let dir = crate::tempdir::tempdir();
         let faults = FaultVfs::new(Arc::new(RealVfs));
         let db = Options::new().vfs(Arc::new(faults.clone())).open(dir.path()).expect("a store");
         let inner = Arc::clone(db.inner().expect("it is open"));
         let results = scope(|scope| {
             let writer = inner.commits.writer();
-            let threads = [(); 3].map(|()| scope.spawn(|| db.insert_if_absent("key", "value")));
+            let threads = [(); 3].map(|()| scope.spawn(|| insert(&db, as_batch)));
             while inner.commits.waiting() < threads.len() {
                 yield_now();
             }
@@ -176,7 +193,7 @@ mod tests {
                 faults.add(rule.operations([Operation::Append, Operation::Write]));
             }
             drop(writer);
-            threads.map(|thread| thread.join().expect("no panic").expect("room for one")).into()
+            threads.map(|thread| thread.join().expect("no panic")).into()
         });
         assert_eq!(faults.injected().len(), usize::from(full));
         assert_eq!(inner.sequences.newest(), 1, "one entry was written");
@@ -185,8 +202,8 @@ mod tests {
 
     #[test]
     fn one_request_of_a_group_wins_also_when_the_group_is_committed_one_by_one() {
-        for full in [false, true] {
-            let results = insert_in_a_group(full);
+        for (full, as_batch) in [(false, false), (false, true), (true, false), (true, true)] {
+            let results = insert_in_a_group(full, as_batch);
             assert_eq!(results.iter().filter(|made| **made).count(), 1, "{results:?}");
         }
     }

@@ -16,7 +16,7 @@ pub(crate) type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 /// A step of a program.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    /// One batch: keys with values, or to delete.
+    /// One batch: keys with values, or to delete. Some have conditions, some are the changes of a transaction.
     Write(Vec<(Vec<u8>, Option<Vec<u8>>)>, Durability),
     /// Inserts the keys that are absent.
     Insert(Vec<(Vec<u8>, Vec<u8>)>, Durability),
@@ -115,6 +115,20 @@ impl History {
     }
 }
 
+/// Makes changes by a transaction that reads everything.
+fn transact(db: &Db, changes: &[(Vec<u8>, Option<Vec<u8>>)], durability: Durability) {
+    let mut transaction = db.transaction();
+    assert!(transaction.range(..).all(|pair| pair.is_ok()));
+    for (key, value) in changes {
+        transaction.get(key).unwrap();
+        match value {
+            Some(value) => transaction.put(key, value),
+            None => transaction.delete(key),
+        };
+    }
+    transaction.commit(durability).unwrap();
+}
+
 /// Runs a script.
 pub(crate) struct Runner {
     vfs: SimVfs,
@@ -167,10 +181,23 @@ impl Runner {
                         None => state.remove(key),
                     };
                 }
+                let number = self.states.len();
+                if number.is_multiple_of(3) {
+                    for (key, _) in changes {
+                        match self.now().get(key) {
+                            Some(value) => batch.require(key, value),
+                            None => batch.require_absent(key),
+                        };
+                    }
+                }
                 self.states.push(state);
                 self.mark(false);
                 let db = self.db.as_ref().unwrap();
-                db.write_with(batch, *durability).unwrap();
+                if number % 3 == 1 {
+                    transact(db, changes, *durability);
+                } else {
+                    db.write_with(batch, *durability).unwrap();
+                }
                 self.mark(*durability == Durability::Synced);
             }
             Step::Insert(pairs, durability) => {

@@ -87,8 +87,8 @@ fn a_batch_shows_its_changes_and_passes_its_conditions_on() {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let changes = |batch: &Batch| -> Vec<_> {
         let change = |change: Change<'_>| match change {
-            Change::Put { key, value, .. } => format!("{} = {}", text(key), text(value)),
-            Change::Delete { key, .. } => format!("no {}", text(key)),
+            Change::Put { key, value } => format!("{} = {}", text(key), text(value)),
+            Change::Delete { key } => format!("no {}", text(key)),
             other => panic!("{other:?}"),
         };
         batch.iter().map(change).collect()

@@ -211,7 +211,7 @@ fn a_transaction_that_is_dropped_leaves_nothing_and_one_can_become_a_batch() {
     let keys: Vec<_> = batch
         .iter()
         .map(|change| match change {
-            Change::Put { key, .. } | Change::Delete { key, .. } => key.to_vec(),
+            Change::Put { key, .. } | Change::Delete { key } => key.to_vec(),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -310,11 +310,11 @@ fn a_transaction_sees_its_snapshot_under_its_own_changes() {
             let changes = transaction.into_batch();
             for change in changes.iter() {
                 match change {
-                    Change::Put { key, value, .. } => {
+                    Change::Put { key, value } => {
                         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                         stored.insert(text(key), text(value))
                     }
-                    Change::Delete { key, .. } => stored.remove(std::str::from_utf8(key).unwrap()),
+                    Change::Delete { key } => stored.remove(std::str::from_utf8(key).unwrap()),
                     other => panic!("{other:?}"),
                 };
             }

@@ -27,3 +27,4 @@ mod settling;
 mod sharded;
 mod snapshots;
 mod store;
+mod transactions;
