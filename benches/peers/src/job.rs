@@ -69,13 +69,17 @@ pub enum Workload {
     W9,
     /// A steady writer beside readers.
     W10,
+    /// Transfers between accounts of 10,000: transactions of one, two, four and eight threads.
+    W11,
+    /// The same between ten of the accounts, so that transactions conflict.
+    W11c,
 }
 
 impl Workload {
     /// The loaded store that it reads; `None` if it makes its own.
     pub fn shape(self) -> Option<Shape> {
         match self {
-            Self::W1 | Self::W7 => None,
+            Self::W1 | Self::W7 | Self::W11 | Self::W11c => None,
             Self::W2c | Self::W2rc => Some(Shape::OneRun),
             Self::W2u | Self::W2ru => Some(Shape::L0),
             Self::W2r => Some(Shape::Deep),

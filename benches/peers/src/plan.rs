@@ -12,7 +12,7 @@ use crate::results::{Findings, Line, Order, Results, Task};
 use crate::settings::Setting;
 use crate::stores::{Name, Store, Visitor};
 use crate::table::full_name;
-use crate::workloads::Bench;
+use crate::workloads::{ACCOUNTS, Bench};
 use crate::{Result, Run};
 
 /// All measurements: all stores of a workload before the next workload, and everything once before anything
@@ -36,7 +36,10 @@ fn jobs(run: &Run) -> Vec<Job> {
                     version: version.clone(),
                     workload,
                     repetition,
-                    n: run.n,
+                    n: match workload {
+                        Workload::W11 | Workload::W11c => ACCOUNTS,
+                        _ => run.n,
+                    },
                     keys: run.keys,
                     seed: run.seed,
                     lookups: run.lookups,

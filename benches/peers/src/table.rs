@@ -79,6 +79,14 @@ const ROWS: &[Row] = &[
     row(Workload::W10, "present_p99_ns", "beside a writer: present, p99, ns", Less, 2.0),
     row(Workload::W10, "present_p999_ns", "beside a writer: present, p99.9, ns", Less, 2.0),
     row(Workload::W10, "puts_per_s", "beside readers: puts/s", More, 0.0),
+    row(Workload::W11, "threads_1_per_s", "any accounts, one thread, transfers/s", More, 1.5),
+    row(Workload::W11, "threads_2_per_s", "any accounts, two threads, transfers/s", More, 1.5),
+    row(Workload::W11, "threads_4_per_s", "any accounts, four threads, transfers/s", More, 1.5),
+    row(Workload::W11, "threads_8_per_s", "any accounts, eight threads, transfers/s", More, 1.5),
+    row(Workload::W11c, "threads_1_per_s", "ten accounts, one thread, transfers/s", More, 1.0),
+    row(Workload::W11c, "threads_2_per_s", "ten accounts, two threads, transfers/s", More, 1.0),
+    row(Workload::W11c, "threads_4_per_s", "ten accounts, four threads, transfers/s", More, 1.0),
+    row(Workload::W11c, "threads_8_per_s", "ten accounts, eight threads, transfers/s", More, 1.0),
 ];
 
 /// Stores, in the order of the columns.

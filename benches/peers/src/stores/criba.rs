@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use criba::{Batch, Db, Durability, FilterPolicy, Options, PrefixExtractor};
 
-use super::{Built, Reader, Store, seen, walk};
+use super::{Built, Reader, Store, balance, seen, walk};
 use crate::settings::{BITS_PER_KEY, BLOCK_BYTES, Config, Told};
 use crate::{Result, machine};
 
@@ -43,6 +43,7 @@ impl<P: Policy> Store for Criba<P> {
 
     const PREFIXES: bool = true;
     const L0: bool = true;
+    const TRANSACTIONS: bool = true;
 
     fn version() -> String {
         machine::criba_version()
@@ -77,6 +78,21 @@ impl<P: Policy> Store for Criba<P> {
         let mut batch = Batch::new();
         batch.put(key, value);
         Ok(self.0.write_with(batch, Durability::Synced)?)
+    }
+
+    fn transact(
+        &self,
+        [a, b]: [&[u8]; 2],
+        mut change: impl FnMut([i64; 2]) -> [i64; 2],
+    ) -> Result<u64> {
+        let mut tries = 0;
+        self.0.transact(u32::MAX, |tx| -> Result<()> {
+            tries += 1;
+            let [new_a, new_b] = change([balance(tx.get(a)?)?, balance(tx.get(b)?)?]);
+            tx.put(a, new_a.to_le_bytes()).put(b, new_b.to_le_bytes());
+            Ok(())
+        })?;
+        Ok(tries - 1)
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -9,15 +9,19 @@ use fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
     HashRatioPolicy, PartitioningPolicy, PinningPolicy,
 };
-use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{
+    AbstractTree, Keyspace, KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace,
+    PersistMode, Readable,
+};
 
-use super::{Built, Reader, Store, seen, settle_by_looking, walk};
+use super::{Built, Reader, Store, balance, seen, settle_by_looking, walk};
 use crate::Result;
 use crate::settings::{BITS_PER_KEY, BLOCK_BYTES, Config, Told};
 
+/// Only `transact` uses the conflict detection; all else goes to the keyspace within.
 pub struct Fjall {
-    database: Database,
-    keyspace: Keyspace,
+    database: OptimisticTxDatabase,
+    keyspace: OptimisticTxKeyspace,
     strategy: Arc<Leveled>,
 }
 
@@ -25,6 +29,7 @@ impl Store for Fjall {
     type Reader<'s> = &'s Keyspace;
 
     const L0: bool = true;
+    const TRANSACTIONS: bool = true;
 
     fn version() -> String {
         format!("{} (lsm-tree {})", env!("VERSION_FJALL"), env!("VERSION_LSM_TREE"))
@@ -32,7 +37,7 @@ impl Store for Fjall {
 
     fn open(dir: &Path, config: &Config, told: &mut Told) -> Result<Self> {
         let cache = told.set("cache_size", config.cache_bytes() as u64);
-        let database = Database::builder(dir).cache_size(cache).open()?;
+        let database = OptimisticTxDatabase::builder(dir).cache_size(cache).open()?;
 
         let bloom = |policy| FilterPolicyEntry::Bloom(policy);
         let bits = bloom(BloomConstructionPolicy::BitsPerKey(BITS_PER_KEY as f32));
@@ -75,31 +80,50 @@ impl Store for Fjall {
     }
 
     fn reader(&self) -> Result<&Keyspace> {
-        Ok(&self.keyspace)
+        Ok(self.keyspace.inner())
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.keyspace.insert(key, value)?)
+        Ok(self.keyspace.inner().insert(key, value)?)
     }
 
     fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.keyspace.insert(key, value)?;
+        self.keyspace.inner().insert(key, value)?;
         Ok(self.database.persist(PersistMode::SyncData)?)
     }
 
+    fn transact(
+        &self,
+        [a, b]: [&[u8]; 2],
+        mut change: impl FnMut([i64; 2]) -> [i64; 2],
+    ) -> Result<u64> {
+        let mut conflicts = 0;
+        loop {
+            let mut tx = self.database.write_tx()?;
+            let read = |key| balance(tx.get(&self.keyspace, key)?);
+            let [new_a, new_b] = change([read(a)?, read(b)?]);
+            tx.insert(&self.keyspace, a, new_a.to_le_bytes());
+            tx.insert(&self.keyspace, b, new_b.to_le_bytes());
+            match tx.commit()? {
+                Ok(()) => return Ok(conflicts),
+                Err(fjall::Conflict) => conflicts += 1,
+            }
+        }
+    }
+
     fn flush(&mut self) -> Result<()> {
-        Ok(self.keyspace.rotate_memtable_and_wait()?)
+        Ok(self.keyspace.inner().rotate_memtable_and_wait()?)
     }
 
     /// Its workers check for compactions after each flush, and may leave due ones: those run here, as its
     /// strategy chooses them.
     fn settle(&self) -> Result<Duration> {
-        let tree = &self.keyspace.tree;
+        let (database, tree) = (self.database.inner(), &self.keyspace.inner().tree);
         let idle = settle_by_looking(|| {
-            let busy = self.database.outstanding_flushes() > 0
+            let busy = database.outstanding_flushes() > 0
                 || tree.sealed_memtable_count() > 0
-                || self.database.active_compactions() > 0;
-            Ok((!busy).then(|| (self.database.compactions_completed(), tree.table_count())))
+                || database.active_compactions() > 0;
+            Ok((!busy).then(|| (database.compactions_completed(), tree.table_count())))
         })?;
         let tables = || -> Vec<_> {
             let version = tree.current_version();
@@ -116,16 +140,16 @@ impl Store for Fjall {
                 return Ok(idle);
             }
             before = now;
-            tree.compact(self.strategy.clone(), self.database.visible_seqno())?;
+            tree.compact(self.strategy.clone(), database.visible_seqno())?;
         }
     }
 
     fn compact(&mut self) -> Result<()> {
-        Ok(self.keyspace.major_compact()?)
+        Ok(self.keyspace.inner().major_compact()?)
     }
 
     fn built(&self) -> Result<Built> {
-        let tree = &self.keyspace.tree;
+        let tree = &self.keyspace.inner().tree;
         let version = tree.current_version();
         let runs = version.iter_levels().map(|level| level.len() as u64).sum();
         Ok(Built {

@@ -64,6 +64,7 @@ impl Name {
     }
 
     /// Whether this program was built with it.
+    #[allow(clippy::match_like_matches_macro, reason = "if two of these stores are left out")]
     pub fn is_here(self) -> bool {
         match self {
             Self::RocksDb => cfg!(feature = "rocksdb"),
@@ -141,6 +142,8 @@ pub trait Store: Sized + Send + Sync {
     const CACHE_OFF: bool = true;
     /// Whether it has synced writes.
     const SYNCED: bool = true;
+    /// Whether `transact` is there.
+    const TRANSACTIONS: bool = false;
 
     fn version() -> String;
 
@@ -155,6 +158,12 @@ pub trait Store: Sized + Send + Sync {
 
     /// One write, safe from a power failure at the return.
     fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Reads and writes two balances in a transaction, not synced, which begins again after each conflict. Returns
+    /// the number of conflicts.
+    fn transact(&self, _: [&[u8]; 2], _: impl FnMut([i64; 2]) -> [i64; 2]) -> Result<u64> {
+        unreachable!("left out")
+    }
 
     /// Many writes, as fast as the store can without external tables: one by one, unless it needs
     /// transactions.
@@ -211,6 +220,12 @@ pub trait Reader {
 fn seen(value: &[u8]) -> usize {
     black_box((value.first(), value.last()));
     value.len()
+}
+
+/// A balance from its value.
+fn balance(value: Option<impl AsRef<[u8]>>) -> Result<i64> {
+    let value = value.ok_or("an account is missing")?;
+    Ok(i64::from_le_bytes(value.as_ref().try_into()?))
 }
 
 /// Goes over pairs that come as results.

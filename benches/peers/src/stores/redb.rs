@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};
+use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 
-use super::{Built, Reader, Store, seen};
+use super::{Built, Reader, Store, balance, seen};
 use crate::Result;
 use crate::keys::Pairs;
 use crate::settings::{Config, Told};
@@ -34,6 +34,7 @@ impl Store for Redb {
     type Reader<'s> = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
     const CACHE_OFF: bool = false;
+    const TRANSACTIONS: bool = true;
 
     fn version() -> String {
         env!("VERSION_REDB").to_owned()
@@ -58,6 +59,25 @@ impl Store for Redb {
 
     fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(Durability::Immediate, &[(key, value)])
+    }
+
+    /// One thread at a time has a transaction, so none conflict.
+    fn transact(
+        &self,
+        keys: [&[u8]; 2],
+        mut change: impl FnMut([i64; 2]) -> [i64; 2],
+    ) -> Result<u64> {
+        let mut transaction = self.0.begin_write()?;
+        transaction.set_durability(Durability::None)?;
+        let mut table = transaction.open_table(TABLE)?;
+        let read = |key| balance(table.get(key)?.map(|value| value.value().to_vec()));
+        let new = change([read(keys[0])?, read(keys[1])?]);
+        for (key, new) in keys.into_iter().zip(new) {
+            table.insert(key, &new.to_le_bytes()[..])?;
+        }
+        drop(table);
+        transaction.commit()?;
+        Ok(0)
     }
 
     fn load(&self, pairs: &mut Pairs<'_, impl Iterator<Item = u64>>) -> Result<()> {

@@ -7,6 +7,7 @@ mod mixed;
 mod reads;
 mod scans;
 mod synced;
+mod transfers;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,8 @@ use crate::results::Findings;
 use crate::settings::{Config, Shape};
 use crate::stores::{Store, shape_of};
 
+pub use transfers::ACCOUNTS;
+
 impl Workload {
     /// Why a store is left out, if it is.
     fn leaves_out<S: Store>(self, n: u64) -> Option<&'static str> {
@@ -29,6 +32,7 @@ impl Workload {
             Self::W2u | Self::W2ru if !S::L0 => Some("compactions cannot be turned off"),
             Self::W2r | Self::W2rc | Self::W2ru if !S::CACHE_OFF => Some("no cache to turn off"),
             Self::W7 if !S::SYNCED => Some("no synced writes"),
+            Self::W11 | Self::W11c if !S::TRANSACTIONS => Some("no transactions here"),
             _ => None,
         }
     }
@@ -120,6 +124,8 @@ impl<'a> Bench<'a> {
             Workload::W8 => scans::scans::<S>(self),
             Workload::W9 => load::overwrite::<S>(self),
             Workload::W10 => mixed::mixed::<S>(self),
+            Workload::W11 => transfers::transfers::<S>(self, ACCOUNTS),
+            Workload::W11c => transfers::transfers::<S>(self, 10),
         }
     }
 
