@@ -108,8 +108,10 @@ impl Drop for Registered {
     fn drop(&mut self) {
         if self.inner.env.birth.is_this_process() {
             self.inner.sequences.release_snapshot(self.seq);
-            // A compaction that drops tombstones may be due now.
-            self.inner.scheduler.wake_waiters();
+            // A compaction may be due now that drops entries of a table, if the snapshot kept any there.
+            if self.inner.views.load().version.newest() > self.seq {
+                self.inner.scheduler.wake_waiters();
+            }
         }
     }
 }

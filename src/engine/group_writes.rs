@@ -39,7 +39,8 @@ impl<'a> GroupWrites<'a> {
         if group.iter().all(|request| request.condition.is_none()) {
             return Self { group, decided: Vec::new() };
         }
-        let mut decider = Decider { state, changes: HashMap::default() };
+        let is_alone = group.len() == 1;
+        let mut decider = Decider { state, is_alone, changes: HashMap::default() };
         Self { group, decided: group.iter().map(|request| decider.decide(request)).collect() }
     }
 
@@ -54,6 +55,8 @@ impl<'a> GroupWrites<'a> {
 
 struct Decider<'a, 's> {
     state: State<'s>,
+    /// Whether the group has one request.
+    is_alone: bool,
     /// The changes of the requests so far, which are not in the memtable yet.
     changes: HashMap<&'a [u8], Option<&'a [u8]>, RandomState>,
 }
@@ -94,7 +97,11 @@ impl<'a> Decider<'a, '_> {
         self.state.view.memtables().all(|memtable| memtable.log() > since)
     }
 
+    /// Notes the changes of a request, for the later ones.
     fn change(&mut self, ops: &'a [u8]) {
+        if self.is_alone {
+            return;
+        }
         self.changes.extend(entries(ops).map(|entry| (entry.key, entry.new_value())));
     }
 

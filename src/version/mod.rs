@@ -28,6 +28,7 @@ pub(crate) use settings::StoreSettings;
 
 use self::slots::Slots;
 use crate::fork::Birth;
+use crate::key::Seq;
 use crate::ledger::{LEVELS, Ledger, Negatives};
 use crate::sstable::{FilterState, OpenTable, TableFilter};
 use intervals::Intervals;
@@ -44,6 +45,8 @@ pub(crate) struct Version {
     intervals: Arc<Intervals>,
     /// The filters of the tables, by number.
     slots: Slots,
+    /// The newest sequence number; 0 without tables.
+    newest: Seq,
 }
 
 /// The counters of lookups that every filter of this version denied. `None` without tables.
@@ -98,6 +101,10 @@ impl Version {
             }
         }
         found
+    }
+
+    pub(crate) fn newest(&self) -> Seq {
+        self.newest
     }
 
     /// The interval of a key.
@@ -228,7 +235,8 @@ impl Version {
             let negatives = env.ledger.negatives(counters, Arc::clone(&intervals) as _);
             (negatives, Arc::clone(&env.ledger), env.birth)
         });
-        Self { negatives: VersionNegatives(negatives), tables, starts, intervals, slots }
+        let newest = tables.iter().map(|live| live.table.meta().max_seq).max().unwrap_or(0);
+        Self { negatives: VersionNegatives(negatives), tables, starts, intervals, slots, newest }
     }
 }
 
