@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 /// A command with a key longer than [`Command::MAX_KEY_BYTES`] changes nothing, and the reply is
 /// [`Reply::TooLong`]. A value longer than [`Command::MAX_VALUE_BYTES`] is too long for the log: refuse it before
 /// [`client_write`](openraft::Raft::client_write), because the failed append stops the node.
+///
+/// A command changes one key. There is none for a [`criba::Transaction`]: what it read belongs to one node and one
+/// moment. When the command is applied, each node would have to compare that with its own latest writes, and all must
+/// come to one decision. Keep what changes together in the value of one key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Sets the value of a key.

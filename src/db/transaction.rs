@@ -200,7 +200,9 @@ impl Transaction {
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let mut stored: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         stored.retain(|key| !self.changes.contains_key(*key));
-        self.note(|reads| stored.iter().for_each(|key| reads.set.insert_key(key)))?;
+        for key in &stored {
+            self.note(|reads| reads.set.insert_key(key))?;
+        }
         let mut stored = self.snapshot.get_many(&stored)?.into_iter();
         let value_of = |key: &K| match self.changes.get(key.as_ref()) {
             Some(own) => own.clone(),
@@ -253,7 +255,8 @@ impl Transaction {
     /// itself waits as [`Db::write_with`] does.
     ///
     /// # Errors
-    /// [`Error::Conflict`]; [`Error::TransactionTooLarge`]; the errors of reads and of writes.
+    /// [`Error::Conflict`], also if other writers write so fast that the comparison cannot keep up;
+    /// [`Error::TransactionTooLarge`]; the errors of reads and of writes.
     pub fn commit(self, durability: Durability) -> Result<()> {
         let (inner, seq) = self.snapshot.source()?;
         if self.changes.is_empty() {

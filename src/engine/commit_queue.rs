@@ -5,7 +5,7 @@ use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::condition::{Condition, Terms};
+use super::condition::Condition;
 use super::recent_writes::RecentWrites;
 use crate::error::{Error, Result};
 use crate::key::Seq;
@@ -95,14 +95,9 @@ impl CommitQueue {
         Validation(&self.validations)
     }
 
-    /// The number of validations that go on beside those of a group.
-    pub(crate) fn other_validations(&self, group: &[&Request]) -> usize {
-        let validations = self.validations.load(Ordering::Relaxed);
-        if validations == 0 {
-            return 0;
-        }
-        let own = group.iter().filter(|request| request.is_validated()).count();
-        validations.saturating_sub(own)
+    /// The number of validations that go on.
+    pub(crate) fn validations(&self) -> usize {
+        self.validations.load(Ordering::Relaxed)
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
@@ -219,11 +214,6 @@ impl Request {
 
     pub(crate) fn only_if(self, condition: Arc<Condition>) -> Self {
         Self { condition: Some(condition), ..self }
-    }
-
-    fn is_validated(&self) -> bool {
-        let terms = self.condition.as_ref().map(|condition| &condition.terms);
-        matches!(terms, Some(Terms::AllIfUnchanged { .. }))
     }
 
     fn finish(&self, result: Result<()>) {

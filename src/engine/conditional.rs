@@ -95,7 +95,7 @@ impl DbInner {
     ) -> Result<Decision> {
         let condition = Condition::new(terms);
         let request = Request::new(ops, entries, durability).only_if(Arc::clone(&condition));
-        self.commits.submit(request, self)?;
+        self.submit(request)?;
         Ok(condition.take_decision())
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct GroupWrites<'a> {
     group: &'a [&'a Request],
     /// What each request writes. Empty if none has a condition.
     decided: Vec<Written>,
+    /// The number of transactions whose validation has ended.
+    pub(crate) validated: usize,
 }
 
 /// What the conditions of a group depend on. No other thread writes meanwhile.
@@ -37,11 +39,12 @@ pub(crate) struct State<'a> {
 impl<'a> GroupWrites<'a> {
     pub(crate) fn decide(group: &'a [&'a Request], state: State<'_>) -> Self {
         if group.iter().all(|request| request.condition.is_none()) {
-            return Self { group, decided: Vec::new() };
+            return Self { group, decided: Vec::new(), validated: 0 };
         }
         let is_alone = group.len() == 1;
-        let mut decider = Decider { state, is_alone, changes: HashMap::default() };
-        Self { group, decided: group.iter().map(|request| decider.decide(request)).collect() }
+        let mut decider = Decider { state, is_alone, changes: HashMap::default(), validated: 0 };
+        let decided = group.iter().map(|request| decider.decide(request)).collect();
+        Self { group, decided, validated: decider.validated }
     }
 
     /// The encoded entries of each request, and their number.
@@ -59,6 +62,7 @@ struct Decider<'a, 's> {
     is_alone: bool,
     /// The changes of the requests so far, which are not in the memtable yet.
     changes: HashMap<&'a [u8], Option<&'a [u8]>, RandomState>,
+    validated: usize,
 }
 
 impl<'a> Decider<'a, '_> {
@@ -81,7 +85,10 @@ impl<'a> Decider<'a, '_> {
                 failed.map_or(Decision::All, |entry| Decision::Failed(Value::copied(entry.key)))
             }
             Terms::AllIfUnchanged { reads, checked, at_most } => {
-                self.compare(reads, *checked, *at_most)
+                let decision = self.compare(reads, *checked, *at_most);
+                self.validated +=
+                    usize::from(matches!(decision, Decision::All | Decision::Conflict));
+                decision
             }
         };
         if matches!(decision, Decision::All) {
@@ -139,17 +146,21 @@ impl<'a> Decider<'a, '_> {
 
     /// Compares what was written after the number `checked` with a read set.
     fn compare(&self, reads: &ReadSet, checked: Seq, at_most: u64) -> Decision {
+        if self.changes.len() as u64 > at_most {
+            return Decision::CompareFirst(Vec::new()); // they are recent writes at the next attempt
+        }
         if self.changes.keys().any(|key| reads.contains(key)) {
             return Decision::Conflict;
         }
-        if checked == self.state.newest {
+        let State { newest, recent, .. } = &self.state;
+        if checked == *newest {
             return Decision::All;
         }
-        let Some(groups) = self.state.recent.after(checked) else { return Decision::CheckAgain };
-        if groups.clone().map(|group| group.count()).sum::<u64>() > at_most {
-            return Decision::CompareFirst(groups.cloned().collect());
+        let Some(runs) = recent.after(checked) else { return Decision::CheckAgain };
+        if newest - checked > at_most {
+            return Decision::CompareFirst(runs.cloned().collect());
         }
-        let mut keys = groups.flat_map(|group| group.iter());
+        let mut keys = runs.flat_map(|run| run.after(checked));
         if keys.any(|key| reads.contains(key)) { Decision::Conflict } else { Decision::All }
     }
 }

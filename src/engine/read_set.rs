@@ -6,7 +6,7 @@ use std::ops::Bound;
 use crate::value::Value;
 
 /// The memory of an interval beside the bytes of its ends.
-const INTERVAL_BYTES: usize = 96;
+const INTERVAL_BYTES: usize = 120;
 
 /// Intervals of keys by their first keys. No two overlap or adjoin, so a key that is read twice takes no memory.
 #[derive(Debug, Default)]
@@ -46,7 +46,8 @@ impl ReadSet {
             start = before.clone();
         }
         // Those that the new interval reaches become part of it.
-        while let Some((next, until)) = self.intervals.range(start.clone()..).next()
+        while let Some((next, until)) =
+            self.intervals.range::<[u8], _>((Bound::Included(&*start), Bound::Unbounded)).next()
             && (is_before(next, &end) || end.as_ref() == Some(next))
         {
             if is_within(&end, until) {

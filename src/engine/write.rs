@@ -33,8 +33,14 @@ impl DbInner {
             return Ok(());
         }
         let request = Request::new(ops, entries, durability);
+        self.submit(request)
+    }
+
+    #[inline]
+    pub(super) fn submit(&self, request: Request) -> Result<()> {
+        let synced = request.durability == Durability::Synced;
         self.commits.submit(request, self)?;
-        if durability == Durability::Synced {
+        if synced {
             self.report_move();
         }
         Ok(())
@@ -58,7 +64,9 @@ impl DbInner {
             (first, ops)
         });
         let bytes = writer.log.append(records).map_err(|error| self.poison_if_broken(error))?;
-        self.env.ledger.wal_writes.count(bytes);
+        if bytes > 0 {
+            self.env.ledger.wal_writes.count(bytes);
+        }
         let first = writer.next_seq;
         let mut seq = first;
         for (ops, entries) in writes.iter() {
@@ -68,7 +76,7 @@ impl DbInner {
         }
         writer.next_seq = seq;
         self.sequences.publish(seq - 1);
-        if self.commits.other_validations(group) > 0 {
+        if self.commits.validations() > writes.validated {
             writer.recent.push(first, writes.iter().map(|(ops, _)| ops));
         } else if !writer.recent.is_empty() {
             writer.recent.clear();
