@@ -11,7 +11,7 @@ use super::commit_queue::{Durability, Request};
 use super::condition::{Condition, Decision, Terms};
 use super::inner::DbInner;
 use crate::batch::{Batch, Encoded, encode, entries};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::key::{EntryRef, Seq};
 use crate::sync::sync_point;
 use crate::value::Value;
@@ -39,16 +39,12 @@ impl DbInner {
                 return Ok(inserted);
             }
             let terms = Terms::EachIfAbsent { since: found.since };
-            match self.submit_if(terms, ops, count, durability)? {
-                Decision::Each(written) => {
-                    let mut written = written.into_iter();
-                    for inserted in inserted.iter_mut().filter(|inserted| **inserted) {
-                        *inserted = written.next().is_some_and(|written| written);
-                    }
-                    return Ok(inserted);
+            if let Decision::Each(written) = self.submit_if(terms, ops, count, durability)? {
+                let mut written = written.into_iter();
+                for inserted in inserted.iter_mut().filter(|inserted| **inserted) {
+                    *inserted = written.next().is_some_and(|written| written);
                 }
-                Decision::All => return Ok(inserted),
-                _ => {}
+                return Ok(inserted);
             }
         }
     }
@@ -75,13 +71,6 @@ impl DbInner {
                 Decision::Failed(key) => return Ok(Some(key)),
                 _ => {}
             }
-        }
-    }
-
-    pub(crate) fn write_batch_if(&self, batch: Encoded, durability: Durability) -> Result<()> {
-        match self.write_if(batch, durability)? {
-            None => Ok(()),
-            Some(key) => Err(Error::ConditionFailed { key }),
         }
     }
 
@@ -113,6 +102,7 @@ mod tests {
     use std::thread::scope;
 
     use super::*;
+    use crate::error::Error;
     use crate::sync::{with_hook, yield_now};
     use crate::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
     use crate::{Db, Options};

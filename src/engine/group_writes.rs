@@ -1,7 +1,8 @@
 //! What the requests of a group write: the thread that commits the group decides their conditions.
 
-use foldhash::fast::RandomState;
 use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
 
 use super::commit_queue::Request;
 use super::condition::{Condition, Decision, Log, Terms};

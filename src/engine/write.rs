@@ -26,7 +26,8 @@ impl DbInner {
         self.check_writable()?;
         let batch = batch.into_encoded()?;
         if !batch.requirements.is_empty() {
-            return self.write_batch_if(batch, durability);
+            let failed = self.write_if(batch, durability)?;
+            return failed.map_or(Ok(()), |key| Err(Error::ConditionFailed { key }));
         }
         let Encoded { ops, entries, .. } = batch;
         if entries == 0 && durability == Durability::Buffered {
