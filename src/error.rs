@@ -112,6 +112,19 @@ pub enum Error {
         /// The greatest allowed length, in bytes.
         limit: u64,
     },
+    /// A pair of an [ingest](crate::Db::ingest) has a key that is not greater than the one before. Nothing was
+    /// changed.
+    #[error(
+        "the key \"{}\" comes behind \"{}\": ingested keys must ascend",
+        shown_key(key),
+        shown_key(before)
+    )]
+    Unsorted {
+        /// The key.
+        key: Value,
+        /// The key before it.
+        before: Value,
+    },
     /// A condition of a batch does not hold: see [`Batch::require`](crate::Batch::require). Nothing was written.
     #[error("the condition on the key \"{}\" does not hold: nothing was written", shown_key(key))]
     ConditionFailed {

@@ -179,10 +179,12 @@ pub struct TableProperties {
     pub key_bytes: u64,
     /// Bytes of all values.
     pub value_bytes: u64,
-    /// The oldest sequence number.
+    /// The oldest sequence number; of an ingested table that of the manifest, or 0 if the manifest does not name it.
     pub min_seq: u64,
     /// The newest sequence number.
     pub max_seq: u64,
+    /// Whether the table was [ingested](crate::Db::ingest): its entries have one number, which the manifest has.
+    pub ingested: bool,
     /// The first user key.
     pub smallest: Value,
     /// The last user key.
@@ -253,9 +255,13 @@ impl TableFile {
         let (mut meta, store) = Table::meta_of_file(&env(0), id)?;
         if let Some((_, known)) = set.as_ref().and_then(|set| set.tables.get(&id))
             && known.footer_checksum == meta.footer_checksum
-            && known.filter.generation > 0
         {
-            meta.filter = known.filter;
+            if known.filter.generation > 0 {
+                meta.filter = known.filter;
+            }
+            if meta.is_ingested {
+                meta.set_number(known.max_seq);
+            }
         }
         meta.id = id; // the checksum of the footer fails if the file has the name of another table
         let open = Table::open(&env(store), meta)?;
@@ -276,8 +282,9 @@ impl TableFile {
             data_blocks: properties.data_blocks,
             key_bytes: properties.key_bytes,
             value_bytes: properties.value_bytes,
-            min_seq: properties.min_seq,
-            max_seq: properties.max_seq,
+            min_seq: meta.min_seq,
+            max_seq: meta.max_seq,
+            ingested: meta.is_ingested,
             smallest: Value::copied(&properties.smallest),
             largest: Value::copied(&properties.largest),
         }

@@ -453,7 +453,9 @@ impl NewFile {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        if self.is_kept.load(Ordering::Relaxed) {
+        // In a fork the file is still that of the parent.
+        let is_copy = |watch: &Arc<Watch>| !watch.birth.is_this_process();
+        if self.is_kept.load(Ordering::Relaxed) || self.dir.watch.as_ref().is_some_and(is_copy) {
             return;
         }
         // What cannot be removed now, the next opening removes.

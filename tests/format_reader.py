@@ -228,7 +228,8 @@ class TableRecord:
         self.entries, self.tombstones, self.keys = (fields.number(8) for _ in range(3))
         self.oldest, self.newest = fields.number(8), fields.number(8)
         self.smallest, self.largest = fields.prefixed(), fields.prefixed()
-        self.hidden, self.prefixes = tagged_numbers(Fields(fields.prefixed()), (1, 2))
+        self.hidden, self.prefixes, ingested = tagged_numbers(Fields(fields.prefixed()), (1, 2, 3))
+        self.ingested = ingested == 1
 
 
 def tagged_numbers(tagged, tags):
@@ -240,6 +241,7 @@ def tagged_numbers(tagged, tags):
             need(len(value) == 8 and found[tag] is None, "one number")
             found[tag] = int.from_bytes(value, "little")
     need(found[1] != 0, "hidden bytes that are not 0")
+    need(found.get(3) in (None, 1), "1, if the table is ingested")
     return tuple(number or 0 for number in found.values())
 
 
@@ -329,6 +331,8 @@ class Manifest:
         for _, r in self.tables.values():
             need(r.smallest <= r.largest and r.oldest <= r.newest <= self.flushed, "ranges in order")
             need(1 <= r.keys <= r.entries <= r.file_length > r.index_offset, "a table of sound size")
+            alike = r.oldest == r.newest and r.tombstones == 0 and r.entries == r.keys
+            need(alike or not r.ingested, "one number for what was ingested")
             need(r.prefixes <= 16 * r.keys, "a sound number of prefixes")
             need(r.filter.generation <= MAX_NUMBER and r.id < self.next_file, "numbers in use")
 
@@ -401,7 +405,8 @@ def open_block(block, salt, offset, block_type):
 
 
 class DataBlock:
-    def __init__(self, contents):
+    def __init__(self, contents, number):
+        self.number = number
         need(len(contents) >= 4, "restart points")
         count = int.from_bytes(contents[-4:], "little")
         end = len(contents) - 4 - 4 * count
@@ -417,6 +422,9 @@ class DataBlock:
         while fields.more():
             offset = fields.at
             shared, suffix, value, seq = (fields.varint() for _ in range(4))
+            if self.number is not None:
+                need(seq == 0, "an ingested entry without a number")
+                seq = self.number
             kind = fields.number(1)
             need(kind in (0, 1), "a Put or Delete")
             need(shared <= len(key) and shared + suffix <= MAX_KEY, "a key of sound length")
@@ -485,7 +493,8 @@ class Table:
         number, found = struct.unpack("<QQ", footer[64:80])
         features, version, _, stored = struct.unpack("<IHHI", footer[108:120])
         need(checksum(number, at, footer[:116]) == stored, "the footer's checksum")
-        supported(version == 2 and features == 0, "SSTables of version 2, without features")
+        supported(version == 2 and features <= 1, "SSTables of version 2, with known features")
+        self.ingested = features == 1
         self.within, self.index, self.properties, ranges = (handles[i : i + 2] for i in (0, 2, 4, 6))
         self.salt = int.from_bytes(r.random[:8], "little")
         promised = store, r.id, r.footer_checksum, r.random
@@ -501,6 +510,10 @@ class Table:
     def block(self, handle):
         return self.file[handle[0] : sum(handle) + 5]
 
+    def data_block(self, handle):
+        number = self.record.newest if self.ingested else None
+        return DataBlock(self.contents(handle, DATA), number)
+
     def contents(self, handle, block_type):
         return open_block(self.block(handle), self.salt, handle[0], block_type)
 
@@ -514,9 +527,12 @@ class Table:
         (hidden,) = tagged_numbers(fields, (1,))
         need(hidden == 0 or (keys < entries and hidden <= key_bytes + value_bytes), "sound hidden bytes")
         need(1 <= keys <= entries >= tombstones and oldest <= newest, "sound numbers")
+        need(newest > 0 or (tombstones == 0 and keys == entries), "entries that can be ingested")
         need(smallest <= largest and len(smallest) <= MAX_KEY >= len(largest), "a sound range of keys")
         r = self.record
-        promised = r.entries, r.tombstones, r.keys, r.hidden, r.oldest, r.newest, r.smallest, r.largest
+        need(r.ingested == self.ingested == (newest == 0), "ingested or not, as promised")
+        numbers = (0, 0) if r.ingested else (r.oldest, r.newest)
+        promised = r.entries, r.tombstones, r.keys, r.hidden, *numbers, r.smallest, r.largest
         found = entries, tombstones, keys, hidden, oldest, newest, smallest, largest
         need(found == promised, "properties as in the manifest")
         self.totals = [entries, tombstones, keys, key_bytes, value_bytes, hidden]
@@ -570,12 +586,12 @@ class Table:
         number = bisect.bisect_left(self.separators, key)
         while self.separators[number] == key and up_to < self.cuts.get(number, 0):
             number += 1
-        return DataBlock(self.contents(self.data[number], DATA)).find(key, up_to)
+        return self.data_block(self.data[number]).find(key, up_to)
 
     def entries(self):
         r, first = self.record, True
         for number, handle in enumerate(self.data):
-            block, last = DataBlock(self.contents(handle, DATA)), None
+            block, last = self.data_block(handle), None
             newer = self.cuts.get(number - 1, 0)
             for key, seq, kind, value in block.listing():
                 if first:

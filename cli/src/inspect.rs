@@ -94,6 +94,7 @@ fn as_json(table: &TableFile, entries: bool) -> Result<Map<String, Value>> {
     ] {
         object.insert(name.into(), number.into());
     }
+    object.insert("ingested".into(), properties.ingested.into());
     object.insert("store".into(), format!("{:016x}", properties.store).into());
     json::insert_bytes(&mut object, "smallest", &properties.smallest);
     json::insert_bytes(&mut object, "largest", &properties.largest);
@@ -135,16 +136,22 @@ fn print_properties(table: &TableFile, out: &mut dyn Write) -> Result<()> {
         ("data blocks", thousands(properties.data_blocks)),
         ("key bytes", thousands(properties.key_bytes)),
         ("value bytes", thousands(properties.value_bytes)),
-        (
-            "sequence numbers",
-            format!("{} to {}", thousands(properties.min_seq), thousands(properties.max_seq)),
-        ),
+        ("sequence numbers", sequence_numbers(&properties)),
         ("smallest key", escaped(&properties.smallest)),
         ("largest key", escaped(&properties.largest)),
     ] {
         writeln!(out, "  {name:<17} {value}")?;
     }
     Ok(())
+}
+
+fn sequence_numbers(properties: &criba::TableProperties) -> String {
+    let criba::TableProperties { min_seq, max_seq, ingested, .. } = properties;
+    match (ingested, max_seq) {
+        (false, _) => format!("{} to {}", thousands(*min_seq), thousands(*max_seq)),
+        (true, 0) => "ingested; no manifest names the table".into(),
+        (true, _) => format!("{} (ingested)", thousands(*max_seq)),
+    }
 }
 
 fn print_filter(table: &TableFile, out: &mut dyn Write) -> Result<()> {

@@ -3,54 +3,15 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Compaction, Survivors};
+use super::{Compaction, MergeContext, Outputs, Survivors};
 use crate::error::{Error, Result};
-use crate::filter::{KeyCounts, LookupKey};
+use crate::filter::LookupKey;
 use crate::iter::{Cursor, Direction, MergeCursor};
-use crate::key::Seq;
 use crate::ledger::{Activity, LEVELS, Verdict};
 use crate::memtable::{Memtable, MemtableCursor};
-use crate::sstable::{
-    FinishedTable, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableSettings, TableWriter,
-};
+use crate::sstable::{OpenTable, ReadPlan, TableCursor};
 use crate::version::{LevelCursor, LiveTable, Version};
 use criba_filter::HashFunction;
-use criba_filter::store::Recipe;
-
-pub(crate) struct MergeContext<'a> {
-    pub(crate) env: &'a Arc<TableEnv>,
-    pub(crate) settings: &'a TableSettings,
-    /// The recipe for a table with these keys; `None` for no filter.
-    pub(crate) filter_for: &'a dyn Fn(KeyCounts) -> Option<Recipe>,
-    /// The data bytes at which an output ends, at the next new user key.
-    pub(crate) table_bytes: u64,
-    /// Whether filters are ignored, as if each answered "maybe".
-    pub(crate) ignore_filters: bool,
-    /// Ascending.
-    pub(crate) snapshots: Vec<Seq>,
-    /// Whether to stop: the store is closing, or the merge is no longer wanted.
-    pub(crate) cancelled: &'a dyn Fn() -> bool,
-}
-
-impl<'a> MergeContext<'a> {
-    /// The context of a flush outside an open store: no snapshots, and it is never cancelled.
-    pub(crate) fn of_flush(
-        env: &'a Arc<TableEnv>,
-        settings: &'a TableSettings,
-        filter_for: &'a dyn Fn(KeyCounts) -> Option<Recipe>,
-        ignore_filters: bool,
-    ) -> Self {
-        Self {
-            env,
-            settings,
-            filter_for,
-            table_bytes: u64::MAX,
-            ignore_filters,
-            snapshots: Vec::new(),
-            cancelled: &|| false,
-        }
-    }
-}
 
 /// Merges the inputs into new tables. They are synced, proven and open, but not in the manifest.
 pub(crate) fn merge(
@@ -130,88 +91,23 @@ fn write_tables(
     nothing_older: impl Fn(&[u8]) -> bool,
     context: &MergeContext<'_>,
 ) -> Result<Vec<OpenTable>> {
-    let mut outputs = Outputs { context, tables: Vec::new() };
-    let written = outputs.write(cursor, expected_entries, nothing_older);
-    if written.is_err() {
-        for open in &outputs.tables {
-            open.table.make_obsolete();
+    let mut outputs = Outputs::new(context);
+    let mut survivors = Survivors::new(&context.snapshots);
+    let mut entries = 0;
+    while let Some(entry) = cursor.entry() {
+        if entries % 1024 == 0 && (context.cancelled)() {
+            return Err(Error::Closed);
         }
+        entries += 1;
+        if survivors.keeps(entry, &nothing_older) {
+            outputs.add(entry)?;
+        }
+        cursor.advance()?;
     }
-    written.map(|()| outputs.tables)
-}
-
-struct Outputs<'a> {
-    context: &'a MergeContext<'a>,
-    tables: Vec<OpenTable>,
-}
-
-impl Outputs<'_> {
-    fn write(
-        &mut self,
-        cursor: &mut dyn Cursor,
-        expected_entries: u64,
-        nothing_older: impl Fn(&[u8]) -> bool,
-    ) -> Result<()> {
-        let context = self.context;
-        let mut survivors = Survivors::new(&context.snapshots);
-        let mut writer: Option<TableWriter> = None;
-        let mut entries = 0;
-        while let Some(entry) = cursor.entry() {
-            if entries % 1024 == 0 && (context.cancelled)() {
-                return Err(Error::Closed);
-            }
-            entries += 1;
-            if survivors.keeps(entry, &nothing_older) {
-                if let Some(full) = writer.take_if(|writer| {
-                    writer.data_bytes() >= context.table_bytes && writer.last_key() != entry.key
-                }) {
-                    self.finish(full)?;
-                }
-                let writer = match &mut writer {
-                    Some(writer) => writer,
-                    none => none.insert(self.begin()?),
-                };
-                writer.add(entry)?;
-            }
-            cursor.advance()?;
-        }
-        if entries != expected_entries {
-            let dir = context.env.dir.path();
-            let expected = format!("{expected_entries} entries in the inputs of a merge");
-            return Err(Error::corrupt(dir, 0, expected, entries.to_string()));
-        }
-        if let Some(last) = writer {
-            self.finish(last)?;
-        }
-        context.env.dir.sync()
+    if entries != expected_entries {
+        let dir = context.env.dir.path();
+        let expected = format!("{expected_entries} entries in the inputs of a merge");
+        return Err(Error::corrupt(dir, 0, expected, entries.to_string()));
     }
-
-    fn begin(&self) -> Result<TableWriter> {
-        let id = self.context.env.new_file_number();
-        TableWriter::create(self.context.env, id, self.context.settings)
-    }
-
-    /// Finishes a table, opens it as a reader does, and probes its filter with every key.
-    fn finish(&mut self, writer: TableWriter) -> Result<()> {
-        let recipe = (self.context.filter_for)(writer.key_counts());
-        let FinishedTable { file, meta, hashes, io } = writer.finish(recipe)?;
-        let with_filter = meta.filter.bytes > 0;
-        let (env, id) = (self.context.env, meta.id);
-        // A file without a name takes room on the disk for as long as it is open.
-        let mut open = Table::open(env, meta).inspect_err(|_| env.files.forget(id))?;
-        if let Some(hashes) = &hashes {
-            open.verify_filter(hashes)?;
-        }
-        let ledger = &self.context.env.ledger;
-        ledger.table_writes.add(io);
-        ledger.count(Activity {
-            tables_written: 1,
-            filters_built: u64::from(with_filter),
-            ..Activity::default()
-        });
-        open.reduce_to_budget();
-        file.keep();
-        self.tables.push(open);
-        Ok(())
-    }
+    outputs.finish()
 }

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 
+use super::places::Output;
 use crate::key::Seq;
 use crate::ledger::LEVELS;
 use crate::sstable::{FilterState, TableMeta};
@@ -58,6 +59,12 @@ impl Compaction {
         self.inputs.iter().map(|(_, live)| live.table.id())
     }
 
+    /// Where its outputs will be: within the keys of all inputs.
+    pub(crate) fn output(&self) -> Option<Output> {
+        let (smallest, largest) = range_of(&self.inputs)?;
+        Some(Output { level: self.output_level, smallest, largest })
+    }
+
     /// About the bytes that it writes: those of its inputs, or 0 for a trivial move.
     pub(crate) fn bytes(&self) -> u64 {
         if self.is_trivial_move {
@@ -100,7 +107,10 @@ pub(crate) fn pick(
     }
     for (level, &target) in targets.iter().enumerate().take(LAST).skip(1) {
         let bytes = version.level_bytes(level);
-        if bytes > target {
+        // An ingest may put its tables on a level with target 0. They stay until a compaction adds others.
+        let is_of_ingest =
+            target == 0 && version.level(level).iter().all(|live| live.table.meta().is_ingested);
+        if bytes > target && !is_of_ingest {
             // A level with target 0 must become empty, before any other compaction.
             due.push((bytes as f64 / target as f64, level));
         }
@@ -318,6 +328,29 @@ fn pick_l0(
         }
     }
     Some(compaction)
+}
+
+/// Merges all tables of L0 that may leave it into a level that has no key between theirs, for an ingest.
+pub(crate) fn leave_l0(
+    version: &Version,
+    output_level: usize,
+    busy: &HashSet<u64>,
+) -> Option<Compaction> {
+    let leaving = leaving_l0(version, output_level);
+    let inputs = leaving.into_iter().map(|live| (0, live)).collect();
+    complete(version, inputs, output_level, busy, true)
+}
+
+/// Merges the tables of a level that have keys within a range into the next level, for an ingest.
+pub(crate) fn leave_level(
+    version: &Version,
+    level: usize,
+    (smallest, largest): (&[u8], &[u8]),
+    busy: &HashSet<u64>,
+) -> Option<Compaction> {
+    let overlapping = version.overlapping(level, smallest, largest);
+    let inputs = overlapping.iter().map(|live| (level, live.clone())).collect();
+    complete(version, inputs, level + 1, busy, true)
 }
 
 /// One table of a level and the overlapping tables of the next level. Prefers a table with many tombstones,

@@ -12,7 +12,7 @@ use crate::filter_manager::FilterManager;
 use crate::names::FileName;
 use crate::options::Options;
 use crate::recovery::read_only_state::ReadOnlyState;
-use crate::sstable::{TableEnv, TableMeta};
+use crate::sstable::{TableEnv, TableMeta, TableWriter};
 use crate::store_dir::{StoreDir, absolute};
 use crate::version::{Manifest, TableSet, read_current};
 use crate::wal::{LogError, LogWriter};
@@ -128,7 +128,8 @@ fn flush(
     }
     let filters = FilterManager::new(loaded.settings);
     let settings = options.table_settings(&loaded.settings);
-    let filter_for = |table| filters.recipe_for_flush(&loaded.view.version, table);
+    let filter_for =
+        |table: &TableWriter| filters.recipe_for_flush(&loaded.view.version, table.key_counts());
     let context = MergeContext::of_flush(env, &settings, &filter_for, options.ignore_filters);
     for open in write_memtable(memtable, |_| false, &context)? {
         set.tables.insert(open.table.id(), (0, open.record()));

@@ -2,6 +2,7 @@
 
 mod copy;
 mod info;
+mod ingest;
 mod keys;
 mod read_only;
 mod reader;

@@ -11,6 +11,7 @@ mod conditional;
 pub(crate) mod earlier_logs;
 mod group_writes;
 pub(crate) mod health;
+mod ingest;
 pub(crate) mod inner;
 pub(crate) mod next_log;
 mod read;

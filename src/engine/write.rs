@@ -162,12 +162,14 @@ impl DbInner {
         self.seal(&mut writer)
     }
 
-    /// Seals the memtable, unless it is empty; begins a new one with a new log.
+    /// Seals the memtable, unless it is empty.
     fn seal(&self, writer: &mut Writer) -> Result<()> {
+        if self.views.load().memtable.is_empty() { Ok(()) } else { self.begin_memtable(writer) }
+    }
+
+    /// Seals the memtable; begins a new one with a new log.
+    pub(super) fn begin_memtable(&self, writer: &mut Writer) -> Result<()> {
         self.env.birth.check_process()?;
-        if self.views.load().memtable.is_empty() {
-            return Ok(());
-        }
         let log =
             self.next_log.take(|| self.make_log())?.keep().fill_ahead(self.options.log_fill());
         log.watch();
@@ -202,7 +204,7 @@ impl DbInner {
 
     /// Makes the next log, without the writer's lock. A store without background threads makes none ahead: then its
     /// files depend on its calls alone.
-    fn make_next_log(&self) {
+    pub(super) fn make_next_log(&self) {
         if !self.is_inline() {
             // Checked under the lock of the log: `close` removes the log after it refused writes.
             self.next_log.make_ahead(|| self.check_writable().and_then(|()| self.make_log()));

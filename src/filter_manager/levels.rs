@@ -37,10 +37,16 @@ impl LevelKeys {
         if level == 0 {
             self.l0.push(of_table);
         } else {
-            self.below[level].keys += of_table.keys;
-            self.below[level].hashed += of_table.hashed();
-            self.below[level].tables += 1;
+            self.add_alike(level, of_table, 1);
         }
+    }
+
+    /// Adds tables with the same numbers to a level below L0.
+    pub(super) fn add_alike(&mut self, level: usize, each: KeyCounts, tables: u64) {
+        let of_level = &mut self.below[level];
+        of_level.keys = of_level.keys.saturating_add(each.keys.saturating_mul(tables));
+        of_level.hashed = of_level.hashed.saturating_add(each.hashed().saturating_mul(tables));
+        of_level.tables = of_level.tables.saturating_add(tables);
     }
 
     /// The state after a compaction. Its outputs have at most the keys and prefixes of its inputs.

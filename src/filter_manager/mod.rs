@@ -64,6 +64,21 @@ impl FilterManager {
         self.policy().plan(&keys.tables()).recipe(&Share { hashed: table.hashed(), load: 1.0 })
     }
 
+    /// The recipe for a table on a level below L0, one of several alike that an ingest puts there, with `all` keys
+    /// together.
+    pub(crate) fn recipe_for_ingest(
+        &self,
+        version: &Version,
+        level: usize,
+        table: KeyCounts,
+        all: u64,
+    ) -> Option<Recipe> {
+        let mut keys = LevelKeys::of(version, self.extractor);
+        keys.add_alike(level, table, all.div_ceil(table.keys.max(1)));
+        let load = keys.load(level, table.keys);
+        self.policy().plan(&keys.tables()).recipe(&Share { hashed: table.hashed(), load })
+    }
+
     /// The recipes for the outputs of a compaction: one plan for all, fixed before it begins.
     pub(crate) fn recipes_for_outputs(
         &self,

@@ -192,7 +192,9 @@ counts! {
         compactions,
         /// Tables moved down a level without a rewrite, with their filters.
         tables_moved,
-        /// Tables written by flushes and compactions.
+        /// Tables installed by [`Db::ingest`](crate::Db::ingest).
+        tables_ingested,
+        /// Tables written by flushes, compactions and ingests.
         tables_written,
         /// Tombstones dropped because of filters: tables below cover their keys, and all filters deny them.
         tombstones_denied,

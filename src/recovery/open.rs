@@ -25,7 +25,7 @@ use crate::options::Options;
 use crate::poison::Poison;
 use crate::random::{Purpose, RandomSource};
 use crate::sealed::Seal;
-use crate::sstable::{BlockCache, FilePool, FilterMemory, OpenTable, TableEnv};
+use crate::sstable::{BlockCache, FilePool, FilterMemory, OpenTable, TableEnv, TableWriter};
 use crate::store_dir::{StoreDir, absolute};
 use crate::sync::{AtomicBool, AtomicU64, Mutex};
 use crate::version::{
@@ -313,7 +313,8 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
     let mut version = Version::default().with(&[], tables, &env.ledger);
     let filters = FilterManager::new(*filters);
     let mut flush = |memtable: &Arc<Memtable>| {
-        let filter_for = |table| filters.recipe_for_flush(&version, table);
+        let filter_for =
+            |table: &TableWriter| filters.recipe_for_flush(&version, table.key_counts());
         let context = MergeContext::of_flush(env, &settings, &filter_for, options.ignore_filters);
         let new = write_memtable(memtable, |_| false, &context)?;
         let added: Vec<_> = new.iter().map(|open| (0, open.clone())).collect();

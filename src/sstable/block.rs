@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 use std::cmp::Ordering;
+use std::num::NonZeroU64;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -109,6 +110,8 @@ pub(crate) struct Block {
     /// The end of the entries and start of the restart points.
     entries_end: usize,
     restarts: usize,
+    /// The number of all entries, if the table was ingested.
+    number: Option<NonZeroU64>,
 }
 
 impl Clone for Block {
@@ -129,7 +132,8 @@ struct RawEntry {
 }
 
 impl Block {
-    pub(crate) fn new(bytes: Bytes) -> BlockResult<Self> {
+    /// `number`: that of all entries, if the table was ingested.
+    pub(crate) fn new(bytes: Bytes, number: Option<Seq>) -> BlockResult<Self> {
         let broken =
             BlockDamage { offset: bytes.len().saturating_sub(4), expected: "restart points" };
         let count_at = bytes.len().checked_sub(4).ok_or(broken)?;
@@ -138,7 +142,7 @@ impl Block {
         if restarts == 0 || entries_end == 0 || u32_at(&bytes, entries_end) != Some(0) {
             return Err(broken);
         }
-        Ok(Self { bytes, entries_end, restarts })
+        Ok(Self { bytes, entries_end, restarts, number: number.and_then(NonZeroU64::new) })
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -154,7 +158,11 @@ impl Block {
             let shared = usize::try_from(fields.varint()?).ok()?;
             let suffix_length = usize::try_from(fields.varint()?).ok()?;
             let value_length = usize::try_from(fields.varint()?).ok()?;
-            let seq = fields.varint()?;
+            let seq = match (fields.varint()?, self.number) {
+                (seq, None) => seq,
+                (0, Some(number)) => number.get(),
+                _ => return None, // an ingested entry has no number of its own
+            };
             let kind = EntryKind::from_byte(fields.u8()?)?;
             let most = if kind == EntryKind::Put { MAX_VALUE_BYTES } else { 0 };
             if shared.checked_add(suffix_length)? > MAX_KEY_BYTES || value_length > most {
@@ -439,7 +447,7 @@ mod tests {
         let bytes = builder.finish();
         assert_eq!(bytes.len(), size);
         assert!(builder.is_empty());
-        Block::new(bytes.into()).expect("sound")
+        Block::new(bytes.into(), None).expect("sound")
     }
 
     /// Else a block of 40 MiB could have 1.2 GiB of decoded keys.
@@ -450,7 +458,9 @@ mod tests {
             for &entry in entries {
                 builder.add(entry);
             }
-            Block::new(builder.finish().into()).and_then(Block::decode).map(|block| block.len())
+            Block::new(builder.finish().into(), None)
+                .and_then(Block::decode)
+                .map(|block| block.len())
         };
         let value = vec![b'v'; MAX_BLOCK_OF_ENTRIES];
         let put = |key| EntryRef { key, seq: 1, kind: EntryKind::Put, value: &value };
@@ -493,7 +503,7 @@ mod tests {
             builder.add(EntryRef { key: b"key", seq, kind, value: value.as_bytes() });
         }
         builder.add(entry(b"later", 1, b"x"));
-        let block = Block::new(builder.finish().into()).expect("sound");
+        let block = Block::new(builder.finish().into(), None).expect("sound");
         assert_eq!(block.restarts, 6);
         for seq in 1..=5 * RESTART_INTERVAL as u64 {
             let found = block.search(b"key", seq).expect("sound").entry;
@@ -526,7 +536,7 @@ mod tests {
                         builder.last_key.truncate(1);
                     }
                 }
-                let block = Block::new(builder.finish().into()).expect("sound");
+                let block = Block::new(builder.finish().into(), None).expect("sound");
                 for key in &keys {
                     let number = held.iter().position(|held| *held == key);
                     for seq in [0, 10, 19, 20, 100] {
@@ -567,7 +577,7 @@ mod tests {
         ] {
             let mut builder = BlockBuilder::default();
             builder.add(EntryRef { key, seq: 1, kind, value });
-            let block = Block::new(builder.finish().into()).expect("restart points");
+            let block = Block::new(builder.finish().into(), None).expect("restart points");
             assert_eq!(block.search(key, 1).is_ok(), sound, "{} {kind:?} {value:?}", key.len());
         }
     }
@@ -586,7 +596,7 @@ mod tests {
             for (key, seq) in entries {
                 builder.add(entry(key, seq, b"value"));
             }
-            let block = Block::new(builder.finish().into()).expect("restart points");
+            let block = Block::new(builder.finish().into(), None).expect("restart points");
             assert_eq!(block.decode().is_ok(), sound, "{entries:?}");
         }
     }
@@ -613,7 +623,8 @@ mod tests {
             builder.add(EntryRef { key: &key(i), seq: 1, kind: EntryKind::Put, value: b"" });
         }
         let contents = builder.finish();
-        let decode = |contents: &[u8]| Block::new(contents.to_vec().into()).and_then(Block::decode);
+        let decode =
+            |contents: &[u8]| Block::new(contents.to_vec().into(), None).and_then(Block::decode);
         assert_eq!(decode(&contents).map(|block| block.len()), Ok(200));
         // The same keys with one restart point only: 12 MB out of 62 KB.
         let mut forged = Vec::new();
@@ -652,7 +663,7 @@ mod tests {
             let mut bytes = sound.bytes.to_vec();
             let at = entries_end + 4 * number;
             bytes[at..at + 4].copy_from_slice(&(forged as u32).to_le_bytes());
-            let block = Block::new(bytes.into()).expect("a first restart point");
+            let block = Block::new(bytes.into(), None).expect("a first restart point");
             let damage = block.decode().expect_err("a wrong restart point");
             // Where the second is the third, the third is one too many.
             let wrong = if (number, forged) == (1, third) { 2 } else { number };
@@ -672,14 +683,14 @@ mod tests {
             for value in [0, 1, 2, 5, 0x7f, 0x80, 0xff, bytes[at] ^ 1] {
                 let mut forged = bytes.clone();
                 forged[at] = value;
-                if let Ok(block) = Block::new(forged.into()) {
+                if let Ok(block) = Block::new(forged.into(), None) {
                     let _ = block.search(b"apple", 100);
                     let _ = block.search(b"zzz", 100);
                     let _ = block.decode();
                 }
                 tried += 1;
             }
-            if let Ok(block) = Block::new(bytes[..at].to_vec().into()) {
+            if let Ok(block) = Block::new(bytes[..at].to_vec().into(), None) {
                 let _ = block.search(b"applet", 100);
                 let _ = block.decode();
             }

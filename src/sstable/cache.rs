@@ -76,7 +76,7 @@ mod tests {
         let mut builder = BlockBuilder::default();
         let value = vec![b'v'; value_bytes];
         builder.add(EntryRef { key: b"key", seq: 1, kind: EntryKind::Put, value: &value });
-        Block::new(builder.finish().into()).expect("sound")
+        Block::new(builder.finish().into(), None).expect("sound")
     }
 
     #[test]

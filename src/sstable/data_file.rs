@@ -11,6 +11,7 @@ use super::env::TableEnv;
 use super::format::{BlockHandle, BlockType, TRAILER_BYTES, check_block};
 use super::large_block::{BlockCheck, check_if_large};
 use crate::error::{Error, IoContext, Result};
+use crate::key::Seq;
 use crate::names::FileName;
 
 #[derive(Clone, Copy)]
@@ -19,6 +20,8 @@ pub(crate) struct DataFile<'a> {
     pub(crate) id: u64,
     /// The salt of the checksums of blocks.
     pub(crate) salt: u64,
+    /// The number of all entries, if the table was ingested.
+    pub(crate) number: Option<Seq>,
 }
 
 impl DataFile<'_> {
@@ -67,7 +70,8 @@ impl DataFile<'_> {
     pub(crate) fn verified(self, bytes: &Bytes, handle: BlockHandle) -> Result<Block> {
         let contents = check_block(bytes, BlockType::Data, self.salt, handle.offset)
             .map_err(|found| self.wrong_checksum(handle, found))?;
-        Block::new(bytes.slice_ref(contents)).map_err(|damage| self.damaged(handle, damage))
+        Block::new(bytes.slice_ref(contents), self.number)
+            .map_err(|damage| self.damaged(handle, damage))
     }
 
     fn wrong_checksum(self, handle: BlockHandle, found: String) -> Error {

@@ -23,6 +23,8 @@ pub(crate) const MAX_BLOCK_BYTES: u64 = MAX_VALUE_BYTES as u64 + (1 << 20);
 pub(crate) const MAX_PROPERTIES_BYTES: u64 = 1 << 20;
 pub(crate) const FOOTER_BYTES: usize = 128;
 const MAGIC: &[u8; 8] = b"cribaSST";
+/// The required feature of an ingested table: its entries have the number of the manifest's record.
+const INGESTED: u32 = 1;
 /// The filter block starts at a multiple of this.
 pub(crate) const FILTER_ALIGNMENT: u64 = 64;
 
@@ -93,6 +95,7 @@ pub(crate) struct Footer {
     pub(crate) store: u64,
     /// Tells two tables of one number apart.
     pub(crate) random: TableRandom,
+    pub(crate) is_ingested: bool,
 }
 
 /// The random bytes of a table.
@@ -127,7 +130,7 @@ impl Footer {
         bytes.put_u64(self.store);
         bytes.extend_from_slice(&self.random.0);
         bytes.resize(FOOTER_BYTES - 20, 0); // reserved
-        bytes.put_u32(0); // required features: none
+        bytes.put_u32(if self.is_ingested { INGESTED } else { 0 }); // required features
         bytes.put_u16(FORMAT_VERSION);
         bytes.put_u16(0); // reserved
         let checksum = checksum_at(self.table, offset, &[&bytes]);
@@ -180,10 +183,11 @@ impl Footer {
         if version != FORMAT_VERSION {
             return Err(FooterError::Unsupported(other_version(version)));
         }
-        if features != 0 {
+        if features & !INGESTED != 0 {
             return Err(FooterError::Unsupported(unknown_features(features)));
         }
-        Ok(Self { filter, index, properties, range_tombstones, table, store, random })
+        let is_ingested = features == INGESTED;
+        Ok(Self { filter, index, properties, range_tombstones, table, store, random, is_ingested })
     }
 }
 
@@ -230,6 +234,11 @@ pub(crate) struct Properties {
 const KEYSPACE: u32 = 0;
 
 impl Properties {
+    /// Whether the entries have no numbers of their own. The first number of a store is 1.
+    pub(crate) fn is_ingested(&self) -> bool {
+        self.max_seq == 0
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.put_u32(KEYSPACE);
@@ -281,7 +290,9 @@ impl Properties {
             && properties.min_seq <= properties.max_seq
             && properties.smallest <= properties.largest
             && properties.largest.len() <= MAX_KEY_BYTES
-            && properties.smallest.len() <= MAX_KEY_BYTES;
+            && properties.smallest.len() <= MAX_KEY_BYTES
+            && (!properties.is_ingested()
+                || (properties.tombstones == 0 && properties.keys == properties.entries));
         sound.then_some(properties)
     }
 }
@@ -290,6 +301,8 @@ impl Properties {
 const HIDDEN_BYTES: u8 = 1;
 /// The tag of [`TableMeta::prefixes`].
 const PREFIXES: u8 = 2;
+/// The tag of [`TableMeta::is_ingested`], with the value 1.
+const IS_INGESTED: u8 = 3;
 
 /// The tagged fields of properties and records of tables.
 fn tagged(fields: &[(u8, Option<u64>)]) -> Vec<u8> {
@@ -378,6 +391,8 @@ pub(crate) struct TableMeta {
     pub(crate) hidden_bytes: u64,
     /// The distinct prefixes of keys by the store's extractor; `None` without one, or if it changed since.
     pub(crate) prefixes: Option<u64>,
+    /// Whether all entries have one number, which only this record has: `min_seq` and `max_seq`.
+    pub(crate) is_ingested: bool,
     pub(crate) min_seq: Seq,
     pub(crate) max_seq: Seq,
     pub(crate) smallest: Vec<u8>,
@@ -385,6 +400,16 @@ pub(crate) struct TableMeta {
 }
 
 impl TableMeta {
+    /// The number of all entries, if the table was ingested.
+    pub(crate) fn number(&self) -> Option<Seq> {
+        self.is_ingested.then_some(self.max_seq)
+    }
+
+    /// Gives an ingested table its number.
+    pub(crate) fn set_number(&mut self, number: Seq) {
+        (self.min_seq, self.max_seq) = (number, number);
+    }
+
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
         for field in [self.id, self.size, self.index_offset] {
             bytes.put_u64(field);
@@ -397,7 +422,12 @@ impl TableMeta {
         }
         bytes.put_prefixed(&self.smallest);
         bytes.put_prefixed(&self.largest);
-        let fields = [(HIDDEN_BYTES, not_0(self.hidden_bytes)), (PREFIXES, self.prefixes)];
+        let is_ingested = self.is_ingested.then_some(1);
+        let fields = [
+            (HIDDEN_BYTES, not_0(self.hidden_bytes)),
+            (PREFIXES, self.prefixes),
+            (IS_INGESTED, is_ingested),
+        ];
         bytes.put_prefixed(&tagged(&fields));
     }
 
@@ -414,13 +444,20 @@ impl TableMeta {
             keys: fields.u64()?,
             hidden_bytes: 0,
             prefixes: None,
+            is_ingested: false,
             min_seq: fields.u64()?,
             max_seq: fields.u64()?,
             smallest: fields.prefixed()?.to_vec(),
             largest: fields.prefixed()?.to_vec(),
         };
         let tagged = Fields::new(fields.prefixed()?);
-        let [hidden_bytes, prefixes] = read_tagged(tagged, [HIDDEN_BYTES, PREFIXES])?;
+        let [hidden_bytes, prefixes, is_ingested] =
+            read_tagged(tagged, [HIDDEN_BYTES, PREFIXES, IS_INGESTED])?;
+        meta.is_ingested = match is_ingested {
+            None => false,
+            Some(1) => true,
+            Some(_) => return None,
+        };
         (meta.hidden_bytes, meta.prefixes) = (read_hidden_bytes(hidden_bytes)?, prefixes);
         Some(meta)
     }
@@ -461,6 +498,7 @@ impl TableMeta {
             keys: properties.keys,
             hidden_bytes: properties.hidden_bytes,
             prefixes: None,
+            is_ingested: footer.is_ingested,
             min_seq: properties.min_seq,
             max_seq: properties.max_seq,
             smallest: properties.smallest.clone(),
@@ -504,6 +542,7 @@ mod tests {
             table: 9,
             store: 77,
             random: TableRandom::new(3, 4),
+            is_ingested: false,
         };
         let bytes = footer.encode(500);
         assert_eq!(bytes.len(), FOOTER_BYTES);
@@ -529,8 +568,11 @@ mod tests {
             table: 1,
             store: 1,
             random: TableRandom::new(3, 4),
+            is_ingested: false,
         };
-        for (offset, value) in [(16, 1), (16, 3), (20, 1)] {
+        let ingested = Footer { is_ingested: true, ..footer };
+        assert_eq!(Footer::decode(&ingested.encode(0), 0), Ok(ingested));
+        for (offset, value) in [(16, 1), (16, 3), (20, 2), (20, 3)] {
             let mut bytes = footer.encode(0);
             bytes[FOOTER_BYTES - offset] = value;
             let checksum = checksum_at(1, 0, &[&bytes[..FOOTER_BYTES - 12]]);
@@ -602,6 +644,7 @@ mod tests {
             keys: 9,
             hidden_bytes: 0,
             prefixes: None,
+            is_ingested: false,
             min_seq: 1,
             max_seq: 10,
             smallest: b"d".to_vec(),

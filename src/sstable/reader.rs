@@ -119,9 +119,14 @@ impl Table {
         let properties =
             block_in_tail(footer.properties, BlockType::Properties, "a properties block")?;
         let is_named = |properties: &Properties| {
-            let found = TableMeta::of(&footer, footer_bytes, length, meta.filter, properties);
-            // The number of prefixes is in the manifest alone.
-            found.filter == meta.filter && found.is_of_same_table(&meta)
+            let mut found = TableMeta::of(&footer, footer_bytes, length, meta.filter, properties);
+            if found.is_ingested {
+                found.set_number(meta.max_seq);
+            }
+            // The number of prefixes is in the manifest alone, and so is that of an ingested table.
+            properties.is_ingested() == found.is_ingested
+                && found.filter == meta.filter
+                && found.is_of_same_table(&meta)
         };
         let properties = Properties::decode(properties).filter(is_named);
         let properties = properties.ok_or_else(|| {
@@ -194,6 +199,7 @@ impl Table {
         )
         .map_err(broken)?;
         let properties = Properties::decode(contents)
+            .filter(|properties| properties.is_ingested() == footer.is_ingested)
             .ok_or_else(|| broken("properties that contradict each other".into()))?;
         let filter_checksum = match footer.filter.end().filter(|&end| 4 <= end && end <= length) {
             Some(end) if !footer.filter.is_none() => {
@@ -218,6 +224,11 @@ impl Table {
 
     pub(crate) fn meta(&self) -> &TableMeta {
         &self.meta
+    }
+
+    /// Gives an ingested table its number, before other threads have the table.
+    pub(crate) fn set_number(&mut self, number: Seq) {
+        self.meta.set_number(number);
     }
 
     pub(crate) fn properties(&self) -> &Properties {
@@ -345,7 +356,8 @@ impl Table {
 
     /// The file, to read data blocks of.
     pub(super) fn file(&self) -> DataFile<'_> {
-        DataFile { env: &self.env, id: self.meta.id, salt: self.salt() }
+        let number = self.meta.number();
+        DataFile { env: &self.env, id: self.meta.id, salt: self.salt(), number }
     }
 }
 
@@ -493,6 +505,7 @@ mod tests {
             keys: 8,
             hidden_bytes: 5,
             prefixes: None,
+            is_ingested: false,
             min_seq: 5,
             max_seq: 20,
             smallest: b"a".to_vec(),
@@ -511,6 +524,7 @@ mod tests {
             table: 7,
             store: STORE,
             random: meta.random,
+            is_ingested: false,
         };
         let record = |properties: &Properties| {
             let meta = TableMeta::of(&footer, &[], meta.size, meta.filter, properties);
@@ -542,6 +556,7 @@ mod tests {
             table: 7,
             store: STORE,
             random: sample_meta().random,
+            is_ingested: false,
         };
         let at = 872;
         let check = |footer: &Footer, generation, footer_checksum: Option<u32>| {

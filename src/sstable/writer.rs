@@ -107,6 +107,10 @@ impl TableWriter {
         self.properties.entries == 0
     }
 
+    pub(crate) fn first_key(&self) -> &[u8] {
+        &self.properties.smallest
+    }
+
     pub(crate) fn last_key(&self) -> &[u8] {
         &self.properties.largest
     }
@@ -243,6 +247,7 @@ impl TableWriter {
             table: self.id,
             store: self.store,
             random: self.random,
+            is_ingested: self.properties.is_ingested(),
         };
         let footer_bytes = footer.encode(self.offset);
         self.push(&footer_bytes);

@@ -276,7 +276,10 @@ impl TableSet {
                 && meta.entries <= meta.size
                 && meta.index_offset < meta.size
                 && meta.filter.generation <= MAX_FOUND_NUMBER
-                && meta.id < self.next_file;
+                && meta.id < self.next_file
+                && meta.number().is_none_or(|number| {
+                    number == meta.min_seq && meta.tombstones == 0 && meta.keys == meta.entries
+                });
             if !sound {
                 return Err(format!("a record of table {} that contradicts itself", meta.id));
             }
@@ -303,6 +306,7 @@ mod tests {
             tombstones: 1,
             hidden_bytes: 7,
             prefixes: Some(8),
+            is_ingested: false,
             keys: 9,
             min_seq: 1,
             max_seq: 10,

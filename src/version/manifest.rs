@@ -413,6 +413,7 @@ mod tests {
             tombstones: 1,
             hidden_bytes: 0,
             prefixes: None,
+            is_ingested: false,
             keys: 9,
             min_seq: 1,
             max_seq: 10,

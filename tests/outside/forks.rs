@@ -39,6 +39,7 @@ fn a_forking_process() {
     let dir = Path::new(dir);
     match what {
         "drop" => [0, 2].into_iter().for_each(|threads| drop_a_copy(dir, threads)),
+        "ingest" => [0, 2].into_iter().for_each(|threads| fork_while_ingesting(dir, threads)),
         "call" => [0, 2].into_iter().for_each(|threads| call_everything(dir, threads)),
         "use" => [0, 2].into_iter().for_each(|threads| use_what_reads(dir, threads)),
         "daemon 0" => daemon(dir, 0),
@@ -194,7 +195,7 @@ fn refuses_writes(db: &Db, aside: &Path) -> Vec<&'static str> {
         compare_and_swap("k", none, none) compare_and_swap_with("k", none, none, synced)
         flush() compact() compact_rewriting(9) wait_until_settled() set_policy(FilterPolicy::default())
         rebuild_filters(&FilterPolicy::ribbon()) set_filter_memory(Some(0)) checkpoint(aside)
-        disk_bytes() set_auto_compaction(false)
+        disk_bytes() set_auto_compaction(false) ingest([Ok::<_, Error>(("k", "v"))])
         transact(1, |tx| tx.get("k")) transact_with(1, synced, |_| Ok::<_, Error>(()))
     )
     .into()
@@ -332,6 +333,40 @@ fn take<T>(value: &T) -> T {
     unsafe { std::ptr::read(value) }
 }
 
+/// The iterator of an ingest forks. The child has a copy of the unfinished tables; only the parent goes on.
+fn fork_while_ingesting(dir: &Path, threads: usize) {
+    const KEYS: u32 = 20_000;
+    let dir = &dir.join(format!("store {threads}"));
+    let db = options(threads).table_bytes(32 << 10).open(dir).unwrap();
+    put_synced(&db, 0..10);
+    let fork_at = |number| {
+        let before = contents(dir);
+        let child = fork();
+        if child > 0 {
+            wait_for(child);
+            assert!(contents(dir) == before, "{threads} threads, pair {number}");
+            return false;
+        }
+        end_after(SECONDS);
+        true
+    };
+    let mut is_child = false;
+    let ingested = db.ingest((0..KEYS).map(|number| {
+        if !is_child && number % 5000 == 77 {
+            is_child = fork_at(number);
+        }
+        Ok::<_, Error>((key(number), "ingested"))
+    }));
+    if is_child {
+        assert_forked("ingest", ingested);
+        exit(0);
+    }
+    assert_eq!(ingested.unwrap(), u64::from(KEYS));
+    assert_eq!(count(&db), KEYS as usize);
+    db.close().unwrap();
+    assert!(criba::verify(dir).unwrap().findings.is_empty());
+}
+
 fn call_everything(dir: &Path, threads: usize) {
     let (aside, dir) = (dir.join("aside"), &dir.join(format!("store {threads}")));
     let db = options(threads).open(dir).unwrap();
@@ -349,6 +384,7 @@ fn call_everything(dir: &Path, threads: usize) {
             called.extend(["close", "open"]);
             assert_all_called("mod.rs", &called);
             assert_all_called("transaction.rs", &called);
+            assert_all_called("ingest.rs", &called);
         });
         assert!(!aside.exists());
         assert!(contents(dir) == before, "{ends}, {threads} threads: a call changed the files");
@@ -591,6 +627,11 @@ fn a_child_that_drops_its_copy_takes_no_synced_put_and_no_lock() {
 #[test]
 fn each_call_in_a_child_is_refused_and_changes_nothing() {
     forking("call");
+}
+
+#[test]
+fn a_fork_within_an_ingest_leaves_its_tables_to_the_parent() {
+    forking("ingest");
 }
 
 #[test]

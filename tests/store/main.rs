@@ -26,6 +26,7 @@ mod format_stores;
 mod get_many;
 mod handles;
 mod hidden;
+mod ingest;
 mod ledger_beside_changes;
 mod locking;
 mod long_versions;

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use criba::{
-    Activity, Allocation, Batch, Counts, Db, Durability, FilterPolicy, Options, Outcome,
+    Activity, Allocation, Batch, Counts, Db, Durability, Error, FilterPolicy, Options, Outcome,
     PrefixExtractor, Range, Reader, Snapshot, Stats, Step, TableStep, Value, Verdict,
 };
 use rand::{RngExt, SeedableRng};
@@ -140,6 +140,7 @@ struct Tested {
     compactions: u64,
     flushes: u64,
     moved: u64,
+    ingested: u64,
     probes_by_level: [u64; criba::LEVELS],
 }
 
@@ -154,6 +155,7 @@ impl Tested {
         self.compactions += stats.activity.compactions;
         self.flushes += stats.activity.flushes;
         self.moved += stats.activity.tables_moved;
+        self.ingested += stats.activity.tables_ingested;
         for (sum, level) in self.probes_by_level.iter_mut().zip(stats.levels) {
             *sum += level.probes();
         }
@@ -281,6 +283,28 @@ impl Run {
         self.misses += misses;
         self.by_memtable += memtable_answers;
         self.tested.lookups += hits + misses;
+    }
+
+    /// Some pairs in order; now and then one that is not, and then nothing changes.
+    fn ingest(&mut self) {
+        let mut pairs = Map::new();
+        for _ in 0..self.rng.random_range(0..100) {
+            let (key, value) = (self.key(), self.value());
+            pairs.insert(key, value);
+        }
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        let is_sorted = pairs.len() < 2 || self.rng.random_bool(0.9);
+        if !is_sorted {
+            let place = self.rng.random_range(1..pairs.len());
+            pairs.swap(place - 1, place);
+        }
+        let ingested = self.db().ingest(pairs.iter().cloned().map(Ok::<_, Error>));
+        if is_sorted {
+            assert_eq!(ingested.unwrap(), pairs.len() as u64);
+            self.map.extend(pairs);
+        } else {
+            assert!(matches!(ingested, Err(Error::Unsorted { .. })), "{ingested:?}");
+        }
     }
 
     fn insert_many(&mut self) {
@@ -663,7 +687,8 @@ impl Run {
     fn step(&mut self) {
         self.tested.operations += 1;
         match self.rng.random_range(0..1000) {
-            0..330 => self.put(),
+            0..320 => self.put(),
+            320..330 => self.ingest(),
             330..450 => self.delete(),
             450..500 => self.batch(),
             500..515 => self.insert_many(),
@@ -765,6 +790,7 @@ fn matrix(threads: usize) {
                 sum.not_resident += tested.not_resident;
                 sum.flushes += tested.flushes;
                 sum.moved += tested.moved;
+                sum.ingested += tested.ingested;
                 for (sum, level) in sum.probes_by_level.iter_mut().zip(tested.probes_by_level) {
                     *sum += level;
                 }
@@ -773,6 +799,7 @@ fn matrix(threads: usize) {
         }
     }
     println!("{threads} background threads, seeds from {}, {runs} runs: {sum:?}", 1000 * threads);
+    assert!(sum.ingested > 100, "{}", sum.ingested);
     if operations < 700 {
         assert!(sum.true_negatives > 500 && sum.rebuilt > 20 && sum.crashes > 10);
         return;

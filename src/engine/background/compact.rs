@@ -11,8 +11,7 @@ use crate::engine::inner::DbInner;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::ledger::Activity;
-use crate::sstable::OpenTable;
-use crate::sstable::block_bits;
+use crate::sstable::{OpenTable, TableWriter, block_bits};
 use crate::sync::Ordering;
 use crate::version::{Edit, Version};
 use crate::view::ReadView;
@@ -61,7 +60,7 @@ pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
     let version = Arc::clone(&view.version);
     drop(view);
     db.health.check_poison()?; // as for a flush
-    let _running = db.scheduler.begin_compaction(&mut state, compaction.ids());
+    let _running = db.scheduler.begin_compaction(&mut state, &compaction);
     drop(state);
     let l0 = |version: &Version| version.sound_l0();
     let limit = l0(&version) + db.options.l0_compaction_trigger;
@@ -76,7 +75,7 @@ pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
 pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     let compact = OneCompact::begin(db)?;
     let mut state = db.scheduler.state.lock();
-    while state.compactions > 0 {
+    while state.has_compactions() {
         db.check_writable()?;
         // Other threads begin no merge while this one waits, so L0 could fill up.
         let version = Arc::clone(&db.views.load().version);
@@ -85,7 +84,7 @@ pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
             state = db.scheduler.changed.wait(state);
             continue;
         };
-        let running = db.scheduler.begin_compaction(&mut state, compaction.ids());
+        let running = db.scheduler.begin_compaction(&mut state, &compaction);
         drop(state);
         run_compaction(db, compaction, version, &|| false)?;
         drop(running);
@@ -94,7 +93,7 @@ pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     db.check_writable()?;
     let version = Arc::clone(&db.views.load().version);
     let Some(compaction) = everything(&version) else { return Ok(()) };
-    let _running = db.scheduler.begin_compaction(&mut state, compaction.ids());
+    let _running = db.scheduler.begin_compaction(&mut state, &compaction);
     drop(state);
     compact.has_begun();
     match run_compaction(db, compaction, version, &|| false)? {
@@ -126,7 +125,7 @@ pub(super) fn rewrite(db: &DbInner, before: u64) -> Result<u64> {
         };
         let inputs = vec![(level, live)];
         let compaction = Compaction { inputs, output_level: level, is_trivial_move: false };
-        let _running = db.scheduler.begin_compaction(&mut state, [id]);
+        let _running = db.scheduler.begin_compaction(&mut state, &compaction);
         drop(state);
         match run_compaction(db, compaction, version, &|| false)? {
             Ended::Damaged(error) => drop(damage.get_or_insert(error)),
@@ -137,10 +136,10 @@ pub(super) fn rewrite(db: &DbInner, before: u64) -> Result<u64> {
 }
 
 /// Guard: the only `compact` that runs. Until its tables are busy, no background compaction begins.
-struct OneCompact<'a>(&'a DbInner);
+pub(crate) struct OneCompact<'a>(&'a DbInner);
 
 impl<'a> OneCompact<'a> {
-    fn begin(db: &'a DbInner) -> Result<Self> {
+    pub(crate) fn begin(db: &'a DbInner) -> Result<Self> {
         let mut state = db.scheduler.state.lock();
         while state.manual.is_some() {
             db.check_writable()?;
@@ -165,7 +164,7 @@ impl Drop for OneCompact<'_> {
 }
 
 /// How a compaction ended that did not fail otherwise.
-enum Ended {
+pub(super) enum Ended {
     Done,
     /// It was not wanted any more.
     GaveWay,
@@ -174,7 +173,7 @@ enum Ended {
 }
 
 /// Runs a compaction and notifies the listener.
-fn run_compaction(
+pub(super) fn run_compaction(
     db: &DbInner,
     mut compaction: Compaction,
     mut version: Arc<Version>,
@@ -215,7 +214,8 @@ fn compact_and_install(
     let tables: Vec<_> = if compaction.is_trivial_move {
         compaction.inputs.iter().map(|(_, live)| live.open()).collect()
     } else {
-        let filter_for = db.filters.recipes_for_outputs(version, &compaction.inputs, output_level);
+        let recipe_for = db.filters.recipes_for_outputs(version, &compaction.inputs, output_level);
+        let filter_for = |table: &TableWriter| recipe_for(table.key_counts());
         // Ranges of sequence numbers of L0 tables do not overlap, so a merge within L0 has one output.
         let table_bytes = if output_level == 0 { u64::MAX } else { db.options.table_bytes };
         let cancelled = || db.scheduler.stops() || unwanted();
@@ -251,7 +251,7 @@ fn compact_and_install(
 
 /// Gives tables that moved down a level the filters of that level. A table of L0 has more bits per key than a table of
 /// the last level, and keys in ascending order move all tables there.
-fn fit_filters(db: &DbInner, moved: &Compaction, version: &Version) {
+pub(super) fn fit_filters(db: &DbInner, moved: &Compaction, version: &Version) {
     let recipe_for = db.filters.recipes_for_outputs(version, &moved.inputs, moved.output_level);
     for (_, live) in &moved.inputs {
         let Some(stored) = live.filter.sound() else { continue };

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::event::Event;
 use crate::memtable::Memtable;
 use crate::names::FileName;
+use crate::sstable::TableWriter;
 use crate::version::Edit;
 
 use super::compact::{discard, ids, tables_and_error};
@@ -46,7 +47,9 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
     // earlier entries durable, and the log of this memtable can go when its table is installed.
     db.close_earlier_logs(|| db.health.check_poison())?;
     // Loads the view when it is called: a version held until the end could be the last with some table.
-    let filter_for = |table| db.filters.recipe_for_flush(&db.views.load().version, table);
+    let filter_for = |table: &TableWriter| {
+        db.filters.recipe_for_flush(&db.views.load().version, table.key_counts())
+    };
     let stops = || db.scheduler.stops();
     let context = MergeContext {
         env: &db.env,
@@ -68,7 +71,7 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
     let edit = Edit {
         log: Some(next_log),
         // Entries that were dropped count, too.
-        flushed_seq: Some(memtable.newest()),
+        flushed_seq: Some(memtable.newest()).filter(|_| !memtable.is_empty()),
         ..Edit::default()
     };
     let ids = ids(&tables);

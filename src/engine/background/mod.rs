@@ -6,20 +6,23 @@
 mod compact;
 mod filter_tasks;
 mod flush;
+mod make_way;
 mod settle;
 mod threads;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::compact::{compact_while_due, set_auto_compaction};
+pub(crate) use self::compact::{OneCompact, compact_while_due, set_auto_compaction};
 pub(crate) use self::filter_tasks::{
     Rebuilt, load_filters_within_budget, rebuild_filter, set_filter_memory,
 };
 pub(crate) use self::flush::flush_all_sealed;
+pub(crate) use self::make_way::{Places, fit_ingested, make_way};
 pub(crate) use self::settle::{compact, compact_rewriting, flush, wait_until_settled, wait_while};
 pub(crate) use self::threads::start_threads;
+use crate::compaction::{Compaction, Output};
 use crate::error::{Error, Result};
 use crate::sync::{AtomicU64, Condvar, Instant, JoinHandle, Mutex, Ordering};
 
@@ -52,8 +55,8 @@ enum ManualCompaction {
 #[derive(Debug, Default)]
 struct State {
     busy: HashSet<u64>,
-    /// The number of running compactions, which have busy tables.
-    compactions: usize,
+    /// The output of each running compaction, by the first of its busy tables.
+    outputs: BTreeMap<u64, Output>,
     /// The number of running flushes and filter tasks. A settled store has none: they might hold a replaced
     /// filter.
     other_tasks: usize,
@@ -135,7 +138,7 @@ impl Scheduler {
         }
         // Tasks on the threads of callers see `stop` too, and end soon.
         let mut state = self.state.lock();
-        while state.compactions > 0 || state.other_tasks > 0 || state.rebuilding {
+        while state.has_compactions() || state.other_tasks > 0 || state.rebuilding {
             state = self.changed.wait(state);
         }
     }
@@ -186,20 +189,20 @@ impl Scheduler {
         Running { scheduler: self, what: What::Rebuilding }
     }
 
-    /// Begins a compaction of these tables.
-    fn begin_compaction(
-        &self,
-        state: &mut State,
-        tables: impl IntoIterator<Item = u64>,
-    ) -> Running<'_> {
-        let tables: Vec<u64> = tables.into_iter().collect();
+    /// Makes the tables of a compaction busy.
+    fn begin_compaction(&self, state: &mut State, compaction: &Compaction) -> Running<'_> {
+        let tables: Vec<u64> = compaction.ids().collect();
         state.busy.extend(&tables);
-        state.compactions += 1;
+        state.outputs.extend(tables.first().copied().zip(compaction.output()));
         Running { scheduler: self, what: What::Compaction(tables) }
     }
 }
 
 impl State {
+    fn has_compactions(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
     /// Fails if the newest attempt at a task of this kind failed.
     fn check(&self, task: Task) -> Result<()> {
         match &self.failures[task as usize] {
@@ -233,8 +236,8 @@ impl Drop for Running<'_> {
             What::FilterTask => state.other_tasks -= 1,
             What::Rebuilding => state.rebuilding = false,
             What::Compaction(tables) => {
-                state.compactions -= 1;
                 for id in tables {
+                    state.outputs.remove(id);
                     state.busy.remove(id);
                 }
             }

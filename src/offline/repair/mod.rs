@@ -1,7 +1,7 @@
 //! Salvages a damaged store into a new one.
 //!
 //! Invariant: **a key gets a value in the new store only if that is provably its newest.** Every change has a
-//! sequence number, and no two have the same. Each damaged place is a [`Loss`]: keys that the lost changes can be
+//! sequence number, and no two of a key have the same. Each damaged place is a [`Loss`]: keys that the lost changes can be
 //! of, and the greatest sequence number that they can have. A key is *uncertain* if a lost change of it can be newer
 //! than its newest one that was read. Versions are merged by sequence number; on which level a table was does not
 //! count.
@@ -14,6 +14,8 @@
 //!   value can look like a record: one that only a search within damage finds is uncertain, and bounds nothing.
 //! * A table's index bounds the keys of each data block. Without the index, blocks are found by their checksums,
 //!   and the manifest's number of entries shows whether all are there.
+//! * An ingested table has its sequence number in the manifest alone. Without that record it counts as newer than
+//!   all else, and each of its keys is uncertain.
 //! * Filters are not read. The new store has new ones.
 
 mod logs;
@@ -232,12 +234,15 @@ impl<'a> Salvage<'a> {
         }
         for id in others {
             let path = self.dir.path_of(FileName::Table(id));
-            let newest = Table::meta_of_file(env, id).map_or(0, |(meta, _)| meta.max_seq);
+            let found = Table::meta_of_file(env, id).ok().map(|(meta, _)| meta);
+            let newest = found.as_ref().map_or(0, |meta| meta.max_seq);
             if known && newest > reached {
                 let what = "changes that the logs lack".into();
                 self.found.losses.push(Loss::of_any_key(path.clone(), None, what, newest));
             }
-            if !(known && all_there) {
+            // Only its record would show whether it was installed, and when.
+            let is_ingested = found.is_some_and(|meta| meta.is_ingested);
+            if !(known && all_there) || is_ingested {
                 if known {
                     let what = "the manifest does not name it: what it has is uncertain".into();
                     self.found.losses.push(Loss::of_any_key(path, None, what, 0));

@@ -67,7 +67,7 @@ impl SalvageCursor {
         named: Option<TableMeta>,
         lose: &mut dyn FnMut(LostEntries),
     ) -> Result<Self> {
-        let found = named.map_or_else(|| Ok(Table::meta_of_file(env, id)?.0), Ok);
+        let found = named.map_or_else(|| record_in_file(env, id), Ok);
         let (env, meta) = (Arc::clone(env), found.as_ref().ok().cloned());
         let mut cursor = Self { env, id, meta, parts: Vec::new(), next: 0, current: None };
         let error = match found.and_then(|meta| Table::open_data(&cursor.env, meta)) {
@@ -145,7 +145,8 @@ impl SalvageCursor {
     }
 
     fn file(&self) -> DataFile<'_> {
-        DataFile { env: &self.env, id: self.id, salt: self.salt() }
+        let number = self.meta.as_ref().and_then(TableMeta::number);
+        DataFile { env: &self.env, id: self.id, salt: self.salt(), number }
     }
 
     /// Reads a block that has only keys within these bounds, and checks everything.
@@ -274,6 +275,15 @@ impl DamagedFile<'_> {
         }
         None
     }
+}
+
+/// The record in a table's file. An ingested table may be newer than anything.
+fn record_in_file(env: &TableEnv, id: u64) -> Result<TableMeta> {
+    let (mut meta, _) = Table::meta_of_file(env, id)?;
+    if meta.is_ingested {
+        meta.set_number(Seq::MAX);
+    }
+    Ok(meta)
 }
 
 fn parts(index: &Index<'_>) -> Vec<Part> {

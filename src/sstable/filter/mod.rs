@@ -22,6 +22,7 @@ use crate::codec::{ChecksumAt, u32_at};
 use crate::error::{Error, IoContext, Result};
 use crate::filter::{KeyHashes, LookupKey, PrefixExtractor, PrefixHash, machine_memory};
 use crate::iter::{Cursor, Direction};
+use crate::key::Seq;
 use crate::ledger::Verdict;
 use crate::names::FileName;
 use crate::sealed::SealedBytes;
@@ -165,6 +166,16 @@ pub(crate) struct OpenTable {
 }
 
 impl OpenTable {
+    /// This table with the number of its ingest. No other thread has the table yet.
+    pub(crate) fn with_number(mut self, number: Seq) -> Self {
+        let alone = Arc::get_mut(&mut self.table);
+        debug_assert!(alone.is_some(), "a table gets its number before it is installed");
+        if let Some(table) = alone {
+            table.set_number(number);
+        }
+        self
+    }
+
     pub(crate) fn record(&self) -> TableMeta {
         TableMeta { filter: self.filter.meta, ..self.table.meta().clone() }
     }

@@ -1,0 +1,104 @@
+//! Places for the tables of an ingest: below L0, above all tables that overlap them.
+
+use std::sync::Arc;
+
+use super::compact::{Ended, fit_filters, run_compaction};
+use crate::compaction::{Compaction, Occupied, leave_l0, leave_level};
+use crate::engine::inner::DbInner;
+use crate::error::{Error, Result};
+use crate::sstable::{OpenTable, TableMeta};
+use crate::version::{LiveTable, Version};
+
+/// The level of each table of an ingest, and the tables of L0 that move below it, with their levels.
+pub(crate) struct Places {
+    pub(crate) moves: Vec<(LiveTable, usize)>,
+    pub(crate) levels: Vec<usize>,
+}
+
+impl Places {
+    /// `None` if a table of L0 or level 1 is in the way. No compaction may begin until the tables are installed.
+    pub(crate) fn find(db: &DbInner, version: &Version, tables: &[OpenTable]) -> Option<Self> {
+        let state = db.scheduler.state.lock();
+        let mut occupied = Occupied::of(version, state.outputs.values().cloned());
+        let is_in_the_way =
+            |meta: &TableMeta| tables.iter().any(|open| open.table.meta().overlaps_table(meta));
+        let mut moves = Vec::new();
+        let mut staying: Vec<&TableMeta> = Vec::new();
+        if version.level(0).iter().any(|live| is_in_the_way(live.table.meta())) {
+            // The oldest first: what is newer must not pass below what is older.
+            for live in version.level(0).iter().rev() {
+                let meta = live.table.meta();
+                let level = occupied.lowest_free(&meta.smallest, &meta.largest);
+                let is_free = !state.busy.contains(&meta.id) && !live.table.is_damaged();
+                if level == 0 || !is_free || staying.iter().any(|it| it.overlaps_table(meta)) {
+                    staying.push(meta);
+                } else {
+                    occupied.add(level, &meta.smallest, &meta.largest);
+                    moves.push((live.clone(), level));
+                }
+            }
+        }
+        drop(state);
+        if staying.into_iter().any(is_in_the_way) {
+            return None;
+        }
+        let mut levels = Vec::new();
+        for open in tables {
+            let meta = open.table.meta();
+            levels.push(occupied.lowest_free(&meta.smallest, &meta.largest));
+        }
+        (!levels.contains(&0)).then_some(Self { moves, levels })
+    }
+}
+
+/// Compacts the tables of L0 and level 1 that overlap this range, on this thread, so that a level below L0 is free.
+pub(crate) fn make_way(db: &DbInner, (smallest, largest): (&[u8], &[u8])) -> Result<()> {
+    let mut state = db.scheduler.state.lock();
+    loop {
+        db.check_writable()?;
+        let version = Arc::clone(&db.views.load().version);
+        let occupied = Occupied::of(&version, state.outputs.values().cloned());
+        let overlaps = |live: &LiveTable| live.table.meta().overlaps(smallest, largest);
+        let of_l0 = version.level(0).iter().any(overlaps);
+        let (mut from, mut to) = (smallest, largest);
+        for live in version.level(0).iter().filter(|_| of_l0) {
+            from = from.min(&live.table.meta().smallest);
+            to = to.max(&live.table.meta().largest);
+        }
+        let compaction = match occupied.lowest_free(from, to) {
+            0 => leave_level(&version, 1, (from, to), &state.busy),
+            level if of_l0 => leave_l0(&version, level, &state.busy),
+            _ => return Ok(()),
+        };
+        let Some(compaction) = compaction else {
+            // A compaction has the tables, unless one is damaged.
+            if !state.has_compactions() {
+                return Err(damage_in_the_way(&version));
+            }
+            state = db.scheduler.changed.wait(state);
+            continue;
+        };
+        let running = db.scheduler.begin_compaction(&mut state, &compaction);
+        drop((state, occupied));
+        if let Ended::Damaged(error) = run_compaction(db, compaction, version, &|| false)? {
+            return Err(error);
+        }
+        drop(running);
+        state = db.scheduler.state.lock();
+    }
+}
+
+fn damage_in_the_way(version: &Version) -> Error {
+    let damage = version.tables().find_map(|(_, live)| live.table.damage().cloned());
+    damage.unwrap_or(Error::Closed)
+}
+
+/// Gives the tables of an ingest, and those that moved for it, the filters of their levels.
+pub(crate) fn fit_ingested(db: &DbInner, ids: &[u64]) {
+    let version = Arc::clone(&db.views.load().version);
+    for (level, live) in version.tables().filter(|(_, live)| ids.contains(&live.table.id())) {
+        let inputs = vec![(level, live.clone())];
+        let placed = Compaction { inputs, output_level: level, is_trivial_move: true };
+        fit_filters(db, &placed, &version);
+    }
+}

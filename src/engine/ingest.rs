@@ -1,0 +1,180 @@
+//! Bulk ingest: sorted pairs become tables without the log and the memtable, all at one moment.
+//!
+//! The tables are written and proven without a lock. The moment is under the writer's lock: the memtables are
+//! empty, so all older entries are in tables, and the new tables are above each table that overlaps them. A new
+//! memtable and log begin, because the number of the ingest is in no log, and so that each condition that was
+//! checked before is checked again. The number becomes visible last.
+
+use std::cell::Cell;
+use std::{mem, result};
+
+use super::background::{OneCompact, Places, compact_while_due, fit_ingested, flush};
+use super::background::{flush_all_sealed, make_way};
+use super::inner::DbInner;
+use crate::compaction::{MergeContext, Occupied, Outputs};
+use crate::error::{Error, Result};
+use crate::key::{EntryKind, EntryRef, check_lengths};
+use crate::ledger::Activity;
+use crate::sstable::{OpenTable, TableWriter};
+use crate::value::Value;
+use crate::version::Edit;
+use criba_filter::store::Recipe;
+
+/// The most bytes that are flushed while writers wait, about 5 ms of writing.
+const MOST_FLUSHED: usize = 1 << 20;
+/// After so many attempts the flush may be longer, and no other compaction begins before the next one ends.
+const PATIENCE: usize = 8;
+/// The pairs between two looks at the process, which takes a system call.
+const PAIRS: u64 = 1024;
+
+/// Tables that are not installed. Dropped, they are removed.
+struct NewTables(Vec<OpenTable>);
+
+impl Drop for NewTables {
+    fn drop(&mut self) {
+        for open in &self.0 {
+            open.table.make_obsolete();
+        }
+    }
+}
+
+impl NewTables {
+    /// The smallest and the largest key.
+    fn range(&self) -> Option<(&[u8], &[u8])> {
+        let (first, last) = self.0.first().zip(self.0.last())?;
+        Some((&first.table.meta().smallest, &last.table.meta().largest))
+    }
+}
+
+impl DbInner {
+    /// Returns the number of pairs.
+    pub(crate) fn ingest<K, V, E>(
+        &self,
+        pairs: impl IntoIterator<Item = result::Result<(K, V), E>>,
+    ) -> result::Result<u64, E>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+        E: From<Error>,
+    {
+        self.check_writable()?;
+        // Held to the end: a close does not wait for this call, and another opening would remove the new tables.
+        let _store = self.health.directory_lock()?;
+        let pairs = pairs.into_iter();
+        let expected = pairs.size_hint().0 as u64;
+        let written = Cell::new(0);
+        let filter_for = |table: &TableWriter| self.recipe_for_ingest(table, &written, expected);
+        let settings = self.table_settings();
+        let context = MergeContext {
+            table_bytes: self.options.table_bytes,
+            ..MergeContext::of_flush(&self.env, &settings, &filter_for, self.options.ignore_filters)
+        };
+        let mut outputs = Outputs::new(&context);
+        let mut count = 0;
+        for pair in pairs {
+            let (key, value) = pair?;
+            // The iterator may have closed the store, or forked.
+            self.check_writable()?;
+            if count % PAIRS == 0 {
+                self.env.birth.check_process()?;
+            }
+            count += 1;
+            add(&mut outputs, key.as_ref(), value.as_ref())?;
+        }
+        let tables = NewTables(outputs.finish()?);
+        self.install_ingested(tables)?;
+        Ok(count)
+    }
+
+    /// The recipe for the filter of a table, on the level where it would go now.
+    fn recipe_for_ingest(
+        &self,
+        table: &TableWriter,
+        written: &Cell<u64>,
+        expected: u64,
+    ) -> Option<Recipe> {
+        let view = self.views.load();
+        let level =
+            Occupied::of(&view.version, []).lowest_free(table.first_key(), table.last_key());
+        written.set(written.get() + table.key_counts().keys);
+        let all = expected.max(written.get());
+        self.filters.recipe_for_ingest(&view.version, level.max(1), table.key_counts(), all)
+    }
+
+    fn install_ingested(&self, mut tables: NewTables) -> Result<()> {
+        let mut attempts = 0;
+        let ids = loop {
+            let Some(range) = tables.range() else { return Ok(()) };
+            attempts += 1;
+            let is_last = attempts > PATIENCE;
+            flush(self)?;
+            let quiet = if is_last { Some(OneCompact::begin(self)?) } else { None };
+            make_way(self, range)?;
+            self.make_next_log();
+            let _quiet = quiet.map_or_else(|| OneCompact::begin(self), Ok)?;
+            if let Some(ids) = self.try_install(&mut tables, is_last)? {
+                break ids;
+            }
+        };
+        fit_ingested(self, &ids);
+        if self.is_inline() {
+            // A compaction that fails here fails again when it is next due, and a write returns the error.
+            let _ = compact_while_due(self);
+        }
+        Ok(())
+    }
+
+    /// Installs the tables at one moment, and returns the ids of tables with another level. `None` if too much is to
+    /// be flushed while writers wait, or if a table is in the way.
+    fn try_install(&self, tables: &mut NewTables, is_last: bool) -> Result<Option<Vec<u64>>> {
+        let mut writer = self.commits.writer();
+        self.check_writable()?;
+        let waiting: usize = self.views.load().memtables().map(|memtable| memtable.bytes()).sum();
+        if waiting > MOST_FLUSHED && !is_last {
+            return Ok(None);
+        }
+        self.begin_memtable(&mut writer)?;
+        flush_all_sealed(self)?;
+        let version = self.views.load().version.clone();
+        let Some(Places { moves, levels }) = Places::find(self, &version, &tables.0) else {
+            return Ok(None);
+        };
+        drop(version);
+        let number = writer.next_seq;
+        let mut edit = Edit { flushed_seq: Some(number), ..Edit::default() };
+        let mut added = Vec::new();
+        for (live, level) in moves {
+            edit.removed.push((0, live.table.id()));
+            added.push((level, live.open()));
+        }
+        for (open, level) in mem::take(&mut tables.0).into_iter().zip(levels) {
+            added.push((level, open.with_number(number)));
+        }
+        let moved = edit.removed.len();
+        let ids: Vec<u64> = added.iter().map(|(_, open)| open.table.id()).collect();
+        if let Err(error) = self.install(edit, &mut added) {
+            // After `Poisoned` the manifest may name them: they stay, and the next open decides.
+            if !matches!(error, Error::Poisoned { .. }) {
+                tables.0 = added.into_iter().skip(moved).map(|(_, open)| open).collect();
+            }
+            return Err(error);
+        }
+        writer.next_seq = number + 1;
+        // Validations under way look into the tables again.
+        writer.recent.clear();
+        self.sequences.publish(number);
+        self.sequences.note_synced(number);
+        let tables_ingested = (ids.len() - moved) as u64;
+        let tables_moved = moved as u64;
+        self.env.ledger.count(Activity { tables_moved, tables_ingested, ..Activity::default() });
+        Ok(Some(ids))
+    }
+}
+
+fn add(outputs: &mut Outputs<'_>, key: &[u8], value: &[u8]) -> Result<()> {
+    check_lengths(key, value)?;
+    if let Some(before) = outputs.last_key().filter(|&before| key <= before) {
+        return Err(Error::Unsorted { key: Value::copied(key), before: Value::copied(before) });
+    }
+    outputs.add(EntryRef { key, seq: 0, kind: EntryKind::Put, value })
+}
