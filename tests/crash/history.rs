@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use criba::vfs::{Moment, SimVfs};
-use criba::{Batch, Db, Durability, Event, FilterPolicy, Options, Snapshot};
+use criba::{Batch, Db, Durability, Error, Event, FilterPolicy, Options, Snapshot};
 
 use crate::common;
 
@@ -20,6 +20,8 @@ pub(crate) enum Step {
     Write(Vec<(Vec<u8>, Option<Vec<u8>>)>, Durability),
     /// Inserts the keys that are absent.
     Insert(Vec<(Vec<u8>, Vec<u8>)>, Durability),
+    /// Pairs in order, to be ingested.
+    Ingest(Contents),
     Sync,
     Flush,
     Compact,
@@ -218,6 +220,16 @@ impl Runner {
                 assert_eq!(inserted, expected);
                 // Also if nothing is inserted: the values that are there are synced.
                 self.mark(*durability == Durability::Synced);
+            }
+            Step::Ingest(pairs) => {
+                let mut state = self.now().clone();
+                state.extend(pairs.clone());
+                self.states.push(state);
+                self.mark(false);
+                let db = self.db.as_ref().unwrap();
+                let count = db.ingest(pairs.iter().map(Ok::<_, Error>)).unwrap();
+                assert_eq!(count, pairs.len() as u64);
+                self.mark(true);
             }
             Step::Sync => {
                 db.sync().unwrap();

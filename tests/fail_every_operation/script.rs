@@ -17,6 +17,8 @@ pub(crate) enum Step {
     Write(Write),
     /// Inserts the keys that are absent; a change that deletes is left out.
     Insert(Write),
+    /// Ingests the pairs in order; a change that deletes is left out.
+    Ingest(Changes),
     Sync,
     Flush,
     Compact,
@@ -79,6 +81,11 @@ impl Writer {
         self.then([Step::Insert(insert)])
     }
 
+    fn ingest(&mut self, pairs: usize) -> &mut Self {
+        let Write { changes, .. } = self.changes(pairs, 0, true);
+        self.then([Step::Ingest(changes)])
+    }
+
     fn changes(&mut self, changes: usize, key_bytes: usize, synced: bool) -> Write {
         let change = |_| {
             let mut key = format!("key{:02}", self.rng.random_range(0..24)).into_bytes();
@@ -114,7 +121,7 @@ pub(crate) fn everything(seed: u64) -> Script {
     let mut script = Writer::new(seed);
     script.writes(6).then([Step::Sync, Step::TakeSnapshot]);
     script.writes(7).then([Step::Gets, Step::Flush, Step::Scan, Step::ScanSnapshot]);
-    script.insert(false).insert(true);
+    script.insert(false).insert(true).ingest(30);
     script.then([Step::RebuildFilters("ribbon"), Step::SetFilterMemory(Some(4096))]);
     script.writes(2).then([Step::Checkpoint]);
     script.writes(5).then([Step::SetFilterMemory(None), Step::Compact, Step::ScanBackwards]);
@@ -122,6 +129,7 @@ pub(crate) fn everything(seed: u64) -> Script {
     script.then([Step::Open { filter_memory: Some(8192) }, Step::Gets]);
     script.insert(true);
     script.writes(6).then([Step::SetFilterMemory(Some(1 << 20)), Step::Settle, Step::Gets]);
+    script.writes(2).ingest(12).then([Step::Gets]);
     script.then([Step::RebuildFilters("classic"), Step::Close]);
     script.then([Step::Open { filter_memory: None }, Step::Scan]);
     script.writes(3).then([Step::Sync]);
