@@ -221,16 +221,7 @@ impl Runner {
                 // Also if nothing is inserted: the values that are there are synced.
                 self.mark(*durability == Durability::Synced);
             }
-            Step::Ingest(pairs) => {
-                let mut state = self.now().clone();
-                state.extend(pairs.clone());
-                self.states.push(state);
-                self.mark(false);
-                let db = self.db.as_ref().unwrap();
-                let count = db.ingest(pairs.iter().map(Ok::<_, Error>)).unwrap();
-                assert_eq!(count, pairs.len() as u64);
-                self.mark(true);
-            }
+            Step::Ingest(pairs) => self.ingest(pairs),
             Step::Sync => {
                 db.sync().unwrap();
                 self.mark(true);
@@ -274,6 +265,17 @@ impl Runner {
                 self.copies.push(Copy { path, moments, writes });
             }
         }
+    }
+
+    fn ingest(&mut self, pairs: &Contents) {
+        let mut state = self.now().clone();
+        state.extend(pairs.clone());
+        self.states.push(state);
+        self.mark(false);
+        let db = self.db.as_ref().unwrap();
+        let count = db.ingest(pairs.iter().map(Ok::<_, Error>)).unwrap();
+        assert_eq!(count, pairs.len() as u64);
+        self.mark(true);
     }
 
     /// Closes the store.
