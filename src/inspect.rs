@@ -179,7 +179,8 @@ pub struct TableProperties {
     pub key_bytes: u64,
     /// Bytes of all values.
     pub value_bytes: u64,
-    /// The oldest sequence number; of an ingested table that of the manifest, or 0 if the manifest does not name it.
+    /// The oldest sequence number; of an ingested table that of the manifest, or the least possible one if the
+    /// manifest does not name it.
     pub min_seq: u64,
     /// The newest sequence number.
     pub max_seq: u64,

@@ -369,6 +369,7 @@ impl Options {
             block_bytes: self.block_bytes,
             filter_hash: settings.policy.hash(),
             prefix: settings.extractor,
+            ingested_after: None,
         }
     }
 

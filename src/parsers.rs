@@ -275,7 +275,12 @@ impl Table {
 
     /// Writes a table beside this one.
     pub fn write(&self, number: u64, entries: &[Entry]) -> Result<Self> {
-        let settings = TableSettings { block_bytes: 200, filter_hash: None, prefix: None };
+        let settings = TableSettings {
+            block_bytes: 200,
+            filter_hash: None,
+            prefix: None,
+            ingested_after: None,
+        };
         let mut writer = sstable::TableWriter::create(&self.env, number, &settings)?;
         for (key, seq, kind, value) in entries {
             writer.add(EntryRef { key, seq: *seq, kind: *kind, value })?;

@@ -228,12 +228,13 @@ class TableRecord:
         self.entries, self.tombstones, self.keys = (fields.number(8) for _ in range(3))
         self.oldest, self.newest = fields.number(8), fields.number(8)
         self.smallest, self.largest = fields.prefixed(), fields.prefixed()
-        self.hidden, self.prefixes, ingested = tagged_numbers(Fields(fields.prefixed()), (1, 2, 3))
-        self.ingested = ingested == 1
+        tagged = tagged_numbers(Fields(fields.prefixed()), (1, 2, 3))
+        self.hidden, self.prefixes, self.ingested = tagged[1] or 0, tagged[2] or 0, tagged[3] is not None
+        need(tagged[3] in (None, 1), "1, if the table is ingested")
 
 
 def tagged_numbers(tagged, tags):
-    """The numbers behind these tags; 0 for one that is not there."""
+    """The numbers behind these tags; None for one that is not there."""
     found = dict.fromkeys(tags)
     while tagged.more():
         tag, value = tagged.number(1), tagged.prefixed()
@@ -241,8 +242,7 @@ def tagged_numbers(tagged, tags):
             need(len(value) == 8 and found[tag] is None, "one number")
             found[tag] = int.from_bytes(value, "little")
     need(found[1] != 0, "hidden bytes that are not 0")
-    need(found.get(3) in (None, 1), "1, if the table is ingested")
-    return tuple(number or 0 for number in found.values())
+    return found
 
 
 def check_settings(fields):
@@ -524,13 +524,15 @@ class Table:
             fields.number(8) for _ in range(8)
         )
         smallest, largest = fields.prefixed(), fields.prefixed()
-        (hidden,) = tagged_numbers(fields, (1,))
+        tagged = tagged_numbers(fields, (1, 2))
+        hidden, ingested = tagged[1] or 0, tagged[2] is not None
         need(hidden == 0 or (keys < entries and hidden <= key_bytes + value_bytes), "sound hidden bytes")
         need(1 <= keys <= entries >= tombstones and oldest <= newest, "sound numbers")
-        need(newest > 0 or (tombstones == 0 and keys == entries), "entries that can be ingested")
+        need(ingested == (newest == 0), "no numbers of what was ingested, and only of that")
+        need(not ingested or (tombstones == 0 and keys == entries), "entries that can be ingested")
         need(smallest <= largest and len(smallest) <= MAX_KEY >= len(largest), "a sound range of keys")
         r = self.record
-        need(r.ingested == self.ingested == (newest == 0), "ingested or not, as promised")
+        need(r.ingested == self.ingested == ingested, "ingested or not, as promised")
         numbers = (0, 0) if r.ingested else (r.oldest, r.newest)
         promised = r.entries, r.tombstones, r.keys, r.hidden, *numbers, r.smallest, r.largest
         found = entries, tombstones, keys, hidden, oldest, newest, smallest, largest

@@ -147,11 +147,8 @@ fn print_properties(table: &TableFile, out: &mut dyn Write) -> Result<()> {
 
 fn sequence_numbers(properties: &criba::TableProperties) -> String {
     let criba::TableProperties { min_seq, max_seq, ingested, .. } = properties;
-    match (ingested, max_seq) {
-        (false, _) => format!("{} to {}", thousands(*min_seq), thousands(*max_seq)),
-        (true, 0) => "ingested; no manifest names the table".into(),
-        (true, _) => format!("{} (ingested)", thousands(*max_seq)),
-    }
+    let ingested = if *ingested { " (ingested: of all, as in the manifest)" } else { "" };
+    format!("{} to {}{ingested}", thousands(*min_seq), thousands(*max_seq))
 }
 
 fn print_filter(table: &TableFile, out: &mut dyn Write) -> Result<()> {

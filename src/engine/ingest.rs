@@ -14,7 +14,7 @@ use crate::compaction::{MergeContext, Occupied, Outputs};
 use crate::error::{Error, Result};
 use crate::key::{EntryKind, EntryRef, check_lengths};
 use crate::ledger::Activity;
-use crate::sstable::{OpenTable, TableWriter};
+use crate::sstable::{OpenTable, TableSettings, TableWriter};
 use crate::value::Value;
 use crate::version::Edit;
 use criba_filter::store::Recipe;
@@ -63,7 +63,8 @@ impl DbInner {
         let expected = pairs.size_hint().0 as u64;
         let written = Cell::new(0);
         let filter_for = |table: &TableWriter| self.recipe_for_ingest(table, &written, expected);
-        let settings = self.table_settings();
+        let ingested_after = Some(self.sequences.newest());
+        let settings = TableSettings { ingested_after, ..self.table_settings() };
         let context = MergeContext {
             table_bytes: self.options.table_bytes,
             ..MergeContext::of_flush(&self.env, &settings, &filter_for, self.options.ignore_filters)

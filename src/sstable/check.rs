@@ -138,7 +138,9 @@ impl OpenTable {
             seen.hidden_bytes = 0;
         }
         if self.table.properties().is_ingested() {
-            (seen.min_seq, seen.max_seq) = (0, 0); // each block was checked to have none
+            // Each block was checked to have no numbers.
+            (seen.min_seq, seen.max_seq) = (0, 0);
+            seen.ingested_after = self.table.properties().ingested_after;
         }
         (checked.entries, checked.keys) = (seen.entries, seen.keys);
         (checked.of_keys, checked.of_prefixes) = (keys.counts, prefixes.counts);

@@ -224,6 +224,9 @@ pub(crate) struct Properties {
     pub(crate) value_bytes: u64,
     /// Bytes of keys and values that are not the newest of their key.
     pub(crate) hidden_bytes: u64,
+    /// Of an ingested table: its entries are newer than this number, and have none of their own.
+    pub(crate) ingested_after: Option<Seq>,
+    /// 0 if the table is ingested.
     pub(crate) min_seq: Seq,
     pub(crate) max_seq: Seq,
     pub(crate) smallest: Vec<u8>,
@@ -234,9 +237,8 @@ pub(crate) struct Properties {
 const KEYSPACE: u32 = 0;
 
 impl Properties {
-    /// Whether the entries have no numbers of their own. The first number of a store is 1.
     pub(crate) fn is_ingested(&self) -> bool {
-        self.max_seq == 0
+        self.ingested_after.is_some()
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -256,7 +258,9 @@ impl Properties {
         }
         bytes.put_prefixed(&self.smallest);
         bytes.put_prefixed(&self.largest);
-        bytes.extend_from_slice(&tagged(&[(HIDDEN_BYTES, not_0(self.hidden_bytes))]));
+        let fields =
+            [(HIDDEN_BYTES, not_0(self.hidden_bytes)), (INGESTED_AFTER, self.ingested_after)];
+        bytes.extend_from_slice(&tagged(&fields));
         bytes
     }
 
@@ -274,13 +278,15 @@ impl Properties {
             key_bytes: fields.u64()?,
             value_bytes: fields.u64()?,
             hidden_bytes: 0,
+            ingested_after: None,
             min_seq: fields.u64()?,
             max_seq: fields.u64()?,
             smallest: fields.prefixed()?.to_vec(),
             largest: fields.prefixed()?.to_vec(),
         };
-        let [hidden_bytes] = read_tagged(fields, [HIDDEN_BYTES])?;
-        properties.hidden_bytes = read_hidden_bytes(hidden_bytes)?;
+        let tagged;
+        [tagged, properties.ingested_after] = read_tagged(fields, [HIDDEN_BYTES, INGESTED_AFTER])?;
+        properties.hidden_bytes = read_hidden_bytes(tagged)?;
         let all_bytes = properties.key_bytes.saturating_add(properties.value_bytes);
         let sound = properties.keys > 0
             && properties.keys <= properties.entries
@@ -291,6 +297,7 @@ impl Properties {
             && properties.smallest <= properties.largest
             && properties.largest.len() <= MAX_KEY_BYTES
             && properties.smallest.len() <= MAX_KEY_BYTES
+            && properties.is_ingested() == (properties.max_seq == 0)
             && (!properties.is_ingested()
                 || (properties.tombstones == 0 && properties.keys == properties.entries));
         sound.then_some(properties)
@@ -301,6 +308,8 @@ impl Properties {
 const HIDDEN_BYTES: u8 = 1;
 /// The tag of [`TableMeta::prefixes`].
 const PREFIXES: u8 = 2;
+/// The tag of [`Properties::ingested_after`].
+const INGESTED_AFTER: u8 = 2;
 /// The tag of [`TableMeta::is_ingested`], with the value 1.
 const IS_INGESTED: u8 = 3;
 
@@ -478,7 +487,8 @@ impl TableMeta {
 }
 
 impl TableMeta {
-    /// The manifest's record of a table with this footer and these properties.
+    /// The manifest's record of a table with this footer and these properties. The number of an ingested table is the
+    /// least possible.
     pub(super) fn of(
         footer: &Footer,
         footer_bytes: &[u8],
@@ -486,6 +496,7 @@ impl TableMeta {
         filter: FilterMeta,
         properties: &Properties,
     ) -> Self {
+        let at_least = properties.ingested_after.map(|after| after.saturating_add(1));
         Self {
             id: footer.table,
             size,
@@ -499,8 +510,8 @@ impl TableMeta {
             hidden_bytes: properties.hidden_bytes,
             prefixes: None,
             is_ingested: footer.is_ingested,
-            min_seq: properties.min_seq,
-            max_seq: properties.max_seq,
+            min_seq: at_least.unwrap_or(properties.min_seq),
+            max_seq: at_least.unwrap_or(properties.max_seq),
             smallest: properties.smallest.clone(),
             largest: properties.largest.clone(),
         }

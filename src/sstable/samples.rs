@@ -28,7 +28,7 @@ pub(super) fn writer(
     recipe: Option<&Recipe>,
 ) -> TableWriter {
     let filter_hash = recipe.map(|recipe| recipe.hash);
-    let settings = TableSettings { block_bytes, filter_hash, prefix: None };
+    let settings = TableSettings { block_bytes, filter_hash, prefix: None, ingested_after: None };
     TableWriter::create(env, id, &settings).expect("a new file")
 }
 
@@ -58,6 +58,7 @@ pub(super) fn properties() -> Properties {
         entries: 9,
         tombstones: 3,
         hidden_bytes: 5,
+        ingested_after: None,
         keys: 8,
         data_blocks: 2,
         key_bytes: 70,

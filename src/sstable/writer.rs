@@ -32,6 +32,8 @@ pub(crate) struct TableSettings {
     pub(crate) filter_hash: Option<HashFunction>,
     /// The prefixes that the filter has beside the keys.
     pub(crate) prefix: Option<PrefixExtractor>,
+    /// See [`Properties::ingested_after`].
+    pub(crate) ingested_after: Option<Seq>,
 }
 
 /// A table that is being written. Its file is removed if it is dropped before the table is finished.
@@ -97,7 +99,10 @@ impl TableWriter {
                 .filter_hash
                 .map(|hash| KeyHashes::new(hash, &env.hash_key, settings.prefix)),
             prefixes: 0,
-            properties: Properties::default(),
+            properties: Properties {
+                ingested_after: settings.ingested_after,
+                ..Properties::default()
+            },
             last_seq: 0,
             io: Io::default(),
         })

@@ -1,4 +1,4 @@
-//! The store to damage: two levels, several blocks per table, tombstones, filters of each kind within
+//! The store to damage: three levels, one of which has an ingested table, several blocks per table, tombstones, filters of each kind within
 //! tables and beside them, a partly synced log, a manifest of several edits.
 
 use std::collections::BTreeMap;
@@ -67,6 +67,17 @@ fn fill(db: &Db, map: &mut Map, first: usize, step: usize) {
     db.flush().unwrap();
 }
 
+/// Every third key gets a value, in a table above those of the last level.
+fn ingest(db: &Db, map: &mut Map) {
+    let pairs = (0..KEYS).step_by(3).map(|number| {
+        let value = format!("ingested {number} {}", ".".repeat(18)).into_bytes();
+        (key(number), value)
+    });
+    let pairs: Vec<_> = pairs.collect();
+    db.ingest(pairs.iter().cloned().map(Ok::<_, Error>)).unwrap();
+    map.extend(pairs);
+}
+
 /// Flips a bit in the first byte of each L0 table, in a new file of the same name. The store keeps no table
 /// open between reads.
 fn flip_l0(vfs: &SimVfs, db: &Db) {
@@ -95,6 +106,7 @@ impl Fixture {
         fill(&db, &mut map, 0, 2);
         fill(&db, &mut map, 0, 1);
         db.compact().unwrap();
+        ingest(&db, &mut map);
         db.close().unwrap();
         for (kind, first) in [(FilterKind::Bloom, 1), (FilterKind::Ribbon, 2)] {
             let db = open(policy(kind));
@@ -184,7 +196,7 @@ impl Fixture {
 fn check_tables(db: &Db) {
     let tables = db.tables();
     let levels = |level: usize| tables.iter().filter(|table| table.level == level).count();
-    assert!(levels(0) == 3 && levels(6) >= 2, "{tables:#?}");
+    assert!(levels(0) == 3 && levels(5) == 1 && levels(6) >= 2, "{tables:#?}");
     let mut filters = BTreeMap::new();
     for table in &tables {
         assert!(table.level == 0 || table.tombstones == 0);

@@ -439,3 +439,59 @@ fn only_a_store_that_is_not_open_is_repaired_and_only_into_a_new_directory() {
     assert!(matches!(repair(NEW, "/newer"), Err(Error::Locked { .. })));
     db.close().unwrap();
 }
+
+/// Only the manifest has the number of an ingested table: without its record, each of its keys is uncertain, also if
+/// the manifest is sound, whose last edit may be lost.
+#[test]
+fn an_ingested_table_that_nothing_names_makes_its_keys_uncertain_and_no_others() {
+    let sim = SimVfs::new();
+    let db = Options::new().background_threads(0).vfs(sim.clone()).open(DIR).unwrap();
+    for key in ["a", "b", "c", "d"] {
+        db.put(key, "put").unwrap();
+    }
+    db.flush().unwrap();
+    let before = sim.disk();
+    let pairs = [("b", "ingested"), ("c", "ingested")];
+    db.ingest(pairs.map(Ok::<_, Error>)).unwrap();
+    db.put("c", "later").unwrap();
+    db.sync().unwrap();
+    let after = sim.disk();
+    let repaired = |what: &str, disk: SimDisk, certain: &[(&str, &str)], aside: &[(&str, &str)]| {
+        let vfs = layer(&SimVfs::on(disk));
+        let repaired = repair_with(DIR, NEW, Uncertain::SetAside, None, &vfs).unwrap();
+        let map = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes()));
+            pairs.map(|(key, value)| (key.to_vec(), value.to_vec())).collect::<Map>()
+        };
+        assert_eq!(contents(&vfs, NEW.as_ref()), map(certain), "{what}");
+        if repaired.uncertain > 0 {
+            let found = contents(&vfs, &Path::new(NEW).join("uncertain"));
+            assert_eq!(found, map(aside), "{what}");
+        }
+        assert_eq!(repaired.uncertain, aside.len() as u64, "{what}");
+        repaired
+    };
+    let all = [("a", "put"), ("b", "ingested"), ("c", "later"), ("d", "put")];
+    repaired("sound", after.clone(), &all, &[]);
+    // The table of an ingest that a crash ended, or one whose edit is lost.
+    let tables = after.files().filter(|(path, _)| Kind::of(&name(path)) == Kind::Table);
+    let new = tables.filter(|(path, _)| before.read(path).is_none());
+    let (path, bytes) = new.map(|(path, bytes)| (path.to_owned(), bytes.to_vec())).next().unwrap();
+    let mut left = before.clone();
+    left.write(&path, bytes.clone());
+    let (certain, aside) = ([("a", "put"), ("d", "put")], [("b", "ingested"), ("c", "ingested")]);
+    repaired("a table of no record", left.clone(), &certain, &aside);
+    // Without the manifest nothing is certain, and what was written later is set aside.
+    let mut unnamed = after.clone();
+    for (path, _) in after.files().filter(|(path, _)| Kind::of(&name(path)) == Kind::Manifest) {
+        unnamed.remove(path);
+    }
+    repaired("without a manifest", unnamed, &[], &all);
+    // A damaged part of it may have had any key within its range.
+    let mut damaged = bytes;
+    damaged[0] ^= 1;
+    left.write(&path, damaged);
+    let found =
+        repaired("a damaged table of no record", left, &certain, &[("b", "put"), ("c", "put")]);
+    assert!(found.losses.iter().any(|loss| names(loss, b"b") && !names(loss, b"a")));
+}

@@ -14,8 +14,8 @@
 //!   value can look like a record: one that only a search within damage finds is uncertain, and bounds nothing.
 //! * A table's index bounds the keys of each data block. Without the index, blocks are found by their checksums,
 //!   and the manifest's number of entries shows whether all are there.
-//! * An ingested table has its sequence number in the manifest alone. Without that record it counts as newer than
-//!   all else, and each of its keys is uncertain.
+//! * An ingested table has its sequence number in the manifest alone. Without that record it may be newer than all
+//!   else: each of its keys is uncertain, and the least number that it can have decides which value is set aside.
 //! * Filters are not read. The new store has new ones.
 
 mod logs;
@@ -235,7 +235,8 @@ impl<'a> Salvage<'a> {
         for id in others {
             let path = self.dir.path_of(FileName::Table(id));
             let found = Table::meta_of_file(env, id).ok().map(|(meta, _)| meta);
-            let newest = found.as_ref().map_or(0, |meta| meta.max_seq);
+            let numbered = found.as_ref().filter(|meta| !meta.is_ingested);
+            let newest = numbered.map_or(0, |meta| meta.max_seq);
             if known && newest > reached {
                 let what = "changes that the logs lack".into();
                 self.found.losses.push(Loss::of_any_key(path.clone(), None, what, newest));

@@ -41,6 +41,8 @@ pub(crate) struct SalvageCursor {
     id: u64,
     /// What is known of the table; `None` without manifest and footer.
     meta: Option<TableMeta>,
+    /// Whether that is the manifest's record.
+    is_named: bool,
     parts: Vec<Part>,
     /// The next part.
     next: usize,
@@ -67,9 +69,11 @@ impl SalvageCursor {
         named: Option<TableMeta>,
         lose: &mut dyn FnMut(LostEntries),
     ) -> Result<Self> {
-        let found = named.map_or_else(|| record_in_file(env, id), Ok);
+        let is_named = named.is_some();
+        let found = named.map_or_else(|| Ok(Table::meta_of_file(env, id)?.0), Ok);
         let (env, meta) = (Arc::clone(env), found.as_ref().ok().cloned());
-        let mut cursor = Self { env, id, meta, parts: Vec::new(), next: 0, current: None };
+        let mut cursor =
+            Self { env, id, meta, is_named, parts: Vec::new(), next: 0, current: None };
         let error = match found.and_then(|meta| Table::open_data(&cursor.env, meta)) {
             Ok(table) => {
                 cursor.parts = parts(&table.index());
@@ -124,7 +128,8 @@ impl SalvageCursor {
     }
 
     fn newest(&self) -> Seq {
-        self.meta.as_ref().map_or(Seq::MAX, |meta| meta.max_seq)
+        let known = self.meta.as_ref().filter(|meta| self.is_named || !meta.is_ingested);
+        known.map_or(Seq::MAX, |meta| meta.max_seq)
     }
 
     fn largest(&self) -> Bound<Vec<u8>> {
@@ -275,15 +280,6 @@ impl DamagedFile<'_> {
         }
         None
     }
-}
-
-/// The record in a table's file. An ingested table may be newer than anything.
-fn record_in_file(env: &TableEnv, id: u64) -> Result<TableMeta> {
-    let (mut meta, _) = Table::meta_of_file(env, id)?;
-    if meta.is_ingested {
-        meta.set_number(Seq::MAX);
-    }
-    Ok(meta)
 }
 
 fn parts(index: &Index<'_>) -> Vec<Part> {
