@@ -421,6 +421,27 @@ mod tests {
         EntryRef { key, seq, kind: EntryKind::Put, value }
     }
 
+    #[test]
+    fn ingested_entries_have_the_number_of_the_manifest() {
+        let of = |seqs: [Seq; 2], number| {
+            let mut builder = BlockBuilder::default();
+            for (key, seq) in [&b"a"[..], b"b"].into_iter().zip(seqs) {
+                builder.add(entry(key, seq, b"value"));
+            }
+            Block::new(builder.finish().into(), number).expect("restart points")
+        };
+        let numbered = of([0, 0], Some(7));
+        assert!(numbered.search(b"b", 7).is_ok_and(|found| found.entry.is_some()));
+        let older = numbered.search(b"b", 6).expect("sound");
+        assert!(older.holds_key && older.entry.is_none());
+        let seqs: Vec<Seq> = numbered.decode().expect("sound").seqs().collect();
+        assert_eq!(seqs, [7, 7]);
+        for forged in [[0, 7], [7, 0], [0, 3]] {
+            let block = of(forged, Some(7));
+            assert!(block.search(b"b", 9).is_err() && block.decode().is_err(), "{forged:?}");
+        }
+    }
+
     fn sample() -> Block {
         let mut builder = BlockBuilder::default();
         for entry in [

@@ -95,6 +95,9 @@ fn records(log: &Log) -> Vec<(usize, usize)> {
     log.frames.iter().enumerate().flat_map(of).collect()
 }
 
+/// The tagged fields of an ingested table.
+const INGESTED: [u8; 11] = [10, 3, 8, 1, 0, 0, 0, 0, 0, 0, 0];
+
 /// A newer criba may record more of a table than this one knows.
 #[test]
 fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
@@ -114,7 +117,6 @@ fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
             frame.length = frame.payload.len() as u16;
             case(format!("tagged fields {fields:?}"), &log)
         };
-        const INGESTED: [u8; 11] = [10, 3, 8, 1, 0, 0, 0, 0, 0, 0, 0];
         let is_ingested = end > tagged;
         // The table says whether it was ingested, too. Without a field, or with one.
         let mut case = forge(if is_ingested { &[0] } else { &INGESTED });

@@ -10,7 +10,7 @@ use std::thread::scope;
 use criba::vfs::{FileKind, Operation};
 use criba::{Batch, Db, Durability, Error, FilterPolicy, Options, Reader, Snapshot, WeakDb};
 
-use crate::common::{HookVfs, contents, options, tempdir, wait_until};
+use crate::common::{HookVfs, contents, copy_dir, options, tempdir, wait_until};
 
 /// Small tables, and levels that are used from the bottom up as in large stores.
 fn small() -> Options {
@@ -80,6 +80,25 @@ fn what_is_ingested_is_newer_than_all_before_and_older_than_all_after() {
             db.close().unwrap();
             assert_sound(dir.path());
         }
+    }
+}
+
+/// Its log begins with the number behind that of the ingest, which is in no log.
+#[test]
+fn a_put_after_an_ingest_survives_a_crash() {
+    for full in [false, true] {
+        let (dir, copy) = (tempdir(), tempdir());
+        let db = small().open(dir.path()).unwrap();
+        if full {
+            db.put("before", "old").unwrap();
+        }
+        ingest(&db, 0..10, "new").unwrap();
+        db.put("after", "put").unwrap();
+        copy_dir(dir.path(), copy.path());
+        let db = small().open(copy.path()).unwrap();
+        assert_eq!(db.recovery().lost_tail, None);
+        assert_eq!(db.get("after").unwrap().as_deref(), Some(&b"put"[..]));
+        assert_eq!(all(&db).len(), 11 + usize::from(full));
     }
 }
 
