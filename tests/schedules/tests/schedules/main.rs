@@ -19,6 +19,7 @@ mod determinism;
 mod endings;
 mod explore;
 mod filters;
+mod ingests;
 mod insertions;
 mod ledger;
 mod read_only;
