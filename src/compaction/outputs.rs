@@ -47,7 +47,9 @@ impl<'a> Outputs<'a> {
         if let Some(last) = self.writer.take() {
             self.prove(last)?;
         }
-        self.context.env.dir.sync()?;
+        if !self.tables.is_empty() {
+            self.context.env.dir.sync()?;
+        }
         Ok(std::mem::take(&mut self.tables))
     }
 

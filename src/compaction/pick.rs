@@ -107,10 +107,7 @@ pub(crate) fn pick(
     }
     for (level, &target) in targets.iter().enumerate().take(LAST).skip(1) {
         let bytes = version.level_bytes(level);
-        // An ingest may put its tables on a level with target 0. They stay until a compaction adds others.
-        let is_of_ingest =
-            target == 0 && version.level(level).iter().all(|live| live.table.meta().is_ingested);
-        if bytes > target && !is_of_ingest {
+        if bytes > target && !(target == 0 && is_of_last_ingest(version, level)) {
             // A level with target 0 must become empty, before any other compaction.
             due.push((bytes as f64 / target as f64, level));
         }
@@ -125,6 +122,14 @@ pub(crate) fn pick(
     regular
         .or_else(|| pick_dense(version, below_l0, settings, busy))
         .or_else(|| pick_hidden(version, settings, busy))
+}
+
+/// Whether a level has tables of an ingest only, and no level between L0 and it has tables. If its target is 0, it keeps
+/// them until a compaction, or another ingest, puts tables there or above: so an ingest alone costs no compaction, and
+/// ingests of the same keys do not fill one level after the other.
+fn is_of_last_ingest(version: &Version, level: usize) -> bool {
+    version.level(level).iter().all(|live| live.table.meta().is_ingested)
+        && (1..level).all(|above| version.level(above).is_empty())
 }
 
 /// Rewrites a table of the last level with many hidden entries, so that they take no space.

@@ -7,9 +7,11 @@ impl Db {
     /// Sets the keys of sorted pairs at one moment, all or none, without the log and the memtable. Durable when it
     /// returns the number of pairs; a pair is newer than all that was committed before the moment.
     ///
-    /// The keys must be strictly ascending. Each byte is written once, to tables on the lowest level above all tables
-    /// with keys in their ranges. Tables of L0 and level 1 that are in the way are compacted first, on this thread.
-    /// Filters are planned for the number of pairs that `size_hint` promises, or that came so far.
+    /// The keys must be strictly ascending. Keys that are not among the pairs keep their values. Each byte is written
+    /// once, to tables on the lowest level above all tables with keys in their ranges: they stay there until other
+    /// tables come, and a lookup in their ranges probes one filter more. Tables of L0 and level 1 that are in the way
+    /// are compacted first, on this thread. Filters are planned for the number of pairs that `size_hint` promises, or
+    /// that came so far.
     ///
     /// The store can be read and written meanwhile, also by the iterator. Writers wait for the moment: for the flush
     /// of at most a mebibyte of entries, and for three syncs. Memory: a table's filter input (8 bytes a key), a mebibyte
@@ -20,7 +22,7 @@ impl Db {
     /// # let db = criba::Db::open(dir.path().join("store"))?;
     /// let numbers = (0..100_000_u32).map(|number| criba::Result::Ok((number.to_be_bytes(), "")));
     /// assert_eq!(db.ingest(numbers)?, 100_000);
-    /// assert!(db.contains_key(7_u32.to_be_bytes())?);
+    /// assert!(db.contains(7_u32.to_be_bytes())?);
     /// # Ok::<(), criba::Error>(())
     /// ```
     ///

@@ -241,7 +241,7 @@ pub struct Stats {
     /// Reads of filters, indexes and footers: when tables are opened or get new filters, and when filters are
     /// loaded within a budget.
     pub open_reads: Io,
-    /// Writes of tables, by flushes and compactions.
+    /// Writes of tables, by flushes, compactions and ingests.
     pub table_writes: Io,
     /// Writes of filters beside their tables.
     pub filter_writes: Io,

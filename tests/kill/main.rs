@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use criba::{Batch, Durability, Event, Options, Reader};
+use criba::{Batch, Db, Durability, Error, Event, Options, Reader};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -38,13 +38,18 @@ fn value(number: u64) -> Vec<u8> {
     value
 }
 
+/// Whether the changes are ingested. Then none deletes.
+fn is_ingested(number: u64) -> bool {
+    number % 400 == 7
+}
+
 /// The changes of write `number`: one put, or a batch of a counter, puts and deletes.
 fn changes(number: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let key = |number: u64| format!("key {:08}", number.wrapping_mul(0x9E37_79B1) % 100_000_000);
     let mut changes = vec![(b"count".to_vec(), Some(number.to_be_bytes().to_vec()))];
     changes.push((key(number).into_bytes(), Some(value(number))));
     changes.push((format!("again {}", number % 50).into_bytes(), Some(value(number))));
-    if number > KEPT {
+    if number > KEPT && !is_ingested(number) {
         changes.push((key(number - KEPT).into_bytes(), None));
     }
     changes
@@ -73,6 +78,19 @@ fn say(line: &str) {
     std::io::stdout().lock().write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
+fn write(db: &Db, number: u64) {
+    let mut batch = Batch::new();
+    for (key, value) in changes(number) {
+        match value {
+            Some(value) => batch.put(key, value),
+            None => batch.delete(key),
+        };
+    }
+    let durability =
+        if number.is_multiple_of(64) { Durability::Synced } else { Durability::Buffered };
+    db.write_with(batch, durability).unwrap();
+}
+
 /// Not a test: the process to kill. It prints a line for each acknowledged write, the end of a flush, and
 /// the start and end of a compaction.
 #[test]
@@ -89,16 +107,13 @@ fn a_writing_process() {
     let db = options(threads).on_event(tell).open(dir).unwrap();
     say("");
     for number in count(&db) + 1.. {
-        let mut batch = Batch::new();
-        for (key, value) in changes(number) {
-            match value {
-                Some(value) => batch.put(key, value),
-                None => batch.delete(key),
-            };
+        if is_ingested(number) {
+            let pairs: BTreeMap<_, _> = changes(number).into_iter().collect();
+            db.ingest(pairs.into_iter().map(|(key, value)| Ok::<_, Error>((key, value.unwrap()))))
+                .unwrap();
+        } else {
+            write(&db, number);
         }
-        let durability =
-            if number.is_multiple_of(64) { Durability::Synced } else { Durability::Buffered };
-        db.write_with(batch, durability).unwrap();
         say(&format!("ack {number}"));
     }
 }

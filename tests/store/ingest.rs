@@ -102,45 +102,69 @@ fn a_put_after_an_ingest_survives_a_crash() {
     }
 }
 
+const LAST: usize = criba::LEVELS - 1;
+
+/// The levels with tables.
+fn levels(db: &Db) -> Vec<usize> {
+    let mut levels: Vec<usize> = db.tables().iter().map(|table| table.level).collect();
+    levels.dedup();
+    levels
+}
+
 #[test]
 fn tables_go_to_the_lowest_level_above_all_that_overlap_them() {
-    const LAST: usize = criba::LEVELS - 1;
     let dir = tempdir();
-    let db = small().background_threads(0).open(dir.path()).unwrap();
-    let levels = || {
-        let mut levels: Vec<usize> = db.tables().iter().map(|table| table.level).collect();
-        levels.dedup();
-        levels
-    };
+    let options = small().background_threads(0).auto_compaction(false);
+    let db = options.open(dir.path()).unwrap();
     ingest(&db, 0..3000, "first").unwrap();
     assert!(db.tables().len() > 1);
-    assert_eq!(levels(), [LAST]);
+    assert_eq!(levels(&db), [LAST]);
     ingest(&db, 3000..6000, "beside").unwrap();
-    assert_eq!(levels(), [LAST]);
+    assert_eq!(levels(&db), [LAST]);
     for above in 1..LAST {
         ingest(&db, (0..6000).step_by(2), &format!("above {above}")).unwrap();
-        assert_eq!(levels(), (LAST - above..=LAST).collect::<Vec<_>>());
+        assert_eq!(levels(&db), (LAST - above..=LAST).collect::<Vec<_>>());
     }
-    // The tables stay where they are.
-    db.wait_until_settled().unwrap();
-    assert_eq!(levels(), [1, 2, 3, 4, 5, LAST]);
-    // Level 1 makes way.
+    // L0 and level 1 make way.
+    db.put(key(4), "put").unwrap();
     ingest(&db, [2, 5999], "last").unwrap();
-    assert!(!levels().contains(&0));
-    for (number, expected) in [(1, "first"), (2, "last"), (4, "above 5"), (5999, "last")] {
+    assert!(!levels(&db).contains(&0));
+    for (number, expected) in
+        [(1, "first"), (2, "last"), (4, "put"), (6, "above 5"), (5999, "last")]
+    {
         assert_eq!(value(&db, number).as_deref(), Some(expected));
     }
-    // The next compaction of L0 takes them down.
-    for number in 0..4 {
-        db.put(key(number * 1500), "put").unwrap();
-        db.flush().unwrap();
-    }
-    db.wait_until_settled().unwrap();
-    assert_eq!(value(&db, 1500).as_deref(), Some("put"));
-    assert_eq!(value(&db, 4).as_deref(), Some("above 5"));
     db.compact().unwrap();
-    assert_eq!(levels(), [LAST]);
+    assert_eq!(levels(&db), [LAST]);
     assert_eq!(db.iter().count(), 6000);
+}
+
+#[test]
+fn an_ingest_alone_is_not_compacted_and_the_next_one_takes_it_down() {
+    for threads in [0, 1] {
+        let dir = tempdir();
+        let db = small().background_threads(threads).open(dir.path()).unwrap();
+        let written = || db.stats().activity.compactions;
+        ingest(&db, 0..6000, "0").unwrap();
+        ingest(&db, 0..6000, "1").unwrap();
+        db.wait_until_settled().unwrap();
+        assert_eq!((levels(&db), written()), (vec![LAST - 1, LAST], 0));
+        for round in 2..12 {
+            ingest(&db, 0..6000, &round.to_string()).unwrap();
+            db.wait_until_settled().unwrap();
+            assert_eq!(levels(&db).len(), 2, "one above the last level: {:?}", levels(&db));
+            assert_eq!(value(&db, 5000), Some(round.to_string()));
+        }
+        // So does a compaction of L0.
+        for number in 0..4 {
+            db.put(key(number * 1500), "put").unwrap();
+            db.flush().unwrap();
+        }
+        db.wait_until_settled().unwrap();
+        assert_eq!(value(&db, 1500).as_deref(), Some("put"));
+        assert_eq!(value(&db, 4).as_deref(), Some("11"));
+        assert_eq!(db.iter().count(), 6000);
+    }
 }
 
 /// A store whose tables hold these keys, with a memtable that is empty or not. Each block that a lookup reads from

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::compact::{Ended, fit_filters, run_compaction};
 use crate::compaction::{Compaction, Occupied, leave_l0, leave_level};
 use crate::engine::inner::DbInner;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sstable::{OpenTable, TableMeta};
 use crate::version::{LiveTable, Version};
 
@@ -72,8 +72,9 @@ pub(crate) fn make_way(db: &DbInner, (smallest, largest): (&[u8], &[u8])) -> Res
         };
         let Some(compaction) = compaction else {
             // A compaction has the tables, unless one is damaged.
-            if !state.has_compactions() {
-                return Err(damage_in_the_way(&version));
+            let damage = version.tables().find_map(|(_, live)| live.table.damage());
+            if let Some(damage) = damage.filter(|_| !state.has_compactions()) {
+                return Err(damage.clone());
             }
             state = db.scheduler.changed.wait(state);
             continue;
@@ -86,11 +87,6 @@ pub(crate) fn make_way(db: &DbInner, (smallest, largest): (&[u8], &[u8])) -> Res
         drop(running);
         state = db.scheduler.state.lock();
     }
-}
-
-fn damage_in_the_way(version: &Version) -> Error {
-    let damage = version.tables().find_map(|(_, live)| live.table.damage().cloned());
-    damage.unwrap_or(Error::Closed)
 }
 
 /// Gives the tables of an ingest, and those that moved for it, the filters of their levels.
