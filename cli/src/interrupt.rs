@@ -67,9 +67,14 @@ fn start() {
     });
 }
 
+/// Whether a signal has come.
+pub(crate) fn is_ending() -> bool {
+    ENDING.load(Ordering::SeqCst)
+}
+
 /// If the process is ending, waits for the end: what this thread would print now is a consequence.
 pub(crate) fn wait_if_ending() {
-    while ENDING.load(Ordering::SeqCst) {
+    while is_ending() {
         thread::park();
     }
 }

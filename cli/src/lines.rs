@@ -1,7 +1,8 @@
 //! Reads files of lines, plain or gzipped.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Cursor, Read};
+use std::io::{self, BufRead as _, BufReader, Cursor, Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use criba::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -10,6 +11,7 @@ use indicatif::ProgressBar;
 
 use crate::failure::{Failure, Result};
 use crate::framing::Dump;
+use crate::progress;
 
 /// The bytes that begin a gzip file: its magic, and the only method in use.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
@@ -31,6 +33,61 @@ pub(crate) fn packed(head: &[u8]) -> Option<&'static str> {
 /// The name of standard input in messages.
 pub(crate) const STANDARD_INPUT: &str = "standard input";
 
+/// A file of lines, or standard input.
+pub(crate) struct Input<'a> {
+    path: &'a Path,
+    file: File,
+    /// The bytes where the lines begin and end; none of a pipe.
+    extent: Option<(u64, u64)>,
+}
+
+impl<'a> Input<'a> {
+    /// Opens a file, or standard input for `-`.
+    pub(crate) fn open(path: &'a Path) -> Result<Self> {
+        let is_standard = path == Path::new("-");
+        let path = if is_standard { Path::new(STANDARD_INPUT) } else { path };
+        let open = || {
+            if !is_standard {
+                return File::open(path);
+            }
+            Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?))
+        };
+        let failed = |source| Failure::file("open", path, source);
+        let mut file = open().map_err(failed)?;
+        let about = file.metadata().map_err(failed)?;
+        let extent = if about.is_file() {
+            Some((file.stream_position().map_err(failed)?, about.len()))
+        } else {
+            None
+        };
+        Ok(Self { path, file, extent })
+    }
+
+    /// The file's name in messages.
+    pub(crate) fn path(&self) -> &'a Path {
+        self.path
+    }
+
+    /// Whether the lines can be read twice.
+    pub(crate) fn is_file(&self) -> bool {
+        self.extent.is_some()
+    }
+
+    /// The lines from the first one on, of text or of bytes. A file that begins as gzip files do is gzipped. The bar
+    /// counts the bytes that are read from a regular file, or else the lines.
+    pub(crate) fn lines(&self, bar: &ProgressBar, is_text: bool) -> Result<Lines<'a>> {
+        let failed = |source| Failure::file("read its lines", self.path, source);
+        let mut file = self.file.try_clone().map_err(failed)?;
+        let Some((begin, end)) = self.extent else {
+            let lines = Lines::of(self.path, file, is_text)?;
+            return Ok(Lines { counter: Some(bar.clone()), ..lines });
+        };
+        file.seek(SeekFrom::Start(begin)).map_err(failed)?;
+        progress::begin_bytes(bar, end.saturating_sub(begin));
+        Lines::of(self.path, bar.wrap_read(file), is_text)
+    }
+}
+
 pub(crate) struct Lines<'a> {
     path: &'a Path,
     file: BufReader<Box<dyn Read>>,
@@ -38,28 +95,15 @@ pub(crate) struct Lines<'a> {
     line: Vec<u8>,
     number: u64,
     dump: Dump,
+    counter: Option<ProgressBar>,
     /// Whether the lines have escapes, as those of a dump have.
     is_text: bool,
 }
 
 impl<'a> Lines<'a> {
-    /// Opens a file of bytes as they are, or standard input for `-`. A file that begins as gzip files do is gzipped.
+    /// Opens a file of bytes as they are, or standard input for `-`.
     pub(crate) fn open(path: &'a Path) -> Result<Self> {
-        Self::open_with(path, &ProgressBar::hidden(), false)
-    }
-
-    /// As [`open`](Self::open), of text or of bytes. The bar counts the bytes that are read from a file, and has its length if that
-    /// is known.
-    pub(crate) fn open_with(path: &'a Path, bar: &ProgressBar, is_text: bool) -> Result<Self> {
-        if path == Path::new("-") {
-            return Self::of(Path::new(STANDARD_INPUT), io::stdin().lock(), is_text);
-        }
-        let file = File::open(path).map_err(|source| Failure::file("open", path, source))?;
-        let about = file.metadata().map_err(|source| Failure::file("open", path, source))?;
-        if about.is_file() {
-            bar.set_length(about.len());
-        }
-        Self::of(path, bar.wrap_read(file), is_text)
+        Input::open(path)?.lines(&ProgressBar::hidden(), false)
     }
 
     fn of(path: &'a Path, mut source: impl Read + 'static, is_text: bool) -> Result<Self> {
@@ -78,7 +122,8 @@ impl<'a> Lines<'a> {
             if gzipped { Box::new(MultiGzDecoder::new(source)) } else { Box::new(source) };
         let action = if gzipped { "read it as gzipped lines" } else { "read its lines" };
         let file = BufReader::with_capacity(1 << 16, file);
-        Ok(Self { path, file, action, line: Vec::new(), number: 0, dump: Dump::default(), is_text })
+        let (line, dump) = (Vec::new(), Dump::default());
+        Ok(Self { path, file, action, line, number: 0, dump, counter: None, is_text })
     }
 
     /// The file's name in messages.
@@ -98,6 +143,9 @@ impl<'a> Lines<'a> {
             }
             let line = whole.unwrap_or(&self.line);
             if self.dump.take(self.path, self.number, line)? {
+                if let Some(counter) = &self.counter {
+                    counter.inc(1);
+                }
                 let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
                 return Ok(Some((self.number, line)));
             }
@@ -137,7 +185,7 @@ impl<'a> Lines<'a> {
     }
 
     /// The error of a file whose lines are wrong: that of its packing if that is damaged, too.
-    pub(crate) fn cause(mut self, failure: Failure) -> Failure {
+    pub(crate) fn cause(&mut self, failure: Failure) -> Failure {
         match io::copy(&mut self.file, &mut io::sink()) {
             Ok(_) => failure,
             Err(source) => Failure::file(self.action, self.path, source),

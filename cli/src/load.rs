@@ -1,3 +1,5 @@
+mod sorted;
+
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -5,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use criba::{Batch, Db};
 use indicatif::ProgressBar;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::escaping::unescaped;
 use crate::failure::{Failure, Result};
-use crate::lines::{Lines, check_lengths, split_at_tab};
+use crate::lines::{Input, Lines, check_lengths, split_at_tab};
 use crate::policy::FilterArgs;
 use crate::text::{counted, thousands};
 use crate::{Answer, interrupt, print_error, progress, store};
@@ -18,6 +20,9 @@ use crate::{Answer, interrupt, print_error, progress, store};
 ///
 /// The lines are text, as `criba --help` describes it and `scan` prints it; a CR before the newline is left
 /// out. They are stored in batches of 64 KiB. A wrong line, SIGINT or SIGTERM ends the command: it stores the lines before, and prints their number.
+///
+/// With --sorted all lines are stored at one moment, or none, as tables on a low level: fewer bytes are written. The
+/// keys must ascend in the order of their bytes, each key once, as `scan` and `dump` print them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
@@ -27,6 +32,16 @@ pub(crate) struct Args {
     /// Take bytes as they are, without escapes: the key up to the first TAB, the value up to the newline
     #[arg(long)]
     raw: bool,
+    /// Ingest sorted lines, all or none; =auto reads a regular file once before, and loads it as usual if it is not sorted
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "yes"
+    )]
+    sorted: Option<Sorted>,
     /// Print what was done as a JSON object
     #[arg(long)]
     json: bool,
@@ -34,48 +49,67 @@ pub(crate) struct Args {
     filters: FilterArgs,
 }
 
+/// Which lines are ingested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Sorted {
+    /// All; an error if they are not sorted
+    Yes,
+    /// Those of a sorted file
+    Auto,
+}
+
 /// The size of a batch: a system call per write would cost more than the write.
 const BATCH_BYTES: usize = 64 << 10;
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let bar = if args.file == Path::new("-") {
-        progress::of_lines("loading")
-    } else {
-        progress::over_bytes("loading")
-    };
-    let (dir, filters) = (args.dir.clone(), args.filters.clone());
-    let loading = Loading { dir, filters, db: None, batch: Batch::new(), waiting: 0, stored: 0 };
-    let loading = Arc::new(Mutex::new(loading));
+    let bar = progress::of_lines(match args.sorted {
+        None => "loading",
+        Some(Sorted::Yes) => "ingesting",
+        Some(Sorted::Auto) => "checking the order",
+    });
+    let loading = Arc::new(Mutex::new(Loading::of(args)));
     let _guard = interrupt::before_end({
         let (loading, bar) = (Arc::clone(&loading), bar.clone());
         let json = args.json;
         move || end(&loading, &bar, json)
     });
-    let lines = Lines::open_with(&args.file, &bar, !args.raw)?; // first: a mistyped name makes no store
+    let input = Input::open(&args.file)?;
+    if args.sorted == Some(Sorted::Auto) {
+        sorted::check_is_file(&input)?;
+    }
+    let lines = input.lines(&bar, !args.raw)?; // first: a mistyped name makes no store
     if args.dir.join("CURRENT").exists() {
         locked(&loading).db()?; // so that an error comes before the work
     }
-    let name = lines.path();
-    let loaded = load(args, lines, &loading, &bar);
+    let loaded = match args.sorted {
+        None => load(args, lines, &loading),
+        Some(Sorted::Yes) => sorted::ingest(args, lines, &loading, &bar, 0),
+        Some(Sorted::Auto) => sorted::check_and_load(args, &input, lines, &loading, &bar),
+    };
+    interrupt::wait_if_ending(); // it prints the end
     bar.finish_and_clear();
     let settled = loaded.and_then(|()| settle(&loading));
     let mut done = locked(&loading);
     let closed = done.close();
     let stored = done.stored;
-    drop(done);
     let ended = closed.and(settled);
     if args.json {
-        let tables = ended.as_ref().ok();
-        writeln!(
-            out,
-            "{}",
-            json!({ "lines": stored, "tables": tables, "complete": ended.is_ok() })
-        )?;
+        let tables = ended.as_ref().ok().copied();
+        writeln!(out, "{}", done.as_json(tables, ended.is_ok()))?;
     } else if let Ok(tables) = ended {
         let (lines, tables) = (counted(stored, "line"), counted(tables, "table"));
-        writeln!(out, "{lines} written; the store has {tables}")?;
+        let how = if done.is_ingested { "ingested" } else { "written" };
+        writeln!(out, "{lines} {how}; the store has {tables}")?;
+        if let Some(line) = done.unsorted_line {
+            let line = thousands(line);
+            writeln!(
+                out,
+                "not ingested: the key of line {line} is not greater than the one before"
+            )?;
+        }
     }
-    ended.map(|_| Answer::Yes).map_err(|failure| with_count(failure, name, stored))
+    drop(done);
+    ended.map(|_| Answer::Yes).map_err(|failure| with_count(failure, input.path(), stored))
 }
 
 /// Waits for the end of the background work. Returns the number of tables.
@@ -87,17 +121,40 @@ fn settle(loading: &Mutex<Loading>) -> Result<u64> {
 }
 
 /// A store that is being filled. It is made when the first lines are stored.
+#[derive(Default)]
 struct Loading {
     dir: PathBuf,
     filters: FilterArgs,
+    sorted: Option<Sorted>,
     db: Option<Db>,
     batch: Batch,
     /// Lines in the batch.
     waiting: u64,
     stored: u64,
+    /// A thread ingests, and has stored nothing yet.
+    is_ingesting: bool,
+    is_ingested: bool,
+    /// The first line that is not sorted, of a file that was checked.
+    unsorted_line: Option<u64>,
 }
 
 impl Loading {
+    fn of(args: &Args) -> Self {
+        let (dir, filters, sorted) = (args.dir.clone(), args.filters.clone(), args.sorted);
+        Self { dir, filters, sorted, ..Self::default() }
+    }
+
+    fn as_json(&self, tables: Option<u64>, complete: bool) -> Value {
+        let mut object = json!({ "lines": self.stored, "tables": tables, "complete": complete });
+        if self.sorted.is_some() {
+            object["ingested"] = self.is_ingested.into();
+        }
+        if self.sorted == Some(Sorted::Auto) {
+            object["unsorted_line"] = self.unsorted_line.into();
+        }
+        object
+    }
+
     fn db(&mut self) -> Result<&Db> {
         if self.db.is_none() {
             self.db = Some(store::to_fill(&self.dir, &self.filters)?);
@@ -132,25 +189,26 @@ fn locked(loading: &Mutex<Loading>) -> MutexGuard<'_, Loading> {
     loading.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn load(args: &Args, mut lines: Lines, loading: &Mutex<Loading>, bar: &ProgressBar) -> Result<()> {
+fn load(args: &Args, mut lines: Lines, loading: &Mutex<Loading>) -> Result<()> {
     let name = lines.path();
     while let Some((number, line)) = lines.next()? {
-        let pair = parsed(line, args.raw).map_err(|(expected, found)| {
-            Failure::unfit(name, format!("{expected} on line {number}"), found)
-        });
-        let pair =
-            pair.and_then(|pair| check_lengths(name, number, &pair.0, &pair.1).map(|()| pair));
-        let (key, value) = match pair {
+        let (key, value) = match pair_of(name, number, line, args.raw) {
             Ok(pair) => pair,
             Err(failure) => return Err(lines.cause(failure)),
         };
         interrupt::wait_if_ending(); // this thread would take the lock again and again
         locked(loading).put(&key, &value)?;
-        if args.file == Path::new("-") {
-            bar.inc(1);
-        }
     }
     locked(loading).store()
+}
+
+/// The key and the value of a line of this number.
+fn pair_of<'l>(file: &Path, number: u64, line: &'l [u8], raw: bool) -> Result<Pair<'l>> {
+    let (key, value) = parsed(line, raw).map_err(|(expected, found)| {
+        Failure::unfit(file, format!("{expected} on line {number}"), found)
+    })?;
+    check_lengths(file, number, &key, &value)?;
+    Ok((key, value))
 }
 
 type Pair<'l> = (Cow<'l, [u8]>, Cow<'l, [u8]>);
@@ -177,14 +235,14 @@ fn parsed(line: &[u8], raw: bool) -> std::result::Result<Pair<'_>, (&'static str
 
 /// The end by a signal.
 fn end(loading: &Mutex<Loading>, bar: &ProgressBar, json: bool) {
-    let mut loading = locked(loading);
+    let mut loading = sorted::locked_at_end(loading);
     bar.finish_and_clear();
     if let Err(failure) = loading.close() {
         print_error(&failure.to_string());
     }
     print_error(&format!("interrupted; lines stored: {}", thousands(loading.stored)));
     if json {
-        let object = json!({ "lines": loading.stored, "tables": null, "complete": false });
+        let object = loading.as_json(None, loading.is_ingested);
         // The main thread has standard output locked, and writes nothing more.
         let _ = rustix::io::write(io::stdout(), format!("{object}\n").as_bytes());
     }

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// A command changes one key. There is none for a [`criba::Transaction`]: what it read belongs to one node and one
 /// moment. When the command is applied, each node would have to compare that with its own latest writes, and all must
 /// come to one decision. Keep what changes together in the value of one key.
+///
+/// There is none for [`criba::Db::ingest`] either. An ingest makes its tables on one node. To replicate it, all pairs
+/// would have to go through the log, which is what an ingest avoids. Write each pair with [`Command::Put`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Sets the value of a key.

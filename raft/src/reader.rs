@@ -44,6 +44,9 @@ impl Reader {
     }
 
     /// The store, for its statistics. Its keys are those of this package.
+    ///
+    /// Never write to it. [`Db::put`], [`Db::ingest`] and the like bypass the log, so they change this node only, and
+    /// no node detects the difference. A snapshot of this node carries such pairs to the node that installs it.
     pub fn store(&self) -> &Db {
         &self.db
     }

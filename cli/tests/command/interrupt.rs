@@ -1,6 +1,6 @@
 //! Commands at a terminal: what they draw, and what a signal leaves.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -42,6 +42,12 @@ fn stored(dir: &Path) -> usize {
         count += 1;
     }
     count
+}
+
+/// The number of table files.
+fn tables_of(dir: &Path) -> usize {
+    let names = dir.read_dir().into_iter().flatten().map(|e| e.expect("a name").path());
+    names.filter(|path| path.extension().is_some_and(|extension| extension == "sst")).count()
 }
 
 /// The number that an interrupted `load` prints.
@@ -88,6 +94,47 @@ fn a_signal_ends_load_before_the_end_of_a_file() {
     let count = told(&Run::new(child.wait_with_output().expect("an end")));
     assert!(count < 2_000_000, "{count}");
     assert_eq!(stored(&store), count);
+}
+
+/// The tables of an ingest that ends before its moment are removed.
+#[test]
+fn a_signal_ends_an_ingest_with_all_lines_or_none() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (store, file) = (dir.path().join("store"), dir.path().join("lines"));
+    fs::write(&file, lines(2_000_000)).expect("a file");
+    let args = [Path::new("load"), Path::new("--sorted"), &store, &file];
+    let child = start(&mut criba(args));
+    until(|| tables_of(&store) > 0);
+    send(&child, Signal::INT);
+    let count = told(&Run::new(child.wait_with_output().expect("an end")));
+    assert!(count == 0 || count == 2_000_000, "{count}");
+    assert_eq!(tables_of(&store) == 0, count == 0);
+    assert_eq!(stored(&store), count);
+}
+
+/// The rest of the input may never come. What the ingest wrote is removed by the next opening.
+#[test]
+fn a_signal_ends_an_ingest_that_waits_for_input() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("store");
+    let args =
+        [Path::new("load"), Path::new("--sorted"), &store, Path::new("-"), Path::new("--json")];
+    let mut child = start(criba(args).stdin(Stdio::piped()));
+    let mut pipe = child.stdin.take().expect("piped");
+    pipe.write_all(lines(70_000).as_bytes()).expect("an open pipe");
+    until(|| {
+        store.join("CURRENT").exists() && ioctl_fionread(&pipe).is_ok_and(|unread| unread == 0)
+    });
+    thread::sleep(Duration::from_millis(200)); // for what it has read
+    send(&child, Signal::TERM);
+    let end = Run::new(child.wait_with_output().expect("an end"));
+    drop(pipe);
+    assert_eq!((end.code, &*end.err), (130, "criba: interrupted; lines stored: 0\n"));
+    let found: serde_json::Value = serde_json::from_str(&end.out).expect("one object");
+    assert_eq!((&found["lines"], &found["complete"]), (&0.into(), &false.into()));
+    assert_eq!(stored(&store), 0);
+    criba::Db::open(&store).and_then(criba::Db::close).expect("a sound store");
+    assert_eq!(tables_of(&store), 0);
 }
 
 /// The command waits for its input, with lines that do not fill a batch.
@@ -173,16 +220,31 @@ fn load_draws_its_progress_on_a_terminal_only() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("lines");
     fs::write(&file, lines(200_000)).expect("a file");
-    for (from, part) in [(file.as_path(), "MiB"), (Path::new("-"), "lines")] {
-        let store = dir.path().join("store of ".to_owned() + part);
+    for (from, parts) in [
+        (file.as_path(), ["MiB/s", "left"]),
+        (Path::new("/dev/stdin"), ["lines", "a second"]),
+        (Path::new("-"), ["lines", "a second"]),
+    ] {
+        let store =
+            dir.path().join("store of ".to_owned() + &from.display().to_string().replace('/', " "));
         let mut command = criba([Path::new("load"), &store, from]);
-        command.stdin(File::open(&file).expect("the file"));
         let (screen, drawn) = terminal();
-        let end = command.stderr(screen).output().expect("it starts");
-        drop(command); // and its end of the terminal
-        assert!(end.status.success());
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stderr(screen)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let mut pipe = child.stdin.take().expect("piped");
+        if from != file {
+            pipe.write_all(lines(200_000).as_bytes()).expect("an open pipe");
+        }
+        drop((pipe, command)); // and its end of the terminal
+        assert!(child.wait().expect("an end").success());
         let drawn = drawn.join().expect("no panic");
-        assert!(drawn.contains("loading") && drawn.contains(part), "{part}: {drawn:?}");
+        for part in ["loading"].iter().chain(&parts) {
+            assert!(drawn.contains(part), "{part}: {drawn:?}");
+        }
     }
     let quiet = criba([Path::new("load"), &dir.path().join("quiet"), &file]).output();
     Run::new(quiet.expect("it starts")).well();

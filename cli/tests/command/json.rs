@@ -83,6 +83,10 @@ fn printed() -> Vec<(&'static str, Value)> {
     let lines = parent.path().join("lines").display().to_string();
     fs::write(&lines, "loaded\tvalue\n").expect("a file");
     printed.push(("get", object(&["load", &format!("{dir}.loaded"), &lines])));
+    let unsorted = parent.path().join("unsorted").display().to_string();
+    fs::write(&unsorted, "b\tvalue\na\tvalue\n").expect("a file");
+    let to = format!("{dir}.checked");
+    printed.push(("get", object(&["load", "--sorted=auto", &to, &unsorted])));
     damage(&first, 0);
     damage(&first, 9000);
     // A table of another store.

@@ -12,4 +12,5 @@ mod readamp;
 mod reading;
 mod readme;
 mod repair;
+mod sorted;
 mod text;
