@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::{mem, result};
 
-use super::background::{OneCompact, Places, fit_ingested, flush, flush_all_sealed, make_way};
+use super::background::{Places, fit_ingested, flush, flush_all_sealed, make_way};
 use super::inner::DbInner;
 use crate::compaction::{MergeContext, Occupied, Outputs};
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ use criba_filter::store::Recipe;
 
 /// The most bytes that are flushed while writers wait, about 5 ms of writing.
 const MOST_FLUSHED: usize = 1 << 20;
-/// After so many attempts the flush may be longer, and no other compaction begins before the next one ends.
+/// After so many attempts writers wait as long as necessary.
 const PATIENCE: usize = 8;
 /// The pairs between two looks at the process, which takes a system call.
 const PAIRS: u64 = 1024;
@@ -105,14 +105,11 @@ impl DbInner {
         let mut attempts = 0;
         let ids = loop {
             let Some(range) = tables.range() else { return Ok(()) };
-            attempts += 1;
-            let is_last = attempts > PATIENCE;
             flush(self)?;
-            let quiet = if is_last { Some(OneCompact::begin(self)?) } else { None };
             make_way(self, range)?;
             self.make_next_log();
-            let _quiet = quiet.map_or_else(|| OneCompact::begin(self), Ok)?;
-            if let Some(ids) = self.try_install(&mut tables, is_last)? {
+            attempts += 1;
+            if let Some(ids) = self.try_install(&mut tables, attempts > PATIENCE)? {
                 break ids;
             }
         };
@@ -133,6 +130,10 @@ impl DbInner {
         }
         self.begin_memtable(&mut writer)?;
         flush_all_sealed(self)?;
+        if is_last && let Some(range) = tables.range() {
+            make_way(self, range)?;
+        }
+        let _held = self.scheduler.hold_compactions();
         let version = self.views.load().version.clone();
         let Some(Places { moves, levels }) = Places::find(self, &version, &tables.0) else {
             return Ok(None);

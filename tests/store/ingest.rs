@@ -485,6 +485,46 @@ fn writers_and_readers_go_on_beside_ingests() {
     assert!(all(&small().open(dir.path()).unwrap()) == before);
 }
 
+/// L0 is full at each moment, and compactions merge it all the time.
+#[test]
+fn ingests_end_beside_writers_that_wait_for_compactions() {
+    let dir = tempdir();
+    let options = small().memtable_bytes(4 << 10).table_bytes(4 << 10).level_base_bytes(8 << 10);
+    let options = options.l0_compaction_trigger(1).l0_slowdown_trigger(1).l0_stop_trigger(2);
+    let db = options.background_threads(2).open(dir.path()).unwrap();
+    let rounds = AtomicU32::new(0);
+    scope(|scope| {
+        for writer in 0..3 {
+            let (db, rounds) = (&db, &rounds);
+            scope.spawn(move || {
+                for count in 0.. {
+                    if rounds.load(Ordering::SeqCst) == 60 {
+                        break;
+                    }
+                    db.put(key((writer * 7919 + count * 104_729) % 3000), "put").unwrap();
+                    if writer == 0 && count % 500 == 0 {
+                        db.compact().unwrap();
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..30 {
+                ingest(&db, (0..3000).step_by(3), "one").unwrap();
+                rounds.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        for _ in 0..30 {
+            ingest(&db, (0..3000).step_by(2), "other").unwrap();
+            rounds.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let before = all(&db);
+    db.close().unwrap();
+    assert_sound(dir.path());
+    assert!(all(&small().open(dir.path()).unwrap()) == before);
+}
+
 #[test]
 fn after_any_error_nothing_is_changed() {
     for threads in [0, 1] {

@@ -29,7 +29,8 @@ pub(super) enum Due {
 /// The next compaction of the current version. Callers keep the view: dropping the last reference to a
 /// version removes files, for which writers would wait under the scheduler's lock.
 pub(super) fn picked(db: &DbInner, view: &ReadView, state: &State, due: Due) -> Option<Compaction> {
-    if !db.compacts_by_itself() || state.manual == Some(ManualCompaction::Waits) || state.stop {
+    let is_held = state.is_held() || state.manual == Some(ManualCompaction::Waits);
+    if !db.compacts_by_itself() || is_held || state.stop {
         return None;
     }
     let settings = db.options.pick_settings(db.sequences.oldest_snapshot());
@@ -75,12 +76,13 @@ pub(super) fn compact_once(db: &DbInner, due: Due) -> Result<bool> {
 pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     let compact = OneCompact::begin(db)?;
     let mut state = db.scheduler.state.lock();
-    while state.has_compactions() {
+    while state.has_compactions() || state.is_held() {
         db.check_writable()?;
         // Other threads begin no merge while this one waits, so L0 could fill up.
         let version = Arc::clone(&db.views.load().version);
         let settings = db.options.pick_settings(None);
-        let Some(compaction) = pick_within_l0(&version, &settings, &state.busy) else {
+        let within = pick_within_l0(&version, &settings, &state.busy);
+        let Some(compaction) = within.filter(|_| !state.is_held()) else {
             state = db.scheduler.changed.wait(state);
             continue;
         };
@@ -112,7 +114,7 @@ pub(super) fn rewrite(db: &DbInner, before: u64) -> Result<u64> {
     ids.sort_unstable();
     for id in ids {
         let mut state = db.scheduler.state.lock();
-        while state.busy.contains(&id) || state.manual.is_some() {
+        while state.busy.contains(&id) || state.manual.is_some() || state.is_held() {
             db.check_writable()?;
             state = db.scheduler.changed.wait(state);
         }
@@ -136,10 +138,10 @@ pub(super) fn rewrite(db: &DbInner, before: u64) -> Result<u64> {
 }
 
 /// Guard: the only `compact` that runs. Until its tables are busy, no background compaction begins.
-pub(crate) struct OneCompact<'a>(&'a DbInner);
+struct OneCompact<'a>(&'a DbInner);
 
 impl<'a> OneCompact<'a> {
-    pub(crate) fn begin(db: &'a DbInner) -> Result<Self> {
+    fn begin(db: &'a DbInner) -> Result<Self> {
         let mut state = db.scheduler.state.lock();
         while state.manual.is_some() {
             db.check_writable()?;

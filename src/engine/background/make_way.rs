@@ -16,7 +16,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// `None` if a table of L0 or level 1 is in the way. No compaction may begin until the tables are installed.
+    /// `None` if a table of L0 or level 1 is in the way. Compactions are held until the tables are installed.
     pub(crate) fn find(db: &DbInner, version: &Version, tables: &[OpenTable]) -> Option<Self> {
         let state = db.scheduler.state.lock();
         let mut occupied = Occupied::of(version, state.outputs.values().cloned());
@@ -66,6 +66,7 @@ pub(crate) fn make_way(db: &DbInner, (smallest, largest): (&[u8], &[u8])) -> Res
             to = to.max(&live.table.meta().largest);
         }
         let compaction = match occupied.lowest_free(from, to) {
+            _ if state.is_held() => None,
             0 => leave_level(&version, 1, (from, to), &state.busy),
             level if of_l0 => leave_l0(&version, level, &state.busy),
             _ => return Ok(()),
@@ -73,7 +74,7 @@ pub(crate) fn make_way(db: &DbInner, (smallest, largest): (&[u8], &[u8])) -> Res
         let Some(compaction) = compaction else {
             // A compaction has the tables, unless one is damaged.
             let damage = version.tables().find_map(|(_, live)| live.table.damage());
-            if let Some(damage) = damage.filter(|_| !state.has_compactions()) {
+            if let Some(damage) = damage.filter(|_| !state.has_compactions() && !state.is_held()) {
                 return Err(damage.clone());
             }
             state = db.scheduler.changed.wait(state);

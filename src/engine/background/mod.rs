@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::compact::{OneCompact, compact_while_due, set_auto_compaction};
+pub(crate) use self::compact::{compact_while_due, set_auto_compaction};
 pub(crate) use self::filter_tasks::{
     Rebuilt, load_filters_within_budget, rebuild_filter, set_filter_memory,
 };
@@ -63,6 +63,8 @@ struct State {
     flushing: bool,
     rebuilding: bool,
     manual: Option<ManualCompaction>,
+    /// The number of ingests that find places for their tables: no compaction begins.
+    holds: usize,
     /// The error of the newest attempt of each [`Task`], if it failed.
     failures: [Option<Arc<Error>>; 2],
     /// Whether the last event of this kind of work said that it fails.
@@ -161,6 +163,12 @@ impl Scheduler {
         self.begin_flush().map(drop)
     }
 
+    /// No compaction begins until the result is dropped.
+    pub(crate) fn hold_compactions(&self) -> Held<'_> {
+        self.state.lock().holds += 1;
+        Held(self)
+    }
+
     fn begin_flush(&self) -> Result<Running<'_>> {
         let mut state = self.state.lock();
         while state.flushing {
@@ -199,6 +207,10 @@ impl Scheduler {
 }
 
 impl State {
+    fn is_held(&self) -> bool {
+        self.holds > 0
+    }
+
     fn has_compactions(&self) -> bool {
         !self.outputs.is_empty()
     }
@@ -209,6 +221,16 @@ impl State {
             Some(cause) => Err(Error::Background { cause: Arc::clone(cause) }),
             None => Ok(()),
         }
+    }
+}
+
+/// Guard: no compaction begins.
+pub(crate) struct Held<'a>(&'a Scheduler);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().holds -= 1;
+        self.0.changed.notify_all();
     }
 }
 

@@ -68,7 +68,7 @@ fn is_settled(db: &DbInner) -> Result<bool> {
         db.check_writable()?;
         let due =
             picked(db, &db.views.load(), &state, Due::Now).is_some() || db.filters.budget_is_due();
-        if !due && !state.has_compactions() && state.other_tasks == 0 {
+        if !due && !state.has_compactions() && !state.is_held() && state.other_tasks == 0 {
             return Ok(picked(db, &db.views.load(), &state, Due::Idle).is_none());
         }
         if due && db.is_inline() {
