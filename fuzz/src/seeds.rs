@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use criba::parsers::{LogWriter, Recorded, batch_bytes, read_current};
 use criba::vfs::{FileKind, SimDisk, SimVfs, Vfs};
-use criba::{Batch, Db, FilterKind, FilterPolicy};
+use criba::{Batch, Db, Error, FilterKind, FilterPolicy};
 use criba_filter::{Bloom, FilterSize, Hashing, ScalableBloom, ShardedBloom, StaticFilter};
 
 use crate::replay::corpus_dir;
@@ -104,6 +104,15 @@ fn manifests() {
     db.rebuild_filters(&FilterPolicy::classic()).expect("a disk in memory");
     keep("manifest", "edit-filter", last_edit(&edits()));
     keep("manifest", "edits", edits());
+    ingest(&db);
+    keep("manifest", "edit-ingested", last_edit(&edits()));
+}
+
+fn ingest(db: &Db) {
+    let pairs = (0..40).map(|number| {
+        Ok::<_, Error>((format!("row{:02}/{number:02}", number / 4), format!("value {number}")))
+    });
+    db.ingest(pairs).expect("a disk in memory");
 }
 
 /// The last record of a manifest of one block.
@@ -159,6 +168,13 @@ fn tables_and_their_filters() {
         db.put("", "").expect("a disk in memory");
     });
     keep("table", "one-entry", one);
+    let (ingested, _) = table_of(FilterPolicy::classic(), |db| {
+        // Takes the number before that of the first flushed table.
+        let fails = db.ingest([Ok(("a", "value")), Err(Error::Conflict)]);
+        assert!(matches!(fails, Err(Error::Conflict)));
+        ingest(db);
+    });
+    keep("table", "ingested", ingested);
     // More than one restart point in a block, and the versions of one key across some of them.
     let (versions, _) = table_of(FilterPolicy::none(), |db| {
         let mut held = Vec::new();
