@@ -73,13 +73,25 @@ pub enum Workload {
     W11,
     /// The same between ten of the accounts, so that transactions conflict.
     W11c,
+    /// Ingest sorted pairs into an empty store, until settled.
+    W12,
+    /// Put the pairs of W12.
+    W12p,
+    /// Ingest above all keys of a loaded store.
+    W12f,
+    /// Put the pairs of W12f.
+    W12fp,
+    /// Ingest between the keys of a loaded store.
+    W12o,
+    /// Put the pairs of W12o.
+    W12op,
 }
 
 impl Workload {
     /// The loaded store that it reads; `None` if it makes its own.
     pub fn shape(self) -> Option<Shape> {
         match self {
-            Self::W1 | Self::W7 | Self::W11 | Self::W11c => None,
+            Self::W1 | Self::W7 | Self::W11 | Self::W11c | Self::W12 | Self::W12p => None,
             Self::W2c | Self::W2rc => Some(Shape::OneRun),
             Self::W2u | Self::W2ru => Some(Shape::L0),
             Self::W2r => Some(Shape::Deep),

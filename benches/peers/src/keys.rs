@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::random::{Random, Zipf, mix};
 
+/// Every name has this many bytes.
+pub const NAME_BYTES: usize = 16;
 /// Every value has this many bytes.
 pub const VALUE_BYTES: usize = 100;
 
@@ -213,8 +215,6 @@ impl<I: Iterator<Item = u64>> Pairs<'_, I> {
         Some((&self.key, self.keys.value(i, self.round)))
     }
 }
-
-const NAME_BYTES: usize = 16;
 
 /// `user` and twelve letters and digits, a permutation of 60 bits: all names are distinct.
 fn name(seed: u64, i: u64) -> [u8; NAME_BYTES] {

@@ -87,6 +87,21 @@ const ROWS: &[Row] = &[
     row(Workload::W11c, "threads_2_per_s", "ten accounts, two threads, transfers/s", More, 1.0),
     row(Workload::W11c, "threads_4_per_s", "ten accounts, four threads, transfers/s", More, 1.0),
     row(Workload::W11c, "threads_8_per_s", "ten accounts, eight threads, transfers/s", More, 1.0),
+    row(Workload::W12, "settled_ns", "ingest, empty store, ns a key", Less, 0.0),
+    row(Workload::W12, "write_amp", "ingest, empty store: bytes written a byte", Less, 0.0),
+    row(Workload::W12, "peak_mib", "ingest, empty store: peak memory, MiB", Less, 0.0),
+    row(Workload::W12p, "settled_ns", "the same keys put, ns a key", Less, 0.0),
+    row(Workload::W12p, "write_amp", "the same keys put: bytes written a byte", Less, 0.0),
+    row(Workload::W12f, "settled_ns", "ingest, free range, ns a key", Less, 0.0),
+    row(Workload::W12f, "write_amp", "ingest, free range: bytes written a byte", Less, 0.0),
+    row(Workload::W12f, "peak_mib", "ingest, free range: peak memory, MiB", Less, 0.0),
+    row(Workload::W12fp, "settled_ns", "the same keys put, ns a key", Less, 0.0),
+    row(Workload::W12fp, "write_amp", "the same keys put: bytes written a byte", Less, 0.0),
+    row(Workload::W12o, "settled_ns", "ingest, between keys, ns a key", Less, 0.0),
+    row(Workload::W12o, "write_amp", "ingest, between keys: bytes written a byte", Less, 0.0),
+    row(Workload::W12o, "peak_mib", "ingest, between keys: peak memory, MiB", Less, 0.0),
+    row(Workload::W12op, "settled_ns", "the same keys put, ns a key", Less, 0.0),
+    row(Workload::W12op, "write_amp", "the same keys put: bytes written a byte", Less, 0.0),
 ];
 
 /// Stores, in the order of the columns.

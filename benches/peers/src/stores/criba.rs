@@ -7,6 +7,7 @@ use std::time::Duration;
 use criba::{Batch, Db, Durability, FilterPolicy, Options, PrefixExtractor};
 
 use super::{Built, Reader, Store, balance, seen, walk};
+use crate::keys::NAME_BYTES;
 use crate::settings::{BITS_PER_KEY, BLOCK_BYTES, Config, Told};
 use crate::{Result, machine};
 
@@ -44,6 +45,7 @@ impl<P: Policy> Store for Criba<P> {
     const PREFIXES: bool = true;
     const L0: bool = true;
     const TRANSACTIONS: bool = true;
+    const INGEST: bool = true;
 
     fn version() -> String {
         machine::criba_version()
@@ -93,6 +95,11 @@ impl<P: Policy> Store for Criba<P> {
             Ok(())
         })?;
         Ok(tries - 1)
+    }
+
+    fn ingest<'v>(&self, pairs: impl Iterator<Item = ([u8; NAME_BYTES], &'v [u8])>) -> Result<()> {
+        self.0.ingest(pairs.map(criba::Result::Ok))?;
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {

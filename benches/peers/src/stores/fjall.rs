@@ -16,6 +16,7 @@ use fjall::{
 
 use super::{Built, Reader, Store, balance, seen, settle_by_looking, walk};
 use crate::Result;
+use crate::keys::NAME_BYTES;
 use crate::settings::{BITS_PER_KEY, BLOCK_BYTES, Config, Told};
 
 /// Only `transact` uses the conflict detection; all else goes to the keyspace within.
@@ -30,6 +31,7 @@ impl Store for Fjall {
 
     const L0: bool = true;
     const TRANSACTIONS: bool = true;
+    const INGEST: bool = true;
 
     fn version() -> String {
         format!("{} (lsm-tree {})", env!("VERSION_FJALL"), env!("VERSION_LSM_TREE"))
@@ -109,6 +111,14 @@ impl Store for Fjall {
                 Err(fjall::Conflict) => conflicts += 1,
             }
         }
+    }
+
+    fn ingest<'v>(&self, pairs: impl Iterator<Item = ([u8; NAME_BYTES], &'v [u8])>) -> Result<()> {
+        let mut ingestion = self.keyspace.inner().start_ingestion()?;
+        for (key, value) in pairs {
+            ingestion.write(key, value)?;
+        }
+        Ok(ingestion.finish()?)
     }
 
     fn flush(&mut self) -> Result<()> {

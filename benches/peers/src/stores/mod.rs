@@ -20,7 +20,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::keys::Pairs;
+use crate::keys::{NAME_BYTES, Pairs};
 use crate::settings::{Config, Setting, Shape, Told};
 
 /// A store and its configuration; criba has one name per policy, LevelDB one with checksums verified.
@@ -144,6 +144,8 @@ pub trait Store: Sized + Send + Sync {
     const SYNCED: bool = true;
     /// Whether `transact` is there.
     const TRANSACTIONS: bool = false;
+    /// Whether `ingest` is there.
+    const INGEST: bool = false;
 
     fn version() -> String;
 
@@ -172,6 +174,11 @@ pub trait Store: Sized + Send + Sync {
             self.put(key, value)?;
         }
         Ok(())
+    }
+
+    /// Sets sorted pairs, as tables without the log and the memtable.
+    fn ingest<'v>(&self, _: impl Iterator<Item = ([u8; NAME_BYTES], &'v [u8])>) -> Result<()> {
+        unreachable!("left out")
     }
 
     /// Flushes all memory to tables.

@@ -6,16 +6,20 @@ use std::time::Duration;
 use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel, set_perf_stats};
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamilyDescriptor, ColumnFamilyRef,
-    CompactOptions, DB, DBCompressionType, DataBlockIndexType, Options, ReadOptions,
-    SliceTransform, WaitForCompactOptions, WriteOptions,
+    CompactOptions, DB, DBCompressionType, DataBlockIndexType, IngestExternalFileOptions, Options,
+    ReadOptions, SliceTransform, SstFileWriter, WaitForCompactOptions, WriteOptions,
 };
 
 use super::{Built, Reader, Store, seen};
 use crate::Result;
+use crate::keys::NAME_BYTES;
 use crate::settings::{BITS_PER_KEY, BLOCK_BYTES, Config, Told};
 
 pub struct RocksDb {
     db: DB,
+    /// For tables that are written to be ingested.
+    options: Options,
+    table_bytes: u64,
     prefixes: bool,
     synced: WriteOptions,
     unsynced: WriteOptions,
@@ -26,6 +30,7 @@ impl Store for RocksDb {
 
     const PREFIXES: bool = true;
     const L0: bool = true;
+    const INGEST: bool = true;
 
     fn version() -> String {
         let library = env!("VERSION_LIBROCKSDB_SYS");
@@ -88,7 +93,14 @@ impl Store for RocksDb {
         let mut synced = WriteOptions::default();
         synced.set_sync(true);
         let prefixes = config.prefix().is_some();
-        Ok(Self { db, prefixes, synced, unsynced: WriteOptions::default() })
+        Ok(Self {
+            db,
+            options,
+            table_bytes: config.table_bytes(),
+            prefixes,
+            synced,
+            unsynced: WriteOptions::default(),
+        })
     }
 
     fn reader(&self) -> Result<RocksReader<'_>> {
@@ -103,6 +115,34 @@ impl Store for RocksDb {
 
     fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<()> {
         Ok(self.db.put_opt(key, value, &self.synced)?)
+    }
+
+    /// The tables are written beside the store, and moved.
+    fn ingest<'v>(
+        &self,
+        mut pairs: impl Iterator<Item = ([u8; NAME_BYTES], &'v [u8])>,
+    ) -> Result<()> {
+        let mut files = Vec::new();
+        while let Some(mut pair) = pairs.next() {
+            let file = self.db.path().with_extension(format!("new-{}", files.len()));
+            let mut writer = SstFileWriter::create(&self.options);
+            writer.open(&file)?;
+            loop {
+                writer.put(pair.0, pair.1)?;
+                if writer.file_size() >= self.table_bytes {
+                    break;
+                }
+                match pairs.next() {
+                    Some(next) => pair = next,
+                    None => break,
+                }
+            }
+            writer.finish()?;
+            files.push(file);
+        }
+        let mut options = IngestExternalFileOptions::default();
+        options.set_move_files(true);
+        Ok(self.db.ingest_external_file_opts(&options, files)?)
     }
 
     fn flush(&mut self) -> Result<()> {

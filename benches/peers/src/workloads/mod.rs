@@ -1,6 +1,7 @@
 //! The workloads, in a file for each group.
 
 mod cold;
+mod ingest;
 mod load;
 mod lookups;
 mod mixed;
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 
 use crate::Result;
 use crate::job::{Job, Workload};
-use crate::keys::Keys;
+use crate::keys::{KeyKind, Keys};
 use crate::loaded::{self, Place};
 use crate::measure::Budget;
 use crate::random::Random;
@@ -25,16 +26,24 @@ pub use transfers::ACCOUNTS;
 
 impl Workload {
     /// Why a store is left out, if it is.
-    fn leaves_out<S: Store>(self, n: u64) -> Option<&'static str> {
+    fn leaves_out<S: Store>(self, job: &Job) -> Option<&'static str> {
         match self {
             // That would be so many tables that some stores stop taking writes.
-            Self::W2u | Self::W2ru if n > 2_000_000 => Some("of a million keys only"),
+            Self::W2u | Self::W2ru if job.n > 2_000_000 => Some("of a million keys only"),
             Self::W2u | Self::W2ru if !S::L0 => Some("compactions cannot be turned off"),
             Self::W2r | Self::W2rc | Self::W2ru if !S::CACHE_OFF => Some("no cache to turn off"),
             Self::W7 if !S::SYNCED => Some("no synced writes"),
             Self::W11 | Self::W11c if !S::TRANSACTIONS => Some("no transactions here"),
+            _ if self.is_w12() && !S::INGEST => Some("no ingest"),
+            _ if self.is_w12() && job.keys != KeyKind::Names => Some("of names only"),
             _ => None,
         }
+    }
+
+    /// Whether it is of the group W12.
+    fn is_w12(self) -> bool {
+        use Workload::{W12, W12f, W12fp, W12o, W12op, W12p};
+        matches!(self, W12 | W12p | W12f | W12fp | W12o | W12op)
     }
 }
 
@@ -105,7 +114,7 @@ impl<'a> Bench<'a> {
     /// Measures.
     pub fn run<S: Store>(&mut self) -> Result<()> {
         let workload = self.job.workload;
-        if let Some(why) = workload.leaves_out::<S>(self.job.n) {
+        if let Some(why) = workload.leaves_out::<S>(self.job) {
             self.findings.left_out = Some(why.to_owned());
             return Ok(());
         }
@@ -126,13 +135,19 @@ impl<'a> Bench<'a> {
             Workload::W10 => mixed::mixed::<S>(self),
             Workload::W11 => transfers::transfers::<S>(self, ACCOUNTS),
             Workload::W11c => transfers::transfers::<S>(self, 10),
+            Workload::W12
+            | Workload::W12p
+            | Workload::W12f
+            | Workload::W12fp
+            | Workload::W12o
+            | Workload::W12op => ingest::ingest::<S>(self),
         }
     }
 
     /// Loads what the workload reads.
     pub fn prepare<S: Store>(&mut self) -> Result<()> {
         match self.job.workload.shape() {
-            Some(shape) if self.job.workload.leaves_out::<S>(self.job.n).is_none() => {
+            Some(shape) if self.job.workload.leaves_out::<S>(self.job).is_none() => {
                 self.place.prepare::<S>(shape, self.keys)
             }
             _ => Ok(()),
